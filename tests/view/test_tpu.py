@@ -78,7 +78,7 @@ def test_schedule_as_data() -> None:
         "HloModule m\nENTRY e {\n  x = f32[8] parameter(0)\n  a = f32[8] negate(x)\n  b = f32[8] abs(a)\n  ROOT c = f32[8] tanh(b)\n}"
     )
     facts = {"a": CodeFacts(10, 0, {"VALU": 0.5}), "c": CodeFacts(5, 0, {})}
-    data = schedule_data(schedule_of(module.record(), facts, {}, {"a": 1.5, "b": 2.0}))
+    data = schedule_data(schedule_of(module, facts, {}, {"a": 1.5, "b": 2.0}))
     assert [(r[0], r[2], r[3]) for r in data["rows"]] == [("a", 0.0, 10), ("b", 11.5, 0), ("c", 13.5, 5)]
     assert data["total"] == 18.5
 

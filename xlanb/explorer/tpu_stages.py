@@ -105,7 +105,7 @@ class _TpuDumps:
                 if program.name == TOP_LEVEL:
                     calls = dict(analysis.by_instruction)
         own = {name: program for program, names in self.served.items() for name in names}
-        return schedule_of(file.read_hlo().record(), facts, own, calls, self.chip)
+        return schedule_of(file.read_hlo(), facts, own, calls, self.chip)
 
     def maker(self, program: ProgramFiles) -> Callable[[], TpuProgram]:
         """What reads a program."""

@@ -6,6 +6,7 @@ import pytest
 
 from xlanb.dump.tpu.chips import CHIPS
 from xlanb.dump.tpu.schedule import CodeFacts, TpuScheduleRecord, schedule_of
+from xlanb.errors import DumpError
 from xlanb.hlo import parse
 
 MODULE = """HloModule m, is_scheduled=true
@@ -50,7 +51,7 @@ FACTS = {
 
 @pytest.fixture
 def schedule() -> TpuScheduleRecord:
-    return schedule_of(parse(MODULE).record(), FACTS, {"abs": "neg"}, {"neg": 2.5, "copy-start": 11.5}, CHIPS["v5e"])
+    return schedule_of(parse(MODULE), FACTS, {"abs": "neg"}, {"neg": 2.5, "copy-start": 11.5}, CHIPS["v5e"])
 
 
 def test_bodies_stand_before_their_loop(schedule: TpuScheduleRecord) -> None:
@@ -105,7 +106,29 @@ def test_tables_and_text(schedule: TpuScheduleRecord) -> None:
 
 def test_schedule_without_programs() -> None:
     """As of a dump of the HLO alone: spans, but no bundles and no times."""
-    alone = schedule_of(parse(MODULE).record(), {}, {}, {})
+    alone = schedule_of(parse(MODULE), {}, {}, {})
     assert [(s.kind, s.bundles) for s in alone.spans] == [("copy", 0), ("all-gather", 0)]
     assert alone.frame().empty
     assert alone.seconds(5) is None
+
+
+def test_roofline_sets_limits_beside_the_bundles(schedule: TpuScheduleRecord) -> None:
+    """XLA's cost analysis counts where it is known, else what the schedule shows."""
+    own = schedule.roofline()
+    assert own.flops == 4 * 8 + 1  # neg, abs, twice, sum and less; loops once
+    # neg and abs 64 each, twice 64 and sum 32 of HBM; the copy 32, the collective 64
+    assert own.bytes_accessed == 64 + 64 + 64 + 32 + 32 + 64
+    assert own.static_seconds == pytest.approx(134 / 1.5e9)
+    assert own.mxu_share == pytest.approx(0.1 * 80 / 120)
+    told = schedule.roofline({"flops": 197e6, "bytes accessed": 819.0, "optimal_seconds": 2e-6})
+    assert (told.compute_seconds, told.bound) == (pytest.approx(1e-6), "compute")
+    assert told.memory_seconds == pytest.approx(1e-9)
+    assert list(told.frame()["seconds"])[3] == 2e-6
+    assert "bound by compute" in str(told).splitlines()[1]
+    assert str(told).splitlines()[-1] == "  the bundles use 7% of the matrix units"
+
+
+def test_roofline_needs_a_chip() -> None:
+    """The error says what is missing."""
+    with pytest.raises(DumpError, match=r"has no target_arguments.txt, or names none of v4, v5e, v5p, v6e, tpu7x"):
+        schedule_of(parse(MODULE), {}, {}, {}).roofline()

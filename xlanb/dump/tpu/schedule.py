@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from xlanb.dump.tpu.chips import TpuChip
+from xlanb.analysis.cost import cost
+from xlanb.dump.tpu.chips import CHIPS, TpuChip
 from xlanb.dump.tpu.layouts import space_name
+from xlanb.dump.tpu.roofline import Roofline, roofline_of
+from xlanb.errors import DumpError
+from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import ArrayShape, Shape
+from xlanb.shape.tiling import layout_of
 from xlanb.stage import size_text
 
 if TYPE_CHECKING:
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 _QUIET: Final = frozenset(
     (HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.BITCAST)
 )
+_RUNS_OTHERS: Final = frozenset((HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL))
 _STARTS: Final = "-start"
 _DONES: Final = "-done"
 _DEEPEST: Final = 50
@@ -50,7 +56,8 @@ class CodeFacts:
 class ScheduledInstruction:
     """One instruction of the schedule; `depth` counts the loops around it, `program` is the LLO program that computes it ("" where it has none).
 
-    `bundles` are those of its program, each counted once, loops too; `call_bundles` what it takes of the top level program.
+    `bundles` are those of its program, each counted once, loops too; `call_bundles` what it takes of the top level program. `flops` are by XLA's cost analysis, `hbm_bytes`
+    those of its operands and results that lie in HBM.
     """
 
     position: int
@@ -63,6 +70,8 @@ class ScheduledInstruction:
     call_bundles: float = 0.0
     empty: int = 0
     shares: tuple[tuple[str, float], ...] = ()
+    flops: float = 0.0
+    hbm_bytes: int = 0
 
     @property
     def is_collective(self) -> bool:
@@ -116,6 +125,27 @@ class TpuScheduleRecord:
         """Bundles of all programs that are called, each counted as often as it stands in the schedule, loops once."""
         return sum(i.bundles for i in self.instructions)
 
+    @cached_property
+    def mxu_share(self) -> float:
+        """Share of the matrix units' capacity that all bundles use, 0 to 1."""
+        used = sum(i.bundles * dict(i.shares).get("MATMUL", 0.0) for i in self.instructions)
+        return used / self.bundles if self.bundles else 0.0
+
+    def roofline(self, cost_analysis: Mapping[str, float] | None = None) -> Roofline:
+        """What the program could take at best on its chip; `cost_analysis` is what XLA says of it, by default what this record counts, loops once.
+
+        Raises:
+            DumpError: the dump does not say which chip it is for.
+        """
+        if self.chip is None:
+            raise DumpError(
+                f"the chip that {self.module} was compiled for is not known: its dump has no target_arguments.txt, or names none of {', '.join(CHIPS)}"
+            )
+        rows = self.instructions
+        bundles = sum(i.bundles + i.call_bundles for i in rows)
+        traffic = sum(i.hbm_bytes for i in rows) + sum(s.size for s in self.spans if "HBM" in (s.source, s.target))
+        return roofline_of(self.chip, bundles, self.mxu_share, sum(i.flops for i in rows), traffic, cost_analysis)
+
     def seconds(self, bundles: float) -> float | None:
         """The time of so many bundles; None where the chip is not known."""
         return self.chip.seconds(bundles) if self.chip is not None else None
@@ -138,6 +168,9 @@ class TpuScheduleRecord:
                 "busiest": i.busiest[0],
                 "busiest_share": i.busiest[1],
                 "mxu_share": dict(i.shares).get("MATMUL", 0.0),
+                "flops": i.flops,
+                "hbm_bytes": i.hbm_bytes,
+                "limit_seconds": self.chip.roofline(i.flops, i.hbm_bytes)[0] if self.chip is not None else None,
                 "shape": i.shape,
             }
             for i in self.instructions
@@ -176,7 +209,7 @@ def _schedule_size(record: TpuScheduleRecord) -> str:
 
 
 def schedule_of(
-    module: ModuleRecord,
+    live: HloModule,
     facts: Mapping[str, CodeFacts],
     programs: Mapping[str, str],
     calls: Mapping[str, float],
@@ -186,7 +219,11 @@ def schedule_of(
 
     `facts` are by program, `programs` gives the program of an instruction where it is not its own, `calls` the bundles of the top level program by instruction.
     """
+    module = live.record()
     ordered = list(_flattened(module, module.entry_computation, 0))
+    inner = {name for i, _ in ordered for name in (i.called_computations if i.opcode is HloOpcode.FUSION else ())}
+    costs = {i.name: cost(i).flops for c in live.computations if c.name not in inner for i in c.instructions}
+    shapes = {i.name: i.shape for c in module.computations for i in c.instructions}
     rows = []
     for position, (instruction, depth) in enumerate(ordered):
         name = instruction.name
@@ -204,9 +241,11 @@ def schedule_of(
                 calls.get(name, 0.0),
                 known.empty if known is not None else 0,
                 tuple(known.shares.items()) if known is not None else (),
+                0.0 if instruction.opcode in _RUNS_OTHERS else costs.get(name, 0.0),
+                _hbm_bytes(instruction, shapes) if known is not None else 0,
             )
         )
-    return TpuScheduleRecord(module.name, tuple(rows), tuple(_spans(ordered, rows, module)), chip)
+    return TpuScheduleRecord(module.name, tuple(rows), tuple(_spans(ordered, rows, shapes)), chip)
 
 
 def _flattened(
@@ -214,7 +253,7 @@ def _flattened(
 ) -> Iterator[tuple[InstructionRecord, int]]:
     """Instructions in the order of execution; bodies of loops and branches stand before the instruction that runs them."""
     for instruction in computation.instructions:
-        if instruction.opcode in (HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL) and depth < _DEEPEST:
+        if instruction.opcode in _RUNS_OTHERS and depth < _DEEPEST:
             inner = depth + (instruction.opcode is HloOpcode.WHILE)
             for called in instruction.called_computations:
                 if called in module.by_name:
@@ -234,9 +273,8 @@ def _kind(instruction: InstructionRecord, module: ModuleRecord) -> str:
 
 
 def _spans(
-    ordered: list[tuple[InstructionRecord, int]], rows: list[ScheduledInstruction], module: ModuleRecord
+    ordered: list[tuple[InstructionRecord, int]], rows: list[ScheduledInstruction], shapes: Mapping[str, Shape]
 ) -> Iterator[AsyncSpan]:
-    shapes = {i.name: i.shape for c in module.computations for i in c.instructions}
     at = {i.name: k for k, (i, _) in enumerate(ordered)}
     total = [0]
     for row in rows:
@@ -252,6 +290,13 @@ def _spans(
         yield AsyncSpan(
             begun.name, done.name, kind, start, end, done.shape.byte_size, _space(source), _space(done.shape), between
         )
+
+
+def _hbm_bytes(instruction: InstructionRecord, shapes: Mapping[str, Shape]) -> int:
+    """Bytes of operands and results that lie in HBM."""
+    met = [shapes[n] for n in dict.fromkeys(instruction.operands) if n in shapes] + [instruction.shape]
+    leaves = [leaf for shape in met for _, leaf in shape.leaves()]
+    return sum(leaf.byte_size for leaf in leaves if isinstance(leaf, ArrayShape) and layout_of(leaf).memory_space == 0)
 
 
 def _space(shape: Shape | None) -> str:

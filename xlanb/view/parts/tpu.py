@@ -158,6 +158,8 @@ def schedule_data(record: TpuScheduleRecord) -> dict[str, Any]:
     }
     if record.chip is not None:
         data["chip"] = [record.chip.name, record.chip.clock]
+        limits = record.roofline()
+        data["roof"] = [limits.compute_seconds, limits.memory_seconds, round(limits.mxu_share, 4)]
     return data
 
 

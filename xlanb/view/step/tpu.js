@@ -11,8 +11,8 @@ const ROW_PX = 20;
 
 const NARROW = ["VPOP", "OTHER", "BRANCH"];
 
-/** An instruction with its machine registers alone: "v3 = vadd.f32 v1, v2" of "%v1003_v3 = vadd.f32 %v1001_v1, %v1002_v2". @param {string} text */
-const inRegisters = (text) => text.replace(/%[a-z]+\d+_([a-z]+\d+)/g, "$1").replace(/^%\d+ = /, "");
+/** An instruction with its machine registers alone, and VMEM's addresses without what all have: "v3 = vadd.f32 v1, v2" of "%v1003_v3 = vadd.f32 %v1001_v1, %v1002_v2". @param {string} text */
+const inRegisters = (text) => text.replace(/%[a-z]+\d+_([a-z]+\d+)/g, "$1").replace(/^%\d+ = /, "").replace(/\[vmem:\[([^\]]*)\](?: sm:\$0xff)?\]/, "[$1]");
 
 /** Seconds of so many bundles, "" where the chip is not known. @param {Artifact} record @param {number} count */
 const spent = (record, count) => (record.chip ? time(count / record.chip[1]) : "");
@@ -111,6 +111,8 @@ function bundleRow(record, row, index) {
   /** @type {Node[][]} */
   const cells = record.units.map(() => []);
   for (let k = 0; k < operations.length; k += 2) cells[operations[k]].push(h("i", { title: operations[k + 1] }, calls && operations[k + 1].includes("inlined_call") ? `call ${calls}` : inRegisters(operations[k + 1])));
+  const none = record.units.findIndex((/** @type {any[]} */ u) => u[0] === "OTHER");
+  if (none >= 0 && cells[none].length > 1) cells[none] = [h("i", { title: cells[none].map((x) => /** @type {HTMLElement} */ (x).title).join("\n") }, `${cells[none].length} of the scheduler`)];
   const marks = `${label}${loops ? ` ${">".repeat(Math.min(loops, 6))}` : ""}`;
   return h(
     "div",
@@ -155,9 +157,9 @@ export function scheduleView(record) {
   const body = h("div", { class: "timing", role: "region", "aria-label": "Schedule", tabindex: 0 });
   const whole = spent(record, record.total);
   const collectives = record.spans.filter((/** @type {any[]} */ x) => x[8]).length;
-  body.append(h("div", { class: "figures" }, figure(Math.round(record.total).toLocaleString("en"), "bundles, loops once"), whole ? figure(whole, `of ${record.chip[0]} at ${record.chip[1] / 1e9} GHz, if no unit waits`) : null, figure(String(record.rows.filter((/** @type {any[]} */ r) => r[3]).length), "instructions with code"), figure(String(record.spans.length), `copies and collectives beside${collectives ? `, ${collectives} of them collectives` : ""}`)));
+  body.append(h("div", { class: "figures" }, figure(Math.round(record.total).toLocaleString("en"), "bundles, loops once"), whole ? figure(whole, `of ${record.chip[0]} at ${record.chip[1] / 1e9} GHz, if no unit waits`) : null, ...(record.roof ? [figure(time(record.roof[0]), "least for its arithmetic"), figure(time(record.roof[1]), "least for its HBM traffic"), figure(percent(record.roof[2]), "of the matrix units' capacity")] : []), figure(String(record.rows.filter((/** @type {any[]} */ r) => r[3]).length), "instructions with code"), figure(String(record.spans.length), `copies and collectives beside${collectives ? `, ${collectives} of them collectives` : ""}`)));
   body.append(h("h4", {}, "Schedule", h("small", {}, "across: bundles in order; a copy or collective runs beside, from its start until something waits for it")), scheduleChart(record));
-  body.append(h("h4", {}, "Bundles by HLO instruction"), bars([...record.rows].sort((a, b) => b[3] + b[4] - a[3] - a[4]).map((r) => ({ label: r[0], op: r[0], value: record.chip ? (r[3] + r[4]) / record.chip[1] : r[3] + r[4], detail: [r[1], r[3] ? plural(r[3], "bundle") : `${r[4]} bundles of the top level`, r[6] && r[7] ? `busiest ${r[6]} ${percent(r[7])}` : "", r[8] ? `MXU ${percent(r[8])}` : "", r[9]].filter((x) => x).join(" · ") }))));
+  body.append(h("h4", {}, "Bundles by HLO instruction"), bars([...record.rows].sort((a, b) => b[3] + b[4] - a[3] - a[4]).map((r) => ({ label: r[0], op: r[0], value: record.chip ? (r[3] + r[4]) / record.chip[1] : r[3] + r[4], detail: [r[1], r[3] ? plural(r[3], "bundle") : `${r[4]} bundles of the top level`, r[6] && r[7] ? `busiest ${r[6]} ${percent(r[7])}` : "", r[8] ? `MXU ${percent(r[8])}` : "", r[11] ? `${r[11].toLocaleString("en")} flops` : "", r[12] ? `HBM ${bytes(r[12])}` : "", r[9]].filter((x) => x).join(" · ") }))));
   if (record.spans.length) {
     const rows = record.spans.map((/** @type {any[]} */ x) => h("tr", { data: { op: x[0] } }, h("td", { class: "mono" }, x[0]), h("td", {}, x[1]), h("td", { class: "num" }, bytes(x[4])), h("td", {}, `${x[5]} → ${x[6]}`), h("td", { class: "num" }, x[7].toLocaleString("en")), h("td", { class: "num" }, spent(record, x[7]))));
     body.append(h("h4", {}, "Copies and collectives"), h("table", {}, h("thead", {}, h("tr", {}, ["instruction", "what", "bytes", "from, to", "bundles beside", "time beside"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, rows)));

@@ -1,0 +1,102 @@
+"""What a TPU program could take at best, by the peaks of the chip, beside what its bundles say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlanb.dump.tpu.chips import TpuChip
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Times in seconds of one run on one device of `chip`, none of them measured.
+
+    `compute_seconds` is the time of `flops` at the chip's bfloat16 peak, `memory_seconds` that of `bytes_accessed`
+    at the bandwidth of its HBM. `static_seconds` is the time of the bundles issued one each cycle, loops once: the
+    units queue their work, and a bundle that finds a queue full waits, so the program may take longer.
+    `optimal_seconds` is XLA's own estimate (cost_analysis), None where it is not known. `mxu_share` is the share of
+    the matrix units' capacity that the bundles use.
+    """
+
+    chip: TpuChip
+    flops: float
+    bytes_accessed: float
+    static_seconds: float
+    mxu_share: float
+    optimal_seconds: float | None = None
+
+    @property
+    def compute_seconds(self) -> float:
+        """The least time for its arithmetic."""
+        return self.flops / self.chip.device_flops
+
+    @property
+    def memory_seconds(self) -> float:
+        """The least time for its traffic with HBM."""
+        return self.bytes_accessed / self.chip.device_bandwidth
+
+    @property
+    def bound(self) -> str:
+        """What decides the limit: "compute" or "memory"."""
+        return self.chip.roofline(self.flops, self.bytes_accessed)[1]
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte of HBM; the chip's ridge is where arithmetic begins to be the limit."""
+        return self.flops / self.bytes_accessed if self.bytes_accessed else 0.0
+
+    @property
+    def times(self) -> tuple[tuple[str, float], ...]:
+        """Each limit and estimate in words, with its seconds."""
+        rows = [
+            (f"arithmetic: {self.flops:,.0f} operations at the bfloat16 peak", self.compute_seconds),
+            (f"HBM: {self.bytes_accessed:,.0f} bytes at its bandwidth", self.memory_seconds),
+            ("bundles issued once each, loops once", self.static_seconds),
+        ]
+        if self.optimal_seconds is not None:
+            rows.append(("XLA's estimate (cost_analysis)", self.optimal_seconds))
+        return tuple(rows)
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each of `times`: what it is, seconds, share of the longest."""
+        import pandas as pd
+
+        longest = max(seconds for _, seconds in self.times)
+        rows = [(what, s, s / longest if longest else 0.0) for what, s in self.times]
+        return pd.DataFrame(rows, columns=["what", "seconds", "share"])
+
+    def __str__(self) -> str:
+        chip = self.chip
+        peaks = f"{chip.device_flops / 1e12:.4g} Tflop/s, {chip.device_bandwidth / 1e9:.4g} GB/s"
+        words = f"{self.intensity:.3g} operations a byte, the ridge is at {chip.ridge:.3g}"
+        lines = [f"roofline of one device of {chip.name}: {peaks}", f"  intensity {words}: bound by {self.bound}"]
+        lines += [f"  {seconds * 1e6:9.3f} us  {what}" for what, seconds in self.times]
+        return "\n".join([*lines, f"  the bundles use {100 * self.mxu_share:.0f}% of the matrix units"])
+
+    def __repr__(self) -> str:
+        return f"<Roofline {self.chip.name}: bound by {self.bound}>"
+
+
+def roofline_of(
+    chip: TpuChip,
+    bundles: float,
+    mxu_share: float,
+    flops: float,
+    hbm_bytes: float,
+    cost: Mapping[str, float] | None = None,
+) -> Roofline:
+    """The roofline of a program of so many bundles; `cost` is XLA's cost_analysis of it, whose numbers stand in place of `flops` and `hbm_bytes`."""
+    told = cost or {}
+    return Roofline(
+        chip,
+        float(told.get("flops", flops)),
+        float(told.get("bytes accessed", hbm_bytes)),
+        chip.seconds(bundles),
+        mxu_share,
+        float(told["optimal_seconds"]) if "optimal_seconds" in told else None,
+    )
