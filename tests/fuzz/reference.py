@@ -16,6 +16,7 @@ from xlanb.hlo import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
 _CHOLESKY = re.compile(r"lapack_[sdcz]potrf_ffi")
+_LU = re.compile(r"lapack_[sdcz]getrf(_ffi)?")
 _SOLVE = re.compile(r"(blas|lapack)_[sdcz]trsm(_ffi)?")
 _LINEAR_ALGEBRA = re.compile(
     r"(blas|lapack)_\w+|Eigh|Qr|ProductOfElementaryHouseholderReflectors|tridiagonal_solve_perturbed_ffi"
@@ -31,13 +32,15 @@ class Noted:
 
     `failed`: Cholesky factorizations with a pivot that is not positive, or is but by rounding. `singular`: triangular systems with 0,
     an infinity or NaN on the diagonal. `mixed`: algorithms over all elements (FFT, solves, decompositions) of which some are infinite
-    or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones.
+    or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones. `tied`: LU factorizations in
+    which rounding decides which of several elements is the pivot.
     """
 
     failed: set[HloInstruction] = field(default_factory=set)
     singular: set[HloInstruction] = field(default_factory=set)
     mixed: set[HloInstruction] = field(default_factory=set)
     by_one: set[HloInstruction] = field(default_factory=set)
+    tied: set[HloInstruction] = field(default_factory=set)
 
 
 class Reference(Evaluator):
@@ -54,6 +57,8 @@ class Reference(Evaluator):
             self.noted.mixed.add(i)
         if (i.opcode is Op.CHOLESKY or _is_call(i, _CHOLESKY)) and not _is_definite(operands[0], leaves_of(value)[0]):
             self.noted.failed.add(i)
+        if _is_call(i, _LU) and _has_tie(value[0]):
+            self.noted.tied.add(i)
         if _multiplies(i) and _is_by_one(operands):
             self.noted.by_one.add(i)
         if _solves(i) and not _is_regular(operands[0]):
@@ -87,6 +92,23 @@ def _is_definite(a: np.ndarray[Any, Any], factor: np.ndarray[Any, Any]) -> bool:
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     pivots, given = (np.abs(np.diagonal(x.astype(wide), axis1=-2, axis2=-1)) for x in (factor, a))
     return bool(np.all(pivots**2 > _UNCLEAR * a.shape[-1] * float(ml_dtypes.finfo(a.dtype).eps) * given))
+
+
+def _has_tie(packed: np.ndarray[Any, Any]) -> bool:
+    """Whether in some column of an LU factorization but the first, which holds what was given, another element is as large as the pivot but for rounding."""
+    wide = packed.astype(np.complex128 if packed.dtype.kind == "c" else np.float64)
+    pivots = np.diagonal(wide, axis1=-2, axis2=-1)
+    count, unit = pivots.shape[-1], float(np.finfo(packed.dtype).eps)
+    candidates = np.tril(wide[..., :count], -1) * pivots[..., None, :]
+    largest = np.max(_size(candidates), axis=-2, initial=0.0)
+    return bool(
+        np.any((largest > 0) & (largest >= (1 - _UNCLEAR * count * unit) * _size(pivots)), where=np.arange(count) > 0)
+    )
+
+
+def _size(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The magnitude by which LAPACK chooses: of a complex number the sum of its parts'."""
+    return np.abs(x.real) + np.abs(x.imag)
 
 
 def _multiplies(i: HloInstruction) -> bool:

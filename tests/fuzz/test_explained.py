@@ -195,3 +195,21 @@ def test_products_of_infinities_by_one_are_open(row: str, x: complex, kind: str)
     module = parse(text)
     noted = _noted(module, np.array([x, 3], np.complex64), np.ones(2, np.complex64))
     assert explained.which(module, noted, has_extremes=True) == [kind]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "kind"),
+    [
+        ([[3, 1, 0], [1, 1, 2], [1, 1, -1]], "pivot by rounding"),  # 1 - 1 / 3 twice
+        ([[3, 1, 0], [3, 2, 2], [1, 3, -1]], ""),  # a tie of what was given
+        ([[3, 1, 0], [1, 1, 2], [1, 2, -1]], ""),
+    ],
+)
+def test_pivots_are_open_where_rounding_chooses_them(matrix: list[list[int]], kind: str) -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  a = f64[3,3]{0,1} parameter(0)\n  f = (f64[3,3]{0,1}, s32[3], s32[]) custom-call(a), "
+        'custom_call_target="lapack_dgetrf_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={}\n'
+        "  p = s32[3] get-tuple-element(f), index=1\n  n = f64[3,3]{0,1} negate(a)\n  ROOT r = (s32[3], f64[3,3]{0,1}) tuple(p, n)\n}\n"
+    )
+    module = parse(text)
+    assert explained.which(module, _noted(module, np.array(matrix, np.float64))) == [kind, ""]
