@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.operand_use import reused_operands
-from xlanb.analysis.reachability import HloReachabilityMap
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Shape
 from xlanb.tracing import Decision, Predicate, because, current_cause, emit, is_observed
+from xlanb.transforms.fusion.all_paths import AllPaths
 from xlanb.transforms.fusion.fusion_indexing import FusionNodeIndexingEvaluation
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 
@@ -238,43 +238,9 @@ class FusionRun:
         unfusible = {i for i in order if self.policy.must_materialize(i)}
         suspects = [i for i in order if not effectively_at_most_unary(i) and _operand_elements(i) > _elements(i.shape)]
         if suspects:
-            reach = _Reach(self.computation, self._place)
-            cache: dict[tuple[HloInstruction, HloInstruction], bool] = {}
-            forbidden: set[HloInstruction] = set()
-            for p in reversed(suspects):
-                if not (self.is_fusible(p) and all(self._on_all_paths(p, u, forbidden, reach, cache) for u in p.users)):
-                    forbidden.add(p)
-            unfusible |= forbidden
+            unfusible |= AllPaths(self.computation, self.is_fusible, self.should_fuse).forbidden(suspects)
         self._silent = False
         return unfusible
-
-    def _on_all_paths(
-        self,
-        producer: HloInstruction,
-        consumer: HloInstruction,
-        forbidden: set[HloInstruction],
-        reach: _Reach,
-        cache: dict[tuple[HloInstruction, HloInstruction], bool],
-    ) -> bool:
-        """Whether `producer` can be fused into `consumer` along every path between them."""
-        todo = [consumer]
-        while todo:
-            c = todo.pop()
-            if c is producer or (known := cache.get((producer, c))) is True:
-                continue
-            if known is False or not self.is_fusible(c):
-                cache[producer, consumer] = False
-                return False
-            for n, o in enumerate(c.operands):
-                if not reach.leads(producer, o):
-                    continue
-                if o in forbidden or not self.should_fuse(c, n):
-                    cache[producer, c] = cache[producer, consumer] = False
-                    return False
-                todo.append(o)
-            # What is still to do may fail: only a failure is final here, success is marked so as not to walk twice.
-            cache[producer, c] = True
-        return True
 
     # -- fusing -------------------------------------------------------------------------------------------------
 
@@ -339,27 +305,6 @@ class FusionRun:
         if is_observed():
             subject = (producer.name, consumer.name)
             emit(Decision(current_cause(), "fuse", subject, False, (Predicate(name, False, value),)))
-
-
-class _Reach:
-    """Which instruction depends on which, from their places in post order where these tell; the map, quadratic in bits, is built where they do not."""
-
-    def __init__(self, computation: HloComputation, place: dict[HloInstruction, int]) -> None:
-        self._computation, self._place = computation, place
-        self._map: HloReachabilityMap | None = None
-
-    def leads(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Whether `b` depends on `a`."""
-        if a is b:
-            return True
-        if self._place[a] > self._place[b] or not (b.operands or b.control_predecessors):
-            return False
-        return self._full().is_reachable(a, b)
-
-    def _full(self) -> HloReachabilityMap:
-        if self._map is None:
-            self._map = HloReachabilityMap(self._computation)
-        return self._map
 
 
 def run_fusion(module: HloModule, policy: FusionPolicy) -> None:

@@ -1,0 +1,103 @@
+"""Which producers vanish into all of their users when they are fused (xla/service/instruction_fusion.h: ComputeGloballyUnfusible, CanFuseOnAllPaths).
+
+p = f32[8] add(x, y)          p may be fused into c, and c and p into u, but nothing into d: as p is stored for d in any
+c = f32[8] tanh(p)            case, fusing it into c and u would only make them read x and y in its place.
+u = f32[8] multiply(c, p)
+d = f32[8] sort(p)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xlanb.analysis.reachability import HloReachabilityMap
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+
+
+class AllPaths:
+    """Answers for producers of a computation that nothing has been fused in yet, the last one first.
+
+    Paths are walked only where an edge between a producer and its last user is refused: in a chain whose values are used again much later
+    walks would be quadratic.
+    """
+
+    def __init__(
+        self,
+        computation: HloComputation,
+        is_fusible: Callable[[HloInstruction], bool],
+        should_fuse: Callable[[HloInstruction, int], bool],
+    ) -> None:
+        self._computation, self._order = computation, computation.post_order()
+        self._place = {i: n for n, i in enumerate(self._order)}
+        self._is_fusible, self._should_fuse = is_fusible, should_fuse
+        self._forbidden: set[HloInstruction] = set()
+        self._refused: dict[HloInstruction, set[HloInstruction]] = {}
+        self._walked: dict[tuple[HloInstruction, HloInstruction], bool] = {}
+        self._reach: HloReachabilityMap | None = None
+        self._lowest = len(self._order)
+        self._unasked: list[int] = []
+        """Places from the lowest one on of instructions whose users were not asked, the lowest last."""
+        self._first_refusal = len(self._order)
+        """The lowest place of a user that refuses an instruction that its users were asked about."""
+
+    def forbidden(self, producers: Sequence[HloInstruction]) -> set[HloInstruction]:
+        """Those producers, given in post order, that cannot be fused into all of their users on all paths."""
+        for p in reversed(producers):
+            if not (self._is_fusible(p) and self._vanishes(p)):
+                self._forbidden.add(p)
+                self._first_refusal = min([self._first_refusal, *(self._place[u] for u in p.users)])
+        return self._forbidden
+
+    def _vanishes(self, producer: HloInstruction) -> bool:
+        at, last = self._place[producer], max((self._place[u] for u in producer.users), default=0)
+        self._unasked += range(self._lowest - 1, at - 1, -1)
+        self._lowest = at
+        while self._unasked and self._unasked[-1] < last:
+            self._ask_users(self._order[self._unasked.pop()])
+        return self._first_refusal > last or all(self._is_fused_on_all_paths(producer, u) for u in producer.users)
+
+    def _ask_users(self, i: HloInstruction) -> None:
+        """Note the first user that refuses an instruction; what depends on nothing is on no path."""
+        if i.operands or i.control_predecessors:
+            refusing = (self._place[u] for u in i.users if i in self._refused_by(u))
+            self._first_refusal = min(self._first_refusal, min(refusing, default=self._first_refusal))
+
+    def _refused_by(self, consumer: HloInstruction) -> set[HloInstruction]:
+        """The operands that may not be fused into a consumer."""
+        found = self._refused.get(consumer)
+        if found is None:
+            accepts = self._is_fusible(consumer)
+            found = self._refused[consumer] = {
+                o
+                for n, o in enumerate(consumer.operands)
+                if not (accepts and self._is_fusible(o) and self._should_fuse(consumer, n))
+            }
+        return found
+
+    def _is_fused_on_all_paths(self, producer: HloInstruction, consumer: HloInstruction) -> bool:
+        """Whether `producer` can be fused into `consumer` along every path between them."""
+        todo = [consumer]
+        while todo:
+            c = todo.pop()
+            if c is producer or (known := self._walked.get((producer, c))) is True:
+                continue
+            refused = self._refused_by(c)
+            on_path = [o for o in dict.fromkeys(c.operands) if self._leads(producer, o)]
+            if known is False or any(o in self._forbidden or o in refused for o in on_path):
+                self._walked[producer, c] = self._walked[producer, consumer] = False
+                return False
+            todo += on_path
+            # What is still to do may fail: only a failure is final here, success is marked so as not to walk twice.
+            self._walked[producer, c] = True
+        return True
+
+    def _leads(self, a: HloInstruction, b: HloInstruction) -> bool:
+        """Whether `b` depends on `a`; the map of what does, quadratic in bits, is built where places in post order do not tell."""
+        if a is b:
+            return True
+        if self._place[a] > self._place[b] or not (b.operands or b.control_predecessors):
+            return False
+        if self._reach is None:
+            self._reach = HloReachabilityMap(self._computation)
+        return self._reach.is_reachable(a, b)
