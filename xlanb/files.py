@@ -78,6 +78,24 @@ def read_regular(path: Path, limit: int) -> bytes:
         return file.read(limit + 1)
 
 
+_OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def is_own(state: os.stat_result) -> bool:
+    """Whether a file or folder is the user's, and nobody else may write there."""
+    return not hasattr(os, "geteuid") or (state.st_uid == os.geteuid() and not state.st_mode & _OF_OTHERS)
+
+
+def own_folder(folder: Path) -> str:
+    """Make a folder that is this user's alone; "" where it is, else why it cannot be used."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state = folder.stat()
+    except OSError as error:
+        return f"it cannot be used ({error}): name another folder"
+    return "" if is_own(state) else f"others may write to it: make it yours alone (chmod 700 {folder}), or name another"
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file as a whole, in a folder that is made for this user alone: whoever reads it sees what was there before, or all of it.
 

@@ -22,35 +22,17 @@ import llvmlite
 
 from xlanb.cpu.target import Target
 from xlanb.debug_options import environment_number
-from xlanb.files import replace_file
+from xlanb.files import is_own, own_folder, replace_file
 
 _LOG = logging.getLogger("xlanb.cpu")
 _MAGIC = b"xlanb-object-2\n"
 _DIGEST = hashlib.sha256().digest_size
 _DEFAULT_BYTES = 1 << 30
 _ROUTINE_BYTES = 1 << 25
-_OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _limit(otherwise: int) -> int:
     return environment_number("XLANB_CACHE_BYTES", otherwise)
-
-
-def _is_own(state: os.stat_result) -> bool:
-    """Whether a file or folder is the user's, and nobody else may write there."""
-    return not hasattr(os, "geteuid") or (state.st_uid == os.geteuid() and not state.st_mode & _OF_OTHERS)
-
-
-def _objection(folder: Path) -> str:
-    """Why no code may be kept in a folder, "" where it may; a folder that is not there is made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        state = folder.stat()
-    except OSError as error:
-        return f"it cannot be used ({error}): name another folder"
-    if _is_own(state):
-        return ""
-    return f"others may write to it, and what lies there is run: make it yours alone (chmod 700 {folder}), or name another folder"
 
 
 def environment_folder() -> Path | None:
@@ -58,7 +40,7 @@ def environment_folder() -> Path | None:
     named = os.environ.get("XLANB_CACHE_DIR")
     if not named:
         return None
-    objection = _objection(Path(named))
+    objection = own_folder(Path(named))
     if objection and named not in _told:
         _told.add(named)
         _LOG.warning("XLANB_CACHE_DIR: nothing is kept in %s; %s", named, objection)
@@ -77,7 +59,7 @@ def _read_own(path: Path) -> bytes | None:
         return None
     with os.fdopen(handle, "rb") as file:
         state = os.fstat(handle)
-        return file.read() if stat.S_ISREG(state.st_mode) and _is_own(state) else None
+        return file.read() if stat.S_ISREG(state.st_mode) and is_own(state) else None
 
 
 def _entry(name: str, data: bytes) -> bytes:
@@ -110,7 +92,7 @@ class ObjectCache:
             return None
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - Path's raises where there is none
         folder = Path(home) / "xlanb" / "routines"
-        if not folder.is_absolute() or _objection(folder):
+        if not folder.is_absolute() or own_folder(folder):
             return None
         return ObjectCache(folder, target, _limit(_ROUTINE_BYTES))
 

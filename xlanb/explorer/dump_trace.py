@@ -88,9 +88,12 @@ class _Builder:
         steps = [s for s in module.steps if s.readable is not None] or module.steps
         for step, path, note in zip(steps, pipelines_of(steps), _gaps(steps), strict=True):
             self._step(step, path, note)
-        last = module.hlo("after_optimizations") or module.hlo("after_codegen") or self._llo_hlo()
-        if last is not None:
-            self._take("hlo", "after_optimizations", last, ())
+        finals = {name: module.hlo(name) for name in ("after_optimizations", "after_codegen")}  # TPUs have both
+        if not any(finals.values()):
+            finals = {"after_optimizations": self._llo_hlo()}
+        for name, last in finals.items():
+            if last is not None:
+                self._take("hlo", name, last, ())
         self._buffers()
         self._kernels()
         for stage in tpu_stages(module):

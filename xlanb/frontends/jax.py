@@ -183,6 +183,38 @@ def _lowered(jitted: Any, function: Any, args: tuple[Any, ...], named: dict[str,
         raise
 
 
+def lowered_for(
+    platform: str, function: Any, body: Any, args: tuple[Any, ...], named: dict[str, Any], out_shardings: Any = None
+) -> Any:
+    """The `Lowered` of a function for a platform that need not be here ("cuda", "tpu"); `body` is what of it takes and gives arrays alone.
+
+    Raises:
+        ArgumentTypeError: the arguments do not fit the function's signature.
+        Exception: what the function raises, or JAX because of it.
+    """
+    jax = import_jax()
+    import_jax("jax.extend.source_info_util").register_exclusion(_PACKAGE)
+    is_jitted = type(function).__module__.partition(".")[0] in {"jax", "jaxlib"} and hasattr(function, "lower")
+    if is_jitted and out_shardings is None:
+        jitted = function
+    else:
+        check_function(function)
+        jitted = jax.jit(body) if out_shardings is None else jax.jit(body, out_shardings=out_shardings)
+    return _lowered(_ForPlatform(jitted, platform), function, args, named)
+
+
+class _ForPlatform:
+    """A `jax.jit` object that lowers for one platform."""
+
+    def __init__(self, jitted: Any, platform: str) -> None:
+        self._jitted = jitted
+        self._platform = platform
+
+    def lower(self, *args: Any, **named: Any) -> Any:
+        """Its `Lowered`."""
+        return self._jitted.trace(*args, **named).lower(lowering_platforms=(self._platform,))
+
+
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -418,6 +450,7 @@ __all__ = [
     "is_traced",
     "jax_module",
     "jitted_with_static",
+    "lowered_for",
     "names_of_leaves",
     "refers_to_jax",
     "static_arguments",

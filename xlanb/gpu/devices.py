@@ -70,7 +70,8 @@ class Architecture:
 
 @dataclass(frozen=True)
 class GpuDevice:
-    """One GPU: `cores` multiprocessors at `clock_ghz`, memory and second-level cache in bytes, `bandwidth` in bytes a second.
+    """One GPU: `cores` multiprocessors at `clock_ghz`, memory and second-level cache in bytes, `bandwidth` in bytes a
+    second.
 
     `matrix_clock_ghz` is the clock while the tensor cores work, where that is another.
     """
@@ -90,7 +91,8 @@ class GpuDevice:
     def flops(self, dtype: str) -> float:
         """Peak operations a second for a dtype ("f32", "bf16", "f8e4m3fn", "s8"), in the units that do it fastest.
 
-        It is 0 where the device has none for it. A product of f32 counts in the ordinary units: XLA uses tf32 only where it is asked to.
+        It is 0 where the device has none for it. A product of f32 counts in the ordinary units: XLA uses tf32 only
+        where it is asked to.
         """
         arch = self.architecture
         plain = arch.fma.get(dtype, 0) * self.clock_ghz
@@ -196,7 +198,7 @@ _ROWS = (
     GpuDevice("gb200", "NVIDIA GB200", BLACKWELL, 152, 2.062, 197897748480, 7928.064e9, 135528448, 1.9259, 18),
     GpuDevice("b300", "NVIDIA B300", BLACKWELL_ULTRA, 158, 1.965, 297021865984, 7936e9, 135528448, 1.8353, 18),
     GpuDevice("gb300", "NVIDIA GB300", BLACKWELL_ULTRA, 152, 2.07, 297021079552, 7928.064e9, 135528448, 1.9334, 18),
-    GpuDevice("rtx6000pro", "NVIDIA RTX PRO 6000 Blackwell", BLACKWELL_GRAPHICS, 188, 2.6, 103079215104, 1792e9, 128 * MIB),
+    GpuDevice("rtx6000pro", "NVIDIA RTX PRO 6000 Blackwell", BLACKWELL_GRAPHICS, 188, 2.6, 96 << 30, 1792e9, 128 * MIB),
     GpuDevice("mi250", "AMD Instinct MI250", CDNA2, 110, 1.7, 67628957696, 1638.4e9, 8 * MIB),
     GpuDevice("mi300x", "AMD Instinct MI300X", CDNA3, 304, 2.1, 206158430208, 5300e9, 4 * MIB),
     GpuDevice("mi350x", "AMD Instinct MI350X", CDNA4, 256, 2.2, 309237645312, 8000e9, 4 * MIB),

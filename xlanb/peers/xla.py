@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from xlanb.errors import MissingPeerError, XlanbError
+from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.frontends.jax import from_jax, import_jax
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
 from xlanb.peers.child import RealTrace, compile_in_child, execution_stage
+from xlanb.peers.targets.trace import TargetTrace, trace_target
 from xlanb.transforms.base import HloPass
 
 
@@ -91,16 +92,49 @@ class RealExecutable:
         return size
 
 
-def trace(x: Any, *arrays: Any, all_passes: bool = False, runs: int = 20, flags: str = "") -> RealTrace:
-    """The compilation of `x` by the real XLA:CPU as a Trace: its passes, kernels, buffers, and with `arrays` what they give and how long that takes.
+@overload
+def trace(
+    x: Any, *arrays: Any, target: Literal["cpu"] = "cpu", all_passes: bool = False, runs: int = 20, flags: str = ""
+) -> RealTrace: ...
+@overload
+def trace(
+    x: Any, *arrays: Any, target: str, all_passes: bool = False, flags: str = "", **options: Any
+) -> RealTrace | TargetTrace: ...
+def trace(
+    x: Any, *arrays: Any, target: str = "cpu", all_passes: bool = False, runs: int = 20, flags: str = "", **options: Any
+) -> RealTrace | TargetTrace:
+    """The compilation of `x` by the real XLA as a Trace: its passes, kernels and buffers.
 
-    XLA reads its flags once in a process, so a child process compiles. `x` is an HloModule, HLO text, or what `from_jax` takes; then `arrays` are its example arguments too. The passes that
-    changed something are recorded, with `all_passes` every one; `flags` are more XLA_FLAGS. `trace.results` holds the results, leaf by leaf.
+    `x` is an HloModule, HLO text, or what `xlanb.compile` takes; then `arrays` are its example arguments too. XLA reads its flags once in a process, so a child process compiles. The
+    passes that changed something are recorded, with `all_passes` every one; `flags` are more XLA_FLAGS.
+
+    For the CPU the program is run on `arrays` as well, `runs` times: the trace (a RealTrace) has the `results`, leaf by leaf, and how long that takes.
+
+    `target` is else hardware that need not be here: "h100", "a100:8" (eight in one host), "tpu v5e:2x2", the path of a GpuTargetConfigProto (.txtpb); `xlanb.targets()` lists them. Then
+    `arrays` may be ShapeDtypeStructs, the trace is a TargetTrace, and these are taken too:
+
+    - `devices`: how many GPUs, where the target does not say;
+    - `shardings`, `out_shardings`: NamedShardings or PartitionSpecs, in the structure of the arguments (or a prefix of it) and of the results; `mesh`: a mesh of JAX's for PartitionSpecs, or
+      the sizes of its axes, `{"data": 2, "model": 4}`. A mesh over devices that are here stands for one of the same axes over the target's;
+    - `python`: the interpreter of another environment, to compile by its version of XLA;
+    - `timeout` in seconds, and `progress`, a function that is told what happens.
+
+    What was compiled for a target is kept on disk, by the program, the target, the flags and the versions (see XLANB_CACHE_DIR and XLANB_CACHE_BYTES).
 
     Raises:
-        MissingPeerError: JAX is not installed.
-        XlanbError: the real XLA refuses the module; the message is its own.
+        MissingPeerError: JAX, or the target's compiler, is not installed; the message has the one command.
+        ArgumentError: nothing has the target's name; or an option is for another target.
+        XlanbError: the real XLA refuses the program, with its own message; it crashes, or takes longer than `timeout`.
     """
+    if target.strip().lower() != "cpu":
+        return trace_target(x, arrays, target, all_passes=all_passes, flags=flags, **options)
+    given = [n for n, v in options.items() if v is not None and v != 1]
+    if given:
+        raise ArgumentError(f"{', '.join(given)}: for a target other than the CPU")
+    return _cpu_trace(x, *arrays, all_passes=all_passes, runs=runs, flags=flags)
+
+
+def _cpu_trace(x: Any, *arrays: Any, all_passes: bool, runs: int, flags: str) -> RealTrace:
     import_jax("jaxlib")
     module = as_module(x, *arrays)
     made = compile_in_child(str(module), arrays, all_passes=all_passes, runs=runs, flags=flags)

@@ -103,6 +103,11 @@ def function_module(
         raise shown from shown.__cause__
 
 
+def is_over_jax(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether a function is, as far as its code and its arguments show, one of JAX's and not over `xlanb.tf`."""
+    return not is_foreign(function) and _Guess.of(function, args, named).is_over_jax
+
+
 @dataclass(frozen=True)
 class _Guess:
     """Whether a function is over JAX or over `xlanb.tf`; not `is_sure` where its arguments and the names in its code do not tell."""

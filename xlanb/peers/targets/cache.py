@@ -1,0 +1,96 @@
+"""Compilations on disk: a folder for each, by the program, the target, the flags and the versions of what compiled it.
+
+They lie under the folder that XLANB_CACHE_DIR names, else in the user's cache folder; nothing is kept where
+XLANB_CACHE_DIR is empty. Those that were not looked at for the longest time go where all together are over so many
+bytes: XLANB_CACHE_BYTES, or else 4 GiB (a small program for a TPU leaves some 90 MB of text).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from xlanb.debug_options import environment_number
+from xlanb.files import own_folder
+
+_FORMAT = "xlanb-target-1"
+_DEFAULT_BYTES = 4 << 30
+PART = "part-"
+"""What the folder of a compilation under way begins with."""
+_ABANDONED_S = 24 * 3600
+
+
+def cache_folder() -> Path | None:
+    """The folder of all compilations; None where nothing is to be kept, or others may write to it.
+
+    Raises:
+        FlagError: XLANB_CACHE_BYTES is no whole number.
+    """
+    named = os.environ.get("XLANB_CACHE_DIR")
+    if named == "" or _limit() == 0:
+        return None
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - Path's raises where there is none
+    folder = (Path(named) if named else Path(home) / "xlanb") / "targets"
+    return folder if folder.is_absolute() and not own_folder(folder) else None
+
+
+def key_of(*parts: bytes | str) -> str:
+    """The name of a compilation's folder."""
+    made = hashlib.sha256(_FORMAT.encode())
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        made.update(len(data).to_bytes(8, "little"))
+        made.update(data)
+    return made.hexdigest()[:32]
+
+
+def found(folder: Path, key: str) -> Path | None:
+    """The folder of a compilation that was kept; it counts as looked at now."""
+    kept = folder / key
+    if not (kept / "answer.json").is_file():
+        return None
+    with suppress(OSError):
+        os.utime(kept)
+    return kept
+
+
+def keep(folder: Path, key: str, made: Path) -> Path:
+    """Move what was compiled into the cache; where it lies from then on. What another process kept meanwhile stays."""
+    kept = folder / key
+    try:
+        made.rename(kept)
+    except OSError:
+        if not (kept / "answer.json").is_file():
+            return made  # another disk, or a full one: it stays where it is
+        shutil.rmtree(made, ignore_errors=True)
+    _trim(folder, kept)
+    return kept
+
+
+def _limit() -> int:
+    return environment_number("XLANB_CACHE_BYTES", _DEFAULT_BYTES)
+
+
+def _trim(folder: Path, newest: Path) -> None:
+    """Remove the oldest compilations until the rest is within the limit; the newest stays."""
+    entries = []
+    for entry in folder.iterdir():
+        with suppress(OSError):  # another process may have removed it
+            age = entry.stat().st_mtime
+            if not entry.name.startswith(PART) or age < time.time() - _ABANDONED_S:
+                entries.append((age, _bytes(entry), entry))
+    total = sum(size for _, size, _ in entries)
+    for _, size, entry in sorted(entries):
+        if total <= _limit():
+            return
+        if entry != newest:
+            shutil.rmtree(entry, ignore_errors=True)
+            total -= size
+
+
+def _bytes(folder: Path) -> int:
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())

@@ -1,0 +1,256 @@
+"""Compile for a target in a child process: its environment, its progress, its time limit, and the cache on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xlanb.dump.names import decode_name
+from xlanb.dump.reader import ModuleFiles, list_dump
+from xlanb.errors import MissingPeerError, XlanbError
+from xlanb.frontends.jax_lowering import Program
+from xlanb.peers import cuda_tools
+from xlanb.peers.targets import serve
+from xlanb.peers.targets.cache import PART, cache_folder, found, keep, key_of
+from xlanb.peers.targets.installed import check_installed, versions
+from xlanb.peers.targets.names import Target
+
+_LOG = logging.getLogger("xlanb.peers")
+TIMEOUT_S = 600.0
+_POLL_S = 0.05
+_LAST_LINES = 12
+Progress = Callable[[str], None]
+
+
+@dataclass
+class TargetCompilation:
+    """What the real compiler left of one program for one target.
+
+    `folder` holds DUMPS (`dumps`), the final module (`final.hlo`) and the answer; `kept` says whether it lies in the
+    cache. `cost` and `memory` are the compiler's own figures, by its own names (operations, bytes, seconds); empty
+    where the platform gives none.
+    """
+
+    target: Target
+    folder: Path
+    answer: dict[str, Any]
+    kept: bool
+    from_cache: bool = False
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Wall seconds of the compilation itself."""
+        return float(self.answer["compile_seconds"])
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """The compiler's cost analysis."""
+        return dict(self.answer["cost"])
+
+    @property
+    def memory(self) -> dict[str, float]:
+        """The compiler's figures of memory, bytes."""
+        return dict(self.answer["memory"])
+
+    @property
+    def final_text(self) -> str:
+        """The final module, as `compile().as_text()` has it."""
+        return (self.folder / "final.hlo").read_text()
+
+    @cached_property
+    def files(self) -> ModuleFiles:
+        """The dump of the program.
+
+        Raises:
+            XlanbError: the compiler wrote none.
+        """
+        modules = [m for m in list_dump(self.folder / "dumps").modules if m.hlo("before_optimizations") is not None]
+        if not modules:
+            raise XlanbError(f"the real XLA wrote no dump of the module for {self.target}")
+        name = self.answer["name"]
+        return max(modules, key=lambda m: (m.name.partition(".")[0] == name.partition(".")[0], len(m.files)))
+
+    def discard(self) -> None:
+        """Remove the folder, unless it lies in the cache."""
+        if not self.kept:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def compile_for(
+    target: Target,
+    program: Program,
+    *,
+    all_passes: bool = False,
+    flags: str = "",
+    python: str = "",
+    timeout: float = TIMEOUT_S,
+    progress: Progress | None = None,
+) -> TargetCompilation:
+    """Compile a program for a target by the real XLA, or find it in the cache.
+
+    Every pass is dumped with `all_passes`, else those that changed something; `flags` are more XLA_FLAGS; `python` is
+    the interpreter of another environment, with another version of JAX; `progress` is told what happens, stage by
+    stage; `timeout` is in seconds.
+
+    Raises:
+        MissingPeerError: the target's compiler is not installed.
+        XlanbError: it refuses the program, crashes, or takes longer than `timeout`.
+    """
+    check_installed(target, python)
+    made_by = versions(python)
+    cache = cache_folder()
+    flags = f"--xla_dump_hlo_pass_re={'.+' if all_passes else '.*'} {flags}".strip()
+    wanted = json.dumps([_request(target, program), flags, sorted(made_by.items())])
+    key = key_of(program.identity, wanted)
+    kept = found(cache, key) if cache is not None else None
+    if kept is not None:
+        return TargetCompilation(target, kept, _answer(kept), kept=True, from_cache=True, versions=made_by)
+    folder = Path(tempfile.mkdtemp(prefix=PART, dir=cache))
+    try:
+        _run(folder, target, program, flags, python, timeout, progress or _silent)
+        answer = _answer(folder)
+        if target.platform == "cuda":
+            _assemble(folder / "dumps", progress or _silent)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    place = keep(cache, key, folder) if cache is not None else folder
+    return TargetCompilation(target, place, answer, kept=place != folder, versions=made_by)
+
+
+def _assemble(dumps: Path, progress: Progress) -> None:
+    """Have machine code made of the PTX; where the tools are not installed, that is told once and there is none."""
+    progress("ptxas and nvdisasm")
+    try:
+        cuda_tools.assemble(dumps)
+    except MissingPeerError as error:
+        _LOG.warning("no registers and no SASS: %s", error)
+
+
+def _silent(_text: str) -> None:
+    """Tell nobody."""
+
+
+def _request(target: Target, program: Program) -> dict[str, Any]:
+    return {
+        "name": target.name,
+        "platform": target.platform,
+        "topology": target.topology,
+        "config": target.config,
+        "partitions": program.partitions,
+        "replicas": program.replicas,
+        "propagate_to_parameters": program.propagate_to_parameters,
+        "propagate_to_output": program.propagate_to_output,
+    }
+
+
+def _run(
+    folder: Path, target: Target, program: Program, flags: str, python: str, timeout: float, progress: Progress
+) -> None:
+    """Let the child compile; it leaves its answer in the folder.
+
+    Raises:
+        XlanbError: it ended without one, or took too long.
+    """
+    dumps = folder / "dumps"
+    dumps.mkdir()
+    (folder / ("program.hlo" if program.is_hlo else "program.mlir")).write_bytes(program.data)
+    (folder / "request.json").write_text(json.dumps(_request(target, program)))
+    # A script of its own, by its path: the other environment needs no xlanb.
+    command = [python or sys.executable, "-P", str(Path(serve.__file__)), str(folder)]
+    with (folder / "stderr.txt").open("wb") as errors:
+        child = subprocess.Popen(
+            command, env=_environment(dumps, target, flags), stdout=subprocess.DEVNULL, stderr=errors, cwd=folder
+        )
+        try:
+            _watch(child, dumps, time.monotonic() + timeout, progress)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+    if child.returncode is None or not (folder / "answer.json").exists():
+        raise XlanbError(
+            f"the real XLA {_ending(child.returncode)} while it compiled for {target}:\n{_last_lines(folder)}"
+        )
+
+
+def _ending(status: int | None) -> str:
+    return f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+
+
+def _watch(child: subprocess.Popen[bytes], dumps: Path, end: float, progress: Progress) -> None:
+    """Wait for the child, and tell of each pass whose dump appears."""
+    seen = 0
+    progress("starting the compiler")
+    while child.poll() is None:
+        if time.monotonic() > end:
+            raise XlanbError(f"the real XLA took longer than its time limit: {seen} files were dumped until then")
+        names = [f.name for f in dumps.iterdir()]
+        if len(names) != seen:
+            seen = len(names)
+            progress(_told(names))
+        time.sleep(_POLL_S)
+    progress(f"{sum(1 for _ in dumps.iterdir())} files")
+
+
+def _told(names: list[str]) -> str:
+    """The latest pass among the names of dumps, in words."""
+    decoded = [decode_name(n) for n in names]
+    last = max(decoded, key=lambda n: -1 if n.sequence is None else n.sequence)
+    return f"{len(names)} files: {last.describe()}"
+
+
+def _environment(dumps: Path, target: Target, flags: str) -> dict[str, str]:
+    wanted = f"--xla_dump_to={dumps} --xla_dump_hlo_as_text --xla_dump_large_constants=true"
+    more = {
+        "JAX_PLATFORMS": "cpu",  # a client of the device's own would look for the device
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        "XLA_FLAGS": f"{wanted} {flags}",
+    }
+    if target.is_tpu:
+        more |= {
+            "TPU_SKIP_MDS_QUERY": "1",
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+            "TPU_STDERR_LOG_LEVEL": "3",
+            "TPU_LOG_DIR": "disabled",
+            "LIBTPU_INIT_ARGS": f"--xla_jf_dump_to={dumps / 'llo'} --xla_jf_dump_hlo_text=true",
+        }
+    else:
+        more["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
+    return {k: v for k, v in os.environ.items() if k not in _LEFT_OUT} | more
+
+
+_LEFT_OUT = ("PYTHONPATH", "JAX_TRACEBACK_FILTERING", "JAX_DISABLE_JIT", "CUDA_VISIBLE_DEVICES")
+"""What would make the child another than a plain one.
+
+PYTHONPATH is of this environment, which may not be the child's.
+"""
+
+
+def _answer(folder: Path) -> dict[str, Any]:
+    """What the child told.
+
+    Raises:
+        XlanbError: it told of an error.
+    """
+    told: dict[str, Any] = json.loads((folder / "answer.json").read_text())
+    if "error" in told:
+        raise XlanbError(f"the real XLA refuses the program: {told['error']}")
+    return told
+
+
+def _last_lines(folder: Path) -> str:
+    text = (folder / "stderr.txt").read_bytes()[-65536:].decode("utf-8", "replace")
+    return "\n".join(text.strip().splitlines()[-_LAST_LINES:])

@@ -1,0 +1,93 @@
+"""A compilation for a target as a Trace."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from xlanb.errors import ArgumentError
+from xlanb.explorer.dump_trace import dump_trace
+from xlanb.explorer.trace import Trace
+from xlanb.frontends.jax_lowering import Program, lower_for
+from xlanb.hlo import HloModule
+from xlanb.peers.targets.compiling import TIMEOUT_S, TargetCompilation, compile_for
+from xlanb.peers.targets.names import Target, parse_target
+from xlanb.runtime.program import is_over_jax, to_module
+
+
+class TargetTrace(Trace):
+    """The real compiler's work for hardware that is not here.
+
+    `target` is what was compiled for, `compile_seconds` the compiler's own time, `cost` and `memory` its figures,
+    `final_text` the final module as `compile().as_text()` has it.
+    """
+
+    def __init__(self, made: TargetCompilation) -> None:
+        kind = "XLA:TPU" if made.target.is_tpu else "XLA:GPU"
+        super().__init__(f"{kind} ({made.target}): {made.answer['name']}", dump_trace(made.files).stages)
+        self.target: Target = made.target
+        self.compilation = made
+        self.compile_seconds = made.compile_seconds
+        self.cost = made.cost
+        self.memory = made.memory
+        if not made.kept:
+            self._cleanup = weakref.finalize(self, made.discard)
+
+    @property
+    def final_text(self) -> str:
+        """The final module, as `compile().as_text()` has it."""
+        return self.compilation.final_text
+
+
+def trace_target(
+    x: Any,
+    args: tuple[Any, ...],
+    target: str,
+    *,
+    devices: int = 0,
+    shardings: Any = None,
+    out_shardings: Any = None,
+    mesh: Any = None,
+    all_passes: bool = False,
+    flags: str = "",
+    python: str = "",
+    timeout: float = TIMEOUT_S,
+    progress: Callable[[str], None] | None = None,
+) -> TargetTrace:
+    """The compilation of `x` for a target as a Trace; see `xlanb.peers.xla.trace`."""
+    found = parse_target(target, devices)
+    options = {"shardings": shardings, "out_shardings": out_shardings, "mesh": mesh}
+    program = program_for(found, x, args, portable=bool(python), **options)
+    made = compile_for(
+        found, program, all_passes=all_passes, flags=flags, python=python, timeout=timeout, progress=progress
+    )
+    return TargetTrace(made)
+
+
+def program_for(target: Target, x: Any, args: tuple[Any, ...], *, portable: bool = False, **options: Any) -> Program:
+    """What is compiled of what a user hands over: a function of JAX's is lowered for the target's platform, all else
+    is HLO.
+
+    Raises:
+        XlanbError: it cannot be understood or lowered.
+    """
+    if callable(x) and not isinstance(x, HloModule) and is_over_jax(x, args, {}):
+        return lower_for(target.platform, x, args, device_count=_device_count(target), portable=portable, **options)
+    if any(v is not None for v in options.values()):
+        raise ArgumentError("shardings are for functions of JAX's: HLO has its own")
+    module = to_module(x, *args)
+    partitions, replicas = _count(module, "num_partitions"), _count(module, "replica_count")
+    text = str(module).encode()
+    return Program(module.name, text, text, is_hlo=True, partitions=partitions, replicas=replicas)
+
+
+def _count(module: HloModule, name: str) -> int:
+    return int(module.header.get(name, "1"))
+
+
+def _device_count(target: Target) -> int:
+    count = 1
+    for part in target.topology.rpartition(":")[2].split("x"):
+        count *= int(part)
+    return count
