@@ -338,8 +338,6 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "small_matrix_rows": ([*(qr(n) for n in (96, 144, 192)), *(eigenvectors(n) for n in (96, 144, 192))], (80, 240)),
     "interleaved_elements": ([solve(64, n) for n in (12, 16, 20, 24)], (320, 1280)),
     "prime_pass_ns": ([fourier(64, n) for n in (17 * 17, 31 * 16, 37 * 37, 59 * 4)], (0.35, 1.4)),
-    "convolved_prime": ([fourier(64, n) for n in (17 * 17, 31 * 16, 37 * 37, 59 * 4)], (7, 31)),
-    "chirped_ns": ([fourier(64, n) for n in (31 * 16, 37 * 37, 59 * 4, 67)], (0.5, 2.0)),
     "beside_ns": ([fourier(lines, n) for lines, n in ((4, 512), (8, 1024), (16, 2048))], (0.6, 2.4)),
     "interleaved_ns": ([fourier(lines, n) for lines, n in ((4, 512), (8, 1024), (16, 2048))], (1.1, 4.4)),
     "lane_elements": ([fourier(16, n) for n in (2048, 4096, 8192)], (2080, 8320)),

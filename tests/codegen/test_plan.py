@@ -71,7 +71,7 @@ def test_plan_of_a_product_names_other_tiles_with_their_cycles() -> None:
 def test_plan_of_a_transform_names_its_radices() -> None:
     text = "HloModule m\nENTRY e {{ x = c64[{0}] parameter(0) ROOT y = c64[{0}] fft(x), fft_type=FFT, fft_length={{{1}}} }}"
     found = []
-    for shape, length in (("640,24", 24), ("1,1024", 1024), ("3,1009", 1009)):
+    for shape, length in (("640,24", 24), ("1,1024", 1024), ("3,101", 101)):
         (plan,) = compiled(text.format(shape, length)).plans.values()
         found += [s for s in plan.steps if isinstance(s, Choice) and " of " in s.what]
     blocks, single, prime = found
@@ -79,8 +79,8 @@ def test_plan_of_a_transform_names_its_radices() -> None:
     assert blocks.why.endswith("radices 8 x 3")
     assert single.taken == "each line as a matrix"
     assert single.why.endswith("radices 4 x 4, then 8 x 8")
-    assert prime.why.endswith("convolved in lines of 2048")
-    assert [other for c in found for other, _ in c.others] == [single.taken, blocks.taken, blocks.taken]
+    assert prime.why.endswith("radices 101")
+    assert [other for c in found for other, _ in c.others] == [single.taken, blocks.taken, single.taken]
 
 
 def test_plan_of_a_factor_names_the_ways_that_fit() -> None:

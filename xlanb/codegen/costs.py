@@ -163,10 +163,6 @@ class Costs:
     """Copying a number of lines that interleave into lanes, or out of them."""
     interleaved_ns: float = 2.2
     """The same of lines one after the other."""
-    chirped_ns: float = 1.0
-    """Multiplying a number of lines in lanes by one of a table."""
-    convolved_prime: int = 13
-    """A prime beyond which a convolution may cost less than a pass."""
     lane_elements: int = 4160
     """Numbers of a line up to which lines are in lanes: scratch holds them twice."""
     wider_lanes: int = 16

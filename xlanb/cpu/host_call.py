@@ -253,8 +253,9 @@ def _apart(value: Any, operands: Sequence[Array]) -> Any:
 def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState) -> dict[str, HostCall | CallbackCall]:
     """A function per symbol."""
     if instructions:
-        # NumPy loads these at their first use. That must not be in the middle of a run: importlib loses interrupts that fall into its weak references' callbacks.
-        for name in ("numpy.ctypeslib", "numpy.random"):
+        # These are loaded at their first use. That must not be in the middle of a run: importlib loses interrupts that fall into its weak references' callbacks.
+        scipy = ["scipy.fft"] if any(i.opcode is Op.FFT for i in instructions.values()) else []
+        for name in ("numpy.ctypeslib", "numpy.random", *scipy):
             importlib.import_module(name)
     return {
         symbol: CallbackCall(i, hidden) if CallbackCall.fits(i) else HostCall(i, hidden)

@@ -15,7 +15,8 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.emitters import fft, linalg, updates
+from xlanb.cpu.emitters import linalg, updates
+from xlanb.cpu.emitters.fft.kernel import has_kernel as has_fft_kernel
 from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.runtime.guard import HOST
@@ -35,7 +36,7 @@ def is_host_call(i: HloInstruction) -> bool:
         return True
     if i.opcode is Op.SCAN:
         return not updates.scans_by_element(i)
-    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i)) and not linalg.has_kernel(i)
+    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and has_fft_kernel(i)) and not linalg.has_kernel(i)
 
 
 class KernelFunction:

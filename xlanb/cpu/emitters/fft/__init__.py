@@ -1,7 +1,1 @@
-"""Fourier transforms."""
-
-from __future__ import annotations
-
-from xlanb.cpu.emitters.fft.kernel import has_kernel
-
-__all__ = ["has_kernel"]
+"""Fourier transforms (see kernel.py)."""

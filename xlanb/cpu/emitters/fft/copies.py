@@ -6,7 +6,6 @@ emitters/interleaved.py). A pointer to elements of two parts is one to complex n
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.codegen.complex_math import Complex
@@ -15,7 +14,6 @@ from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.nest import vectors
 from xlanb.codegen.routines import shared
-from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value, Vector
 from xlanb.cpu.emitters.fft.radices import ELEMENT
 from xlanb.cpu.emitters.interleaved import lanes_of
@@ -55,11 +53,6 @@ class Scratch:
         self.re.store(at, value.re)
         self.im.store(at, value.im)
 
-    def each(self, begin: Ix, end: Ix, body: Callable[[Ix], None]) -> None:
-        """`body` for the numbers begin, ..., end - 1; perhaps there are none."""
-        with self.re.base.function.loop(end, begin, guarded=True) as k:
-            body(k)
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -73,58 +66,26 @@ class Line:
 
     def store(self, k: Ix, value: Complex) -> None:
         """Set number k."""
-        re, im = value.re, value.im
-        self.numbers[k] = re.in_turns(im) if isinstance(re, Vector) else re.function.joined(re, im)
-
-    def each(self, begin: Ix, end: Ix, body: Callable[[Ix], None]) -> None:
-        """The same, in vectors."""
-        vectors(self.numbers.base.function, begin, end, _width(self.numbers), body)
+        self.numbers[k] = _in_turns(value)
 
 
 def _width(p: Pointer) -> int:
     return lanes_of(p.element.bytes)
 
 
-def _first(p: Pointer, count: Ix) -> Mask:
-    """A mask of the first so many numbers, none where that is negative."""
-    f, size = p.base.function, _width(p) * p.parts
-    return Mask(size, None, f.constants(I64, range(size)) < f.value(f.mul(count, p.parts, wrap=True)))
-
-
-def _load(p: Pointer, at: Ix, mask: Mask) -> Complex:
-    f = p.base.function
-    value = p.load(at, mask.lanes, mask)
-    return Complex(*f.apart(value)) if p.parts == 2 else Complex(value, f.zero(value.type))
-
-
-def _store(p: Pointer, at: Ix, value: Complex, mask: Mask) -> None:
-    re, im = value.re, value.im
-    p.store(at, re.in_turns(im) if p.parts == 2 and isinstance(re, Vector) else re, mask)
-
-
 @shared("fft.beside")
-def beside(
-    f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, out: bool, by: Value | Pointer | None, limit: Ix
-) -> None:
-    """Numbers of the first `lines` lines, number j at a[j stride], to scratch or `out` of it, times a number.
-
-    With a table each is multiplied by the number at the same place of it; those from `limit` on are zero, and are not written.
-    """
-    mask = _first(a, lines)
+def beside(f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, out: bool, scale: Value | None) -> None:
+    """Numbers of the first `lines` lines, number j at a[j stride], to scratch or `out` of it, perhaps times a number."""
+    size = a.parts * _width(a)
+    mask = Mask.first(f, size, f.mul(lines, a.parts))
     with f.loop(n) as j:
-        at, factor = f.mul(j, stride), by if isinstance(by, Value) else None
-        if isinstance(by, Pointer):
-            left = f.value(f.sub(limit, at)).smin(lines)
-            mask = _first(a, left)
-        value = s.load(j) if out else _load(a, at, mask)
-        if isinstance(by, Pointer):
-            value = value.times(_load(by, at, _first(by, left)))
-        elif factor is not None:
-            value = value.scaled(factor)
+        at = f.mul(j, stride)
         if out:
-            _store(a, at, value, mask)
+            value = s.load(j) if scale is None else s.load(j).scaled(scale)
+            a.store(at, value.re if a.parts == 1 else _in_turns(value), mask)
         else:
-            s.store(j, value)
+            x = a.load(at, size, mask)
+            s.store(j, Complex(x, f.zero(x.type)) if a.parts == 1 else Complex(*f.apart(x)))
 
 
 @shared("fft.out.turned")
@@ -132,41 +93,26 @@ def out_turned(
     f: Function, b: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, high: Pointer, low: Pointer, part: Ix, step: Ix
 ) -> None:
     """Numbers back, as by `beside`, times high[j / part] low[j mod part], tables of a number per lane whose rows are `step` elements."""
-    mask, factors = _first(b, lines), [Scratch.at(table) for table in (high, low)]
+    mask, factors = Mask.first(f, 2 * _width(b), f.mul(lines, 2)), [Scratch.at(table) for table in (high, low)]
     groups = f.value(f.sub(f.add(n, part), 1)).udiv(f.value(part))
     with f.loop(groups) as group:
         first, begin = factors[0].load(f.mul(group, step)), f.mul(group, part)
         with f.loop(f.value(part).smin(f.value(f.sub(n, begin)))) as k:
             j, factor = f.add(begin, k), first.times(factors[1].load(f.mul(k, step)))
-            _store(b, f.mul(j, stride), s.load(j).times(factor), mask)
+            b.store(f.mul(j, stride), _in_turns(s.load(j).times(factor)), mask)
 
 
-@shared("fft.strided")
-def strided(f: Function, a: Pointer, b: Pointer, n: Ix, from_: Ix, to: Ix) -> None:
-    """b[k to] = a[k from_] for k < n."""
-    with f.loop(n) as k:
-        b[f.mul(k, to)] = a[f.mul(k, from_)]
-
-
-@shared("fft.product")
-def product(f: Function, a: Scratch, table: Line, b: Scratch, n: Ix) -> None:
-    """b[k] = a[k] table[k] for k < n."""
-    with f.loop(n) as k:
-        b.store(k, a.load(k).times(table.load(k)))
+def _in_turns(value: Complex) -> Value:
+    """A vector of real and imaginary parts in turns, or a pair of them."""
+    re, im = value.re, value.im
+    return re.in_turns(im) if isinstance(re, Vector) else re.function.joined(re, im)
 
 
 @shared("fft.mirror")
 def mirror(
-    f: Function,
-    a: Scratch | Line,
-    table: Line,
-    b: Scratch | Line,
-    h: Ix,
-    forward: bool,
-    begin: Ix | None = None,
-    end: Ix = 0,
+    f: Function, a: Scratch | Line, table: Line, b: Scratch | Line, h: Ix, forward: bool, begin: Ix, end: Ix
 ) -> None:
-    """Of complex lines of h numbers the spectra of real ones of 2 h, or back: all numbers, or begin, ..., end - 1, and with begin = 1 also 0 and h.
+    """Of complex lines of h numbers the spectra of real ones of 2 h, or back: numbers begin, ..., end - 1, and with begin = 1 also 0 and h.
 
     b[k] = c (a[k] + conj a[h - k]) + table[k - 1] (a[k] - conj a[h - k]) for 0 < k < h, with c = 1/2 forward and 1 back.
     Numbers 0 and h of a spectrum are real: their imaginary parts are set to zero, and are not read.
@@ -177,23 +123,19 @@ def mirror(
         turn = Complex(one.re - two.re, one.im + two.im).times(table.load(f.sub(k, 1)))
         b.store(k, turn.plus_scaled(Complex(one.re + two.re, one.im - two.im), 0.5 if forward else 1.0))
 
-    if begin is None:
-        _ends(f, a, b, h, forward)
-        a.each(1, h, write)
-    else:
-        with f.when(f.value(begin).equals(1)):
-            _ends(f, a, b, h, forward)
-        a.each(begin, end, write)
-
-
-def _ends(f: Function, a: Scratch | Line, b: Scratch | Line, h: Ix, forward: bool) -> None:
-    first, last = a.load(0), a.load(0 if forward else h)
-    if forward:
-        zero = f.zero(first.re.type)
-        b.store(0, Complex(first.re + first.im, zero))
-        b.store(h, Complex(first.re - first.im, zero))
-    else:
-        b.store(0, Complex(first.re + last.re, first.re - last.re))
+    with f.when(f.value(begin).equals(1)):
+        first, last = a.load(0), a.load(0 if forward else h)
+        if forward:
+            zero = f.zero(first.re.type)
+            b.store(0, Complex(first.re + first.im, zero))
+            b.store(h, Complex(first.re - first.im, zero))
+        else:
+            b.store(0, Complex(first.re + last.re, first.re - last.re))
+    if isinstance(a, Line):
+        vectors(f, begin, end, _width(a.numbers), write)
+        return
+    with f.loop(end, begin, guarded=True) as k:
+        write(k)
 
 
 @shared("fft.conjugates")

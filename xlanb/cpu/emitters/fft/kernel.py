@@ -7,53 +7,52 @@ from functools import cache
 
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import part
-from xlanb.codegen.indexing import IrArray
 from xlanb.cpu.emitters.fft.emit import Transform
-from xlanb.cpu.emitters.fft.plan import Axis, planned
+from xlanb.cpu.emitters.fft.plan import Axis
 from xlanb.cpu.emitters.kernel import MEMORY_ONLY, ROUNDS, SCRATCH, SCRATCH_EACH, Kernel, emitter
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
 _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
-_LONGEST = 1 << 24
-"""Numbers of the longest line."""
+
+
+def has_kernel(i: HloInstruction) -> bool:
+    """Whether a transform has a kernel: arrays are row-major and not empty, and no length is too long or has too large a prime factor."""
+    return bool(_axes(i))
+
+
+def _axes(i: HloInstruction) -> tuple[Axis, ...]:
+    """The dimensions in order; none where there is no kernel."""
+    source, result = array_of(i.operands[0]), array_of(i)
+    flat = all(s.minor_to_major == tuple(range(s.rank))[::-1] and s.element_count for s in (source, result))
+    if not flat or _kind(i) not in _KINDS or source.is_dynamic:
+        return ()
+    size = part(result.element_type).byte_size
+    return _planned(_kind(i), source.dimensions, result.dimensions, i.ints("fft_length"), size)
 
 
 def _kind(i: HloInstruction) -> str:
     return str(i.attributes["fft_type"]).removeprefix("FFT_TYPE_")
 
 
-def _axes(i: HloInstruction) -> tuple[Axis, ...]:
-    """The dimensions in order; none where there is no kernel."""
-    if not has_kernel(i):
-        return ()
-    source, result = array_of(i.operands[0]), array_of(i)
-    size = part(result.element_type).byte_size
-    return _planned(_kind(i), source.dimensions, result.dimensions, i.ints("fft_length"), size)
-
-
 @cache
 def _planned(
     kind: str, before: tuple[int, ...], after: tuple[int, ...], lengths: tuple[int, ...], part_bytes: int
 ) -> tuple[Axis, ...]:
-    """The dimensions in order: the one with real lines is the first or the last."""
+    """The dimensions in order, the one with real lines the first or the last; none where a length has no way."""
     rank, inverse = len(before), kind in ("IFFT", "IRFFT")
     places = list(range(rank - len(lengths), rank))
-    dims, made = list(before), []
+    dims, made = list(before), list[Axis]()
     for place in places if kind == "IRFFT" else places[::-1]:
         outer, inner = math.prod(dims[:place]), math.prod(dims[place + 1 :])
         is_real = kind in ("RFFT", "IRFFT") and place == rank - 1
         sizes = dims[place], after[place]
-        made.append(planned(Axis(lengths[place - rank], outer, inner, sizes, part_bytes, inverse, is_real)))
+        axis = Axis(lengths[place - rank], outer, inner, sizes, part_bytes, inverse, is_real).planned()
+        if axis is None:
+            return ()
+        made.append(axis)
         dims[place] = after[place]
     return tuple(made)
-
-
-def has_kernel(i: HloInstruction) -> bool:
-    """Whether a transform has a kernel: arrays are row-major and not empty, and no line is longer than a limit."""
-    source, result = array_of(i.operands[0]), array_of(i)
-    flat = all(s.minor_to_major == tuple(range(s.rank))[::-1] and s.element_count for s in (source, result))
-    return flat and _kind(i) in _KINDS and not source.is_dynamic and max(i.ints("fft_length")) <= _LONGEST
 
 
 # -- scratch: what lies between two dimensions of another size than the result, lines that threads share, and each thread's own ------------------------
@@ -86,13 +85,9 @@ MEMORY_ONLY.add(Op.FFT)
 
 @emitter(Op.FFT)
 def _fft(k: Kernel) -> bool:
-    i, e = k.root, k.e
-    operand = i.operands[0]
-    bound = e.constants(operand) if operand.opcode is Op.CONSTANT else e.bindings[operand][()]
-    if not isinstance(bound, IrArray) or k.scratch is None:
-        return False
-    between = k.scratch if _between(i) else k.output.pointer
-    source, axes = bound.pointer, _axes(i)
+    i = k.root
+    source, axes = k.memory(i.operands[0]).pointer, _axes(i)
+    between = k.scratch if _between(i) and k.scratch is not None else k.output.pointer
     for axis in axes:
         target = k.output.pointer if axis is axes[-1] else between
         k.f.plans.append(axis.choice)

@@ -1,13 +1,12 @@
 """How lines of a length are transformed: which algorithm, which radices, what it costs.
 
-Lines in lanes: a line per lane of a vector, by Stockham's passes (`Lanes`). One line by itself: a matrix, whose columns are lines in lanes, then its rows (`Line`; the four
-steps of D. Bailey, FFTs in External or Hierarchical Memory, 1990). Lengths with a large prime factor become convolutions of a length without one (L. Bluestein, 1970).
+Lines in lanes: a line per lane of a vector, by Stockham's passes. One line by itself: a matrix, whose columns are lines in lanes, then its rows (`Matrix`; the four
+steps of D. Bailey, FFTs in External or Hierarchical Memory, 1990). Lengths with a prime factor that is too large for a pass have no kernel: SciPy transforms them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -20,6 +19,8 @@ _PASS = {2: 0.9, 3: 1.1, 4: 1.2, 5: 1.7, 7: 2.6, 8: 1.9, 11: 5.0, 13: 6.5}
 """Nanoseconds of a pass for an element of scratch."""
 _CACHES = ((32 << 10, 1.0), (768 << 10, 1.4), (1 << 62, 2.5))
 """How much longer a pass takes where its scratch has more bytes than a cache."""
+_LONGEST = 1 << 24
+"""Numbers of the longest line."""
 
 
 def primes_of(n: int) -> list[int]:
@@ -47,127 +48,67 @@ def radices_of(n: int) -> tuple[int, ...] | None:
     return (*powers[::-1], *primes[twos:])
 
 
-def padded(n: int) -> int:
-    """Elements of scratch for lines of n: whole tiles of rows, real ones too, and the halves of a spectrum beside each other."""
-    return -(-n // 16) * 16 + 2 * PADDING
+def buffer_bytes(n: int) -> int:
+    """Bytes of each of the two buffers in scratch for lines of n: whole tiles of rows, real ones too, and the halves of a spectrum beside each other."""
+    return (-(-n // 16) * 16 + 2 * PADDING) * ELEMENT
 
 
-def _smooth(least: int) -> Iterator[int]:
-    """Lengths of at least so many that have small factors only: powers of two times little, none of them much longer."""
-    for odd in (1, 3, 5, 7, 9, 15, 25, 27, 45, 75, 81, 125):
-        m = odd << max(0, (-(-least // odd) - 1).bit_length())
-        if least <= m <= least * 3 // 2 + 4:
-            yield m
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """Lines of n numbers in lanes: passes of these radices, or a convolution in lines of another length."""
-
-    n: int
-    radices: tuple[int, ...]
-    chirp: Lanes | None = None
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Bytes of each of the two buffers in scratch."""
-        return padded(self.chirp.n if self.chirp else self.n) * ELEMENT
-
-    @cached_property
-    def cost(self) -> float:
-        """Nanoseconds of a transform in scratch."""
-        if self.chirp is not None:
-            return 2 * self.chirp.cost + (2 * self.n + self.chirp.n) * costs.COMMON.chirped_ns
-        slower = next(by for size, by in _CACHES if 2 * self.n * ELEMENT <= size)
-        return self.n * slower * sum(_PASS.get(r, r * costs.COMMON.prime_pass_ns) for r in self.radices)
-
-
-@cache
-def lanes(n: int) -> Lanes:
-    """The best way for lines in lanes."""
-    radices = radices_of(n)
-    ways = [] if radices is None else [Lanes(n, radices)]
-    if radices is None or max(radices, default=1) > costs.COMMON.convolved_prime:
-        ways += [Lanes(n, (), Lanes(m, radices_of(m) or ())) for m in _smooth(2 * n - 1)]
-    return min(ways, key=lambda way: way.cost)
+def lanes_ns(n: int) -> float:
+    """Nanoseconds of a transform of lines in lanes, in scratch."""
+    slower = next(by for size, by in _CACHES if 2 * n * ELEMENT <= size)
+    return n * slower * sum(_PASS.get(r, r * costs.COMMON.prime_pass_ns) for r in radices_of(n) or ())
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of n numbers: a matrix of `first.n` rows and `second.n` columns, or a convolution in a line of another length.
+class Matrix:
+    """One line as a matrix; `width` columns, or rows, are in lanes at once."""
 
-    Of the columns, and of the rows, there are `blocks` that are in lanes at once; `costs` are the nanoseconds of one.
-    """
-
-    n: int
-    first: Lanes
-    second: Lanes
+    rows: int
+    columns: int
     width: int
-    chirp: Line | None = None
 
     @property
     def blocks(self) -> tuple[int, int]:
-        return -(-self.second.n // self.width), -(-self.first.n // self.width)
-
-    @property
-    def costs(self) -> tuple[float, float]:
-        rows = self.second.cost + self.second.n * (costs.COMMON.interleaved_ns + costs.COMMON.beside_ns)
-        return self.first.cost + self.first.n * 2 * costs.COMMON.beside_ns, rows
-
-    @property
-    def vectors(self) -> int:
-        """Vectors that hold the line."""
-        return -(-self.n // self.width)
+        """Of columns and of rows."""
+        return -(-self.columns // self.width), -(-self.rows // self.width)
 
     @cached_property
-    def cost(self) -> float:
-        """Nanoseconds of a transform."""
-        if self.chirp is not None:
-            return 2 * self.chirp.cost + (2 * self.vectors + self.chirp.vectors) * 2 * costs.COMMON.chirped_ns
-        return sum(count * cost for count, cost in zip(self.blocks, self.costs, strict=True))
+    def block_ns(self) -> tuple[float, float]:
+        """Nanoseconds of a block of columns and of rows."""
+        c = costs.COMMON
+        of_rows = lanes_ns(self.columns) + self.columns * (c.interleaved_ns + c.beside_ns)
+        return lanes_ns(self.rows) + self.rows * 2 * c.beside_ns, of_rows
+
+    @property
+    def nanoseconds(self) -> float:
+        """Of a transform."""
+        return sum(count * cost for count, cost in zip(self.blocks, self.block_ns, strict=True))
 
     @property
     def row_bytes(self) -> int:
-        """Bytes from a row of the matrix to the next: not a multiple of a page, whose lines would share a few places of the cache."""
-        size = -(-self.second.n * ELEMENT // self.width // 64) * 64
+        """Bytes from a row to the next: not a multiple of a page, whose lines would share a few places of the cache."""
+        size = -(-self.columns * ELEMENT // self.width // 64) * 64
         return size + (64 if size % 1024 == 0 else 0)
 
     @property
     def part(self) -> int:
-        """Rows of the matrix that share one of two factors of their roots of unity."""
-        return math.isqrt(self.first.n - 1) + 1 if self.first.n > 1 else 1
+        """Rows that share one of two factors of their roots of unity."""
+        return math.isqrt(self.rows - 1) + 1
 
 
 @cache
-def line(n: int, part_bytes: int) -> Line:
-    """The best way for one line."""
-    width = lanes_of(part_bytes)
-    found = _matrix(n, width)
-    if found is not None and max(found.first.radices + found.second.radices, default=1) <= costs.COMMON.convolved_prime:
-        return found
-    inner = [way for m in _smooth(2 * n - 1) if (way := _matrix(m, width)) is not None]
-    return min(
-        [*([found] if found else []), *(replace(way, n=n, chirp=way) for way in inner)], key=lambda way: way.cost
-    )
-
-
-def _matrix(n: int, width: int) -> Line | None:
-    """The best rows times columns; None where a prime factor is too large for a pass."""
-    if radices_of(n) is None:
-        return None
-    divisors = {1}
-    for p in primes_of(n):
-        divisors |= {d * p for d in divisors}
-    near = [d for d in sorted(divisors) if n <= 64 * d * d and d * d <= 64 * n] or sorted(divisors)
-    ways = [Line(n, Lanes(d, radices_of(d) or ()), Lanes(n // d, radices_of(n // d) or ()), width) for d in near]
-    return min(ways, key=lambda way: way.cost)
+def matrix(n: int, width: int) -> Matrix:
+    """The best matrix for a line of n numbers, not much longer than wide or the other way round if there is one."""
+    root = math.isqrt(n)
+    rows = [d for d in range(max(root // 8, 1), 8 * root + 8) if n % d == 0] or [1, n]
+    return min((Matrix(d, n // d, width) for d in rows), key=lambda way: way.nanoseconds)
 
 
 @dataclass(frozen=True)
 class Axis:
     """The transform of all lines along a dimension: `outer` times `inner` lines of n numbers, of which `sizes` are read and written in memory.
 
-    With a `line` each is transformed by itself, otherwise they are in lanes; a real line of even length as a complex one of half of it.
+    With a `matrix` each is one, otherwise they are in lanes; a real line of even length is a complex one of half of it.
     """
 
     n: int
@@ -177,26 +118,28 @@ class Axis:
     part_bytes: int
     inverse: bool
     is_real: bool
-    line: Line | None = None
+    matrix: Matrix | None = None
 
     @cached_property
     def choice(self) -> Choice:
         """What was decided, to be shown."""
-        way: Lanes | Line = self.line or lanes(self.length)
-        inside = way.chirp or way
-        passes = [inside] if isinstance(inside, Lanes) else [inside.first, inside.second]
-        radices = ", then ".join(" x ".join(map(str, p.radices)) or "1" for p in passes)
-        convolved = f", convolved in lines of {inside.n}" if way.chirp else ""
-        ways = f"{self.width} lines at once", "each line as a matrix"
-        taken, other = ways if self.line is None else ways[::-1]
-        times = [time_text(count * cost) for count, cost in (self.rounds, self.other.rounds)]
-        what = f"{self.lines} line{'s' * (self.lines > 1)} of {self.n}"
-        return Choice(what, taken, f"{times[0]}, radices {radices}{convolved}", ((other, times[1]),))
+        passes = [self.length] if self.matrix is None else [self.matrix.rows, self.matrix.columns]
+        radices = ", then ".join(" x ".join(map(str, radices_of(n) or ())) or "1" for n in passes)
+        other = self.by_matrix if self.matrix is None else replace(self, matrix=None)
+        (taken, time), *others = (
+            ("each line as a matrix" if way.matrix else f"{self.width} lines at once", time_text(math.prod(way.rounds)))
+            for way in (self, other)
+            if way is not None
+        )
+        lines = self.outer * self.inner
+        return Choice(
+            f"{lines} line{'s' * (lines > 1)} of {self.n}", taken, f"{time}, radices {radices}", tuple(others)
+        )
 
     @property
-    def other(self) -> Axis:
-        """The axis with the other way for its lines."""
-        return replace(self, line=line(self.length, self.part_bytes) if self.line is None else None)
+    def by_matrix(self) -> Axis | None:
+        """The axis with a matrix for each line; None for lines that interleave."""
+        return replace(self, matrix=matrix(self.length, self.width)) if self.inner == 1 else None
 
     @property
     def is_half(self) -> bool:
@@ -219,63 +162,54 @@ class Axis:
         return self.sizes[0] * (2 - self.reals[0]), self.sizes[1] * (2 - self.reals[1])
 
     @property
-    def lines(self) -> int:
-        return self.outer * self.inner
-
-    @property
     def width(self) -> int:
         """Lines in lanes at once."""
         return lanes_of(self.part_bytes)
 
     @cached_property
     def rounds(self) -> tuple[int, float]:
-        """Blocks of lines in lanes or, with a `line`, lines; and the nanoseconds of each."""
-        if self.line is not None:
-            extra = 1.5 if self.is_half else 4.0 if self.is_real else 16.0 if self.inner > 1 else 0.0
-            return self.lines, self.line.cost + extra * self.line.vectors
+        """Blocks of lines in lanes or, with a matrix, lines; and the nanoseconds of each."""
+        if self.matrix is not None:
+            extra = 1.5 if self.is_half else 4.0 if self.is_real else 0.0
+            return self.outer, self.matrix.nanoseconds + extra * self.length / self.width
         blocks = self.outer * -(-self.inner // self.width) if self.inner > 1 else -(-self.outer // self.width)
         copies = 2 * (costs.COMMON.beside_ns if self.inner > 1 else costs.COMMON.interleaved_ns)
-        return blocks, lanes(self.length).cost + self.length * (copies + (2.0 if self.is_real else 0.0))
+        return blocks, lanes_ns(self.length) + self.length * (copies + (2.0 if self.is_real else 0.0))
 
     @property
     def is_whole(self) -> bool:
         """Whether threads share each line: there are few of them, and they are long."""
-        return (
-            self.line is not None
-            and self.lines < costs.COMMON.shared_lines
-            and self.rounds[1] >= costs.COMMON.shared_line_ns
-        )
+        few = self.matrix is not None and self.outer < costs.COMMON.shared_lines
+        return few and self.rounds[1] >= costs.COMMON.shared_line_ns
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes of the line in scratch that a line by itself needs; two cache lines more keep the matrix off the buffers' places in the cache."""
-        if self.line is None:
-            return 0
-        numbers = self.line.chirp.n if self.line.chirp else self.length if self.is_real or self.inner > 1 else 0
-        return -(-numbers * 2 * self.part_bytes // 64) * 64 + 128
+        """Bytes of the complex numbers of a real line; two cache lines more keep the matrix off the buffers' places in the cache."""
+        return (-(-self.length * 2 * self.part_bytes // 64) * 64 if self.is_real else 0) + 128
 
     @cached_property
     def line_bytes(self) -> int:
-        """Bytes of scratch of a line by itself, besides those of its lanes."""
-        return 0 if self.line is None else self.spare_bytes + self.line.first.n * self.line.row_bytes
+        """Bytes of scratch of a matrix, besides those of its lanes."""
+        return 0 if self.matrix is None else self.spare_bytes + self.matrix.rows * self.matrix.row_bytes
 
     @cached_property
     def buffer_bytes(self) -> int:
         """Bytes of each of the two buffers in lanes that a thread has."""
-        ways = (lanes(self.length),) if self.line is None else (self.line.first, self.line.second)
-        return max(way.buffer_bytes for way in ways)
+        return buffer_bytes(max(self.matrix.rows, self.matrix.columns) if self.matrix else self.length)
 
     @cached_property
     def scratch_bytes(self) -> tuple[int, int]:
         """Bytes of scratch: once, and for each thread."""
         own = 2 * self.buffer_bytes
-        return (self.lines * self.line_bytes, own) if self.is_whole else (0, own + self.line_bytes)
+        return (self.outer * self.line_bytes, own) if self.is_whole else (0, own + self.line_bytes)
 
-
-def planned(axis: Axis) -> Axis:
-    """An axis of lines in lanes, or with the better way for them if two threads share the work."""
-    single = axis.other
-    by_lines, by_lanes = (cost * -(-count // min(2, count)) for count, cost in (single.rounds, axis.rounds))
-    most = costs.COMMON.lane_elements * (1 if axis.inner == 1 else costs.COMMON.wider_lanes) * ELEMENT
-    is_long = axis.n >= 2 * axis.width
-    return single if is_long and (axis.buffer_bytes > most or by_lines < by_lanes) else axis
+    def planned(self) -> Axis | None:
+        """The axis with the better way for its lines if two threads share the work; None if no way fits."""
+        if radices_of(self.length) is None or self.n > _LONGEST:
+            return None
+        most = costs.COMMON.lane_elements * ELEMENT
+        single = self.by_matrix if self.n >= 2 * self.width else None
+        if single is not None:
+            by_line, by_lanes = (cost * -(-count // min(2, count)) for count, cost in (single.rounds, self.rounds))
+            return single if self.buffer_bytes > most or by_line < by_lanes else self
+        return self if self.buffer_bytes <= most * costs.COMMON.wider_lanes else None

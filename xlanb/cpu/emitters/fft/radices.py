@@ -1,9 +1,9 @@
 """Passes of Stockham's algorithm over scratch, a routine for each radix (see codegen.routines).
 
-    fft.pass.R (a, b, factors, m, s, R)     b[q + s (R p + k)] = w^(p k) sum over j of a[q + s (p + j m)] e^(-2 pi i j k / R)      p < m, q < s, k < R
+    b[q + s (R p + k)] = w^(p k) sum over j of a[q + s (p + j m)] e^(-2 pi i j k / R)      p < m, q < s, k < R
 
 The table `factors` has w^(p k), k > 0, for p > 0 (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1992, section 1.7). Primes without a butterfly of their
-own share fft.pass.prime, whose cosines and sines precede its factors, which begin with p = 0.
+own share a routine; their cosines and sines precede their factors, which begin with p = 0.
 """
 
 from __future__ import annotations
@@ -13,90 +13,45 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from xlanb.codegen.complex_math import Complex
-from xlanb.codegen.function import Function, Ix, Parameter
+from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.routines import moved, routine, table
-from xlanb.codegen.types import I8, I64, PTR, Type
+from xlanb.codegen.routines import shared
+from xlanb.codegen.types import I8, Type
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.interleaved import VECTOR_BYTES, lanes_of
 
-PART = VECTOR_BYTES
-"""Bytes of the real parts, and of the imaginary parts, of an element of scratch: a number of one line per lane."""
-ELEMENT = 2 * PART
+ELEMENT = 2 * VECTOR_BYTES
+"""Bytes of an element of scratch, a number of one line per lane: the real parts, then the imaginary parts."""
 
 BUTTERFLIES = (2, 3, 4, 5, 7, 8, 11, 13)
 """Radices that have a routine of their own."""
-LARGEST = 61
+LARGEST = 251
 """The largest prime that is worth a pass."""
 
 
-_PASS = [*(Parameter(PTR, name) for name in ("a", "b", "factors")), *(Parameter(I64, name) for name in "msr")]
-_ALL = [
-    Parameter(kind, name) for kind, name in ((PTR, "list"), (I64, "count"), (PTR, "a"), (PTR, "b"), (PTR, "factors"))
-]
+def call_pass(f: Function, radix: int, a: Pointer, b: Pointer, factors: Pointer, m: int, s: int) -> None:
+    """Write a call of a pass from a to b, pointers to bytes."""
+    if radix in BUTTERFLIES:
+        _pass(f, str(radix), a, b, factors, m, s)
+    else:
+        _prime_pass(f, a, b, factors, m, s, radix)
 
 
-def call_passes(
-    f: Function, element: Type, passes: Sequence[tuple[int, int, int, int]], a: Value, b: Value, factors: Value
-) -> None:
-    """Call passes of (radix, byte offset of its factors, m, s), from a to b, from b to a, ..."""
-    words = [w for r, at, m, s in passes for w in (f"@{_pass(f.module, element, r)}", at, m, s, r)]
-    called = routine(f.module, "fft.passes", "fft.passes", _emit_all, _ALL)
-    f.call_own(called, table(f.module, words)(f), f.const(I64, len(passes)), a, b, factors)
+class _Vectors:
+    """Vectors as the machine has them: as many as fill a cache line are the real parts of an element of scratch."""
 
-
-def _emit_all(f: Function) -> None:
-    listed, count, first, second, factors = map(f.argument, _ALL)
-    with f.carried(count, [first, second]) as loop:
-        a, b = loop.values
-        entry = Pointer(listed, I64).by(f.mul(loop.index, 5))
-        offset, *sizes = (entry[k] for k in (1, 2, 3, 4))
-        f.call_pointer(Pointer(entry.base, PTR)[0], a, b, moved(factors, offset), *sizes)
-        loop.next = [b, a]
-
-
-def _pass(module: ModuleBuilder, element: Type, radix: int) -> str:
-    """The name of a pass's routine."""
-    name = f"fft.pass.{radix if radix in BUTTERFLIES else 'prime'}.{element.mangled}"
-    made = _Pass if radix in BUTTERFLIES else _PrimePass
-    return routine(module, name, name, lambda f: made(f, element).emit(radix), _PASS)
-
-
-class _Pass:
-    """Writes a pass: an element of scratch is as many vectors as it takes to fill a cache line."""
-
-    def __init__(self, f: Function, element: Type) -> None:
+    def __init__(self, f: Function, element: Type, m: Ix, s: Ix) -> None:
         self.f = f
         self.width = min(lanes_of(element.bytes), f.target.vector_bits // element.bits)
         self.kind = element.times(self.width)
-        a, b, factors, self.m, self.s, self.r = map(f.argument, _PASS)
-        self.a, self.b, self.factors = Pointer(a, I8), Pointer(b, I8), Pointer(factors, element)
-        self.row = f.mul(self.s, ELEMENT)
-        self.far = f.mul(self.m, self.row)
+        self.align = self.kind.bytes * self.width
+        self.row = f.mul(s, ELEMENT)
+        self.far = f.mul(m, self.row)
 
-    def emit(self, radix: int) -> None:
-        """The butterflies of p = 0, whose factors are ones, and the others."""
-        f = self.f
-        self._butterflies(radix, self.a, self.b, [])
-        with f.loop(self.m, 1, guarded=True) as p:
-            factors = self.factors.by(f.mul(f.sub(p, 1), 2 * (radix - 1)))
-            w = [self.factor(factors, k) for k in range(radix - 1)]
-            begin = f.mul(p, self.row)
-            self._butterflies(radix, self.a.by(begin), self.b.by(f.mul(begin, radix)), w)
-
-    def _butterflies(self, radix: int, a: Pointer, b: Pointer, w: Sequence[Complex]) -> None:
-        f = self.f
-        with f.loop(self.s) as q:
-            for here in self.vectors(q):
-                given = [self.load(a, f.add(here, f.mul(self.far, j))) for j in range(radix)]
-                for k, value in enumerate(butterfly(given)):
-                    self.store(b, f.add(here, f.mul(self.row, k)), value.times(w[k - 1]) if w and k else value)
-
-    def vectors(self, q: Ix) -> list[Ix]:
+    def of(self, q: Ix) -> list[Ix]:
         """Where the vectors of element q are."""
         first = self.f.mul(q, ELEMENT)
-        return [self.f.add(first, part) for part in range(0, PART, self._align)]
+        return [self.f.add(first, part) for part in range(0, VECTOR_BYTES, self.align)]
 
     def factor(self, factors: Pointer, k: Ix) -> Complex:
         """Number k of a table, in all lanes."""
@@ -106,25 +61,34 @@ class _Pass:
     def load(self, p: Pointer, at: Ix) -> Complex:
         """The vectors at a byte offset of scratch."""
         re = p.by(at)
-        return Complex(*(self.f.load(self.kind, re.address(part), self._align) for part in (0, PART)))
+        return Complex(*(self.f.load(self.kind, re.address(part), self.align) for part in (0, VECTOR_BYTES)))
 
     def store(self, p: Pointer, at: Ix, value: Complex) -> None:
         """Set them."""
         re = p.by(at)
-        self.f.store(value.re, re.address(0), self._align)
-        self.f.store(value.im, re.address(PART), self._align)
-
-    @property
-    def _align(self) -> int:
-        return self.width * self.kind.bytes
+        self.f.store(value.re, re.address(0), self.align)
+        self.f.store(value.im, re.address(VECTOR_BYTES), self.align)
 
 
-# -- butterflies ------------------------------------------------------------------------------------------------------
+@shared("fft.pass")
+def _pass(f: Function, radix: str, a: Pointer, b: Pointer, factors: Pointer, m: Ix, s: Ix) -> None:
+    """The butterflies of p = 0, whose factors are ones, and the others."""
+    v, r = _Vectors(f, factors.element, m, s), int(radix)
+    _butterflies(v, r, s, a, b, [])
+    with f.loop(m, 1, guarded=True) as p:
+        row = factors.by(f.mul(f.sub(p, 1), 2 * (r - 1)))
+        w = [v.factor(row, k) for k in range(r - 1)]
+        begin = f.mul(p, v.row)
+        _butterflies(v, r, s, a.by(begin), b.by(f.mul(begin, r)), w)
 
 
-def butterfly(a: Sequence[Complex]) -> list[Complex]:
-    """The transform of a few numbers."""
-    return _WRITTEN.get(len(a), _odd)(a)
+def _butterflies(v: _Vectors, radix: int, s: Ix, a: Pointer, b: Pointer, w: Sequence[Complex]) -> None:
+    f = v.f
+    with f.loop(s) as q:
+        for here in v.of(q):
+            given = [v.load(a, f.add(here, f.mul(v.far, j))) for j in range(radix)]
+            for k, value in enumerate(_WRITTEN.get(radix, _odd)(given)):
+                v.store(b, f.add(here, f.mul(v.row, k)), value.times(w[k - 1]) if w and k else value)
 
 
 def _two(a: Sequence[Complex]) -> list[Complex]:
@@ -140,19 +104,13 @@ def _eight(a: Sequence[Complex]) -> list[Complex]:
     even, odd = _four(a[::2]), _four(a[1::2])
     # e^(-pi i / 4) and e^(-3 pi i / 4) are (1 - i) and -(1 + i) times a root, which goes into the additions.
     one, three, root = odd[1].minus_i(odd[1]), odd[3].plus_i(odd[3]), math.sqrt(0.5)
-    made = [
-        even[0] + odd[0],
-        even[1].plus_scaled(one, root),
-        even[2].minus_i(odd[2]),
-        even[3].plus_scaled(three, -root),
+    pairs = [
+        _two([even[0], odd[0]]),
+        [even[1].plus_scaled(one, by) for by in (root, -root)],
+        [even[2].minus_i(odd[2]), even[2].plus_i(odd[2])],
+        [even[3].plus_scaled(three, by) for by in (-root, root)],
     ]
-    made += [
-        even[0] - odd[0],
-        even[1].plus_scaled(one, -root),
-        even[2].plus_i(odd[2]),
-        even[3].plus_scaled(three, root),
-    ]
-    return made
+    return [*(first for first, _ in pairs), *(second for _, second in pairs)]
 
 
 def _odd(a: Sequence[Complex]) -> list[Complex]:
@@ -174,45 +132,48 @@ def _odd(a: Sequence[Complex]) -> list[Complex]:
 _WRITTEN: dict[int, Callable[[Sequence[Complex]], list[Complex]]] = {2: _two, 4: _four, 8: _eight}
 
 
-class _PrimePass(_Pass):
-    """Writes a pass of any odd radix r as `_odd`, by loops: the cosine and sine of j k, for 0 < k, j <= r / 2, precede the factors."""
+@shared("fft.pass.prime")
+def _prime_pass(f: Function, a: Pointer, b: Pointer, factors: Pointer, m: Ix, s: Ix, radix: Ix) -> None:
+    """A pass of any odd radix as `_odd`, by loops: the cosine and sine of j k, for 0 < k, j <= r / 2, precede the factors."""
+    v, r = _Vectors(f, factors.element, m, s), f.value(radix)
+    half = r.lshr(1)
+    folded = Pointer(f.alloca(I8, 2 * ELEMENT * (LARGEST // 2)), I8)
+    turns = factors.by(f.mul(f.mul(half, half), 2))
+    with f.loop(m) as p, f.loop(s) as q:
+        begin, w = f.mul(p, v.row), turns.by(f.mul(p, f.mul(half, 4)))
+        for here in v.of(q):
+            given, made = a.by(f.add(begin, here)), b.by(f.add(f.mul(begin, r), here))
+            first = _fold(v, given, r, half, folded, made)
+            _prime_outputs(v, made, r, half, folded, first, factors, w)
 
-    def emit(self, _radix: int) -> None:
-        """All butterflies, one after the other."""
-        f, half = self.f, self.r.lshr(1)
-        folded = Pointer(f.alloca(I8, 2 * ELEMENT * (LARGEST // 2)), I8)
-        factors = self.factors.by(f.mul(f.mul(half, half), 2))
-        with f.loop(self.m) as p, f.loop(self.s) as q:
-            begin, w = f.mul(p, self.row), factors.by(f.mul(p, f.mul(half, 4)))
-            for here in self.vectors(q):
-                a, b = self.a.by(f.add(begin, here)), self.b.by(f.add(f.mul(begin, self.r), here))
-                first = self._fold(a, half, folded, b)
-                self._outputs(b, half, folded, first, w)
 
-    def _fold(self, a: Pointer, half: Value, folded: Pointer, b: Pointer) -> Complex:
-        """Sums and differences of opposite numbers into `folded`, the sum of all into b; gives the first number."""
-        f, first = self.f, self.load(a, 0)
-        with f.carried(half, [first.re, first.im]) as loop:
-            j = f.add(loop.index, 1)
-            one, two = (self.load(a, f.mul(self.far, at)) for at in (j, f.sub(self.r, j)))
-            for k, v in enumerate((one + two, one - two)):
-                self.store(folded, f.add(f.mul(loop.index, 2 * ELEMENT), k * ELEMENT), v)
-            total = Complex(*loop.values) + (one + two)
-            loop.next = [total.re, total.im]
-        self.store(b, 0, Complex(*loop.values))
-        return first
+def _fold(v: _Vectors, a: Pointer, r: Value, half: Value, folded: Pointer, b: Pointer) -> Complex:
+    """Sums and differences of opposite numbers into `folded`, the sum of all into b; gives the first number."""
+    f, first = v.f, v.load(a, 0)
+    with f.carried(half, [first.re, first.im]) as loop:
+        j = f.add(loop.index, 1)
+        one, two = (v.load(a, f.mul(v.far, at)) for at in (j, f.sub(r, j)))
+        for k, x in enumerate((one + two, one - two)):
+            v.store(folded, f.add(f.mul(loop.index, 2 * ELEMENT), k * ELEMENT), x)
+        total = Complex(*loop.values) + (one + two)
+        loop.next = [total.re, total.im]
+    v.store(b, 0, Complex(*loop.values))
+    return first
 
-    def _outputs(self, b: Pointer, half: Value, folded: Pointer, first: Complex, w: Pointer) -> None:
-        """Results k and r - k of all k."""
-        f, zero = self.f, self.f.zero(self.kind)
-        with f.loop(half) as k:
-            angles = self.factors.by(f.mul(k, f.mul(half, 2)))
-            with f.carried(half, [first.re, first.im, zero, zero]) as loop:
-                angle, at = self.factor(angles, loop.index), f.mul(loop.index, 2 * ELEMENT)
-                even = Complex(*loop.values[:2]).plus_scaled(self.load(folded, at), angle.re)
-                turned = Complex(*loop.values[2:]).plus_scaled(self.load(folded, f.add(at, ELEMENT)), angle.im)
-                loop.next = [even.re, even.im, turned.re, turned.im]
-            even, turned = Complex(*loop.values[:2]), Complex(*loop.values[2:])
-            j = f.add(k, 1)
-            for at, value in ((j, even.minus_i(turned)), (f.sub(self.r, j), even.plus_i(turned))):
-                self.store(b, f.mul(self.row, at), value.times(self.factor(w, f.sub(at, 1))))
+
+def _prime_outputs(
+    v: _Vectors, b: Pointer, r: Value, half: Value, folded: Pointer, first: Complex, angles: Pointer, w: Pointer
+) -> None:
+    """Results k and r - k of all k."""
+    f, zero = v.f, v.f.zero(v.kind)
+    with f.loop(half) as k:
+        row = angles.by(f.mul(k, f.mul(half, 2)))
+        with f.carried(half, [first.re, first.im, zero, zero]) as loop:
+            angle, at = v.factor(row, loop.index), f.mul(loop.index, 2 * ELEMENT)
+            even = Complex(*loop.values[:2]).plus_scaled(v.load(folded, at), angle.re)
+            turned = Complex(*loop.values[2:]).plus_scaled(v.load(folded, f.add(at, ELEMENT)), angle.im)
+            loop.next = [even.re, even.im, turned.re, turned.im]
+        even, turned = Complex(*loop.values[:2]), Complex(*loop.values[2:])
+        j = f.add(k, 1)
+        for at, value in ((j, even.minus_i(turned)), (f.sub(r, j), even.plus_i(turned))):
+            v.store(b, f.mul(v.row, at), value.times(v.factor(w, f.sub(at, 1))))
