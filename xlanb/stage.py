@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, singledispatch
 from typing import Any, TypeVar
@@ -75,7 +75,7 @@ class Stage(Displayable):
     given_after: Any
     pipeline: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: Sequence[Decision] = ()
     seconds: float | None = None
     summary: str = ""
     error: str | None = None

@@ -55,3 +55,10 @@ def test_a_collective_takes_the_links() -> None:
     work = KernelCost(0, 1e9, 1e9, "f32", 1e9, 8)
     found = estimate(H100, work)
     assert (found.bound, found.seconds) == ("network", pytest.approx(LAUNCH_SECONDS + 1e9 / (18 * 25e9)))
+
+
+def test_small_tiles_read_their_operands_again_from_the_cache() -> None:
+    work = KernelCost(2 * 4096**3, 1e6, 1e6, "bf16")
+    found = estimate(H100, work, 4096, 256, FULL, "bf16", cache_bytes=1e11)
+    assert found.bound == "cache"
+    assert found.seconds == pytest.approx(LAUNCH_SECONDS + 1e11 / (132 * 64 * 1.98e9))

@@ -14,6 +14,7 @@ from xlanb.dump.disassemble import disassemble
 from xlanb.dump.names import printable
 from xlanb.dump.reader import DumpFile, ModuleFiles, Step
 from xlanb.errors import XlanbError
+from xlanb.explorer.gpu_stages import fusion_decisions, gpu_stages, is_gpu
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.tpu_stages import hlo_of_llo, tpu_stages
 from xlanb.explorer.trace import Trace
@@ -116,7 +117,9 @@ class _Builder:
 
     def _take(self, kind: str, name: str, step: Step, path: tuple[str, ...], summary: str = "") -> None:
         before, self.current = self.current, self._artifact(step)
-        self.made.append(Stage(kind, name, before, self.current, path, summary=summary, index=len(self.made)))
+        stage = Stage(kind, name, before, self.current, path, summary=summary, index=len(self.made))
+        decisions = fusion_decisions(self.module, name, before)
+        self.made.append(stage if decisions is None else replace(stage, decisions=decisions))
 
     def _artifact(self, step: Step) -> Deferred:
         """What a dump shows; the same object for files of equal content."""
@@ -129,8 +132,8 @@ class _Builder:
             self.known[key] = Deferred(lambda: self.shared.record(file), file.size)
         return self.known[key]
 
-    def _add(self, kind: str, artifact: Deferred, summary: str = "") -> None:
-        self.made.append(Stage(kind, kind, self.current, artifact, (), summary=summary, index=len(self.made)))
+    def _add(self, kind: str, artifact: Deferred, summary: str = "", name: str = "") -> None:
+        self.made.append(Stage(kind, name or kind, self.current, artifact, (), summary=summary, index=len(self.made)))
         self.current = artifact
 
     def _buffers(self) -> None:
@@ -142,6 +145,10 @@ class _Builder:
         self._add("buffer_assignment", Deferred(lambda: _buffer_record(reports[0], live, name)))
 
     def _kernels(self) -> None:
+        if is_gpu(self.module):
+            for kind, name, artifact, summary in gpu_stages(self.module):
+                self._add(kind, artifact, summary, name)
+            return
         kernels = self.module.kernels
         for kind in ("llvm_ir", "llvm_ir_optimized"):
             files = {k: f[kind] for k, f in kernels.items() if kind in f}
@@ -150,11 +157,9 @@ class _Builder:
         files = {k: f.get("assembly") or f["object"] for k, f in kernels.items() if f.keys() & {"assembly", "object"}}
         if files:
             self._add("assembly", Deferred(lambda: _assembly(files), _weight(files)), _counted(files))
-        for kind, language in (("mlir", "mlir"), ("ptx", "ptx")):
-            found = {k: f[kind] for k, f in kernels.items() if kind in f}
-            if found:
-                text = Deferred(lambda found=found, language=language: _joined(found, language), _weight(found))  # type: ignore[misc]
-                self._add(kind, text, _counted(found))
+        found = {k: f["mlir"] for k, f in kernels.items() if "mlir" in f}
+        if found:
+            self._add("mlir", Deferred(lambda: _joined(found, "mlir"), _weight(found)), _counted(found))
 
 
 def pipelines_of(steps: Sequence[Step]) -> list[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
+from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.stage import Deferred, Stage
@@ -36,6 +37,7 @@ Artifact = (
     | CacheRecord
     | TextRecord
     | TpuRecord
+    | GpuProgram
 )
 
 __all__ = ["Artifact", "Deferred", "Stage", "TextRecord", "TpuRecord"]

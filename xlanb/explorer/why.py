@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, overload
 from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
+from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.lineage import Provenance
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.opcode import HloOpcode
@@ -130,7 +131,8 @@ class _Question:
     def _fusions(self, names: set[str]) -> set[str]:
         """The fusions that held any of these names after some pass."""
         modules = [s.after for s in self.trace.stages if s.changed and isinstance(s.after, ModuleRecord)]
-        return {
+        between = (s.decisions.holders(names) for s in self.trace.stages if isinstance(s.decisions, FusionDecisions))
+        return set().union(*between) | {
             f.name
             for m in modules
             for c in m.computations

@@ -139,12 +139,10 @@ def _library_flops(i: HloInstruction) -> float:
     """Operations of a call of cuBLAS or cuDNN, 0 where it is none that can be counted."""
     target = str(i.attributes.get("custom_call_target", ""))
     results = [s for _, s in i.shape.leaves() if isinstance(s, ArrayShape)]
-    operands = [o.shape for o in i.operands]
-    if not results or len(operands) < 2 or not all(isinstance(s, ArrayShape) for s in operands[:2]):
+    operands = [o.shape for o in i.operands[:2] if isinstance(o.shape, ArrayShape)]
+    if not results or len(operands) < 2:
         return 0.0
-    left, right = operands[0], operands[1]
-    assert isinstance(left, ArrayShape)
-    assert isinstance(right, ArrayShape)
+    left, right = operands
     if target.startswith("__cublas"):
         found = _CONTRACTED.search(i.backend_config)
         dims = [int(n) for n in re.findall(r"\d{1,4}", found[1])] if found is not None else []

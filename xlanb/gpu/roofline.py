@@ -1,7 +1,8 @@
 """How long one launch takes on a GPU, by a roofline: what it moves at the memory's speed, what it computes at that of its units.
 
 A model of few words, for comparison and not for prediction: all bytes go to memory, of which no cache saves any;
-multiprocessors without a block do nothing; and with few threads in flight the memory's latency is not hidden.
+what is read again and again comes from the cache; multiprocessors without a block do nothing; and with few threads in
+flight the memory's latency is not hidden.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LIBRARY_BLOCKS = 1 << 30  # a library's call is taken to fill the device
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one launch, and what decides them: "memory", "compute", "occupancy" (too few threads to keep the memory busy), "launch" or "network".
+    """Seconds of one launch, and what decides them: "memory", "compute", "cache" (operands that are read once for each tile), "occupancy" (too few threads to keep the memory busy), "launch" or "network".
 
     `memory` and `compute` are the seconds that each would take by itself.
     """
@@ -46,10 +47,12 @@ def estimate(
     threads: int = 0,
     held: Occupancy | None = None,
     unit: str = "",
+    cache_bytes: float = 0.0,
 ) -> Estimate:
     """The time of one launch of `blocks` of `threads`, with the occupancy that it has.
 
     `unit` is the dtype that its tensor cores multiply ("tf32", "bf16"), "" where it computes in ordinary units. Of a library's call the launch is not known: `blocks` is 0.
+    `cache_bytes` are what all blocks together read of their operands, where that is more than the operands.
     """
     if work.network_bytes:
         return _collective(device, work)
@@ -57,13 +60,16 @@ def estimate(
     share = busy / device.cores
     rate = _rate(device, work.dtype, unit, library=not blocks) * share
     compute = work.flops / rate if rate else 0.0
-    stream = min(device.bandwidth, busy * _CORE_BYTES * device.clock_ghz * 1e9)
+    cached = busy * _CORE_BYTES * device.clock_ghz * 1e9
+    stream = min(device.bandwidth, cached)
     in_flight = _threads_in_flight(device, blocks, threads, held) * _IN_FLIGHT / _LATENCY_S
     memory = work.bytes / min(stream, in_flight)
-    longest = max(compute, memory)
+    longest = max(compute, memory, cache_bytes / cached)
     bound = (
         "launch"
         if longest < LAUNCH_SECONDS
+        else "cache"
+        if longest > max(compute, memory)
         else "compute"
         if compute >= memory
         else "memory"

@@ -25,12 +25,14 @@ from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
+from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view.drawing import Drawing
 from xlanb.view.parts.diff import graph_diff, module_diff
+from xlanb.view.parts.gpu import gpu_data
 from xlanb.view.parts.graph import graph_sheet
 from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.items import clip
@@ -47,7 +49,7 @@ MAX_BYTES = 2_000_000
 """Of a page; and what it is made of, as JSON, is at most `MAX_JSON`."""
 MAX_JSON = 6_000_000
 _GRAPH_KINDS = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops")
-_CODE_KINDS = ("llvm_ir", "llvm_ir_optimized", "assembly")
+_CODE_KINDS = ("llvm_ir", "llvm_ir_optimized", "assembly", "ptx")
 READ_BYTES = 24 << 20
 """Of a dump that was not read yet so much is read for one page: some seconds."""
 
@@ -350,6 +352,8 @@ class PayloadBuilder:
             return program_data(record, self.limits.code_lines)
         if isinstance(record, TpuScheduleRecord):
             return schedule_data(record)
+        if isinstance(record, GpuProgram):
+            return gpu_data(record, self.limits.code_lines)
         if isinstance(record, ExecutionRecord):
             return _execution(record)
         return _cache(record)

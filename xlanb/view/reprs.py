@@ -13,6 +13,7 @@ from xlanb.dump import writer
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
+from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -39,6 +40,7 @@ _ARTIFACTS = (
     MemorySpaceRecord,
     TpuProgram,
     TpuScheduleRecord,
+    GpuProgram,
 )
 _MOST_LINES = 1500
 _MOST_CHARACTERS = 150_000
@@ -55,6 +57,7 @@ _KINDS = {
     MemorySpaceRecord: "memory_space_assignment",
     TpuProgram: "llo",
     TpuScheduleRecord: "tpu_schedule",
+    GpuProgram: "gpu_program",
 }
 
 

@@ -9,6 +9,7 @@ from xlanb.cpu.records import CodeRecord
 from xlanb.view.parts.items import clip
 
 _LLVM_DEFINE = re.compile(r"^define\b[^@]*@(\"[^\"]*\"|[\w.$-]+)")
+_PTX_ENTRY = re.compile(r"^[ \t]*(?:\.\w+[ \t]+)*\.entry[ \t]+([\w$]+)")
 _ASM_LABEL = re.compile(r"^(\"[^\"]*\"|[A-Za-z_$][\w.$]*):")
 
 
@@ -72,7 +73,7 @@ def _first_lines(text: str, max_lines: int, max_characters: int) -> tuple[list[s
 def line_ops(record: CodeRecord, lines: list[str]) -> list[str]:
     """The HLO instruction of every line, "" where unknown."""
     kernels = {name.strip('"'): op for name, op in record.kernels.items()}
-    start = _LLVM_DEFINE if record.language == "llvm" else _ASM_LABEL
+    start = {"llvm": _LLVM_DEFINE, "ptx": _PTX_ENTRY}.get(record.language, _ASM_LABEL)
     known = set(kernels) | set(record.functions)
     current = ""
     ops = []
@@ -81,7 +82,7 @@ def line_ops(record: CodeRecord, lines: list[str]) -> list[str]:
         if found and found.group(1).strip('"') in known:
             current = kernels.get(found.group(1).strip('"'), "")
         ops.append(record.lines.get(number, current))
-        if record.language == "llvm" and line.startswith("}"):
+        if record.language in ("llvm", "ptx") and line.startswith("}"):
             current = ""
     return ops
 

@@ -1,4 +1,4 @@
-// Tokens of HLO, TensorFlow nodes, LLVM IR, plans of kernels and assembly, for colour and for links between ops.
+// Tokens of HLO, TensorFlow nodes, LLVM IR, plans of kernels, assembly, PTX and SASS, for colour and for links between ops.
 import { h } from "./dom.js";
 
 const HLO = /("(?:[^"\\]|\\.)*")|(\/\*.*?\*\/)|(%[\w.$-]+)|\b((?:pred|token|opaque|bf16|[sufc]\d+\w*)\[[^\]]*\](?:\{[^{}]*\})?)|(\b-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b)|(\b[A-Za-z_][\w-]*(?=\())|([A-Za-z_]\w*(?==))|([A-Za-z_][\w.$/-]*)/g;
@@ -11,7 +11,10 @@ const ASM_KINDS = ["com", "str", "meta", "name", "reg", "num", "op"];
 const PLAN = /(^\S.*:$)|(^\s+[a-z_]+(?=:)|\bfor\b)|(\b\d[\d.e+]*(?: (?:ns|us|ms|s|bytes|cycles)\b)?)|(^\s+not\b)/g;
 const PLAN_KINDS = ["name", "op", "num", "com"];
 
-const LANGUAGES = /** @type {Record<string, [RegExp, string[]]>} */ ({ hlo: [HLO, HLO_KINDS], llvm: [LLVM, LLVM_KINDS], asm: [ASM, ASM_KINDS], plan: [PLAN, PLAN_KINDS] });
+const PTX = /(\/\/.*$)|("(?:[^"\\]|\\.)*")|(^\s*\.[\w.]+|\.(?:visible|entry|param|ptr|align|[usfb]\d+|pred)\b)|(^[\w.$"]+:|\$\w+)|(%[\w.]+)|(-?\b(?:0[fdx][\dA-Fa-f]+|\d+)\b)|(^\s*(?:@!?%\w+\s+)?[a-z][\w.:]*)/g;
+const SASS = /(\/\/.*$)|("(?:[^"\\]|\\.)*")|(^\s*\.[\w.]+(?!:))|(^\S+:$|`\([^)]*\))|(\b(?:U?R\d+|U?P\d+|RZ|URZ|PT|UPT|SR_[\w.]+|c\[0x[\da-f]+\]\[[^\]]*\])(?:\.\w+)*)|(-?\b0x[\da-f]+\b|^\s*[\da-f]{4,}(?=\s))|(\b[A-Z][A-Z\d]+(?:\.\w+)*)/g;
+
+const LANGUAGES = /** @type {Record<string, [RegExp, string[]]>} */ ({ hlo: [HLO, HLO_KINDS], llvm: [LLVM, LLVM_KINDS], asm: [ASM, ASM_KINDS], plan: [PLAN, PLAN_KINDS], ptx: [PTX, ASM_KINDS], sass: [SASS, ASM_KINDS] });
 
 /**
  * The pieces of one line: [text, kind], kind "" for what has no colour.

@@ -3,6 +3,7 @@ import { branchesView } from "./branches.js";
 import { cacheView, memoryView, timingView } from "./charts.js";
 import { differences, diffView } from "./compare.js";
 import { h } from "./dom.js";
+import { GPU_VIEWS } from "./gpu.js";
 import { editor, startEdit } from "./live.js";
 import { numericsView } from "./numerics.js";
 import { orderPane } from "./order.js";
@@ -21,7 +22,7 @@ export const EXTRA = ["Code", "Numerics", "Compare"];
 export const NO_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };
 const IN_TEXT = ["module", "graph", "code", "text"];
 /** Artifacts with a view of their own: the pane that shows it, and how. @type {Record<string, {tab: string, view(record: Artifact): HTMLElement}>} */
-export const OWN_VIEWS = { ...TPU_VIEWS };
+export const OWN_VIEWS = { ...TPU_VIEWS, ...GPU_VIEWS };
 
 /** Which panes have something to show, for the current stage. @param {any} view the step view @returns {Record<string, boolean>} */
 export function available(view) {
@@ -103,7 +104,7 @@ function codePane(view) {
   const columns = [];
   const module = view.store.latest(view.current, end, "module");
   if (module) columns.push({ title: "HLO", source: linesOf(module, view.payload, NO_MARKS, "after"), names, note: module.note });
-  for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"]]) {
+  for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"], ["ptx", "PTX"], ["sass", "SASS"]]) {
     const stage = view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === kind) || (kind === "llvm_ir_optimized" ? view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === "llvm_ir") : undefined);
     const artifact = stage && view.store.artifact(stage.a);
     if (artifact?.plan) columns.push({ title: "Plan", source: linesOf(artifact.plan, view.payload, NO_MARKS, "after"), names });

@@ -26,6 +26,9 @@ const GROUPS = {
   llvm_ir: "Backend",
   llvm_ir_optimized: "Backend",
   assembly: "Backend",
+  ptx: "Backend",
+  sass: "Backend",
+  gpu_program: "Backend",
   execution: "Run",
   compilation_cache: "Run",
 };

@@ -57,7 +57,9 @@ export const STATIONS = [
   ["Buffers", "buffers"],
   ["LLVM", "llvm"],
   ["LLO", "llo"],
+  ["PTX", "ptx"],
   ["asm", "assembly"],
+  ["Kernels", "gpu_program"],
   ["run", "run"],
 ];
 
@@ -70,6 +72,7 @@ const KIND_STATION = {
   tpu_schedule: "buffers",
   llo_stage: "llo",
   llvm_ir: "llvm",
+  sass: "assembly",
   llvm_ir_optimized: "llvm",
   execution: "run",
   compilation_cache: "run",

@@ -30,7 +30,7 @@ export function linesOf(artifact, payload, marks, side) {
   let section = "";
   const add = (/** @type {string} */ text, op = "", mark = "", heading = "", loop = "") => lines.push({ text, op, mark, number: lines.length + 1, heading, section: heading ? "" : section, loop });
   if (artifact.k === "code") {
-    const language = artifact.lang === "asm" || artifact.lang === "plan" ? artifact.lang : "llvm";
+    const language = ["asm", "plan", "ptx", "sass"].includes(artifact.lang) ? artifact.lang : "llvm";
     const runs = [...artifact.ops, [Infinity, ""]];
     const loops = loopsOf(artifact.lines, language);
     let run = 0;

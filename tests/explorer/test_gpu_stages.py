@@ -1,0 +1,278 @@
+"""A dump of XLA:GPU as a Trace: code of the kernels, the program of launches, and the real reasons of its fusions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import xlanb
+from xlanb.cpu.records import CodeRecord
+from xlanb.errors import XlanbError
+from xlanb.explorer.gpu_program import GpuProgram
+from xlanb.explorer.trace import Trace
+from xlanb.gpu.roofline import LAUNCH_SECONDS
+
+BEFORE = """HloModule jit_f
+
+ENTRY main {
+  x = f32[1024]{0} parameter(0)
+  sine.1 = f32[1024]{0} sine(x)
+  neg.1 = f32[1024]{0} negate(sine.1)
+  ROOT add.1 = f32[1024]{0} add(neg.1, x)
+}
+"""
+FUSED = """HloModule jit_f
+
+fused {
+  p = f32[1024]{0} parameter(0)
+  q = f32[1024]{0} parameter(1)
+  neg.2 = f32[1024]{0} negate(p)
+  ROOT add.2 = f32[1024]{0} add(neg.2, q)
+}
+
+ENTRY main {
+  x = f32[1024]{0} parameter(0)
+  sine.1 = f32[1024]{0} sine(x)
+  ROOT loop_add_fusion.1 = f32[1024]{0} fusion(sine.1, x), kind=kLoop, calls=fused
+}
+"""
+FINAL = """HloModule jit_f, is_scheduled=true
+
+fused {
+  p = f32[1024]{0} parameter(0)
+  q = f32[1024]{0} parameter(1)
+  neg.2 = f32[1024]{0} negate(p)
+  ROOT add.2 = f32[1024]{0} add(neg.2, q)
+}
+
+body {
+  s = (s32[], f32[1024]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  y = f32[1024]{0} get-tuple-element(s), index=1
+  loop_add_fusion.2 = f32[1024]{0} fusion(y, y), kind=kLoop, calls=fused
+  ROOT t = (s32[], f32[1024]{0}) tuple(i, loop_add_fusion.2)
+}
+
+cond {
+  s.1 = (s32[], f32[1024]{0}) parameter(0)
+  ROOT c = pred[] constant(true)
+}
+
+ENTRY main {
+  x = f32[1024]{0} parameter(0)
+  z = s32[] constant(0)
+  wrapped_sine = f32[1024]{0} sine(x), metadata={op_name="jit(f)/sin" source_file="model.py" source_line=7}
+  loop_add_fusion.1 = f32[1024]{0} fusion(wrapped_sine, x), kind=kLoop, calls=fused
+  tuple = (s32[], f32[1024]{0}) tuple(z, loop_add_fusion.1)
+  while.1 = (s32[], f32[1024]{0}) while(tuple), condition=cond, body=body, backend_config={"known_trip_count":{"n":"3"}}
+  ROOT r = f32[1024]{0} get-tuple-element(while.1), index=1
+}
+"""
+THUNKS = """\
+000: kCommandBuffer [source | next=003 (1)]
+    001: kCustomKernel [source | next=002 (1)] wrapped_sine grid: [8, 1, 1] threads: [128, 1, 1]  shared_memory: 0 bytes
+    002: kCustomKernel [prev=001 (1) | sink] loop_add_fusion_1 grid: [8, 1, 1] threads: [128, 1, 1]  shared_memory: 0 bytes
+003: kWhile [prev=002 (1) | sink]
+  body:
+    004: kCustomKernel [source | sink] loop_add_fusion_1 grid: [8, 1, 1] threads: [128, 1, 1]  shared_memory: 0 bytes
+"""
+METADATA = "".join(
+    f'thunk_metadata {{\n  thunk_info {{\n    profile_annotation: "{name}"\n    thunk_id: {n}\n  }}\n}}\n'
+    for n, name in ((1, "wrapped_sine"), (2, "loop_add_fusion.1"), (3, "while.1"), (4, "loop_add_fusion.2"))
+)
+DECISIONS = """\
+fusion_steps { update_priority { producer_name: "sine.1" consumer_names: "neg.1" us_fused: 2.5 us_unfused: 2.25 } }
+fusion_steps { update_priority { producer_name: "neg.1" consumer_names: "add.1" us_fused: 1.05 us_unfused: 2.1 } }
+fusion_steps { fusion { fusion_name: "fusion.9" producer_name: "neg.1" consumer_name: "add.1" } }
+fusion_steps { producer_ineligible { producer_name: "sine.1" reason: "the consumer is not fusible" } }
+"""
+TARGET = 'gpu_device_info {\n  name: "NVIDIA H100 80GB HBM3"\n}\ndevice_description_str: "NVIDIA H100 80GB HBM3"\n'
+PTX = """\
+.version 8.8
+.target sm_90a
+.visible .entry {name}(
+	.param .u64 {name}_param_0
+)
+.reqntid 128, 1, 1
+{{
+	ld.param.b64 	%rd1, [{name}_param_0];
+	ret;
+}}
+"""
+LLVM = "define ptx_kernel void @{name}(ptr %arg0) {{\n  ret void\n}}\n"
+REPORT = """\
+ptxas info    : Compiling entry function '{name}' for 'sm_90a'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, used 0 barriers
+"""
+SASS = """\
+//--------------------- .text.{name} --------------------------
+	//## File ".nv_debug_ptx_txt", line 9
+        /*0000*/                   EXIT ;
+"""
+
+
+def write_dump(folder: Path, **files: str) -> None:
+    """A small dump of XLA:GPU; `files` replace or add some by their endings, "" leaves one out."""
+    texts = {
+        "before_optimizations.txt": BEFORE,
+        "0001.fusion.after_pipeline-start.before_priority-fusion.txt": BEFORE,
+        "0002.fusion.after_priority-fusion.before_dce.txt": FUSED,
+        "sm_9.0a_gpu_after_optimizations.txt": FINAL,
+        "thunk_sequence_after_thunk_passes.txt": THUNKS,
+        "thunk_metadata.txt": METADATA,
+        "priority_fusion_dump.txt": DECISIONS,
+        "gpu_target_config.pbtxt": TARGET,
+        "autotune_results.pbtxt": "version: 3\n",
+    }
+    for k, name in enumerate(("wrapped_sine", "loop_add_fusion_1")):
+        texts[f"{2 * k}.ir-no-opt.ll"] = LLVM.format(name=name)
+        texts[f"{2 * k + 1}.ir-with-opt.ll"] = "; optimized\n" + LLVM.format(name=name)
+        texts[f"{2 * k + 1}.ptx"] = PTX.format(name=name)
+        texts[f"{2 * k + 1}.ptxas.txt"] = REPORT.format(name=name)
+        texts[f"{2 * k + 1}.sass"] = SASS.format(name=name)
+    folder.mkdir(exist_ok=True)
+    for end, text in (texts | files).items():
+        if text:
+            (folder / f"module_0001.jit_f.{end}").write_text(text)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    write_dump(tmp_path)
+    return xlanb.read_dump(tmp_path).main.trace
+
+
+def test_the_code_of_kernels_is_stages_with_their_instructions(trace: Trace) -> None:
+    assert [s.kind for s in trace][-5:] == ["llvm_ir", "llvm_ir_optimized", "ptx", "sass", "gpu_program"]
+    for kind, language in (("llvm_ir", "llvm"), ("llvm_ir_optimized", "llvm"), ("ptx", "ptx"), ("sass", "sass")):
+        record = trace[kind].after
+        assert isinstance(record, CodeRecord)
+        assert record.language == language
+        assert record.functions == ("wrapped_sine", "loop_add_fusion_1")
+        assert record.kernels == {"wrapped_sine": "wrapped_sine", "loop_add_fusion_1": "loop_add_fusion.1"}
+
+
+def test_a_kernel_has_all_its_forms_and_what_it_needs(trace: Trace) -> None:
+    program = trace["kernels"].after
+    assert isinstance(program, GpuProgram)
+    kernel = program["loop_add_fusion.2"]
+    assert kernel is program["loop_add_fusion_1"]
+    assert (kernel.instructions, kernel.launches) == (("loop_add_fusion.1", "loop_add_fusion.2"), 4)
+    assert [name for name, _, _ in kernel.code.forms] == ["hlo", "llvm", "llvm_optimized", "ptx", "sass"]
+    assert "add.2 = " in kernel.code.hlo
+    assert kernel.code.llvm_optimized.startswith("; optimized")
+    assert kernel.ptx.splitlines()[kernel.code.sass_lines[0] - 1] == "\tret;"
+    assert kernel.resources is not None
+    assert kernel.resources.registers == 40
+    assert kernel.occupancy is not None
+    # 40 registers take 1280 a warp: 12 warps in each of 4 partitions, 12 blocks of 4
+    assert (kernel.occupancy.blocks, kernel.occupancy.limited_by) == (12, "registers")
+    assert kernel.cost is not None
+    assert (kernel.cost.flops, kernel.cost.bytes) == (2048, 3 * 4096)
+    assert str(kernel.emitter) == "loop"
+    assert program["wrapped_sine"].source == "model.py:7"
+    assert "8 blocks of 128 threads, 4 times" in str(kernel)
+
+
+def test_launches_stand_in_order_with_loops_by_their_trip_count(trace: Trace) -> None:
+    program = trace["kernels"].after
+    graph, sine, add, loop, inside = program.launches
+    assert [x.thunk.instruction for x in program.launches[1:]] == [
+        "wrapped_sine",
+        "loop_add_fusion.1",
+        "while.1",
+        "loop_add_fusion.2",
+    ]
+    assert (graph.row, loop.row, sine.row, inside.times) == ("", "", "stream 0", 3)
+    assert loop.detail == "3 iterations"
+    assert graph.seconds == pytest.approx(sine.seconds + add.seconds)
+    assert (add.start, inside.start) == (pytest.approx(sine.seconds), pytest.approx(graph.seconds))
+    assert inside.seconds == pytest.approx(3 * add.seconds)
+    assert loop.seconds == pytest.approx(inside.seconds)
+    assert program.seconds == pytest.approx(graph.seconds + loop.seconds)
+    assert program.seconds > 5 * LAUNCH_SECONDS
+
+
+def test_the_program_tells_what_its_figures_rest_on(trace: Trace) -> None:
+    program = trace["kernels"].after
+    text = str(program)
+    assert text.startswith("jit_f on NVIDIA H100 80GB HBM3: 2 kernels, 3 launches")
+    assert "loop_add_fusion_1" in text
+    frame = program.frame()
+    assert list(frame["kernel"]) == ["loop_add_fusion_1", "wrapped_sine"]
+    assert list(frame["registers"]) == [40, 40]
+    with pytest.raises(XlanbError, match="did you mean 'wrapped_sine'"):
+        program["wrapped_sinus"]
+
+
+def test_why_answers_with_the_real_costs(trace: Trace) -> None:
+    fused = trace.why("neg.1", "add.1")
+    assert (fused[0].cause.pass_name, fused[0].action, fused[0].taken) == ("priority-fusion", "fuse", True)
+    assert fused[0].predicates[0] == (
+        "the users take less time with it than beside it",
+        True,
+        "1.05 us fused, 2.1 us apart",
+    )
+    assert fused[0].predicates[1].value == "fusion.9"
+    apart = trace.why("sine.1", "neg.1")
+    assert (apart[0].taken, apart[0].predicates) == (False, (("the consumer is not fusible", False, ""),))
+    assert [d.subject[0] for d in trace.why("sine.1")] == ["sine.1"]
+    assert [s.name for s in trace if s.decisions] == ["priority-fusion"]
+
+
+def test_a_producer_that_saves_nothing_is_told_with_its_costs(tmp_path: Path) -> None:
+    write_dump(tmp_path, **{"priority_fusion_dump.txt": DECISIONS.splitlines()[0]})
+    found = xlanb.read_dump(tmp_path).main.trace.why("sine.1", "neg.1")
+    assert (found[0].taken, found[0].predicates[0].holds) == (False, False)
+    assert found[0].predicates[0].value == "2.5 us fused, 2.25 us apart"
+
+
+def test_what_was_fused_into_something_goes_on_under_the_fusions_name(tmp_path: Path) -> None:
+    steps = (
+        DECISIONS
+        + 'fusion_steps { fusion { fusion_name: "fusion.10" producer_name: "sine.1" consumer_name: "fusion.9" } }\n'
+    )
+    write_dump(tmp_path, **{"priority_fusion_dump.txt": steps})
+    trace = xlanb.read_dump(tmp_path).main.trace
+    assert trace.why("sine.1", "add.1")[0].subject == ("sine.1", "fusion.9")
+    assert [d.taken for d in trace["priority-fusion"].decisions] == [True, True]
+
+
+def test_a_dump_without_thunks_or_tools_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    gone = {"thunk_sequence_after_thunk_passes.txt": "", "thunk_metadata.txt": "", "priority_fusion_dump.txt": ""}
+    gone |= {f"{k}.{end}": "" for k in (1, 3) for end in ("ptxas.txt", "sass")}
+    write_dump(tmp_path, **gone)
+    trace = xlanb.read_dump(tmp_path).main.trace
+    program = trace["kernels"].after
+    kernel = program["loop_add_fusion_1"]
+    assert (kernel.instructions, kernel.launches, program.launches) == (("loop_add_fusion.1",), 0, ())
+    assert (kernel.resources, kernel.estimate, kernel.sass) == (None, None, "")
+    assert "unknown blocks of 128 threads" in str(kernel)
+    assert not any(s.decisions for s in trace)
+
+
+@pytest.mark.parametrize("end", ["1.ptx", "1.ptxas.txt", "1.sass", "thunk_metadata.txt", "priority_fusion_dump.txt", "gpu_target_config.pbtxt"])  # fmt: skip
+@pytest.mark.parametrize("text", ["hello {", "\0" * 400, "9" * 5000])
+def test_a_broken_file_costs_only_what_stands_in_it(tmp_path: Path, end: str, text: str) -> None:
+    write_dump(tmp_path, **{end: text})
+    trace = xlanb.read_dump(tmp_path).main.trace
+    program = trace["kernels"].after
+    assert "loop_add_fusion_1" in program.by_name
+    assert str(program)
+    assert trace.why("neg.1", "add.1")
+
+
+def test_a_refusal_of_ptxas_stands_at_the_kernel(tmp_path: Path) -> None:
+    write_dump(tmp_path, **{"1.ptxas.txt": "ptxas fatal : no such instruction", "1.sass": ""})
+    kernel = xlanb.read_dump(tmp_path).main.trace["kernels"].after["wrapped_sine"]
+    assert "no such instruction" in kernel.refusal
+    assert "no such instruction" in str(kernel)
+
+
+def test_an_unknown_gpu_has_no_times_and_says_so(tmp_path: Path) -> None:
+    write_dump(tmp_path, **{"gpu_target_config.pbtxt": TARGET.replace("NVIDIA H100 80GB HBM3", "My GPU")})
+    program = xlanb.read_dump(tmp_path).main.trace["kernels"].after
+    assert program.note.startswith("My GPU is not in the table of GPUs")
+    assert (program.seconds, program.kernels[0].occupancy) == (0.0, None)

@@ -1,0 +1,366 @@
+"""The files of a module that XLA:GPU compiled, read together: which kernel works for which HLO instruction, what it needs and what it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from xlanb.dump.gpu.backend import Emitter, emitter_of, read_config
+from xlanb.dump.gpu.ptx import PtxKernel, parse_ptx
+from xlanb.dump.gpu.ptxas import KernelResources, parse_ptxas, refusal
+from xlanb.dump.gpu.sass import SassKernel, parse_sass
+from xlanb.dump.gpu.thunks import Thunk, parse_thunks
+from xlanb.dump.reader import DumpFile, ModuleFiles
+from xlanb.errors import XlanbError
+from xlanb.explorer.gpu_program import GpuKernel, GpuProgram, KernelCode, Launch
+from xlanb.gpu.devices import GpuDevice, device_of
+from xlanb.gpu.kernel_cost import KernelCost, kernel_cost
+from xlanb.gpu.occupancy import occupancy
+from xlanb.gpu.roofline import Estimate, estimate
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.python_lines import place_text
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.hlo.text.printer import computation_text
+from xlanb.shape.primitive_type import BY_TEXT
+
+MOST_COMPUTATIONS = 60
+"""That the HLO of one kernel shows."""
+
+_DEVICE = re.compile(r'^\s*(?:device_description_str|name):\s*"([^"\n]{1,200})"', re.MULTILINE)
+_DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
+_MATRIX = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*")
+_UNITS = (
+    ("tf32", "tf32"), ("bf16", "bf16"), ("e4m3", "f8e4m3fn"), ("e5m2", "f8e5m2"), ("e2m1", "f4e2m1fn"), ("s8", "s8"),
+    ("u8", "u8"), ("f64", "f64"), ("f16", "f16"),
+)  # fmt: skip
+"""What stands in the name of a product in tensor cores, and the dtype that it multiplies."""
+
+MAIN_ROW = "stream 0"
+COLLECTIVE_ROW = "collectives"
+
+
+def is_gpu(module: ModuleFiles) -> bool:
+    """Whether XLA:GPU made a dump: it names a GPU, or there is PTX."""
+    return bool(module.fixed("gpu_target_config")) or any("ptx" in files for files in module.kernels.values())
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of one kernel, found by the kernel's name in their text."""
+
+    ptx: PtxKernel
+    code: KernelCode
+    resources: KernelResources | None
+    refusal: str
+
+
+class GpuDump:
+    """What is read of a module's files, each when it is first needed."""
+
+    def __init__(self, module: ModuleFiles) -> None:
+        self.module = module
+
+    def files(self, kind: str) -> list[DumpFile]:
+        """The files of a kind, one for each kernel, in the order of the kernels' numbers."""
+        found = ((name, f[kind]) for name, f in self.module.kernels.items() if kind in f)
+        return [f for _, f in sorted(found, key=lambda item: (not item[0].isdigit(), len(item[0]), item[0]))]
+
+    @cached_property
+    def device_name(self) -> str:
+        """What the dump calls the GPU; "" where it does not say."""
+        found = self.module.fixed("gpu_target_config")
+        names = _DEVICE.findall(text_of(found[0])) if found else []
+        return names[-1] if names else ""
+
+    @cached_property
+    def device(self) -> GpuDevice | None:
+        """The GPU that was compiled for, None where it is none of the table."""
+        return device_of(self.device_name)
+
+    @cached_property
+    def hlo(self) -> HloModule | None:
+        """The final module, None where there is none that can be read."""
+        step = self.module.hlo("after_optimizations")
+        try:
+            return step.readable.read_hlo() if step is not None and step.readable is not None else None
+        except XlanbError:
+            return None
+
+    @cached_property
+    def record(self) -> ModuleRecord | None:
+        """The record of the final module."""
+        return self.hlo.record() if self.hlo is not None else None
+
+    @cached_property
+    def instructions(self) -> dict[str, InstructionRecord]:
+        """The final instructions by name."""
+        return {} if self.record is None else {i.name: i for c in self.record.computations for i in c.instructions}
+
+    @cached_property
+    def thunks(self) -> tuple[Thunk, ...]:
+        """The launches in order: after the passes over them where there is that dump; none where neither can be read."""
+        metadata = self.module.fixed("thunk_metadata")
+        for label in ("thunk_sequence_after_thunk_passes", "thunk_sequence"):
+            found = [f for f in self.module.fixed(label) if f.name.label.endswith(label)]
+            try:
+                if found:
+                    return parse_thunks(found[0].read_text(), text_of(metadata[0]) if metadata else "")
+            except XlanbError:
+                continue
+        return ()
+
+    @cached_property
+    def kernel_instructions(self) -> dict[str, tuple[str, ...]]:
+        """The HLO instructions that each kernel is launched for: by the thunks, else by the names, in which PTX has no dots."""
+        found: dict[str, dict[str, None]] = {}
+        for t in self.thunks:
+            if t.is_kernel and t.instruction:
+                found.setdefault(t.name, {})[t.instruction] = None
+        by_name: dict[str, str] = {}
+        for name in self.instructions:
+            by_name.setdefault(re.sub(r"\W", "_", name), name)
+        for name in self._kernel_names:
+            if name not in found and name in by_name:
+                found[name] = {by_name[name]: None}
+        return {name: tuple(names) for name, names in found.items()}
+
+    @cached_property
+    def _kernel_names(self) -> list[str]:
+        return [k.ptx.name for k in self._kernel_files]
+
+    @cached_property
+    def _kernel_files(self) -> list[_Files]:
+        llvm, optimized = (self._by_function(kind) for kind in ("llvm_ir", "llvm_ir_optimized"))
+        beside = {name: f for name, f in self.module.kernels.items() if "ptx" in f}
+        found = []
+        for file in self.files("ptx"):
+            text = text_of(file)
+            around = beside[file.name.kernel]
+            report = text_of(around["ptxas"]) if "ptxas" in around else ""
+            resources = {r.name: r for r in parse_ptxas(report)}
+            sass = {k.name: k for k in parse_sass(text_of(around["sass"]))} if "sass" in around else {}
+            for k in parse_ptx(text):
+                code = _code(k, text, llvm.get(k.name, ""), optimized.get(k.name, ""), sass.get(k.name))
+                found.append(_Files(k, code, resources.get(k.name), refusal(report)))
+        return found
+
+    def _by_function(self, kind: str) -> dict[str, str]:
+        """The text of each LLVM module by the functions that it defines."""
+        texts = [text_of(f) for f in self.files(kind)]
+        return {name.strip('"'): text for text in texts for name in _DEFINE.findall(text)}
+
+    def program(self) -> GpuProgram:
+        """Kernels and launches."""
+        launched: dict[str, list[Thunk]] = {}
+        for t in self.thunks:
+            launched.setdefault(t.name, []).append(t)
+        times = self._times()
+        count = {name: sum(times[id(t)] for t in ts) for name, ts in launched.items()}
+        kernels = tuple(
+            self._kernel(k, next(iter(launched.get(k.ptx.name, ())), None), count.get(k.ptx.name, 0))
+            for k in self._kernel_files
+        )
+        launches = self._launches({k.name: k for k in kernels}, times)
+        return GpuProgram(self.module.name, self.device_name, self.device, kernels, launches, self._note(kernels))
+
+    def _note(self, kernels: Sequence[GpuKernel]) -> str:
+        """What is to be known before the figures are read."""
+        notes = []
+        if self.device is None:
+            notes.append(f"{self.device_name or 'the GPU'} is not in the table of GPUs: no times, no occupancy.")
+        measured = self.module.fixed("autotune_results")
+        tiled = any(k.emitter is not None and k.emitter.tiles for k in kernels)
+        if tiled and measured and "results" not in text_of(measured[0]):
+            notes.append("No device was there to tune on: tiles and algorithms are XLA's defaults, not the fastest.")
+        return " ".join(notes)
+
+    def _kernel(self, files: _Files, thunk: Thunk | None, launches: int) -> GpuKernel:
+        name = files.ptx.name
+        instructions = self.kernel_instructions.get(name, ())
+        first = self.instructions.get(instructions[0]) if instructions else None
+        grid = thunk.grid if thunk is not None else (0, 0, 0)
+        block = thunk.block if thunk is not None and thunk.threads else files.ptx.required_threads
+        used = files.resources
+        # Static shared memory is in ptxas' report, dynamic memory in the launch.
+        shared = max(
+            thunk.shared_bytes if thunk is not None else 0, files.ptx.shared_bytes, used.shared_bytes if used else 0
+        )
+        threads, blocks = block[0] * block[1] * block[2], grid[0] * grid[1] * grid[2]
+        registers = used.registers if used is not None else 0
+        held = (
+            occupancy(self.device, threads, registers, shared, blocks) if self.device is not None and threads else None
+        )
+        work = self._cost(instructions[0]) if instructions else None
+        unit = _unit(files.code.ptx)
+        emitter = emitter_of(first, self._fused(first)) if first is not None else None
+        again = _tile_bytes(emitter, work) if unit and emitter is not None and work is not None else 0.0
+        known = self.device is not None and work is not None and blocks > 0
+        time = estimate(self.device, work, blocks, threads, held, unit, again) if known else None  # type: ignore[arg-type]
+        meta = first.metadata if first is not None else None
+        return GpuKernel(
+            name,
+            instructions,
+            emitter,
+            grid,
+            block,
+            shared,
+            launches,
+            used,
+            held,
+            work,
+            time,
+            unit,
+            meta.op_name if meta is not None else "",
+            place_text(*meta.python_line) if meta is not None else "",
+            files.refusal,
+            self._with_hlo(files.code, first),
+        )
+
+    def _fused(self, i: InstructionRecord) -> dict[str, InstructionRecord]:
+        if self.record is None:
+            return {}
+        return {j.name: j for name in i.called_computations for j in self.record.by_name[name].instructions}
+
+    def _with_hlo(self, code: KernelCode, i: InstructionRecord | None) -> KernelCode:
+        """The texts with the HLO: the instruction, and what it calls."""
+        if i is None or self.record is None:
+            return code
+        called = _called(self.record, i)
+        hlo = "\n\n".join([i.text, *(computation_text(c) for c in called)])
+        return KernelCode(hlo, code.llvm, code.llvm_optimized, code.ptx, code.sass, code.sass_lines)
+
+    @cached_property
+    def _costs(self) -> dict[str, KernelCost]:
+        return {}
+
+    def _cost(self, name: str) -> KernelCost | None:
+        """What an instruction computes and moves; None where it is not in the module."""
+        if name not in self._costs and self.hlo is not None:
+            found = self._live.get(name)
+            if found is not None:
+                self._costs[name] = found
+        return self._costs.get(name)
+
+    @cached_property
+    def _live(self) -> Mapping[str, KernelCost]:
+        """Costs of all instructions that some thunk or kernel works for."""
+        wanted = {t.instruction for t in self.thunks} | {
+            i for names in self.kernel_instructions.values() for i in names
+        }
+        if self.hlo is None:
+            return {}
+        return {i.name: kernel_cost(i) for c in self.hlo.computations for i in c if i.name in wanted}
+
+    def _times(self) -> dict[int, int]:
+        """How often a run comes to each thunk, by its identity: loops by their trip count, once where that is unknown."""
+        times: list[int] = []
+        for t in self.thunks:
+            around = times[t.parent] * self._trips(self.thunks[t.parent]) if t.parent >= 0 else 1
+            times.append(min(around, 1 << 40))
+        return {id(t): n for t, n in zip(self.thunks, times, strict=True)}
+
+    def _trips(self, t: Thunk) -> int:
+        i = self.instructions.get(t.instruction) if t.kind == "kWhile" else None
+        known = read_config(i.backend_config).get("known_trip_count") if i is not None else None
+        count = str(known.get("n", "")) if isinstance(known, dict) else ""
+        return int(count) if re.fullmatch(r"\d{1,9}", count) else 1
+
+    def _launches(self, kernels: Mapping[str, GpuKernel], times: Mapping[int, int]) -> tuple[Launch, ...]:
+        """The thunks with the time that each takes, one after another on its stream; what holds others spans them."""
+        clock = dict.fromkeys((MAIN_ROW, COLLECTIVE_ROW), 0.0)
+        launches: list[Launch] = []
+        for t in self.thunks:
+            n = times[id(t)]
+            if t.engine == "control":
+                launches.append(Launch(t, "", clock[MAIN_ROW], 0.0, n, detail=self._detail(t)))
+                continue
+            time = self._estimate(t, kernels)
+            seconds = time.seconds * n if time is not None else 0.0
+            row = COLLECTIVE_ROW if t.engine == "NCCL" and self._is_async(t) else MAIN_ROW
+            if t.kind.endswith("Done") or row != MAIN_ROW:  # it waits for what was begun, or begins after it
+                clock[row] = max(clock.values())
+            launches.append(Launch(t, row, clock[row], seconds, n, time.bound if time else "", self._detail(t)))
+            clock[row] += seconds
+        return _spanning(launches)
+
+    def _estimate(self, t: Thunk, kernels: Mapping[str, GpuKernel]) -> Estimate | None:
+        if t.is_kernel and t.name in kernels:
+            return kernels[t.name].estimate
+        work = self._cost(t.instruction) if t.instruction and not t.kind.endswith("Done") else None
+        return estimate(self.device, work) if self.device is not None and work is not None else None
+
+    def _detail(self, t: Thunk) -> str:
+        if t.kind == "kWhile":
+            trips = self._trips(t)
+            return f"{trips} iterations" if trips > 1 else "a count of iterations that is not known"
+        i = self.instructions.get(t.instruction)
+        if i is None or t.is_kernel or not (t.engine and t.engine not in ("control", "memory")):
+            return t.detail
+        return str(emitter_of(i)) if i.opcode.text == "custom-call" else t.detail
+
+    def _is_async(self, t: Thunk) -> bool:
+        """Whether a collective runs beside kernels, on a stream of its own."""
+        i = self.instructions.get(t.instruction)
+        config = read_config(i.backend_config).get("collective_backend_config") if i is not None else None
+        return isinstance(config, dict) and config.get("is_sync") is False
+
+
+def _spanning(launches: Sequence[Launch]) -> tuple[Launch, ...]:
+    """The launches, those that hold others as long as these last."""
+    place = {id(x.thunk): k for k, x in enumerate(launches)}
+    ends = [x.start + x.seconds for x in launches]
+    thunks = [x.thunk for x in launches]
+    for k in range(len(launches) - 1, -1, -1):
+        parent = thunks[k].parent
+        if parent >= 0:
+            ends[parent] = max(ends[parent], ends[k])
+    return tuple(
+        Launch(x.thunk, x.row, x.start, ends[place[id(x.thunk)]] - x.start, x.times, x.bound, x.detail)
+        for x in launches
+    )
+
+
+def _code(k: PtxKernel, text: str, llvm: str, optimized: str, sass: SassKernel | None) -> KernelCode:
+    """The texts of a kernel; of a PTX file with several kernels its own lines."""
+    lines = text.splitlines()
+    alone = text.count(".entry") == 1
+    shown, before = (lines, 0) if alone else (lines[k.line - 1 : k.end], k.line - 1)
+    places = tuple(max(n - before, 0) for n in sass.ptx_lines) if sass is not None else ()
+    return KernelCode("", llvm, optimized, "\n".join(shown), sass.text if sass is not None else "", places)
+
+
+def _called(module: ModuleRecord, i: InstructionRecord) -> Iterable[ComputationRecord]:
+    """The computations that an instruction calls, those within these after them."""
+    pending = list(i.called_computations)
+    found: dict[str, ComputationRecord] = {}
+    while pending and len(found) < MOST_COMPUTATIONS:
+        name = pending.pop(0)
+        if name not in found and name in module.by_name:
+            found[name] = module.by_name[name]
+            pending += [n for j in found[name].instructions for n in j.called_computations]
+    return found.values()
+
+
+def _unit(ptx: str) -> str:
+    """The dtype that tensor cores multiply in a kernel, "" where it uses none."""
+    found = _MATRIX.search(ptx)
+    return "" if found is None else next((dtype for part, dtype in _UNITS if part in found[0]), "")
+
+
+def _tile_bytes(emitter: Emitter, work: KernelCost) -> float:
+    """Bytes of operands that the blocks of a matrix product read in all: each tile its rows and its columns."""
+    tile = emitter.tiles[0][-2:] if emitter.tiles else ()
+    if len(tile) < 2 or not all(tile):
+        return 0.0
+    bits = BY_TEXT[work.dtype].bits if work.dtype in BY_TEXT else 32
+    return work.flops / 2 * (1 / tile[0] + 1 / tile[1]) * bits / 8
+
+
+def text_of(file: DumpFile) -> str:
+    """The text of a file, or why it cannot be read."""
+    try:
+        return file.read_text()
+    except XlanbError as error:
+        return str(error)
