@@ -211,15 +211,35 @@ def test_why_answers_with_the_real_costs(trace: Trace) -> None:
     fused = trace.why("neg.1", "add.1")
     assert (fused[0].cause.pass_name, fused[0].action, fused[0].taken) == ("priority-fusion", "fuse", True)
     assert fused[0].predicates[0] == (
-        "the users take less time with it than beside it",
+        "the cost model accepts it",
         True,
         "1.05 us fused, 2.1 us apart",
     )
     assert fused[0].predicates[1].value == "fusion.9"
     apart = trace.why("sine.1", "neg.1")
-    assert (apart[0].taken, apart[0].predicates) == (False, (("the consumer is not fusible", False, ""),))
+    assert (apart[0].taken, apart[0].predicates) == (
+        False,
+        (("the consumer is not fusible", False, "neg.1 is a negate"),),
+    )
     assert [d.subject[0] for d in trace.why("sine.1")] == ["sine.1"]
     assert [s.name for s in trace if s.decisions] == ["priority-fusion"]
+
+
+def test_why_asks_about_what_the_two_were_fused_with(tmp_path: Path) -> None:
+    made = 'custom-call(x), custom_call_target="__cublas$gemm"'
+    own = {"0001.fusion.after_pipeline-start.before_priority-fusion.txt": BEFORE.replace("sine(x)", made)}
+    reason = DECISIONS.replace("the consumer is", "the producer is")
+    write_dump(tmp_path, **own, **{"priority_fusion_dump.txt": reason})
+    found = xlanb.read_dump(tmp_path).main.trace.why("sine.1", "add.1")
+    assert found[0].subject == ("sine.1", "neg.1")
+    assert found[0].predicates == (("the producer is not fusible", False, "sine.1 is a call of cuBLAS"),)
+
+
+def test_nothing_is_decided_about_what_has_no_users_left(tmp_path: Path) -> None:
+    left = 'fusion_steps { producer_ineligible { producer_name: "neg.1" reason: "No users to fuse" } }\n'
+    write_dump(tmp_path, **{"priority_fusion_dump.txt": DECISIONS + left})
+    trace = xlanb.read_dump(tmp_path).main.trace
+    assert [d.taken for d in trace.why("neg.1") if d.subject[0] == "neg.1"] == [True]
 
 
 def test_a_producer_that_saves_nothing_is_told_with_its_costs(tmp_path: Path) -> None:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import overload
 
+from xlanb.dump.gpu.backend import emitter_of
 from xlanb.dump.gpu.fusion_process import FusionStep
 from xlanb.errors import XlanbError
-from xlanb.hlo.records import ModuleRecord
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.tracing import Cause, Decision, Predicate
 
 PASS = "priority-fusion"
 
-_SAVES = "the users take less time with it than beside it"
+_ACCEPTED = "the cost model accepts it"
+_NO_USERS = "No users to fuse"
+_FEW = 3
 
 
 class FusionDecisions(Sequence[Decision]):
@@ -48,17 +52,23 @@ class FusionDecisions(Sequence[Decision]):
 
     def holders(self, names: Iterable[str]) -> set[str]:
         """The fusions that held any of these instructions while the pass ran: most of them were fused again, and no module shows them."""
-        wanted = set(names)
-        return {fusion for fusion, members in self._story.members.items() if not wanted.isdisjoint(members)}
+        return _reached(names, self._story.within)
+
+    def companions(self, names: Iterable[str]) -> set[str]:
+        """The fusions that held any of these instructions, and all that they held too."""
+        holders = self.holders(names)
+        return holders | _reached(holders, self._story.parts)
 
 
 class _Story:
     """The steps in order: who was in which fusion, and what was decided last about each producer."""
 
     def __init__(self, steps: Sequence[FusionStep], before: object) -> None:
-        self.members: dict[str, frozenset[str]] = {}
+        self.parts: dict[str, list[str]] = {}
+        self.within: dict[str, list[str]] = {}
+        self._before = before if isinstance(before, ModuleRecord) else None
         self._root: dict[str, str] = {}
-        self._users = _users(before)
+        self._users = _users(self._before)
         self._costs: dict[str, FusionStep] = {}
         # What something was fused into goes on under the fusion's name: nothing was decided last about the old one.
         last = {name: k for k, s in enumerate(steps) for name in _named(s)}
@@ -68,29 +78,43 @@ class _Story:
         if s.kind == "fusion":
             yield self._fused(s)
         elif s.kind == "ineligible":
-            if is_last:
-                yield Decision(Cause(PASS), "fuse", self._subject(s), False, (Predicate(s.reason, False),))
+            if is_last and s.reason != _NO_USERS:  # which is said of what was fused into all of its users
+                subject = self._subject(s)
+                yield Decision(
+                    Cause(PASS), "fuse", subject, False, (Predicate(s.reason, False, self._made(s, subject)),)
+                )
         else:
             self._costs[s.producer] = s
             if is_last:  # it stayed where it was
-                yield Decision(Cause(PASS), "fuse", self._subject(s), False, (self._cost(s),))
+                yield Decision(Cause(PASS), "fuse", self._subject(s), False, (self._cost(s, accepted=False),))
 
     def _fused(self, s: FusionStep) -> Decision:
         consumer = s.consumers[0]
-        inside = self.members.get(s.producer, frozenset((s.producer,)))
-        self.members[s.fusion] = self.members.get(consumer, frozenset((consumer,))) | inside | {s.producer, consumer}
+        for part in (s.producer, consumer):
+            self.parts.setdefault(s.fusion, []).append(part)
+            self.within.setdefault(part, []).append(s.fusion)
         self._root[s.fusion] = self._root.get(consumer, consumer)
         known = self._costs.get(s.producer)
         became = Predicate("they became", True, s.fusion)
-        predicates = (became,) if known is None else (self._cost(known), became)
+        predicates = (became,) if known is None else (self._cost(known, accepted=True), became)
         return Decision(Cause(PASS), "fuse", (s.producer, consumer), True, predicates)
 
     @staticmethod
-    def _cost(s: FusionStep) -> Predicate:
+    def _cost(s: FusionStep, *, accepted: bool) -> Predicate:
         count = f" for all {len(s.consumers)} users" if len(s.consumers) > 1 else ""
-        return Predicate(
-            _SAVES, s.us_fused < s.us_unfused, f"{s.us_fused:g} us fused, {s.us_unfused:g} us apart{count}"
-        )
+        return Predicate(_ACCEPTED, accepted, f"{s.us_fused:g} us fused, {s.us_unfused:g} us apart{count}")
+
+    def _made(self, s: FusionStep, subject: tuple[str, ...]) -> str:
+        """What those are that cannot be fused: calls of libraries, fusions that Triton makes."""
+        about = subject[:1] if s.reason.startswith("the producer") else subject[1:]
+        found = (self._instructions.get(name) for name in about if s.reason.endswith("is not fusible"))
+        return ", ".join([f"{i.name} is {_words(i)}" for i in found if i is not None][:_FEW])
+
+    @cached_property
+    def _instructions(self) -> dict[str, InstructionRecord]:
+        if self._before is None:
+            return {}
+        return {i.name: i for c in self._before.computations for i in c.instructions}
 
     def _subject(self, s: FusionStep) -> tuple[str, ...]:
         """The producer, and those that read it: in the dump, else in the module before the pass."""
@@ -102,9 +126,28 @@ def _named(s: FusionStep) -> tuple[str, ...]:
     return (s.producer, *s.consumers) if s.kind == "fusion" else (s.producer,)
 
 
-def _users(before: object) -> Mapping[str, tuple[str, ...]]:
+def _words(i: InstructionRecord) -> str:
+    """An instruction in words: its opcode, and who makes its code where that is not XLA."""
+    if i.opcode not in (HloOpcode.FUSION, HloOpcode.CUSTOM_CALL):
+        return f"a {i.opcode.text}"
+    kind = emitter_of(i).kind
+    return f"a fusion by {kind}" if i.opcode is HloOpcode.FUSION else f"a call of {kind}"
+
+
+def _reached(names: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
+    """What can be reached along edges, without the beginning where no edge leads back to it."""
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        new = [n for n in edges.get(pending.pop(), ()) if n not in found]
+        found.update(new)
+        pending += new
+    return found
+
+
+def _users(before: ModuleRecord | None) -> Mapping[str, tuple[str, ...]]:
     """The users of each instruction; those of a bitcast or an element of a tuple count as its operand's."""
-    if not isinstance(before, ModuleRecord):
+    if before is None:
         return {}
     users: dict[str, list[str]] = {}
     for c in before.computations:

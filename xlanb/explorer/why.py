@@ -83,7 +83,7 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
     outcome: Iterable[Decision] = ()
     if len(names) == 2 and names[0] != names[1]:
         question = _Question(trace, names[0], names[1])
-        found = found or list(question.under_other_names())
+        found = found or list(question.under_other_names()) or list(question.about_their_fusions())
         outcome = question.outcome()
     told = any(s.decisions or s.edits for s in trace.stages)
     return Why(names, [*(d for d, _ in found), *outcome], [index for _, index in found], told=told)
@@ -127,6 +127,15 @@ class _Question:
             for d in s.decisions:
                 if any(x in a and y in b and x != y for x, y in permutations(d.subject, 2)):
                     yield d, s.index
+
+    def about_their_fusions(self) -> Iterable[tuple[Decision, int]]:
+        """What was decided against fusing one of the two, or what it was fused with, into what the other was fused with."""
+        for s in self.trace.stages:
+            if isinstance(s.decisions, FusionDecisions):
+                a, b = (names | s.decisions.companions(names) for names in (self.names_a, self.names_b))
+                if not a & b:
+                    refused = (d for d in s.decisions if not d.taken and not a.isdisjoint(d.subject))
+                    yield from ((d, s.index) for d in refused if not b.isdisjoint(d.subject))
 
     def _fusions(self, names: set[str]) -> set[str]:
         """The fusions that held any of these names after some pass."""

@@ -105,8 +105,8 @@ def test_sass_has_its_instructions_and_their_lines_of_ptx() -> None:
     kernel, other = parse_sass(SASS)
     assert kernel.name == "loop_fusion"
     assert kernel.lines[1:4] == (
-        "/*0010*/               @P0 BRA `(.L_x_0)",
-        "/*0020*/                   FFMA.FTZ R8, R4.reuse, 0x7, RZ",
+        "0010  @P0 BRA `(.L_x_0)",
+        "0020  FFMA.FTZ R8, R4.reuse, 0x7, RZ",
         ".L_x_0:",
     )
     assert kernel.ptx_lines == (20, 21, 21, 0, 21)

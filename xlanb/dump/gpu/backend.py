@@ -37,6 +37,7 @@ _TRITON = {
     "__sort": "sort",
 }
 _HEROES = (
+    (HloOpcode.SORT, "sort"),
     (HloOpcode.SCATTER, "scatter"),
     (HloOpcode.TRANSPOSE, "transpose"),
     (HloOpcode.REDUCE, "reduction"),
@@ -164,6 +165,6 @@ def _hero(instruction: InstructionRecord, fused: Mapping[str, InstructionRecord]
     if instruction.opcode is not HloOpcode.FUSION:
         return instruction.opcode.text
     kind = str(instruction.attributes.get("kind", "")).rpartition(".")[2].removeprefix("k").lower()
-    if kind == "input":
-        return next((words for code, words in _HEROES if any(i.opcode is code for i in fused.values())), "input")
-    return "loop" if kind == "loop" else kind or "fusion"
+    if kind == "loop":
+        return kind
+    return next((words for code, words in _HEROES if any(i.opcode is code for i in fused.values())), kind or "fusion")

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 _SECTION = re.compile(r"^//-+ \.text\.([\w$.]+) +-+$", re.MULTILINE)
 _PTX_LINE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d{1,9})')
-_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?P<text>(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*).*)$")
+_INSTRUCTION = re.compile(r"^\s*/\*(?P<address>[0-9a-f]+)\*/\s+(?P<text>(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*).*)$")
+_SHOWN = re.compile(r"^[0-9a-f]+  (?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)")
 _LABEL = re.compile(r"^\.L_\w+:$")
 
 
 @dataclass(frozen=True)
 class SassKernel:
-    """The machine code of one kernel: lines as they are shown, and for each the line of the PTX that it comes from, 0 where that is unknown."""
+    """The machine code of one kernel: lines of address and instruction, and labels; and for each the line of the PTX that it comes from, 0 where that is unknown."""
 
     name: str
     lines: tuple[str, ...]
@@ -28,7 +29,7 @@ class SassKernel:
     @property
     def opcodes(self) -> Counter[str]:
         """How often each opcode stands there, without its modifiers: `FFMA`, `LDG`."""
-        return Counter(m["opcode"].partition(".")[0] for m in map(_INSTRUCTION.match, self.lines) if m is not None)
+        return Counter(m["opcode"].partition(".")[0] for m in map(_SHOWN.match, self.lines) if m is not None)
 
     def __repr__(self) -> str:
         return f"<SassKernel {self.name}: {len(self.lines)} lines>"
@@ -48,8 +49,8 @@ def _kernel(name: str, text: str) -> SassKernel:
     for line in text.splitlines():
         if (found := _PTX_LINE.match(line)) is not None:
             at = int(found[1])
-        elif _INSTRUCTION.match(line) is not None:
-            lines.append(line.strip().rstrip(" ;"))
+        elif (shown := _INSTRUCTION.match(line)) is not None:
+            lines.append(f"{shown['address']}  {shown['text'].rstrip(' ;')}")
             places.append(at)
         elif _LABEL.match(line) is not None:
             lines.append(line)

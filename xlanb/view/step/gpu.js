@@ -125,7 +125,7 @@ function showCard(record, chosen, card) {
 
 /** @param {any} kernel @param {string} form */
 function sourceOf(kernel, form) {
-  const lines = (kernel.code[form] || []).map((/** @type {string} */ text, /** @type {number} */ k) => ({ text: form === "sass" ? text.replace(/^\/\*([\da-f]+)\*\/\s+/, "$1  ") : text, op: "", mark: "", number: k + 1, heading: "", section: "", loop: "" }));
+  const lines = (kernel.code[form] || []).map((/** @type {string} */ text, /** @type {number} */ k) => ({ text, op: "", mark: "", number: k + 1, heading: "", section: "", loop: "" }));
   return { lines, language: LANGUAGE_OF[form] };
 }
 
