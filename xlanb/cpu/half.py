@@ -2,83 +2,71 @@
 
 from __future__ import annotations
 
-from xlanb.cpu.target import Target
+from functools import cache
 
-_TEXT = """
-define weak hidden float @__extendhfsf2(half %x) nounwind {
-  %h = bitcast half %x to i16
-  %w = zext i16 %h to i32
-  %sign.low = and i32 %w, 32768
-  %sign = shl i32 %sign.low, 16
-  %magnitude = and i32 %w, 32767
-  %moved = shl i32 %magnitude, 13
-  %small = bitcast i32 %moved to float
-  %scaled = fmul float %small, 0x46F0000000000000
-  %finite = bitcast float %scaled to i32
-  %is.special = icmp uge i32 %magnitude, 31744
-  %is.nan = icmp ugt i32 %magnitude, 31744
-  %infinite = or i32 %moved, 2139095040
-  %quiet = or i32 %infinite, 4194304
-  %special = select i1 %is.nan, i32 %quiet, i32 %infinite
-  %chosen = select i1 %is.special, i32 %special, i32 %finite
-  %bits = or i32 %sign, %chosen
-  %r = bitcast i32 %bits to float
-  ret float %r
+from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.types import DOUBLE, FLOAT, HALF, I16, I32, I64
+from xlanb.codegen.values import Value
+
+_ROUND = "__truncsfhf2"
+
+
+def _widened(x: Value) -> Value:
+    """f16 to f32: an f16 whose exponent has the place of an f32's is 2^-112 times too small."""
+    bits = x.bits_as(I16).zext(I32)
+    magnitude = bits & 0x7FFF
+    scaled = ((magnitude << 13).bits_as(FLOAT) * 2.0**112).bits_as(I32)
+    infinite = (magnitude << 13) | 0x7F800000
+    special = magnitude.ugt(0x7C00).select(infinite | 0x400000, infinite)
+    return (((bits & 0x8000) << 16) | magnitude.uge(0x7C00).select(special, scaled)).bits_as(FLOAT)
+
+
+def _rounded(x: Value) -> Value:
+    """f32 to f16, ties to even; adding 1/2 rounds a subnormal where it has to be."""
+    bits = x.bits_as(I32)
+    magnitude = bits & 0x7FFFFFFF
+    cut = magnitude.lshr(13)
+    normal = (magnitude + 4095 + (cut & 1) - (112 << 23)).lshr(13)
+    subnormal = (magnitude.bits_as(FLOAT) + 0.5).bits_as(I32) - 0x3F000000
+    finite = magnitude.ult(113 << 23).select(subnormal, normal)
+    bounded = magnitude.uge(0x477FF000).select(0x7C00, finite)
+    made = magnitude.ugt(0x7F800000).select((cut & 1023) | 0x7E00, bounded)
+    return (made | (bits.lshr(16) & 0x8000)).trunc(I16).bits_as(HALF)
+
+
+def _rounded_double(x: Value) -> Value:
+    """f64 to f16 by way of an f32 rounded to odd, so that the second rounding sees on which side of a tie the number is."""
+    near = x.cast("fptrunc", FLOAT)
+    back = near.cast("fpext", DOUBLE)
+    magnitudes = [value.bits_as(I64) & (1 << 63) - 1 for value in (back, x)]
+    is_above = magnitudes[0].ugt(magnitudes[1])
+    odd = (near.bits_as(I32) - is_above.zext(I32)) | 1
+    made = back.compare("one", "ne", x).select(odd, near.bits_as(I32)).bits_as(FLOAT)
+    return x.function.call(HALF, _ROUND, made)
+
+
+_FUNCTIONS = {
+    "__extendhfsf2": (HALF, FLOAT, _widened),
+    _ROUND: (FLOAT, HALF, _rounded),
+    "__truncdfhf2": (DOUBLE, HALF, _rounded_double),
 }
 
-define weak hidden half @__truncsfhf2(float %x) nounwind {
-  %b = bitcast float %x to i32
-  %sign.high = lshr i32 %b, 16
-  %sign = and i32 %sign.high, 32768
-  %magnitude = and i32 %b, 2147483647
-  %cut = lshr i32 %magnitude, 13
-  %odd = and i32 %cut, 1
-  %half.up = add i32 %magnitude, 4095
-  %rounded = add i32 %half.up, %odd
-  %rebased = sub i32 %rounded, 939524096
-  %normal = lshr i32 %rebased, 13
-  %absolute = bitcast i32 %magnitude to float
-  %at.half = fadd float %absolute, 5.0e-01
-  %at.half.bits = bitcast float %at.half to i32
-  %subnormal = sub i32 %at.half.bits, 1056964608
-  %is.small = icmp ult i32 %magnitude, 947912704
-  %finite = select i1 %is.small, i32 %subnormal, i32 %normal
-  %is.large = icmp uge i32 %magnitude, 1199566848
-  %bounded = select i1 %is.large, i32 31744, i32 %finite
-  %is.nan = icmp ugt i32 %magnitude, 2139095040
-  %payload = and i32 %cut, 1023
-  %nan = or i32 %payload, 32256
-  %chosen = select i1 %is.nan, i32 %nan, i32 %bounded
-  %bits = or i32 %sign, %chosen
-  %low = trunc i32 %bits to i16
-  %r = bitcast i16 %low to half
-  ret half %r
-}
 
-; By way of a float that is rounded to odd, so that the second rounding sees on which side of a tie the number is.
-define weak hidden half @__truncdfhf2(double %x) nounwind {
-  %near = fptrunc double %x to float
-  %back = fpext float %near to double
-  %near.bits = bitcast float %near to i32
-  %back.bits = bitcast double %back to i64
-  %x.bits = bitcast double %x to i64
-  %back.magnitude = and i64 %back.bits, 9223372036854775807
-  %x.magnitude = and i64 %x.bits, 9223372036854775807
-  %is.above = icmp ugt i64 %back.magnitude, %x.magnitude
-  %one = zext i1 %is.above to i32
-  %below = sub i32 %near.bits, %one
-  %odd = or i32 %below, 1
-  %is.inexact = fcmp one double %back, %x
-  %bits = select i1 %is.inexact, i32 %odd, i32 %near.bits
-  %f = bitcast i32 %bits to float
-  %r = call half @__truncsfhf2(float %f)
-  ret half %r
-}
-"""
+@cache
+def _text(target: Target) -> str:
+    module, lines = ModuleBuilder("half", target), list[str]()
+    for name, (source, result, body) in _FUNCTIONS.items():
+        parameter = Parameter(source, "x")
+        f = Function(module, name, [parameter], "nounwind", None, "weak hidden")
+        f.result = result
+        f.give(body(f.argument(parameter)))
+        lines += ["", *f.text()]
+    return "\n".join([*lines, ""])
 
 
 def conversions(text: str, target: Target) -> str:
     """The functions that the code of a module of LLVM IR will call to convert f16; "" where it converts none, or the machine does it itself."""
     if "half" not in text or not target.triple.startswith(("x86_64", "i686", "i386")) or "f16c" in target.enabled:
         return ""
-    return _TEXT
+    return _text(target)
