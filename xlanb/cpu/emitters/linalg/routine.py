@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from xlanb.codegen.elemental import Elemental, array_of
+from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import memory, part
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, same_order
@@ -294,7 +294,7 @@ def _emit(k: Kernel) -> bool:
     w, routine = found
     batch, each = batch_of(i), w.each(i)
     results = [k.outputs[leaf] for leaf, _ in i.shape.leaves()]
-    operands = [_in_memory(k.e, o) for o in i.operands]
+    operands = [k.memory(o) for o in i.operands]
     with parallel(f, w.calls(i), nanoseconds=w.nanoseconds(i, routine)) as b:
         first = f.mul(b, each)
         given, made = ([_matrix(a, batch, first) for a in arrays] for arrays in (operands, results))
@@ -328,13 +328,6 @@ def _count(f: Function, first: Ix, each: int, batch: int) -> Ix:
     """The matrices of a call."""
     left = f.sub(batch, first)
     return min(left, each) if isinstance(left, int) else left.umin(each) if each > 1 else 1
-
-
-def _in_memory(e: Elemental, i: HloInstruction) -> IrArray:
-    source = e.bindings[i][()] if i in e.bindings else e.constants(i)
-    if not isinstance(source, IrArray):
-        raise CompilationError(f"an operand of a LAPACK routine is not in memory:\n  {i}")
-    return source
 
 
 def _matrix(a: IrArray, batch: int, number: Ix) -> Value:
