@@ -81,6 +81,7 @@ def test_schedule_as_data() -> None:
     data = schedule_data(schedule_of(module, facts, {}, {"a": 1.5, "b": 2.0}))
     assert [(r[0], r[2], r[3]) for r in data["rows"]] == [("a", 0.0, 10), ("b", 11.5, 0), ("c", 13.5, 5)]
     assert data["total"] == 18.5
+    assert data["rows"][0][-3:] == [8.0, 64, 0]  # flops, bytes of HBM, scoped VMEM
 
 
 def test_page_of_a_program_holds_no_markup_of_its_own() -> None:

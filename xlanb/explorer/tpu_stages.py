@@ -10,9 +10,10 @@ from xlanb.dump.reader import DumpFile, ModuleFiles
 from xlanb.dump.tpu.analysis import parse_deduplication
 from xlanb.dump.tpu.chips import TpuChip, chip_of_target
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord, parse_memory_space
-from xlanb.dump.tpu.names import ALLOC_INFO, BUFFER_INFO, DEDUPLICATION, HLO, SCHEDULE_INFO, TOP_LEVEL
+from xlanb.dump.tpu.names import ALLOC_INFO, BUFFER_INFO, DEDUPLICATION, HLO, SCHEDULE_INFO, TOP_LEVEL, VMEM_REPORT
 from xlanb.dump.tpu.program import ProgramFiles, TpuProgram, llo_trace, programs_of, read_program
 from xlanb.dump.tpu.schedule import CodeFacts, TpuScheduleRecord, schedule_of
+from xlanb.dump.tpu.vmem import parse_vmem_report
 from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
@@ -104,8 +105,10 @@ class _TpuDumps:
                 facts[program.name] = CodeFacts(analysis.total, analysis.empty, use.shares if use is not None else {})
                 if program.name == TOP_LEVEL:
                     calls = dict(analysis.by_instruction)
+        report = self._text(VMEM_REPORT)
+        scoped = parse_vmem_report(report) if report else None
         own = {name: program for program, names in self.served.items() for name in names}
-        return schedule_of(file.read_hlo(), facts, own, calls, self.chip)
+        return schedule_of(file.read_hlo(), facts, own, calls, self.chip, scoped)
 
     def maker(self, program: ProgramFiles) -> Callable[[], TpuProgram]:
         """What reads a program."""

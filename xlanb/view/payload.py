@@ -259,7 +259,7 @@ class PayloadBuilder:
         return {}
 
     def _counts(self, trace: Trace) -> Payload:
-        kernels = 0
+        kernels = sum(s.kind == "llo" for s in trace.stages)
         for stage in trace.stages:
             record = self._look(stage.given_after) if stage.kind in _CODE_KINDS else None
             if isinstance(record, CodeRecord):

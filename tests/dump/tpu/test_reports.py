@@ -6,6 +6,7 @@ import pytest
 
 from xlanb.dump.tpu.analysis import parse_deduplication, parse_fingerprints, parse_schedule_analysis
 from xlanb.dump.tpu.utilization import parse_utilization
+from xlanb.dump.tpu.vmem import parse_vmem_report
 from xlanb.errors import DumpError
 
 UTILIZATION = """== CAPACTIY:
@@ -89,3 +90,39 @@ def test_deduplication_names_programs_that_serve_several() -> None:
     )
     assert parse_deduplication(text) == {"reduce.8": ("reduce.8", "reduce.6")}
     assert parse_deduplication("") == {}
+
+
+VMEM = """<html><script>
+        const DATA ={
+  "global_info": {"module_name": "jit_f", "vmem_capacity": 134217728},
+  "hlo_breakdowns": {
+    "<top-inlining-caller>": {"blocks": [{"allocations": [], "block_size": 428, "block_type": "HLO_TEMPORARY"}], "total_size": 428},
+    "fusion.1": {"blocks": [
+      {"allocations": [{"padding": 0, "size": 4096, "tag": "SPILL"}], "block_size": 4096, "block_type": "SCOPED"},
+      {"allocations": [], "block_size": 512, "block_type": "SCOPED"}], "total_size": 4608}
+  }
+};
+        const more = 1;</script></html>
+"""
+
+
+def test_scoped_vmem_is_read_out_of_the_page() -> None:
+    """Scoped blocks alone are the program's own."""
+    assert parse_vmem_report(VMEM) == {"fusion.1": 4608}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<html></html>", "'const DATA =' is expected"),
+        ("const DATA =", "IndexError"),
+        ("const DATA ={", "JSONDecodeError"),
+        ("const DATA =[1]", "TypeError"),
+        ('const DATA ={"hlo_breakdowns": {"f": {"blocks": [{}]}}}', "KeyError: 'block_type'"),
+        ("const DATA =" + "[" * 100_000, "RecursionError"),
+    ],
+)
+def test_other_pages_are_refused(text: str, words: str) -> None:
+    """The message says what is wrong with the data."""
+    with pytest.raises(DumpError, match=words):
+        parse_vmem_report(text)

@@ -21,6 +21,7 @@ DEDUPLICATION: Final = "deduplication-map"
 HLO: Final = "hlo"
 BUFFER_INFO: Final = "memory-space-assignment-bufferinfo"
 ALLOC_INFO: Final = "memory-space-assignment-allocinfo"
+VMEM_REPORT: Final = "vmem_report"
 SCHEDULE_INFO: Final = "memory-space-assignment-scheduleinfo"
 
 _NAME = re.compile(
@@ -49,7 +50,7 @@ _WORDS = (
     ("hlo-details", "bundle range of each HLO instruction"),
     ("trace-markers", "numbers of trace points"),
     ("overlay-graph", "overlays of the program"),
-    ("vmem_report", "scoped VMEM of each HLO instruction"),
+    (VMEM_REPORT, "scoped VMEM of each HLO instruction"),
     ("assembly", "assembly"),
     ("packed-bundles", "VLIW bundles"),
     ("bundles-pre-codegen", "VLIW bundles before code generation"),

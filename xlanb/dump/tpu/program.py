@@ -119,6 +119,11 @@ class TpuProgram:
         """Its LLO stages as a Trace: each a text that can be compared with the one before."""
         return llo_trace(self)
 
+    @property
+    def text(self) -> str:
+        """Its bundles, a line each."""
+        return str(self.final)
+
     def frame(self) -> pd.DataFrame:
         """One row per bundle: address, loops around it, instructions by unit, use of each unit as dumped."""
         import pandas as pd

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from xlanb.analysis.cost import cost
+from xlanb.analysis.cost import Cost, cost
 from xlanb.dump.tpu.chips import CHIPS, TpuChip
 from xlanb.dump.tpu.layouts import space_name
 from xlanb.dump.tpu.roofline import Roofline, roofline_of
@@ -57,7 +57,7 @@ class ScheduledInstruction:
     """One instruction of the schedule; `depth` counts the loops around it, `program` is the LLO program that computes it ("" where it has none).
 
     `bundles` are those of its program, each counted once, loops too; `call_bundles` what it takes of the top level program. `flops` are by XLA's cost analysis, `hbm_bytes`
-    those of its operands and results that lie in HBM.
+    those of its operands and results that lie in HBM, of a slice what is read, `scoped_vmem` what its program takes of VMEM for itself while it runs.
     """
 
     position: int
@@ -72,6 +72,7 @@ class ScheduledInstruction:
     shares: tuple[tuple[str, float], ...] = ()
     flops: float = 0.0
     hbm_bytes: int = 0
+    scoped_vmem: int = 0
 
     @property
     def is_collective(self) -> bool:
@@ -170,6 +171,7 @@ class TpuScheduleRecord:
                 "mxu_share": dict(i.shares).get("MATMUL", 0.0),
                 "flops": i.flops,
                 "hbm_bytes": i.hbm_bytes,
+                "scoped_vmem": i.scoped_vmem,
                 "limit_seconds": self.chip.roofline(i.flops, i.hbm_bytes)[0] if self.chip is not None else None,
                 "shape": i.shape,
             }
@@ -214,21 +216,25 @@ def schedule_of(
     programs: Mapping[str, str],
     calls: Mapping[str, float],
     chip: TpuChip | None = None,
+    scoped: Mapping[str, int] | None = None,
 ) -> TpuScheduleRecord:
     """The schedule of a module whose computations are in the order of execution (is_scheduled).
 
-    `facts` are by program, `programs` gives the program of an instruction where it is not its own, `calls` the bundles of the top level program by instruction.
+    `facts` are by program, `programs` gives the program of an instruction where it is not its own, `calls` the bundles of the top level program by instruction,
+    `scoped` the scoped VMEM by instruction.
     """
     module = live.record()
     ordered = list(_flattened(module, module.entry_computation, 0))
     inner = {name for i, _ in ordered for name in (i.called_computations if i.opcode is HloOpcode.FUSION else ())}
-    costs = {i.name: cost(i).flops for c in live.computations if c.name not in inner for i in c.instructions}
+    costs = {i.name: cost(i) for c in live.computations if c.name not in inner for i in c.instructions}
     shapes = {i.name: i.shape for c in module.computations for i in c.instructions}
     rows = []
     for position, (instruction, depth) in enumerate(ordered):
         name = instruction.name
         program = programs.get(name, name)
         known = facts.get(program)
+        own = costs.get(name, Cost())
+        hbm = min(_hbm_bytes(instruction, shapes), own.bytes_accessed) if known is not None else 0
         rows.append(
             ScheduledInstruction(
                 position,
@@ -236,13 +242,14 @@ def schedule_of(
                 _kind(instruction, module),
                 str(instruction.shape),
                 depth,
-                program if known is not None else "",
-                known.bundles if known is not None else 0,
-                calls.get(name, 0.0),
-                known.empty if known is not None else 0,
-                tuple(known.shares.items()) if known is not None else (),
-                0.0 if instruction.opcode in _RUNS_OTHERS else costs.get(name, 0.0),
-                _hbm_bytes(instruction, shapes) if known is not None else 0,
+                program=program if known is not None else "",
+                bundles=known.bundles if known is not None else 0,
+                call_bundles=calls.get(name, 0.0),
+                empty=known.empty if known is not None else 0,
+                shares=tuple(known.shares.items()) if known is not None else (),
+                flops=0.0 if instruction.opcode in _RUNS_OTHERS else own.flops,
+                hbm_bytes=round(hbm),
+                scoped_vmem=scoped.get(program, 0) if scoped is not None else 0,
             )
         )
     return TpuScheduleRecord(module.name, tuple(rows), tuple(_spans(ordered, rows, shapes)), chip)

@@ -140,6 +140,9 @@ def schedule_data(record: TpuScheduleRecord) -> dict[str, Any]:
             *_busy(i.shares),
             clip(i.shape, 200),
             int(i.is_collective),
+            i.flops,
+            i.hbm_bytes,
+            i.scoped_vmem,
         ]
         for i in record.instructions
         if i.bundles or i.call_bundles

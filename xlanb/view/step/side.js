@@ -2,6 +2,7 @@
 import { h, plural, time } from "./dom.js";
 import { sourceParts } from "./source.js";
 import { argumentOf, STATIONS, stationOf } from "./store.js";
+import { layoutWords } from "./tpu.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Stage} Stage */
@@ -72,6 +73,7 @@ export function opCard(store, trace, current, name, act, line) {
         ["HLO name", item.an ? item.n : ""],
         ["Shape", item.s],
         ["Layout", item.l],
+        ["", layoutWords(item.l)],
         ["Value", item.o === "constant" || item.o === "Const" ? item.v : ""],
         [item.y || item.f.startsWith("tf-") ? "TF node" : "Op name", item.an ? "" : item.m],
         ["TF op", item.y],

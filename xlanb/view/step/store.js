@@ -205,6 +205,7 @@ export class Store {
     for (let k = stage + 1; k < trace.stages.length; k += 1) {
       const index = trace.stages[k].a;
       const artifact = this.artifact(index);
+      if (artifact?.k === "bundles" && artifact.serves.includes(name)) return { stage: k, name };
       if (!artifact || artifact.k === here || index === trace.stages[k].b) continue;
       if (artifact.k === "code" && artifact.ops.some((/** @type {any[]} */ o) => o[1] === name)) return { stage: k, name };
       if (artifact.k === "module") {
@@ -224,6 +225,8 @@ export class Store {
       const stage = trace.stages[k];
       const marks = this.marks(stage.b, stage.a);
       const said = [];
+      const program = this.artifact(stage.a);
+      if (program?.k === "bundles" && program.serves.includes(name)) said.push(program.head);
       if (marks.added.has(name)) said.push("+ added");
       if (marks.removed.has(name)) said.push("− removed");
       if (marks.changed.has(name)) said.push("~ changed");

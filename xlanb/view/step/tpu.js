@@ -12,7 +12,7 @@ const ROW_PX = 20;
 const NARROW = ["VPOP", "OTHER", "BRANCH"];
 
 /** An instruction with its machine registers alone, and VMEM's addresses without what all have: "v3 = vadd.f32 v1, v2" of "%v1003_v3 = vadd.f32 %v1001_v1, %v1002_v2". @param {string} text */
-const inRegisters = (text) => text.replace(/%[a-z]+\d+_([a-z]+\d+)/g, "$1").replace(/^%\d+ = /, "").replace(/\[vmem:\[([^\]]*)\](?: sm:\$0xff)?\]/, "[$1]");
+const inRegisters = (text) => text.replace(/%[a-z]+\d+_([a-z]+\d+)/g, "$1").replace(/^%\d+ = /, "").replace(/\[vmem:\[([^\]]*)\][^\]]*\]/, "[$1]");
 
 /** Seconds of so many bundles, "" where the chip is not known. @param {Artifact} record @param {number} count */
 const spent = (record, count) => (record.chip ? time(count / record.chip[1]) : "");
@@ -159,7 +159,7 @@ export function scheduleView(record) {
   const collectives = record.spans.filter((/** @type {any[]} */ x) => x[8]).length;
   body.append(h("div", { class: "figures" }, figure(Math.round(record.total).toLocaleString("en"), "bundles, loops once"), whole ? figure(whole, `of ${record.chip[0]} at ${record.chip[1] / 1e9} GHz, if no unit waits`) : null, ...(record.roof ? [figure(time(record.roof[0]), "least for its arithmetic"), figure(time(record.roof[1]), "least for its HBM traffic"), figure(percent(record.roof[2]), "of the matrix units' capacity")] : []), figure(String(record.rows.filter((/** @type {any[]} */ r) => r[3]).length), "instructions with code"), figure(String(record.spans.length), `copies and collectives beside${collectives ? `, ${collectives} of them collectives` : ""}`)));
   body.append(h("h4", {}, "Schedule", h("small", {}, "across: bundles in order; a copy or collective runs beside, from its start until something waits for it")), scheduleChart(record));
-  body.append(h("h4", {}, "Bundles by HLO instruction"), bars([...record.rows].sort((a, b) => b[3] + b[4] - a[3] - a[4]).map((r) => ({ label: r[0], op: r[0], value: record.chip ? (r[3] + r[4]) / record.chip[1] : r[3] + r[4], detail: [r[1], r[3] ? plural(r[3], "bundle") : `${r[4]} bundles of the top level`, r[6] && r[7] ? `busiest ${r[6]} ${percent(r[7])}` : "", r[8] ? `MXU ${percent(r[8])}` : "", r[11] ? `${r[11].toLocaleString("en")} flops` : "", r[12] ? `HBM ${bytes(r[12])}` : "", r[9]].filter((x) => x).join(" · ") }))));
+  body.append(h("h4", {}, "Bundles by HLO instruction"), bars([...record.rows].sort((a, b) => b[3] + b[4] - a[3] - a[4]).map((r) => ({ label: r[0], op: r[0], value: record.chip ? (r[3] + r[4]) / record.chip[1] : r[3] + r[4], detail: [r[1], r[3] ? plural(r[3], "bundle") : `${r[4]} bundles of the top level`, r[6] && r[7] ? `busiest ${r[6]} ${percent(r[7])}` : "", r[8] ? `MXU ${percent(r[8])}` : "", r[11] ? `${r[11].toLocaleString("en")} flops` : "", r[12] ? `HBM ${bytes(r[12])}` : "", r[13] ? `${bytes(r[13])} of scoped VMEM` : "", r[9]].filter((x) => x).join(" · ") }))));
   if (record.spans.length) {
     const rows = record.spans.map((/** @type {any[]} */ x) => h("tr", { data: { op: x[0] } }, h("td", { class: "mono" }, x[0]), h("td", {}, x[1]), h("td", { class: "num" }, bytes(x[4])), h("td", {}, `${x[5]} → ${x[6]}`), h("td", { class: "num" }, x[7].toLocaleString("en")), h("td", { class: "num" }, spent(record, x[7]))));
     body.append(h("h4", {}, "Copies and collectives"), h("table", {}, h("thead", {}, h("tr", {}, ["instruction", "what", "bytes", "from, to", "bundles beside", "time beside"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, rows)));
@@ -198,6 +198,21 @@ function lanesOf(spans) {
     lanes[k] = lane;
   }
   return lanes;
+}
+
+const SPACES = ["HBM", "VMEM", "SFLAG", "CMEM", "SMEM", "host memory"];
+
+/** A tiled layout of a TPU in words, "" for others: "{1,0:T(8,128)S(1)}". @param {string} [layout] */
+export function layoutWords(layout = "") {
+  const tiles = layout.match(/T((?:\([\d,*]+\))+)/);
+  if (!tiles) return "";
+  const said = [...tiles[1].matchAll(/\(([\d,*]+)\)/g)].map(([, t], k) => {
+    const sizes = t.split(",");
+    if (k && sizes.length === 2 && sizes[1] === "1") return `${sizes[0]} rows share a 32-bit word`;
+    return `${k ? "cut again into tiles" : "tiles"} of ${sizes.join(" x ")}${!k && sizes.length === 2 && sizes[1] === "128" ? ` (${sizes[0]} sublanes by 128 lanes)` : ""}`;
+  });
+  const space = Number(layout.match(/S\((\d+)\)/)?.[1] ?? 0);
+  return `${said.join(", ")}, in ${SPACES[space] || `memory space ${space}`}`;
 }
 
 /** What has a view of its own: the pane it is shown in, and how. @type {Record<string, {tab: string, view: (record: Artifact) => HTMLElement}>} */

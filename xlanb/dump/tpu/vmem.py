@@ -1,0 +1,33 @@
+"""The scoped VMEM of each HLO instruction: what its program takes for itself while it runs, from the data in vmem_report.html."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from xlanb.errors import DumpError
+
+MAX_CHARACTERS: Final = 64 << 20
+
+_START: Final = "const DATA ="
+_SCOPED: Final = "SCOPED"
+
+
+def parse_vmem_report(text: str) -> dict[str, int]:
+    """Bytes of scoped VMEM (buffers of the program, operand spans, spills) by HLO instruction, those only that take some.
+
+    Raises:
+        DumpError: the data is not there, or is not what is expected.
+    """
+    at = text.find(_START)
+    if at < 0 or len(text) > MAX_CHARACTERS:
+        raise DumpError(f"no report of VMEM: {_START!r} is expected in a page of at most {MAX_CHARACTERS:,} characters")
+    try:
+        data, _ = json.JSONDecoder().raw_decode(text, at + len(_START) + (text[at + len(_START)] == " "))
+        return {name: size for name, found in data["hlo_breakdowns"].items() if (size := _scoped(found)) > 0}
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise DumpError(f"the data of a report of VMEM cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _scoped(found: dict[str, Any]) -> int:
+    return sum(int(b["block_size"]) for b in found["blocks"] if b["block_type"] == _SCOPED)
