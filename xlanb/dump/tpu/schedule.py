@@ -11,12 +11,12 @@ from xlanb.analysis.cost import Cost, cost
 from xlanb.dump.tpu.chips import CHIPS, TpuChip
 from xlanb.dump.tpu.layouts import space_name
 from xlanb.dump.tpu.roofline import Roofline, roofline_of
+from xlanb.dump.tpu.traffic import HbmTraffic
 from xlanb.errors import DumpError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import ArrayShape, Shape
-from xlanb.shape.tiling import layout_of
 from xlanb.stage import size_text
 
 if TYPE_CHECKING:
@@ -227,14 +227,13 @@ def schedule_of(
     ordered = list(_flattened(module, module.entry_computation, 0))
     inner = {name for i, _ in ordered for name in (i.called_computations if i.opcode is HloOpcode.FUSION else ())}
     costs = {i.name: cost(i) for c in live.computations if c.name not in inner for i in c.instructions}
-    shapes = {i.name: i.shape for c in module.computations for i in c.instructions}
+    traffic = HbmTraffic(module)
     rows = []
     for position, (instruction, depth) in enumerate(ordered):
         name = instruction.name
         program = programs.get(name, name)
         known = facts.get(program)
         own = costs.get(name, Cost())
-        hbm = min(_hbm_bytes(instruction, shapes), own.bytes_accessed) if known is not None else 0
         rows.append(
             ScheduledInstruction(
                 position,
@@ -248,11 +247,11 @@ def schedule_of(
                 empty=known.empty if known is not None else 0,
                 shares=tuple(known.shares.items()) if known is not None else (),
                 flops=0.0 if instruction.opcode in _RUNS_OTHERS else own.flops,
-                hbm_bytes=round(hbm),
+                hbm_bytes=traffic.bytes_of(instruction) if known is not None else 0,
                 scoped_vmem=scoped.get(program, 0) if scoped is not None else 0,
             )
         )
-    return TpuScheduleRecord(module.name, tuple(rows), tuple(_spans(ordered, rows, shapes)), chip)
+    return TpuScheduleRecord(module.name, tuple(rows), tuple(_spans(ordered, rows, traffic.shapes)), chip)
 
 
 def _flattened(
@@ -297,13 +296,6 @@ def _spans(
         yield AsyncSpan(
             begun.name, done.name, kind, start, end, done.shape.byte_size, _space(source), _space(done.shape), between
         )
-
-
-def _hbm_bytes(instruction: InstructionRecord, shapes: Mapping[str, Shape]) -> int:
-    """Bytes of operands and results that lie in HBM."""
-    met = [shapes[n] for n in dict.fromkeys(instruction.operands) if n in shapes] + [instruction.shape]
-    leaves = [leaf for shape in met for _, leaf in shape.leaves()]
-    return sum(leaf.byte_size for leaf in leaves if isinstance(leaf, ArrayShape) and layout_of(leaf).memory_space == 0)
 
 
 def _space(shape: Shape | None) -> str:

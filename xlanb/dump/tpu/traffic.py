@@ -1,0 +1,97 @@
+"""Bytes of HBM that an instruction reads and writes: slices for what they take, updates in place for what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.shape import ArrayShape, Shape
+from xlanb.shape.tiling import layout_of
+
+_TAKE: Final = frozenset((HloOpcode.SLICE, HloOpcode.DYNAMIC_SLICE, HloOpcode.GATHER))
+_SAME: Final = frozenset((HloOpcode.BITCAST, HloOpcode.RESHAPE))
+_DEEPEST: Final = 20
+
+
+class HbmTraffic:
+    """Counts for the instructions of one module."""
+
+    def __init__(self, module: ModuleRecord) -> None:
+        self.module = module
+        self.shapes = {i.name: i.shape for c in module.computations for i in c.instructions}
+        self._uses = lru_cache(maxsize=None)(self._uses_in)
+
+    def bytes_of(self, instruction: InstructionRecord) -> int:
+        """Bytes of operands and results that lie in HBM; each operand once."""
+        total = self._written(instruction)
+        for name in dict.fromkeys(instruction.operands):
+            shape = self.shapes.get(name)
+            if shape is None:
+                continue
+            size = _in_hbm(shape)
+            total += min(size, self._read(instruction, name, 0)) if size else 0
+        return total
+
+    def _read(self, user: InstructionRecord, name: str, depth: int) -> int:
+        """Bytes of operand `name` that an instruction needs; all of it where nothing smaller is known."""
+        whole = self.shapes[name].byte_size
+        if user.opcode in _TAKE and user.operands[0] == name and name not in user.operands[1:]:
+            return user.shape.byte_size
+        if user.opcode is HloOpcode.DYNAMIC_UPDATE_SLICE and user.operands[0] == name:
+            return 0  # updated in place
+        if user.opcode is not HloOpcode.FUSION or depth > _DEEPEST:
+            return whole
+        inner = [self._read_inside(user, k, depth) for k, operand in enumerate(user.operands) if operand == name]
+        return min(whole, sum(inner))
+
+    def _read_inside(self, fusion: InstructionRecord, number: int, depth: int) -> int:
+        """What a fusion reads of its operand `number`."""
+        computation = self._fused(fusion)
+        parameter = (
+            next((i for i in computation.instructions if _is_parameter(i, number)), None) if computation else None
+        )
+        if computation is None or parameter is None:
+            return self.shapes[fusion.operands[number]].byte_size
+        return sum(self._read_through(computation, parameter.name, depth + 1))
+
+    def _read_through(self, computation: ComputationRecord, name: str, depth: int) -> Iterator[int]:
+        users = self._uses(computation.name).get(name, ())
+        for user in users:
+            if user.opcode in _SAME and depth <= _DEEPEST:
+                yield from self._read_through(computation, user.name, depth + 1)
+            else:
+                yield self._read(user, name, depth)
+
+    def _written(self, instruction: InstructionRecord) -> int:
+        """Bytes of the result that lie in HBM, of an update in place those of the update."""
+        whole = _in_hbm(instruction.shape)
+        root = instruction
+        while root.opcode is HloOpcode.FUSION and (computation := self._fused(root)) is not None:
+            root = computation.by_name[computation.root]
+        if root.opcode is HloOpcode.DYNAMIC_UPDATE_SLICE:
+            return min(whole, self.shapes[root.operands[1]].byte_size)
+        return whole
+
+    def _fused(self, fusion: InstructionRecord) -> ComputationRecord | None:
+        called = fusion.called_computations
+        return self.module.by_name.get(called[0]) if called else None
+
+    def _uses_in(self, computation: str) -> dict[str, tuple[InstructionRecord, ...]]:
+        """Users of each instruction of a computation."""
+        found: dict[str, list[InstructionRecord]] = {}
+        for i in self.module.by_name[computation].instructions:
+            for name in dict.fromkeys(i.operands):
+                found.setdefault(name, []).append(i)
+        return {name: tuple(users) for name, users in found.items()}
+
+
+def _is_parameter(i: InstructionRecord, number: int) -> bool:
+    return i.opcode is HloOpcode.PARAMETER and i.attributes.get("parameter_number") == number
+
+
+def _in_hbm(shape: Shape) -> int:
+    leaves = [leaf for _, leaf in shape.leaves()]
+    return sum(leaf.byte_size for leaf in leaves if isinstance(leaf, ArrayShape) and layout_of(leaf).memory_space == 0)
