@@ -11,6 +11,7 @@ from xlanb.cpu import pipeline
 from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES, RELEASES
 from xlanb.debug_options import flag_table
 from xlanb.dump.names import GRAPHS, KERNEL_ENDS, LABELS
+from xlanb.dump.tpu.names import LABEL_WORDS
 from xlanb.flag_names import REAL_FLAGS
 from xlanb.hlo.opcode import Attribute, HloOpcode
 from xlanb.runtime.registered_ops import table
@@ -92,6 +93,15 @@ def dumps() -> str:
     lines += [f"| `{end}` | {words} |" for end, (_, words) in KERNEL_ENDS.items()]
     lines += ["", "## Graphs of TensorFlow (`TF_DUMP_GRAPH_PREFIX`)", "", "| name | what it is |", "|---|---|"]
     lines += [f"| `{name}` | {words} |" for name, words in GRAPHS.items()]
+    lines += [
+        "",
+        "## LLO of a TPU (`--xla_jf_dump_to`)",
+        "",
+        "Named `TIMESTAMP-PROGRAM-NN-LABEL.txt`; `TLP` is the top level program.",
+        "",
+    ]
+    lines += ["| label, or its beginning | what it is |", "|---|---|"]
+    lines += [f"| `{label}` | {words} |" for label, words in LABEL_WORDS]
     return "\n".join([*lines, ""])
 
 

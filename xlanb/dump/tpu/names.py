@@ -29,8 +29,7 @@ _NAME = re.compile(
 )
 _HLO = re.compile(r"(?P<time>\d{16,20})-(?P<program>[^/]+)-hlo\.txt")
 
-# What a label means, by its beginning; the first that fits.
-_WORDS = (
+LABEL_WORDS: Final = (
     (FINAL_BUNDLES, "the final VLIW bundles"),
     (UTILIZATION, "units used by each final bundle"),
     (SCHEDULE_ANALYSIS, "final bundles by HLO instruction"),
@@ -57,6 +56,7 @@ _WORDS = (
     ("DGO-vliw-packed-bundles", "VLIW bundles of the dependency graph optimizer"),
     (HLO, "the scheduled HLO that LLO was made from"),
 )
+"""What a label means, by its beginning; the first that fits."""
 
 
 class LloName(NamedTuple):
@@ -86,7 +86,7 @@ def encode_llo_name(name: LloName) -> str:
 
 def label_words(label: str) -> str:
     """What an LLO dump holds, in words."""
-    words = next((w for start, w in _WORDS if label.startswith(start)), "")
+    words = next((w for start, w in LABEL_WORDS if label.startswith(start)), "")
     return words or f"LLO {label.removeprefix('DGO-').replace('-', ' ')}"
 
 
