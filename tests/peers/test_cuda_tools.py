@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from xlanb.dump.gpu.ptxas import parse_ptxas, refusal
 from xlanb.errors import MissingPeerError
 from xlanb.peers import cuda_tools
 from xlanb.peers.cuda_tools import assemble, find_tool
@@ -41,6 +42,8 @@ open(sys.argv[sys.argv.index("-o") + 1], "w").write(text)
 """
 NVDISASM = """
 import re, sys
+if "deprecated" in open(sys.argv[-1]).read():
+    sys.exit("CUDA architecture is deprecated")
 print("nvdisasm warning : Dataflow analysis disabled")
 for k, line in enumerate(open(sys.argv[-1]), 1):
     entry = re.search(r"[.]entry (\\w+)", line)
@@ -96,6 +99,17 @@ def test_a_kernel_that_is_refused_says_so_and_the_others_are_assembled(tmp_path:
     assert not made[1].sass.exists()
     assert ".target" in made[3].error
     assert made[2].sass.exists()
+
+
+@pytest.mark.usefixtures("tools")
+def test_a_gpu_too_old_for_nvdisasm_keeps_its_report(tmp_path: Path) -> None:
+    _write(tmp_path, {"fusion": "add;", "fusion_1": "deprecated;"})
+    made = assemble(tmp_path)
+    assert [a.error for a in made] == ["no SASS: nvdisasm refuses it: CUDA architecture is deprecated"] * 2
+    for a in made:
+        report = a.report.read_text()
+        assert [r.registers for r in parse_ptxas(report)] == [len(a.entries[0])]
+        assert refusal(report) == "nvdisasm refuses it: CUDA architecture is deprecated"
 
 
 @pytest.mark.usefixtures("tools")

@@ -53,7 +53,7 @@ class GpuKernel(Displayable):
     """One kernel: what it computes, how it is launched, what it needs, and how long it takes by a roofline.
 
     `instructions` are the HLO instructions that launch it, more than one where XLA found equal ones; `launches` counts the launches of a run, loops by their trip count. `unit` is the dtype that
-    its tensor cores multiply, "" where it uses none. `refusal` is why ptxas made no machine code.
+    its tensor cores multiply, "" where it uses none. `refusal` is why there is no machine code.
     """
 
     name: str
@@ -97,7 +97,8 @@ class GpuKernel(Displayable):
             ("from", " ".join(w for w in (self.op_name, self.source) if w)),
             ("emitter", str(self.emitter or "")),
             ("launch", self._launch()),
-            ("registers", str(self.resources or self.refusal)),
+            ("registers", str(self.resources or "")),
+            ("no SASS", self.refusal),
             ("occupancy", str(self.occupancy or "")),
             ("work", f"{cost.flops:,.0f} flops, {cost.bytes:,.0f} bytes" if cost is not None else ""),
             ("tensor cores", f"{self.unit} products" if self.unit else ""),
@@ -244,7 +245,7 @@ def _cells(k: GpuKernel) -> tuple[str, ...]:
         f"{time.seconds * 1e6:.3g}" if time is not None else "",
         str(k.launches),
         time.bound if time is not None else "",
-        (f"{used.registers}{' spills' if used.spills else ''}" if used is not None else "refused" if k.refusal else ""),
+        (f"{used.registers}{' spills' if used.spills else ''}" if used is not None else "" if not k.refusal else "refused"),
         f"{held.fraction:.0%}" if held is not None else "",
         f"{k.grid[0] * k.grid[1] * k.grid[2] or '?'} x {k.block[0] * k.block[1] * k.block[2]}" if k.block[0] else "",
         str(k.emitter or ""),

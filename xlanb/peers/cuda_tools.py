@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from xlanb.dump.gpu.ptxas import NO_SASS
 from xlanb.dump.names import decode_name, printable
 from xlanb.dump.reader import MAX_BYTES
 from xlanb.errors import DumpError, MissingPeerError
@@ -159,7 +160,7 @@ def _groups(sources: Sequence[_Source]) -> Iterable[list[_Source]]:
 def _assemble_group(tools: _Tools, group: Sequence[_Source]) -> list[Assembled]:
     """The group at once; where that fails each by itself, which tells whose fault it is."""
     try:
-        report, sass = _run_both(tools, _merged(group), group[0].arch)
+        report, sass, unread = _run_both(tools, _merged(group), group[0].arch)
     except DumpError as error:
         if len(group) > 1:
             return [a for s in group for a in _assemble_group(tools, [s])]
@@ -167,7 +168,10 @@ def _assemble_group(tools: _Tools, group: Sequence[_Source]) -> list[Assembled]:
     said, code = _by_name(_COMPILING, report), _by_name(_SECTION, sass)
     made = []
     for source, first in zip(group, _offsets(group), strict=True):
-        _write(Assembled(source.path).report, "".join(said.get(e, "") for e in source.entries))
+        _write(Assembled(source.path).report, "".join(said.get(e, "") for e in source.entries) + unread)
+        if unread:
+            made.append(Assembled(source.path, source.entries, unread.strip()))
+            continue
         text = "\n".join(code[e].rstrip() for e in source.entries if e in code)
         _write(Assembled(source.path).sass, _PTX_LINE.sub(lambda m, d=first: f"{m[1]}{int(m[2]) - d}", text) + "\n")  # type: ignore[misc]
         made.append(Assembled(source.path, source.entries))
@@ -196,15 +200,22 @@ def _offsets(group: Sequence[_Source]) -> list[int]:
     return offsets
 
 
-def _run_both(tools: _Tools, ptx: str, arch: str) -> tuple[str, str]:
-    """What ptxas says of a PTX, and its SASS."""
+def _run_both(tools: _Tools, ptx: str, arch: str) -> tuple[str, str, str]:
+    """What ptxas says of a PTX, and its SASS; or why there is none, for nvdisasm knows no GPUs that are too old for it.
+
+    Raises:
+        DumpError: ptxas refuses it.
+    """
     with tempfile.TemporaryDirectory(prefix="xlanb-") as folder:
         source, cubin = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
         source.write_text(ptx, encoding="utf-8")
         options = ["-v", f"-arch={arch}", "-lineinfo", "-o", cubin.name, source.name]
         report = _run([tools.ptxas, *options], folder, tools.timeout).stderr
-        sass = _run([tools.nvdisasm, "-c", "-g", "-gp", cubin.name], folder, tools.timeout).stdout
-    return _NOISE.sub("", report), _NOISE.sub("", sass)
+        try:
+            sass = _run([tools.nvdisasm, "-c", "-g", "-gp", cubin.name], folder, tools.timeout).stdout
+        except DumpError as error:
+            return _NOISE.sub("", report), "", f"{NO_SASS}{error}\n"
+    return _NOISE.sub("", report), _NOISE.sub("", sass), ""
 
 
 def _run(command: Sequence[str], folder: str, timeout: float) -> subprocess.CompletedProcess[str]:

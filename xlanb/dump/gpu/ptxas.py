@@ -12,6 +12,9 @@ import re
 from dataclasses import dataclass
 
 _COMPILING = re.compile(r"^ptxas info\s*: Compiling entry function '([^'\n]{1,4000})' for '(\w{1,40})'", re.MULTILINE)
+NO_SASS = "no SASS: "
+"""Begins the last line of a report where ptxas took the PTX, and nvdisasm did not take what came of it."""
+
 _COUNTS = {
     "registers": re.compile(r"\bUsed (\d{1,9}) registers"),
     "barriers": re.compile(r"\bused (\d{1,9}) barriers"),
@@ -64,5 +67,6 @@ def parse_ptxas(text: str) -> tuple[KernelResources, ...]:
 
 
 def refusal(text: str) -> str:
-    """Why ptxas refused the PTX, in its own words; "" where it did not."""
-    return "" if _COMPILING.search(text) else text.strip()[:2000]
+    """Why ptxas refused the PTX, or nvdisasm what ptxas made of it, in their own words; "" where neither did."""
+    _, found, why = text.rpartition(f"\n{NO_SASS}")
+    return why.strip()[:2000] if found else "" if _COMPILING.search(text) else text.strip()[:2000]
