@@ -9,7 +9,7 @@ import pytest
 from xlanb.dump.gpu.ptxas import parse_ptxas, refusal
 from xlanb.errors import MissingPeerError
 from xlanb.peers import cuda_tools
-from xlanb.peers.cuda_tools import assemble, find_tool
+from xlanb.peers.cuda_tools import assemble, find_tool, toolkit_flag
 
 PTX = """\
 .version 8.8
@@ -132,6 +132,17 @@ def test_a_missing_tool_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingPeerError, match=r"pip install 'xlanb\[gpu\]'"):
         find_tool("no-such-tool")
+
+
+def test_the_wheels_of_the_environment_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    assert find_tool("ptxas") == str(tool)
+    assert toolkit_flag() == f"--xla_gpu_cuda_data_dir={tool.parent.parent}"
 
 
 @pytest.mark.peer

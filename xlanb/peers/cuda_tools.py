@@ -86,15 +86,27 @@ def find_tool(name: str) -> str:
     Raises:
         MissingPeerError: it is not installed.
     """
+    tool = _of_wheels(name)
+    found = str(tool) if tool is not None else shutil.which(name)
+    if found is None:
+        raise MissingPeerError(f"{name} is not installed, which makes machine code of PTX: pip install 'xlanb[gpu]'")
+    return found
+
+
+def toolkit_flag() -> str:
+    """The flag by which XLA takes ptxas from NVIDIA's wheel: one of the system's may be too new for old GPUs; "" where there is no wheel."""
+    tool = _of_wheels("ptxas")
+    # XLA_FLAGS are split at blanks.
+    return "" if tool is None or " " in str(tool) else f"--xla_gpu_cuda_data_dir={tool.parent.parent}"
+
+
+def _of_wheels(name: str) -> Path | None:
     spec = find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for tool in sorted(Path(folder).glob(f"*/bin/{name}")):
             if os.access(tool, os.X_OK):
-                return str(tool)
-    found = shutil.which(name)
-    if found is None:
-        raise MissingPeerError(f"{name} is not installed, which makes machine code of PTX: pip install 'xlanb[gpu]'")
-    return found
+                return tool
+    return None
 
 
 def assemble(folder: str | os.PathLike[str], *, timeout: float = TIMEOUT_S) -> list[Assembled]:

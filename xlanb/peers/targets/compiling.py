@@ -214,6 +214,8 @@ def _told(names: list[str]) -> str:
 
 def _environment(dumps: Path, target: Target, flags: str) -> dict[str, str]:
     wanted = f"--xla_dump_to={dumps} --xla_dump_hlo_as_text --xla_dump_large_constants=true"
+    if target.platform == "cuda":
+        wanted = f"{wanted} {cuda_tools.toolkit_flag()}".rstrip()
     more = {
         "JAX_PLATFORMS": "cpu",  # a client of the device's own would look for the device
         "TF_CPP_MIN_LOG_LEVEL": "1",
