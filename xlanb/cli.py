@@ -1,4 +1,4 @@
-"""The command line: `xlanb opt`, `run`, `report`, `ls`, `diff`, `bisect`, `lab`.
+"""The command line: `xlanb opt`, `run`, `report`, `ls`, `diff`, `bisect`, `target`, `lab`.
 
 Exit status: 0 well; 1 the input is at fault, or what was asked to agree does not; 2 the command line is wrong.
 """
@@ -108,7 +108,22 @@ def _parser() -> argparse.ArgumentParser:
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
     bisect.set_defaults(command=_bisect)
 
-    for command in (opened, opt, run, report, ls, diff, bisect):
+    target = commands.add_parser(
+        "target", help="compile by the real XLA for hardware that is not here, and print one table, side by side"
+    )
+    _file(target)
+    target.add_argument(
+        "--target",
+        required=True,
+        metavar="T,..",
+        help="h100, a100:8, 'tpu v5e:2x2', FILE.txtpb, or several with commas between",
+    )
+    target.add_argument("--flags", default="", help="more XLA_FLAGS for the compiler")
+    target.add_argument("--python", default="", help="the Python of another environment, whose XLA compiles")
+    target.add_argument("-o", "--output", type=Path, help="an HTML file for the step view")
+    target.set_defaults(command=_target)
+
+    for command in (opened, opt, run, report, ls, diff, bisect, target):
         command.add_argument("--json", action="store_true", help="print JSON")
 
     lab = commands.add_parser("lab", help="open JupyterLab on the tutorials")
@@ -180,6 +195,18 @@ def _function(path: Path, name: str, args: str) -> Any:
     """
     from xlanb.runtime.program import to_module
 
+    function, given = _called(path, name, args)
+    module = to_module(function, *given)
+    _GIVEN[module] = module.flat_arguments(given)
+    return module
+
+
+def _called(path: Path, name: str, args: str) -> tuple[Any, tuple[Any, ...]]:
+    """A function that a Python file defines, and the arguments for it.
+
+    Raises:
+        ArgumentError: there is no such function, or the expression fails.
+    """
     if not is_file(path):
         raise ArgumentError(f"{path}: there is no such file")
     scope = runpy.run_path(str(path))
@@ -190,10 +217,7 @@ def _function(path: Path, name: str, args: str) -> Any:
         value = eval(args, scope) if args else ()  # noqa: S307 - the user's own expression about the user's own file
     except Exception as error:  # the user's expression may raise anything
         raise ArgumentError(f"--args {args}: {type(error).__name__}: {error}") from error
-    given = value if isinstance(value, tuple) else (value,)
-    module = to_module(scope[name], *given)
-    _GIVEN[module] = module.flat_arguments(given)
-    return module
+    return scope[name], value if isinstance(value, tuple) else (value,)
 
 
 _GIVEN: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
@@ -361,6 +385,26 @@ def _bisect(options: argparse.Namespace) -> int:
     else:
         print(found)
     return 0 if found.stage is None else 1
+
+
+def _target(options: argparse.Namespace) -> int:
+    from xlanb.peers.targets.beside import side_by_side
+
+    function = _FUNCTION.fullmatch(options.file)
+    program, given = (
+        _called(Path(function["file"]), function["name"], options.args)
+        if function is not None
+        else (_module(options.file, options.args), ())
+    )
+    names = [n.strip() for n in options.target.split(",") if n.strip()]
+    found = side_by_side(program, *given, targets=names, flags=options.flags, python=options.python, progress=_progress)
+    _progress("")
+    if options.output is not None:
+        from xlanb.view.page import write_page
+
+        write_page(found.traces, str(options.output))
+    print(found.facts.to_json(orient="columns") if options.json else found)
+    return 0
 
 
 def _lab(options: argparse.Namespace) -> int:

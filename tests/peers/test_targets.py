@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb.cli import main
 from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.frontends.jax_lowering import lower_for
 from xlanb.hlo import parse
 from xlanb.peers import xla
+from xlanb.peers.targets.beside import side_by_side
 from xlanb.peers.targets.installed import check_installed, versions
 from xlanb.peers.targets.names import parse_target
 from xlanb.peers.targets.trace import TargetTrace
@@ -137,7 +140,7 @@ def test_shardings_may_be_those_of_the_arguments() -> None:
 
 @gpu
 def test_more_partitions_than_devices_are_refused() -> None:
-    with pytest.raises(XlanbError, match="for 4 devices, and a100:2 has 2"):
+    with pytest.raises(XlanbError, match="it is for 4 devices, and a100:2 has 2"):
         xla.trace(
             product,
             shape(128, 64),
@@ -247,3 +250,37 @@ def test_targets_says_what_to_install() -> None:
 def test_options_of_targets_are_refused_for_the_cpu() -> None:
     with pytest.raises(ArgumentError, match="mesh: for a target other than the CPU"):
         xla.trace(product, np.ones((2, 2), np.float32), np.ones((2, 2), np.float32), mesh={"x": 2})
+
+
+@gpu
+def test_targets_are_compared_side_by_side() -> None:
+    found = side_by_side(block, *PROGRAMS["block"][1], targets=["h100", "a100"])
+    assert list(found.facts.columns) == ["h100", "a100"]
+    assert found.facts.loc["device", "a100"] == "NVIDIA A100-SXM4-80GB"
+    assert found.facts.loc["kernels"].min() > 5
+    assert found.facts.loc["estimated us"].min() > 0
+    assert found.facts.loc["bytes of arguments"].nunique() == 1
+    assert set(found.fused_differently.columns) >= {"producer", "consumer", "h100", "a100"}
+    assert any("softmax" in name or "exp" in name for name in found.placement.index)
+    assert "h100 and a100" in found.first_differences[0]
+    assert found["h100"].target.name == "h100"
+    with pytest.raises(ArgumentError, match="none of the targets: h100, a100"):
+        found["v100"]
+    assert "estimated us" in str(found)
+
+
+@gpu
+def test_the_command_line_prints_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.py").write_text(
+        "import jax.numpy as jnp\nx = jnp.ones((8, 8))\ndef f(x):\n    return jnp.tanh(x @ x)\n"
+    )
+    page = tmp_path / "page.html"
+    command = ["target", f"{tmp_path / 'f.py'}:f", "--args", "x", "--target", "h100,a6000"]
+    assert main([*command, "-o", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert "NVIDIA RTX A6000" in shown
+    assert page.stat().st_size > 10_000
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["h100"]["device"] == "NVIDIA H100 80GB HBM3"
+    assert main(["target", f"{tmp_path / 'f.py'}:f", "--args", "x", "--target", "h1000"]) == 1
+    assert "did you mean 'h100'" in capsys.readouterr().err

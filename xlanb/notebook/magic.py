@@ -28,7 +28,9 @@ from xlanb.notebook.observation import Observation, observation
 from xlanb.notebook.pass_magic import PassMagics
 from xlanb.notebook.program import Program, Value, read_cell
 from xlanb.notebook.shell import options_of, shell_of
+from xlanb.notebook.target_cell import check_targets, target_traces
 from xlanb.notebook.widget import StepWidget
+from xlanb.peers.targets.beside import TargetsBeside, names_of
 from xlanb.tracing import observing
 from xlanb.view.page import write_page
 from xlanb.view.timing import figure
@@ -94,6 +96,15 @@ class XlaMagics(Magics):
     )
     @argument("--bisect", action="store_true", help="name the pass that moved the numbers")
     @argument("--why", metavar="A,B", help="why two instructions or nodes were fused, clustered, merged, or not")
+    @argument(
+        "--target",
+        metavar="T,..",
+        help="compile by the real XLA for hardware that is not here, and run nothing: h100, a100:8, 'tpu v5e:2x2', FILE.txtpb; xlanb.targets() lists them",
+    )
+    @argument("--shardings", metavar="EXPR", help="with --target: PartitionSpecs or NamedShardings of the arguments")
+    @argument(
+        "--mesh", metavar="EXPR", help="with --target: the sizes of the mesh's axes, as in {'data': 2, 'model': 4}"
+    )
     @argument("--max-nodes", type=int, metavar="N", help="draw at most so many nodes at once")
     @argument(
         "--min-cluster-size",
@@ -120,6 +131,8 @@ class XlaMagics(Magics):
         """
         __tracebackhide__ = True
         options = options_of(self.xla_jit, line)
+        if options.target is not None:
+            return self._for_targets(options, cell)
         check_asked(options)
         recorder = Recorder()
         begin = time.perf_counter()
@@ -138,6 +151,18 @@ class XlaMagics(Magics):
             shell_of(self).user_ns[options.output] = seen
         self._show(options, seen, cell)
         return made.value
+
+    def _for_targets(self, options: Any, cell: str) -> None:
+        __tracebackhide__ = True
+        names = check_targets(options)
+        begin = time.perf_counter()
+        made = target_traces(shell_of(self), options, cell, names)
+        seen = Observation(tuple(made), None, time.perf_counter() - begin)
+        if options.output:
+            shell_of(self).user_ns[options.output] = seen
+        if len(made) > 1 and not options.quiet:
+            display(TargetsBeside(tuple(made), tuple(names_of(made))))
+        self._show(options, seen, cell)
 
     def _run(self, options: Any, cell: str, recorder: Recorder) -> Value:
         __tracebackhide__ = True

@@ -107,7 +107,8 @@ def describe(trace: Trace) -> str:
         first, last = modules[0].instruction_count, len(modules[-1].entry_computation.instructions)
         parts.append(f"{first} HLO instructions became {last}, {kernels} fusion{'s' * (kernels != 1)}")
     timed = [s.seconds for s in trace if s.seconds is not None and s.kind not in ("execution", "compilation_cache")]
-    parts.append(f"{len(trace)} stages, {len(trace.changed)} changed something, {sum(timed) * 1e3:.0f} ms")
+    took = f", {sum(timed) * 1e3:.0f} ms" if timed else ""
+    parts.append(f"{len(trace)} stages, {len(trace.changed)} changed something{took}")
     if trace.runs:
         parts.append(
             f"{len(trace.runs)} run{'s' * (len(trace.runs) != 1)}, median {statistics.median(trace.runs) * 1e6:.0f} us"

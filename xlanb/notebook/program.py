@@ -77,21 +77,21 @@ def read_cell(
     __tracebackhide__ = True
     if holds_hlo(lang, cell):
         given = evaluated(shell, args)
-        return _hlo(parse_text("\n" + cell, _tuple(given)), given)
+        return _hlo(parse_text("\n" + cell, as_tuple(given)), given)
     why = ""
     value = run_cell(shell, cell) if lang == "tf" or function else run_cell_to_call(shell, cell)
     if function:
         found = shell.user_ns.get(function)
         if not callable(found):
             raise ArgumentError(f"-f {function}: the cell defines no such function")
-        return _function(found, _tuple(evaluated(shell, args)), {}, lang)
+        return _function(found, as_tuple(evaluated(shell, args)), {}, lang)
     if isinstance(value, LastCall):
-        program = _call(value, None if args is None else _tuple(evaluated(shell, args)), lang)
+        program = _call(value, None if args is None else as_tuple(evaluated(shell, args)), lang)
         if isinstance(program, Program):
             return program
         why, value = program, value.make()
     if lang == "jax" or (args is not None and is_jax(value)):
-        return _function(value, _tuple(evaluated(shell, args)), {}, "jax")
+        return _function(value, as_tuple(evaluated(shell, args)), {}, "jax")
     if isinstance(value, Tensor):
         return _tensor(shell, value, evaluated(shell, args))
     if callable(value) and is_foreign(value):
@@ -100,7 +100,7 @@ def read_cell(
 
 
 def _hlo(module: HloModule, args: Any) -> Program:
-    given = tuple(arguments_for(module, None)) if args is None else _tuple(args)
+    given = tuple(arguments_for(module, None)) if args is None else as_tuple(args)
     return Program(lambda: Compilation(module), given)
 
 
@@ -177,7 +177,7 @@ def _foreign(shell: InteractiveShell, program: Any, given: Any) -> Program:
     if given is None:
         graph = graph_of(program)
         given = tuple(_value_for(shell, t) for t in graph.inputs)
-    arguments = _tuple(given)
+    arguments = as_tuple(given)
     return Program(
         lambda: Compilation(program, *arguments), assemble=lambda values: values[0] if len(values) == 1 else values
     )
@@ -204,7 +204,8 @@ def _initialize(session: Session, variables: Sequence[Operation]) -> None:
         session.run(list(first.values()))
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """The arguments that --args gives: a tuple or list of them, or one alone."""
     if value is None:
         return ()
     return tuple(value) if isinstance(value, tuple | list) else (value,)

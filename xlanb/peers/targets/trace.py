@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlanb.errors import ArgumentError
@@ -35,6 +35,16 @@ class TargetTrace(Trace):
             self._cleanup = weakref.finalize(self, made.discard)
 
     @property
+    def release(self) -> str:
+        """The release of JAX whose XLA compiled."""
+        return self.compilation.versions.get("jaxlib", "")
+
+    @property
+    def device_kind(self) -> str:
+        """What JAX calls the devices."""
+        return str(self.compilation.answer["device_kind"])
+
+    @property
     def final_text(self) -> str:
         """The final module, as `compile().as_text()` has it."""
         return self.compilation.final_text
@@ -45,6 +55,7 @@ def trace_target(
     args: tuple[Any, ...],
     target: str,
     *,
+    named: Mapping[str, Any] | None = None,
     devices: int = 0,
     shardings: Any = None,
     out_shardings: Any = None,
@@ -58,25 +69,34 @@ def trace_target(
     """The compilation of `x` for a target as a Trace; see `xlanb.peers.xla.trace`."""
     found = parse_target(target, devices)
     options = {"shardings": shardings, "out_shardings": out_shardings, "mesh": mesh}
-    program = program_for(found, x, args, portable=bool(python), **options)
+    program = program_for(found, x, args, named, portable=bool(python), **options)
     made = compile_for(
         found, program, all_passes=all_passes, flags=flags, python=python, timeout=timeout, progress=progress
     )
     return TargetTrace(made)
 
 
-def program_for(target: Target, x: Any, args: tuple[Any, ...], *, portable: bool = False, **options: Any) -> Program:
+def program_for(
+    target: Target,
+    x: Any,
+    args: tuple[Any, ...],
+    named: Mapping[str, Any] | None = None,
+    *,
+    portable: bool = False,
+    **options: Any,
+) -> Program:
     """What is compiled of what a user hands over: a function of JAX's is lowered for the target's platform, all else
     is HLO.
 
     Raises:
         XlanbError: it cannot be understood or lowered.
     """
-    if callable(x) and not isinstance(x, HloModule) and is_over_jax(x, args, {}):
-        return lower_for(target.platform, x, args, device_count=_device_count(target), portable=portable, **options)
+    if callable(x) and not isinstance(x, HloModule) and is_over_jax(x, args, named or {}):
+        count = _device_count(target)
+        return lower_for(target.platform, x, args, named, device_count=count, portable=portable, **options)
     if any(v is not None for v in options.values()):
         raise ArgumentError("shardings are for functions of JAX's: HLO has its own")
-    module = to_module(x, *args)
+    module = to_module(x, *args, **(named or {}))
     partitions, replicas = _count(module, "num_partitions"), _count(module, "replica_count")
     text = str(module).encode()
     return Program(module.name, text, text, is_hlo=True, partitions=partitions, replicas=replicas)

@@ -1,0 +1,99 @@
+"""`%%xla_jit --target`: the cell's program compiled by the real XLA for hardware that is not here; nothing of it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import DisplayHandle
+
+from xlanb.errors import ArgumentError
+from xlanb.frontends.stablehlo import parse_text
+from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
+from xlanb.notebook.program import as_tuple, holds_hlo
+from xlanb.notebook.shell import evaluated
+from xlanb.peers.targets.installed import check_installed
+from xlanb.peers.targets.names import parse_target
+from xlanb.peers.targets.trace import TargetTrace, trace_target
+
+_EXECUTING = ("live", "until", "check", "against", "bisect", "annotate", "disable", "repeat")
+"""Options of `%%xla_jit` that run the program, or the passes of this package."""
+_NOT_GIVEN = {"disable": ("",), "repeat": (0,)}
+"""What these are where they are not given, if not None or False."""
+
+
+def check_targets(options: Any) -> list[str]:
+    """The targets that `--target` names.
+
+    Raises:
+        ArgumentError: one is none, or an option is for what runs here.
+        MissingPeerError: the compiler of one is not installed.
+    """
+    refused = [f"--{name}" for name in _EXECUTING if getattr(options, name) not in _NOT_GIVEN.get(name, (None, False))]
+    if refused:
+        raise ArgumentError(
+            f"{', '.join(refused)}: a program for {options.target} is compiled by the real XLA, and not run"
+        )
+    names = [n.strip() for n in options.target.strip("\"'").split(",") if n.strip()]
+    if not names:
+        raise ArgumentError("--target names nothing: give h100, a100:8, 'tpu v5e:2x2', or several with commas between")
+    for name in names:
+        check_installed(parse_target(name))
+    return names
+
+
+def target_traces(shell: InteractiveShell, options: Any, cell: str, names: list[str]) -> list[TargetTrace]:
+    """The program of a cell, compiled for each target: a call at its end, a function with `--args` (or `-f`), HLO or StableHLO.
+
+    Raises:
+        XlanbError: the cell ends in none of these, or the real XLA refuses the program.
+        BaseException: what the cell raises.
+    """
+    __tracebackhide__ = True
+    x, args, named = _program(shell, options, cell)
+    placed = {k: evaluated(shell, getattr(options, k)) for k in ("shardings", "mesh")}
+    made = []
+    for name in names:
+        with _progress(name) as progress:
+            made.append(trace_target(x, args, name, named=named, progress=progress, **placed))
+    return made
+
+
+def _program(shell: InteractiveShell, options: Any, cell: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    __tracebackhide__ = True
+    if holds_hlo(options.lang, cell):
+        return parse_text("\n" + cell, as_tuple(evaluated(shell, options.args))), (), {}
+    if options.function:
+        run_cell(shell, cell)
+        value = shell.user_ns.get(options.function)
+        if not callable(value):
+            raise ArgumentError(f"-f {options.function}: the cell defines no such function")
+    else:
+        value = run_cell_to_call(shell, cell)
+    if isinstance(value, LastCall):
+        if options.args is None:
+            return value.function, value.args, value.named
+        return value.function, as_tuple(evaluated(shell, options.args)), {}
+    if callable(value) and options.args is not None:
+        return value, as_tuple(evaluated(shell, options.args)), {}
+    raise ArgumentError(
+        "--target compiles the program that the cell ends in: a call of a function of JAX's, as in f(x, w), "
+        "a function with --args, or HLO"
+    )
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[str], None]]:
+    """A line under the cell that says what the compiler does; it goes when that is done."""
+    handle = DisplayHandle()
+    handle.display({"text/plain": f"{name}: ..."}, raw=True)
+
+    def told(text: str) -> None:
+        handle.update({"text/plain": f"{name}: {text}"}, raw=True)
+
+    try:
+        yield told
+    finally:
+        handle.update({"text/plain": ""}, raw=True)
