@@ -223,6 +223,16 @@ def test_why_answers_with_the_real_costs(trace: Trace) -> None:
     )
     assert [d.subject[0] for d in trace.why("sine.1")] == ["sine.1"]
     assert [s.name for s in trace if s.decisions] == ["priority-fusion"]
+    frame = trace["priority-fusion"].decisions.frame()
+    assert frame.to_dict("list") == {
+        "producer": ["neg.1", "sine.1"],
+        "consumers": ["add.1", "neg.1"],
+        "fused": [True, False],
+        "why": [
+            "the cost model accepts it: 1.05 us fused, 2.1 us apart",
+            "the consumer is not fusible: neg.1 is a negate",
+        ],
+    }
 
 
 def test_why_asks_about_what_the_two_were_fused_with(tmp_path: Path) -> None:

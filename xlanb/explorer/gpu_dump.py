@@ -15,7 +15,8 @@ from xlanb.dump.gpu.thunks import Thunk, parse_thunks
 from xlanb.dump.reader import DumpFile, ModuleFiles
 from xlanb.errors import XlanbError
 from xlanb.explorer.gpu_program import GpuKernel, GpuProgram, KernelCode, Launch
-from xlanb.gpu.devices import GpuDevice, device_of
+from xlanb.gpu.described import described_device, device_name
+from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.kernel_cost import KernelCost, kernel_cost
 from xlanb.gpu.occupancy import occupancy
 from xlanb.gpu.roofline import Estimate, estimate
@@ -28,7 +29,6 @@ from xlanb.shape.primitive_type import BY_TEXT
 MOST_COMPUTATIONS = 60
 """That the HLO of one kernel shows."""
 
-_DEVICE = re.compile(r'^\s*(?:device_description_str|name):\s*"([^"\n]{1,200})"', re.MULTILINE)
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
 _MATRIX = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*")
 _UNITS = (
@@ -70,14 +70,17 @@ class GpuDump:
     @cached_property
     def device_name(self) -> str:
         """What the dump calls the GPU; "" where it does not say."""
-        found = self.module.fixed("gpu_target_config")
-        names = _DEVICE.findall(text_of(found[0])) if found else []
-        return names[-1] if names else ""
+        return device_name(self._target)
 
     @cached_property
     def device(self) -> GpuDevice | None:
-        """The GPU that was compiled for, None where it is none of the table."""
-        return device_of(self.device_name)
+        """The GPU that was compiled for, None where it is like none of the table."""
+        return described_device(self._target)
+
+    @cached_property
+    def _target(self) -> str:
+        found = self.module.fixed("gpu_target_config")
+        return text_of(found[0]) if found else ""
 
     @cached_property
     def hlo(self) -> HloModule | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from xlanb.dump.gpu.backend import emitter_of
 from xlanb.dump.gpu.fusion_process import FusionStep
@@ -12,6 +12,9 @@ from xlanb.errors import XlanbError
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.tracing import Cause, Decision, Predicate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PASS = "priority-fusion"
 
@@ -49,6 +52,21 @@ class FusionDecisions(Sequence[Decision]):
 
     def __len__(self) -> int:
         return len(self._story.decisions)
+
+    def frame(self) -> pd.DataFrame:
+        """A row per decision: producer, what it was or was not fused into, whether it was, and the cost or the reason."""
+        import pandas as pd
+
+        rows = [
+            (
+                d.subject[0],
+                ", ".join(d.subject[1:]),
+                d.taken,
+                *(": ".join(filter(None, (p.name, p.value))) for p in d.predicates[:1]),
+            )
+            for d in self
+        ]
+        return pd.DataFrame(rows, columns=["producer", "consumers", "fused", "why"])
 
     def holders(self, names: Iterable[str]) -> set[str]:
         """The fusions that held any of these instructions while the pass ran: most of them were fused again, and no module shows them."""

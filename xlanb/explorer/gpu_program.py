@@ -245,7 +245,13 @@ def _cells(k: GpuKernel) -> tuple[str, ...]:
         f"{time.seconds * 1e6:.3g}" if time is not None else "",
         str(k.launches),
         time.bound if time is not None else "",
-        (f"{used.registers}{' spills' if used.spills else ''}" if used is not None else "" if not k.refusal else "refused"),
+        (
+            f"{used.registers}{' spills' if used.spills else ''}"
+            if used is not None
+            else ""
+            if not k.refusal
+            else "refused"
+        ),
         f"{held.fraction:.0%}" if held is not None else "",
         f"{k.grid[0] * k.grid[1] * k.grid[2] or '?'} x {k.block[0] * k.block[1] * k.block[2]}" if k.block[0] else "",
         str(k.emitter or ""),
