@@ -78,6 +78,7 @@ def test_text_form_says_where_each_buffer_is() -> None:
         ),
         ((BUFFERS, ALLOCATIONS + "1,2,-3,4,5\n", SCHEDULE), "has '-3' where a number is expected"),
         ((BUFFERS.replace("4.6898e-09", "much"), ALLOCATIONS, SCHEDULE), "has 'much' where a number is expected"),
+        ((BUFFERS.replace("4.6898e-09", "nan"), ALLOCATIONS, SCHEDULE), "has 'nan' where a number is expected"),
         ((BUFFERS, ALLOCATIONS, SCHEDULE + '6,"' + "x" * 200_000 + '"\n'), "cannot be read: field larger"),
     ],
 )

@@ -132,3 +132,16 @@ def test_roofline_needs_a_chip() -> None:
     """The error says what is missing."""
     with pytest.raises(DumpError, match=r"has no target_arguments.txt, or names none of v4, v5e, v5p, v6e, tpu7x"):
         schedule_of(parse(MODULE), {}, {}, {}).roofline()
+
+
+def test_calls_that_double_at_each_level_are_refused() -> None:
+    """Forty computations, each of which calls the next twice: a trillion instructions."""
+    levels = ["%f0 (p: f32[]) -> f32[] {\n  %p = f32[] parameter(0)\n  ROOT %n0 = f32[] negate(%p)\n}"]
+    levels += [
+        f"%f{k} (p{k}: f32[]) -> f32[] {{\n  %p{k} = f32[] parameter(0)\n"
+        f"  %a{k} = f32[] call(%p{k}), to_apply=%f{k - 1}\n  ROOT %b{k} = f32[] call(%a{k}), to_apply=%f{k - 1}\n}}"
+        for k in range(1, 40)
+    ]
+    entry = "ENTRY %e (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %r = f32[] call(%x), to_apply=%f39\n}"
+    with pytest.raises(DumpError, match="longer than the 500,000 instructions"):
+        schedule_of(parse("\n\n".join(["HloModule m", *levels, entry])), {}, {}, {})

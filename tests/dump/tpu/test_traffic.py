@@ -60,3 +60,17 @@ def test_bytes_of_hbm(name: str, expected: int) -> None:
     module = parse(MODULE).record()
     instruction = module.entry_computation.by_name[name]
     assert HbmTraffic(module).bytes_of(instruction) == expected
+
+
+def test_bitcasts_that_fan_out_are_counted_once_each() -> None:
+    """Ten of each before, in thirty rows: no path is walked twice."""
+    rows = ["  %p = f32[8]{0} parameter(0)", "  %b0 = f32[8]{0} bitcast(%p)"]
+    for k in range(1, 30):
+        rows.append(f"  %c{k} = f32[8]{{0}} add(%b{k - 1}, %b{k - 1})")
+        rows.append(f"  %b{k} = f32[8]{{0}} bitcast(%b{k - 1})")
+    text = "\n".join([*rows, "  ROOT %r = f32[8]{0} negate(%b29)"])
+    module = parse(
+        f"HloModule m\n\n%f (p: f32[8]) -> f32[8] {{\n{text}\n}}\n\nENTRY %e (x: f32[8]) -> f32[8] {{\n"
+        "  %x = f32[8]{0} parameter(0)\n  ROOT %y = f32[8]{0} fusion(%x), kind=kLoop, calls=%f\n}"
+    ).record()
+    assert HbmTraffic(module).bytes_of(module.entry_computation.by_name["y"]) == 64

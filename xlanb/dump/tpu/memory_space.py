@@ -13,6 +13,7 @@ bufferinfo has every buffer that could, allocinfo the stretches of the schedule 
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -233,8 +234,11 @@ def _whole(text: str, row: list[str]) -> int:
 
 def _real(text: str, row: list[str]) -> float:
     try:
-        return float(text)
-    except ValueError as error:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
         raise DumpError(
             f"a row of memory space assignment has {text[:40]!r} where a number is expected: {','.join(row)[:120]!r}"
-        ) from error
+        )
+    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from xlanb.analysis.cost import Cost, cost
@@ -26,6 +27,9 @@ _QUIET: Final = frozenset(
     (HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.BITCAST)
 )
 _RUNS_OTHERS: Final = frozenset((HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL))
+MAX_INSTRUCTIONS: Final = 500_000
+"""Of a schedule, with the bodies of calls as often as they are called."""
+
 _STARTS: Final = "-start"
 _DONES: Final = "-done"
 _DEEPEST: Final = 50
@@ -222,9 +226,16 @@ def schedule_of(
 
     `facts` are by program, `programs` gives the program of an instruction where it is not its own, `calls` the bundles of the top level program by instruction,
     `scoped` the scoped VMEM by instruction.
+
+    Raises:
+        DumpError: it is longer than MAX_INSTRUCTIONS.
     """
     module = live.record()
-    ordered = list(_flattened(module, module.entry_computation, 0))
+    ordered = list(islice(_flattened(module, module.entry_computation, 0), MAX_INSTRUCTIONS + 1))
+    if len(ordered) > MAX_INSTRUCTIONS:
+        raise DumpError(
+            f"the schedule of {module.name} is longer than the {MAX_INSTRUCTIONS:,} instructions that are read"
+        )
     inner = {name for i, _ in ordered for name in (i.called_computations if i.opcode is HloOpcode.FUSION else ())}
     costs = {i.name: cost(i) for c in live.computations if c.name not in inner for i in c.instructions}
     traffic = HbmTraffic(module)

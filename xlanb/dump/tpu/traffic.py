@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -22,6 +21,7 @@ class HbmTraffic:
     def __init__(self, module: ModuleRecord) -> None:
         self.module = module
         self.shapes = {i.name: i.shape for c in module.computations for i in c.instructions}
+        self._needed: dict[tuple[str, str], int] = {}
         self._uses = lru_cache(maxsize=None)(self._uses_in)
 
     def bytes_of(self, instruction: InstructionRecord) -> int:
@@ -55,15 +55,20 @@ class HbmTraffic:
         )
         if computation is None or parameter is None:
             return self.shapes[fusion.operands[number]].byte_size
-        return sum(self._read_through(computation, parameter.name, depth + 1))
+        return self._read_by_users(computation.name, parameter.name, depth + 1)
 
-    def _read_through(self, computation: ComputationRecord, name: str, depth: int) -> Iterator[int]:
-        users = self._uses(computation.name).get(name, ())
-        for user in users:
-            if user.opcode in _SAME and depth <= _DEEPEST:
-                yield from self._read_through(computation, user.name, depth + 1)
-            else:
-                yield self._read(user, name, depth)
+    def _read_by_users(self, computation: str, name: str, depth: int) -> int:
+        """What the users of an instruction need of it, at most all of it; counted once for each instruction."""
+        known = self._needed.get((computation, name))
+        if known is None:
+            known = 0
+            for user in self._uses(computation).get(name, ()):
+                through = user.opcode in _SAME and depth <= _DEEPEST
+                known += (
+                    self._read_by_users(computation, user.name, depth + 1) if through else self._read(user, name, depth)
+                )
+            known = self._needed[computation, name] = min(known, self.shapes[name].byte_size)
+        return known
 
     def _written(self, instruction: InstructionRecord) -> int:
         """Bytes of the result that lie in HBM, of an update in place those of the update."""

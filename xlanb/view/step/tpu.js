@@ -12,7 +12,7 @@ const ROW_PX = 20;
 const NARROW = ["VPOP", "OTHER", "BRANCH"];
 
 /** An instruction with its machine registers alone, and VMEM's addresses without what all have: "v3 = vadd.f32 v1, v2" of "%v1003_v3 = vadd.f32 %v1001_v1, %v1002_v2". @param {string} text */
-const inRegisters = (text) => text.replace(/%[a-z]+\d+_([a-z]+\d+)/g, "$1").replace(/^%\d+ = /, "").replace(/\[vmem:\[([^\]]*)\][^\]]*\]/, "[$1]");
+export const inRegisters = (text) => text.replace(/%[a-z]+\d+_([a-z]+\d+)/g, "$1").replace(/^%\d+ = /, "").replace(/\[vmem:\[([^\]]*)\][^\]]*\]/, "[$1]");
 
 /** Seconds of so many bundles, "" where the chip is not known. @param {Artifact} record @param {number} count */
 const spent = (record, count) => (record.chip ? time(count / record.chip[1]) : "");
@@ -186,7 +186,7 @@ function scheduleChart(record) {
 }
 
 /** A lane for each span, so that none covers another. @param {any[][]} spans @returns {number[]} */
-function lanesOf(spans) {
+export function lanesOf(spans) {
   /** @type {number[]} */
   const free = [];
   const lanes = new Array(spans.length).fill(0);
