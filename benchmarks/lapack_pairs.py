@@ -94,18 +94,15 @@ def _programs(kind: str, n: int, batch: int) -> Iterator[tuple[str, float, str, 
     if a.dtype.kind == "f":
         symmetric = a + adjoint
         pair = [matrix, vector, info]
-        five = [matrix, vector, matrix, matrix, info]
         rows += [
             (4 / 3, program("geqrf", [matrix], [matrix, vector], "", a)),
             (4 / 3, program("orgqr", [matrix, vector], [matrix], "", a / n, tau)),
             (9, program("syevd", [matrix], pair, _letters(mode="V", uplo="L"), symmetric)),
             (4 / 3, program("syevd", [matrix], pair, _letters(mode="N", uplo="L"), symmetric)),
-            (20, program("gesdd", [matrix], five, _letters(mode="S"), a)),
-            (8 / 3, program("gesdd", [matrix], five, _letters(mode="N"), a)),
         ]
     for factor, (name, text, given) in rows:
         part = "" if given[-1].shape[-1] == n or name != "trsm" else ", one right-hand side"
-        mode = {"mode = 86": " V", "mode = 78": " N", "mode = 83": " S"}.get(text[text.find("mode =") :][:9], "")
+        mode = {"mode = 86": " V", "mode = 78": " N"}.get(text[text.find("mode =") :][:9], "")
         yield f"{name}{mode} {kind} {n} x {batch}{part}", factor * n**3, text, [x.astype(a.dtype) for x in given]
 
 
