@@ -112,3 +112,17 @@ def test_stage_between_texts_has_a_diff() -> None:
     assert (section["name"], section["plain"], section["rows"][0], section["rows"][-1]) == ("two", 1, -7, -6)
     assert [r for r in section["rows"] if isinstance(r, list)] == [section["rows"][4]]
     assert "diff" not in second
+
+
+def test_records_show_themselves_in_notebooks() -> None:
+    """HTML with a text beside it; a roofline is a table."""
+    module = parse("HloModule m\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT a = f32[8] negate(x)\n}")
+    schedule = schedule_of(module, {"a": CodeFacts(10, 0, {})}, {}, {}, CHIPS["v5e"])
+    for record in (program(), schedule):
+        bundle = record._repr_mimebundle_()
+        assert "xlanb-step" in bundle["text/html"]
+        assert bundle["text/plain"].count("\n") > 0
+    shown = schedule.roofline()._repr_mimebundle_()
+    assert "bound by memory" in shown["text/html"]
+    assert "<td" in shown["text/html"]
+    assert shown["text/plain"].startswith("roofline of one device of v5e: 197 Tflop/s, 819 GB/s")

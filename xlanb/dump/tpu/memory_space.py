@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from xlanb.display import Displayable
 from xlanb.errors import DumpError
 from xlanb.stage import size_text
 
@@ -77,8 +78,8 @@ class SpaceBuffer:
         return (*out, (at, self.last)) if at <= self.last else tuple(out)
 
 
-@dataclass(frozen=True)
-class MemorySpaceRecord:
+@dataclass(frozen=True, repr=False)
+class MemorySpaceRecord(Displayable):
     """The schedule and all buffers of a module that memory space assignment looked at, those with the largest benefit first."""
 
     module: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from xlanb.display import Displayable
 from xlanb.dump.tpu.analysis import (
     Fingerprint,
     ScheduleAnalysis,
@@ -72,8 +73,8 @@ class LloStage:
         return self.file.size == other.file.size and self.file.digest == other.file.digest
 
 
-@dataclass(frozen=True)
-class TpuProgram:
+@dataclass(frozen=True, repr=False)
+class TpuProgram(Displayable):
     """One program: the code of HLO instruction `name`, or of the top level ("TLP").
 
     `final` are its VLIW bundles as they run, `utilization` the units that each keeps busy, `analysis` its bundles by HLO instruction (both None where they were not

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlanb.display import Displayable
 from xlanb.dump.tpu.chips import TpuChip
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Roofline:
+@dataclass(frozen=True, repr=False)
+class Roofline(Displayable):
     """Times in seconds of one run on one device of `chip`, none of them measured.
 
     `compute_seconds` is the time of `flops` at the chip's bfloat16 peak, `memory_seconds` that of `bytes_accessed`
@@ -62,6 +63,16 @@ class Roofline:
             rows.append(("XLA's estimate (cost_analysis)", self.optimal_seconds))
         return tuple(rows)
 
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return ((f"one device of {self.chip.name}, bound by {self.bound}", self.frame()),)
+
+    @property
+    def headline(self) -> str:
+        """One line that stands above the table."""
+        return f"the bundles use {100 * self.mxu_share:.0f}% of the matrix units"
+
     def frame(self) -> pd.DataFrame:
         """One row for each of `times`: what it is, seconds, share of the longest."""
         import pandas as pd
@@ -76,7 +87,7 @@ class Roofline:
         words = f"{self.intensity:.3g} operations a byte, the ridge is at {chip.ridge:.3g}"
         lines = [f"roofline of one device of {chip.name}: {peaks}", f"  intensity {words}: bound by {self.bound}"]
         lines += [f"  {seconds * 1e6:9.3f} us  {what}" for what, seconds in self.times]
-        return "\n".join([*lines, f"  the bundles use {100 * self.mxu_share:.0f}% of the matrix units"])
+        return "\n".join([*lines, f"  {self.headline}"])
 
     def __repr__(self) -> str:
         return f"<Roofline {self.chip.name}: bound by {self.bound}>"

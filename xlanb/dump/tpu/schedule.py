@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from xlanb.analysis.cost import Cost, cost
+from xlanb.display import Displayable
 from xlanb.dump.tpu.chips import CHIPS, TpuChip
 from xlanb.dump.tpu.layouts import space_name
 from xlanb.dump.tpu.roofline import Roofline, roofline_of
@@ -116,8 +117,8 @@ class AsyncSpan:
         return f"{self.name} ({self.kind}): {moved}, {self.start} to {self.end}, beside {self.bundles:,} bundles"
 
 
-@dataclass(frozen=True)
-class TpuScheduleRecord:
+@dataclass(frozen=True, repr=False)
+class TpuScheduleRecord(Displayable):
     """The whole schedule; bodies of loops stand before the loop, as XLA flattens them."""
 
     module: str
