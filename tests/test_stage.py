@@ -8,7 +8,7 @@ import xlanb
 from xlanb.cpu import compile_module, compile_steps, compiler
 from xlanb.explorer.recorder import Recorder
 from xlanb.hlo import parse
-from xlanb.stage import Deferred, Stage, exhaust, named_parts, size_text
+from xlanb.stage import HEAVY_BYTES, Deferred, Stage, exhaust, named_parts, size_text
 from xlanb.tracing import StageFinished, emit, observing
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[3] parameter(0)\n  one = f32[] constant(1)\n  ones = f32[3] broadcast(one)\n  ROOT y = f32[3] multiply(x, ones)\n}\n"
@@ -83,3 +83,11 @@ def test_a_deferred_artifact_is_read_once():
     assert not loads
     assert stage.before == stage.after == "text"
     assert loads == [1]
+
+
+def test_a_heavy_artifact_is_not_read_for_a_summary():
+    """What was not there before is not said to have changed."""
+    given = Deferred(lambda: pytest.fail("it was read"), size=HEAVY_BYTES + 1)
+    earlier = Deferred(lambda: pytest.fail("it was read"), size=1)
+    assert Stage("llo", "fusion.4", None, given).describe() == "fusion.4: not read yet"
+    assert Stage("hlo_pass", "cse", earlier, given).describe() == "cse: changed"

@@ -128,7 +128,7 @@ class Stage(Displayable):
         if not self.changed:
             return f"{self.name}: no change"
         if any(isinstance(g, Deferred) and g.is_heavy for g in (self.given_before, self.given_after)):
-            return f"{self.name}: changed"
+            return f"{self.name}: changed" if self.given_before is not None else f"{self.name}: not read yet"
         if type(self.before) is not type(self.after):
             return f"{self.name}: {size_text(self.after)}".removesuffix(": ")
         counts = ((len(self.removed), "removed"), (len(self.added), "added"), (len(self.modified), "changed"))
