@@ -101,7 +101,7 @@ function kernelTable(record, chosen, choose, draw) {
     h(
       "tr",
       { data: { kernel: k.n, ...(k.op ? { op: k.op } : {}) }, "aria-selected": String(k.n === chosen.kernel), onclick: () => choose(k.n) },
-      h("td", { class: "mono" }, k.n),
+      h("td", { class: "mono" }, h("button", { type: "button", class: "sort" }, k.n)),
       COLUMNS.map(([title, at, write]) => h("td", { class: WORDS_COLUMNS.includes(title) ? "" : "num" }, k.row[at] === null || k.row[at] === undefined ? "" : write(k.row[at]))),
     ),
   );
