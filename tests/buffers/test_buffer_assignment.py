@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from xlanb.buffers import buffer_assignment, heap_simulator
 from xlanb.buffers.buffer_assignment import assign_buffers
-from xlanb.buffers.heap_simulator import Block, overlap, pack, peak
+from xlanb.buffers.heap_simulator import Block, Interval, pack, peak
 from xlanb.buffers.memory_scheduler import candidates, peak_bytes, schedule_computation
 from xlanb.buffers.report import busiest, human, report
 from xlanb.cpu.codegen.kernel import KernelPolicy
@@ -21,6 +21,11 @@ intervals = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda p: (p[0
 sizes, some = st.integers(1, 500), st.lists(intervals, min_size=1, max_size=2).map(tuple)
 blocks = st.builds(Block, sizes, some, st.sampled_from((0, 64)))
 bins = st.builds(Block, sizes, some)
+
+
+def overlap(a: tuple[Interval, ...], b: tuple[Interval, ...]) -> bool:
+    """Whether any two intervals share a position."""
+    return any(s <= f and t <= e for s, e in a for t, f in b)
 
 
 @given(st.lists(blocks, min_size=1, max_size=30), st.lists(bins, max_size=5))
@@ -51,6 +56,12 @@ def test_what_would_make_the_arena_larger_goes_where_a_result_is_not_yet():
     assert sorted(packing.bins, key=str) == [0, None, None]
     assert packing.bins[1] is None
     assert pack([Block(100, ((0, 1),), slack=64)], [result]).bins == (None,)
+
+
+def test_a_block_takes_the_smallest_gap_that_holds_it():
+    early = [Block(4096, ((0, 9),)), Block(1024, ((0, 4),)), Block(512, ((0, 9),)), Block(256, ((0, 4),))]
+    late = [Block(210, ((0, 9),)), Block(200, ((5, 9),)), Block(100, ((5, 9),)), Block(700, ((5, 9),))]
+    assert pack(early + late).offsets == (0, 4096, 5120, 5632, 5888, 5632, 4800, 4096)
 
 
 CHAIN = """HloModule chain

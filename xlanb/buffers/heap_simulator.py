@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 ALIGNMENT = 64
 SMALL_ALIGNMENT = 16
 """What so few bytes are aligned to: scalars share cache lines."""
 _MOST_TWICE = 2000
 """Blocks past which one attempt is enough."""
+_ARENA = -1
+"""The home of what lies in no bin."""
 Interval = tuple[int, int]
 
 
@@ -61,68 +64,84 @@ class _Packer:
     def __init__(self, blocks: Sequence[Block], bins: Sequence[Block]) -> None:
         self.fixed = len(bins)
         self.blocks = [*bins, *blocks]
-        self.home: list[int | None] = [*range(self.fixed), *[None] * len(blocks)]
-        self.offsets = [0] * len(self.blocks)
+        count = len(self.blocks)
+        self.home = np.array([*range(self.fixed), *[_ARENA] * len(blocks)], np.int64)
+        self.offsets = np.zeros(count, np.int64)
+        self.ends = np.array([b.size + b.slack for b in self.blocks], np.int64)
+        self.is_placed = np.arange(count) < self.fixed
+        intervals = [(start, end, k) for k, b in enumerate(self.blocks) for start, end in b.intervals]
+        self.starts, self.lasts, self.owners = np.array(intervals, np.int64).reshape(-1, 3).T
         self.size = 0
         self.largest = sorted(range(self.fixed), key=lambda k: bins[k].size)
         self.capacities = [bins[k].size for k in self.largest]
 
     def pack(self, weight: Callable[[Block], int]) -> Packing:
         """The blocks of most weight are placed first."""
-        blocks, count = self.blocks, len(self.blocks)
-        first = np.array([min(s for s, _ in b.intervals) for b in blocks], np.int64)
-        last = np.array([max(e for _, e in b.intervals) for b in blocks], np.int64)
-        placed = np.zeros(count, bool)
-        placed[: self.fixed] = True
+        blocks = self.blocks
         # Of equal ones first those that no bin takes, so that the others see how large the arena is.
-        movable = [k >= self.fixed and self._fits_a_bin(blocks[k]) for k in range(count)]
+        movable = [k >= self.fixed and self._fits_a_bin(k) for k in range(len(blocks))]
         for k in sorted(
-            range(self.fixed, count), key=lambda k: (-weight(blocks[k]), movable[k], blocks[k].intervals[0])
+            range(self.fixed, len(blocks)), key=lambda k: (-weight(blocks[k]), movable[k], blocks[k].intervals[0])
         ):
-            taken: dict[int | None, list[Interval]] = {None: []}
-            for j in np.flatnonzero(placed & (first <= last[k]) & (last >= first[k])).tolist():
-                if overlap(blocks[j].intervals, blocks[k].intervals):
-                    end = self.offsets[j] + blocks[j].size + (blocks[j].slack if self.home[j] is not None else 0)
-                    taken.setdefault(self.home[j], []).append((self.offsets[j], end))
-            self._place(k, taken)
-            placed[k] = True
-        return Packing(tuple(self.home[self.fixed :]), tuple(self.offsets[self.fixed :]), self.size)
+            self._place(k, self.is_placed & self._in_use_with(k))
+            self.is_placed[k] = True
+        bins = tuple(None if b == _ARENA else b for b in self.home[self.fixed :].tolist())
+        return Packing(bins, tuple(self.offsets[self.fixed :].tolist()), self.size)
 
-    def _fits_a_bin(self, block: Block) -> bool:
-        return any(
-            b.size >= block.size + block.slack and not overlap(b.intervals, block.intervals)
-            for b in self.blocks[: self.fixed]
-        )
+    def _in_use_with(self, k: int) -> NDArray[np.bool_]:
+        """Which blocks are in use at a position at which block k is."""
+        found = np.zeros(len(self.blocks), bool)
+        for start, end in self.blocks[k].intervals:
+            found[self.owners[(self.starts <= end) & (self.lasts >= start)]] = True
+        return found
 
-    def _place(self, k: int, taken: dict[int | None, list[Interval]]) -> None:
+    def _fits_a_bin(self, k: int) -> bool:
+        size = self.blocks[k].size + self.blocks[k].slack
+        if not self.capacities or self.capacities[-1] < size:
+            return False
+        is_free = ~self._in_use_with(k)
+        return any(is_free[b] for b in self.largest[bisect_left(self.capacities, size) :])
+
+    def _place(self, k: int, taken: NDArray[np.bool_]) -> None:
         size = self.blocks[k].size
-        offset, _ = _best_gap(sorted(taken[None]), size, None)
+        offset, _ = self._best_gap(taken & (self.home == _ARENA), size, None)
         if offset + size > self.size:
             found = self._in_bins(size + self.blocks[k].slack, taken)
             if found is not None:
                 self.home[k], self.offsets[k] = found
+                self.ends[k] += found[1]
                 return
         self.offsets[k] = offset
+        self.ends[k] = offset + size
         self.size = max(self.size, offset + size)
 
-    def _in_bins(self, size: int, taken: dict[int | None, list[Interval]]) -> tuple[int, int] | None:
+    def _in_bins(self, size: int, taken: NDArray[np.bool_]) -> tuple[int, int] | None:
         """The bin with the smallest gap that holds so much, and where in it."""
         best: tuple[int, int, int] | None = None
         for n in range(bisect_left(self.capacities, size), self.fixed):
             b, capacity = self.largest[n], self.capacities[n]
-            offset, gap = _best_gap(sorted(taken.get(b, ())), size, capacity)
+            inside = taken & (self.home == b)
+            offset, gap = self._best_gap(inside, size, capacity)
             if offset >= 0 and (best is None or gap < best[0]):
                 best = gap, b, offset
-            if b not in taken:  # those after it that are as free are larger
+            if not inside.any():  # those after it that are as free are larger
                 break
         return None if best is None else best[1:]
 
-
-def overlap(a: Sequence[Interval], b: Sequence[Interval]) -> bool:
-    """Whether any two intervals share a position."""
-    if len(a) == len(b) == 1:
-        return a[0][0] <= b[0][1] and b[0][0] <= a[0][1]
-    return any(s <= f and t <= e for s, e in a for t, f in b)
+    def _best_gap(self, taken: NDArray[np.bool_], size: int, capacity: int | None) -> tuple[int, int]:
+        """The start and the length of the smallest gap between taken blocks that holds `size`; behind them where none does, or (-1, 0) where `capacity` forbids that."""
+        if not taken.any():
+            return 0, capacity or 0
+        lows, highs = self.offsets[taken], self.ends[taken]
+        order = np.lexsort((highs, lows))
+        starts = _aligned(np.maximum.accumulate(np.append(0, highs[order])), size)
+        limits = lows[order] if capacity is None else np.append(lows[order], capacity)
+        gaps = limits - starts[: len(limits)]
+        fitting = np.flatnonzero(gaps >= size)
+        if len(fitting):
+            best = fitting[gaps[fitting].argmin()]
+            return int(starts[best]), int(gaps[best])
+        return (int(starts[-1]), 0) if capacity is None else (-1, 0)
 
 
 def peak(blocks: Sequence[Block]) -> int:
@@ -150,19 +169,6 @@ def _joined(intervals: Sequence[Interval]) -> list[Interval]:
     return out
 
 
-def _aligned(at: int, size: int) -> int:
+def _aligned(at: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     step = SMALL_ALIGNMENT if size <= SMALL_ALIGNMENT else ALIGNMENT
     return -(-at // step) * step
-
-
-def _best_gap(taken: Sequence[Interval], size: int, capacity: int | None) -> tuple[int, int]:
-    """The start and the length of the smallest gap between taken ranges (sorted) that holds `size`; behind them where none does, or (-1, 0) where `capacity` forbids that."""
-    best, best_gap, end = -1, 0, 0
-    for low, high in [*taken, *([(capacity, capacity)] if capacity is not None else [])]:
-        start = _aligned(end, size)
-        if low - start >= size and (best < 0 or low - start < best_gap):
-            best, best_gap = start, low - start
-        end = max(end, high)
-    if best < 0 and capacity is None:
-        return _aligned(end, size), 0
-    return best, best_gap
