@@ -44,8 +44,7 @@ def test_light_and_other_kernels_stand_in_modules_of_their_own() -> None:
     np.testing.assert_array_equal(two, -2 * x)
 
 
-_LOOP = """define void @k(ptr %p, ptr %q, i64 %n) nounwind {{
-entry:
+_LOOP = """entry:
   {outside}
   br label %loop
 loop:

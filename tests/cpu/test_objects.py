@@ -53,6 +53,20 @@ def _module(name: str, body: str) -> str:
     return f"{head}define void @{name}(ptr %a) {{\n{body}\n  ret void\n}}\n"
 
 
+def test_programs_have_the_same_text_of_a_routine(backend):
+    """A routine's declarations stand in its own order, not in that of the program: it is compiled once in a process."""
+    product = "ENTRY e { a = f32[96,96] parameter(0) ROOT r = f32[96,96] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"
+    window = """ENTRY e {
+  x = f32[1,56,56,64] parameter(0)
+  k = f32[3,3,64,64] parameter(1)
+  ROOT r = f32[1,56,56,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+}"""
+    made = [backend(f"HloModule m\n{text}").program.units() for text in (product, window)]
+    first, second = ({u.shared: u.text for u in units if u.shared} for units in made)
+    assert "xlanb.walk" in first.keys() & second.keys()
+    assert all(first[name] == second[name] for name in first.keys() & second.keys())
+
+
 def test_modules_call_one_another_and_reach_what_is_given():
     number = np.array([41], np.int64)
     add = "  %v = load i64, ptr @given\n  store i64 %v, ptr %a"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from xlanb.codegen import control, instructions, lanes, memory, outlining, polling
 from xlanb.codegen.control import Loop, Phi, Region, Rounds
-from xlanb.codegen.outlining import PARALLEL, THUNK_PARAMETERS, Outlined, PartCall
+from xlanb.codegen.outlining import PARALLEL, Body, Definition, Outlined, PartCall
 from xlanb.codegen.plan import Choice, Step
 from xlanb.codegen.types import I64, PTR, VOID, Type
 from xlanb.codegen.values import Ix, Number, Value, Vector, named, text_of
@@ -29,7 +29,7 @@ from xlanb.codegen.values import Ix, Number, Value, Vector, named, text_of
 if TYPE_CHECKING:
     from xlanb.codegen.module import ModuleBuilder, Target
 
-__all__ = ["PARALLEL", "THUNK_PARAMETERS", "Function", "Ix", "Loop", "Parameter", "Phi", "Region", "Rounds"]
+__all__ = ["PARALLEL", "Function", "Ix", "Loop", "Parameter", "Phi", "Region", "Rounds"]
 
 Line = str | Phi | PartCall
 _T = TypeVar("_T")
@@ -44,16 +44,17 @@ class Parameter:
     attributes: str = ""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.type.text, self.attributes, f"%{self.name}") if part)
+        promised = f" {self.attributes}" if self.attributes else ""
+        return f"{self.type.text}{promised} %{self.name}"
 
 
 class Function:
     """Writes one LLVM function `name(parameters)`, without a result unless `result` is set to its type; a function with one ends with `give`.
 
-    An emitter sets `ready` where the IR that it wrote needs none of LLVM's passes to become good code, `calls_only` where nothing in it is worth optimising at all, and `shared` for a
-    function that other programs have too, word for word, and that calls no other by name. `slot` is the number of the thread that runs: a value inside of an outlined part, 0 elsewhere.
+    An emitter sets `ready` where the IR that it wrote needs none of LLVM's passes to become good code, `calls_only` where nothing in it is worth optimising at all; `shared` is
+    the body of a function that other programs have too, word for word, and that calls no other by name. `slot` is the number of the thread that runs: a value inside of an outlined part, 0 elsewhere.
     `plans` say how its loops were planned (see nest.py), `uses` how often it has a function that is perhaps to be
-    called (see math/routines.py). `goes_on`: no poll is needed behind a call of code that polls, as what such a call leaves when it is stopped does no harm (see has_called). `fast` are the fast-math flags that float operators write (`contract`: products may go into sums unrounded).
+    called (see math/routines.py). `symbols` are the functions and globals that its instructions name. `goes_on`: no poll is needed behind a call of code that polls, as what such a call leaves when it is stopped does no harm (see has_called). `fast` are the fast-math flags that float operators write (`contract`: products may go into sums unrounded).
     """
 
     # arithmetic of indices
@@ -134,7 +135,8 @@ class Function:
         self.scope = scope
         self.instruction = instruction
         self.parameters = list(parameters)
-        self.ready = self.calls_only = self.shared = False
+        self.ready = self.calls_only = False
+        self.shared: Body | None = None
         self.slot: Ix = 0
         self.fast = ""
         self.outlined: list[Outlined] = []
@@ -148,6 +150,8 @@ class Function:
         self.dbg = ""
         self.part_rounds: int | None = None
         self.polls = self.goes_on = False
+        self.symbols: set[str] = set()
+        self.written: dict[str, Definition] | None = None
 
     def decided(self, what: str, taken: str, why: str = "", others: Sequence[tuple[str, str]] = ()) -> None:
         """Note a choice, for those who read the code: see `Choice`."""
@@ -177,6 +181,11 @@ class Function:
             self.module.globals[name] = (
                 f"@{name} = private unnamed_addr constant [{len(numbers)} x {scalar.text}] [{given}], align 64"
             )
+        return self.symbol(name)
+
+    def symbol(self, name: str) -> Value:
+        """The address of a function or global of the module."""
+        self.symbols.add(name)
         return Value(self, PTR, f"@{name}")
 
     def poison(self, type_: Type) -> Value:
@@ -305,6 +314,7 @@ class Function:
         regions = [(r, len(r.lines), r.block, dict(r.memo), r.work, r.called) for r in self.regions]
         here, allocas, parts, plans = self.regions, len(self.allocas), len(self.outlined), len(self.plans)
         former = self.allocas, self.scope, self.dbg, self.outside_lines, self.slot, self.polls, self.part_rounds
+        symbols, named_so_far = self.symbols, set(self.symbols)
 
         def back() -> None:
             self.regions = here
@@ -313,6 +323,8 @@ class Function:
                 del r.lines[size:]
                 r.block, r.memo, r.work, r.called = block, dict(memo), work, called
             self.allocas, self.scope, self.dbg, self.outside_lines, self.slot, self.polls, self.part_rounds = former
+            self.symbols = symbols
+            self.symbols.intersection_update(named_so_far)
             del self.allocas[allocas:], self.outlined[parts:], self.plans[plans:]
 
         return back
@@ -380,6 +392,7 @@ class Function:
         """The block to which polls go that stop the function."""
         return [f"  br label %{polling.STOPPED}", f"{polling.STOPPED}:"] if self.polls else []
 
-    def replace_body(self, lines: Sequence[Line]) -> None:
+    def replace_body(self, body: Body) -> None:
         """Take the instructions of another function with the same parameters."""
-        self.allocas, self.regions[-1].lines, self.polls = [], list(lines), False
+        self.allocas, self.regions[-1].lines, self.polls = [], list(body.lines), False
+        self.symbols, self.shared = body.symbols, body

@@ -105,6 +105,7 @@ def call_as(f: Function, result: Type, name: str, *arguments: Value, flags: str 
 
 
 def _declare(f: Function, result: Type, name: str, arguments: Sequence[Value]) -> None:
+    f.symbols.add(name)
     if name not in f.module.declarations:
         f.module.declare(result.text, name, ", ".join(a.type.text for a in arguments))
 
@@ -134,7 +135,7 @@ def call(f: Function, result: Type, name: str, *arguments: Value, flags: str = "
 
 def call_own(f: Function, name: str, *arguments: Value) -> None:
     """A call of a function of this module (see routines.py)."""
-    f.write(f"call void @{name}({', '.join(repr(a) for a in arguments)})")
+    f.write(f"call void {f.symbol(name).text}({', '.join(repr(a) for a in arguments)})")
     has_called(f)
 
 

@@ -37,9 +37,10 @@ def fill_zero(f: Function, address: Value, size: Ix, align: int = 64) -> None:
 
 def fill(f: Function, address: Value, byte: int, size: Ix, align: int = 1) -> None:
     """Set so many bytes to a value; 255 makes NaN of floats."""
-    f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+    name = "llvm.memset.p0.i64"
+    f.module.declare("void", name, "ptr, i8, i64, i1")
     given = f"ptr align {align} {address.text}, i8 {byte}, {f.value(size)!r}, i1 false"
-    f.write(f"call void @llvm.memset.p0.i64({given})")
+    f.write(f"call void {f.symbol(name).text}({given})")
 
 
 def copy(f: Function, target: Value, source: Value, size: Ix) -> None:

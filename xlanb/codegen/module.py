@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from xlanb.codegen.costs import Costs
@@ -71,7 +71,7 @@ def identifier(name: str) -> str:
 class ModuleBuilder:
     """Collects functions, globals and declarations; gives the text of the LLVM module.
 
-    With `line_of` (instruction name -> 1-based line of the HLO module's text) each function is a DISubprogram and each instruction has a DILocation with that line.
+    `named_by` are the symbols that a global or a function among the declarations names. With `line_of` (instruction name -> 1-based line of the HLO module's text) each function is a DISubprogram and each instruction has a DILocation with that line.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class ModuleBuilder:
         self.line_of = line_of or {}
         self.declarations: dict[str, str] = {}
         self.globals: dict[str, str] = {}
+        self.named_by: dict[str, Collection[str]] = {}
         self.functions: list[Function] = []
         self.kernels: dict[str, str] = {}
         self._metadata: list[str] = []

@@ -33,7 +33,7 @@ class Native:
 
     def __call__(self, f: Function, *arguments: Value) -> Value:
         given = ", ".join(repr(a) for a in arguments)
-        text = f"call {self.result.text} @{self.name}({given})"
+        text = f"call {self.result.text} {f.symbol(self.name).text}({given})"
         if self.result is VOID:
             f.write(text)
             return f.poison(VOID)
@@ -41,7 +41,7 @@ class Native:
 
     def address(self, f: Function) -> Value:
         """Where its code is."""
-        return Value(f, PTR, f"@{self.name}")
+        return f.symbol(self.name)
 
 
 class NativeModule:
@@ -109,7 +109,7 @@ class Variable:
 
     def address(self, f: Function) -> Value:
         """Where it is."""
-        return Value(f, PTR, f"@{self.name}")
+        return f.symbol(self.name)
 
 
 def stack(f: Function, size: int) -> Value:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PARALLEL = "xlanb.parallel"
 """The symbol of the pool's entry."""
-THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
+_THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
 """Of what the pool calls."""
 _LONG = 4000
 """Lines of a function from which on LLVM is kept from turning selects into branches: it begins its walk of the function again after each, which takes quadratic time."""
@@ -31,6 +31,41 @@ class Outlined:
     chunks: Ix
     scope: int | None
     lines: list[Line] = field(default_factory=list)
+    symbols: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """What programs share of a function: its lines, what they need declared, and the symbols in them. Each exists once."""
+
+    lines: list[str]
+    declarations: dict[str, str]
+    symbols: set[str]
+
+
+@dataclass(slots=True)
+class Definition:
+    """One of the functions that a function is written as: `lines` are all of it but for the first, `symbols` what they name."""
+
+    name: str
+    parameters: str
+    attributes: str
+    lines: list[str]
+    symbols: set[str]
+    scope: int | None = None
+    result: Type = VOID
+
+    def text(self, linkage: str) -> list[str]:
+        """The lines of the function."""
+        debug = f" !dbg !{self.scope}" if self.scope is not None else ""
+        space = " " if linkage else ""
+        head = f"define {linkage}{space}{self.result.text} @{self.name}({self.parameters}) {self.attributes}{debug} {{"
+        return [head, *self.lines]
+
+    @property
+    def size(self) -> int:
+        """How many lines it has."""
+        return len(self.lines) + 1
 
 
 @dataclass(slots=True)
@@ -57,10 +92,10 @@ def outline(f: Function, count: Ix, chunks: Ix) -> Iterator[tuple[Value, Value]]
         f.poll_after_call()
     f.regions[-1].lines.append(PartCall(part, f.dbg))
     f.has_called()
-    outer = (f.regions, f.allocas, f.scope, f.dbg, f.outside_lines, f.polls)
+    outer = (f.regions, f.allocas, f.scope, f.dbg, f.outside_lines, f.polls, f.symbols)
     f.outside_lines = f.size
     f.regions = [Region([], "entry", barrier=True)]
-    f.allocas, f.scope, f.dbg, f.polls = [], part.scope, "", False
+    f.allocas, f.scope, f.dbg, f.polls, f.symbols = [], part.scope, "", False, part.symbols
     if isinstance(count, int) and isinstance(chunks, int):
         f.part_rounds = -(-count // chunks)
     f.slot = Value(f, I64, "%slot")
@@ -68,7 +103,7 @@ def outline(f: Function, count: Ix, chunks: Ix) -> Iterator[tuple[Value, Value]]
     yield Value(f, I64, "%lo"), Value(f, I64, "%hi")
     lines = f.regions[-1].lines
     part.lines = ["entry:", *f.allocas, *lines, *f.stopped_block(), f"  ret void{f.dbg}", "}"]
-    f.regions, f.allocas, f.scope, f.dbg, f.outside_lines, f.polls = outer
+    f.regions, f.allocas, f.scope, f.dbg, f.outside_lines, f.polls, f.symbols = outer
     f.part_rounds = None
     f.outside_lines += len(lines)
     f.slot = 0
@@ -96,8 +131,8 @@ def _pool_call(f: Function, call: PartCall, context: Value) -> list[str]:
             lines.append(f"  {at} = getelementptr inbounds ptr, {context!r}, i64 {k}{call.mark}")
         lines.append(f"  store {p.type.text} %{p.name}, ptr {at}{call.mark}")
     count, chunks = f.value(part.count), f.value(part.chunks)
-    given = f"ptr @{thunk(part)}, {context!r}, {count!r}, {chunks!r}, i64 {f.target.threads}"
-    return [*lines, f"  call void @{PARALLEL}({given}){call.mark}"]
+    given = f"{f.symbol(thunk(part))!r}, {context!r}, {count!r}, {chunks!r}, i64 {f.target.threads}"
+    return [*lines, f"  call void {f.symbol(PARALLEL).text}({given}){call.mark}"]
 
 
 def thunk(part: Outlined) -> str:
@@ -105,40 +140,45 @@ def thunk(part: Outlined) -> str:
     return f"{part.name}.thunk"
 
 
-def definitions(f: Function) -> dict[str, list[str]]:
-    """The lines of each function that it is by name: those of its outlined parts, then itself; a `ret void` closes each."""
-    made: dict[str, list[str]] = {}
-    given = [str(p) for p in f.parameters]
+def definitions(f: Function) -> dict[str, Definition]:
+    """The functions that a finished one is written as, by name: its outlined parts, then itself; a `ret void` closes each."""
+    if f.written is not None and f.written[f.name].attributes == f.attributes:
+        return f.written
+    made: dict[str, Definition] = {}
+    given = ", ".join([str(p) for p in f.parameters])
     for part in f.outlined:
         body = [str(line) for line in part.lines]
         attributes = f.attributes.replace("alwaysinline", "noinline")
         if f.ready:  # needs no promise that its pointers do not overlap
-            head = _head("internal", thunk(part), THUNK_PARAMETERS, attributes, part.scope)
-            made[thunk(part)] = [head, body[0], *_unpack(f.parameters), *body[1:]]
+            lines = [body[0], *_unpack(f.parameters), *body[1:]]
+            made[thunk(part)] = Definition(thunk(part), _THUNK_PARAMETERS, attributes, lines, part.symbols, part.scope)
             continue
-        parameters = ", ".join((*given, "i64 %lo", "i64 %hi", "i64 %slot"))
-        made[part.name] = [_head("internal", part.name, parameters, attributes, part.scope), *body]
+        taken = f"{given}{', ' if given else ''}i64 %lo, i64 %hi, i64 %slot"
+        made[part.name] = Definition(part.name, taken, attributes, body, part.symbols, part.scope)
         made[thunk(part)] = _thunk(part, f.parameters)
-    head = _head(f.linkage, f.name, ", ".join(given), f.attributes, f.scope, f.result)
     end = f"  ret void{f.dbg}" if f.result is VOID else "  unreachable"
-    made[f.name] = [head, "entry:", *f.body, end, "}"]
-    if sum(map(len, made.values())) < _LONG:
-        return made
-    return {name: [_without_branch(line) for line in lines] for name, lines in made.items()}
+    lines = ["entry:", *f.body, end, "}"]
+    made[f.name] = Definition(f.name, given, f.attributes, lines, f.symbols, f.scope, f.result)
+    if sum(d.size for d in made.values()) >= _LONG:
+        for d in made.values():
+            d.lines = [_without_branch(line) for line in d.lines]
+    f.written = made
+    return made
 
 
-def unpacking(f: Function) -> dict[str, list[str]]:
+def unpacking(f: Function) -> dict[str, Definition]:
     """The same of a ready function that takes its pointers out of a table, as the pool calls parts."""
     made = definitions(f)
-    _, entry, *body = made[f.name]
-    head = _head("", f.name, THUNK_PARAMETERS, f.attributes, None)
-    return {**made, f.name: [head, entry, *_unpack(f.parameters), *body]}
+    entry, *body = made[f.name].lines
+    lines = [entry, *_unpack(f.parameters), *body]
+    return {**made, f.name: Definition(f.name, _THUNK_PARAMETERS, f.attributes, lines, f.symbols)}
 
 
 def text(f: Function) -> list[str]:
     """The lines of all of its functions."""
     lines: list[str] = []
-    for own in definitions(f).values():
+    for d in definitions(f).values():
+        own = d.text(f.linkage if d.name == f.name else "internal")
         lines += ["", *own] if lines else own
     return lines
 
@@ -148,12 +188,12 @@ def _without_branch(line: str) -> str:
     return f"{line}, !unpredictable !{{}}" if " = select i1 " in line else line
 
 
-def _thunk(part: Outlined, parameters: Sequence[Parameter]) -> list[str]:
+def _thunk(part: Outlined, parameters: Sequence[Parameter]) -> Definition:
     """The function that the pool calls: it takes the pointers of a part out of their table."""
-    head = f"define internal void @{thunk(part)}({THUNK_PARAMETERS}) noinline optnone nounwind {{"
     given = "".join(f"{p.type.text} %{p.name}, " for p in parameters)
     call = f"  call void @{part.name}({given}i64 %lo, i64 %hi, i64 %slot)"
-    return [head, *_unpack(parameters), call, "  ret void", "}"]
+    lines = [*_unpack(parameters), call, "  ret void", "}"]
+    return Definition(thunk(part), _THUNK_PARAMETERS, "noinline optnone nounwind", lines, {part.name})
 
 
 def _unpack(parameters: Sequence[Parameter]) -> list[str]:
@@ -164,9 +204,3 @@ def _unpack(parameters: Sequence[Parameter]) -> list[str]:
             lines.append(f"  %context{k} = getelementptr inbounds ptr, ptr %context, i64 {k}")
         lines.append(f"  %{p.name} = load {p.type.text}, ptr %context{k or ''}")
     return lines
-
-
-def _head(linkage: str, name: str, parameters: str, attributes: str, scope: int | None, result: Type = VOID) -> str:
-    """The first line of a function."""
-    debug = f" !dbg !{scope}" if scope is not None else ""
-    return f"define {linkage + ' ' if linkage else ''}{result.text} @{name}({parameters}) {attributes}{debug} {{"

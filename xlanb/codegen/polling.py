@@ -75,11 +75,11 @@ def write(f: Function) -> None:
     """Poll here: return where this thread is to stop."""
     f.module.declarations[ATTENTION] = f"@{ATTENTION} = external global i64"
     f.module.declarations[CHECK] = DECLARATION
-    asked = f.let(I64, f"load volatile i64, ptr @{ATTENTION}, align 8").differs(0)
+    asked = f.let(I64, f"load volatile i64, {f.symbol(ATTENTION)!r}, align 8").differs(0)
     ask, on = f.fresh("ask"), f.fresh("on")
     f.write(f'br {asked!r}, label {ask}, label {on}, !prof !{{!"branch_weights", i32 1, i32 100000}}')
     f.begin(ask)
-    f.write(f"br {f.let(I1, f'call i1 @{CHECK}()')!r}, label %{STOPPED}, label {on}")
+    f.write(f"br {f.let(I1, f'call i1 {f.symbol(CHECK).text}()')!r}, label %{STOPPED}, label {on}")
     f.begin(on)
     f.polls = True
 
@@ -113,7 +113,7 @@ def begin_strips(f: Function, strip: Strip, counter: Value) -> None:
     """At the beginning of a strip: where the loop over it ends."""
     further = counter + strip.size
     f.module.declare("i64", "llvm.smin.i64", "i64, i64")
-    f.write(f"{strip.end.text} = call i64 @llvm.smin.i64({further!r}, {strip.last!r})")
+    f.write(f"{strip.end.text} = call i64 {f.symbol('llvm.smin.i64').text}({further!r}, {strip.last!r})")
 
 
 def end_strips(f: Function, strip: Strip, after: Value, head: str, exit_: str) -> None:

@@ -16,14 +16,15 @@ from weakref import WeakKeyDictionary
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.outlining import Body
 from xlanb.codegen.places import displaced
 from xlanb.codegen.types import I64, PTR, Type
 from xlanb.codegen.values import Value
 
 ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
 _MADE: WeakKeyDictionary[ModuleBuilder, dict[object, str]] = WeakKeyDictionary()
-_BODIES: dict[tuple[Target, object], tuple[list[str], dict[str, str]]] = {}
-"""The lines and declarations of each routine that this process has written."""
+_BODIES: dict[tuple[Target, object], Body] = {}
+"""The body of each routine that this process has written."""
 
 
 def routine(
@@ -34,7 +35,7 @@ def routine(
     if key not in made:
         f = Function(module, module.unique(f"xlanb.{name}"), parameters, ATTRIBUTES, None, "internal")
         module.functions.append(f)
-        f.ready = f.shared = True
+        f.ready = True
         _write(f, key, emit)
         made[key] = f.name
     return made[key]
@@ -47,11 +48,10 @@ def _write(f: Function, key: object, emit: Callable[[Function], None]) -> None:
         before = f.module.declarations
         f.module.declarations = {}
         emit(f)
-        known = _BODIES[f.target, key] = f.body, f.module.declarations
+        known = _BODIES[f.target, key] = Body(f.body, f.module.declarations, f.symbols)
         f.module.declarations = before
-    lines, declarations = known
-    f.replace_body(lines)
-    f.module.declarations.update(declarations)
+    f.replace_body(known)
+    f.module.declarations.update(known.declarations)
 
 
 _P = ParamSpec("_P")
@@ -134,7 +134,8 @@ def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Functi
         kind, text = ", ".join(k for k, _ in fields), ", ".join(f"{k} {v}" for k, v in fields)
         kind, text = fields[0] if len(fields) == 1 else (f"{{ {kind} }}", f"{{ {text} }}")
         module.globals[name] = f"@{name} = private constant {kind} {text}, align 8"
-    return lambda f: Value(f, PTR, f"@{made[key]}")
+        module.named_by[name] = [w[1:] for w in words if isinstance(w, str)]
+    return lambda f: f.symbol(made[key])
 
 
 def word(pointer: Value, at: int) -> Value:

@@ -35,6 +35,7 @@ def call(name: str, write: Callable[..., Value], arguments: Sequence[Value]) -> 
         f.module.declarations[symbol] = _text(
             f, symbol, write, [Parameter(type_, f"a{k}") for k in range(len(arguments))]
         )
+    f.symbols.add(symbol)
     return f.pure(type_, f"call {type_.text} @{symbol}({', '.join(repr(a) for a in arguments)})", *arguments)
 
 
@@ -43,5 +44,6 @@ def _text(f: Function, symbol: str, write: Callable[..., Value], parameters: Seq
     g = Function(f.module, symbol, parameters, _ATTRIBUTES, None, "internal")
     with g.vectorized(parameters[0].type.lanes):
         made = write(*(g.argument(p) for p in parameters))
+    f.module.named_by[symbol] = g.symbols
     head = f"define internal {made.type.text} @{symbol}({', '.join(map(str, parameters))}) {_ATTRIBUTES} {{"
     return "\n".join([head, "entry:", *g.body, f"  ret {made!r}", "}"])

@@ -133,7 +133,7 @@ class KernelFunction:
         for k, place in enumerate((*places, *own)):
             table[k] = self._place(place)
         self.module.declare("i32", self.host, "ptr")
-        f.call(VOID, HOST, Value(f, PTR, f"@{self.host}"), table.base)
+        f.call(VOID, HOST, f.symbol(self.host), table.base)
 
     def _promise(self, place: Slice) -> str:
         """The attributes of the parameter for a slice."""
@@ -155,7 +155,7 @@ class KernelFunction:
 
     def _memory(self, i: HloInstruction) -> IrArray:
         """The global that holds a constant."""
-        return IrArray(Value(self.f, PTR, f"@{self._constant(i)}"), array_of(i))
+        return IrArray(self.f.symbol(self._constant(i)), array_of(i))
 
 
 def _no_kernel(opcode: Op) -> str:

@@ -43,13 +43,15 @@ class _Block:
 
 
 def is_light(functions: Collection[Sequence[str]]) -> bool:
-    """Whether the functions of a kernel, each as its lines, are light."""
-    return sum(map(len, functions)) <= _LINES and all(_is_light(_blocks(lines)) for lines in functions)
+    """Whether the functions of a kernel, each as the lines of its blocks and the end, are light."""
+    return sum(len(lines) + 1 for lines in functions) <= _LINES and all(
+        _is_light(_blocks(lines)) for lines in functions
+    )
 
 
 def _blocks(function: Sequence[str]) -> list[_Block]:
     blocks: list[_Block] = []
-    for line in function[1:-1]:
+    for line in function[:-1]:
         label = _LABEL.match(line)
         if label:
             blocks.append(_Block(label[1]))

@@ -208,7 +208,7 @@ class _Emitter:
         allocation = self.assignment.allocations[place.allocation]
         if allocation.constant is not None:
             name = self.constant(allocation.constant)
-            return Address(Value(self.run, PTR, f"@{name}"), CONSTANTS, name)
+            return Address(self.run.symbol(name), CONSTANTS, name)
         base = self._bases[place.allocation]
         return base.by(Pointer(base.value, I8).address(place.offset), place.offset)
 

@@ -85,6 +85,11 @@ class Steps:
     constants: list[str] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
 
+    @property
+    def symbols(self) -> set[str]:
+        """What the table names."""
+        return {PARALLEL, *self.constants, *self.functions}
+
     def table(self) -> str:
         """The table as a global of LLVM's."""
         fields = [f"ptr @{PARALLEL}", f"i64 {len(self.constants)}", *(f"ptr @{c}" for c in self.constants)]

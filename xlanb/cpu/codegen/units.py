@@ -6,19 +6,16 @@ constants) are private: each module that uses one has a copy.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 
 from xlanb.codegen.function import Function
 from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.outlining import thunk
+from xlanb.codegen.outlining import Body, Definition, thunk
 from xlanb.cpu.codegen.levels import is_light
-from xlanb.cpu.codegen.steps import STEPS, TABLE, Step, Steps, run_text, steps_of, steps_text
+from xlanb.cpu.codegen.steps import STEPS, Step, Steps, run_text, steps_of, steps_text
 from xlanb.cpu.target import Target
 
-_SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""
 LONG = 3000
@@ -45,19 +42,20 @@ class Unit:
 
 @dataclass
 class _Piece:
-    """Functions that stay together."""
+    """Functions that stay together, perhaps with the table of steps."""
 
     ready: bool
-    texts: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Definition] = field(default_factory=dict)
     lines: int = 0
     calls_only: bool = False
+    steps: Steps | None = None
 
     @property
     def weight(self) -> float:
         return self.lines if self.ready else self.lines * _PASSES_COST
 
     def take(self, other: _Piece) -> None:
-        self.texts |= other.texts
+        self.functions = self.functions | other.functions
         self.lines += other.lines
         self.calls_only = self.calls_only and other.calls_only
 
@@ -83,26 +81,38 @@ def cut(
         with_callees = not loops and (any(called) or not called)
         main = _piece(run, run.definitions(), ready=not inlined and (with_callees or run.size > LONG))
         if not loops and not inlined:  # it only calls: nothing in it is worth a pass of the code generator's
-            main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
+            d = main.functions[run.name]
+            main.functions = {run.name: replace(d, attributes=f"{d.attributes} noinline optnone")}
             main.calls_only = True
         for f in inlined:
             main.take(_piece(f, f.definitions(), ready=False))
-        done = set(main.texts)
+        done = set(main.functions)
     others = [f for f in module.functions if f.name not in done]
     pieces = [p for f in others if not f.shared for p in _pieces(f, f.definitions())]
     made = [_unit(module, own, b) for b in _bins(main, pieces, target.threads)]
     return [*made, *_shared(module, own, others)]
 
 
+_ROUTINES: dict[tuple[Body, str], Unit] = {}
+"""The modules of functions that programs share, by their bodies and names."""
+
+
 def _shared(module: ModuleBuilder, own: Mapping[str, Function], functions: Iterable[Function]) -> list[Unit]:
     """A module for each function that other programs have too."""
-    return [_unit(module, own, _piece(f, f.definitions()), f.name) for f in functions if f.shared]
+    made = []
+    for f in functions:
+        if f.shared is not None:
+            key = f.shared, f.name
+            if key not in _ROUTINES:
+                _ROUTINES[key] = _unit(module, own, _piece(f, f.definitions()), f)
+            made.append(_ROUTINES[key])
+    return made
 
 
 def _cut_of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Function) -> list[Unit]:
     """The modules of a program that is a table of steps: its kernels, with the table, the routine that goes through it, and what gives it the table."""
     own = {f.name: f for f in module.functions if f is not run}
-    main = _Piece(True, {TABLE: steps.table()}, calls_only=True)
+    main = _Piece(True, calls_only=True, steps=steps)
     kernels = [f for f in own.values() if not f.shared]
     pieces = [p for f in kernels for p in ([_part(f)] if f.name in steps.parts else _pieces(f, f.unpacking()))]
     return [
@@ -116,47 +126,38 @@ def _cut_of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Func
 def _part(f: Function) -> _Piece:
     """Of a kernel the part for threads alone, which the table calls."""
     name = thunk(f.outlined[0])
-    head, *lines = f.definitions()[name]
-    return _piece(f, {name: [head.replace("internal ", "", 1), *lines]})
+    return _piece(f, {name: f.definitions()[name]})
 
 
 def _joined(run: Function, kernel: Function, call: Step) -> _Piece:
     """A ready kernel as `run` of a program that does nothing but call it: each function has its price."""
-    own = kernel.definitions()
-    _, entry, *body = own.pop(kernel.name)
+    own = dict(kernel.definitions())
+    body = own.pop(kernel.name)
+    entry, *lines = body.lines
     pointers = [line for p, a in zip(kernel.parameters, call.addresses, strict=True) for line in a.lines(p.name)]
-    return _piece(kernel, {**own, run.name: [run.definitions()[run.name][0], entry, *pointers, *body]})
+    symbols = (run.symbols - {kernel.name}) | body.symbols
+    made = replace(run.definitions()[run.name], lines=[entry, *pointers, *lines], symbols=symbols)
+    return _piece(kernel, {**own, run.name: made})
 
 
-def _pieces(f: Function, functions: Mapping[str, Sequence[str]]) -> list[_Piece]:
+def _pieces(f: Function, functions: dict[str, Definition]) -> list[_Piece]:
     """What is compiled of a kernel: light functions apart from others, as a part for threads and what hands it to the pool may differ."""
     if not f.ready or f.calls_only or len(functions) == 1:
         return [_piece(f, functions, ready=f.ready)]
-    light = {name: is_light([lines]) for name, lines in functions.items()}
+    light = {name: is_light([d.lines]) for name, d in functions.items()}
     if all(light.values()):  # together they may be too long
         return [_piece(f, functions)]
     made = [_Piece(True), _Piece(True, calls_only=True)]
-    for name, lines in functions.items():
-        made[light[name]].take(_Piece(True, {name: "\n".join(lines)}, len(lines), light[name]))
-    return [p for p in made if p.texts]
+    for name, d in functions.items():
+        made[light[name]].take(_Piece(True, {name: d}, d.size, light[name]))
+    return [p for p in made if p.functions]
 
 
-def _piece(f: Function, functions: Mapping[str, Sequence[str]], *, ready: bool = True) -> _Piece:
+def _piece(f: Function, functions: dict[str, Definition], *, ready: bool = True) -> _Piece:
     """What is compiled of a kernel: these functions."""
-    texts = {name: "\n".join(lines) for name, lines in functions.items()}
-    light = f.calls_only or (ready and (_is_light(tuple(texts.values())) if f.shared else is_light(functions.values())))
-    return _Piece(ready, texts, sum(map(len, functions.values())), light)
-
-
-@lru_cache(maxsize=512)
-def _is_light(texts: tuple[str, ...]) -> bool:
-    """Whether a routine is light, which is the same for each program that has it."""
-    return is_light([text.split("\n") for text in texts])
-
-
-@lru_cache(maxsize=512)
-def _symbols_of_routine(text: str) -> frozenset[str]:
-    return frozenset(_SYMBOL.findall(text))
+    lines = [d.lines for d in functions.values()]
+    light = f.calls_only or (ready and is_light(lines))
+    return _Piece(ready, functions, sum(d.size for d in functions.values()), light)
 
 
 def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
@@ -172,28 +173,28 @@ def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
             kind.append(_Piece(ready, calls_only=calls_only))
         for p in mine:
             min(kind, key=lambda b: b.lines).take(p)
-        bins += [b for b in kind if b is not main and b.texts]
+        bins += [b for b in kind if b is not main and b.functions]
     return bins
 
 
-def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, shared: str = "") -> Unit:
-    body = "\n\n".join(piece.texts.values())
-    used = set(_symbols_of_routine(body) if shared else _SYMBOL.findall(body))
-    for name in piece.texts:
-        if name not in own or "alwaysinline" not in own[name].attributes:  # a function of another module may call it
-            body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
-    parts = [module.head, ""]
-    constants = [text for name, text in module.globals.items() if name in used]
-    used.update(
-        name for g in constants if "{ ptr @" in g for name in _SYMBOL.findall(g)
-    )  # it holds a function's address
-    parts += constants
-    for name, text in module.declarations.items():
-        if name in used and text.startswith("define"):  # a function of vectors (see math_calls), which calls others
-            used.update(_SYMBOL.findall(text))
-    parts += [text for name, text in module.declarations.items() if name in used]
-    for name in sorted(used & own.keys() - piece.texts.keys()):
-        parts.append(f"declare void @{name}({', '.join(str(p).split(' ', 1)[0] for p in own[name].parameters)})")
-    thunks = {thunk(part) for f in own.values() for part in f.outlined}
-    parts += [f"declare void @{n}(ptr, i64, i64, i64)" for n in sorted(used & thunks - piece.texts.keys())]
-    return Unit("\n".join([*parts, "", body, ""]), piece.ready, piece.weight, shared, piece.calls_only)
+def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, routine: Function | None = None) -> Unit:
+    here = piece.functions
+    declared = routine.shared.declarations if routine is not None and routine.shared else module.declarations
+    used = set[str]().union(*(d.symbols for d in here.values()), piece.steps.symbols if piece.steps else ())
+    for table in (module.globals, declared):  # what a global or a function of vectors names in turn
+        used.update(*(module.named_by.get(name, ()) for name in used & table.keys()))
+    parts = [module.head, "", *(text for name, text in module.globals.items() if name in used)]
+    parts += [text for name, text in declared.items() if name in used]
+    parts += _declared(own, used - here.keys())
+    parts += ["", *([piece.steps.table(), ""] if piece.steps else [])]
+    for name, d in here.items():  # a function of another module may call those that are not inlined
+        inlined = name in own and "alwaysinline" in own[name].attributes
+        parts += [*d.text("internal" if inlined else ""), ""]
+    return Unit("\n".join(parts), piece.ready, piece.weight, routine.name if routine else "", piece.calls_only)
+
+
+def _declared(own: Mapping[str, Function], symbols: set[str]) -> list[str]:
+    """The declarations of functions of other modules of the program: kernels, then parts of them."""
+    kernels = [f"declare void @{n}({', '.join(p.type.text for p in own[n].parameters)})" for n in symbols & own.keys()]
+    parts = symbols & {thunk(part) for f in own.values() for part in f.outlined}
+    return sorted(kernels) + [f"declare void @{n}(ptr, i64, i64, i64)" for n in sorted(parts)]

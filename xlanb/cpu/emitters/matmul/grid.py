@@ -79,7 +79,7 @@ def emit_grid(f: Function, spans: Sequence[Span], work: Work) -> None:
         return
     f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
     parts = f.value(chunks(f, total, work.nanoseconds))
-    f.call_own(PARALLEL, Value(f, PTR, f"@{walk}"), context, count, parts, f.value(f.target.threads))
+    f.call_own(PARALLEL, f.symbol(walk), context, count, parts, f.value(f.target.threads))
 
 
 def context_of(walked: Value, *arrays: Value) -> Value:
