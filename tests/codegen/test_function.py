@@ -64,3 +64,39 @@ def test_nothing_is_moved_out_of_what_may_not_run() -> None:
     branch = next(k for k, line in enumerate(lines) if "br i1" in line)
     assert next(k for k, line in enumerate(lines) if "udiv" in line) > branch
     assert f.div(a, 7) is not quotient
+
+
+class _Key:
+    """A key that counts how often it is looked up."""
+
+    def __init__(self) -> None:
+        self.hashed = 0
+
+    def __hash__(self) -> int:
+        self.hashed += 1
+        return 1
+
+
+def test_what_is_remembered_far_out_is_found_at_once() -> None:
+    f, key = function(), _Key()
+    f.remember(key, "far out")
+    for _ in range(100):
+        f.enter(barrier=True)
+    key.hashed = 0
+    assert f.recall(key) == "far out"
+    assert f.recall(_Key()) is None
+    assert key.hashed < 5
+
+
+def test_what_ended_with_its_region_is_looked_for_further_out() -> None:
+    f = function()
+    f.remember("key", "far out")
+    f.enter(barrier=True)
+    f.remember("key", "within")
+    assert f.recall("key") == "within"
+    f.leave()
+    assert f.recall("key") == "far out"
+    f.enter(barrier=True)
+    assert f.recall("key") == "far out"
+    f.regions[0].memo.clear()
+    assert f.recall("key") is None

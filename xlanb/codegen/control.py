@@ -50,6 +50,8 @@ class Region:
     mask: Mask | None = None
     mark: str = ""
     """The debug location of what stands behind the region."""
+    depth: int = 0
+    """How many regions are around it."""
     memo: dict[object, object] = field(default_factory=dict)
     work: int = 0
     """What is done here between two polls beyond its lines once (see polling.py)."""

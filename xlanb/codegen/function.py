@@ -144,6 +144,7 @@ class Function:
         self.result = VOID
         self.uses: dict[str, int] = {}
         self.regions = [Region([], "entry", barrier=True)]
+        self._holders: dict[object, Region] = {}  # which region was last to remember a key
         self.allocas: list[str] = []
         self.count = 0
         self.outside_lines = 0
@@ -278,7 +279,8 @@ class Function:
     ) -> Region:
         """Begin a region. What is remembered within does not hold outside."""
         here = self.regions[-1]
-        made = Region([], block, barrier, width or here.width, mask or here.mask, self.dbg)
+        depth = len(self.regions)
+        made = Region([], block, barrier, width or here.width, mask or here.mask, self.dbg, depth)
         self.regions.append(made)
         return made
 
@@ -340,14 +342,13 @@ class Function:
             return found  # type: ignore[return-value]
         inner = self.regions[self._home(operands, floor) :]
         if not inner:
-            made = self.regions[-1].memo[key] = write()
-            return made
+            return self.remember(key, write())
         del self.regions[-len(inner) :]
         size = sum([len(r.lines) for r in inner])
         self.outside_lines += size
         entered = self.block
         try:
-            made = self.regions[-1].memo[key] = write()
+            made = self.remember(key, write())
         finally:
             if self.block != entered:  # what was written before comes out of another block now
                 for phi in (line for r in inner for line in r.lines if isinstance(line, Phi)):
@@ -368,16 +369,22 @@ class Function:
 
     def recall(self, key: object) -> object:
         """What was remembered under a key here or in a region around; None where nothing was."""
-        for region in reversed(self.regions):
-            if region.memo:
-                found = region.memo.get(key)
-                if found is not None:
-                    return found
+        last = self._holders.get(key)
+        if last is None:
+            return None
+        if last.depth < len(self.regions) and self.regions[last.depth] is last and key in last.memo:
+            return last.memo[key]
+        for region in reversed(self.regions):  # the last one has ended: one further out may hold it
+            found = region.memo.get(key)
+            if found is not None:
+                return found
         return None
 
-    def remember(self, key: object, value: object) -> None:
+    def remember(self, key: object, value: _T) -> _T:
         """Keep a value for as long as this region lasts."""
         self.regions[-1].memo[key] = value
+        self._holders[key] = self.regions[-1]
+        return value
 
     def argument(self, parameter: Parameter) -> Value:
         """The value of a parameter."""
