@@ -81,6 +81,50 @@ def test_a_chain_is_computed_in_its_result():
     assert len({assignment.slice_of(i) for i in assignment.module.entry_computation if i.name in "abcd"}) == 1
 
 
+def test_a_long_chain_is_put_together_by_its_neighbours(monkeypatch):
+    seen, count = [], 500
+    during = buffer_assignment._Lives.during
+
+    def counting(*args):
+        for life in during(*args):
+            seen.append(life)
+            yield life
+
+    monkeypatch.setattr(buffer_assignment._Lives, "during", counting)
+    lines = [f"  v{k} = f32[256] negate(v{k - 1})" for k in range(1, count)]
+    text = "\n".join(
+        [
+            "HloModule m",
+            "ENTRY e {",
+            "  v0 = f32[256] parameter(0)",
+            *lines,
+            f"  ROOT r = f32[256] sqrt(v{count - 1})",
+            "}",
+        ]
+    )
+    assignment = assign_buffers(parse(text), KernelPolicy())
+    assert assignment.temp_size == 0
+    assert len(seen) < 4 * count
+
+
+def test_values_that_live_at_one_time_stay_apart():
+    text = """HloModule m
+ENTRY e {
+  x = f32[256] parameter(0)
+  a = f32[256] negate(x)
+  b = f32[256] negate(a)
+  c = f32[256] negate(b)
+  d = f32[256] add(c, a)
+  ROOT r = (f32[256], f32[256]) tuple(d, b)
+}"""
+    assignment = assign_buffers(parse(text), KernelPolicy())
+    a, b, c, d = (next(i for i in assignment.module.entry_computation if i.name == n) for n in "abcd")
+    places = {n: assignment.slice_of(i) for n, i in zip("abcd", (a, b, c, d), strict=True)}
+    assert places["a"] != places["b"]
+    assert places["b"] not in (places["c"], places["d"])
+    assert places["a"] != places["c"]
+
+
 def test_without_a_policy_nothing_is_written_in_place():
     assignment = assign_buffers(parse(CHAIN))
     places = [assignment.slice_of(i) for i in assignment.module.entry_computation if i.name in "abcd"]

@@ -14,8 +14,10 @@ What cannot be put together costs a `Copy`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
 from xlanb.analysis.dataflow import HloDataflowAnalysis, Leaf
@@ -251,6 +253,34 @@ def _times(group: Sequence[LiveRange]) -> tuple[heap_simulator.Interval, ...]:
     return tuple(n for v in group for n in v.intervals)
 
 
+_Life = tuple[int, int, LiveRange]
+"""From which position to which a value lives, both included."""
+_begin = itemgetter(0)
+
+
+class _Lives:
+    """When the values of a group live, by where that begins."""
+
+    def __init__(self, value: LiveRange) -> None:
+        self.all: list[_Life] = sorted([(begin, end, value) for begin, end in value.intervals], key=_begin)
+        self._longest = max(end - begin for begin, end in value.intervals)
+
+    def add(self, others: _Lives) -> None:
+        """Take in the values of another group."""
+        for life in others.all:
+            insort(self.all, life, key=_begin)
+        self._longest = max(self._longest, others._longest)
+
+    def during(self, begin: int, end: int) -> Iterator[_Life]:
+        """Those that share a position with begin..end."""
+        for k in range(bisect_left(self.all, begin - self._longest, key=_begin), len(self.all)):
+            life = self.all[k]
+            if life[0] > end:
+                return
+            if life[1] >= begin:
+                yield life
+
+
 class Groups:
     """Values that lie in one place: merged where their lives allow it."""
 
@@ -259,6 +289,7 @@ class Groups:
         self.policy = policy
         self._parent: dict[LiveRange, LiveRange] = {}
         self._members: dict[LiveRange, list[LiveRange]] = {}
+        self._lives: dict[LiveRange, _Lives] = {}
         self._hand_over: set[tuple[LiveRange, LiveRange, int]] = set()
         for n, v in enumerate(flow.results):
             if v.kind == "value" and v.output is None and v.size:
@@ -338,24 +369,27 @@ class Groups:
             return False
         if p.output is not None and q.output is not None:
             return False
-        ours, theirs = self.members(p), self.members(q)
-        if len(ours) * len(theirs) > 20_000 or any(self._cross(v, w) for v in ours for w in theirs):
+        ours, theirs = (self._lives.get(g) or _Lives(g) for g in (p, q))
+        if len(ours.all) < len(theirs.all):
+            ours, theirs = theirs, ours
+        if any(self._crosses(life, ours) for life in theirs.all):
             return False
+        ours.add(theirs)
         if q.output is not None:
-            p, q, ours, theirs = q, p, theirs, ours
+            p, q = q, p
         self._parent[q] = p
-        self._members[p] = ours + theirs
-        self._members.pop(q, None)
+        self._members[p] = self.members(p) + self._members.pop(q, [q])
+        self._lives[p] = ours
+        self._lives.pop(q, None)
         return True
 
-    def _cross(self, a: LiveRange, b: LiveRange) -> bool:
-        """Whether both live at one position, other than one where the one hands over to the other."""
-        for s, e in a.intervals:
-            for t, f in b.intervals:
-                if s <= f and t <= e:
-                    first, last = max(s, t), min(e, f)
-                    if first != last or not self._hands_over(a, b, first):
-                        return True
+    def _crosses(self, life: _Life, group: _Lives) -> bool:
+        """Whether a value lives at one position with another of a group, other than where the one hands over to the other."""
+        begin, end, value = life
+        for other_begin, other_end, other in group.during(begin, end):
+            first = max(begin, other_begin)
+            if first != min(end, other_end) or not self._hands_over(value, other, first):
+                return True
         return False
 
     def _hands_over(self, a: LiveRange, b: LiveRange, position: int) -> bool:
