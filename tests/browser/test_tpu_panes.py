@@ -58,6 +58,13 @@ def test_a_click_on_the_use_of_units_goes_to_the_bundle(stepper):
     assert found.locator(".heat").get_attribute("aria-label") == "VALU 1 of 4"
 
 
+def test_a_bundle_is_found_by_its_instruction(stepper):
+    at(stepper, "neg.1")
+    stepper.page.get_by_label("Find in bundles").fill("v380 = vadd")
+    assert stepper.page.locator(".bundles .count").inner_text() == "1 of 1"
+    assert stepper.page.locator(".bundles .row.found .address").inner_text() == "0x17c"
+
+
 def test_the_schedule_and_the_memory_have_panes(stepper):
     at(stepper, "schedule")
     assert "copy-start" in stepper.page.locator(".timing table").inner_text()

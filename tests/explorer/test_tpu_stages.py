@@ -166,7 +166,7 @@ def test_compilations_go_to_their_modules(dump: Path) -> None:
     write_llo(dump / "llo", at=100, hlo=HLO.replace("jit_f", "jit_g"))
     listing = xlanb.read_dump(dump).listing
     assert {m.name: min(f.name.timestamp or 0 for f in m.llo) - START for m in listing.modules} == {
-        "jit_f.cl_1": 0,
+        "jit_f": 0,
         "jit_g": 100,
     }
 
@@ -177,3 +177,16 @@ def test_chip_is_unknown_without_target(tmp_path: Path) -> None:
     program = xlanb.read_dump(tmp_path)[0]["neg.1"].after
     assert (program.chip, program.seconds) == (None, None)
     assert "us" not in program.headline().split()
+
+
+def test_revision_of_libtpu_is_no_part_of_the_module_name(dump: Path) -> None:
+    """The files of Shardy, which lack it, are the same module's; helpers are known by their names."""
+    shardy = dump / "shardy" / "module_0000.jit_f"
+    shardy.mkdir(parents=True)
+    (shardy / "00.input_module.mlir").write_text("module @jit_f {}")
+    (dump / "module_0001.jit_convert_element_type.cl_1.after_optimizations.txt").write_text(
+        HLO.replace("jit_f", "jit_c")
+    )
+    ranked = xlanb.read_dump(dump).ranked
+    assert [m.name for m in ranked if not m.is_helper] == ["jit_f"]
+    assert [m.name for m in ranked if m.is_helper] == ["jit_convert_element_type"]

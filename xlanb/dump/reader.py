@@ -35,6 +35,10 @@ _UNZIPPED = 64 << 20
 _RATIO = 100
 """A gzipped file gives so many bytes, or so many for each of its own: HLO text is a tenth to a thirtieth when zipped."""
 
+_SHARDY = "shardy"
+_CHANGELIST = re.compile(r"\.cl_\d{1,20}$")
+"""What XLA:TPU puts behind a module's name in the names of files: the revision of libtpu."""
+
 _NAME_BYTES = 4096
 _MODULE_LINE = re.compile(r"\s*HloModule\s+([^\s,]{1,400})")
 
@@ -214,7 +218,7 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
         elif name.module_id is not None or name.module:
             f = _renamed(f, named)
             folder, number = _home(f), -1 if f.name.module_id is None else f.name.module_id
-            key = (folder, number, _joined(f, named))
+            key = (folder, number, _CHANGELIST.sub("", _joined(f, named)))
             modules.setdefault(key, ModuleFiles(*key)).files.append(f)
         else:
             listing.others.append(f)
@@ -234,7 +238,7 @@ def _add_llo(listing: DumpListing, folder: Path, dumps: list[DumpFile]) -> None:
     groups = compilations(dumps)
     for group in groups:
         name = "" if len(groups) == 1 and len(waiting) == 1 else _llo_module(group)
-        found = next((m for m in waiting if not name or m.name in (name, "") or m.name.startswith(name + ".")), None)
+        found = next((m for m in waiting if not name or m.name in (name, "")), None)
         if found is None:
             listing.modules.append(ModuleFiles(folder, -1, name or "tpu", group))
         else:
@@ -326,13 +330,15 @@ def _decoded(path: Path, root: Path) -> DumpName:
 
 
 def _home(f: DumpFile) -> Path:
-    """The folder that tells modules apart: that of the file, or the one above a module's own folder."""
+    """The folder that tells modules apart: that of the file, or the one above a module's own folder (shardy/module_NNNN.NAME too)."""
     return _home_of(f.path.parent)
 
 
 @lru_cache(maxsize=4096)
 def _home_of(folder: Path) -> Path:
-    return folder.parent if decode_name(folder.name).module_id is not None else folder
+    if decode_name(folder.name).module_id is None:
+        return folder
+    return folder.parent.parent if folder.parent.name == _SHARDY else folder.parent
 
 
 def _module_names(files: list[DumpFile]) -> dict[tuple[Path, int], Counter[str]]:

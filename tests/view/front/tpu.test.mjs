@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Store } from "./store.js";
-import { inRegisters, lanesOf, layoutWords } from "./tpu.js";
+import { bundlesWith, inRegisters, lanesOf, layoutWords } from "./tpu.js";
 
 test("instructions are shown with machine registers", () => {
   assert.equal(inRegisters("%v1003_v3 = vadd.f32 %v1001_v1, %v1002_v2"), "v3 = vadd.f32 v1, v2");
@@ -33,4 +33,12 @@ test("an op lives on in the program that computes it", () => {
   assert.deepEqual(store.counterpart(trace, 1, "fusion.1"), { stage: 2, name: "fusion.1" });
   assert.equal(store.counterpart(trace, 1, "other"), null);
   assert.deepEqual(store.history(trace, "fusion.2"), [{ stage: 2, what: "5 bundles" }]);
+});
+
+test("bundles are found by their instructions, as written or in machine registers", () => {
+  const rows = [[0, "", 0, "", 0, "%v5_v0 = vld [vmem:[%s1_s0]]"], [1, "", 0, ""], [2, "", 0, "fusion.1", 1, "%9 = inlined_call %s1_s0"], [3, "", 0, "", 0, "%v6_v1 = VADD.f32 1.0, %v5_v0"]];
+  assert.deepEqual(bundlesWith({ rows }, "vadd.f32 1.0, v0"), [3]);
+  assert.deepEqual(bundlesWith({ rows }, "%v5_v0"), [0, 3]);
+  assert.deepEqual(bundlesWith({ rows }, "Fusion.1 "), [2]);
+  assert.deepEqual(bundlesWith({ rows }, " "), []);
 });

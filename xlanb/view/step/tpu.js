@@ -31,8 +31,42 @@ export function bundlesView(record) {
   if (record.profile) body.append(profile(record, listing.go));
   body.append(stageList(record));
   if (record.note) body.append(h("p", { class: "note inline" }, record.note));
-  body.append(listing.element);
+  body.append(finder(record, listing.go), listing.element);
   return body;
+}
+
+/** A box that finds bundles by the text of their instructions. @param {Artifact} record @param {(k: number) => void} go */
+function finder(record, go) {
+  const box = /** @type {HTMLInputElement} */ (h("input", { class: "find", type: "search", "aria-label": "Find in bundles", placeholder: "find an instruction", autocomplete: "off", spellcheck: "false" }));
+  const count = h("span", { class: "muted count" });
+  let at = -1;
+  const find = (/** @type {number} */ direction) => {
+    const hits = bundlesWith(record, box.value);
+    if (hits.length) {
+      const later = direction > 0 ? hits.find((k) => k > at) : hits.findLast((k) => k < at);
+      at = later ?? (direction > 0 ? hits[0] : hits[hits.length - 1]);
+      go(at);
+    }
+    count.textContent = box.value.trim() ? (hits.length ? `${hits.indexOf(at) + 1} of ${hits.length}` : "not found") : "";
+  };
+  box.addEventListener("input", () => {
+    at = -1;
+    find(1);
+  });
+  box.addEventListener("keydown", (e) => {
+    e.stopPropagation();
+    if (e.key === "Enter") find(e.shiftKey ? -1 : 1);
+  });
+  const button = (/** @type {string} */ label, /** @type {string} */ face, /** @type {number} */ direction) => h("button", { type: "button", class: "tool", "aria-label": label, title: label, onclick: () => find(direction) }, face);
+  return h("div", { class: "tools", role: "group", "aria-label": "Bundle tools" }, box, count, button("Previous bundle found", "↑", -1), button("Next bundle found", "↓", 1));
+}
+
+/** Positions of the bundles that are shown and have an instruction with a text in it, by any case. @param {Artifact} record @param {string} text */
+export function bundlesWith(record, text) {
+  const wanted = text.trim().toLowerCase();
+  if (!wanted) return [];
+  const holds = (/** @type {any} */ x) => typeof x === "string" && (x.toLowerCase().includes(wanted) || inRegisters(x).toLowerCase().includes(wanted));
+  return record.rows.flatMap((/** @type {any[]} */ row, /** @type {number} */ k) => (row.slice(3).some(holds) ? [k] : []));
 }
 
 /** How much of each unit is used along the program, with its loops; a click goes to the bundle. @param {Artifact} record @param {(k: number) => void} go */
