@@ -23,6 +23,8 @@ const GROUPS = {
   hlo_pass: "HLO",
   schedule: "Backend",
   buffer_assignment: "Backend",
+  memory_space_assignment: "Backend",
+  tpu_schedule: "Backend",
   llvm_ir: "Backend",
   llvm_ir_optimized: "Backend",
   assembly: "Backend",
