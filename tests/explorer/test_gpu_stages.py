@@ -75,6 +75,48 @@ def test_launches_stand_in_order_with_loops_by_their_trip_count(trace: Trace) ->
     assert program.seconds > 5 * LAUNCH_SECONDS
 
 
+def test_a_collective_runs_on_its_stream_until_it_is_waited_for(tmp_path: Path) -> None:
+    reduced = """\
+000: kAsyncStart [source | next=002 (1)] stream=communication_stream[0], async_id=7
+    001: kAllReduce [source | sink] kAllReduce
+002: kCustomKernel [source | sink] wrapped_sine grid: [8, 1, 1] threads: [128, 1, 1]  shared_memory: 0 bytes
+003: kAsyncDone [source | sink] async_id=7
+004: kCustomKernel [source | sink] wrapped_sine grid: [8, 1, 1] threads: [128, 1, 1]  shared_memory: 0 bytes
+"""
+    final = """HloModule jit_f, is_scheduled=true, num_partitions=8
+
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+
+ENTRY main {
+  y = f32[10000000]{0} parameter(0)
+  x = f32[1024]{0} parameter(1)
+  all-reduce-start = f32[10000000]{0} all-reduce-start(y), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=add
+  wrapped_sine = f32[1024]{0} sine(x)
+  ROOT all-reduce-done = f32[10000000]{0} all-reduce-done(all-reduce-start)
+}
+"""
+    names = enumerate(("all-reduce-start", "all-reduce-start", "wrapped_sine", "all-reduce-done", "wrapped_sine"))
+    metadata = "".join(f'profile_annotation: "{name}"\nthunk_id: {n}\n' for n, name in names)
+    write_dump(
+        tmp_path,
+        **{"thunk_sequence_after_thunk_passes.txt": reduced, "thunk_metadata.txt": metadata},
+        **{"sm_9.0a_gpu_after_optimizations.txt": final},
+    )
+    around, reduce, beside, wait, after = xlanb.read_dump(tmp_path).main.trace["kernels"].after.launches
+    assert (reduce.row, reduce.start, reduce.bound, beside.row, beside.start) == (
+        "communication_stream[0]",
+        0.0,
+        "network",
+        "stream 0",
+        0.0,
+    )
+    sent = 2 * 7 / 8 * 40_000_000
+    assert reduce.seconds == pytest.approx(LAUNCH_SECONDS + sent / (18 * 25e9))
+    assert (around.row, around.seconds) == ("", pytest.approx(reduce.seconds))
+    assert (wait.row, wait.start) == ("", pytest.approx(reduce.seconds))
+    assert (after.row, after.start) == ("stream 0", pytest.approx(reduce.seconds))
+
+
 def test_the_program_tells_what_its_figures_rest_on(trace: Trace) -> None:
     program = trace["kernels"].after
     text = str(program)

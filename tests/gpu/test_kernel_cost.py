@@ -83,6 +83,7 @@ def test_convolutions_of_cudnn_cost_the_same_in_each_direction(target: str, x: s
         ("all-reduce(x), replica_groups={{0,1,2,3}}, to_apply=add", 4 * KIB * 2 * 3 / 4, 4),
         ("all-reduce(x), replica_groups=[2,4]<=[8], to_apply=add", 4 * KIB * 2 * 3 / 4, 4),
         ("all-reduce(x), replica_groups={}, to_apply=add", 4 * KIB * 2 * 7 / 8, 8),
+        ("all-reduce(x), replica_groups=mesh['a'=2,'b'=4] {'b'}, to_apply=add", 4 * KIB * 2 * 3 / 4, 4),
         ("all-to-all(x), replica_groups={{0,1,2,3}}, dimensions={0}", 4 * KIB * 3 / 4, 4),
         ("collective-permute(x), source_target_pairs={{0,1},{1,0}}", 4 * KIB, 2),
     ],

@@ -37,6 +37,9 @@ _UNITS = (
 )  # fmt: skip
 """What stands in the name of a product in tensor cores, and the dtype that it multiplies."""
 
+_STREAM = re.compile(r"\bstream=([^,\s]{1,80})")
+_ASYNC_ID = re.compile(r"\basync_id=(\d{1,9})")
+
 MAIN_ROW = "stream 0"
 COLLECTIVE_ROW = "collectives"
 
@@ -125,8 +128,9 @@ class GpuDump:
         for name in self.instructions:
             by_name.setdefault(re.sub(r"\W", "_", name), name)
         for name in self._kernel_names:
-            if name not in found and name in by_name:
-                found[name] = {by_name[name]: None}
+            plain = name if name in by_name else name.removesuffix("_fusion")  # as of a collective that Triton makes
+            if name not in found and plain in by_name:
+                found[name] = {by_name[plain]: None}
         return {name: tuple(names) for name, names in found.items()}
 
     @cached_property
@@ -272,21 +276,41 @@ class GpuDump:
 
     def _launches(self, kernels: Mapping[str, GpuKernel], times: Mapping[int, int]) -> tuple[Launch, ...]:
         """The thunks with the time that each takes, one after another on its stream; what holds others spans them."""
-        clock = dict.fromkeys((MAIN_ROW, COLLECTIVE_ROW), 0.0)
+        clock = {MAIN_ROW: 0.0}
+        ends: dict[str, float] = {}
         launches: list[Launch] = []
         for t in self.thunks:
+            row, token = self._stream(t)
+            if t.kind == "kAsyncDone":
+                clock[MAIN_ROW] = max(clock[MAIN_ROW], ends.get(token, 0.0))
+            elif t.kind.endswith("Done"):
+                clock[MAIN_ROW] = max(clock.values())
+            # Another stream begins no earlier than it was told to.
+            start = clock[row] = max(clock.get(row, 0.0), clock[MAIN_ROW] if row != MAIN_ROW else 0.0)
             n = times[id(t)]
-            if t.engine == "control":
-                launches.append(Launch(t, "", clock[MAIN_ROW], 0.0, n, detail=self._detail(t)))
-                continue
-            time = self._estimate(t, kernels)
+            time = self._estimate(t, kernels) if t.engine != "control" else None
             seconds = time.seconds * n if time is not None else 0.0
-            row = COLLECTIVE_ROW if t.engine == "NCCL" and self._is_async(t) else MAIN_ROW
-            if t.kind.endswith("Done") or row != MAIN_ROW:  # it waits for what was begun, or begins after it
-                clock[row] = max(clock.values())
-            launches.append(Launch(t, row, clock[row], seconds, n, time.bound if time else "", self._detail(t)))
-            clock[row] += seconds
+            shown = row if t.engine != "control" else ""
+            launches.append(Launch(t, shown, start, seconds, n, time.bound if time else "", self._detail(t)))
+            ends[token] = clock[row] = start + seconds
         return _spanning(launches)
+
+    def _stream(self, t: Thunk) -> tuple[str, str]:
+        """The stream of a thunk, and the number by which its end is waited for: those of the asynchronous step around it."""
+        around = t
+        while around.kind not in ("kAsyncStart", "kAsyncDone") and around.parent >= 0:
+            around = self.thunks[around.parent]
+        number = _ASYNC_ID.search(around.detail)
+        stream = _STREAM.search(around.detail)
+        if stream is not None and around.kind == "kAsyncStart":
+            return stream[1], number[1] if number is not None else ""
+        return self._old_stream(t), number[1] if number is not None else ""
+
+    def _old_stream(self, t: Thunk) -> str:
+        """Where no thunk names the stream: collectives that are not synchronous have one of their own."""
+        i = self.instructions.get(t.instruction) if t.engine == "NCCL" and t.kind.endswith("Start") else None
+        config = read_config(i.backend_config).get("collective_backend_config") if i is not None else None
+        return COLLECTIVE_ROW if isinstance(config, dict) and config.get("is_sync") is False else MAIN_ROW
 
     def _estimate(self, t: Thunk, kernels: Mapping[str, GpuKernel]) -> Estimate | None:
         if t.is_kernel and t.name in kernels:
@@ -302,12 +326,6 @@ class GpuDump:
         if i is None or t.is_kernel or not (t.engine and t.engine not in ("control", "memory")):
             return t.detail
         return str(emitter_of(i)) if i.opcode.text == "custom-call" else t.detail
-
-    def _is_async(self, t: Thunk) -> bool:
-        """Whether a collective runs beside kernels, on a stream of its own."""
-        i = self.instructions.get(t.instruction)
-        config = read_config(i.backend_config).get("collective_backend_config") if i is not None else None
-        return isinstance(config, dict) and config.get("is_sync") is False
 
 
 def _spanning(launches: Sequence[Launch]) -> tuple[Launch, ...]:

@@ -111,7 +111,7 @@ class GpuKernel(Displayable):
             return ""
         grid, block = ("x".join(map(str, _trimmed(d))) for d in (self.grid, self.block))
         shared = f", {self.shared_bytes:,} bytes of shared memory" if self.shared_bytes else ""
-        times = f", {self.launches} times" if self.launches != 1 else ""
+        times = f", {self.launches} times" if self.launches > 1 else ""
         return f"{grid if self.grid[0] else 'unknown'} blocks of {block} threads{shared}{times}"
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Why(Sequence[Decision], Displayable):
     """Decisions in order, with the value of every condition that was looked at; shows itself as text, in which what was decided alike in several stages stands once.
 
-    `stages` are the indices of the stages that decided, -1 for what is said in the end of the final module. `told` is whether the compiler told its decisions at all: a dump holds none.
+    `stages` are the indices of the stages that decided, -1 for what is said in the end of the final module. `told` is whether the compiler told its decisions at all: a dump of XLA:CPU or XLA:TPU holds none.
     """
 
     def __init__(

@@ -20,6 +20,8 @@ _SEEN_THROUGH = frozenset((O.BITCAST, O.RESHAPE, O.CONVERT, O.COPY))
 _SLICES = frozenset((O.SLICE, O.DYNAMIC_SLICE, O.GATHER))
 _CONTRACTED = re.compile(r'"lhs_contracting_dimensions"\s*:\s*\[([\d", ]*)\]')
 _CONVOLUTION = re.compile(r"__cudnn\$conv(Forward|BackwardInput|BackwardFilter|BiasActivationForward)")
+_MESH = re.compile(r"mesh\[(?P<axes>[^\]]*)\]\s*\{(?P<groups>[^}]*)\}")
+_AXIS = re.compile(r"'([^']*)'=(\d{1,6})")
 _COLLECTIVES = frozenset(
     (O.ALL_REDUCE, O.ALL_REDUCE_START, O.ALL_GATHER, O.ALL_GATHER_START, O.ALL_TO_ALL, O.REDUCE_SCATTER,
      O.COLLECTIVE_PERMUTE, O.COLLECTIVE_PERMUTE_START, O.COLLECTIVE_BROADCAST)
@@ -174,6 +176,9 @@ def _sent(code: O, given: float, count: int) -> float:
 def _participants(i: HloInstruction) -> int:
     """Devices that take part in a collective: those of its first group, else all."""
     text = str(i.attributes.get("replica_groups", ""))
+    if (mesh := _MESH.match(text)) is not None:
+        axes = {name: int(size) for name, size in _AXIS.findall(mesh["axes"])}
+        return max(math.prod(axes.get(name, 1) for name in re.findall(r"'([^']*)'", mesh["groups"])), 1)
     listed, iota, _ = text.partition("<=")
     sizes = [int(n) for n in re.findall(r"\d{1,6}", listed if iota else text.partition("}")[0])]
     if sizes:

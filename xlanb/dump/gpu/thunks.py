@@ -53,6 +53,8 @@ _WORDS = {
     "kOutfeed": ("outfeed", "memory"),
     "kWhile": ("loop", "control"),
     "kConditional": ("conditional", "control"),
+    "kAsyncStart": ("asynchronous step", "control"),
+    "kAsyncDone": ("wait for an asynchronous step", "control"),
     "kSequential": ("sequence", "control"),
     "kCommandBuffer": ("CUDA graph", "control"),
     "kDynamicSliceFusion": ("call on slices in place", "control"),

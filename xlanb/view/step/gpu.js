@@ -72,6 +72,7 @@ function launchChart(record, choose) {
   rows.forEach((name, k) => svg.append(s("text", { class: "peak", x: 4, y: top + k * (BAR + 20) + 12 }, name)));
   record.launches.forEach((/** @type {any[]} */ x, /** @type {number} */ k) => {
     const held = !x[4];
+    if (held && record.s && !x[6]) return; // it only waits
     const left = record.s ? X(x[5]) : (k / record.launches.length) * WIDE;
     const wide = Math.max(1.5, (record.s ? X(x[6]) : WIDE / record.launches.length) - 0.6);
     const y = held ? x[10] * 18 + 2 : top + rows.indexOf(x[4]) * (BAR + 20) + 16;
