@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -190,3 +192,26 @@ def test_revision_of_libtpu_is_no_part_of_the_module_name(dump: Path) -> None:
     ranked = xlanb.read_dump(dump).ranked
     assert [m.name for m in ranked if not m.is_helper] == ["jit_f"]
     assert [m.name for m in ranked if m.is_helper] == ["jit_convert_element_type"]
+
+
+def test_compressed_dumps_are_read_alike(tmp_path: Path) -> None:
+    """LLO is large text: whoever keeps it may compress it."""
+    write_llo(tmp_path)
+    for file in list(tmp_path.iterdir()):
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    dump = xlanb.read_dump(tmp_path)
+    assert [m.name for m in dump.ranked] == ["jit_f"]
+    assert isinstance(dump[0]["neg.1"].after, TpuProgram)
+    assert len(dump[0]["neg.1"].after.trace["post-CP"].after.text) > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_pipe_in_place_of_the_hlo_does_not_block(tmp_path: Path) -> None:
+    """It is no regular file, and is not listed."""
+    write_llo(tmp_path)
+    (file,) = tmp_path.glob("*-TLP-hlo.txt")
+    file.unlink()
+    os.mkfifo(file)
+    trace = xlanb.read_dump(tmp_path)[0]
+    assert [s.kind for s in trace] == ["memory_space_assignment", "llo", "llo"]

@@ -252,12 +252,16 @@ def _llo_module(group: list[DumpFile]) -> str:
     if file is None:
         return ""
     try:
-        with open_regular(file.path) as opened:
-            head = opened.read(_NAME_BYTES).decode("utf-8", "replace")
-    except OSError:
+        head = file.read_bytes() if file.name.compressed else _head(file.path)
+    except (DumpError, OSError):
         return ""
-    found = _MODULE_LINE.match(head)
+    found = _MODULE_LINE.match(head[:_NAME_BYTES].decode("utf-8", "replace"))
     return found[1] if found is not None else ""
+
+
+def _head(path: Path) -> bytes:
+    with open_regular(path) as opened:
+        return opened.read(_NAME_BYTES)
 
 
 def _check_share(root: Path, files: list[DumpFile]) -> None:
