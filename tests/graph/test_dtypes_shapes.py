@@ -12,6 +12,7 @@ from xlanb.graph.convert import constant, convert_to_tensor, make_array
 from xlanb.graph.dtypes import BY_NUMBER, as_dtype
 from xlanb.graph.graph import Graph
 from xlanb.graph.limits import is_splat
+from xlanb.graph.shapes import set_shape_function
 from xlanb.graph.tensor_shape import Dimension, TensorShape
 
 
@@ -141,3 +142,27 @@ def test_a_constant_of_one_value_takes_no_memory_of_its_own():
 def test_constants_beyond_the_limit_are_refused(sizes, said):
     with Graph().as_default(), pytest.raises(GraphValueError, match=said):
         constant(1.5, shape=sizes, name="c")
+
+
+def test_a_shape_that_cannot_be_is_tried_once_for_all_outputs():
+    graph = Graph()
+    x = graph.create_op("Placeholder", dtypes=[dtypes.float32], attrs={"shape": TensorShape([2, 3])})
+    many = graph.create_op("Unpack", x.outputs, [dtypes.float32] * 5, {"num": 5, "axis": 0})
+    tried = []
+
+    def refuse(op):
+        tried.append(op.name)
+        raise GraphError("does not fit")
+
+    previous = set_shape_function(refuse)
+    try:
+        for output in many.outputs:
+            assert output.describe() == "f32[*]"
+            with pytest.raises(GraphError, match="does not fit"):
+                _ = output.shape
+        assert tried == [many.name]
+        many.outputs[0].forget_shape()
+        assert many.outputs[0].describe() == "f32[*]"
+        assert tried == [many.name] * 2
+    finally:
+        set_shape_function(previous)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
@@ -204,6 +205,14 @@ class Operation:
 _UNSET = object()
 
 
+@dataclass(frozen=True)
+class _Refused:
+    """In place of a shape: the inputs do not fit the operation. The error is kept without its frames."""
+
+    kind: type[GraphError]
+    message: str
+
+
 class Tensor:
     """One output of an operation; Python's operators build nodes.
 
@@ -247,7 +256,7 @@ class Tensor:
         Raises:
             GraphValueError: the shapes of the operation's inputs do not fit it.
         """
-        if self._shape is _UNSET:
+        if not self.knows_shape:
             _infer(self.op)
         shape: TensorShape = self._shape
         return shape
@@ -268,7 +277,7 @@ class Tensor:
 
     def adopt_shape(self, other: Tensor) -> None:
         """Take over the shape that `other`, of which this is a copy, has been found to have."""
-        self._shape, self._asserted = other._shape, other._asserted
+        self._shape, self._asserted = other._shape if other.knows_shape else _UNSET, other._asserted
 
     def forget_shape(self) -> None:
         """Drop the inferred shape of this tensor and of all that depends on it."""
@@ -282,7 +291,16 @@ class Tensor:
     @property
     def knows_shape(self) -> bool:
         """Whether the shape has been computed already."""
-        return self._shape is not _UNSET
+        return self._shape is not _UNSET and not isinstance(self._shape, _Refused)
+
+    @property
+    def shape_error(self) -> GraphError | None:
+        """Why the shape cannot be computed, where that was tried: of an operation of many outputs it is tried once."""
+        return self._shape.kind(self._shape.message) if isinstance(self._shape, _Refused) else None
+
+    def refuse_shape(self, error: GraphError) -> None:
+        """Record that the inputs do not fit the operation."""
+        self._shape = _Refused(type(error), str(error))
 
     def describe(self) -> str:
         """Type and shape, "f32[?,3]"; "f32[*]" where the rank is unknown, or the inputs do not fit the operation."""
@@ -465,11 +483,19 @@ def _infer(op: Operation) -> None:
 
 
 def _give(op: Operation) -> None:
+    refused = op.outputs[0].shape_error if op.outputs else None
+    if refused is not None:
+        raise refused
     unknown = [t for t in op.inputs if not t.knows_shape]
     for tensor in unknown:  # the back edge of a loop: unknown while we go round
         tensor.give_shape(None)
     try:
         shapes = infer_shapes(op)
+    except GraphError as error:
+        if not unknown and type(error) in (GraphError, GraphValueError, GraphTypeError):
+            for tensor in op.outputs:
+                tensor.refuse_shape(error)
+        raise
     finally:
         for tensor in unknown:
             tensor.forget_shape()
