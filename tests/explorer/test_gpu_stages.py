@@ -15,7 +15,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.gpu.roofline import LAUNCH_SECONDS
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gpu_dump import BEFORE, DECISIONS, TARGET, write_dump
+from gpu_dump import BEFORE, DECISIONS, PTX, REPORT, SASS, TARGET, write_dump
 
 
 @pytest.fixture
@@ -214,6 +214,22 @@ def test_a_broken_file_costs_only_what_stands_in_it(tmp_path: Path, end: str, te
     assert "loop_add_fusion_1" in program.by_name
     assert str(program)
     assert trace.why("neg.1", "add.1")
+
+
+def test_several_kernels_in_one_file_have_their_own_lines(tmp_path: Path) -> None:
+    both = PTX.format(name="wrapped_sine") + PTX.format(name="loop_add_fusion_1").partition("sm_90a\n")[2]
+    lines = both.splitlines()
+    last = len(lines) - 1 - lines[::-1].index("\tret;") + 1
+    sass = SASS.format(name="wrapped_sine") + SASS.format(name="loop_add_fusion_1").replace("line 9", f"line {last}")
+    report = REPORT.format(name="wrapped_sine") + REPORT.format(name="loop_add_fusion_1").replace("40", "41")
+    gone = {f"3.{end}": "" for end in ("ptx", "ptxas.txt", "sass")}
+    write_dump(tmp_path, **gone, **{"1.ptx": both, "1.ptxas.txt": report, "1.sass": sass})
+    program = xlanb.read_dump(tmp_path).main.trace["kernels"].after
+    kernel = program["loop_add_fusion_1"]
+    assert kernel.ptx.splitlines()[0] == ".visible .entry loop_add_fusion_1("
+    assert kernel.ptx.splitlines()[kernel.code.sass_lines[0] - 1] == "\tret;"
+    assert [program[n].resources.registers for n in ("wrapped_sine", "loop_add_fusion_1")] == [40, 41]
+    assert program.by_name["wrapped_sine"].launches == 1
 
 
 def test_a_refusal_of_ptxas_stands_at_the_kernel(tmp_path: Path) -> None:
