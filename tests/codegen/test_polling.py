@@ -160,6 +160,16 @@ def test_while_loops_in_strips_run_as_often_as_they_should(count: int, monkeypat
     np.testing.assert_array_equal(exe(np.zeros(8, np.float32)), np.full(8, 0.5 * count, np.float32))
 
 
+@pytest.mark.parametrize(("y", "in_strips"), [("add(x, x)", True), ("power(x, x)", False)])
+def test_while_loops_that_call_poll_in_each_round_alone(y: str, *, in_strips: bool) -> None:
+    """Strips keep values in registers from round to round, which a call in the body does not allow anyway."""
+    text = LOOP.replace("COUNT", "1000000000").replace("add(x, x)", y).replace("f32[8]", "f32[1003]")
+    run = compile_module(parse(text)).program.run
+    written = "\n".join(run.text())
+    assert written.count("load volatile") == 1
+    assert ("strip" in written) is in_strips
+
+
 STOPPED = {
     "sorted by digits": SORT.replace("33,129", "9,20000"),
     "sorted with places": """HloModule m

@@ -294,63 +294,59 @@ class _Emitter:
         self._copies(loop.begin)
         self.depth += 1
         self._work = 0
-        polls = self.module.target.polls and not _is_quick(i)
-        if polls and _may_repeat(condition):
-            self._strips(condition, body, loop.body_end)
-        else:
-            self._rounds(condition, body, loop.body_end, polls=polls)
+        self._rounds(condition, body, loop.body_end, polls=self.module.target.polls and not _is_quick(i))
         self.depth -= 1
         self._work = polling.BUDGET
 
     def _rounds(self, condition: HloComputation, body: HloComputation, end: int, *, polls: bool) -> None:
-        """A loop, which may poll in each round."""
-        f = self.run
-        head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
-        f.branch(head)
-        f.label(head)
-        self._computation(condition)
-        f.branch_if(self._scalar(condition.root), inside, exit_)
-        f.label(inside)
-        if polls:
-            self._poll()
-        self._computation(body)
-        self._copies(end)
-        f.branch(head)
-        f.label(exit_)
+        """A loop, which may poll in each round, or between strips of many rounds, where it evaluates its condition anew.
 
-    def _strips(self, condition: HloComputation, body: HloComputation, end: int) -> None:
-        """A loop, which polls after many rounds and then evaluates its condition anew.
-
-        A poll among the rounds would keep LLVM from holding values in registers from round to
-        round. Where a call does so anyway the loop polls in each round.
+        A poll among the rounds keeps LLVM from holding values in registers from round to round. Where a call does so anyway the loop polls in each round.
         """
         f = self.run
-        strip, head, inside, ended = f.fresh("strip"), f.fresh("while"), f.fresh("body"), f.fresh("ended")
-        f.branch(strip)
-        f.label(strip)
-        f.branch(head)
-        f.label(head)
+        head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
         self._calls_out = False
-        left = Phi(f.phi_value(I64), [], "")
-        f.regions[-1].lines.append(left)
+        tested = f.enter(head[1:], barrier=True)
         self._computation(condition)
         again = self._scalar(condition.root)
-        f.branch_if(again & left.value.differs(0), inside, ended)
-        f.label(inside)
+        f.leave()
+        ran = f.enter(inside[1:], barrier=True)
         self._computation(body)
         self._copies(end)
-        if self._calls_out or self._work > polling.BUDGET // _LEAST_ROUNDS:
+        each = self._calls_out or self._work > polling.BUDGET // _LEAST_ROUNDS or not _may_repeat(condition)
+        if polls and each:
             self._poll()
-        rounds = max(_LEAST_ROUNDS, polling.BUDGET // (self._work + polling.LONG_ROUND))
-        left.incoming = [(f.const(I64, rounds), strip[1:]), (left.value - 1, f.block)]
+        f.leave()
+        strips = polls and not each
+        strip, ended = (f.fresh("strip"), f.fresh("ended")) if strips else (head, exit_)
+        left = Phi(f.phi_value(I64), [], "")
+        lines = f.regions[-1].lines
+        if strips:
+            f.branch(strip)
+            f.label(strip)
         f.branch(head)
-        behind, exit_ = f.fresh("poll"), f.fresh("exit")
+        f.label(head)
+        lines += [left, *tested.lines] if strips else tested.lines
+        f.branch_if(again & left.value.differs(0) if strips else again, inside, ended)
+        f.label(inside)
+        lines += ran.lines
+        if strips:
+            rounds = max(_LEAST_ROUNDS, polling.BUDGET // (self._work + polling.LONG_ROUND))
+            left.incoming = [(f.const(I64, rounds), strip[1:]), (left.value - 1, ran.block)]
+        f.branch(head)
+        if strips:
+            self._between_strips(again, strip, ended, exit_)
+        f.label(exit_)
+
+    def _between_strips(self, again: Value, strip: str, ended: str, exit_: str) -> None:
+        """Behind a strip: poll, and begin another one where the loop is to go on."""
+        f = self.run
+        behind = f.fresh("poll")
         f.label(ended)
         f.branch_if(again, behind, exit_)
         f.label(behind)
         self._poll()
         f.branch(strip)
-        f.label(exit_)
 
     def _poll(self) -> None:
         if self.module.target.polls:
