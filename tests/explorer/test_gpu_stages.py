@@ -216,6 +216,14 @@ def test_a_broken_file_costs_only_what_stands_in_it(tmp_path: Path, end: str, te
     assert trace.why("neg.1", "add.1")
 
 
+def test_the_table_of_modules_counts_kernels_once(tmp_path: Path) -> None:
+    write_dump(tmp_path)
+    (tmp_path / "module_0001.jit_f.5.ptx").write_text("")  # of constants alone
+    dump = xlanb.read_dump(tmp_path)
+    assert list(dump.modules["kernels"]) == [2]
+    assert "2 kernels" in str(dump)
+
+
 def test_several_kernels_in_one_file_have_their_own_lines(tmp_path: Path) -> None:
     both = PTX.format(name="wrapped_sine") + PTX.format(name="loop_add_fusion_1").partition("sm_90a\n")[2]
     lines = both.splitlines()

@@ -7,7 +7,7 @@ import pytest
 from xlanb.gpu.devices import gpu_device
 from xlanb.gpu.kernel_cost import KernelCost
 from xlanb.gpu.occupancy import occupancy
-from xlanb.gpu.roofline import LAUNCH_SECONDS, estimate
+from xlanb.gpu.roofline import LAUNCH_SECONDS, duration, estimate
 
 H100 = gpu_device("h100")
 FULL = occupancy(H100, 256, 32)
@@ -45,6 +45,11 @@ def test_a_small_kernel_costs_its_launch() -> None:
     assert found.bound == "launch"
     assert LAUNCH_SECONDS < found.seconds < 2 * LAUNCH_SECONDS
     assert str(found).endswith("us, bound by launch")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(2e-6, "2 us"), (9.994e-4, "999 us"), (1.5449e-3, "1.54 ms")])
+def test_times_are_written_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_a_librarys_call_is_taken_to_fill_the_device() -> None:

@@ -157,6 +157,12 @@ class ModuleFiles:
         return dict(sorted(found.items()))
 
     @property
+    def kernel_count(self) -> int:
+        """How many kernels there are: XLA:GPU numbers the files of one kernel apart, but writes one PTX for each, and an empty one for constants."""
+        ptx = [f for files in self.kernels.values() for kind, f in files.items() if kind == "ptx"]
+        return sum(f.size > 0 for f in ptx) if ptx else len(self.kernels)
+
+    @property
     def llo(self) -> list[DumpFile]:
         """The LLO dumps of a TPU."""
         return [f for f in self.files if f.name.kind == "llo"]

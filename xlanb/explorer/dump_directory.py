@@ -98,7 +98,7 @@ class DumpDirectory(Displayable):
                 "instructions_before": m.before or None,
                 "instructions_after": m.after or None,
                 "dumps": len(m.files.steps),
-                "kernels": len(m.files.kernels),
+                "kernels": m.files.kernel_count,
                 "bytes": m.files.size,
                 "written": _written(m.files.modified),
                 "folder": printable(m.files.folder.relative_to(self.directory)),
@@ -213,7 +213,7 @@ class DumpDirectory(Displayable):
         lines = [f"{printable(self.directory)}: {', '.join(counts)}"]
         for m in self.ranked[:30]:
             sizes = f"{m.before or '?'} -> {m.after or '?'} instructions"
-            made = f"{_plural(len(m.files.steps), 'dump')}, {_plural(len(m.files.kernels), 'kernel')}"
+            made = f"{_plural(len(m.files.steps), 'dump')}, {_plural(m.files.kernel_count, 'kernel')}"
             lines.append(f"  module_{m.files.number:04d} {m.name}: {sizes}, {made}; {m.why}")
         if len(self) > 30:
             lines.append(f"  ... {len(self) - 30} more modules")

@@ -15,7 +15,7 @@ from xlanb.errors import XlanbError, nearest
 from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.kernel_cost import KernelCost
 from xlanb.gpu.occupancy import Occupancy
-from xlanb.gpu.roofline import Estimate
+from xlanb.gpu.roofline import Estimate, duration
 from xlanb.stage import named_parts, size_text
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class GpuProgram(Displayable):
     @property
     def headline(self) -> str:
         """One line: the device, how many kernels and launches, the estimated time."""
-        time = f", about {self.seconds * 1e6:.4g} us by a roofline" if self.seconds else ""
+        time = f", about {duration(self.seconds)} by a roofline" if self.seconds else ""
         started = [x for x in self.launches if x.row]
         count = f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
         return f"{self.name} on {self.device_name or 'a GPU'}: {count}, {len(started)} launches{time}"
@@ -232,7 +232,7 @@ def _row(k: GpuKernel) -> tuple[object, ...]:
 
 def _table(kernels: Sequence[GpuKernel]) -> list[str]:
     """Kernels as lines of one width."""
-    head = ("kernel", "us", "times", "bound", "regs", "occ.", "blocks x threads", "emitter")
+    head = ("kernel", "time", "times", "bound", "regs", "occ.", "blocks x threads", "emitter")
     rows = [head, *(_cells(k) for k in kernels)]
     widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
     return ["  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows]
@@ -242,7 +242,7 @@ def _cells(k: GpuKernel) -> tuple[str, ...]:
     used, held, time = k.resources, k.occupancy, k.estimate
     return (
         k.name,
-        f"{time.seconds * 1e6:.3g}" if time is not None else "",
+        duration(time.seconds) if time is not None else "",
         str(k.launches),
         time.bound if time is not None else "",
         (

@@ -37,7 +37,12 @@ class Estimate:
     compute: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.seconds * 1e6:.3g} us, bound by {self.bound}"
+        return f"{duration(self.seconds)}, bound by {self.bound}"
+
+
+def duration(seconds: float) -> str:
+    """A time for people: "12.5 us", "1.54 ms"."""
+    return f"{seconds * 1e6:.3g} us" if seconds < 999.5e-6 else f"{seconds * 1e3:.3g} ms"
 
 
 def estimate(
