@@ -93,6 +93,7 @@ def test_llo_gives_stages_after_the_hlo(dump: Path) -> None:
     ]
     assert all(isinstance(s.given_after, Deferred) and not s.given_after.is_read for s in trace.stages[-4:])
     assert trace.stages[-1].pipeline == ("LLO",)
+    assert list(xlanb.read_dump(dump).modules["kernels"]) == [2]
     assert [s.index for s in trace] == list(range(len(trace)))
 
 

@@ -16,7 +16,7 @@ from stat import S_ISREG
 
 from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
 from xlanb.dump.tpu.grouping import compilations
-from xlanb.dump.tpu.names import HLO
+from xlanb.dump.tpu.names import FINAL_BUNDLES, HLO
 from xlanb.errors import DumpError
 from xlanb.files import at_home, is_file, is_folder, open_regular, read_regular
 from xlanb.hlo.module import HloModule
@@ -158,9 +158,14 @@ class ModuleFiles:
 
     @property
     def kernel_count(self) -> int:
-        """How many kernels there are: XLA:GPU numbers the files of one kernel apart, but writes one PTX for each, and an empty one for constants."""
+        """How many kernels the backend made; of a TPU, programs that have bundles.
+
+        XLA:GPU numbers the files of one kernel apart, but writes one PTX for each, and an empty one for constants.
+        """
         ptx = [f for files in self.kernels.values() for kind, f in files.items() if kind == "ptx"]
-        return sum(f.size > 0 for f in ptx) if ptx else len(self.kernels)
+        if ptx:
+            return sum(f.size > 0 for f in ptx)
+        return len(self.kernels) or sum(f.name.label == FINAL_BUNDLES for f in self.llo)
 
     @property
     def llo(self) -> list[DumpFile]:
