@@ -12,6 +12,7 @@ import xlanb
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
+from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.stage import Deferred, TextRecord
 from xlanb.explorer.trace import Trace
 
@@ -216,3 +217,12 @@ def test_pipe_in_place_of_the_hlo_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(file)
     trace = xlanb.read_dump(tmp_path)[0]
     assert [s.kind for s in trace] == ["memory_space_assignment", "llo", "llo"]
+
+
+def test_cost_analysis_of_the_compiler_is_kept_with_the_schedule(dump: Path) -> None:
+    """Whoever compiled it has XLA's own estimate."""
+    files = xlanb.read_dump(dump).ranked[0].files
+    trace = dump_trace(files, {"flops": 197e6, "optimal_seconds": 2e-6})
+    roofline = trace["tpu_schedule"].after.roofline()
+    assert (roofline.compute_seconds, roofline.optimal_seconds) == (pytest.approx(1e-6), 2e-6)
+    assert dump_trace(files)["tpu_schedule"].after.roofline().optimal_seconds is None

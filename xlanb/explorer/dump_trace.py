@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xlanb.boundary import boundary
@@ -34,13 +34,14 @@ _PARENTS = {
 
 
 @boundary("read a dumped module")
-def dump_trace(module: ModuleFiles) -> Trace:
+def dump_trace(module: ModuleFiles, cost: Mapping[str, float] | None = None) -> Trace:
     """The stages of a module, each read when it is first looked at.
 
     A dump that equals the one before (byte for byte) is a stage that changed nothing; the start of a pipeline is a stage only where it differs from what came
     before, which means that passes between were not dumped. Files that cannot be read are stages that show their text and say why.
+    `cost` is what XLA's cost_analysis said when it compiled the module, where that is known.
     """
-    return Trace(module.name or f"module_{module.number:04d}", _Builder(module).stages())
+    return Trace(module.name or f"module_{module.number:04d}", _Builder(module, cost or {}).stages())
 
 
 class _Sharing:
@@ -76,6 +77,7 @@ class _Sharing:
 @dataclass
 class _Builder:
     module: ModuleFiles
+    cost: Mapping[str, float] = field(default_factory=dict)
     made: list[Stage] = field(default_factory=list)
     known: dict[bytes, Deferred] = field(default_factory=dict)
     shared: _Sharing = field(default_factory=_Sharing)
@@ -97,7 +99,7 @@ class _Builder:
                 self._take("hlo", name, last, ())
         self._buffers()
         self._kernels()
-        for stage in tpu_stages(module):
+        for stage in tpu_stages(module, self.cost):
             self.made.append(replace(stage, index=len(self.made)))
         return self.made
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from xlanb.dump.reader import DumpFile, ModuleFiles
@@ -24,12 +25,12 @@ PIPELINE = "LLO"
 """The group that the programs' stages stand in."""
 
 
-def tpu_stages(module: ModuleFiles) -> Iterator[Stage]:
-    """The stages that a module's LLO dumps give; none where there are no such dumps. Nothing is read yet."""
+def tpu_stages(module: ModuleFiles, cost: Mapping[str, float]) -> Iterator[Stage]:
+    """The stages that a module's LLO dumps give; none where there are no such dumps. Nothing is read yet. `cost` is XLA's cost_analysis of it, if it is known."""
     files = module.llo
     if not files:
         return
-    reader = _TpuDumps(module, files)
+    reader = _TpuDumps(module, files, cost)
     makers: list[tuple[str, str, tuple[str, ...], Callable[[], Artifact], int]] = []
     if all(reader.find(label) is not None for label in (BUFFER_INFO, ALLOC_INFO, SCHEDULE_INFO)):
         makers.append(("memory_space_assignment", "memory_space_assignment", (), reader.memory_space, 0))
@@ -55,8 +56,9 @@ def _readable(make: Callable[[], Artifact], name: str) -> Callable[[], Artifact]
 class _TpuDumps:
     """The LLO dumps of one module."""
 
-    def __init__(self, module: ModuleFiles, files: list[DumpFile]) -> None:
+    def __init__(self, module: ModuleFiles, files: list[DumpFile], cost: Mapping[str, float]) -> None:
         self.module = module
+        self.cost = cost
         self.files = files
         self.programs = programs_of(files)
 
@@ -108,7 +110,8 @@ class _TpuDumps:
         report = self._text(VMEM_REPORT)
         scoped = parse_vmem_report(report) if report else None
         own = {name: program for program, names in self.served.items() for name in names}
-        return schedule_of(file.read_hlo(), facts, own, calls, self.chip, scoped)
+        found = schedule_of(file.read_hlo(), facts, own, calls, self.chip, scoped)
+        return replace(found, cost_analysis=self.cost)
 
     def maker(self, program: ProgramFiles) -> Callable[[], TpuProgram]:
         """What reads a program."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Roofline(Displayable):
     """Times in seconds of one run on one device of `chip`, none of them measured.
 
-    `compute_seconds` is the time of `flops` at the chip's bfloat16 peak, `memory_seconds` that of `bytes_accessed`
+    `compute_seconds` is the time of `flops` at the chip's bfloat16 peak, `memory_seconds` that of `hbm_bytes`
     at the bandwidth of its HBM. `static_seconds` is the time of the bundles issued one each cycle, loops once: the
     units queue their work, and a bundle that finds a queue full waits, so the program may take longer.
     `optimal_seconds` is XLA's own estimate (cost_analysis), None where it is not known. `mxu_share` is the share of
@@ -26,7 +26,7 @@ class Roofline(Displayable):
 
     chip: TpuChip
     flops: float
-    bytes_accessed: float
+    hbm_bytes: float
     static_seconds: float
     mxu_share: float
     optimal_seconds: float | None = None
@@ -39,24 +39,24 @@ class Roofline(Displayable):
     @property
     def memory_seconds(self) -> float:
         """The least time for its traffic with HBM."""
-        return self.bytes_accessed / self.chip.device_bandwidth
+        return self.hbm_bytes / self.chip.device_bandwidth
 
     @property
     def bound(self) -> str:
         """What decides the limit: "compute" or "memory"."""
-        return self.chip.roofline(self.flops, self.bytes_accessed)[1]
+        return self.chip.roofline(self.flops, self.hbm_bytes)[1]
 
     @property
     def intensity(self) -> float:
         """Operations for each byte of HBM; the chip's ridge is where arithmetic begins to be the limit."""
-        return self.flops / self.bytes_accessed if self.bytes_accessed else 0.0
+        return self.flops / self.hbm_bytes if self.hbm_bytes else 0.0
 
     @property
     def times(self) -> tuple[tuple[str, float], ...]:
         """Each limit and estimate in words, with its seconds."""
         rows = [
             (f"arithmetic: {self.flops:,.0f} operations at the bfloat16 peak", self.compute_seconds),
-            (f"HBM: {self.bytes_accessed:,.0f} bytes at its bandwidth", self.memory_seconds),
+            (f"HBM: {self.hbm_bytes:,.0f} bytes at its bandwidth", self.memory_seconds),
             ("bundles issued once each, loops once", self.static_seconds),
         ]
         if self.optimal_seconds is not None:
@@ -99,15 +99,15 @@ def roofline_of(
     mxu_share: float,
     flops: float,
     hbm_bytes: float,
-    cost: Mapping[str, float] | None = None,
+    cost_analysis: Mapping[str, float],
 ) -> Roofline:
-    """The roofline of a program of so many bundles; `cost` is XLA's cost_analysis of it, whose numbers stand in place of `flops` and `hbm_bytes`."""
-    told = cost or {}
+    """The roofline of a program of so many bundles; the flops and seconds of XLA's `cost_analysis` count where it has them, its bytes do not: VMEM is among them."""
+    told = cost_analysis.get("optimal_seconds")
     return Roofline(
         chip,
-        float(told.get("flops", flops)),
-        float(told.get("bytes accessed", hbm_bytes)),
+        float(cost_analysis.get("flops", flops)),
+        float(hbm_bytes),
         chip.seconds(bundles),
         mxu_share,
-        float(told["optimal_seconds"]) if "optimal_seconds" in told else None,
+        float(told) if told is not None else None,
     )

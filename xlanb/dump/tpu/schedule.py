@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -119,12 +119,13 @@ class AsyncSpan:
 
 @dataclass(frozen=True, repr=False)
 class TpuScheduleRecord(Displayable):
-    """The whole schedule; bodies of loops stand before the loop, as XLA flattens them."""
+    """The whole schedule; bodies of loops stand before the loop, as XLA flattens them. `cost_analysis` is XLA's own, empty where it is not known."""
 
     module: str
     instructions: tuple[ScheduledInstruction, ...]
     spans: tuple[AsyncSpan, ...]
     chip: TpuChip | None = None
+    cost_analysis: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def bundles(self) -> int:
@@ -138,7 +139,7 @@ class TpuScheduleRecord(Displayable):
         return used / self.bundles if self.bundles else 0.0
 
     def roofline(self, cost_analysis: Mapping[str, float] | None = None) -> Roofline:
-        """What the program could take at best on its chip; `cost_analysis` is what XLA says of it, by default what this record counts, loops once.
+        """What the program could take at best on its chip, loops once; `cost_analysis` is what XLA says of it, by default what the record holds of that.
 
         Raises:
             DumpError: the dump does not say which chip it is for.
@@ -148,9 +149,10 @@ class TpuScheduleRecord(Displayable):
                 f"the chip that {self.module} was compiled for is not known: its dump has no target_arguments.txt, or names none of {', '.join(CHIPS)}"
             )
         rows = self.instructions
+        told = self.cost_analysis if cost_analysis is None else cost_analysis
         bundles = sum(i.bundles + i.call_bundles for i in rows)
         traffic = sum(i.hbm_bytes for i in rows) + sum(s.size for s in self.spans if "HBM" in (s.source, s.target))
-        return roofline_of(self.chip, bundles, self.mxu_share, sum(i.flops for i in rows), traffic, cost_analysis)
+        return roofline_of(self.chip, bundles, self.mxu_share, sum(i.flops for i in rows), traffic, told)
 
     def seconds(self, bundles: float) -> float | None:
         """The time of so many bundles; None where the chip is not known."""

@@ -25,7 +25,7 @@ class TargetTrace(Trace):
 
     def __init__(self, made: TargetCompilation) -> None:
         kind = "XLA:TPU" if made.target.is_tpu else "XLA:GPU"
-        super().__init__(f"{kind} ({made.target}): {made.answer['name']}", dump_trace(made.files).stages)
+        super().__init__(f"{kind} ({made.target}): {made.answer['name']}", dump_trace(made.files, made.cost).stages)
         self.target: Target = made.target
         self.compilation = made
         self.compile_seconds = made.compile_seconds

@@ -162,7 +162,7 @@ def schedule_data(record: TpuScheduleRecord) -> dict[str, Any]:
     if record.chip is not None:
         data["chip"] = [record.chip.name, record.chip.clock]
         limits = record.roofline()
-        data["roof"] = [limits.compute_seconds, limits.memory_seconds, round(limits.mxu_share, 4)]
+        data["roof"] = [limits.compute_seconds, limits.memory_seconds, round(limits.mxu_share, 4), limits.optimal_seconds]
     return data
 
 
