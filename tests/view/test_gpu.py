@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 from xlanb.dump.gpu.backend import Emitter
+from xlanb.dump.gpu.fusion_process import FusionStep
 from xlanb.dump.gpu.ptxas import KernelResources
 from xlanb.dump.gpu.thunks import Thunk
+from xlanb.explorer.gpu_fusion import HEAVY_BYTES, FusionDecisions
 from xlanb.explorer.gpu_program import GpuKernel, GpuProgram, KernelCode, Launch
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
@@ -91,6 +93,22 @@ def test_what_a_dump_says_is_never_markup() -> None:
     assert EVIL not in html
     assert EVIL in mimebundle(kernel("k"))["text/plain"]
     assert EVIL not in mimebundle(kernel("k"))["text/html"]
+
+
+def test_a_page_does_not_wait_for_very_many_decisions() -> None:
+    module = parse("HloModule m\nENTRY e { x = f32[4] parameter(0) ROOT n = f32[4] negate(x) }").record()
+    read = []
+
+    def load() -> list[FusionStep]:
+        read.append(1)
+        return [FusionStep("ineligible", "x", reason="the producer is not fusible")]
+
+    many, few = (FusionDecisions(load, lambda: module, size) for size in (HEAVY_BYTES + 1, HEAVY_BYTES))
+    traces = [Trace("m", [Stage("hlo_pass", "priority-fusion", None, module, decisions=d)]) for d in (many, few)]
+    first, second = (build_payload([t])["traces"][0]["stages"][0] for t in traces)
+    assert ("why" in first, "why" in second, len(read)) == (False, True, 1)
+    assert [d.taken for d in traces[0].why("x")] == [False]
+    assert "why" in build_payload([traces[0]])["traces"][0]["stages"][0]
 
 
 def test_a_page_holds_the_program_beside_its_hlo() -> None:

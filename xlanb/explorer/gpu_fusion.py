@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PASS = "priority-fusion"
 
 _ACCEPTED = "the cost model accepts it"
+HEAVY_BYTES = 6 << 20
 _NO_USERS = "No users to fuse"
 _FEW = 3
 
@@ -26,12 +27,18 @@ _FEW = 3
 class FusionDecisions(Sequence[Decision]):
     """The decisions of one run of priority fusion, read when they are first asked for.
 
-    `load` gives the steps, `before` the module that the pass began with. A dump that cannot be read holds none.
+    `load` gives the steps, `before` the module that the pass began with, `size` is how many bytes both take. A dump that cannot be read holds none.
     """
 
-    def __init__(self, load: Callable[[], Sequence[FusionStep]], before: Callable[[], object]) -> None:
+    def __init__(self, load: Callable[[], Sequence[FusionStep]], before: Callable[[], object], size: int = 0) -> None:
         self._load = load
         self._before = before
+        self._size = size
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether reading them would take seconds: they are many and were not read yet."""
+        return self._size > HEAVY_BYTES and "_story" not in vars(self)
 
     @cached_property
     def _story(self) -> _Story:

@@ -42,8 +42,9 @@ def fusion_decisions(module: ModuleFiles, after: str, before: Deferred | None) -
     found = module.fixed("priority_fusion_dump") if after == PASS else []
     if not found:
         return None
+    size = found[0].size + (before.size if before is not None and not before.is_read else 0)
     return FusionDecisions(
-        lambda: parse_fusion_process(found[0].read_text()), lambda: before.get() if before is not None else None
+        lambda: parse_fusion_process(found[0].read_text()), lambda: before.get() if before is not None else None, size
     )
 
 

@@ -25,6 +25,7 @@ from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
+from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
@@ -234,7 +235,8 @@ class PayloadBuilder:
         diff = self._diff(stage, left, right)
         if diff:
             data["diff"] = diff
-        why = why_data(stage.edits, stage.decisions, self.limits.rewrites, self.pool.item)
+        heavy = isinstance(stage.decisions, FusionDecisions) and stage.decisions.is_heavy
+        why = why_data(stage.edits, () if heavy else stage.decisions, self.limits.rewrites, self.pool.item)
         if why:
             data["why"] = why
         return data
