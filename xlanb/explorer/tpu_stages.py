@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from xlanb.dump.reader import DumpFile, ModuleFiles
 from xlanb.dump.tpu.analysis import parse_deduplication
 from xlanb.dump.tpu.chips import TpuChip, chip_of_target
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord, parse_memory_space
 from xlanb.dump.tpu.names import ALLOC_INFO, BUFFER_INFO, DEDUPLICATION, HLO, SCHEDULE_INFO, TOP_LEVEL, VMEM_REPORT
-from xlanb.dump.tpu.program import ProgramFiles, TpuProgram, llo_trace, programs_of, read_program
+from xlanb.dump.tpu.program import LloStage, ProgramFiles, TpuProgram, llo_trace, programs_of, read_program
 from xlanb.dump.tpu.schedule import CodeFacts, TpuScheduleRecord, schedule_of
 from xlanb.dump.tpu.vmem import parse_vmem_report
 from xlanb.errors import XlanbError
@@ -26,7 +26,10 @@ PIPELINE = "LLO"
 
 
 def tpu_stages(module: ModuleFiles, cost: Mapping[str, float]) -> Iterator[Stage]:
-    """The stages that a module's LLO dumps give; none where there are no such dumps. Nothing is read yet. `cost` is XLA's cost_analysis of it, if it is known."""
+    """The stages that a module's LLO dumps give; none where there are no such dumps.
+
+    Nothing is read yet. `cost` is XLA's cost_analysis of it, if it is known.
+    """
     files = module.llo
     if not files:
         return
@@ -126,7 +129,7 @@ def _llo_trace(program: TpuProgram) -> Trace:
     for stage, changed in zip(program.stages, program.changed, strict=True):
         before = latest.get(stage.form)
         if before is None or changed:
-            after = Deferred(lambda stage=stage: TextRecord(stage.label, stage.text, "llo"), stage.file.size // 10)  # type: ignore[misc]
+            after = Deferred(partial(_stage_text, stage), stage.file.size // 10)
         else:
             after = before
         count = f"{stage.fingerprint.instructions:,} instructions" if stage.fingerprint is not None else ""
@@ -143,6 +146,10 @@ def _llo_trace(program: TpuProgram) -> Trace:
         )
         latest[stage.form] = after
     return Trace(f"LLO of {program.name}", made)
+
+
+def _stage_text(stage: LloStage) -> TextRecord:
+    return TextRecord(stage.label, stage.text, "llo")
 
 
 def hlo_of_llo(module: ModuleFiles) -> DumpFile | None:

@@ -1,4 +1,7 @@
-"""Where elements lie in memory under XLA's tiled layouts: `T(8,128)(2,1)` cuts the minor-most dimensions into tiles, and those into tiles again."""
+"""Where elements lie in memory under XLA's tiled layouts.
+
+`T(8,128)(2,1)` cuts the minor-most dimensions into tiles, and those into tiles again.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from xlanb.shape.shape import ArrayShape, Layout
 
 
 def place_of(index: Sequence[int], shape: ArrayShape) -> int:
-    """The place of an element in memory, counted in elements, tiles and their padding included (XLA's tiled layouts)."""
+    """The place of an element in memory, counted in elements; tiles and their padding count."""
     layout = layout_of(shape)
     order = layout.minor_to_major[::-1]
     sizes, at = [shape.dimensions[d] for d in order], [index[d] for d in order]
@@ -21,7 +24,10 @@ def place_of(index: Sequence[int], shape: ArrayShape) -> int:
 
 
 def padded_sizes(shape: ArrayShape) -> list[int]:
-    """The dimensions in memory, the major-most first, each level of tiles as dimensions of its own; padding included."""
+    """The dimensions in memory, the major-most first, padding included.
+
+    Each level of tiles has dimensions of its own.
+    """
     layout = layout_of(shape)
     sizes = [shape.dimensions[d] for d in layout.minor_to_major[::-1]]
     for tile in layout.tiles:
@@ -35,7 +41,11 @@ def layout_of(shape: ArrayShape) -> Layout:
 
 
 def _tiled(sizes: list[int], at: list[int], tile: Sequence[int | None]) -> tuple[list[int], list[int]]:
-    """One level of tiles over the minor-most dimensions: each becomes the number of its tile and the place within it; `None` joins a dimension with the next."""
+    """One level of tiles over the minor-most dimensions.
+
+    Each becomes the number of its tile and the place within it; `None` joins a dimension with the
+    next.
+    """
     missing = max(len(tile) - len(sizes), 0)
     sizes, at = [1] * missing + sizes, [0] * missing + at
     cut = len(sizes) - len(tile)

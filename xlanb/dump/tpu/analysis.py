@@ -1,17 +1,19 @@
-"""Small reports about an LLO program: bundles by HLO instruction, checksums by stage, HLO instructions that share a program.
+"""Small reports about an LLO program.
 
-total scheduled bundles:    602
-empty scheduled bundles:    5
- 443.00 scheduled bundles (74.20%): <no hlo>
-  11.50 scheduled bundles ( 1.93%): %copy-start = (f32[256,1024]{1,0}) copy-start(%p)
+Bundles by HLO instruction, checksums by stage, HLO instructions that share a program:
 
-m/OFNgBtgp1fdJpn=:i=0000047b:c=000000c9:a=00000040:b=00000017 post-simplifier-1
+    total scheduled bundles:    602
+    empty scheduled bundles:    5
+     443.00 scheduled bundles (74.20%): <no hlo>
+      11.50 scheduled bundles ( 1.93%): %copy-start = (f32[256,1024]{1,0}) copy-start(%p)
 
-key:reduce_sum.80
-ordinal:5
-equivalent_hlos[size=2]:
-  reduce_sum.80
-  reduce_sum.66
+    m/OFNgBtgp1fdJpn=:i=0000047b:c=000000c9:a=00000040:b=00000017 post-simplifier-1
+
+    key:reduce_sum.80
+    ordinal:5
+    equivalent_hlos[size=2]:
+      reduce_sum.80
+      reduce_sum.66
 """
 
 from __future__ import annotations
@@ -28,13 +30,17 @@ _TOTAL = re.compile(r"\s*(total|empty) scheduled bundles:\s*(\d{1,12})\s*$")
 _SHARE = re.compile(r"\s*(?P<bundles>\d{1,12}(?:\.\d{1,6})?) scheduled bundles \([ \d.]{1,12}%\): (?P<hlo>.*)$")
 _NAMED = re.compile(r"%(\S+) = ")
 _FINGERPRINT = re.compile(
-    r"(?P<sum>[\w+/=]{8,88}):i=(?P<i>[0-9a-f]{1,8}):c=(?P<c>[0-9a-f]{1,8}):a=(?P<a>[0-9a-f]{1,8}):b=(?P<b>[0-9a-f]{1,8}) (?P<label>\S.*)"
+    r"(?P<sum>[\w+/=]{8,88}):i=(?P<i>[0-9a-f]{1,8}):c=(?P<c>[0-9a-f]{1,8})"
+    r":a=(?P<a>[0-9a-f]{1,8}):b=(?P<b>[0-9a-f]{1,8}) (?P<label>\S.*)"
 )
 
 
 @dataclass(frozen=True)
 class ScheduleAnalysis:
-    """Bundles of a program: in all, those that issue nothing, and by HLO instruction, the largest first; "" stands for what no instruction asked for.
+    """The bundles of a program, counted.
+
+    In all, those that issue nothing, and by HLO instruction, the largest first; "" stands for what
+    no instruction asked for.
 
     A bundle that serves several instructions counts in parts.
     """
@@ -46,7 +52,10 @@ class ScheduleAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A program after one LLO stage: checksum, and how many instructions, constants, memory allocations and regions it has."""
+    """What was dumped of a program after one LLO stage.
+
+    Checksum, and how many instructions, constants, memory allocations and regions it has.
+    """
 
     label: str
     checksum: str

@@ -78,7 +78,10 @@ _CALLED = re.compile(r"%(\S+) = |(<[\w-]+>)")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One instruction of a bundle: its column in `UNITS`, text, the predicate that it runs under ("!%p1"), and comment."""
+    """One instruction of a bundle.
+
+    Its column in `UNITS`, text, the predicate that it runs under ("!%p1"), and comment.
+    """
 
     unit: str
     text: str
@@ -90,8 +93,9 @@ class Operation:
 class Bundle:
     """What is issued in one cycle.
 
-    `label` is one of `LABELS` or empty, `loops` counts the loops around it, `regions` are the regions that begin with it, `target` is the region that a branch in it
-    goes to (-1: no branch), `calls` the HLO instruction whose program it calls.
+    `label` is one of `LABELS` or empty, `loops` counts the loops around it, `regions` are the
+    regions that begin with it, `target` is the region that a branch in it goes to (-1: no branch),
+    `calls` the HLO instruction whose program it calls.
     """
 
     address: int
@@ -114,7 +118,10 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Bundles `start` to `end` (positions, both included) that a branch runs again; `depth` is 1 for an outermost loop."""
+    """Bundles `start` to `end` (positions, both included) that a branch runs again.
+
+    `depth` is 1 for an outermost loop.
+    """
 
     start: int
     end: int
@@ -248,7 +255,10 @@ def _without_comments(text: str) -> str:
 
 
 def _loops(bundles: tuple[Bundle, ...]) -> Iterator[Loop]:
-    """A loop begins where a bundle is marked as its body, and ends with the last one marked as deep, or the branch back to it."""
+    """Find the loops: each begins with a bundle marked as its body.
+
+    It ends with the last bundle marked as deep, or with the branch back to its beginning.
+    """
     first = {r: k for k, b in enumerate(bundles) for r in b.regions}
     back: dict[int, int] = {}
     for k, b in enumerate(bundles):
@@ -263,7 +273,7 @@ def _loops(bundles: tuple[Bundle, ...]) -> Iterator[Loop]:
 
 
 def _marked_ends(bundles: tuple[Bundle, ...]) -> list[int]:
-    """For each bundle the last one of the run from it on that is marked at least as deep and begins no other loop as deep."""
+    """For each bundle that begins a loop the last one that is marked as part of it."""
     ends = list(range(len(bundles)))
     open_at: list[int] = []  # one bundle for each depth, the innermost last
     for k, b in enumerate(bundles):

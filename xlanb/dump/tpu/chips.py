@@ -1,9 +1,12 @@
 """Facts about TPU chips, for rooflines and for what a dump's numbers mean.
 
-Sources: Google Cloud's pages "TPU v4", "v5e", "v5p", "v6e" and "TPU7x" (peaks, HBM, cores, interconnect); the appendix of Google DeepMind's "How to Scale Your Model"
-(links); jax/_src/pallas/mosaic/tpu_info.py of jax 0.10.2 (VMEM, matrix units); "TPU v4: An Optically Reconfigurable Supercomputer" (ISCA 2023; the clock of v4). The
-other clocks follow from the peak: v5e and v5p do one row of 128 x 128 multiply-adds a cycle in each matrix unit, v6e and tpu7x two of 256 x 256 (libtpu's
-hlo-static-bundle-profile: a packed bfloat16 matmul of 16 rows every 8 bundles), which gives 1.5, 1.75, 1.75 and 2.2 GHz.
+Sources: Google Cloud's pages "TPU v4", "v5e", "v5p", "v6e" and "TPU7x" (peaks, HBM, cores,
+interconnect); the appendix of Google DeepMind's "How to Scale Your Model" (links);
+jax/_src/pallas/mosaic/tpu_info.py of jax 0.10.2 (VMEM, matrix units); "TPU v4: An Optically
+Reconfigurable Supercomputer" (ISCA 2023; the clock of v4). The other clocks follow from the peak:
+v5e and v5p do one row of 128 x 128 multiply-adds a cycle in each matrix unit, v6e and tpu7x two of
+256 x 256 (libtpu's hlo-static-bundle-profile: a packed bfloat16 matmul of 16 rows every 8 bundles),
+which gives 1.5, 1.75, 1.75 and 2.2 GHz.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True)
 class TpuChip:
-    """One chip: peaks in operations a second and bandwidths in bytes a second are of the whole chip, the rest is of one TensorCore where it says so.
+    """One chip.
 
-    `mxu` is the side of a matrix unit, `mxus` how many a core has, `vmem_bytes` are of a core. A chip has `ici_links` links to its neighbours, of `ici_bandwidth` in
-    each direction. `codename` is what libtpu's dumps call it. `int8_ops` and `fp8_flops` are 0 where such numbers are not multiplied faster than bfloat16.
-    `devices` is how many devices JAX makes of it: one for both cores of v4 and v5p, one for each core of tpu7x; a compiled program is for one device.
+    Peaks in operations a second and bandwidths in bytes a second are of the whole chip. `mxu` is
+    the side of a matrix unit, `mxus` how many a core has, `vmem_bytes` are of a core. A chip has
+    `ici_links` links to its neighbours, of `ici_bandwidth` in each direction. `codename` is what
+    libtpu's dumps call it. `int8_ops` and `fp8_flops` are 0 where such numbers are not multiplied
+    faster than bfloat16. `devices` is how many devices JAX makes of it: one for both cores of v4
+    and v5p, one for each core of tpu7x; a compiled program is for one device.
     """
 
     name: str
@@ -61,7 +67,10 @@ class TpuChip:
         return bundles / self.clock
 
     def roofline(self, flops: float, bytes_accessed: float) -> tuple[float, str]:
-        """The least seconds that a device could take for these flops (in bfloat16) and bytes of HBM, and what bounds it: "compute" or "memory"."""
+        """The least seconds that a device could take, and what bounds it: "compute" or "memory".
+
+        For these flops in bfloat16 and these bytes of HBM.
+        """
         compute = flops / self.device_flops
         memory = bytes_accessed / self.device_bandwidth
         return (compute, "compute") if compute > memory else (memory, "memory")

@@ -15,10 +15,13 @@ _MEMORY_SPACE = "memory-space-assignment"
 
 
 def compilations(files: Iterable[DumpFile]) -> list[list[DumpFile]]:
-    """The LLO dumps of a directory, those of one compilation together, in the order in which they began.
+    """The LLO dumps of a directory.
 
-    A compilation begins with its top level program, whose dumps share a timestamp; its other programs follow before the next begins. The files of memory space
-    assignment are written first, with a timestamp of their own. Compilations that ran at the same time are not told apart.
+    Those of one compilation stand together, in the order in which they began.
+
+    A compilation begins with its top level program, whose dumps share a timestamp; its other
+    programs follow before the next begins. The files of memory space assignment are written first,
+    with a timestamp of their own. Compilations that ran at the same time are not told apart.
     """
     listed = sorted(files, key=lambda f: (f.name.timestamp or 0, f.name.kernel, f.name.sequence or -1))
     starts = sorted({_time(f) for f in listed if f.name.kernel == TOP_LEVEL and not _is_assignment(f)})

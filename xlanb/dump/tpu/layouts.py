@@ -30,7 +30,9 @@ def space_name(layout: Layout | None) -> str:
 
 
 def explain_layout(shape: str | Shape) -> str:
-    """A shape on a TPU in words, a line for each array: the memory space, the order of dimensions, what its tiles mean, padding in bytes.
+    """A shape on a TPU in words, a line for each array.
+
+    The memory space, the order of dimensions, what its tiles mean, padding in bytes.
 
     Raises:
         HloParseError: the text is no shape.

@@ -1,6 +1,7 @@
-"""What memory space assignment decided: which buffers live in the fast memory (VMEM; CMEM of v4) and when.
+"""What memory space assignment decided: which buffers live in the fast memory, and when.
 
-bufferinfo has every buffer that could, allocinfo the stretches of the schedule for which one does, scheduleinfo the schedule that both count in:
+The fast memory is VMEM, CMEM of a v4. bufferinfo has every buffer that could live there, allocinfo
+the stretches of the schedule for which one does, scheduleinfo the schedule that both count in:
 
     buffer_id,buffer_name,alt_mem_benefit,size,definition_time,use_times,use_names,is_scoped
     499,"<499 fusion.39>",4.6898e-09,524288,24,"25;27","fusion.32, operand 2;fusion.38, operand 1",0
@@ -31,7 +32,11 @@ _NAME = re.compile(r"<\d+ (?P<name>.+?)(?P<index>\{[\d,]*\})?>")
 
 @dataclass(frozen=True, slots=True)
 class FastStretch:
-    """Bytes `offset` to `offset + size` of the fast memory hold a buffer from position `start` of the schedule to `end`, both included."""
+    """A buffer's time in the fast memory.
+
+    Bytes `offset` to `offset + size` hold it from position `start` of the schedule to `end`, both
+    included.
+    """
 
     offset: int
     size: int
@@ -41,10 +46,11 @@ class FastStretch:
 
 @dataclass(frozen=True, slots=True)
 class SpaceBuffer:
-    """A buffer: `number` in the dump, the instruction that defines it, the index of the tuple's leaf, bytes.
+    """A buffer: `number` in the dump, the instruction that defines it, index of the leaf, bytes.
 
-    `benefit` is XLA's estimate of seconds won for each byte and use in the fast memory, `defined` the position of its definition, `uses` are pairs of
-    position and use ("fusion.32, operand 2"). `fast` are its stretches in the fast memory; the rest of its life it is in HBM.
+    `benefit` is XLA's estimate of seconds won for each byte and use in the fast memory, `defined`
+    the position of its definition, `uses` are pairs of position and use ("fusion.32, operand 2").
+    `fast` are its stretches in the fast memory; the rest of its life it is in HBM.
     """
 
     number: int
@@ -80,7 +86,10 @@ class SpaceBuffer:
 
 @dataclass(frozen=True, repr=False)
 class MemorySpaceRecord(Displayable):
-    """The schedule and all buffers of a module that memory space assignment looked at, those with the largest benefit first."""
+    """The schedule and all buffers of a module that memory space assignment looked at.
+
+    Those with the largest benefit come first.
+    """
 
     module: str
     schedule: tuple[str, ...]
@@ -131,7 +140,8 @@ class MemorySpaceRecord(Displayable):
 @size_text.register
 def _record_size(record: MemorySpaceRecord) -> str:
     placed = sum(bool(b.fast) for b in record.buffers)
-    return f"{placed} of {len(record.buffers)} buffers in {record.space}, {max(record.fast_bytes, default=0):,} bytes at most"
+    peak = max(record.fast_bytes, default=0)
+    return f"{placed} of {len(record.buffers)} buffers in {record.space}, {peak:,} bytes at most"
 
 
 def parse_memory_space(
@@ -142,9 +152,12 @@ def parse_memory_space(
     capacity: int = 0,
     prefetched: tuple[str, ...] = (),
 ) -> MemorySpaceRecord:
-    """The record of the texts of bufferinfo, allocinfo and scheduleinfo; `space` is the fast memory that was assigned to, of `capacity` bytes.
+    """The record of the texts of bufferinfo, allocinfo and scheduleinfo.
 
-    bufferinfo leaves out what is fetched for the next run while this one ends (cross-program prefetch): `prefetched` names these parameters.
+    `space` is the fast memory that was assigned to, of `capacity` bytes.
+
+    bufferinfo leaves out what is fetched for the next run while this one ends (cross-program
+    prefetch): `prefetched` names these parameters.
 
     Raises:
         DumpError: one of them is not the table that is expected; the message names the line.
@@ -220,7 +233,8 @@ def _rows(text: str, heading: str, width: int) -> Iterator[list[str]]:
             continue
         if len(row) != width:
             raise DumpError(
-                f"line {reader.line_num + 1} of memory space assignment: {width} columns are expected, it has {len(row)}"
+                f"line {reader.line_num + 1} of memory space assignment: "
+                f"{width} columns are expected, it has {len(row)}"
             )
         yield row
 

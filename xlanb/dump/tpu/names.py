@@ -1,8 +1,9 @@
 """The names of LLO dumps: TIMESTAMP-PROGRAM-NN-LABEL.EXT, and TIMESTAMP-PROGRAM-hlo.txt.
 
-A compilation is several programs: TLP is the top level program, which calls the others; each HLO instruction that needs code of its own (a fusion, a copy, a
-collective) has one under its name; <late-initialization> and <late-finalization> stand around the whole. NN counts the dumps of one program.
-Source: the dumps that libtpu 0.0.52 wrote for v4, v5e, v5p, v6e and tpu7x.
+A compilation is several programs: TLP is the top level program, which calls the others; each HLO
+instruction that needs code of its own (a fusion, a copy, a collective) has one under its name;
+<late-initialization> and <late-finalization> stand around the whole. NN counts the dumps of one
+program. Source: the dumps that libtpu 0.0.52 wrote for v4, v5e, v5p, v6e and tpu7x.
 """
 
 from __future__ import annotations

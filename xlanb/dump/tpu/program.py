@@ -40,7 +40,11 @@ llo_trace: Final[Hook[[Any], Any]] = Hook("dump.llo_trace")
 
 @dataclass(frozen=True)
 class LloStage:
-    """A program after one stage of the LLO compiler: `fingerprint` counts its instructions where it was dumped with the stage; the text is read when asked for."""
+    """A program after one stage of the LLO compiler.
+
+    `fingerprint` counts its instructions where it was dumped with the stage; the text is read when
+    asked for.
+    """
 
     label: str
     file: DumpFile
@@ -48,7 +52,10 @@ class LloStage:
 
     @property
     def form(self) -> str:
-        """How it is written: "bundles", "DGO" (the dependency graph optimizer's) or "llo". Stages of one form can be compared line by line."""
+        """How it is written: "bundles", "DGO" (the dependency graph optimizer's) or "llo".
+
+        Stages of one form can be compared line by line.
+        """
         if "bundles" in self.label:
             return "bundles"
         return "DGO" if self.label.startswith("DGO-") else "llo"
@@ -77,8 +84,9 @@ class LloStage:
 class TpuProgram(Displayable):
     """One program: the code of HLO instruction `name`, or of the top level ("TLP").
 
-    `final` are its VLIW bundles as they run, `utilization` the units that each keeps busy, `analysis` its bundles by HLO instruction (both None where they were not
-    dumped), `stages` the LLO stages in order, `serves` all HLO instructions that it computes.
+    `final` are its VLIW bundles as they run, `utilization` the units that each keeps busy,
+    `analysis` its bundles by HLO instruction (both None where they were not dumped), `stages` the
+    LLO stages in order, `serves` all HLO instructions that it computes.
     """
 
     name: str
@@ -96,7 +104,10 @@ class TpuProgram(Displayable):
 
     @property
     def seconds(self) -> float | None:
-        """The time of its bundles issued once each, loops run once, without waiting for memory; None where the chip is not known."""
+        """The time of its bundles issued once each, loops run once, without waiting for memory.
+
+        None where the chip is not known.
+        """
         return self.chip.seconds(len(self.final)) if self.chip is not None else None
 
     @property
@@ -145,7 +156,11 @@ class TpuProgram(Displayable):
         return pd.DataFrame(rows)
 
     def stage_frame(self) -> pd.DataFrame:
-        """One row per LLO stage: label, form, instructions (where a fingerprint was dumped), whether it changed anything, bytes of its dump."""
+        """One row per LLO stage.
+
+        Label, form, instructions (where a fingerprint was dumped), whether it changed anything,
+        bytes of its dump.
+        """
         import pandas as pd
 
         rows = [
@@ -199,7 +214,10 @@ class ProgramFiles:
         return sum(f.size for f in found if f is not None)
 
     def stages(self) -> tuple[LloStage, ...]:
-        """The LLO stages in order, each with the fingerprint of its label; a label that comes again has its own each time."""
+        """The LLO stages in order, each with the fingerprint of its label.
+
+        A label that comes again has its own each time.
+        """
         report = self.find(FINGERPRINTS)
         waiting: dict[str, list[Fingerprint]] = {}
         for fingerprint in parse_fingerprints(report.read_text()) if report is not None else ():
@@ -223,7 +241,10 @@ class ProgramFiles:
 
 
 def programs_of(files: Sequence[DumpFile]) -> list[ProgramFiles]:
-    """The programs of one compilation that have bundles: the top level first, then in the order in which they were compiled."""
+    """The programs of one compilation that have bundles.
+
+    The top level first, then in the order in which they were compiled.
+    """
     by_name: dict[str, list[DumpFile]] = {}
     for f in sorted(files, key=lambda f: (f.name.timestamp or 0, f.name.sequence or -1)):
         by_name.setdefault(f.name.kernel, []).append(f)

@@ -101,7 +101,11 @@ def roofline_of(
     hbm_bytes: float,
     cost_analysis: Mapping[str, float],
 ) -> Roofline:
-    """The roofline of a program of so many bundles; the flops and seconds of XLA's `cost_analysis` count where it has them, its bytes do not: VMEM is among them."""
+    """The roofline of a program of so many bundles.
+
+    The flops and seconds of XLA's `cost_analysis` count where it has them, its bytes do not: VMEM
+    is among them.
+    """
     told = cost_analysis.get("optimal_seconds")
     return Roofline(
         chip,

@@ -1,4 +1,8 @@
-"""The schedule of a TPU program: each HLO instruction in the order of execution with what its code takes, and what runs beside it (copies, collectives)."""
+"""The schedule of a TPU program.
+
+Each HLO instruction in the order of execution with what its code takes, and what runs beside it
+(copies, collectives).
+"""
 
 from __future__ import annotations
 
@@ -50,19 +54,30 @@ COLLECTIVES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """What is known of the program of an HLO instruction: bundles, those that are empty, and the share of each unit's capacity that is used, 0 to 1."""
+    """What is known of the program of an HLO instruction.
+
+    Bundles, those that are empty, and the share of each unit's capacity that is used, 0 to 1.
+    """
 
     bundles: int
     empty: int
     shares: Mapping[str, float]
 
 
+_NO_CODE: Final = CodeFacts(0, 0, {})
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduledInstruction:
-    """One instruction of the schedule; `depth` counts the loops around it, `program` is the LLO program that computes it ("" where it has none).
+    """One instruction of the schedule.
 
-    `bundles` are those of its program, each counted once, loops too; `call_bundles` what it takes of the top level program. `flops` are by XLA's cost analysis, `hbm_bytes`
-    those of its operands and results that lie in HBM, of a slice what is read, `scoped_vmem` what its program takes of VMEM for itself while it runs.
+    `depth` counts the loops around it, `program` is the LLO program that computes it ("" where it
+    has none).
+
+    `bundles` are those of its program, each counted once, loops too; `call_bundles` what it takes
+    of the top level program. `flops` are by XLA's cost analysis, `hbm_bytes` those of its operands
+    and results that lie in HBM, of a slice what is read, `scoped_vmem` what its program takes of
+    VMEM for itself while it runs.
     """
 
     position: int
@@ -92,9 +107,12 @@ class ScheduledInstruction:
 
 @dataclass(frozen=True, slots=True)
 class AsyncSpan:
-    """A copy or collective that runs beside others: from position `start` (instruction `name`) until `done` waits for it at `end`.
+    """A copy or collective that runs beside others.
 
-    It moves `size` bytes from memory space `source` to `target`; `bundles` are those of the programs in between.
+    From position `start` (instruction `name`) until `done` waits for it at `end`.
+
+    It moves `size` bytes from memory space `source` to `target`; `bundles` are those of the
+    programs in between.
     """
 
     name: str
@@ -119,7 +137,10 @@ class AsyncSpan:
 
 @dataclass(frozen=True, repr=False)
 class TpuScheduleRecord(Displayable):
-    """The whole schedule; bodies of loops stand before the loop, as XLA flattens them. `cost_analysis` is XLA's own, empty where it is not known."""
+    """The whole schedule; bodies of loops stand before the loop, as XLA flattens them.
+
+    `cost_analysis` is XLA's own, empty where it is not known.
+    """
 
     module: str
     instructions: tuple[ScheduledInstruction, ...]
@@ -139,14 +160,17 @@ class TpuScheduleRecord(Displayable):
         return used / self.bundles if self.bundles else 0.0
 
     def roofline(self, cost_analysis: Mapping[str, float] | None = None) -> Roofline:
-        """What the program could take at best on its chip, loops once; `cost_analysis` is what XLA says of it, by default what the record holds of that.
+        """What the program could take at best on its chip, loops once.
+
+        `cost_analysis` is what XLA says of it, by default what the record holds of that.
 
         Raises:
             DumpError: the dump does not say which chip it is for.
         """
         if self.chip is None:
             raise DumpError(
-                f"the chip that {self.module} was compiled for is not known: its dump has no target_arguments.txt, or names none of {', '.join(CHIPS)}"
+                f"the chip that {self.module} was compiled for is not known: its dump has no target_arguments.txt, "
+                f"or names none of {', '.join(CHIPS)}"
             )
         rows = self.instructions
         told = self.cost_analysis if cost_analysis is None else cost_analysis
@@ -159,7 +183,10 @@ class TpuScheduleRecord(Displayable):
         return self.chip.seconds(bundles) if self.chip is not None else None
 
     def frame(self) -> pd.DataFrame:
-        """One row per instruction that takes time: bundles, empty ones, static seconds, the busiest unit, use of the matrix units."""
+        """One row per instruction that takes time.
+
+        Bundles, empty ones, static seconds, the busiest unit, use of the matrix units.
+        """
         import pandas as pd
 
         rows = [
@@ -196,7 +223,8 @@ class TpuScheduleRecord(Displayable):
 
     def __str__(self) -> str:
         lines = [
-            f"schedule of {self.module}: {len(self.instructions)} instructions, {self.bundles:,} bundles, loops counted once"
+            f"schedule of {self.module}: {len(self.instructions)} instructions, {self.bundles:,} bundles, "
+            "loops counted once"
         ]
         for i in self.instructions:
             if i.bundles or i.call_bundles:
@@ -227,8 +255,9 @@ def schedule_of(
 ) -> TpuScheduleRecord:
     """The schedule of a module whose computations are in the order of execution (is_scheduled).
 
-    `facts` are by program, `programs` gives the program of an instruction where it is not its own, `calls` the bundles of the top level program by instruction,
-    `scoped` the scoped VMEM by instruction.
+    `facts` are by program, `programs` gives the program of an instruction where it is not its own,
+    `calls` the bundles of the top level program by instruction, `scoped` the scoped VMEM by
+    instruction.
 
     Raises:
         DumpError: it is longer than MAX_INSTRUCTIONS.
@@ -246,7 +275,7 @@ def schedule_of(
     for position, (instruction, depth) in enumerate(ordered):
         name = instruction.name
         program = programs.get(name, name)
-        known = facts.get(program)
+        code = facts.get(program, _NO_CODE)
         own = costs.get(name, Cost())
         rows.append(
             ScheduledInstruction(
@@ -255,13 +284,13 @@ def schedule_of(
                 _kind(instruction, module),
                 str(instruction.shape),
                 depth,
-                program=program if known is not None else "",
-                bundles=known.bundles if known is not None else 0,
+                program=program if program in facts else "",
+                bundles=code.bundles,
                 call_bundles=calls.get(name, 0.0),
-                empty=known.empty if known is not None else 0,
-                shares=tuple(known.shares.items()) if known is not None else (),
+                empty=code.empty,
+                shares=tuple(code.shares.items()),
                 flops=0.0 if instruction.opcode in _RUNS_OTHERS else own.flops,
-                hbm_bytes=traffic.bytes_of(instruction) if known is not None else 0,
+                hbm_bytes=traffic.bytes_of(instruction) if program in facts else 0,
                 scoped_vmem=scoped.get(program, 0) if scoped is not None else 0,
             )
         )
@@ -271,7 +300,10 @@ def schedule_of(
 def _flattened(
     module: ModuleRecord, computation: ComputationRecord, depth: int
 ) -> Iterator[tuple[InstructionRecord, int]]:
-    """Instructions in the order of execution; bodies of loops and branches stand before the instruction that runs them."""
+    """Instructions in the order of execution.
+
+    Bodies of loops and branches stand before the instruction that runs them.
+    """
     for instruction in computation.instructions:
         if instruction.opcode in _RUNS_OTHERS and depth < _DEEPEST:
             inner = depth + (instruction.opcode is HloOpcode.WHILE)

@@ -1,4 +1,7 @@
-"""Bytes of HBM that an instruction reads and writes: slices for what they take, updates in place for what they write."""
+"""Bytes of HBM that an instruction reads and writes.
+
+Slices for what they take, updates in place for what they write.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The scoped VMEM of each HLO instruction: what its program takes for itself while it runs, from the data in vmem_report.html."""
+"""The scoped VMEM of each HLO instruction.
+
+What its program takes for itself while it runs, from the data in vmem_report.html.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ _SCOPED: Final = "SCOPED"
 
 
 def parse_vmem_report(text: str) -> dict[str, int]:
-    """Bytes of scoped VMEM (buffers of the program, operand spans, spills) by HLO instruction, those only that take some.
+    """Bytes of scoped VMEM by HLO instruction, of those that take some.
+
+    It holds buffers of the program, spans of operands and spilled registers.
 
     Raises:
         DumpError: the data is not there, or is not what is expected.

@@ -1,4 +1,8 @@
-"""What XLA:TPU leaves, as plain data for the panes: VLIW bundles with the use of units, memory spaces over the schedule, the schedule with what runs beside it."""
+"""What XLA:TPU leaves, as plain data for the panes.
+
+VLIW bundles with the use of units, memory spaces over the schedule, the schedule with what runs
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,13 @@ _BINS = 300
 
 
 def program_data(program: TpuProgram, max_bundles: int) -> dict[str, Any]:
-    """Plain data of a program: bundles up to a limit, in each row [address, label, loops, called instruction, unit, text, unit, text, ...].
+    """Plain data of a program.
 
-    `use` has a row of digits for each bundle shown (base 36, one for each unit in use), `profile` for each unit its share over stretches of the whole program.
+    Bundles up to a limit, in each row [address, label, loops, called instruction, unit, text, unit,
+    text, ...].
+
+    `use` has a row of digits for each bundle shown (base 36, one for each unit in use), `profile`
+    for each unit its share over stretches of the whole program.
     """
     final = program.final
     shown = final.bundles[:max_bundles]
@@ -48,7 +56,8 @@ def program_data(program: TpuProgram, max_bundles: int) -> dict[str, Any]:
         data |= _use_data(program.utilization, len(shown))
     if len(final) > len(shown):
         data["note"] = (
-            f"Shown: {len(shown):,} of {len(final):,} bundles; all of them are the record's .final, and .frame() is a table of them."
+            f"Shown: {len(shown):,} of {len(final):,} bundles; all of them are the record's .final, "
+            "and .frame() is a table of them."
         )
     return data
 
@@ -88,7 +97,11 @@ def _stage_rows(program: TpuProgram) -> list[list[Any]]:
 
 
 def space_data(record: MemorySpaceRecord) -> dict[str, Any]:
-    """Plain data of memory space assignment: the schedule, bytes in use in the fast memory and of buffers that are only in HBM, and the buffers."""
+    """Plain data of memory space assignment.
+
+    The schedule, bytes in use in the fast memory and of buffers that are only in HBM, and the
+    buffers.
+    """
     buffers = sorted(record.buffers, key=lambda b: -b.size)
     data: dict[str, Any] = {
         "k": "spaces",
@@ -125,7 +138,10 @@ def _buffer_row(b: SpaceBuffer) -> list[Any]:
 
 
 def schedule_data(record: TpuScheduleRecord) -> dict[str, Any]:
-    """Plain data of a schedule: instructions that take time, and what runs beside them, both by the bundles before them."""
+    """Plain data of a schedule.
+
+    Instructions that take time, and what runs beside them, both by the bundles before them.
+    """
     starts = [0.0]
     for i in record.instructions:
         starts.append(starts[-1] + i.bundles + i.call_bundles)
@@ -162,7 +178,12 @@ def schedule_data(record: TpuScheduleRecord) -> dict[str, Any]:
     if record.chip is not None:
         data["chip"] = [record.chip.name, record.chip.clock]
         limits = record.roofline()
-        data["roof"] = [limits.compute_seconds, limits.memory_seconds, round(limits.mxu_share, 4), limits.optimal_seconds]
+        data["roof"] = [
+            limits.compute_seconds,
+            limits.memory_seconds,
+            round(limits.mxu_share, 4),
+            limits.optimal_seconds,
+        ]
     return data
 
 
