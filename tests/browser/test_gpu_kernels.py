@@ -1,4 +1,7 @@
-"""The kernels of XLA:GPU in a page from disk: launches, the table, a kernel's card and its code, by mouse and by keyboard."""
+"""The kernels of XLA:GPU in a page from disk.
+
+Launches, the table, a kernel's card and its code, by mouse and by keyboard.
+"""
 
 from __future__ import annotations
 

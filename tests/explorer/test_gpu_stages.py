@@ -1,4 +1,7 @@
-"""A dump of XLA:GPU as a Trace: code of the kernels, the program of launches, and the real reasons of its fusions."""
+"""A dump of XLA:GPU as a Trace.
+
+Code of the kernels, the program of launches, and the real reasons of its fusions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PTX becomes machine code: several kernels at once, the lines of each its own; with stand-ins for NVIDIA's tools, and with the tools."""
+"""PTX becomes machine code: several kernels at once, the lines of each its own.
+
+With stand-ins for NVIDIA's tools, and with the tools.
+"""
 
 import re
 import sys

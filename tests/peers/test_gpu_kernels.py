@@ -1,4 +1,7 @@
-"""The real XLA:GPU compiles for an H100 that is not here: every kernel has its code and its figures, and the compiler says why."""
+"""The real XLA:GPU compiles for an H100 that is not here.
+
+Every kernel has its code and its figures, and the compiler says why.
+"""
 
 from __future__ import annotations
 

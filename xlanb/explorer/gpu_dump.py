@@ -1,4 +1,7 @@
-"""The files of a module that XLA:GPU compiled, read together: which kernel works for which HLO instruction, what it needs and what it takes."""
+"""The files of a module that XLA:GPU compiled, read together.
+
+Which kernel works for which HLO instruction, what it needs and what it takes.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,10 @@ class GpuDump:
 
     @cached_property
     def thunks(self) -> tuple[Thunk, ...]:
-        """The launches in order: after the passes over them where there is that dump; none where neither can be read."""
+        """The launches in order: after the passes over them where there is that dump.
+
+        None where neither can be read.
+        """
         metadata = self.module.fixed("thunk_metadata")
         for label in ("thunk_sequence_after_thunk_passes", "thunk_sequence"):
             found = [f for f in self.module.fixed(label) if f.name.label.endswith(label)]
@@ -119,7 +125,10 @@ class GpuDump:
 
     @cached_property
     def kernel_instructions(self) -> dict[str, tuple[str, ...]]:
-        """The HLO instructions that each kernel is launched for: by the thunks, else by the names, in which PTX has no dots."""
+        """The HLO instructions that each kernel is launched for.
+
+        By the thunks, else by the names, in which PTX has no dots.
+        """
         found: dict[str, dict[str, None]] = {}
         for t in self.thunks:
             if t.is_kernel and t.instruction:
@@ -199,12 +208,15 @@ class GpuDump:
         held = (
             occupancy(self.device, threads, registers, shared, blocks) if self.device is not None and threads else None
         )
-        work = self._cost(instructions[0]) if instructions else None
+        work = self._costs.get(instructions[0]) if instructions else None
         unit = _unit(files.code.ptx)
         emitter = emitter_of(first, self._fused(first)) if first is not None else None
         again = _tile_bytes(emitter, work) if unit and emitter is not None and work is not None else 0.0
-        known = self.device is not None and work is not None and blocks > 0
-        time = estimate(self.device, work, blocks, threads, held, unit, again) if known else None  # type: ignore[arg-type]
+        time = (
+            estimate(self.device, work, blocks, threads, held, unit, again)
+            if self.device is not None and work is not None and blocks
+            else None
+        )
         meta = first.metadata if first is not None else None
         return GpuKernel(
             name,
@@ -239,20 +251,8 @@ class GpuDump:
         return KernelCode(hlo, code.llvm, code.llvm_optimized, code.ptx, code.sass, code.sass_lines)
 
     @cached_property
-    def _costs(self) -> dict[str, KernelCost]:
-        return {}
-
-    def _cost(self, name: str) -> KernelCost | None:
-        """What an instruction computes and moves; None where it is not in the module."""
-        if name not in self._costs and self.hlo is not None:
-            found = self._live.get(name)
-            if found is not None:
-                self._costs[name] = found
-        return self._costs.get(name)
-
-    @cached_property
-    def _live(self) -> Mapping[str, KernelCost]:
-        """Costs of all instructions that some thunk or kernel works for."""
+    def _costs(self) -> Mapping[str, KernelCost]:
+        """What each instruction that some thunk or kernel works for computes and moves."""
         wanted = {t.instruction for t in self.thunks} | {
             i for names in self.kernel_instructions.values() for i in names
         }
@@ -261,7 +261,10 @@ class GpuDump:
         return {i.name: kernel_cost(i) for c in self.hlo.computations for i in c if i.name in wanted}
 
     def _times(self) -> dict[int, int]:
-        """How often a run comes to each thunk, by its identity: loops by their trip count, once where that is unknown."""
+        """How often a run comes to each thunk, by its identity.
+
+        Loops by their trip count, once where that is unknown.
+        """
         times: list[int] = []
         for t in self.thunks:
             around = times[t.parent] * self._trips(self.thunks[t.parent]) if t.parent >= 0 else 1
@@ -275,7 +278,10 @@ class GpuDump:
         return int(count) if re.fullmatch(r"\d{1,9}", count) else 1
 
     def _launches(self, kernels: Mapping[str, GpuKernel], times: Mapping[int, int]) -> tuple[Launch, ...]:
-        """The thunks with the time that each takes, one after another on its stream; what holds others spans them."""
+        """The thunks with the time that each takes, one after another on its stream.
+
+        What holds others spans them.
+        """
         clock = {MAIN_ROW: 0.0}
         ends: dict[str, float] = {}
         launches: list[Launch] = []
@@ -296,7 +302,10 @@ class GpuDump:
         return _spanning(launches)
 
     def _stream(self, t: Thunk) -> tuple[str, str]:
-        """The stream of a thunk, and the number by which its end is waited for: those of the asynchronous step around it."""
+        """The stream of a thunk, and the number by which its end is waited for.
+
+        Those of the asynchronous step around it.
+        """
         around = t
         while around.kind not in ("kAsyncStart", "kAsyncDone") and around.parent >= 0:
             around = self.thunks[around.parent]
@@ -315,7 +324,7 @@ class GpuDump:
     def _estimate(self, t: Thunk, kernels: Mapping[str, GpuKernel]) -> Estimate | None:
         if t.is_kernel and t.name in kernels:
             return kernels[t.name].estimate
-        work = self._cost(t.instruction) if t.instruction and not t.kind.endswith("Done") else None
+        work = self._costs.get(t.instruction) if not t.kind.endswith("Done") else None
         return estimate(self.device, work) if self.device is not None and work is not None else None
 
     def _detail(self, t: Thunk) -> str:

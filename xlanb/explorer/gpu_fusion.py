@@ -1,4 +1,7 @@
-"""The fusion decisions of the real XLA:GPU, in the form of our own: what was fused into what, or why not, with the cost before and after."""
+"""The fusion decisions of the real XLA:GPU, in the form of our own.
+
+What was fused into what, or why not, with the cost before and after.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ _FEW = 3
 class FusionDecisions(Sequence[Decision]):
     """The decisions of one run of priority fusion, read when they are first asked for.
 
-    `load` gives the steps, `before` the module that the pass began with, `size` is how many bytes both take. A dump that cannot be read holds none.
+    `load` gives the steps, `before` the module that the pass began with, `size` is how many bytes
+    both take. A dump that cannot be read holds none.
     """
 
     def __init__(self, load: Callable[[], Sequence[FusionStep]], before: Callable[[], object], size: int = 0) -> None:
@@ -61,7 +65,10 @@ class FusionDecisions(Sequence[Decision]):
         return len(self._story.decisions)
 
     def frame(self) -> pd.DataFrame:
-        """A row per decision: producer, what it was or was not fused into, whether it was, and the cost or the reason."""
+        """A row per decision.
+
+        Producer, what it was or was not fused into, whether it was, and the cost or the reason.
+        """
         import pandas as pd
 
         rows = [
@@ -76,7 +83,10 @@ class FusionDecisions(Sequence[Decision]):
         return pd.DataFrame(rows, columns=["producer", "consumers", "fused", "why"])
 
     def holders(self, names: Iterable[str]) -> set[str]:
-        """The fusions that held any of these instructions while the pass ran: most of them were fused again, and no module shows them."""
+        """The fusions that held any of these instructions while the pass ran.
+
+        Most of them were fused again, and no module shows them.
+        """
         return _reached(names, self._story.within)
 
     def companions(self, names: Iterable[str]) -> set[str]:

@@ -33,7 +33,11 @@ FORMS = (
 
 @dataclass(frozen=True)
 class KernelCode:
-    """The texts of a kernel, "" where the dump has none; `sass_lines` gives for each line of the SASS the line of the PTX that it comes from, 0 where that is unknown."""
+    """The texts of a kernel, "" where the dump has none.
+
+    `sass_lines` gives for each line of the SASS the line of the PTX that it comes from, 0 where
+    that is unknown.
+    """
 
     hlo: str = ""
     llvm: str = ""
@@ -52,8 +56,10 @@ class KernelCode:
 class GpuKernel(Displayable):
     """One kernel: what it computes, how it is launched, what it needs, and how long it takes by a roofline.
 
-    `instructions` are the HLO instructions that launch it, more than one where XLA found equal ones; `launches` counts the launches of a run, loops by their trip count. `unit` is the dtype that
-    its tensor cores multiply, "" where it uses none. `refusal` is why there is no machine code.
+    `instructions` are the HLO instructions that launch it, more than one where XLA found equal
+    ones; `launches` counts the launches of a run, loops by their trip count. `unit` is the dtype
+    that its tensor cores multiply, "" where it uses none. `refusal` is why there is no machine
+    code.
     """
 
     name: str
@@ -130,7 +136,11 @@ def _trimmed(dims: tuple[int, int, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Launch:
-    """A thunk in the order of a run: `start` and `seconds` by the estimates (0 where unknown), of all `times` that a loop runs it; `row` is the stream that it stands on, "" for what only holds others."""
+    """A thunk in the order of a run.
+
+    `start` and `seconds` by the estimates (0 where unknown), of all `times` that a loop runs it;
+    `row` is the stream that it stands on, "" for what only holds others.
+    """
 
     thunk: Thunk
     row: str = ""
@@ -143,7 +153,11 @@ class Launch:
 
 @dataclass(frozen=True, repr=False)
 class GpuProgram(Displayable):
-    """The kernels and launches of one module. `device` is what it was compiled for, None where the dump names none that is known; `device_name` is its name in the dump."""
+    """The kernels and launches of one module.
+
+    `device` is what it was compiled for, None where the dump names none that is known;
+    `device_name` is its name in the dump.
+    """
 
     name: str
     device_name: str

@@ -1,4 +1,8 @@
-"""What XLA:GPU leaves beside its HLO, as stages: the code of the kernels in each form, and the program of launches; and why its fusions are what they are."""
+"""What XLA:GPU leaves beside its HLO, as stages.
+
+The code of the kernels in each form, and the program of launches; and why its fusions are what they
+are.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,10 @@ _Made = tuple[str, str, Deferred, str]
 
 
 def gpu_stages(module: ModuleFiles) -> Iterator[_Made]:
-    """The stages after the HLO: LLVM IR, PTX and SASS of all kernels, and the program; each is read when it is first looked at."""
+    """The stages after the HLO: LLVM IR, PTX and SASS of all kernels, and the program.
+
+    Each is read when it is first looked at.
+    """
     dump = GpuDump(module)
     makers = {"llvm_ir": _llvm, "llvm_ir_optimized": _llvm, "ptx": _ptx, "sass": _sass}
     for kind, make in makers.items():
@@ -38,7 +45,10 @@ def gpu_stages(module: ModuleFiles) -> Iterator[_Made]:
 
 
 def fusion_decisions(module: ModuleFiles, after: str, before: Deferred | None) -> FusionDecisions | None:
-    """The decisions of the pass `after`, where it is priority fusion and was dumped; `before` is the module that it began with."""
+    """The decisions of the pass `after`, where it is priority fusion and was dumped.
+
+    `before` is the module that it began with.
+    """
     found = module.fixed("priority_fusion_dump") if after == PASS else []
     if not found:
         return None

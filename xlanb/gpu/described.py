@@ -1,4 +1,6 @@
-"""A GPU from the description that a program was compiled for: the table's facts, with what the description says otherwise.
+"""A GPU from the description that a program was compiled for.
+
+The table's facts, with what the description says otherwise.
 
     gpu_device_info {
       core_count: 132
@@ -43,7 +45,8 @@ def device_name(text: str) -> str:
 def described_device(text: str) -> GpuDevice | None:
     """The GPU of a GpuTargetConfigProto in text form; None where it is not like any of the table.
 
-    One that the table does not have takes what the description leaves out from the newest device of its compute capability.
+    One that the table does not have takes what the description leaves out from the newest device of
+    its compute capability.
     """
     name = device_name(text)
     base = device_of(name) or _alike(text)

@@ -30,7 +30,10 @@ _COLLECTIVES = frozenset(
 
 @dataclass(frozen=True)
 class KernelCost:
-    """Counts of one launch: floating-point operations (a transcendental function is one), bytes read and written, and the dtype that most of the work is done in ("f32", "bf16").
+    """Counts of one launch.
+
+    Floating-point operations (a transcendental function is one), bytes read and written, and the
+    dtype that most of the work is done in ("f32", "bf16").
 
     `network_bytes` are what each device sends to others in a ring of `participants`.
     """
@@ -73,7 +76,10 @@ def kernel_cost(i: HloInstruction) -> KernelCost:
 
 
 def _read_of(parameter: HloInstruction) -> float:
-    """Bytes that a fusion reads of one operand: those of its slices where nothing else uses it, nothing of what is updated in place."""
+    """Bytes that a fusion reads of one operand.
+
+    Those of its slices where nothing else uses it, nothing of what is updated in place.
+    """
     whole = float(parameter.shape.byte_size)
     read = 0.0
     stack, seen = [parameter], {parameter}
@@ -109,7 +115,7 @@ def _written_of(i: HloInstruction) -> float:
 
 
 def _dtype(i: HloInstruction) -> str:
-    """The element type of the first product in it, else of its first result with elements of floating point, else of its first."""
+    """The element type of the first product in it, else of its first floating-point result, else of its first."""
     for inner in _instructions(i):
         if inner.opcode in (O.DOT, O.CONVOLUTION, O.SCALED_DOT, O.RAGGED_DOT):
             return _element(inner.operands[0].shape)

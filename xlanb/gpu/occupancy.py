@@ -1,8 +1,8 @@
 """Occupancy of a GPU's multiprocessors: how many blocks of a kernel one holds at once, and what limits that.
 
-The rules are those of NVIDIA's occupancy calculator (cuda_occupancy.h): registers are given out to warps in units of
-256 in each partition of a multiprocessor, shared memory to blocks in the unit of the architecture, and what the system
-takes of a block's shared memory counts too.
+The rules are those of NVIDIA's occupancy calculator (cuda_occupancy.h): registers are given out to
+warps in units of 256 in each partition of a multiprocessor, shared memory to blocks in the unit of
+the architecture, and what the system takes of a block's shared memory counts too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ _THREADS_PER_BLOCK = 1024
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks and warps that one multiprocessor holds at once, out of `max_warps`; `limited_by` is "threads", "registers", "shared memory" or "blocks", the first that does so.
+    """Blocks and warps that one multiprocessor holds at once, out of `max_warps`.
 
-    `limits` gives the blocks that each of them would allow, `waves` how many times all multiprocessors are filled by the launch, 0 where its grid is not known.
+    `limited_by` is "threads", "registers", "shared memory" or "blocks", the first that does so.
+
+    `limits` gives the blocks that each of them would allow, `waves` how many times all
+    multiprocessors are filled by the launch, 0 where its grid is not known.
     """
 
     blocks: int
@@ -45,9 +48,10 @@ class Occupancy:
 def occupancy(
     device: GpuDevice, threads: int, registers: int = 0, shared_bytes: int = 0, blocks: int = 0
 ) -> Occupancy | None:
-    """The occupancy of a kernel with `threads` a block, `registers` a thread, `shared_bytes` a block, launched with `blocks`.
+    """The occupancy of a kernel of `threads` and `shared_bytes` a block, `registers` a thread, launched with `blocks`.
 
-    Registers that are not known (0) limit nothing. None where there are no threads, or no block of it fits at all.
+    Registers that are not known (0) limit nothing. None where there are no threads, or no block of
+    it fits at all.
     """
     arch = device.architecture
     warps = math.ceil(threads / arch.threads_per_warp)

@@ -1,8 +1,10 @@
-"""How long one launch takes on a GPU, by a roofline: what it moves at the memory's speed, what it computes at that of its units.
+"""How long one launch takes on a GPU, by a roofline.
 
-A model of few words, for comparison and not for prediction: all bytes go to memory, of which no cache saves any;
-what is read again and again comes from the cache; multiprocessors without a block do nothing; and with few threads in
-flight the memory's latency is not hidden.
+What it moves at the memory's speed, what it computes at that of its units.
+
+A model of few words, for comparison and not for prediction: all bytes go to memory, of which no
+cache saves any; what is read again and again comes from the cache; multiprocessors without a block
+do nothing; and with few threads in flight the memory's latency is not hidden.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ _LIBRARY_BLOCKS = 1 << 30  # a library's call is taken to fill the device
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one launch, and what decides them: "memory", "compute", "cache" (operands that are read once for each tile), "occupancy" (too few threads to keep the memory busy), "launch" or "network".
+    """Seconds of one launch, and what decides them.
+
+    "memory", "compute", "cache" (operands that are read once for each tile), "occupancy" (too few
+    threads to keep the memory busy), "launch" or "network".
 
     `memory` and `compute` are the seconds that each would take by itself.
     """
@@ -56,8 +61,9 @@ def estimate(
 ) -> Estimate:
     """The time of one launch of `blocks` of `threads`, with the occupancy that it has.
 
-    `unit` is the dtype that its tensor cores multiply ("tf32", "bf16"), "" where it computes in ordinary units. Of a library's call the launch is not known: `blocks` is 0.
-    `cache_bytes` are what all blocks together read of their operands, where that is more than the operands.
+    `unit` is the dtype that its tensor cores multiply ("tf32", "bf16"), "" where it computes in
+    ordinary units. Of a library's call the launch is not known: `blocks` is 0. `cache_bytes` are
+    what all blocks together read of their operands, where that is more than the operands.
     """
     if work.network_bytes:
         return _collective(device, work)

@@ -1,7 +1,8 @@
 """NVIDIA's ptxas and nvdisasm: the PTX of a dump becomes a report of its registers and spills, and SASS.
 
-Both tools come from wheels and need no GPU. Each start of nvdisasm costs some 0.4 s whatever it reads, so the kernels
-of a module are assembled together, and one by one only where ptxas refuses them so. What is written beside `NAME.ptx`:
+Both tools come from wheels and need no GPU. Each start of nvdisasm costs some 0.4 s whatever it
+reads, so the kernels of a module are assembled together, and one by one only where ptxas refuses
+them so. What is written beside `NAME.ptx`:
 
     NAME.ptxas.txt    what `ptxas -v` says of its entries; where it refuses the PTX, its error
     NAME.sass         the machine code, each instruction after the line of the PTX that it comes from
@@ -35,7 +36,8 @@ _TARGET = re.compile(r"^[ \t]*\.target[ \t]+(sm_\d+[a-z]?)", re.MULTILINE)
 _ENTRY = re.compile(r"^[ \t]*(?:\.\w+[ \t]+)*\.entry[ \t]+([\w$]+)", re.MULTILINE)
 _HEADER = re.compile(r"^([ \t]*\.(?:version|target|address_size)\b)", re.MULTILINE)
 _VARIABLE = re.compile(
-    r"^(?:\.(?:visible|extern|weak|common)[ \t]+)*\.(?:global|const|shared)\b[^;={\n]*?([A-Za-z_$%][\w$]*)[ \t]*(?:\[|;|=)",
+    r"^(?:\.(?:visible|extern|weak|common)[ \t]+)*\.(?:global|const|shared)\b[^;={\n]*?"
+    r"([A-Za-z_$%][\w$]*)[ \t]*(?:\[|;|=)",
     re.MULTILINE,
 )
 _COMPILING = re.compile(r"^ptxas info +: Compiling entry function '([^'\n]+)'", re.MULTILINE)
@@ -46,7 +48,10 @@ _NOISE = re.compile(r"^(?:nvdisasm warning .*|ptxas info +: Compile time = .*)\n
 
 @dataclass(frozen=True)
 class Assembled:
-    """What became of one file of PTX: the files written beside it; `error` is why there is no SASS, "" where there is."""
+    """What became of one file of PTX: the files written beside it.
+
+    `error` is why there is no SASS, "" where there is.
+    """
 
     ptx: Path
     entries: tuple[str, ...] = ()
@@ -94,7 +99,10 @@ def find_tool(name: str) -> str:
 
 
 def toolkit_flag() -> str:
-    """The flag by which XLA takes ptxas from NVIDIA's wheel: one of the system's may be too new for old GPUs; "" where there is no wheel."""
+    """The flag by which XLA takes ptxas from NVIDIA's wheel.
+
+    One of the system's may be too new for old GPUs; "" where there is no wheel.
+    """
     tool = _of_wheels("ptxas")
     # XLA_FLAGS are split at blanks.
     return "" if tool is None or " " in str(tool) else f"--xla_gpu_cuda_data_dir={tool.parent.parent}"
@@ -110,9 +118,12 @@ def _of_wheels(name: str) -> Path | None:
 
 
 def assemble(folder: str | os.PathLike[str], *, timeout: float = TIMEOUT_S) -> list[Assembled]:
-    """Assemble and disassemble every .ptx of a dump directory that has a kernel; what is there already is left alone.
+    """Assemble and disassemble every .ptx of a dump directory that has a kernel.
 
-    `timeout` is in seconds, for each process. A PTX that ptxas refuses is a record with its error, which also stands in the report.
+    What is there already is left alone.
+
+    `timeout` is in seconds, for each process. A PTX that ptxas refuses is a record with its error,
+    which also stands in the report.
 
     Raises:
         MissingPeerError: ptxas or nvdisasm is not installed.
@@ -153,7 +164,10 @@ def _read(path: Path) -> _Source:
 
 
 def _groups(sources: Sequence[_Source]) -> Iterable[list[_Source]]:
-    """Sources that can be assembled together: of one module and architecture, no entry twice; as many groups as there are processors."""
+    """Sources that can be assembled together: of one module and architecture, no entry twice.
+
+    As many groups as there are processors.
+    """
     together: dict[tuple[object, ...], list[_Source]] = {}
     for s in sources:
         name = decode_name(printable(s.path.name))
@@ -185,13 +199,21 @@ def _assemble_group(tools: _Tools, group: Sequence[_Source]) -> list[Assembled]:
             made.append(Assembled(source.path, source.entries, unread.strip()))
             continue
         text = "\n".join(code[e].rstrip() for e in source.entries if e in code)
-        _write(Assembled(source.path).sass, _PTX_LINE.sub(lambda m, d=first: f"{m[1]}{int(m[2]) - d}", text) + "\n")  # type: ignore[misc]
+        _write(Assembled(source.path).sass, _numbered(text, first) + "\n")
         made.append(Assembled(source.path, source.entries))
     return made
 
 
+def _numbered(sass: str, before: int) -> str:
+    """SASS with the lines of the PTX counted from its own beginning, `before` of the merged text."""
+    return _PTX_LINE.sub(lambda m: f"{m[1]}{int(m[2]) - before}", sass)
+
+
 def _merged(group: Sequence[_Source]) -> str:
-    """One PTX of several: one header, and variables that several declare named apart; no line is added or removed."""
+    """One PTX of several: one header, and variables that several declare named apart.
+
+    No line is added or removed.
+    """
     declared = Counter(name for s in group for name in set(_VARIABLE.findall(s.text)))
     parts = []
     for k, source in enumerate(group):
@@ -213,7 +235,9 @@ def _offsets(group: Sequence[_Source]) -> list[int]:
 
 
 def _run_both(tools: _Tools, ptx: str, arch: str) -> tuple[str, str, str]:
-    """What ptxas says of a PTX, and its SASS; or why there is none, for nvdisasm knows no GPUs that are too old for it.
+    """What ptxas says of a PTX, and its SASS.
+
+    Or why there is none, for nvdisasm knows no GPUs that are too old for it.
 
     Raises:
         DumpError: ptxas refuses it.

@@ -1,4 +1,6 @@
-"""The backend configs of XLA:GPU's instructions, in words: which emitter makes the kernel with which tiles, or what a library is called with.
+"""The backend configs of XLA:GPU's instructions, in words.
+
+Which emitter makes the kernel with which tiles, or what a library is called with.
 
 Source of the fields: GpuBackendConfig of xla/service/gpu/backend_configs.proto, in the JSON form of the HLO text.
 """
@@ -53,8 +55,9 @@ _PLAIN = {  # fields that say nothing where they have these values
 class Emitter:
     """How the code of an instruction is made.
 
-    `kind` is "loop", "reduction", "transpose", "scatter", "Triton (matrix product)", "cuBLASLt", ...; `tiles` are the sizes of the tile of each result that one block computes, `warps` those of a block;
-    `settings` the rest of the configuration, each with its value.
+    `kind` is "loop", "reduction", "transpose", "scatter", "Triton (matrix product)", "cuBLASLt",
+    ...; `tiles` are the sizes of the tile of each result that one block computes, `warps` those of
+    a block; `settings` the rest of the configuration, each with its value.
     """
 
     kind: str
@@ -73,7 +76,10 @@ class Emitter:
 
 
 def emitter_of(instruction: InstructionRecord, fused: Mapping[str, InstructionRecord] | None = None) -> Emitter:
-    """How the code of a fusion, or of a library's call, is made; `fused` are the instructions of its computation."""
+    """How the code of a fusion, or of a library's call, is made.
+
+    `fused` are the instructions of its computation.
+    """
     config = read_config(instruction.backend_config)
     fusion = _mapping(config.get("fusion_backend_config"))
     kind = str(fusion.get("kind", ""))
@@ -161,7 +167,10 @@ def _product(gemm: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _hero(instruction: InstructionRecord, fused: Mapping[str, InstructionRecord]) -> str:
-    """Which of XLA's own emitters makes a fusion: by its kind, and the instruction that decides how its threads are laid out."""
+    """Which of XLA's own emitters makes a fusion.
+
+    By its kind, and the instruction that decides how its threads are laid out.
+    """
     if instruction.opcode is not HloOpcode.FUSION:
         return instruction.opcode.text
     kind = str(instruction.attributes.get("kind", "")).rpartition(".")[2].removeprefix("k").lower()

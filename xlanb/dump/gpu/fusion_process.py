@@ -1,7 +1,8 @@
 """The decisions of XLA:GPU's priority fusion, from its dump (a FusionProcessDumpProto in text form).
 
-The pass keeps a queue of producers. Each step says of one either why it cannot be fused, or what its users would take
-with it fused into them and without (`us_fused`, `us_unfused`, by XLA's own cost model), or that it was fused into one.
+The pass keeps a queue of producers. Each step says of one either why it cannot be fused, or what
+its users would take with it fused into them and without (`us_fused`, `us_unfused`, by XLA's own
+cost model), or that it was fused into one.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ _SCHEMA = Schema(
 class FusionStep:
     """One step, about one producer.
 
-    `kind` is "fusion" (it was fused into `consumers`, which is one, and became `fusion`), "priority" (its users `consumers` would take `us_fused` microseconds with it and `us_unfused` beside
-    it) or "ineligible" (for `reason`).
+    `kind` is "fusion" (it was fused into `consumers`, which is one, and became `fusion`),
+    "priority" (its users `consumers` would take `us_fused` microseconds with it and `us_unfused`
+    beside it) or "ineligible" (for `reason`).
     """
 
     kind: str

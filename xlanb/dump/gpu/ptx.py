@@ -21,9 +21,13 @@ _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*)[\s;]")
 
 @dataclass(frozen=True)
 class PtxKernel:
-    """One entry: parameters as (name, type), the threads of a block that it requires (0, 0, 0 where it requires none), virtual registers by type, bytes of shared memory that it declares.
+    """One entry.
 
-    `line` and `end` are its first and last line in the file, 1-based; `lines` gives the source line (file, line) from which a line of PTX on comes, where there is a line table.
+    Parameters as (name, type), the threads of a block that it requires (0, 0, 0 where it requires
+    none), virtual registers by type, bytes of shared memory that it declares.
+
+    `line` and `end` are its first and last line in the file, 1-based; `lines` gives the source line
+    (file, line) from which a line of PTX on comes, where there is a line table.
     """
 
     name: str

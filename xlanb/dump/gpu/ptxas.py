@@ -29,7 +29,11 @@ _CONSTANT = re.compile(r"(\d{1,12}) bytes cmem\[(\d{1,3})\]")
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one kernel needs, a thread's registers and bytes of stack and spills, a block's barriers and bytes of static shared memory, bytes of each constant bank."""
+    """What one kernel needs.
+
+    Registers and bytes of stack and spills are a thread's, barriers and bytes of static shared memory
+    a block's; `constant_bytes` are (bank, bytes).
+    """
 
     name: str
     target: str

@@ -1,4 +1,7 @@
-"""SASS, the machine code of NVIDIA's GPUs, as nvdisasm prints it: functions, and the line of PTX that each instruction comes from."""
+"""SASS, the machine code of NVIDIA's GPUs, as nvdisasm prints it.
+
+Functions, and the line of PTX that each instruction comes from.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _LABEL = re.compile(r"^\.L_\w+:$")
 
 @dataclass(frozen=True)
 class SassKernel:
-    """The machine code of one kernel: lines of address and instruction, and labels; and for each the line of the PTX that it comes from, 0 where that is unknown."""
+    """The machine code of one kernel: lines of address and instruction, and labels.
+
+    And for each the line of the PTX that it comes from, 0 where that is unknown.
+    """
 
     name: str
     lines: tuple[str, ...]

@@ -1,6 +1,6 @@
 """The thunks of XLA:GPU: what a run launches, in order.
 
-    001: kCustomKernel [source | next=002 (1)] fusion_53 grid: [128, 1, 1] threads: [64, 1, 1]  shared_memory: 1024 bytes
+    001: kCustomKernel [source | next=002 (1)] fusion_53 grid: [128, 1, 1] threads: [64, 1, 1]  shared_memory: 0 bytes
     005: kWhile        [prev=004 (1) | next=014 (1)]
     condition:
         006: kCustomKernel ...
@@ -22,7 +22,8 @@ MAX_THUNKS = 200_000
 
 _THUNK = re.compile(r"^(?P<indent> *)(?P<id>\d{1,9}): (?P<kind>k\w{1,80}) *\[(?P<links>[^\]\n]*)\] *(?P<rest>.*)$")
 _KERNEL = re.compile(
-    r"^(?P<name>\S+) grid: \[(?P<grid>[\d, ]+)\] threads: \[(?P<block>[\d, ]+)\]\s+shared_memory: (?P<shared>\d{1,18}) bytes"
+    r"^(?P<name>\S+) grid: \[(?P<grid>[\d, ]+)\] threads: \[(?P<block>[\d, ]+)\]\s+"
+    r"shared_memory: (?P<shared>\d{1,18}) bytes"
 )
 _BRANCH = re.compile(r"^ *([a-z_]\w*):$")
 _PREVIOUS = re.compile(r"prev=(\d{1,9})")
@@ -64,7 +65,8 @@ _WORDS = {
     "kReplicaId": ("replica id", "memory"),
 }
 _COLLECTIVE = re.compile(
-    r"k(?:Nccl|Nvshmem)?(AllReduce|AllGather|AllToAll|ReduceScatter|CollectiveBroadcast|CollectivePermute|RaggedAllToAll|Send|Recv|Group)"
+    r"k(?:Nccl|Nvshmem)?(AllReduce|AllGather|AllToAll|ReduceScatter|CollectiveBroadcast|CollectivePermute|"
+    r"RaggedAllToAll|Send|Recv|Group)"
 )
 
 
@@ -72,9 +74,12 @@ _COLLECTIVE = re.compile(
 class Thunk:
     """One step of a run.
 
-    `name` is the kernel's where it launches one, `instruction` the HLO instruction that it works for, "" where the dump does not say. `grid` and `block` are the blocks of a launch and the
-    threads of a block, `shared_bytes` the shared memory of a block; 0 where it launches no kernel of XLA's. `parent` is the position of the thunk that it stands in (a loop, a CUDA graph), -1
-    at the top; `branch` says in which part ("condition", "body", "true_branch"). `waits_for` is the number of the thunk that it waits for, -1 where it waits for none.
+    `name` is the kernel's where it launches one, `instruction` the HLO instruction that it works
+    for, "" where the dump does not say. `grid` and `block` are the blocks of a launch and the
+    threads of a block, `shared_bytes` the shared memory of a block; 0 where it launches no kernel
+    of XLA's. `parent` is the position of the thunk that it stands in (a loop, a CUDA graph), -1 at
+    the top; `branch` says in which part ("condition", "body", "true_branch"). `waits_for` is the
+    number of the thunk that it waits for, -1 where it waits for none.
     """
 
     number: int
@@ -99,7 +104,11 @@ class Thunk:
 
     @property
     def engine(self) -> str:
-        """Who does it: "cuBLASLt", "cuDNN", "NCCL", "memory" for copies, "control" for what only holds others; "" for a kernel of XLA's own."""
+        """Who does it.
+
+        "cuBLASLt", "cuDNN", "NCCL", "memory" for copies, "control" for what only holds others; ""
+        for a kernel of XLA's own.
+        """
         return "NCCL" if _COLLECTIVE.match(self.kind) is not None else _WORDS.get(self.kind, ("", ""))[1]
 
     @property
@@ -119,7 +128,9 @@ class Thunk:
 
 
 def parse_thunks(text: str, metadata: str = "") -> tuple[Thunk, ...]:
-    """The thunks of a thunk_sequence dump, those in a loop or a CUDA graph after it; `metadata` is the thunk_metadata dump, which names their instructions.
+    """The thunks of a thunk_sequence dump, those in a loop or a CUDA graph after it.
+
+    `metadata` is the thunk_metadata dump, which names their instructions.
 
     Raises:
         DumpError: there is no thunk in the text, or more than MAX_THUNKS.

@@ -1,4 +1,7 @@
-"""What XLA:GPU made, as plain data for the Kernels pane: launches as a timeline, kernels as a table, each with its texts."""
+"""What XLA:GPU made, as plain data for the Kernels pane.
+
+Launches as a timeline, kernels as a table, each with its texts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ _ORDER = ("ptx", "sass", "hlo", "llvm_optimized", "llvm")  # what is kept first 
 
 
 def gpu_data(program: GpuProgram, max_lines: int) -> dict[str, Any]:
-    """Plain data of a program. Texts are cut to `max_lines` each, and left out once all together are too long: PTX and SASS of the slowest kernels are kept first."""
+    """Plain data of a program.
+
+    Texts are cut to `max_lines` each, and left out once all together are too long: PTX and SASS of
+    the slowest kernels are kept first.
+    """
     kernels = by_time(program.kernels)
     texts = _texts(kernels, max_lines)
     data: dict[str, Any] = {
