@@ -11,18 +11,15 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import groupby
 from typing import Any, Concatenate, ParamSpec
-from weakref import WeakKeyDictionary
 
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, Target
 from xlanb.codegen.outlining import Body
-from xlanb.codegen.places import displaced
 from xlanb.codegen.types import I64, PTR, Type
 from xlanb.codegen.values import Value
 
 ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
-_MADE: WeakKeyDictionary[ModuleBuilder, dict[object, str]] = WeakKeyDictionary()
 _BODIES: dict[tuple[Target, object], Body] = {}
 """The body of each routine that this process has written."""
 
@@ -31,7 +28,7 @@ def routine(
     module: ModuleBuilder, key: object, name: str, emit: Callable[[Function], None], parameters: Sequence[Parameter]
 ) -> str:
     """The name of a routine of a module; `emit(f)` writes its body when it is first asked for. `key` and the target say all that the body depends on."""
-    made = _MADE.setdefault(module, {})
+    made = module.made
     if key not in made:
         f = Function(module, module.unique(f"xlanb.{name}"), parameters, ATTRIBUTES, None, "internal")
         module.functions.append(f)
@@ -120,7 +117,7 @@ def _rebuilt(argument: Any, values: Iterator[Value]) -> Any:
 
 def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Function], Value]:
     """A constant of a module, one for all that want the same: so many words of 64 bits, numbers or addresses of functions (with their @). Gives its address in a function."""
-    made = _MADE.setdefault(module, {})
+    made = module.made
     key = ("table", *words)
     if key not in made:
         made[key] = name = module.unique("table")
@@ -141,6 +138,3 @@ def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Functi
 def word(pointer: Value, at: int) -> Value:
     """Word `at` of a table."""
     return Pointer(pointer, I64)[at]
-
-
-moved = displaced

@@ -17,7 +17,8 @@ from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import is_shared, parts
-from xlanb.codegen.routines import ATTRIBUTES, moved, routine, word
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import ATTRIBUTES, routine, word
 from xlanb.codegen.types import I8, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, merged
@@ -97,9 +98,10 @@ def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | No
         f.copy(target, source, size)
         return None
 
-    name = f"xlanb.copy.{size}"
-    if all(known.name != name for known in f.module.functions):
-        own = f.module.function(name, _PARAMETERS, ATTRIBUTES, "")
+    key, made = ("copy", size), f.module.made
+    if key not in made:
+        own = f.module.function(f"xlanb.copy.{size}", _PARAMETERS, ATTRIBUTES, "")
+        made[key] = own.name
         with parts(own, blocks, nanoseconds=nanoseconds) as (low, high):
             begin = own.mul(low, COMMON.block_elements)
             end = own.value(own.mul(high, COMMON.block_elements)).umin(size)
@@ -107,8 +109,8 @@ def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | No
             own.copy(there, here, own.sub(end, begin))
         own.ready = own.calls_only = True
         own.sign(_PARAMETERS, ATTRIBUTES)
-    f.call_own(name, target, source)
-    return name
+    f.call_own(made[key], target, source)
+    return made[key]
 
 
 # -- lines --------------------------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def _emit_lines(f: Function, line: Line) -> None:
     with f.carried(count, [a, c]) as lines:
         here, there = lines.values
         write(f, line, sizes, here, there)
-        lines.next = [moved(here, a_step), moved(there, c_step)]
+        lines.next = [displaced(here, a_step), displaced(there, c_step)]
 
 
 def _elements(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Value) -> None:
@@ -173,7 +175,7 @@ def _elements(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Valu
     with f.carried(count, [a, c]) as loop:
         here, there = loop.values
         one.store(line.type, there, 0, one.load(line.source_type, here, 0))
-        loop.next = [moved(here, step), moved(there, line.type.byte_size)]
+        loop.next = [displaced(here, step), displaced(there, line.type.byte_size)]
 
 
 def _vectors(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Value) -> None:
@@ -183,14 +185,14 @@ def _vectors(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Value
     def move(a: Value, c: Value, mask: Mask | None = None) -> None:
         value = v.load(line.source_type, a, 0, mask)
         if line.pairs:
-            value = v.together(value, v.load(line.source_type, moved(a, pair), 0, mask))
+            value = v.together(value, v.load(line.source_type, displaced(a, pair), 0, mask))
         v.store(line.type, c, 0, value, mask)
 
     with f.carried(vectors, [a, c], guarded=True) as loop:
         here, there = loop.values
         move(here, there)
         steps = line.width * line.source_type.byte_size, line.width * line.type.byte_size
-        loop.next = [moved(at, step) for at, step in zip((here, there), steps, strict=True)]
+        loop.next = [displaced(at, step) for at, step in zip((here, there), steps, strict=True)]
     if line.tail:
         a, c = loop.values
         move(a, c, Mask.first(f, line.width, lanes) if line.tail < 0 else v.some(line.tail))
@@ -232,14 +234,14 @@ def _emit_squares(f: Function, squares: Squares) -> None:
     row_step, column_step, count, last, across = (word(p, k) for k in range(5))
     with f.loop(count) as i, f.loop(across) as j:
         row, column = (f.value(i) * n).smin(last), f.value(j) * n
-        here = moved(a, row * row_step + column * squares.source_type.byte_size)
-        there = moved(c, column * column_step + row * squares.type.byte_size)
+        here = displaced(a, row * row_step + column * squares.source_type.byte_size)
+        there = displaced(c, column * column_step + row * squares.type.byte_size)
         rows: list[Value] = []
         for r in range(n):
-            here = moved(here, row_step) if r else here
+            here = displaced(here, row_step) if r else here
             rows.append(v.load(squares.source_type, here, 0))
         for r, made in enumerate(transposed(rows)):
-            there = moved(there, column_step) if r else there
+            there = displaced(there, column_step) if r else there
             v.store(squares.type, there, 0, made)
 
 

@@ -6,7 +6,8 @@ from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.nest import steps
-from xlanb.codegen.routines import moved, shared
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import transposed
@@ -34,7 +35,7 @@ def interleave(
     width = lanes_of(a.element.bytes)
     last, size = f.value(f.sub(lines, 1)), f.mul(stride, a.element.bytes)
     numbers = [f.const(I64, r).smin(last) for r in range(width)]
-    rows = [Pointer(moved(a.base, f.mul(r, size)), a.element) for r in numbers]
+    rows = [Pointer(displaced(a.base, f.mul(r, size)), a.element) for r in numbers]
     with steps(f, count, width) as c:
         left = f.value(f.sub(count, c))
         mask = Mask(width, None, f.constants(I64, range(width)) < left)

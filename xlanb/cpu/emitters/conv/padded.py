@@ -8,7 +8,8 @@ from xlanb.codegen.elements import array
 from xlanb.codegen.function import Function
 from xlanb.codegen.indexing import strides
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.routines import moved, routine, word
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import routine, word
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.conv.numbers import Convolution
 from xlanb.cpu.emitters.conv.phases import phases
@@ -118,4 +119,4 @@ def _emit_zeros(f: Function) -> None:
     """Zeros; the table has their bytes, and after how many others and how many there are again."""
     _, _, c, p = map(f.argument, ROUTINE)
     f.fill_zero(c, word(p, 0), 1)
-    f.fill_zero(moved(c, word(p, 1)), word(p, 2), 1)
+    f.fill_zero(displaced(c, word(p, 1)), word(p, 2), 1)

@@ -20,7 +20,8 @@ from xlanb.codegen.function import PARALLEL, Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.parallel import chunks, is_shared, note
-from xlanb.codegen.routines import moved, routine, table, word
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import routine, table, word
 from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
 
@@ -119,7 +120,7 @@ def _emit_walk(f: Function) -> None:
     call = Pointer(walk, PTR)[0]
     others = word(walk, 1) - 1
     first = Pointer(walk, I64).address(_HEAD)
-    fast = moved(first, others * (8 * _SPAN))
+    fast = displaced(first, others * (8 * _SPAN))
     parameters = Pointer(fast, I64).address(_SPAN)
     count, step, last, *strides = (word(fast, k) for k in range(_SPAN))
     with f.rounds([low]) as loop:
@@ -138,10 +139,10 @@ def _outer(f: Function, at: Value, first: Value, others: Value, arrays: Sequence
         span, rest, *now = loop.values
         each, step, last, *strides = (word(span, k) for k in range(_SPAN))
         block = rest.udiv(each)
-        loop.next = [moved(span, 8 * _SPAN), rest - block * each, *_along(now, block, step, last, strides)]
+        loop.next = [displaced(span, 8 * _SPAN), rest - block * each, *_along(now, block, step, last, strides)]
     return loop.values[1:]
 
 
 def _along(pointers: Sequence[Value], block: Value, step: Value, last: Value, strides: Sequence[Value]) -> list[Value]:
     start = (block * step).smin(last)
-    return [moved(p, start * s) for p, s in zip(pointers, strides, strict=True)]
+    return [displaced(p, start * s) for p, s in zip(pointers, strides, strict=True)]

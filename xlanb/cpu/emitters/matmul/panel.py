@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.routines import moved, routine, word
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import routine, word
 from xlanb.codegen.types import I64, PTR
 from xlanb.cpu.emitters.matmul.grid import context_of, walk_routine
 from xlanb.cpu.emitters.matmul.shared import ROUTINE
@@ -45,4 +46,4 @@ def _emit(f: Function) -> None:
     size, fills, blocks, first, second = (word(p, k) for k in range(1, _HEAD))
     panel, zero = f.stack_bytes(size), f.zero(I64)
     for at, source, target, count in ((first, b, panel, fills), (second, a, c, blocks)):
-        f.call_pointer(walk, context_of(moved(p, at << 3), source, panel, target), zero, count, zero)
+        f.call_pointer(walk, context_of(displaced(p, at << 3), source, panel, target), zero, count, zero)

@@ -29,7 +29,8 @@ from xlanb.codegen.elements import register, store
 from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.module import ModuleBuilder, Target
-from xlanb.codegen.routines import moved, routine, word
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import routine, word
 from xlanb.codegen.types import BFLOAT, I8, I16, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, count
@@ -171,7 +172,7 @@ class _Emitter:
         last = at + 2 * tile.rows
         self.mask = self.v.some(tile.tail) if tile.tail else Mask.first(f, tile.width, self._word(last))
         self.first_c = at + tile.rows
-        self.rows = [moved(self.a, self._word(at + r)) for r in range(tile.rows)]
+        self.rows = [displaced(self.a, self._word(at + r)) for r in range(tile.rows)]
         columns = range(last + 1, last + 1 + 2 * tile.vectors, 2) if tile.fold else ()
         self.columns = [(self._word(k), self._word(k + 1)) for k in columns]
 
@@ -188,12 +189,12 @@ class _Emitter:
         if tile.is_complex and not tile.fold:
             totals = [self._joined(*totals[n : n + 2]) for n in range(0, tile.sums, 2)]
         for r in range(tile.rows):
-            row = moved(self.c, self._word(self.first_c + r))
+            row = displaced(self.c, self._word(self.first_c + r))
             for k in range(tile.vectors):
                 if tile.fold:
                     parts = 2 if tile.is_complex else 1
                     n = (r * tile.vectors + k) * parts
-                    self._store_sums(moved(row, self.columns[k][1]), totals[n : n + parts])
+                    self._store_sums(displaced(row, self.columns[k][1]), totals[n : n + parts])
                     continue
                 v.store(tile.c_type, row, k * tile.width, totals[r * tile.vectors + k], self._lanes(k))
 
@@ -222,7 +223,7 @@ class _Emitter:
         with f.carried(size, [at, b, *totals]) as loop:
             here, pb, *now = loop.values
             now = self._nest(level + 1, here, pb, now)
-            loop.next = [here + a_step, moved(pb, b_step), *now]
+            loop.next = [here + a_step, displaced(pb, b_step), *now]
         return list(loop.values[2:])
 
     def _inner(self, at: Value, b: Value, totals: Sequence[Value]) -> list[Value]:
@@ -248,7 +249,7 @@ class _Emitter:
                 here, there, *now = loop.values
                 for s in range(steps):
                     now = self._step(here, there, now, s)
-                    here, there = here + a_step, moved(there, b_step)
+                    here, there = here + a_step, displaced(there, b_step)
                 loop.next = [here, there, *now]
             at, b, *totals = loop.values
         return self._step(at, b, totals, 0, self.mask) if tile.tail < tile.width else list(totals)
@@ -267,11 +268,11 @@ class _Emitter:
         with f.carried(rounds, [*starts, b, *totals], guarded=tile.unroll > 1) as loop:
             here, pb, now = loop.values[:many], loop.values[many], list(loop.values[many + 1 :])
             if tile.pairs and many > 1:
-                after = pb if tile.panel else moved(pb, b_step)
-                now, pb = self._pair(here[0], pb, after, now), moved(after, b_step)
+                after = pb if tile.panel else displaced(pb, b_step)
+                now, pb = self._pair(here[0], pb, after, now), displaced(after, b_step)
             else:
                 for u, at in enumerate(here):
-                    now, pb = self._step(at, pb, now, u), moved(pb, b_step)
+                    now, pb = self._step(at, pb, now, u), displaced(pb, b_step)
             loop.next = [*(x + d for x, d in zip(here, advances, strict=True)), pb, *now]
         return [loop.values[0], *loop.values[many:]]
 
@@ -283,7 +284,7 @@ class _Emitter:
         n = unrolled % tile.sets * tile.sums
         columns = self._columns(b, mask)
         for row in self.rows:
-            for factor, column in self._products(moved(row, at), columns, mask):
+            for factor, column in self._products(displaced(row, at), columns, mask):
                 out[n] = factor.times_plus(column, out[n])
                 n += 1
         return out
@@ -305,7 +306,7 @@ class _Emitter:
         """The vectors of a line of b. Along depth those of all columns; of complex numbers each twice, the second time with real and imaginary parts exchanged."""
         tile, v = self.tile, self.v
         if tile.fold:
-            columns = [v.load(tile.b_type, moved(b, at), 0, mask) for at, _ in self.columns]
+            columns = [v.load(tile.b_type, displaced(b, at), 0, mask) for at, _ in self.columns]
             return [y for x in columns for y in ((x, v.exchanged(x)) if tile.is_complex else (x,))]
         if tile.panel:
             return [v.load(tile.type, b, k * tile.width) for k in range(tile.vectors)]
@@ -320,7 +321,7 @@ class _Emitter:
             columns = [self.v.together(x, y) for x, y in zip(columns, self._columns(b_next), strict=True)]
         n = 0
         for row in self.rows:
-            factor = self._pair_of(moved(row, at))
+            factor = self._pair_of(displaced(row, at))
             for column in columns:
                 out[n] = self._add_pairs(out[n], factor, column)
                 n += 1
