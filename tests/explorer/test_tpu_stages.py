@@ -226,3 +226,11 @@ def test_cost_analysis_of_the_compiler_is_kept_with_the_schedule(dump: Path) -> 
     roofline = trace["tpu_schedule"].after.roofline()
     assert (roofline.compute_seconds, roofline.optimal_seconds) == (pytest.approx(1e-6), 2e-6)
     assert dump_trace(files)["tpu_schedule"].after.roofline().optimal_seconds is None
+
+
+def test_llo_of_the_last_run_belongs_to_the_module(dump: Path) -> None:
+    """HLO dumps of a second run overwrite those of the first, LLO dumps do not."""
+    write_llo(dump / "llo", at=100)
+    modules = xlanb.read_dump(dump).listing.modules
+    starts = {m.number: min(f.name.timestamp or 0 for f in m.llo) - START for m in modules}
+    assert starts == {0: 100, -1: 0}

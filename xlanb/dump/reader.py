@@ -241,13 +241,15 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
 
 
 def _add_llo(listing: DumpListing, folder: Path, dumps: list[DumpFile]) -> None:
-    """Give the LLO dumps of a folder to the modules in it, or in the folder above: each compilation to the first of its name that has none yet.
+    """Give the LLO dumps of a folder to the modules in it, or in the folder above, by name.
 
-    A compilation of which nothing else was dumped is a module of its own.
+    The last compilation of a name goes to its last module: a program that is compiled again into
+    the same folder overwrites its HLO, but not its LLO. A compilation of which nothing else was
+    dumped is a module of its own.
     """
-    waiting = [m for m in listing.modules if m.folder in (folder, folder.parent)]
+    waiting = [m for m in reversed(listing.modules) if m.folder in (folder, folder.parent)]
     groups = compilations(dumps)
-    for group in groups:
+    for group in reversed(groups):
         name = "" if len(groups) == 1 and len(waiting) == 1 else _llo_module(group)
         found = next((m for m in waiting if not name or m.name in (name, "")), None)
         if found is None:
