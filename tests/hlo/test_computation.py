@@ -583,3 +583,46 @@ def test_set_operands_refuses_what_was_removed():
     e.remove(gone)
     with pytest.raises(ShapeError, match="was removed"):
         e.set_operands(e.root, [e.parameters[0], gone])
+
+
+def _with_parameters(count: int) -> HloComputation:
+    lines = [f"  p{k} = f32[{k + 1}] parameter({k})" for k in reversed(range(count))]
+    return hlo.parse(
+        "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n  ROOT r = f32[1] copy(p0)\n}\n"
+    ).entry_computation
+
+
+def test_parameters_are_in_the_order_of_their_numbers_whatever_is_done() -> None:
+    c = _with_parameters(6)
+    assert [p.name for p in c.parameters] == ["p0", "p1", "p2", "p3", "p4", "p5"]
+    c.remove(c.parameters[2])
+    assert [p.parameter_number for p in c.parameters] == [0, 1, 3, 4, 5]
+    c.renumber_parameters(2)
+    assert [(p.name, p.parameter_number) for p in c.parameters] == [
+        ("p0", 0), ("p1", 1), ("p3", 2), ("p4", 3), ("p5", 4)
+    ]  # fmt: skip
+    last = c.add(HloOpcode.PARAMETER, (), array(PrimitiveType.F32, (2,)), name="q", parameter_number=5)
+    assert c.parameters[-1] is last
+    c.update(last, attributes={"parameter_number": -1})
+    assert c.parameters[0] is last
+
+
+def test_a_new_last_parameter_needs_no_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xlanb.hlo import computation
+
+    c = _with_parameters(50)
+    assert len(c.parameters) == 50
+    asked, number = [], computation._number
+    monkeypatch.setattr(computation, "_number", lambda p: asked.append(p) or number(p))
+    c.add(HloOpcode.PARAMETER, (), array(PrimitiveType.F32, (2,)), name="q", parameter_number=50)
+    assert len(c.parameters) == 51
+    assert len(asked) < 5
+
+
+def test_renumbering_is_told() -> None:
+    c = _with_parameters(4)
+    c.remove(c.parameters[1])
+    edits = Edits()
+    with observing(edits):
+        c.renumber_parameters(1)
+    assert [(e.kind, e.new.name) for e in edits.seen if e.new is not None] == [("update", "p2"), ("update", "p3")]

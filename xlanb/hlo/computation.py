@@ -36,9 +36,9 @@ class HloComputation(Displayable):
         "_instructions",
         "_order",
         "_parameters",
+        "_parameters_in_order",
         "_record",
         "_root",
-        "_sorted",
         "execution_thread",
         "module",
         "name",
@@ -50,7 +50,7 @@ class HloComputation(Displayable):
         self.execution_thread = execution_thread
         self._instructions: dict[HloInstruction, None] = {}
         self._parameters: list[HloInstruction] = []
-        self._sorted: tuple[HloInstruction, ...] | None = None
+        self._parameters_in_order = True
         self._root: HloInstruction | None = None
         self._record: ComputationRecord | None = None
         self._order: tuple[HloInstruction, ...] | None = None
@@ -74,9 +74,10 @@ class HloComputation(Displayable):
     @property
     def parameters(self) -> list[HloInstruction]:
         """The parameters by number."""
-        if self._sorted is None:
-            self._sorted = tuple(sorted(self._parameters, key=_number))
-        return list(self._sorted)
+        if not self._parameters_in_order:
+            self._parameters.sort(key=_number)
+            self._parameters_in_order = True
+        return list(self._parameters)
 
     @property
     def root(self) -> HloInstruction:
@@ -208,8 +209,9 @@ class HloComputation(Displayable):
     def _insert(self, new: HloInstruction, source: HloInstruction | None = None) -> None:
         self._instructions[new] = None
         if new.opcode is HloOpcode.PARAMETER:
+            is_last = not self._parameters or _number(self._parameters[-1]) < _number(new)
+            self._parameters_in_order = self._parameters_in_order and is_last
             self._parameters.append(new)
-            self._sorted = None
         for o in new.operands:
             o._users[new] = o._users.get(new, 0) + 1
         self._touch()
@@ -378,11 +380,23 @@ class HloComputation(Displayable):
             given = {**instruction.attributes, **attributes}
             instruction.attributes = {k: v for k, v in given.items() if v is not None}
             if instruction.opcode is HloOpcode.PARAMETER:
-                self._sorted = None
+                self._parameters_in_order = False
         instruction._record = None
         self._touch()
         if before is not None:
             emit(Edit(current_cause(), "update", self.name, before, instruction.record()))
+
+    def renumber_parameters(self, first: int) -> None:
+        """Give the parameters behind the `first` ones consecutive numbers, in the order that they have."""
+        is_told = is_observed()
+        for number, p in enumerate(self.parameters[first:], first):
+            if _number(p) != number:
+                before = p.record() if is_told else None
+                p.attributes = {**p.attributes, "parameter_number": number}
+                p._record = None
+                if before is not None:
+                    emit(Edit(current_cause(), "update", self.name, before, p.record()))
+        self._touch()
 
     def rename(self, instruction: HloInstruction, name: str) -> None:
         """Give an instruction another name, made unique in the module."""
@@ -433,7 +447,6 @@ class HloComputation(Displayable):
         del self._instructions[instruction]
         if instruction.opcode is HloOpcode.PARAMETER:
             self._parameters.remove(instruction)
-            self._sorted = None
         self._touch()
         if before is not None:
             emit(Edit(current_cause(), "remove", self.name, before, None))

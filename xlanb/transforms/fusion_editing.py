@@ -100,14 +100,10 @@ def _drop_operands(
     """Take parameters and operands of some numbers out of a fusion; out of `operands`, which become its own, where they are given."""
     fused = fusion.fused_computation
     given = fusion.operands if operands is None else operands
-    left = first = min(numbers)
-    for p in fused.parameters[first:]:
-        if p.parameter_number in numbers:
-            fused.remove(p)
-            continue
-        if p.parameter_number != left:
-            fused.update(p, attributes={"parameter_number": left})
-        left += 1
+    first, parameters = min(numbers), fused.parameters
+    for n in sorted(numbers):
+        fused.remove(parameters[n])
+    fused.renumber_parameters(first)
     fusion.parent.set_operands(
         fusion, [*given[:first], *(o for n, o in enumerate(given[first:], first) if n not in numbers)]
     )

@@ -156,7 +156,7 @@ class _Reader:
         # The order of ids is the order in which the instructions were added; the list's is a post order.
         computation._instructions = {known[n]: None for n in sorted(known)}
         computation._parameters = [i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER]
-        computation._sorted = None
+        computation._parameters_in_order = False
         computation._root = root
         computation._touch()
         successors: dict[HloInstruction, list[HloInstruction]] = {}

@@ -266,7 +266,7 @@ class InstructionParser:
             users[new] = users.get(new, 0) + 1
         if opcode is HloOpcode.PARAMETER:
             computation._parameters.append(new)
-            computation._sorted = None
+            computation._parameters_in_order = False
         if common:
             self.set_common(new, common)
         if opcode is HloOpcode.GET_TUPLE_ELEMENT and not new.origin and new.operands[0].opcode is HloOpcode.TUPLE:

@@ -111,7 +111,8 @@ class FusionRun:
         self._reductions: dict[HloInstruction, int] = {}
         order = computation.post_order()
         self._queue: list[HloInstruction | None] = list(order)
-        self._place = {i: n for n, i in enumerate(order)}
+        self._place = {i: n for n, i in enumerate(order) if i.opcode is O.RNG or self.is_fusible(i)}
+        """Where producers stand that may be fused yet."""
         self.unfusible = self._globally_unfusible(order)
         self._duplicates_left = _DUPLICATES + _DUPLICATES_EACH * len(order)
 
@@ -250,7 +251,7 @@ class FusionRun:
             consumer = self._queue.pop()
             if consumer is None:
                 continue
-            del self._place[consumer]
+            self._place.pop(consumer, None)
             if self.is_fusible(consumer) or consumer.opcode is O.FUSION:
                 self._fuse_into(consumer)
 
