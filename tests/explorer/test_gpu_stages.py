@@ -18,7 +18,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.gpu.roofline import LAUNCH_SECONDS
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gpu_dump import BEFORE, DECISIONS, PTX, REPORT, SASS, TARGET, write_dump
+from gpu_dump import BEFORE, DECISIONS, LLVM, PTX, REPORT, SASS, TARGET, write_dump
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_a_dump_without_thunks_or_tools_is_read_as_far_as_it_goes(tmp_path: Path
     program = trace["kernels"].after
     kernel = program["loop_add_fusion_1"]
     assert (kernel.instructions, kernel.launches, program.launches) == (("loop_add_fusion.1",), 0, ())
-    assert (kernel.resources, kernel.estimate, kernel.sass) == (None, None, "")
+    assert (kernel.resources, kernel.occupancy, kernel.estimate, kernel.sass) == (None, None, None, "")
     assert "unknown blocks of 128 threads" in str(kernel)
     assert not any(s.decisions for s in trace)
 
@@ -217,6 +217,21 @@ def test_a_broken_file_costs_only_what_stands_in_it(tmp_path: Path, end: str, te
     assert "loop_add_fusion_1" in program.by_name
     assert str(program)
     assert trace.why("neg.1", "add.1")
+
+
+def test_kernels_of_another_maker_are_those_of_the_llvm_ir(tmp_path: Path) -> None:
+    gone = {f"{k}.{end}": "" for k in (1, 3) for end in ("ptx", "ptxas.txt", "sass")}
+    names = {0: "wrapped_sine", 2: "loop_add_fusion_1"}
+    made = {f"{k}.ir-no-opt.ll": LLVM.format(name=n).replace("ptx_kernel", "amdgpu_kernel") for k, n in names.items()}
+    target = TARGET.replace("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X")
+    write_dump(tmp_path, **gone, **made, **{"gpu_target_config.pbtxt": target})
+    trace = xlanb.read_dump(tmp_path).main.trace
+    program = trace["kernels"].after
+    assert [(k.name, k.launches) for k in program.kernels] == [("wrapped_sine", 1), ("loop_add_fusion_1", 4)]
+    kernel = program["loop_add_fusion.2"]
+    assert [form for form, _, _ in kernel.code.forms] == ["hlo", "llvm", "llvm_optimized"]
+    assert (kernel.occupancy, kernel.estimate.bound) == (None, "launch")
+    assert [s.kind for s in trace][-3:] == ["llvm_ir", "llvm_ir_optimized", "gpu_program"]
 
 
 def test_the_table_of_modules_counts_kernels_once(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ MOST_COMPUTATIONS = 60
 """That the HLO of one kernel shows."""
 
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
+_KERNEL = re.compile(r"^define\b[^@\n]*\b(?:amdgpu|spir|ptx)_kernel\b", re.MULTILINE)
 _MATRIX = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*")
 _UNITS = (
     ("tf32", "tf32"), ("bf16", "bf16"), ("e4m3", "f8e4m3fn"), ("e5m2", "f8e5m2"), ("e2m1", "f4e2m1fn"), ("s8", "s8"),
@@ -114,14 +115,17 @@ class GpuDump:
         None where neither can be read.
         """
         metadata = self.module.fixed("thunk_metadata")
-        for label in ("thunk_sequence_after_thunk_passes", "thunk_sequence"):
-            found = [f for f in self.module.fixed(label) if f.name.label.endswith(label)]
+        for file in self.thunk_files:
             try:
-                if found:
-                    return parse_thunks(found[0].read_text(), text_of(metadata[0]) if metadata else "")
+                return parse_thunks(file.read_text(), text_of(metadata[0]) if metadata else "")
             except XlanbError:
                 continue
         return ()
+
+    @property
+    def thunk_files(self) -> list[DumpFile]:
+        """The dumps of the launches, the last one first."""
+        return [*self.module.fixed("thunk_sequence_after_thunk_passes"), *self.module.fixed("thunk_sequence")]
 
     @cached_property
     def kernel_instructions(self) -> dict[str, tuple[str, ...]]:
@@ -160,7 +164,16 @@ class GpuDump:
             for k in parse_ptx(text):
                 code = _code(k, text, llvm.get(k.name, ""), optimized.get(k.name, ""), sass.get(k.name))
                 found.append(_Files(k, code, resources.get(k.name), refusal(report)))
-        return found
+        return found or self._llvm_kernels(llvm, optimized)
+
+    @staticmethod
+    def _llvm_kernels(llvm: Mapping[str, str], optimized: Mapping[str, str]) -> list[_Files]:
+        """The kernels of a GPU that is not NVIDIA's: what the LLVM IR defines as such."""
+        texts = {name: text for name, text in {**llvm, **optimized}.items() if _KERNEL.search(text)}
+        return [
+            _Files(PtxKernel(name, "", ""), KernelCode("", llvm.get(name, ""), optimized.get(name, "")), None, "")
+            for name in texts
+        ]
 
     def _by_function(self, kind: str) -> dict[str, str]:
         """The text of each LLVM module by the functions that it defines."""
@@ -204,9 +217,10 @@ class GpuDump:
             thunk.shared_bytes if thunk is not None else 0, files.ptx.shared_bytes, used.shared_bytes if used else 0
         )
         threads, blocks = block[0] * block[1] * block[2], grid[0] * grid[1] * grid[2]
-        registers = used.registers if used is not None else 0
         held = (
-            occupancy(self.device, threads, registers, shared, blocks) if self.device is not None and threads else None
+            occupancy(self.device, threads, used.registers, shared, blocks)
+            if self.device is not None and used is not None
+            else None
         )
         work = self._costs.get(instructions[0]) if instructions else None
         unit = _unit(files.code.ptx)

@@ -38,8 +38,7 @@ def gpu_stages(module: ModuleFiles) -> Iterator[_Made]:
         files = dump.files(kind)
         if files:
             yield kind, kind, Deferred(_later(make, dump, files), _weight(files)), _counted(files)
-    ptx = dump.files("ptx")
-    if ptx or dump.module.fixed("thunk_sequence"):
+    if dump.files("ptx") or dump.thunk_files:
         size = sum(f.size for kind in ("ptx", "sass", "llvm_ir", "llvm_ir_optimized") for f in dump.files(kind)) // 10
         yield "gpu_program", "kernels", Deferred(dump.program, size), ""
 
