@@ -27,6 +27,8 @@ from nbclient.exceptions import CellExecutionError
 NOTEBOOKS = Path(__file__).parent
 SOLUTION = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)\n```", re.DOTALL)
 PLOTLY = "application/vnd.plotly.v1+json"
+NATIVE = re.compile(r"(?:WARNING: All log messages before absl::InitializeLog|[IW]\d{4} .* cudart_stub\.cc:).*\n?")
+"""What JAX's GPU plugin writes when it is loaded where there is no driver, whatever the level of its log."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -60,7 +62,17 @@ def execute(path: Path, *, solutions: bool = False, timeout: int = 300) -> nbfor
         NotebookClient(
             notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(place)}}
         ).execute()
+    drop_native_logs(notebook)
     return notebook
+
+
+def drop_native_logs(notebook: nbformat.NotebookNode) -> None:
+    """Take out the lines that native libraries write to stderr when they are loaded."""
+    for cell in notebook.cells:
+        for output in [o for o in cell.get("outputs", []) if o.get("name") == "stderr"]:
+            output.text = NATIVE.sub("", output.text)
+            if not output.text.strip():
+                cell.outputs.remove(output)
 
 
 def unsolved(notebook: nbformat.NotebookNode) -> list[str]:

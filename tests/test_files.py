@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import xlanb
 from xlanb import tf
 from xlanb.errors import ArgumentError
-from xlanb.files import path_to_write, replace_file
+from xlanb.files import TemporaryFolder, path_to_write, replace_file
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +69,21 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match="directory"):
         replace_file(tmp_path / "file", b"content")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_temporary_folder_goes_with_its_last_holder(tmp_path: Path) -> None:
+    made, kept = tmp_path / "made", tmp_path / "kept"
+    for path in (made, kept):
+        path.mkdir()
+        (path / "x").write_text("1")
+    folder = TemporaryFolder(made)
+    left = TemporaryFolder(kept)
+    left.keep()
+    holder = [folder]
+    del folder, left
+    gc.collect()
+    assert made.exists()
+    holder.clear()
+    gc.collect()
+    assert not made.exists()
+    assert kept.exists()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import tempfile
+import weakref
 from pathlib import Path
 from typing import BinaryIO
 
@@ -76,6 +78,22 @@ def read_regular(path: Path, limit: int) -> bytes:
     """
     with open_regular(path) as file:
         return file.read(limit + 1)
+
+
+class TemporaryFolder:
+    """A folder of this process that goes when nobody holds this object any more, or when Python ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._end = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove it now."""
+        self._end()
+
+    def keep(self) -> None:
+        """Leave it where it is."""
+        self._end.detach()
 
 
 _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH

@@ -22,7 +22,7 @@ QUICK = {"01", "02", "03"}
 
 def needs(path: Path) -> str | None:
     """The package that a tutorial ends without."""
-    found = re.search(r'teach\.needs\(\\"(\w+)\\"\)', path.read_text(encoding="utf-8"))
+    found = re.search(r'teach\.needs\(\\"(\w+)\\"', path.read_text(encoding="utf-8"))
     return found and found[1]
 
 

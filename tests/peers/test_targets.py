@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -185,6 +186,22 @@ def test_who_calls_a_function_makes_no_other_program() -> None:
     assert here == lowered()
     assert b"test_targets.py" in here
     assert here != lower_for("cuda", product, (shape(2, 3), shape(3, 2))).identity
+
+
+@pytest.mark.parametrize("target", [pytest.param("h100", marks=gpu), pytest.param("tpu v5e", marks=tpu)])
+def test_what_is_not_kept_on_disk_stays_while_a_stage_is_held(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLANB_CACHE_DIR", "")
+    trace = xla.trace(product, shape(12, 6), shape(6, 6), target=target)
+    folder = trace.compilation.folder
+    stage = trace.stages[-1]
+    del trace
+    gc.collect()
+    assert folder.exists()
+    assert "jit_product" in str(stage.after) or str(stage.after)
+    assert "cannot be read" not in str(stage.after)
+    del stage
+    gc.collect()
+    assert not folder.exists()
 
 
 @gpu

@@ -48,12 +48,16 @@ HLO_EXTENSIONS = ("txt", "hlo.pb", "pb", "hlo")
 
 @dataclass(frozen=True)
 class DumpFile:
-    """One file: `path`, size in bytes as it lies on disk, modification time in seconds, and what its name says."""
+    """One file: `path`, size in bytes as it lies on disk, modification time in seconds, and what its name says.
+
+    `owner` is what keeps a temporary directory there: who holds a file of it, to be read later, holds that too.
+    """
 
     path: Path
     size: int
     modified: float
     name: DumpName
+    owner: object = field(default=None, compare=False, repr=False)
 
     def read_bytes(self) -> bytes:
         """The content, gunzipped.
@@ -195,8 +199,10 @@ def _gunzipped(data: bytes, limit: int) -> bytes:
         return file.read(limit + 1)
 
 
-def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
+def list_dump(directory: str | os.PathLike[str], owner: object = None) -> DumpListing:
     """The files of a dump directory and its subfolders, by module; no file is opened but the head of a TPU's HLO where its name tells no module.
+
+    `owner` is that of its files: see DumpFile.
 
     Raises:
         DumpError: there is no such directory; it holds more than MAX_FILES files or MAX_FOLDERS folders; or many files,
@@ -214,7 +220,7 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
         if len(files) >= unchecked and path.parent != files[-1].path.parent:  # whole folders: they are sorted by name
             _check_share(root, files)
             unchecked = len(files) + _SAMPLE
-        files.append(DumpFile(path, size, modified, _decoded(path, root)))
+        files.append(DumpFile(path, size, modified, _decoded(path, root), owner))
         if len(files) > MAX_FILES:
             raise DumpError(f"{printable(root)} holds more than {MAX_FILES:,} files")
     named = _module_names(files)

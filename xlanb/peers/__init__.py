@@ -1,1 +1,17 @@
-"""The real XLA and TensorFlow, when they are installed."""
+"""The real XLA and TensorFlow, when they are installed: run beside ours, compared, and compiling for hardware that is not here.
+
+Modules are imported when they are used: `import xlanb` and then `xlanb.peers.xla.trace(...)` is enough.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+_MODULES = ("beside", "targets", "tensorflow", "xla")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return import_module(f"xlanb.peers.{name}")
+    raise AttributeError(f"module 'xlanb.peers' has no attribute {name!r}")

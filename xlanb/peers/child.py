@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +24,7 @@ from xlanb.dump.reader import ModuleFiles, list_dump
 from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
+from xlanb.files import TemporaryFolder
 from xlanb.hlo import HloModule
 from xlanb.peers.versions import installed
 
@@ -42,10 +41,12 @@ class Compiled:
     results: list[NDArray[Any]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     call_seconds: float = 0.0
+    folder: TemporaryFolder | None = None
 
     def discard(self) -> None:
         """Remove the dump: what was asked for is read."""
-        shutil.rmtree(self.files.folder.parent, ignore_errors=True)
+        if self.folder is not None:
+            self.folder.remove()
 
 
 class RealTrace(Trace):
@@ -57,8 +58,6 @@ class RealTrace(Trace):
         self.compile_seconds = made.compile_seconds
         self.temp_bytes = made.temp_bytes
         self.call_seconds = made.call_seconds
-        folder = made.files.folder.parent
-        self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
 
 def compile_in_child(
@@ -69,15 +68,18 @@ def compile_in_child(
     Raises:
         XlanbError: it was refused, crashed, or took more than TIMEOUT_S.
     """
-    folder = Path(tempfile.mkdtemp(prefix="xlanb-peer-"))
+    folder = TemporaryFolder(Path(tempfile.mkdtemp(prefix="xlanb-peer-")))
     try:
         return _compile(folder, text, arrays, all_passes=all_passes, runs=runs, flags=flags)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
 
 
-def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool, runs: int, flags: str) -> Compiled:
+def _compile(
+    owner: TemporaryFolder, text: str, arrays: Sequence[Any], *, all_passes: bool, runs: int, flags: str
+) -> Compiled:
+    folder = owner.path
     dumps = folder / "dumps"
     dumps.mkdir()
     (folder / "module.hlo").write_text(text)
@@ -107,12 +109,14 @@ def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool
     told = json.loads(left.read_text())
     if "error" in told:
         raise XlanbError(f"the real XLA refuses the module: {told['error']}")
-    modules = [m for m in list_dump(dumps).modules if m.hlo("before_optimizations") is not None]
+    modules = [m for m in list_dump(dumps, owner).modules if m.hlo("before_optimizations") is not None]
     if not modules:
         raise XlanbError("the real XLA wrote no dump of the module")
     results = load_arrays(folder / "results.npz", told["dtypes"])
     files = max(modules, key=lambda m: (m.name == told["name"], m.number))
-    return Compiled(files, told["compile_seconds"], told["temp_bytes"], results, told["seconds"], told["call_seconds"])
+    return Compiled(
+        files, told["compile_seconds"], told["temp_bytes"], results, told["seconds"], told["call_seconds"], owner
+    )
 
 
 def execution_stage(index: int, made: Compiled) -> Stage:

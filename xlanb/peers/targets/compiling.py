@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 from xlanb.dump.names import decode_name
 from xlanb.dump.reader import ModuleFiles, list_dump
 from xlanb.errors import MissingPeerError, XlanbError
+from xlanb.files import TemporaryFolder
 from xlanb.frontends.jax_lowering import Program
 from xlanb.peers import cuda_tools
 from xlanb.peers.targets import serve
@@ -37,15 +37,15 @@ Progress = Callable[[str], None]
 class TargetCompilation:
     """What the real compiler left of one program for one target.
 
-    `folder` holds DUMPS (`dumps`), the final module (`final.hlo`) and the answer; `kept` says whether it lies in the
-    cache. `cost` and `memory` are the compiler's own figures, by its own names (operations, bytes, seconds); empty
+    `folder` holds DUMPS (`dumps`), the final module (`final.hlo`) and the answer; `owner` keeps it there where it does not
+    lie in the cache. `cost` and `memory` are the compiler's own figures, by its own names (operations, bytes, seconds); empty
     where the platform gives none.
     """
 
     target: Target
     folder: Path
     answer: dict[str, Any]
-    kept: bool
+    owner: TemporaryFolder | None = None
     from_cache: bool = False
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -76,16 +76,13 @@ class TargetCompilation:
         Raises:
             XlanbError: the compiler wrote none.
         """
-        modules = [m for m in list_dump(self.folder / "dumps").modules if m.hlo("before_optimizations") is not None]
+        modules = [
+            m for m in list_dump(self.folder / "dumps", self.owner).modules if m.hlo("before_optimizations") is not None
+        ]
         if not modules:
             raise XlanbError(f"the real XLA wrote no dump of the module for {self.target}")
         name = self.answer["name"]
         return max(modules, key=lambda m: (m.name.partition(".")[0] == name.partition(".")[0], len(m.files)))
-
-    def discard(self) -> None:
-        """Remove the folder, unless it lies in the cache."""
-        if not self.kept:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def compile_for(
@@ -116,18 +113,21 @@ def compile_for(
     key = key_of(program.identity, wanted)
     kept = found(cache, key) if cache is not None else None
     if kept is not None:
-        return TargetCompilation(target, kept, _answer(kept), kept=True, from_cache=True, versions=made_by)
-    folder = Path(tempfile.mkdtemp(prefix=PART, dir=cache))
+        return TargetCompilation(target, kept, _answer(kept), from_cache=True, versions=made_by)
+    owner = TemporaryFolder(Path(tempfile.mkdtemp(prefix=PART, dir=cache)))
+    folder = owner.path
     try:
         _run(folder, target, program, flags, python, timeout, progress or _silent)
         answer = _answer(folder)
         if target.platform == "cuda":
             _assemble(folder / "dumps", progress or _silent)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        owner.remove()
         raise
     place = keep(cache, key, folder) if cache is not None else folder
-    return TargetCompilation(target, place, answer, kept=place != folder, versions=made_by)
+    if place != folder:
+        owner.keep()
+    return TargetCompilation(target, place, answer, owner if place == folder else None, versions=made_by)
 
 
 def _assemble(dumps: Path, progress: Progress) -> None:

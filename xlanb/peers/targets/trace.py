@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,8 +30,6 @@ class TargetTrace(Trace):
         self.compile_seconds = made.compile_seconds
         self.cost = made.cost
         self.memory = made.memory
-        if not made.kept:
-            self._cleanup = weakref.finalize(self, made.discard)
 
     @property
     def release(self) -> str:
