@@ -213,3 +213,17 @@ def test_pivots_are_open_where_rounding_chooses_them(matrix: list[list[int]], ki
     )
     module = parse(text)
     assert explained.which(module, _noted(module, np.array(matrix, np.float64))) == [kind, ""]
+
+
+@pytest.mark.parametrize(
+    ("t", "count", "kind"), [("f8e4m3", 40, "sum in a narrow type"), ("f8e4m3", 8, ""), ("f32", 40, "")]
+)
+def test_sums_are_open_where_additions_in_a_narrow_type_round(t: str, count: int, kind: str) -> None:
+    text = (
+        f"HloModule m\nadd {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT s = {t}[] add(a, b)\n}}\n"
+        f"ENTRY e {{\n  p = {t}[{count}] parameter(0)\n  z = {t}[] constant(0)\n  n = {t}[{count}] negate(p)\n"
+        f"  s = {t}[] reduce(p, z), dimensions={{0}}, to_apply=add\n  ROOT r = ({t}[], {t}[{count}]) tuple(s, n)\n}}\n"
+    )
+    module = parse(text)
+    ones = np.ones(count, np.float32).astype(module.entry_computation.parameters[0].array_shape.dtype)
+    assert explained.which(module, _noted(module, ones)) == [kind, ""]
