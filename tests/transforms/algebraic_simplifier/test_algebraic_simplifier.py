@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from xlanb.errors import XlanbError
+from xlanb.evaluator import evaluate
 from xlanb.hlo import HloInstruction, HloModule, HloOpcode, parse
 from xlanb.hlo import HloOpcode as O
 from xlanb.shape import PrimitiveType
+from xlanb.shape.primitive_type import BY_TEXT
 from xlanb.shape.shape import array, common_factors
 from xlanb.tracing import Decision, observing
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import RULES, AlgebraicSimplifier
@@ -311,3 +313,23 @@ def test_division_by_what_has_no_reciprocal_stays():
         AlgebraicSimplifier().run(module)
         wanted = O.MULTIPLY if value == "3e38" else O.DIVIDE
         assert module.entry_computation.root.opcode is wanted, value
+
+
+@pytest.mark.parametrize("count", [15, 16, 100, 162, 256, 300])
+@pytest.mark.parametrize("t", ["s2", "u4", "s8", "u8", "s16", "f8e4m3", "f8e4m3fnuz", "f8e5m2", "bf16", "f32", "c64"])
+def test_sums_of_equal_numbers_count_in_the_element_type(t: str, count: int) -> None:
+    text = (
+        f"HloModule m\nadd {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT s = {t}[] add(a, b)\n}}\nENTRY e {{\n"
+        f"  x = {t}[] parameter(0)\n  b = {t}[2,{count}] broadcast(x), dimensions={{}}\n  z = {t}[] constant({'(0, 0)' if t == 'c64' else 0})\n"
+        f"  ROOT r = {t}[2] reduce(b, z), dimensions={{1}}, to_apply=add\n}}\n"
+    )
+    module = parse(text)
+    one = np.ones((), np.int8).astype(BY_TEXT[t].dtype)
+    expected = evaluate(module, one)
+    AlgebraicSimplifier().run(module)
+    is_kept = any(i.opcode is O.REDUCE for i in module.entry_computation)
+    if t[0] in "su":
+        assert not is_kept
+        np.testing.assert_array_equal(evaluate(module, one), expected)
+    else:
+        assert is_kept == (count > 256 or complex(np.asarray(count).astype(one.dtype)) != count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
@@ -13,6 +15,8 @@ from xlanb.transforms.rules import RuleSet, guard
 
 REDUCE = RuleSet("reduce")
 rule = REDUCE.rule
+_EXACT = 256
+"""Up to which count a product is as near to the exact sum of equal floats as adding them one by one."""
 
 
 def reducer(c: HloComputation) -> O | None:
@@ -54,6 +58,15 @@ def _count(root: HloInstruction, p: HloInstruction) -> int:
     for d in root.dimensions:
         n *= p.array_shape.dimensions[d]
     return n
+
+
+def _factor(root: HloInstruction, p: HloInstruction) -> int | None:
+    """The count as a number of the element type, in which integers wrap around; None where no float is that number."""
+    count, t = _count(root, p), root.shape.element_type
+    if t.is_integral:
+        wrapped = count % 2**t.bits
+        return wrapped - 2**t.bits if t.is_signed and wrapped >= 2 ** (t.bits - 1) else wrapped
+    return count if count <= _EXACT and complex(np.asarray(count).astype(t.dtype)) == count else None
 
 
 def _folds_as_one(root: HloInstruction) -> bool:
@@ -189,12 +202,14 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction,
             )
         ),
     ),
-    guard("the count is exact", lambda root, p: _count(root, p) <= 256),
+    guard("the count is exact", lambda root, p: _factor(root, p) is not None),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     if not a.array_shape.is_scalar:
-        return b.add(O.MULTIPLY, (a, b.full(_count(root, p), a.array_shape)), root.shape)
-    return b.broadcast(b.binary(O.MULTIPLY, a, b.scalar(_count(root, p), a.shape.element_type)), (), root.array_shape)
+        return b.add(O.MULTIPLY, (a, b.full(_factor(root, p) or 0, a.array_shape)), root.shape)
+    return b.broadcast(
+        b.binary(O.MULTIPLY, a, b.scalar(_factor(root, p) or 0, a.shape.element_type)), (), root.array_shape
+    )
 
 
 @rule(
