@@ -66,7 +66,8 @@ def _factor(root: HloInstruction, p: HloInstruction) -> int | None:
     if t.is_integral:
         wrapped = count % 2**t.bits
         return wrapped - 2**t.bits if t.is_signed and wrapped >= 2 ** (t.bits - 1) else wrapped
-    return count if count <= _EXACT and complex(np.asarray(count).astype(t.dtype)) == count else None
+    is_exact = bool(np.asarray(count).astype(t.dtype) == count)
+    return count if count <= _EXACT and is_exact else None
 
 
 def _folds_as_one(root: HloInstruction) -> bool:
