@@ -64,9 +64,9 @@ def _factor(root: HloInstruction, p: HloInstruction) -> int | None:
     """The count as a number of the element type, in which integers wrap around; None where no float is that number."""
     count, t = _count(root, p), root.shape.element_type
     if t.is_integral:
-        wrapped = count % 2**t.bits
-        return wrapped - 2**t.bits if t.is_signed and wrapped >= 2 ** (t.bits - 1) else wrapped
-    is_exact = bool(np.asarray(count).astype(t.dtype) == count)
+        wrapped = count % (1 << t.bits)
+        return wrapped - (1 << t.bits) if t.is_signed and wrapped >> (t.bits - 1) else wrapped
+    is_exact = complex(np.asarray(count).astype(t.dtype)) == count
     return count if count <= _EXACT and is_exact else None
 
 
