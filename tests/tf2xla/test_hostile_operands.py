@@ -163,3 +163,35 @@ def test_sizes_that_their_type_cannot_hold_are_refused(op: str, count: int) -> N
         xlanb.extract(graph_of(tf.int32), "y:0")
     size = 3 * 2**31 if op == "Size" else 2**31
     assert str(size) in str(xlanb.extract(graph_of(tf.int64), "y:0"))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("op", "operands", "attrs"),
+    [
+        ("TensorListReserve", [1], {"element_dtype": tf.float32, "shape_type": tf.int32}),
+        ("EmptyTensorList", [1], {"element_dtype": tf.float32, "shape_type": tf.int32}),
+        ("RandomUniform", [], {"dtype": tf.float32, "T": tf.int32}),
+    ],
+)
+def test_a_shape_of_billions_of_dimensions_is_refused_at_once(
+    op: str, operands: list[int], attrs: Any, jit: bool
+) -> None:
+    proto = new_message("GraphDef")
+    node = proto.node.add(name="x0", op="Const")
+    node.attr["dtype"].type = tf.int32.as_datatype_enum
+    tensor = node.attr["value"].tensor
+    tensor.dtype = tf.int32.as_datatype_enum
+    tensor.tensor_shape.dim.add(size=2**31 - 1)
+    tensor.int_val.append(3)
+    for k, value in enumerate(operands, 1):
+        node = proto.node.add(name=f"x{k}", op="Const")
+        node.attr["dtype"].type = tf.int32.as_datatype_enum
+        tensor_to_proto(np.int32(value), tf.int32, node.attr["value"].tensor)
+    names = ["x0", *(f"x{k}" for k in range(1, len(operands) + 1))]
+    node = proto.node.add(name="y", op=op, input=names)
+    fill_attrs(attrs, node.attr)
+    graph = Graph.from_graphdef(proto.SerializeToString())
+    fetched = graph.get_operation_by_name("y")
+    with xlanb.flags(tf_xla_auto_jit=2 if jit else 0, tf_xla_cpu_global_jit=True), pytest.raises(XlanbError):
+        tf.Session(graph=graph).run(fetched if fetched.outputs[0].dtype.name == "variant" else fetched.outputs[0])

@@ -28,6 +28,9 @@ _UNKNOWN_UNTIL_RUN = frozenset(
     {HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.INFEED, HloOpcode.RNG_GET_AND_UPDATE_STATE}
 )
 
+_MOST_INTS = 1 << 16
+"""What a list of sizes, axes or places may have: more is a graph that was damaged, or made to be slow."""
+
 
 class NotConstantError(GraphError):
     """An input whose value must be known when compiling depends on an argument."""
@@ -159,8 +162,15 @@ class OpContext:
             return None  # that is the answer
 
     def ints(self, index: int) -> list[int]:
-        """The value of an integer input that must be known now, flat."""
-        return [int(v) for v in self.constant(index).ravel()]
+        """The value of an integer input that must be known now, flat: sizes, axes, places.
+
+        Raises:
+            GraphError: it has more elements than are read; names the node.
+        """
+        values = self.constant(index)
+        if values.size > _MOST_INTS:
+            self.fail(f"input {index} has {values.size:,} elements, and at most {_MOST_INTS:,} are read")
+        return [int(v) for v in values.ravel()]
 
     def number(self, index: int) -> Any:
         """The value of an input that must be known now and be one number, as one of Python's.

@@ -421,7 +421,7 @@ def _concat(s: ShapeSolver, op: Operation) -> None:
 @_demands("Sum", "Mean", "Max", "Min", "Prod", "All", "Any")
 def _reduce(s: ShapeSolver, op: Operation) -> None:
     axes, given = s.value(op.inputs[1]), s.get(op.inputs[0])
-    if axes is None or given is None:
+    if axes is None or given is None or axes.size > len(given):
         return
     gone = {int(a) % max(1, len(given)) for a in axes.ravel()}
     keeps = bool(op.attrs.get("keep_dims"))

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, check_rank, host
 
 Array = np.ndarray[Any, Any]
 Dims = tuple[int | None, ...]
@@ -39,9 +39,9 @@ def checked_size(op: Operation, count: int) -> int:
     return count
 
 
-def dims_of(value: Any) -> Dims | None:
-    """An element shape as ops take it: -1 for an unknown size; the scalar -1 for an unknown rank."""
-    array = np.asarray(value)
+def dims_of(op: Operation, value: Any) -> Dims | None:
+    """An element shape as ops take it: -1 for an unknown size; the scalar -1 for an unknown rank. Raises GraphError."""
+    array = check_rank(op, value)
     return None if array.ndim == 0 else tuple(None if d < 0 else int(d) for d in array)
 
 
@@ -102,12 +102,12 @@ def _stack(op: Operation, held: TensorListValue, items: Sequence[Any], asked: Di
 @host("TensorListReserve")
 def _reserve(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     count = checked_size(op, int(inputs[1]))
-    return [TensorListValue(_dtype(op), dims_of(inputs[0]), (None,) * count)]
+    return [TensorListValue(_dtype(op), dims_of(op, inputs[0]), (None,) * count)]
 
 
 @host("EmptyTensorList")
 def _empty(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    return [TensorListValue(_dtype(op), dims_of(inputs[0]), ())]
+    return [TensorListValue(_dtype(op), dims_of(op, inputs[0]), ())]
 
 
 @host("TensorListFromTensor")
@@ -115,7 +115,7 @@ def _from_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seq
     tensor = np.asarray(inputs[0])
     if not tensor.ndim:
         raise _fail(op, "a scalar has no slices")
-    dims = merged(op, dims_of(inputs[1]), tensor.shape[1:])
+    dims = merged(op, dims_of(op, inputs[1]), tensor.shape[1:])
     return [TensorListValue(_dtype(op), dims, tuple(tensor))]
 
 
@@ -133,7 +133,7 @@ def _element_shape(op: Operation, inputs: Sequence[Any], _state: HostState) -> S
 
 @host("TensorListGetItem")
 def _get(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    return [_element(op, _list(op, inputs[0]), int(inputs[1]), dims_of(inputs[2]))]
+    return [_element(op, _list(op, inputs[0]), int(inputs[1]), dims_of(op, inputs[2]))]
 
 
 @host("TensorListSetItem")
@@ -155,13 +155,13 @@ def _pop(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[An
     held = _list(op, inputs[0])
     if not held.items:
         raise _fail(op, "the list is empty")
-    last = _element(op, held, len(held.items) - 1, dims_of(inputs[1]))
+    last = _element(op, held, len(held.items) - 1, dims_of(op, inputs[1]))
     return [replace(held, items=held.items[:-1]), last]
 
 
 @host("TensorListStack")
 def _stacked(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    held, asked = _list(op, inputs[0]), dims_of(inputs[1])
+    held, asked = _list(op, inputs[0]), dims_of(op, inputs[1])
     count = int(op.attrs.get("num_elements", -1))
     if count >= 0 and count != len(held.items):
         raise _fail(op, f"the list has {len(held.items)} elements, not {count}")
@@ -170,7 +170,7 @@ def _stacked(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 @host("TensorListGather")
 def _gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    held, asked = _list(op, inputs[0]), dims_of(inputs[2])
+    held, asked = _list(op, inputs[0]), dims_of(op, inputs[2])
     return [_stack(op, held, [_element(op, held, int(i), asked) for i in np.asarray(inputs[1])], asked)]
 
 
@@ -179,7 +179,7 @@ def _scatter(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     indices = np.asarray(inputs[1])
     asked = int(inputs[3]) if len(inputs) > 3 else -1
     count = checked_size(op, asked if asked >= 0 else int(indices.max(initial=-1)) + 1)
-    held = TensorListValue(_dtype(op), dims_of(inputs[2]), (None,) * count)
+    held = TensorListValue(_dtype(op), dims_of(op, inputs[2]), (None,) * count)
     return [_scattered(op, held, indices, inputs[0])]
 
 
@@ -212,7 +212,7 @@ def _concat_lists(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
 @host("TensorListConcat", "TensorListConcatV2")
 def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     held = _list(op, inputs[0])
-    asked = dims_of(inputs[1]) if len(inputs) > 1 else op.attrs["element_shape"].as_tuple()
+    asked = dims_of(op, inputs[1]) if len(inputs) > 1 else op.attrs["element_shape"].as_tuple()
     leading = np.asarray(inputs[2]) if len(inputs) > 2 else np.zeros(0)
     rest = None if asked is None else asked[1:]
     parts = []
@@ -232,7 +232,7 @@ def _split(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
     if not tensor.ndim or int(lengths.sum()) != len(tensor):
         raise _fail(op, f"lengths that sum to {int(lengths.sum())} do not split a tensor of shape {list(tensor.shape)}")
     items = tuple(np.split(tensor, np.cumsum(lengths)[:-1])) if len(lengths) else ()
-    return [TensorListValue(_dtype(op), dims_of(inputs[1]), items)]
+    return [TensorListValue(_dtype(op), dims_of(op, inputs[1]), items)]
 
 
 @host("TensorListPushBackBatch")

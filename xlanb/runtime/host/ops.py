@@ -98,8 +98,22 @@ def _nothing(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Seque
     return []
 
 
+_MOST_DIMENSIONS = 254
+"""Dimensions that TensorFlow's shapes have at most (TensorShape::MaxDimensions)."""
+
+
+def check_rank(op: Operation, sizes: Any) -> np.ndarray[Any, Any]:
+    """The sizes of a shape, as an array. Raises GraphError where TensorFlow could not hold so many."""
+    array = np.asarray(sizes)
+    if array.size > _MOST_DIMENSIONS:
+        raise GraphError(
+            f"node {op.name!r} ({op.type}): a shape of {array.size:,} dimensions, and {_MOST_DIMENSIONS} are the most"
+        )
+    return array
+
+
 def _shape(op: Operation, value: Any) -> tuple[int, ...]:
-    dims = tuple(int(d) for d in np.asarray(value).ravel())
+    dims = tuple(int(d) for d in check_rank(op, value).ravel())
     if any(d < 0 for d in dims):
         raise GraphError(f"node {op.name!r} ({op.type}): shape {list(dims)} has a negative dimension")
     return dims
