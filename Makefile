@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format docs browser fuzz guard peers notebooks binder install-check release clean
+.PHONY: help lab test demo lint format docs browser fuzz guard peers targets notebooks binder install-check release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -53,7 +53,7 @@ demo: $(VENV)/.installed-test ## run the first tutorial, leave its stepper as on
 # ---------------------------------------------------------------------------------- check it
 
 test: $(VENV)/.installed-test ## all tests but the slow ones and those that need a browser or the real XLA
-	$(BIN)/python -m pytest -m "not browser and not peer and not slow" -n auto --maxprocesses=4 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not browser and not peer and not slow and not target" -n auto --maxprocesses=4 $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev ## style, types, who may import whom
 	$(BIN)/ruff check .
@@ -76,10 +76,22 @@ browser: $(VENV)/.installed-browser ## tests in a real JupyterLab (needs chromiu
 	$(BIN)/python -m pytest tests/browser --fail-on-skip $(PYTEST_ARGS)
 
 peers: $(VENV)/.installed-peers ## tests against the real XLA (installs JAX and TensorFlow)
-	$(BIN)/python -m pytest tests/peers --fail-on-skip $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/peers -m "not target" --fail-on-skip $(PYTEST_ARGS)
+
+# JAX's plugins for GPUs and TPUs are heard at each of its imports: they have an environment of their own.
+TARGETS := .venv-targets
+
+$(TARGETS)/.installed: pyproject.toml $(VENV)/.made
+	$(PYTHON) -m venv $(TARGETS)
+	$(TARGETS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,gpu,tpu]'
+	@touch $@
+
+targets: $(TARGETS)/.installed ## the real XLA for GPUs and TPUs that are not here (installs 1.2 GB: JAX's plugins, ptxas, libtpu)
+	JAX_PLATFORMS=cpu $(TARGETS)/bin/python -m pytest tests/targets tests/peers/test_cuda_tools.py tests/notebooks \
+		-m target --fail-on-skip $(PYTEST_ARGS)
 
 notebooks: $(VENV)/.installed-peers ## run every tutorial and its solutions, the real XLA beside them (installs JAX and TensorFlow)
-	$(BIN)/python -m pytest tests/notebooks --fail-on-skip $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/notebooks -m "not target" --fail-on-skip $(PYTEST_ARGS)
 
 # Prints its seed; the same seed makes the same inputs. Finds are in build/fuzz.
 MINUTES ?= 30

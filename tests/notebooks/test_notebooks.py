@@ -18,6 +18,8 @@ SPEC.loader.exec_module(TOOL)
 
 # `make test` runs these, `make notebooks` all of them.
 QUICK = {"01", "02", "03"}
+# What compiles for hardware that is not here: `make targets` runs their tutorials.
+TARGETS = {"jax_cuda12_plugin", "libtpu"}
 
 
 def needs(path: Path) -> str | None:
@@ -30,7 +32,7 @@ def tutorials() -> list[object]:
     out = []
     for path in TOOL.tutorials():
         marks = [pytest.mark.slow] if path.stem[:2] not in QUICK else []
-        marks += [pytest.mark.peer] if needs(path) else []
+        marks += [pytest.mark.target if needs(path) in TARGETS else pytest.mark.peer] if needs(path) else []
         out.append(pytest.param(path, id=path.stem, marks=marks))
     return out
 

@@ -149,6 +149,7 @@ def test_the_wheels_of_the_environment_are_found(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.peer
+@pytest.mark.target
 def test_the_real_tools_agree_with_each_kernel_by_itself(tmp_path: Path) -> None:
     try:
         find_tool("ptxas"), find_tool("nvdisasm")

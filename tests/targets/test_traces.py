@@ -25,7 +25,7 @@ from xlanb.peers.targets.names import parse_target
 from xlanb.peers.targets.trace import TargetTrace
 
 jax = pytest.importorskip("jax")
-pytestmark = pytest.mark.peer
+pytestmark = pytest.mark.target
 
 HAS_GPU = find_spec("jax_plugins") is not None and find_spec("jax_plugins.xla_cuda12") is not None
 HAS_TPU = find_spec("libtpu") is not None
@@ -184,7 +184,7 @@ def test_who_calls_a_function_makes_no_other_program() -> None:
 
     here = lower_for("cuda", product, (shape(2, 2), shape(2, 2))).identity
     assert here == lowered()
-    assert b"test_targets.py" in here
+    assert b"test_traces.py" in here
     assert here != lower_for("cuda", product, (shape(2, 3), shape(3, 2))).identity
 
 

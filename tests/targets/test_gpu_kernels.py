@@ -11,7 +11,7 @@ from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.trace import Trace
 from xlanb.peers import xla
 
-pytestmark = pytest.mark.peer
+pytestmark = pytest.mark.target
 pytest.importorskip("jax_plugins.xla_cuda12")
 jax = pytest.importorskip("jax")
 

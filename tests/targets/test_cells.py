@@ -12,7 +12,7 @@ from xlanb.peers.targets.trace import TargetTrace
 
 pytest.importorskip("jax")
 pytest.importorskip("IPython")
-pytestmark = pytest.mark.peer
+pytestmark = pytest.mark.target
 HAS_GPU = find_spec("jax_plugins") is not None and find_spec("jax_plugins.xla_cuda12") is not None
 gpu = pytest.mark.skipif(not HAS_GPU, reason="XLA:GPU is not installed: pip install 'xlanb[gpu]'")
 

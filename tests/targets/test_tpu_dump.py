@@ -15,7 +15,7 @@ from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.trace import Trace
 
-pytestmark = pytest.mark.peer
+pytestmark = pytest.mark.target
 
 PROGRAM = """
 import sys
