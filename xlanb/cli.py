@@ -108,7 +108,19 @@ def _parser() -> argparse.ArgumentParser:
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
     bisect.set_defaults(command=_bisect)
 
-    target = commands.add_parser(
+    target = _target_parser(commands)
+    for command in (opened, opt, run, report, ls, diff, bisect, target):
+        command.add_argument("--json", action="store_true", help="print JSON")
+
+    lab = commands.add_parser("lab", help="open JupyterLab on the tutorials")
+    lab.add_argument("directory", nargs="?", default="notebooks", help="folder with notebooks (default: notebooks)")
+    lab.add_argument("--no-browser", action="store_true", help="print the address only")
+    lab.set_defaults(command=_lab)
+    return parser
+
+
+def _target_parser(commands: Any) -> argparse.ArgumentParser:
+    target: argparse.ArgumentParser = commands.add_parser(
         "target", help="compile by the real XLA for hardware that is not here, and print one table, side by side"
     )
     _file(target)
@@ -122,15 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     target.add_argument("--python", default="", help="the Python of another environment, whose XLA compiles")
     target.add_argument("-o", "--output", type=Path, help="an HTML file for the step view")
     target.set_defaults(command=_target)
-
-    for command in (opened, opt, run, report, ls, diff, bisect, target):
-        command.add_argument("--json", action="store_true", help="print JSON")
-
-    lab = commands.add_parser("lab", help="open JupyterLab on the tutorials")
-    lab.add_argument("directory", nargs="?", default="notebooks", help="folder with notebooks (default: notebooks)")
-    lab.add_argument("--no-browser", action="store_true", help="print the address only")
-    lab.set_defaults(command=_lab)
-    return parser
+    return target
 
 
 def _file(parser: argparse.ArgumentParser) -> None:
