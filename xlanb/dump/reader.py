@@ -142,6 +142,12 @@ class ModuleFiles:
         """The HLO dumps between and inside passes, in the order in which they were written."""
         return _in_steps(f for f in self.files if f.name.kind in ("pass", "step"))
 
+    @cached_property
+    def shardy(self) -> list[DumpFile]:
+        """What Shardy left of its own: MLIR before, between and after its passes, in order."""
+        found = [f for f in self.files if f.path.parent.parent.name == _SHARDY and f.path.suffix == ".mlir"]
+        return sorted(found, key=lambda f: f.path.name)
+
     def fixed(self, end: str) -> list[DumpFile]:
         """The files under a fixed label that ends so: "before_optimizations", "buffer-assignment"."""
         return [f for f in self.files if f.name.kind == "fixed" and _ends(f.name.label, end)]

@@ -21,6 +21,8 @@ from xlanb.explorer.trace import Trace
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
+_SHARDY_PASS = "shardy-xla"
+_THUNKS = (("thunk_sequence", "thunks as emitted"), ("thunk_sequence_after_thunk_passes", "thunks after their passes"))
 _KERNEL_SUFFIX = "_kernel_module"
 _MODULE_PREFIX = "__compute_module_"
 
@@ -82,6 +84,7 @@ class _Builder:
     known: dict[bytes, Deferred] = field(default_factory=dict)
     shared: _Sharing = field(default_factory=_Sharing)
     current: Deferred | None = None
+    has_shardy: bool = False
 
     def stages(self) -> list[Stage]:
         module = self.module
@@ -109,6 +112,8 @@ class _Builder:
 
     def _step(self, step: Step, path: tuple[str, ...], note: str) -> None:
         name = step.name
+        if name.after == _SHARDY_PASS and not self.has_shardy:
+            self._shardy(path)
         if name.kind == "step":
             self._take("hlo_pass", name.after.replace("_", " "), step, path, note)
         elif name.after != "pipeline-start":
@@ -116,6 +121,33 @@ class _Builder:
         elif self.current is None or self._artifact(step) is not self.current:
             words = note or ("passes in between were not dumped" if self.current is not None else "")
             self._take("hlo_pass", "pipeline-start", step, path, words)
+
+    def _shardy(self, path: tuple[str, ...]) -> None:
+        """The MLIR in which Shardy works, before the pass that holds it: what it began with, and what it propagated."""
+        self.has_shardy = True
+        texts = [(f.path.stem.partition(".")[2].replace("_", " "), f) for f in self.module.shardy]
+        self._texts("shardy", "mlir", texts, (*path, _SHARDY_PASS))
+
+    def _texts(
+        self, kind: str, language: str, texts: Sequence[tuple[str, DumpFile]], path: tuple[str, ...] = ()
+    ) -> None:
+        """Stages of files that follow on one another, and not on the HLO."""
+        before: Deferred | None = None
+        for name, file in texts:
+            after = self._text(file, language)
+            self.made.append(Stage(kind, name, before, after, path, index=len(self.made)))
+            before = after
+
+    def _text(self, file: DumpFile, language: str) -> Deferred:
+        """A file's text; the same object for files of equal content."""
+        try:
+            key = file.digest
+        except XlanbError:
+            key = str(file.path).encode()
+        if key not in self.known:
+            name = printable(file.path.name)
+            self.known[key] = Deferred(lambda: TextRecord(name, _text_or_nothing(file), language), file.size // 10)
+        return self.known[key]
 
     def _take(self, kind: str, name: str, step: Step, path: tuple[str, ...], summary: str = "") -> None:
         before, self.current = self.current, self._artifact(step)
@@ -148,6 +180,8 @@ class _Builder:
 
     def _kernels(self) -> None:
         if is_gpu(self.module):
+            thunks = [(words, f) for label, words in _THUNKS for f in self.module.fixed(label)[:1]]
+            self._texts("thunks", "text", thunks)
             for kind, name, artifact, summary in gpu_stages(self.module):
                 self._add(kind, artifact, summary, name)
             return

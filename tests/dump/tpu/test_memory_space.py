@@ -86,3 +86,12 @@ def test_other_tables_are_refused(texts: tuple[str, str, str], words: str) -> No
     """The message names the line or the value."""
     with pytest.raises(DumpError, match=words):
         parse_memory_space("m", texts)
+
+
+def test_what_the_compiler_reserves_has_a_negative_number() -> None:
+    """It is a buffer like others."""
+    reserved = "buffer_id,size,offset,start_time,end_time\n-27,512,0,1,3\n"
+    found = parse_memory_space("m", (BUFFERS.splitlines()[0] + "\n", reserved, SCHEDULE))
+    assert [(b.number, b.size) for b in found.buffers] == [(-27, 512)]
+    with pytest.raises(DumpError, match="'-512' where a number is expected"):
+        parse_memory_space("m", (BUFFERS, reserved.replace(",512", ",-512"), SCHEDULE))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlanb.dump.tpu.analysis import parse_deduplication, parse_fingerprints, parse_schedule_analysis
-from xlanb.dump.tpu.utilization import parse_utilization
+from xlanb.dump.tpu.utilization import matrix_share, parse_utilization
 from xlanb.dump.tpu.vmem import parse_vmem_report
 from xlanb.errors import DumpError
 
@@ -126,3 +126,9 @@ def test_other_pages_are_refused(text: str, words: str) -> None:
     """The message says what is wrong with the data."""
     with pytest.raises(DumpError, match=words):
         parse_vmem_report(text)
+
+
+@pytest.mark.parametrize(("shares", "share"), [({"MATMUL": 0.5, "MXU": 0.1}, 0.5), ({"MXU": 0.25}, 0.25), ({}, 0.0)])
+def test_matrix_units_have_the_names_of_two_releases(shares: dict[str, float], share: float) -> None:
+    """Those that multiply, where they are told apart from those that take weights."""
+    assert matrix_share(shares) == share

@@ -166,7 +166,7 @@ def parse_memory_space(
     names = tuple(row[1] for row in _rows(schedule, "time,instruction_name", 2))
     stretches: dict[int, list[FastStretch]] = {}
     for row in _rows(allocations, "buffer_id,size,offset,start_time,end_time", 5):
-        number, size, offset, start, end = (_whole(v, row) for v in row)
+        number, (size, offset, start, end) = _identity(row), (_whole(v, row) for v in row[1:])
         stretches.setdefault(number, []).append(FastStretch(offset, size, start, end))
     found = [_buffer(row, stretches) for row in _rows(buffers, "buffer_id,buffer_name,alt_mem_benefit,size", 8)]
     known = {b.number for b in found}
@@ -186,7 +186,7 @@ def _unlisted(number: int, stretches: list[FastStretch], parameter: str) -> Spac
 
 
 def _buffer(row: list[str], stretches: dict[int, list[FastStretch]]) -> SpaceBuffer:
-    number = _whole(row[0], row)
+    number = _identity(row)
     named = _NAME.fullmatch(row[1])
     name, index = (named["name"], named["index"] or "") if named is not None else (row[1], "")
     times = [_whole(t, row) for t in row[5].split(";") if t]
@@ -237,6 +237,12 @@ def _rows(text: str, heading: str, width: int) -> Iterator[list[str]]:
                 f"{width} columns are expected, it has {len(row)}"
             )
         yield row
+
+
+def _identity(row: list[str]) -> int:
+    """The number of a buffer: what XLA reserves for itself has a negative one."""
+    sign = -1 if row[0].startswith("-") else 1
+    return sign * _whole(row[0].removeprefix("-"), row)
 
 
 def _whole(text: str, row: list[str]) -> int:

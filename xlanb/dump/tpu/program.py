@@ -24,7 +24,7 @@ from xlanb.dump.tpu.names import (
     UTILIZATION,
     is_llo_stage,
 )
-from xlanb.dump.tpu.utilization import Utilization, parse_utilization
+from xlanb.dump.tpu.utilization import Utilization, matrix_share, parse_utilization
 from xlanb.errors import DumpError
 from xlanb.hooks import Hook
 from xlanb.stage import size_text
@@ -113,7 +113,7 @@ class TpuProgram(Displayable):
     @property
     def mxu_share(self) -> float:
         """Share of the matrix units' capacity that its bundles use, 0 to 1; 0 where that was not dumped."""
-        return self.utilization.shares.get("MATMUL", 0.0) if self.utilization is not None else 0.0
+        return matrix_share(self.utilization.shares) if self.utilization is not None else 0.0
 
     @cached_property
     def changed(self) -> tuple[bool, ...]:

@@ -18,6 +18,7 @@ from xlanb.dump.tpu.chips import CHIPS, TpuChip
 from xlanb.dump.tpu.layouts import space_name
 from xlanb.dump.tpu.roofline import Roofline, roofline_of
 from xlanb.dump.tpu.traffic import HbmTraffic
+from xlanb.dump.tpu.utilization import matrix_share
 from xlanb.errors import DumpError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -156,7 +157,7 @@ class TpuScheduleRecord(Displayable):
     @cached_property
     def mxu_share(self) -> float:
         """Share of the matrix units' capacity that all bundles use, 0 to 1."""
-        used = sum(i.bundles * dict(i.shares).get("MATMUL", 0.0) for i in self.instructions)
+        used = sum(i.bundles * matrix_share(dict(i.shares)) for i in self.instructions)
         return used / self.bundles if self.bundles else 0.0
 
     def roofline(self, cost_analysis: Mapping[str, float] | None = None) -> Roofline:
@@ -202,7 +203,7 @@ class TpuScheduleRecord(Displayable):
                 "seconds": self.seconds(i.bundles + i.call_bundles),
                 "busiest": i.busiest[0],
                 "busiest_share": i.busiest[1],
-                "mxu_share": dict(i.shares).get("MATMUL", 0.0),
+                "mxu_share": matrix_share(dict(i.shares)),
                 "flops": i.flops,
                 "hbm_bytes": i.hbm_bytes,
                 "scoped_vmem": i.scoped_vmem,

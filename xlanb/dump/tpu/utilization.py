@@ -11,6 +11,7 @@ A row is a bundle, a column a unit; a matrix unit counts as long as an instructi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -20,6 +21,7 @@ from xlanb.errors import DumpError
 MAX_UNITS: Final = 64
 
 _WORDS: Final = {
+    "MXU": "matrix units",
     "MATMUL": "matrix units that multiply",
     "MATPUSH": "matrix units that take weights",
     "XLU": "cross-lane units",
@@ -32,6 +34,15 @@ _WORDS: Final = {
     "VSTORE:SPILL": "vector stores that spill registers",
     "SALU": "scalar arithmetic",
 }
+
+
+_MATRIX_UNITS: Final = ("MATMUL", "MXU")
+"""What releases of libtpu call the matrix units; those before 0.0.52 count all that they do under one name."""
+
+
+def matrix_share(shares: Mapping[str, float]) -> float:
+    """The share of the matrix units' capacity that is used, 0 to 1; 0 where a program has none of them."""
+    return next((shares[u] for u in _MATRIX_UNITS if u in shares), 0.0)
 
 
 @dataclass(frozen=True)

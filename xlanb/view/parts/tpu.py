@@ -14,7 +14,7 @@ from xlanb.dump.tpu.bundles import UNIT_WORDS, Bundle
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord, SpaceBuffer
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
-from xlanb.dump.tpu.utilization import Utilization, unit_words
+from xlanb.dump.tpu.utilization import Utilization, matrix_share, unit_words
 from xlanb.view.parts.items import clip
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -190,7 +190,7 @@ def schedule_data(record: TpuScheduleRecord) -> dict[str, Any]:
 def _busy(shares: Sequence[tuple[str, float]]) -> tuple[str, float, float]:
     """The unit used most, its share, and that of the matrix units."""
     unit, share = max(shares, key=lambda s: s[1], default=("", 0.0))
-    return unit, round(share, 3), round(dict(shares).get("MATMUL", 0.0), 3)
+    return unit, round(share, 3), round(matrix_share(dict(shares)), 3)
 
 
 def program_text(program: TpuProgram) -> str:

@@ -28,6 +28,7 @@ const GROUPS = {
   llvm_ir: "Backend",
   llvm_ir_optimized: "Backend",
   assembly: "Backend",
+  thunks: "Backend",
   ptx: "Backend",
   sass: "Backend",
   gpu_program: "Backend",

@@ -66,6 +66,8 @@ export const STATIONS = [
 const KIND_STATION = {
   tf2xla: "hlo",
   hlo_pass: "hlo",
+  shardy: "hlo",
+  thunks: "gpu_program",
   schedule: "buffers",
   buffer_assignment: "buffers",
   memory_space_assignment: "buffers",
