@@ -278,6 +278,7 @@ def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
         name = self.fresh("stack")
         size = f"ptrtoint (ptr getelementptr ([{count} x {type_.text}], ptr null, i64 1) to i64)"
         self.module.declare("ptr", symbol, "i64")
+        self.symbols.add(symbol)
         self.allocas.append(f"  {name} = call ptr @{symbol}(i64 {size})")
         return Value(self, PTR, name)
 

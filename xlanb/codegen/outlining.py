@@ -151,10 +151,12 @@ def definitions(f: Function) -> dict[str, Definition]:
         attributes = f.attributes.replace("alwaysinline", "noinline")
         if f.ready:  # needs no promise that its pointers do not overlap
             lines = [body[0], *_unpack(f.parameters), *body[1:]]
-            made[thunk(part)] = Definition(thunk(part), _THUNK_PARAMETERS, attributes, lines, part.symbols, part.scope)
+            made[thunk(part)] = Definition(
+                thunk(part), _THUNK_PARAMETERS, attributes, lines, part.symbols | f.symbols, part.scope
+            )
             continue
         taken = f"{given}{', ' if given else ''}i64 %lo, i64 %hi, i64 %slot"
-        made[part.name] = Definition(part.name, taken, attributes, body, part.symbols, part.scope)
+        made[part.name] = Definition(part.name, taken, attributes, body, part.symbols | f.symbols, part.scope)
         made[thunk(part)] = _thunk(part, f.parameters)
     end = f"  ret void{f.dbg}" if f.result is VOID else "  unreachable"
     lines = ["entry:", *f.body, end, "}"]
