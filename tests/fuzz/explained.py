@@ -68,6 +68,8 @@ def _padded_fold(i: HloInstruction) -> bool:
     if found is None or start.opcode is not Op.CONSTANT:
         return True
     value = np.asarray(start.literal.array)
+    if value.dtype.kind == "V" or start.array_shape.element_type.is_floating:  # of ml_dtypes some
+        value = value.astype(np.float64)
     return not np.array_equal(value, found.identity(value.dtype))
 
 

@@ -96,6 +96,22 @@ def test_a_fold_over_padding_is_open_where_it_starts_from_no_identity(start: str
     ) == [""]
 
 
+@pytest.mark.parametrize(("start", "is_open"), [("-inf", False), ("1", True)])
+def test_identities_are_known_of_narrow_floats(start: str, is_open: bool) -> None:
+    module = parse(f"""HloModule m
+larger {{
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT m = bf16[] maximum(a, b)
+}}
+ENTRY e {{
+  p = bf16[<=4] parameter(0)
+  s = bf16[] constant({start})
+  ROOT r = bf16[] reduce(p, s), dimensions={{0}}, to_apply=larger
+}}""")
+    assert (explained.which(module) == ["fold over padding"]) == is_open
+
+
 def test_a_rounded_value_is_no_reason_before_a_decision() -> None:
     assert _kinds("  t = f32[4] tanh(p)\n  ROOT f = f32[4] floor(t)") == ["decision on a rounded"]
     rows = "  t = f32[4] tanh(p)\n  f = f32[4] floor(p)\n  ROOT r = (f32[4], f32[4]) tuple(t, f)"

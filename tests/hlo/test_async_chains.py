@@ -191,3 +191,24 @@ ENTRY e {
     assert str(again) == str(module)
     for part in xlanb.evaluate(again, A[0]):
         np.testing.assert_array_equal(part, A[0])
+
+
+def test_a_computation_that_others_call_too_is_printed() -> None:
+    text = """HloModule m
+
+double {
+  p = f32[4] parameter(0)
+  ROOT d = f32[4] negate(p)
+}
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  s = ((f32[4]), f32[4]) async-start(x), calls=double
+  u = f32[4] async-done(s)
+  ROOT f = f32[4] fusion(u), kind=kLoop, calls=double
+}
+"""
+    printed = str(parse(text))
+    assert "%double " in printed
+    assert "negate-start" in printed
+    assert parse(printed).entry_computation.root.opcode.text == "fusion"

@@ -158,14 +158,14 @@ def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
 
 
 def _sugared_computations(record: ModuleRecord) -> frozenset[str]:
-    """Computations that the text of an async-start shows in full, so that they are not printed."""
-    names = [
-        i.attributes["calls"].name
-        for c in record.computations
-        for i in c.instructions
-        if i.opcode is HloOpcode.ASYNC_START and i.attributes.get(WRAPPED) is not None
-    ]
-    return frozenset(names)
+    """Computations that the text of an async-start shows in full, so that they are not printed; those that others call too are."""
+    every = [i for c in record.computations for i in c.instructions]
+    starts = [i for i in every if i.opcode is HloOpcode.ASYNC_START and i.attributes.get(WRAPPED) is not None]
+    names = frozenset(i.attributes["calls"].name for i in starts)
+    if not names:
+        return names
+    others = (i for i in every if i.opcode not in _ASYNC_SUFFIX)
+    return names.difference(*(i.called_computations for i in others if i.attributes))
 
 
 _BEFORE = {"debug_attributes": ",\n"}
