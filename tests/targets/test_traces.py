@@ -104,6 +104,30 @@ def test_a_program_is_traced_to_its_final_module(name: str, target: str) -> None
     assert trace.compile_seconds > 0
     last = [s.after for s in trace if s.kind == "hlo"][-1]
     assert instructions(last) == instructions(parse(trace.final_text).record())
+    check_programs(trace) if trace.target.is_tpu else check_kernels(trace)
+
+
+def check_kernels(trace: TargetTrace) -> None:
+    """Every kernel has its PTX, its registers and its machine code."""
+    program = trace["kernels"].after
+    assert program.kernels
+    for kernel in program.kernels:
+        assert ".entry" in kernel.ptx
+        assert kernel.sass
+        assert kernel.resources is not None
+        assert kernel.resources.registers > 0
+
+
+def check_programs(trace: TargetTrace) -> None:
+    """Every program of a fusion has bundles and the use of each unit; every fusion has a program."""
+    programs = {s.name: s.after for s in trace if s.kind == "llo"}
+    for program in programs.values():
+        assert len(program.final) > 0
+        assert program.utilization is not None
+        assert program.utilization.busiest or program.final.empty == len(program.final)
+    served = {name for program in programs.values() for name in (program.name, *program.serves)}
+    scheduled = trace["schedule"].after.instructions
+    assert {i.name for i in scheduled if i.opcode == "fusion" and i.bundles} <= served
 
 
 def instructions(module: Any) -> list[tuple[str, str, str]]:
@@ -119,6 +143,7 @@ def test_a_sharded_product_has_collectives(target: str) -> None:
     spec = jax.sharding.PartitionSpec
     options = {"shardings": (spec("data", None), spec(None, "model")), "mesh": {"data": 2, "model": 4}}
     trace = xla.trace(product, shape(128, 256), shape(256, 512), target=target, **options)
+    assert len(trace) >= 40
     assert "all-reduce" in trace.final_text
     assert "num_partitions=8" in trace.final_text
     assert "f32[64,256]" in trace.final_text
