@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xlanb.boundary import boundary
@@ -139,15 +139,8 @@ class _Builder:
             before = after
 
     def _text(self, file: DumpFile, language: str) -> Deferred:
-        """A file's text; the same object for files of equal content."""
-        try:
-            key = file.digest
-        except XlanbError:
-            key = str(file.path).encode()
-        if key not in self.known:
-            name = printable(file.path.name)
-            self.known[key] = Deferred(lambda: TextRecord(name, _text_or_nothing(file), language), file.size // 10)
-        return self.known[key]
+        name = printable(file.path.name)
+        return self._once(file, lambda: TextRecord(name, _text_or_nothing(file), language), file.size // 10)
 
     def _take(self, kind: str, name: str, step: Step, path: tuple[str, ...], summary: str = "") -> None:
         before, self.current = self.current, self._artifact(step)
@@ -156,14 +149,17 @@ class _Builder:
         self.made.append(stage if decisions is None else replace(stage, decisions=decisions))
 
     def _artifact(self, step: Step) -> Deferred:
-        """What a dump shows; the same object for files of equal content."""
         file = step.readable or step.files[0]
+        return self._once(file, lambda: self.shared.record(file), file.size)
+
+    def _once(self, file: DumpFile, load: Callable[[], Artifact], size: int) -> Deferred:
+        """What a dump shows; the same object for files of equal content."""
         try:
             key = file.digest
         except XlanbError:
             key = str(file.path).encode()
         if key not in self.known:
-            self.known[key] = Deferred(lambda: self.shared.record(file), file.size)
+            self.known[key] = Deferred(load, size)
         return self.known[key]
 
     def _add(self, kind: str, artifact: Deferred, summary: str = "", name: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,11 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether it is a GPU."""
         return not self.is_tpu
+
+    @property
+    def device_count(self) -> int:
+        """How many devices its topology has, as far as its shape says: some TPUs have two for each chip."""
+        return _count(self.topology.rpartition(":")[2])
 
     def __str__(self) -> str:
         return self.name
@@ -118,10 +124,12 @@ def _gpu(key: str, device: GpuDevice | None, shape: str, devices: int, config: s
 _PLATFORMS = {"CUDA": "cuda", "ROCM": "rocm", "SYCL": "sycl"}
 
 
+def _count(shape: str) -> int:
+    return math.prod(int(part[:9]) for part in shape.split("x"))
+
+
 def _check_count(shape: str, name: str) -> int:
-    count = 1
-    for part in shape.split("x"):
-        count *= int(part[:9])
+    count = _count(shape)
     if not 1 <= count <= _MAX_DEVICES:
         raise ArgumentError(f"{name!r}: a slice has 1 to {_MAX_DEVICES:,} devices, not {shape}")
     return count

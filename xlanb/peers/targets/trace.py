@@ -89,7 +89,7 @@ def program_for(
         XlanbError: it cannot be understood or lowered.
     """
     if callable(x) and not isinstance(x, HloModule) and is_over_jax(x, args, named or {}):
-        count = _device_count(target)
+        count = target.device_count
         return lower_for(target.platform, x, args, named, device_count=count, portable=portable, **options)
     if any(v is not None for v in options.values()):
         raise ArgumentError("shardings are for functions of JAX's: HLO has its own")
@@ -101,10 +101,3 @@ def program_for(
 
 def _count(module: HloModule, name: str) -> int:
     return int(module.header.get(name, "1"))
-
-
-def _device_count(target: Target) -> int:
-    count = 1
-    for part in target.topology.rpartition(":")[2].split("x"):
-        count *= int(part)
-    return count
