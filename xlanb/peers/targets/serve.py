@@ -118,7 +118,7 @@ def _compiled(folder: Path, request: dict[str, Any], devices: Any) -> Any:
 
 
 def _module(folder: Path, context: Any) -> Any:
-    from jaxlib import _hlo, _jax  # type: ignore[attr-defined]
+    from jaxlib import _hlo, _jax
     from jaxlib.mlir import ir
 
     text = folder / "program.hlo"
