@@ -14,7 +14,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     decomposition             vectors are as good with another sign, or of several equal values any others of their space
     singular system           of a triangular matrix that had 0 on its diagonal: infinite or NaN is one (`singular`)
     failed factorization      a Cholesky factorization with a pivot that was not positive, or 0 but for rounding: the columns from it on
-    sum in a narrow type      each addition is rounded, so that the order shows: it is not the exact sum, rounded once
+    order of a sum or product it is another one in another order: of a narrow type, each step of which rounds, or where a step overflows or vanishes
     pivot by rounding         an LU factorization in which several elements are as large as the pivot but for rounding
     complex infinity by one   XLA's simplifier leaves out factors, divisors and exponents of 1; multiplied, an infinite part makes the other one NaN
     unknown custom call       compiled code refuses one that it does not know; the interpreter does so where its value is needed
@@ -187,8 +187,8 @@ def _noted(instructions: list[HloInstruction], noted: Noted) -> str:
     """The kind that the interpreter has noted of some of these."""
     if not noted.failed.isdisjoint(instructions):
         return "failed factorization"
-    if not noted.uneven.isdisjoint(instructions):
-        return "sum in a narrow type"
+    if not noted.unordered.isdisjoint(instructions):
+        return "order of a sum or product"
     if not noted.tied.isdisjoint(instructions):
         return "pivot by rounding"
     if not noted.by_one.isdisjoint(instructions):

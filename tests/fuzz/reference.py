@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.fuzz.orders import FOLDS, shows_order
 from xlanb.evaluator import Evaluator
 from xlanb.explorer.numbers import leaves_of
 from xlanb.hlo import HloInstruction
@@ -33,7 +34,7 @@ class Noted:
     `failed`: Cholesky factorizations with a pivot that is not positive, or is but by rounding. `singular`: triangular systems with 0,
     an infinity or NaN on the diagonal. `mixed`: algorithms over all elements (FFT, solves, decompositions) of which some are infinite
     or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones. `tied`: LU factorizations in
-    which rounding decides which of several elements is the pivot. `uneven`: sums in a narrow type that are not the rounded exact ones.
+    which rounding decides which of several elements is the pivot. `unordered`: sums and products of floats that are others in other orders.
     """
 
     failed: set[HloInstruction] = field(default_factory=set)
@@ -41,14 +42,16 @@ class Noted:
     mixed: set[HloInstruction] = field(default_factory=set)
     by_one: set[HloInstruction] = field(default_factory=set)
     tied: set[HloInstruction] = field(default_factory=set)
-    uneven: set[HloInstruction] = field(default_factory=set)
+    unordered: set[HloInstruction] = field(default_factory=set)
 
 
 class Reference(Evaluator):
-    """The interpreter, which notes what it sees."""
+    """The interpreter, which notes what it sees; folds whose order shows only where it `tries_orders`, which takes several times as long."""
 
-    def __init__(self, max_steps: int, max_seconds: float) -> None:
+    def __init__(self, max_steps: int, max_seconds: float, *, tries_orders: bool = False) -> None:
         super().__init__(max_steps=max_steps, max_seconds=max_seconds)
+        self._seconds = max_seconds / 4  # for each other order
+        self._tries_orders = tries_orders
         self.noted = Noted()
 
     def _apply(self, step: Any, operands: Sequence[Any], *, lifted: bool) -> Any:
@@ -60,8 +63,9 @@ class Reference(Evaluator):
             self.noted.failed.add(i)
         if _is_call(i, _LU) and _has_tie(value[0]):
             self.noted.tied.add(i)
-        if i.opcode is Op.REDUCE and not lifted and _is_uneven(i, operands, value):
-            self.noted.uneven.add(i)
+        is_tried = self._tries_orders and not lifted and i not in self.noted.unordered
+        if is_tried and i.opcode in FOLDS and shows_order(i, operands, value, self._seconds):
+            self.noted.unordered.add(i)
         if _multiplies(i) and _is_by_one(operands):
             self.noted.by_one.add(i)
         if _solves(i) and not _is_regular(operands[0]):
@@ -112,18 +116,6 @@ def _has_tie(packed: np.ndarray[Any, Any]) -> bool:
 def _size(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The magnitude by which LAPACK chooses: of a complex number the sum of its parts'."""
     return np.abs(x.real) + np.abs(x.imag)
-
-
-@np.errstate(all="ignore")
-def _is_uneven(i: HloInstruction, operands: Sequence[Any], total: Any) -> bool:
-    """Whether a sum in a type narrower than f32, rounded after each addition, is another one than the exact sum rounded once: it depends on the order."""
-    root = i.to_apply.root
-    is_sum = len(operands) == 2 and root.opcode is Op.ADD and {*root.operands} == {*i.to_apply.parameters}
-    t = i.operands[0].array_shape.element_type
-    if not (is_sum and t.is_floating and t.bits < 32):
-        return False
-    exact = np.sum(operands[0].astype(np.float64), axis=i.dimensions) + operands[1].astype(np.float64)
-    return not np.array_equal(total.astype(np.float64), exact.astype(t.dtype).astype(np.float64), equal_nan=True)
 
 
 def _multiplies(i: HloInstruction) -> bool:

@@ -130,8 +130,8 @@ def test_an_order_of_floats_is_open_where_some_are_nan() -> None:
     assert _kinds("  ROOT r = f32[4] maximum(p, n)", has_extremes=True) == [""]
 
 
-def _noted(module: HloModule, *arguments: np.ndarray) -> Noted:
-    reference = Reference(1000, 10.0)
+def _noted(module: HloModule, *arguments: np.ndarray, tries_orders: bool = False) -> Noted:
+    reference = Reference(1000, 10.0, tries_orders=tries_orders)
     reference.run(module.entry_computation, list(arguments))
     return reference.noted
 
@@ -231,15 +231,76 @@ def test_pivots_are_open_where_rounding_chooses_them(matrix: list[list[int]], ki
     assert explained.which(module, _noted(module, np.array(matrix, np.float64))) == [kind, ""]
 
 
-@pytest.mark.parametrize(
-    ("t", "count", "kind"), [("f8e4m3", 40, "sum in a narrow type"), ("f8e4m3", 8, ""), ("f32", 40, "")]
-)
-def test_sums_are_open_where_additions_in_a_narrow_type_round(t: str, count: int, kind: str) -> None:
-    text = (
-        f"HloModule m\nadd {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT s = {t}[] add(a, b)\n}}\n"
-        f"ENTRY e {{\n  p = {t}[{count}] parameter(0)\n  z = {t}[] constant(0)\n  n = {t}[{count}] negate(p)\n"
-        f"  s = {t}[] reduce(p, z), dimensions={{0}}, to_apply=add\n  ROOT r = ({t}[], {t}[{count}]) tuple(s, n)\n}}\n"
-    )
+def _adds(t: str, opcode: str = "add") -> str:
+    return f"step {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT s = {t}[] {opcode}(a, b)\n}}\n"
+
+
+def _in_orders(text: str, *arguments: np.ndarray) -> list[str]:
     module = parse(text)
-    ones = np.ones(count, np.float32).astype(module.entry_computation.parameters[0].array_shape.dtype)
-    assert explained.which(module, _noted(module, ones)) == [kind, ""]
+    parameters = module.entry_computation.parameters
+    given = [a.astype(p.array_shape.dtype) for a, p in zip(arguments, parameters, strict=True)]
+    return explained.which(module, _noted(module, *given, tries_orders=True))
+
+
+_FOLDS = {
+    "reduce": "T[] reduce(p, z), dimensions={0}, to_apply=step",
+    "window": "T[1] reduce-window(p, z), window={size=4}, to_apply=step",
+    "cumulative": "T[7] reduce-window(p, z), window={size=4 pad=3_3}, to_apply=step",
+    "scatter": "T[1] scatter(o, at, p), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=step",
+    "select-and-scatter": "T[7] select-and-scatter(x, p, z), window={size=4}, select=greater, scatter=step",
+}  # fmt: skip
+"""Each puts the four elements of p together; of the windows of x all select the same element."""
+
+
+def _fold(fold: str, t: str, opcode: str, start: float) -> str:
+    return f"""HloModule m
+{_adds(t, opcode)}greater {{
+  a = T[] parameter(0)
+  b = T[] parameter(1)
+  ROOT g = pred[] compare(a, b), direction=GE
+}}
+ENTRY e {{
+  p = T[4] parameter(0)
+  z = T[] constant({start})
+  o = T[1] broadcast(z), dimensions={{}}
+  at = s32[4,1] constant({{{{0}},{{0}},{{0}},{{0}}}})
+  x = T[7] constant({{0,0,0,1,0,0,0}})
+  n = T[4] negate(p)
+  r = {_FOLDS[fold]}
+  ROOT t = ({_FOLDS[fold].partition(" ")[0]}, T[4]) tuple(r, n)
+}}""".replace("T[", f"{t}[")
+
+
+@pytest.mark.parametrize("fold", _FOLDS)
+@pytest.mark.parametrize(
+    ("t", "opcode", "start", "values", "is_open"),
+    [
+        ("f4e2m1fn", "add", 0, [6, -4, 6, -6], True),  # the largest is 6
+        ("f8e4m3", "add", 0, [16, 0.5, 0.5, 0.5], True),  # from 16 on they are 2 apart
+        ("f8e4m3", "add", 0, [1, 1, 1, 1], False),
+        ("bf16", "add", 0, [1, -1, 2, 1], False),
+        ("f32", "add", 0, [1e30, 1, 1, -1e30], False),  # of wide types, rounding errors are no reason
+        ("f32", "add", 0, [3e38, 3e38, -3e38, -3e38], True),
+        ("f32", "add", 0, [3e38, 3e38, 0, 0], False),
+        ("f32", "multiply", 0, [1e30, 1e30, 1, 1], False),
+        ("f32", "multiply", 1, [1e30, 1e30, 0, 1], True),
+        ("f32", "multiply", 1, [1e-30, 1e-30, 1e30, 1e30], True),
+        ("s8", "add", 0, [127, 127, -127, 1], False),
+    ],
+)
+def test_sums_and_products_are_open_where_their_order_shows(
+    fold: str, t: str, opcode: str, start: float, values: list[float], *, is_open: bool
+) -> None:
+    folded, beside = _in_orders(_fold(fold, t, opcode, start), np.array(values))
+    assert (folded == "order of a sum or product") == is_open
+    assert not beside
+
+
+def test_the_order_of_a_fold_explains_its_difference_alone() -> None:
+    module = parse(_fold("cumulative", "f4e2m1fn", "add", 0))
+    argument = np.array([6, -4, 6, -6]).astype(module.entry_computation.parameters[0].array_shape.dtype)
+    expected = list(evaluate(module, argument))
+    for k, is_found in ((0, False), (1, True)):
+        got = [-x if n == k else x for n, x in enumerate(expected)]
+        find = hlo_check._judged(module, [argument], got, expected, Noted(), has_extremes=False)
+        assert (find is not None) == is_found

@@ -97,6 +97,16 @@ def test_nothing_dynamic_is_left_but_the_result(program):
     assert all(i.is_root and i.attributes.get("custom_call_target") == "SliceToDynamic" for i in left)
 
 
+@pytest.mark.parametrize(("source", "target"), [("<=0,10,20", "<=0,10,20"), ("<=0,4", "<=0,2,2"), ("3,<=0", "3,1,<=0")])
+def test_arrays_of_bound_0_are_reshaped(source, target):
+    text = f"HloModule m\nENTRY main {{\n  x = f32[{source}] parameter(0)\n  ROOT r = f32[{target}] reshape(x)\n}}"
+    module = parse(text)
+    PASSES["dynamic_padder"]().run(module)
+    module.verify()
+    x = np.zeros(parse(text).entry_computation.parameters[0].array_shape.dimensions, np.float32)
+    assert evaluate(module, x).shape == evaluate(parse(text), x).shape
+
+
 def test_unbounded_dimensions_and_static_modules_stay():
     for shape in ("f32[?]", "f32[4]"):
         text = f"HloModule m\nENTRY main {{\n  x = {shape} parameter(0)\n  ROOT n = {shape} negate(x)\n}}"

@@ -242,13 +242,14 @@ def _reshape(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | N
             return None
         old, new = source[major_in], target[major_out]
         size = x.sizes[major_in]
-        if new % old == 0 and new != old:
-            size = b.binary(O.MULTIPLY, size, b.scalar(new // old, SIZE))
-        elif old % new == 0 and new != old:
-            size = b.binary(O.DIVIDE, size, b.scalar(old // new, SIZE))
-        elif new != old:
+        if new == old:  # of which both may be 0
+            sizes[major_out] = size
+        elif new % old == 0:
+            sizes[major_out] = b.binary(O.MULTIPLY, size, b.scalar(new // old, SIZE))
+        elif old % new == 0:
+            sizes[major_out] = b.binary(O.DIVIDE, size, b.scalar(old // new, SIZE))
+        else:
             return None
-        sizes[major_out] = size
     return Padded(b.add(O.RESHAPE, (x.array,), static(i.shape)), sizes)
 
 
