@@ -1,5 +1,6 @@
 """The record of a stage, and the one generator that plain and stepped compilations drive."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,8 +8,20 @@ import pytest
 import xlanb
 from xlanb.cpu import compile_module, compile_steps, compiler
 from xlanb.explorer.recorder import Recorder
-from xlanb.hlo import parse
-from xlanb.stage import HEAVY_BYTES, Deferred, Stage, exhaust, named_parts, size_text
+from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo import HloOpcode, parse
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.shape import ArrayShape, PrimitiveType
+from xlanb.stage import (
+    HEAVY_BYTES,
+    Changes,
+    Deferred,
+    Stage,
+    changes_between,
+    exhaust,
+    named_parts,
+    size_text,
+)
 from xlanb.tracing import StageFinished, emit, observing
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[3] parameter(0)\n  one = f32[] constant(1)\n  ones = f32[3] broadcast(one)\n  ROOT y = f32[3] multiply(x, ones)\n}\n"
@@ -68,6 +81,39 @@ def test_what_a_stage_changed_is_told_by_the_parts_of_its_records():
     assert (stage.added, stage.removed, stage.modified) == ({"twos"}, {"ones"}, {"one", "y"})
     assert str(stage) == "p: 1 removed, 1 added, 2 changed"
     assert str(Stage("hlo", "start", None, before)) == "start: 4 HLO instructions"
+
+
+def test_a_new_instruction_that_takes_over_a_name_is_the_changed_one():
+    """A rule's replacement gets another uid and may get the old name: readers know it by the name."""
+    i = InstructionRecord("y", HloOpcode.ABS, ArrayShape(PrimitiveType.F32, (2,)), uid=1)
+    before, after = (_module(main=[r]) for r in (i, replace(i, opcode=HloOpcode.NEGATE, uid=2)))
+    assert changes_between(before, after) == Changes(modified=frozenset({"y"}))
+    assert changes_between(before, _module(main=[replace(i, uid=2)])) == Changes()
+
+
+def test_an_instruction_under_another_name_is_changed_once():
+    i = InstructionRecord("y", HloOpcode.ABS, ArrayShape(PrimitiveType.F32, (2,)), uid=1)
+    found = changes_between(_module(main=[i]), _module(main=[replace(i, name="z")]))
+    assert found == Changes(modified=frozenset({"z"}), renamed={"y": "z"})
+    assert str(found) == "1 changed"
+
+
+def test_what_moves_to_another_computation_is_changed():
+    i, j = (InstructionRecord(name, HloOpcode.ABS, ArrayShape(PrimitiveType.F32, (2,))) for name in "ij")
+    found = changes_between(_module(main=[i, j], body=[]), _module(main=[j], body=[i]))
+    assert found == Changes(modified=frozenset({"i"}))
+
+
+def test_nodes_of_functions_count_too():
+    """A function has its own names: encapsulation copies nodes under the names that they had."""
+    a, b = NodeRecord("a", "Abs"), NodeRecord("b", "Neg")
+    found = changes_between(GraphRecord("g", (a, b)), GraphRecord("g", (b,), (GraphRecord("cluster_0", (a,)),)))
+    assert found == Changes(added=frozenset({"cluster_0:a"}), removed=frozenset({"a"}))
+
+
+def _module(**computations):
+    records = (ComputationRecord(name, tuple(found), "") for name, found in computations.items())
+    return ModuleRecord("m", tuple(records), "main")
 
 
 def test_artifacts_of_other_kinds_have_no_parts_and_no_size():

@@ -17,8 +17,12 @@ HEAVY_BYTES = 1 << 18
 
 
 @singledispatch
-def named_parts(_artifact: Any) -> Mapping[str, Any]:
-    """The parts of an artifact (instructions, nodes) by name; each kind that has such registers itself."""
+def named_parts(_artifact: Any) -> Mapping[str, Mapping[str, Any]]:
+    """The parts of an artifact by name, grouped by where they stand.
+
+    Instructions stand in computations, nodes in the graph or in its functions. A name stands for one part of
+    the whole artifact. Each kind of artifact that has parts registers itself.
+    """
     return {}
 
 
@@ -26,6 +30,63 @@ def named_parts(_artifact: Any) -> Mapping[str, Any]:
 def size_text(_artifact: Any) -> str:
     """How large an artifact is, as "12 nodes"; each kind that says so registers itself."""
     return ""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What differs between two artifacts, by the names of their parts: the one count that every view shows.
+
+    A part is the same where it has the same name, or the same `uid` under another name (`renamed`: before to
+    after). `modified` are the names, after, of those that have another text or name, or stand in another
+    computation.
+    """
+
+    added: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+    modified: frozenset[str] = frozenset()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many parts were added, removed and modified."""
+        return len(self.added), len(self.removed), len(self.modified)
+
+    def __str__(self) -> str:
+        added, removed, modified = self.counts
+        counts = ((removed, "removed"), (added, "added"), (modified, "changed"))
+        return ", ".join(f"{n} {what}" for n, what in counts if n)
+
+
+def changes_between(before: Any, after: Any) -> Changes:
+    """What differs between two artifacts of one kind; of another kind, all of `before` is gone and all of `after` new."""
+    if before is after:
+        return Changes()
+    left, right = named_parts(before), named_parts(after)
+    old = _parts_outside(left, right)
+    new = _parts_outside(right, left)
+    only_old, only_new = old.keys() - new.keys(), new.keys() - old.keys()
+    uids = {uid: name for name in only_old if (uid := getattr(old[name][1], "uid", 0))}
+    same = ((uids.get(getattr(new[name][1], "uid", 0)), name) for name in only_new)
+    renamed = {was: name for was, name in same if was is not None}
+    kept = {name for name in new.keys() & old.keys() if _differs(old[name], new[name])}
+    return Changes(
+        added=frozenset(only_new.difference(renamed.values())),
+        removed=frozenset(only_old - renamed.keys()),
+        modified=frozenset(kept.union(renamed.values())),
+        renamed=renamed,
+    )
+
+
+def _parts_outside(
+    sections: Mapping[str, Mapping[str, Any]], others: Mapping[str, Mapping[str, Any]]
+) -> dict[str, tuple[str, Any]]:
+    """(section, part) by name, without the sections that are one object on both sides."""
+    differing = ((key, parts) for key, parts in sections.items() if others.get(key) is not parts)
+    return {name: (key, part) for key, parts in differing for name, part in parts.items()}
+
+
+def _differs(before: tuple[str, Any], after: tuple[str, Any]) -> bool:
+    return before[0] != after[0] or (before[1] is not after[1] and before[1] != after[1])
 
 
 @dataclass(eq=False)
@@ -104,20 +165,24 @@ class Stage(Displayable):
         return self.error is not None
 
     @cached_property
+    def changes(self) -> Changes:
+        """Which instructions or nodes it added, removed and modified."""
+        return changes_between(self.before, self.after)
+
+    @property
     def added(self) -> frozenset[str]:
         """Names of instructions or nodes that are there after and were not before."""
-        return frozenset(named_parts(self.after).keys() - named_parts(self.before).keys())
+        return self.changes.added
 
-    @cached_property
+    @property
     def removed(self) -> frozenset[str]:
         """Names of instructions or nodes that were there before and are not after."""
-        return frozenset(named_parts(self.before).keys() - named_parts(self.after).keys())
+        return self.changes.removed
 
-    @cached_property
+    @property
     def modified(self) -> frozenset[str]:
-        """Names that stand on both sides with another text."""
-        before, after = named_parts(self.before), named_parts(self.after)
-        return frozenset(n for n, item in after.items() if n in before and before[n] is not item and before[n] != item)
+        """Names of instructions or nodes that are on both sides and differ, or stand elsewhere."""
+        return self.changes.modified
 
     def describe(self) -> str:
         """One line on what it did: "algsimp: 14 removed, 3 added"."""
@@ -131,8 +196,7 @@ class Stage(Displayable):
             return f"{self.name}: changed" if self.given_before is not None else f"{self.name}: not read yet"
         if type(self.before) is not type(self.after):
             return f"{self.name}: {size_text(self.after)}".removesuffix(": ")
-        counts = ((len(self.removed), "removed"), (len(self.added), "added"), (len(self.modified), "changed"))
-        return f"{self.name}: " + (", ".join(f"{n} {what}" for n, what in counts if n) or "changed")
+        return f"{self.name}: {str(self.changes) or 'changed'}"
 
     def __str__(self) -> str:
         return self.describe()

@@ -133,7 +133,6 @@ def test_a_profile_compares_with_the_machine(backend):
     )
     row = exe.profile(np.ones((512, 512), np.float32)).iloc[0]
     assert row["bound"] == "compute"
-    assert 0 < row["of_limit"] < 20  # a machine that others use may have been measured too low
-    assert row["of_limit"] == pytest.approx(
-        row["gflops_per_second"] * 1e9 / machine.limits(exe.target.threads).flops[4]
-    )
+    assert 0 < row["of_limit"] <= 1
+    reached = row["gflops_per_second"] * 1e9 / machine.limits(exe.target.threads).flops[4]
+    assert row["of_limit"] == pytest.approx(min(reached, 1.0))

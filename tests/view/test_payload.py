@@ -17,7 +17,7 @@ from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.view.page import page_html
-from xlanb.view.parts.diff import graph_diff, match, module_diff
+from xlanb.view.parts.diff import graph_diff, module_diff
 from xlanb.view.parts.graph import graph_sheet
 from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.llvm import line_ops
@@ -78,6 +78,7 @@ def test_counts_are_those_of_the_trace(payload, trace):
         "passes": 6,
         "changed": len(trace.changed),
         "kernels": 1,
+        "seconds": trace.compile_seconds,
     }
 
 
@@ -251,8 +252,9 @@ def test_diff_of_graphs_sees_a_node_that_got_its_cluster():
 
 def test_diff_rows_of_reordered_nodes_pair_up():
     nodes = [NodeRecord(n, "Op") for n in "abcd"]
-    rows = match(nodes, [nodes[2], nodes[0], nodes[3]])
-    assert sorted((r.mark, (r.before or r.after).name) for r in rows) == [
+    before, after = GraphRecord("g", tuple(nodes)), GraphRecord("g", (nodes[2], nodes[0], nodes[3]))
+    (section,) = graph_diff(before, after)
+    assert sorted((r.mark, (r.before or r.after).name) for r in section.rows) == [
         ("-", "b"),
         ("=", "a"),
         ("=", "c"),

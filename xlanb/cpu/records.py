@@ -53,18 +53,32 @@ class KernelTime:
 
     @property
     def of_limit(self) -> float | None:
-        """How near to the machine's limit it is, 1 at it; None where that is not known, or the time was not measured."""
-        return self.limit / self.seconds if self.limit and self.is_measured else None
+        """How near to the machine's limit it is, at most 1; None where that is not known, or the time was not measured.
+
+        A kernel that is faster than the limit shows that the limit was measured too low: it is at the limit.
+        """
+        return min(self.limit / self.seconds, 1.0) if self.limit and self.is_measured else None
 
 
 @dataclass(frozen=True)
 class ExecutionRecord:
-    """One run: wall seconds, its kernels where they were timed, results as (shape, a short text of the values)."""
+    """One run: wall seconds, its kernels where they were timed, results as (shape, a short text of the values).
+
+    `peak_flops` (of f32, per second) and `bandwidth` (pairs of bytes gone through and bytes per second) are the
+    limits of the machine, measured with kernels of their own; 0 and () where they were not measured.
+    """
 
     seconds: float
     kernels: tuple[KernelTime, ...] = ()
     results: tuple[tuple[str, str], ...] = ()
     runs: int = 1
+    peak_flops: float = 0.0
+    bandwidth: tuple[tuple[int, float], ...] = ()
+
+    def share_of(self, kernel: KernelTime) -> float:
+        """The share of the run that a kernel took, 0 to 1."""
+        whole = max(self.seconds, sum(k.seconds for k in self.kernels))
+        return kernel.seconds / whole if whole else 0.0
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def compare(*traces: Trace, inputs: Sequence[Any] = (), runs: int = 20) -> Compa
     if not traces:
         raise XlanbError("there is nothing to compare")
     arrays = inputs_for(traces[0], inputs)
-    first = leaves_of(program_of(traces[0])(*arrays))
+    first = leaves_of(program_of(traces[0]).flat(*arrays))
     rows = [_row(t, arrays, first) for t in traces]
     times = _timed(traces, arrays, runs)
     for row, seconds in zip(rows, times, strict=True):
@@ -70,10 +70,10 @@ def _row(trace: Trace, arrays: Sequence[Any], first: Sequence[Any]) -> dict[str,
     return {
         "branch": trace.name,
         "instructions": len(program.hlo_module.entry_computation.instructions),
-        "kernels": len(program.program.kernels),
+        "kernels": trace.kernel_count,
         "temp_bytes": memory.temp_bytes,
         "peak_bytes": memory.peak_bytes,
-        "compile_ms": sum(s.seconds or 0.0 for s in trace if s.kind not in ("execution", "compilation_cache")) * 1e3,
+        "compile_ms": (trace.compile_seconds or 0.0) * 1e3,
         "run_us": 0.0,
         "difference": max((e for e, _ in pairs), default=0.0) if fits else float("nan"),
         "broken": sum(b for _, b in pairs) if fits else -1,
@@ -87,7 +87,7 @@ def _timed(traces: Sequence[Trace], arrays: Sequence[Any], runs: int) -> list[li
     for _ in range(max(runs, 1)):
         for trace, mine in zip(traces, times, strict=True):
             start = time.perf_counter()
-            program_of(trace)(*arrays)
+            program_of(trace).flat(*arrays)
             mine.append(time.perf_counter() - start)
         if time.perf_counter() - begin > _MOST_SECONDS * len(traces):
             break

@@ -273,8 +273,8 @@ def _cells(k: GpuKernel) -> tuple[str, ...]:
 
 
 @named_parts.register
-def _kernels(program: GpuProgram) -> dict[str, GpuKernel]:
-    return {k.name: k for k in program.kernels}
+def _kernels(program: GpuProgram) -> dict[str, dict[str, GpuKernel]]:
+    return {"": {k.name: k for k in program.kernels}}
 
 
 @size_text.register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xlanb.buffers.records import BufferAssignmentRecord
@@ -12,7 +13,7 @@ from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
-from xlanb.stage import Deferred, Stage
+from xlanb.stage import Changes, Deferred, Stage, changes_between
 
 
 @dataclass(frozen=True)
@@ -40,4 +41,29 @@ Artifact = (
     | GpuProgram
 )
 
-__all__ = ["Artifact", "Deferred", "Stage", "TextRecord", "TpuRecord"]
+RUN_KINDS = frozenset({"execution", "compilation_cache"})
+"""Stages that are no part of a compilation: runs, and answers of the compilation cache."""
+
+_CODE_KINDS = frozenset({"llvm_ir", "llvm_ir_optimized", "assembly", "ptx"})
+
+
+def count_kernels(stages: Iterable[Stage]) -> int:
+    """How many kernels the code of a compilation has.
+
+    Optimization inlines kernels and code is written one function after another: the first code with kernels counts.
+    """
+    written = 0
+    for stage in stages:
+        if stage.kind == "llo":
+            written += 1
+        elif stage.kind in _CODE_KINDS:
+            record = stage.after
+            if isinstance(record, CodeRecord) and (record.kernels or record.functions):
+                return len(record.kernels) or len(record.functions)
+    return written
+
+
+__all__ = [
+    "RUN_KINDS", "Artifact", "Changes", "Deferred", "Stage", "TextRecord", "TpuRecord", "changes_between",
+    "count_kernels",
+]  # fmt: skip

@@ -12,7 +12,7 @@ from xlanb.display import Displayable
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer import displays
 from xlanb.explorer.lineage import Lineage, Provenance
-from xlanb.explorer.stage import Stage
+from xlanb.explorer.stage import RUN_KINDS, Stage, count_kernels
 from xlanb.hlo.records import ModuleRecord
 
 if TYPE_CHECKING:
@@ -71,6 +71,17 @@ class Trace(Displayable):
     def changed(self) -> list[Stage]:
         """The stages that changed something."""
         return [s for s in self.stages if s.changed]
+
+    @property
+    def kernel_count(self) -> int:
+        """How many kernels the program has; 0 where the trace holds no code."""
+        return len(self.program.program.kernels) if self.program is not None else count_kernels(self.stages)
+
+    @property
+    def compile_seconds(self) -> float | None:
+        """Wall seconds of all stages of the compilation together, without runs and the time that a cache saved; None where no stage was timed."""
+        timed = [s.seconds for s in self.stages if s.seconds is not None and s.kind not in RUN_KINDS]
+        return sum(timed) if timed else None
 
     def diff(self, a: int | str | Trace, b: int | str | None = None) -> ModuleDiff | TraceDiff | str:
         """What differs between the HLO after stage `a` and after stage `b`, instructions matched by structure; or between this trace and another.

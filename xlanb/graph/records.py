@@ -47,8 +47,10 @@ class GraphRecord:
 
 
 @named_parts.register
-def _nodes(graph: GraphRecord) -> Mapping[str, NodeRecord]:
-    return graph.by_name
+def _nodes(graph: GraphRecord) -> Mapping[str, Mapping[str, NodeRecord]]:
+    """Those of a function as "function:node": a function may use the names of the graph."""
+    functions = {f.name: {f"{f.name}:{n.name}": n for n in f.nodes} for f in graph.functions}
+    return {**functions, "": graph.by_name}
 
 
 @size_text.register

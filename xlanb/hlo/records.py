@@ -142,8 +142,8 @@ class ModuleRecord:
 
 
 @named_parts.register
-def _instructions(module: ModuleRecord) -> Mapping[str, InstructionRecord]:
-    return {i.name: i for c in module.computations for i in c.instructions}
+def _instructions(module: ModuleRecord) -> Mapping[str, Mapping[str, InstructionRecord]]:
+    return {c.name: c.by_name for c in module.computations}
 
 
 @size_text.register

@@ -135,7 +135,7 @@ def _told_hit(entry: Entry, cache: CompilationCache) -> Stage:
     record = CacheRecord(entry.arguments, True, cache.hits, cache.misses, len(cache), entry.seconds)
     summary = f"hit for {entry.arguments}: {entry.seconds * 1e3:.0f} ms of compilation saved"
     name = "XlaCompilationCache"
-    stage = Stage("compilation_cache", name, None, record, seconds=entry.seconds, summary=summary)
+    stage = Stage("compilation_cache", name, None, record, summary=summary)
     return finished(entry.compilation, stage)
 
 

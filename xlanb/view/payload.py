@@ -6,7 +6,7 @@
 Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one instruction) by index; what did not change between two
 passes is there once. view/parts/items.py says what an item holds, view/pool.py how chunks and pictures are written.
 
-A stage that was measured has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for each result, and "err", the largest error. An artifact that was
+A stage that changed a graph or a module has "n": how many parts it added, removed and modified. A stage that was measured has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for each result, and "err", the largest error. An artifact that was
 too large to be read is {"k": "later", "size", "note"} until `PayloadBuilder.load` is asked for it.
 """
 
@@ -27,7 +27,7 @@ from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.gpu_program import GpuProgram
-from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
+from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import ModuleRecord
@@ -50,7 +50,6 @@ MAX_BYTES = 2_000_000
 """Of a page; and what it is made of, as JSON, is at most `MAX_JSON`."""
 MAX_JSON = 6_000_000
 _GRAPH_KINDS = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops")
-_CODE_KINDS = ("llvm_ir", "llvm_ir_optimized", "assembly", "ptx")
 READ_BYTES = 24 << 20
 """Of a dump that was not read yet so much is read for one page: some seconds."""
 
@@ -157,8 +156,8 @@ class PayloadBuilder:
             self._artifacts[id(record)] = (record, index)
         future = self._clusters(trace)
         fills = [[index, self._data(number, record, stage, future)] for index, _, record in read]
-        changed = self._diff(stage, self._look(stage.given_before), self._look(stage.given_after))
-        sets = [[number, position, {"diff": changed}]] if changed else []
+        changed = self._change(stage, self._look(stage.given_before), self._look(stage.given_after))
+        sets = [[number, position, changed]] if changed else []
         return self._close([], self.payload["order"], fills=fills, sets=sets)
 
     def set_numerics(self, number: int, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> Payload:
@@ -232,9 +231,7 @@ class PayloadBuilder:
             data["e"] = clip(stage.error, 8000)
         if not isinstance(right, ModuleRecord | GraphRecord):
             data["ctx"] = self._context(trace, stage)
-        diff = self._diff(stage, left, right)
-        if diff:
-            data["diff"] = diff
+        data |= self._change(stage, left, right)
         heavy = isinstance(stage.decisions, FusionDecisions) and stage.decisions.is_heavy
         why = why_data(stage.edits, () if heavy else stage.decisions, self.limits.rewrites, self.pool.item)
         if why:
@@ -261,13 +258,14 @@ class PayloadBuilder:
         return {}
 
     def _counts(self, trace: Trace) -> Payload:
-        kernels = sum(s.kind == "llo" for s in trace.stages)
-        for stage in trace.stages:
-            record = self._look(stage.given_after) if stage.kind in _CODE_KINDS else None
-            if isinstance(record, CodeRecord):
-                kernels = max(kernels, len(record.kernels) or len(record.functions))
-        passes = sum(s.kind == "hlo_pass" for s in trace.stages)
-        return {"stages": len(trace.stages), "passes": passes, "changed": len(trace.changed), "kernels": kernels}
+        read = (s for s in trace.stages if not isinstance(self._look(s.given_after), _Later))
+        return {
+            "stages": len(trace.stages),
+            "passes": sum(s.kind == "hlo_pass" for s in trace.stages),
+            "changed": len(trace.changed),
+            "kernels": trace.kernel_count if trace.program is not None else count_kernels(read),
+            "seconds": trace.compile_seconds,
+        }
 
     def _choose(self, traces: Sequence[Trace]) -> None:
         """Decide what is read of dumps that nobody looked at yet: what is before and after all passes first, then in order, as far as the limit goes."""
@@ -292,6 +290,15 @@ class PayloadBuilder:
             return given
         later = self._later.get(id(given))
         return later if later is not None else given.get()
+
+    def _change(self, stage: Stage, before: Artifact | _Later | None, after: Artifact | _Later | None) -> Payload:
+        """What a stage did: the rows of its difference, and its count, which no limit of rows cuts."""
+        changed: Payload = {}
+        if stage.changed and type(before) is type(after) and isinstance(after, ModuleRecord | GraphRecord):
+            changed["n"] = list(stage.changes.counts)
+        if diff := self._diff(stage, before, after):
+            changed["diff"] = diff
+        return changed
 
     def _diff(self, stage: Stage, before: Artifact | _Later | None, after: Artifact | _Later | None) -> list[Payload]:
         if before is None or not stage.changed or not self.limits.diff_rows:
@@ -447,4 +454,5 @@ def _execution(record: ExecutionRecord) -> Payload:
         "runs": record.runs,
         "kernels": kernels,
         "results": results,
+        "roof": {"flops": record.peak_flops, "memory": [list(pair) for pair in record.bandwidth]},
     }

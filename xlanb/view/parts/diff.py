@@ -1,24 +1,29 @@
-"""Before and after by structure: instructions matched by identity or name, not by line."""
+"""Before and after by structure: instructions paired as `xlanb.stage.changes_between` pairs them, not by line."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.stage import Changes, changes_between, named_parts
 
 R = TypeVar("R", InstructionRecord, NodeRecord)
 
 
 @dataclass(frozen=True)
 class DiffRow(Generic[R]):
-    """One row: what stood before, what stands after; the mark is "+" added, "-" removed, "~" changed, "=" the same."""
+    """One row: what stood before, what stands after; the mark is "+" added, "-" removed, "~" changed, "=" the same.
+
+    `is_moved`: it stood in another computation before, which is a change too.
+    """
 
     before: R | None
     after: R | None
+    is_moved: bool = False
 
     @property
     def mark(self) -> str:
@@ -27,7 +32,8 @@ class DiffRow(Generic[R]):
             return "+"
         if self.after is None:
             return "-"
-        return "=" if self.before is self.after or self.before == self.after else "~"
+        same = not self.is_moved and (self.before is self.after or self.before == self.after)
+        return "=" if same else "~"
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,8 @@ def module_diff(before: ModuleRecord | None, after: ModuleRecord | None) -> list
     old = dict(before.by_name) if before else {}
     new = dict(after.by_name) if after else {}
     names = [n for n in new if old.get(n) is not new[n]] + [n for n in old if n not in new]
-    sections = []
-    for name in names:
-        left = old[name].instructions if name in old else ()
-        right = new[name].instructions if name in new else ()
-        sections.append(DiffSection(name, tuple(match(left, right))))
-    return sections
+    pairing = _Pairing[InstructionRecord](before, after)
+    return [DiffSection(n, tuple(pairing.rows(n))) for n in names]
 
 
 def graph_diff(before: GraphRecord | None, after: GraphRecord | None) -> list[DiffSection[NodeRecord]]:
@@ -61,7 +63,8 @@ def graph_diff(before: GraphRecord | None, after: GraphRecord | None) -> list[Di
     old = _graphs(before)
     new = _graphs(after)
     names = [n for n in (*new, *(n for n in old if n not in new)) if old.get(n) is not new.get(n)]
-    return [DiffSection(n, tuple(match(old.get(n, ()), new.get(n, ())))) for n in names]
+    pairing = _Pairing[NodeRecord](before, after)
+    return [DiffSection(n, tuple(pairing.rows(n))) for n in names]
 
 
 def _graphs(graph: GraphRecord | None) -> dict[str, tuple[NodeRecord, ...]]:
@@ -70,42 +73,52 @@ def _graphs(graph: GraphRecord | None) -> dict[str, tuple[NodeRecord, ...]]:
     return {"": graph.nodes, **{f.name: f.nodes for f in graph.functions}}
 
 
-def match(left: Sequence[R], right: Sequence[R]) -> list[DiffRow[R]]:
-    """Rows in the order of `right`; what is gone stands where it was."""
-    partner = _partners(left, right)
+class _Pairing(Generic[R]):
+    """Which part of an artifact is which part of another, over all of their computations."""
+
+    def __init__(self, before: ModuleRecord | GraphRecord | None, after: ModuleRecord | GraphRecord | None) -> None:
+        self.changes: Changes = changes_between(before, after)
+        self.old: Mapping[str, Mapping[str, R]] = named_parts(before)
+        self.new: Mapping[str, Mapping[str, R]] = named_parts(after)
+        self._was = {now: was for was, now in self.changes.renamed.items()}
+        self._homes = {name: section for section, parts in self.old.items() for name in parts}
+
+    def rows(self, section: str) -> list[DiffRow[R]]:
+        """The rows of one computation: what moved to another one stands there."""
+        left, right = self.old.get(section, {}), self.new.get(section, {})
+        position = {name: k for k, name in enumerate(left)}
+        partner: dict[int, int] = {}
+        moved: dict[int, R] = {}
+        for k, name in enumerate(right):
+            was = self._was.get(name, name)
+            if was in position:
+                partner[k] = position[was]
+            elif was in self._homes:
+                moved[k] = self.old[self._homes[was]][was]
+        gone = [position[name] for name in left if name in self.changes.removed]
+        return _rows(list(left.values()), list(right.values()), partner, gone, moved)
+
+
+def _rows(
+    left: Sequence[R], right: Sequence[R], partner: Mapping[int, int], gone: Collection[int], moved: Mapping[int, R]
+) -> list[DiffRow[R]]:
+    """Rows in the order of `right`; what is gone (positions in `left`) stands where it was.
+
+    `partner` gives for positions in `right` those in `left`, `moved` what stood in another computation.
+    """
     pairs = [(partner[k], k) for k in range(len(right)) if k in partner]
     anchors = _increasing([p for p, _ in pairs])
     fixed = {pairs[a][1] for a in anchors}
-    gone = sorted(set(range(len(left))) - set(partner.values()), reverse=True)
+    waiting = sorted(gone, reverse=True)
     rows: list[DiffRow[R]] = []
     for k, item in enumerate(right):
         if k in fixed:
-            while gone and gone[-1] < partner[k]:
-                rows.append(DiffRow(left[gone.pop()], None))
-        rows.append(DiffRow(left[partner[k]] if k in partner else None, item))
-    rows.extend(DiffRow(left[g], None) for g in reversed(gone))
+            while waiting and waiting[-1] < partner[k]:
+                rows.append(DiffRow(left[waiting.pop()], None))
+        was = left[partner[k]] if k in partner else moved.get(k)
+        rows.append(DiffRow(was, item, is_moved=k in moved))
+    rows.extend(DiffRow(left[g], None) for g in reversed(waiting))
     return rows
-
-
-def _identity(record: InstructionRecord | NodeRecord) -> int:
-    return record.uid if isinstance(record, InstructionRecord) else 0
-
-
-def _partners(left: Sequence[R], right: Sequence[R]) -> dict[int, int]:
-    """For positions on the right the position of the same one on the left: by uid, then by name."""
-    by_uid = {_identity(r): k for k, r in enumerate(left) if _identity(r)}
-    by_name = {r.name: k for k, r in enumerate(left)}
-    found: dict[int, int] = {}
-    for k, r in enumerate(right):
-        if _identity(r) in by_uid:
-            found[k] = by_uid[_identity(r)]
-    taken = set(found.values())
-    for k, r in enumerate(right):
-        p = by_name.get(r.name)
-        if k not in found and p is not None and p not in taken and not (_identity(r) and _identity(left[p])):
-            found[k] = p
-            taken.add(p)
-    return found
 
 
 def _increasing(values: Sequence[int]) -> list[int]:
