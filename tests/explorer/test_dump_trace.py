@@ -56,3 +56,37 @@ def test_thunks_of_a_gpu_are_stages(dump: Path) -> None:
     assert (emitted.name, after.name) == ("thunks as emitted", "thunks after their passes")
     assert "kCustomKernel" in emitted.after.text
     assert not after.changed
+
+
+FRAMES = """\
+HloModule jit_f
+
+FileNames
+1 "net.py"
+
+FunctionNames
+1 "f"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=1 end_line=1 column=1 end_column=2}
+2 {file_name_id=1 function_name_id=1 line=2 end_line=2 column=1 end_column=2}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=1}
+
+ENTRY %e (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %dead = f32[8]{0} abs(%x), metadata={op_name="f/abs" stack_frame_id=1}
+  ROOT %n = f32[8]{0} negate(%x), metadata={op_name="f/neg" stack_frame_id=2}
+}
+"""
+
+
+def test_frame_of_what_is_gone_changes_nothing_else(tmp_path: Path) -> None:
+    after = "".join(line for line in FRAMES.splitlines(keepends=True) if "%dead" not in line)
+    for name, text in (("before_optimizations", FRAMES), ("0000.simplify.after_dce.before_pipeline-end", after)):
+        (tmp_path / f"module_0000.jit_f.{name}.txt").write_text(text)
+    trace = xlanb.read_dump(tmp_path)["jit_f"]
+    assert trace["dce"].describe() == "dce: 1 removed"
+    assert trace["dce"].after.by_name["e"].by_name["n"].metadata.python_line == ("net.py", 2)

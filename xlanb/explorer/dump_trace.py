@@ -19,6 +19,7 @@ from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.tpu_stages import hlo_of_llo, tpu_stages
 from xlanb.explorer.trace import Trace
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.hlo.text.series import ModuleSeries
 
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
 _SHARDY_PASS = "shardy-xla"
@@ -51,26 +52,33 @@ class _Sharing:
 
     def __init__(self) -> None:
         self._instructions: dict[str, InstructionRecord] = {}
+        self._series = ModuleSeries()
 
     def record(self, file: DumpFile) -> Artifact:
         """The module in a file, or its text where it holds none that can be read."""
         try:
             if file.name.extension not in ("txt", "hlo", "pb", "hlo.pb"):
                 return TextRecord(printable(file.path.name), file.read_text(), file.name.extension or "text")
-            return self._share(file.read_hlo().record())
+            return self._share(self._read(file))
         except XlanbError as error:
             return TextRecord(printable(file.path.name), _text_or_nothing(file), "text", str(error))
+
+    def _read(self, file: DumpFile) -> ModuleRecord:
+        if file.name.extension in ("txt", "hlo"):
+            return self._series.read(file.read_text())
+        return file.read_hlo().record()
 
     def _share(self, module: ModuleRecord) -> ModuleRecord:
         computations = []
         for c in module.computations:
             mine = tuple(self._one(i) for i in c.instructions)
-            computations.append(ComputationRecord(c.name, mine, c.root, c.execution_thread))
+            is_same = all(a is b for a, b in zip(mine, c.instructions, strict=True))
+            computations.append(c if is_same else ComputationRecord(c.name, mine, c.root, c.execution_thread))
         return ModuleRecord(module.name, tuple(computations), module.entry, module.header, module.tables)
 
     def _one(self, i: InstructionRecord) -> InstructionRecord:
         known = self._instructions.get(i.name)
-        if known is not None and known == i:
+        if known is i or (known is not None and known == i):
             return known
         self._instructions[i.name] = i
         return i

@@ -34,7 +34,7 @@ def parse(text: str) -> HloModule:
     check_characters(text)
     cursor = Cursor(text)
     try:
-        return _ModuleParser(cursor).read()
+        return ModuleParser(cursor).read()
     except (ShapeError, LiteralError) as error:
         raise HloParseError(str(error), text, cursor.pos) from error
 
@@ -47,7 +47,7 @@ def _reread(record: ModuleRecord) -> HloModule:
     return parse(module_text(record, PrintOptions(large_constants=True)))
 
 
-class _ModuleParser:
+class ModuleParser:
     """Reads one text; the computations read so far are in `instructions.finished`."""
 
     def __init__(self, cursor: Cursor) -> None:
@@ -82,14 +82,14 @@ class _ModuleParser:
         if header:
             module.name = cursor.name()
             layout = parse_header(cursor, module, self.instructions.shapes)
-        given = parse_tables(cursor) or GivenFrames([], [], [], [])
+        given = self.tables()
         while True:
-            self._computation()
+            self.computation()
             if cursor.at_end:
                 break
         entry = self.entry or self.instructions.finished[-1]
         self._finish(self.instructions.finished, entry)
-        module.tables = given.intern(i for c in self.instructions.finished for i in c._instructions).text()
+        self.settle_frames(given)
         if not header:
             module.name = f"module_{entry.name}"
         module.entry_layout = layout
@@ -98,7 +98,17 @@ class _ModuleParser:
         else:
             module.header.pop("is_scheduled", None)
 
-    def _computation(self) -> None:
+    def tables(self) -> GivenFrames:
+        """The tables of stack frames, empty where there are none."""
+        return parse_tables(self.cursor) or GivenFrames([], [], [], [])
+
+    def settle_frames(self, given: GivenFrames) -> None:
+        """Give the instructions the frames that their numbers stand for, and the module the tables that it needs."""
+        instructions = (i for c in self.instructions.finished for i in c._instructions)
+        self.module.tables = given.intern(instructions).text()
+
+    def computation(self) -> None:
+        """A computation, with ENTRY before its name if it is the entry."""
         cursor = self.cursor
         start = cursor.pos
         is_entry = cursor.accept_word("ENTRY")

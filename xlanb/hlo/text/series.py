@@ -1,0 +1,282 @@
+"""HLO texts that follow on one another, as a compiler dumps them between its passes: what two of them share is read once.
+
+A computation whose text is that of the module before, and that calls the same computations, is taken over whole, with its
+record. Of any other the instructions are taken over whose line, operands' shapes and called computations are the same.
+The frames of Python's stack keep the numbers that the texts give them: a pass changes none of them, and neither does reading.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from xlanb.boundary import boundary
+from xlanb.errors import HloParseError, LiteralError, ShapeError
+from xlanb.hlo.async_chain import ASYNC_OPCODES
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ComputationRecord, ModuleRecord
+from xlanb.hlo.stack_frames import GivenFrames
+from xlanb.hlo.text.lexer import Cursor, check_characters
+from xlanb.hlo.text.parse_instruction import InstructionParser
+from xlanb.hlo.text.parse_scope import Scope
+from xlanb.hlo.text.parser import ModuleParser
+
+_BLOCK = re.compile(r"[^\n]*\{\n(?:[^}\n][^\n]*\n)*\}[^\n]*(?=\s*(?:\Z|%|ENTRY\b))")
+"""A computation as XLA prints it, to the line of its closing brace."""
+
+
+@dataclass
+class _Block:
+    """A computation that was read: its text, what it became, and its instructions by their lines.
+
+    `names` are its own and those of its instructions as the text gives them. `is_whole` says that the text alone, with what it calls, decides what it becomes.
+    """
+
+    text: str
+    computation: HloComputation
+    is_entry: bool
+    names: list[str]
+    is_whole: bool
+    lines: dict[str, HloInstruction]
+    called: frozenset[HloComputation]
+    record: ComputationRecord | None = None
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether it may hold asynchronous instructions."""
+        return not self.is_whole and any(i.opcode in ASYNC_OPCODES for i in self.computation._instructions)
+
+    def keeps_names(self) -> bool:
+        """Whether nothing in it was renamed."""
+        return _names(self.computation) == self.names
+
+
+def _names(computation: HloComputation) -> list[str]:
+    return [computation.name, *(i.name for i in computation._instructions)]
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What stands before the computations of a module and decides what they become."""
+
+    tables: str = ""
+    frames: GivenFrames = field(default_factory=lambda: GivenFrames([], [], [], []))
+    is_scheduled: bool = False
+
+
+class ModuleSeries:
+    """Reads one text after another; of the last one it remembers the computations."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, _Block] = {}
+        self._head = _Head()
+
+    @boundary("parse HLO text")
+    def read(self, text: str) -> ModuleRecord:
+        """The module that a text says, as `parse` reads it, but for the numbers of stack frames, which stay.
+
+        Raises:
+            HloParseError: the text is not well formed; the message shows line, column and a caret.
+        """
+        check_characters(text)
+        cursor = Cursor(text)
+        known, self._blocks = self._blocks, {}
+        try:
+            return self._read(cursor, known)
+        except (ShapeError, LiteralError) as error:
+            raise HloParseError(str(error), text, cursor.pos) from error
+
+    def _read(self, cursor: Cursor, known: dict[str, _Block]) -> ModuleRecord:
+        parser = _SeriesParser(cursor, known, self._head)
+        module = parser.read()
+        if not parser.keeps_names():  # what is shared was renamed: read all of it anew
+            parser = _SeriesParser(Cursor(cursor.source), {}, self._head)
+            module = parser.read()
+        parser.take_records()
+        record = module.record()
+        self._head = parser.head
+        self._blocks = parser.blocks() if parser.keeps_names() else {}
+        return record
+
+
+class _SeriesParser(ModuleParser):
+    """Reads one text of a series.
+
+    `known` are the computations of the one before, by what stands before their parameters; `head` is what they depended on.
+    """
+
+    def __init__(self, cursor: Cursor, known: dict[str, _Block], head: _Head) -> None:
+        super().__init__(cursor)
+        self.known = known
+        self.head = head
+        self.found: dict[str, _Block] = {}
+        self.reader = self.instructions = _RememberingParser(cursor, self.module)
+
+    def tables(self) -> GivenFrames:
+        """The tables of stack frames, those of the last module where they are the same.
+
+        Where what stands before the computations is another, none of the last module's is taken over.
+        """
+        cursor, last = self.cursor, self.head
+        is_scheduled = self.module.header.get("is_scheduled") == "true"
+        at = cursor.pos
+        if last.tables and cursor.source.startswith(last.tables, at):
+            cursor.pos = at + len(last.tables)
+            cursor.skip()
+            if not cursor.is_int():
+                self.head = _Head(last.tables, last.frames, is_scheduled)
+        if cursor.pos == at or cursor.is_int():
+            cursor.pos = at
+            frames = super().tables()
+            self.head = _Head(cursor.source[at : cursor.pos].rstrip(), frames, is_scheduled)
+        if (self.head.tables, is_scheduled) != (last.tables, last.is_scheduled):
+            self.known = {}
+        return self.head.frames
+
+    def settle_frames(self, given: GivenFrames) -> None:
+        """Resolve the frames of what is new; the numbers stay as they are."""
+        every = (i for c in self.instructions.finished for i in c._instructions)
+        given.resolve(i for i in every if i.metadata.frame is None)
+        self.module.tables = f"{self.head.tables}\n" if self.head.tables else ""
+
+    def computation(self) -> None:
+        """Take over the computation that stands here, or read it."""
+        cursor, finished = self.cursor, self.instructions.finished
+        start = cursor.pos
+        block = _BLOCK.match(cursor.source, start)
+        if block is None:
+            super().computation()
+            return
+        text = block[0].rstrip()
+        key = text.partition("(")[0]
+        old = self.known.get(key)
+        if old is not None and old.text == text and self._take(old):
+            self.found[key] = old
+            cursor.pos = block.end()
+            cursor.skip()
+            return
+        self.reader.remember(old.lines if old is not None else {})
+        count = len(finished)
+        super().computation()
+        new = finished[-1]
+        if cursor.source[start : cursor.pos].rstrip() == text:
+            name = next(reversed(self.instructions.pool))
+            is_whole = len(finished) == count + 1 and not self.reader.is_special and name == new.name
+            called = frozenset(c for i in new._instructions if i.opcode.may_call for c in i.called_computations)
+            self.found[key] = _Block(text, new, self.entry is new, _names(new), is_whole, self.reader.lines, called)
+
+    def _take(self, old: _Block) -> bool:
+        pool, computation = self.instructions.pool, old.computation
+        if not old.is_whole or computation.name in pool or (old.is_entry and self.entry is not None):
+            return False
+        if any(pool.get(c.name) is not c for c in old.called):
+            return False
+        if old.is_entry:
+            self.entry = computation
+        pool[computation.name] = computation
+        computation.module = self.module
+        self.instructions.finished.append(computation)
+        return True
+
+    def keeps_names(self) -> bool:
+        """Whether all that a text may share with the next one has the names that it gives."""
+        return all(b.keeps_names() for b in self.found.values())
+
+    def take_records(self) -> None:
+        """Give the computations that were taken over the records that they had."""
+        for block in self.found.values():
+            if block.record is not None:
+                block.computation._record = block.record
+
+    def blocks(self) -> dict[str, _Block]:
+        """What the next text may share: not what asynchronous instructions run, for reading these changes it."""
+        changed = _reached({c for b in self.found.values() if b.is_asynchronous for c in b.called})
+        for block in self.found.values():
+            block.record = block.computation._record
+            if block.computation in changed:
+                block.is_whole, block.lines = False, {}
+        return self.found
+
+
+def _reached(computations: set[HloComputation]) -> set[HloComputation]:
+    """These computations and all that they call."""
+    found: set[HloComputation] = set()
+    left = list(computations)
+    while left:
+        computation = left.pop()
+        if computation not in found:
+            found.add(computation)
+            left += [c for i in computation._instructions if i.opcode.may_call for c in i.called_computations]
+    return found
+
+
+class _RememberingParser(InstructionParser):
+    """Reads instructions, those of lines that are known without looking into them.
+
+    `lines` are those of the computation that is being read; `is_special` says that it holds what reading changes later
+    or names by what stands elsewhere.
+    """
+
+    def __init__(self, cursor: Cursor, module: HloModule) -> None:
+        super().__init__(cursor, module)
+        self.remember({})
+
+    def remember(self, known: dict[str, HloInstruction]) -> None:
+        """These lines are known of the computation that is read next."""
+        self._known = known
+        self.lines: dict[str, HloInstruction] = {}
+        self.is_special = False
+
+    def instruction(self, scope: Scope) -> None:
+        """The instruction that stands here."""
+        cursor = self.cursor
+        start = cursor.pos
+        end = cursor.source.find("\n", start)
+        line = cursor.source[start:end]
+        old = self._known.get(line)
+        if old is not None and end > start and self._repeat(scope, old, line):
+            cursor.pos = end
+            cursor.skip()
+            self.lines[line] = scope.last  # type: ignore[assignment]
+            return
+        count = len(scope.computation._instructions)
+        super().instruction(scope)
+        new = scope.last
+        if new is None or new.opcode in ASYNC_OPCODES or self.anonymous:
+            self.is_special = True
+        elif (
+            len(scope.computation._instructions) == count + 1
+            and not new.control_predecessors
+            and end > start
+            and not cursor.source[end : cursor.pos].strip()
+        ):
+            self.lines[line] = new
+
+    def _repeat(self, scope: Scope, old: HloInstruction, line: str) -> bool:
+        """Insert an instruction again whose line was read before; False where what it takes is not what it took then."""
+        operands = []
+        for before in old.operands:
+            now = scope.by_name.get(before.name)
+            if now is None or now.shape != before.shape or now.opcode is not before.opcode:
+                return False
+            operands.append(now)
+        if old.name in scope.by_name or any(self.pool.get(c.name) is not c for c in old.called_computations):
+            return False
+        is_root = line.startswith("ROOT")
+        if (is_root and scope.root is not None) or _depends_on_more(old):
+            return False
+        new = self.insert(scope, old.name, self.cursor.pos, old.opcode, old.shape, operands, old.attributes, {})
+        new.metadata, new.sharding, new.frontend_attributes = old.metadata, old.sharding, old.frontend_attributes
+        new.backend_config, new.statistics, new.origin = old.backend_config, old.statistics, old.origin
+        new._record = old._record
+        if is_root:
+            scope.root = new
+        return True
+
+
+def _depends_on_more(instruction: HloInstruction) -> bool:
+    """Whether an instruction says more than its line: an element of a tuple comes from where the tuple's operand does."""
+    return instruction.opcode is HloOpcode.GET_TUPLE_ELEMENT and instruction.operands[0].opcode is HloOpcode.TUPLE
