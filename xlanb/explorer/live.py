@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from xlanb.boundary import filtered_traceback, internal_error
 from xlanb.boundary import is_foreign as is_foreign_error
+from xlanb.cpu.compiler import chosen_pipeline
 from xlanb.debug_options import current, in_force
 from xlanb.display import Displayable
 from xlanb.dump.writer import dumping
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.branches import Branch, branch, remaining
+from xlanb.explorer.coming import ComingStage, coming_stages
 from xlanb.explorer.comparison import Comparison, compare
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import run_traced
@@ -19,14 +21,13 @@ from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.runtime.compiler import module_stages
+from xlanb.runtime.compiler import module_stages, options_in_force
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
 from xlanb.stage import Stages
 from xlanb.tracing import Event, observing, unobserved
 from xlanb.transforms.pipeline import HloPassPipeline
 
-_BACKEND = ("schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly")
 _LAST_OF_MODULE = ("assembly",)
 _LAST_OF_GRAPH = ("execution", "compilation_cache")
 """Stages after which a compilation may be at its end: there it is looked ahead."""
@@ -68,6 +69,7 @@ class Compilation(Displayable):
         self.branches: list[Compilation] = []
         self._ahead: _Kept | None = None
         self._may_end_at: tuple[str, ...] = _LAST_OF_MODULE
+        self._passes: HloPassPipeline | None = x.passes if isinstance(x, Branch) else None
         with observing(self._recorder), dumping(self._flags):
             self._stages: Stages[Any] = x.stages() if isinstance(x, Branch) else self._start(x, args, session, named)
 
@@ -146,6 +148,17 @@ class Compilation(Displayable):
         else:
             kept.tell(self._recorder)
 
+    @property
+    def coming(self) -> tuple[ComingStage, ...]:
+        """The stages that are left to run, in the pipeline's order; a loop shows its passes once."""
+        if self.is_done and self._ahead is None:
+            return ()
+        is_graph = self._may_end_at is _LAST_OF_GRAPH
+        if self._passes is None:
+            with in_force(self._flags):
+                self._passes = chosen_pipeline(options_in_force())
+        return coming_stages(self.trace, self._passes, is_graph=is_graph, is_run=is_graph)
+
     def run_to(self, name: str) -> Stage:
         """Step until a stage of this name (or kind) has run.
 
@@ -157,24 +170,30 @@ class Compilation(Displayable):
                 return stage
         raise XlanbError(f"no stage {name!r} came{nearest(name, [n for s in self.trace for n in (s.name, s.kind)])}")
 
+    def steps_to(self, position: int) -> Iterator[Stage]:
+        """Step until the stage at this position of `coming` has run, giving each stage; earlier where its loop ends before it.
+
+        Raises:
+            XlanbError: there is no such position, or a stage failed.
+        """
+        coming = self.coming
+        if not 0 <= position < len(coming):
+            raise XlanbError(f"there is no stage {position} to come: there are {len(coming)}")
+        wanted, behind = coming[position], len(coming) - position - 1
+        runs = _runs_before(coming, position)
+        while (stage := self.step()) is not None:
+            yield stage
+            runs -= wanted.is_stage(stage)
+            if runs <= 0 or (wanted.rounds and len(self.coming) <= behind):
+                return
+
     def finish(self, progress: Callable[[int, int, str], None] | None = None) -> Any:
         """Run all that is left; the result. `progress` hears after each stage: how many have run, how many there will be about, the stage's name."""
         while (stage := self.step()) is not None:
             if progress is not None:
-                done, left = len(self.trace), self._left()
-                progress(done, done + left, stage.name)
+                done = len(self.trace)
+                progress(done, done + len(self.coming), stage.name)
         return self.result
-
-    def _left(self) -> int:
-        """About how many stages are left: every pass once, then the backend's."""
-        stages = self.trace.stages
-        if self.trace.pipeline is None:
-            return 1
-        ran = {s.kind for s in stages}
-        backend = sum(kind not in ran for kind in _BACKEND)
-        if backend < len(_BACKEND):
-            return backend
-        return max(len(remaining(self.trace).names), 0) + backend
 
     # -- branches -----------------------------------------------------------------------------------------------
 
@@ -253,6 +272,12 @@ class Compilation(Displayable):
 
     def __repr__(self) -> str:
         return f"<Compilation {self.trace.name}: {len(self.trace)} stages{', done' if self.is_done else ''}>"
+
+
+def _runs_before(coming: Sequence[ComingStage], position: int) -> int:
+    """How often the pass at a position will have run when it has: the rest of a round and the rounds after it list a pass of a loop twice."""
+    wanted = coming[position]
+    return sum(c.name == wanted.name and c.pipeline == wanted.pipeline for c in coming[: position + 1])
 
 
 def _is_graph(x: Any) -> bool:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlanb.boundary import let_pass
 from xlanb.errors import XlanbError
 from xlanb.explorer.branches import Branch, branch, remaining
+from xlanb.explorer.coming import ComingStage
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.numerics import Numerics
 from xlanb.explorer.order import pass_tree, reordered
 from xlanb.explorer.running import run_traced
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
+from xlanb.stage import Stages, exhaust
 
-Progress = Callable[[int, int, str], None]
 _HLO = ("hlo", "tf2xla", "hlo_pass")
 
 
@@ -53,6 +54,12 @@ class Workbench:
             found += [t for t in b.traces if all(t is not f for f in found)]
         self._numbers += [t for t in found if all(t is not n for n in self._numbers)]
         return found
+
+    @property
+    def numbered(self) -> list[Trace]:
+        """All traces that ever came up, by number."""
+        _ = self.traces
+        return list(self._numbers)
 
     def number(self, trace: Trace) -> int:
         """The number of a trace."""
@@ -122,12 +129,38 @@ class Workbench:
         self._ended = stage is None
         return stage
 
-    def run(self, trace: Trace | None = None, progress: Progress | None = None) -> Any:
+    def coming(self, trace: Trace) -> tuple[ComingStage, ...]:
+        """The stages of a trace that are left to run, where that is known."""
+        if not self.is_live(trace):
+            return ()
+        stepped = self._stepped(trace)
+        return stepped.coming if stepped is not None else ()
+
+    def steps(self, trace: Trace | None = None, position: int | None = None) -> Iterator[Stage]:
+        """Run the stages of a trace up to a position of those to come, or all that are left; each stage as it has run.
+
+        Raises:
+            XlanbError: a stage failed, there is nothing to step, or no such position.
+        """
+        if position is not None:
+            stepped = self._stepped(trace)
+            if stepped is None:
+                raise XlanbError("the stages to come are not known here: step on, or go to the last one")
+            yield from stepped.steps_to(position)
+            return
+        while (stage := self.step(trace)) is not None:
+            yield stage
+
+    def run(self, trace: Trace | None = None) -> Any:
         """Run a program, compiled to the end where it was not: on the inputs that it last had, else on random ones.
 
         Raises:
             XlanbError: there is nothing to run, or it failed.
         """
+        return exhaust(self.running(trace))
+
+    def running(self, trace: Trace | None = None) -> Stages[Any]:
+        """As `run`: gives each stage that is compiled on the way, and returns what the program gave."""
         owner = self._owner(trace) if trace is not None else None
         if owner is None and self._on_run is not None:
             try:
@@ -137,11 +170,11 @@ class Workbench:
                 raise
         if owner is None and self._compilation is not None:
             owner = self._compilation
-        if owner is not None and not owner.is_done:
-            try:
-                owner.finish(progress)
-            finally:
-                self._ended = self._ended or owner is self._compilation
+        try:
+            while owner is not None and (stage := owner.step()) is not None:
+                yield stage
+        finally:
+            self._ended = self._ended or (owner is self._compilation and (owner is None or owner.is_done))
         failed = next((s for s in trace.stages if s.failed), None) if trace is not None else None
         if trace is not None and trace.program is None and failed is not None:
             raise XlanbError(
@@ -153,14 +186,18 @@ class Workbench:
             raise XlanbError("this widget has nothing to run")
         return run_traced(program)
 
-    def fork(self, trace: Trace, at: int, text: str | None = None, progress: Progress | None = None) -> Trace:
+    def fork(self, trace: Trace, at: int, text: str | None = None) -> Trace:
         """Leave a trace after a stage, with an edited text where one is given, without the passes that are switched off, and compile to the end; the new trace.
 
         Raises:
             HloEditError: the text is no module, or breaks a rule of HLO.
             XlanbError: there is no HLO there, or it cannot be compiled; the branch is there all the same, with the failed stage.
         """
-        return self._finished(branch(trace, at, text=text, without=self.off), progress)
+        return exhaust(self.forking(trace, at, text))
+
+    def forking(self, trace: Trace, at: int, text: str | None = None) -> Stages[Trace]:
+        """As `fork`: gives each stage as it has run, and returns the new trace."""
+        return self._finishing(branch(trace, at, text=text, without=self.off))
 
     def left(self, trace: Trace, at: int) -> list[dict[str, Any]]:
         """The passes that are left to run after a stage: see `order.pass_tree`.
@@ -170,20 +207,25 @@ class Workbench:
         """
         return pass_tree(remaining(trace, at))
 
-    def reorder(self, trace: Trace, at: int, order: Sequence[Any], progress: Progress | None = None) -> Trace:
+    def reorder(self, trace: Trace, at: int, order: Sequence[Any]) -> Trace:
         """Leave a trace after a stage with the passes that are left in another order (see `order.reordered`), without those that are switched off, and compile to the end; the new trace.
 
         Raises:
             XlanbError: there is no HLO there, that is no order, or it cannot be compiled; the branch is there all the same, with the failed stage.
         """
+        return exhaust(self.reordering(trace, at, order))
+
+    def reordering(self, trace: Trace, at: int, order: Sequence[Any]) -> Stages[Trace]:
+        """As `reorder`: gives each stage as it has run, and returns the new trace."""
         passes = reordered(remaining(trace, at), order)
         name = f"other order from {trace.stages[at].index} {trace.stages[at].name}"
-        return self._finished(branch(trace, at, pipeline=passes, without=self.off, name=name), progress)
+        return self._finishing(branch(trace, at, pipeline=passes, without=self.off, name=name))
 
-    def _finished(self, left: Branch, progress: Progress | None) -> Trace:
+    def _finishing(self, left: Branch) -> Stages[Trace]:
         made = Compilation(left)
         self.branches.append(made)
-        made.finish(progress)
+        while (stage := made.step()) is not None:
+            yield stage
         return made.trace
 
     def toggle(self, name: str, *, off: bool | None = None) -> list[str]:
@@ -208,6 +250,11 @@ class Workbench:
             XlanbError: there is no HLO, or the interpreter cannot evaluate it.
         """
         return trace.numerics()
+
+    def _stepped(self, trace: Trace | None) -> Compilation | None:
+        """The compilation whose step adds to a trace; None where a function does that which the workbench was given."""
+        owner = self._owner(trace) if trace is not None else None
+        return self._compilation if owner is None and self._steps_itself else owner
 
     def _owner(self, trace: Trace) -> Compilation | None:
         """The branch that a trace belongs to."""

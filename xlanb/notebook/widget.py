@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -13,22 +11,22 @@ import anywidget
 import traitlets
 from IPython.display import publish_display_data
 
-from xlanb.boundary import boundary
-from xlanb.errors import InternalError, XlanbError
-from xlanb.explorer.branches import HloEditError
+from xlanb.errors import XlanbError
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.explorer.workbench import Workbench
+from xlanb.notebook.positions import op_name, overlay_values, stage_position, trace_number
+from xlanb.notebook.requests import Requests
 from xlanb.notebook.saved import SavedPage, in_notebook
 from xlanb.view import assets
-from xlanb.view.page import page_html, passes_html, saved_html
+from xlanb.view.page import passes_html, saved_html
 from xlanb.view.payload import PayloadBuilder
 from xlanb.view.pool import LEVELS
 from xlanb.view.text import traces_text
 
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
-_PROGRESS_SECONDS = 0.05
+_PLACES = ("branch", "stage", "selected", "pinned")
 _READ_BYTES = 1 << 20
 """Of a dump so much is read before the view opens, some tenths of a second: with a kernel behind it the rest is read when one gets there."""
 
@@ -39,6 +37,9 @@ class StepWidget(anywidget.AnyWidget):
     `traces` is a sequence of traces, or a function that gives the current one (a live compilation may begin further traces). `on_step` advances the compilation by one
     stage and returns it, None at the end; `on_run` runs the program with the user's inputs; without them `compilation` does both. Branches that the reader makes are further traces. What fails is
     shown in the widget and kept in `error`. Pictures hold at most `max_nodes` nodes.
+
+    Where the views stand are traits, to be observed, linked and set: `branch` (the number of the trace that is shown; a name may be set), `stage` (a position in it; a stage's name may be
+    set), `pinned` and `selected` (the instruction or node that is pinned, and the one under the pointer; "" for none).
     """
 
     _esm = traitlets.Unicode(assets.esm()).tag(sync=True)
@@ -46,6 +47,11 @@ class StepWidget(anywidget.AnyWidget):
     payload = traitlets.Dict().tag(sync=True)
     can = traitlets.Dict().tag(sync=True)
     ident = traitlets.Unicode().tag(sync=True)
+    branch = traitlets.Union([traitlets.Int(), traitlets.Unicode()], default_value=0).tag(sync=True)
+    stage = traitlets.Union([traitlets.Int(), traitlets.Unicode()], default_value=0).tag(sync=True)
+    selected = traitlets.Unicode().tag(sync=True)
+    pinned = traitlets.Unicode().tag(sync=True)
+    overlays = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -62,24 +68,65 @@ class StepWidget(anywidget.AnyWidget):
         self._builder = PayloadBuilder(limits, read_bytes=_READ_BYTES)
         self.error: BaseException | None = None
         self.result: Any = None
-        self._told = 0.0
-        self._builder.update(self.bench.traces, live=self.bench.is_live)
+        self._names: frozenset[str] = frozenset()
+        self._named = -1
+        self._builder.update(self.bench.traces, live=self.bench.is_live, coming=self.bench.coming)
         super().__init__(payload=self._builder.payload, can=self._possible(), ident=uuid4().hex)
         # Who runs notebooks without a browser keeps the state that was sent, and knows nothing of deltas.
         self._saved = SavedPage(
             lambda: saved_html(self._builder.payload, self.traces, self.ident), lambda: self.send_state("payload")
         )
-        self.on_msg(self._handle)
+        self.on_msg(Requests(self).handle)
 
     @property
     def traces(self) -> list[Trace]:
         """The traces that it shows, those of branches last."""
         return self.bench.traces
 
+    # -- where the views stand --------------------------------------------------------------------------------------
+
+    @traitlets.validate("branch")
+    def _check_branch(self, proposal: Any) -> int:
+        return trace_number(proposal["value"], self.bench.numbered)
+
+    @traitlets.observe("branch")
+    def _fit_stage(self, change: Any) -> None:
+        """Another branch may have fewer stages."""
+        last = max(len(self.bench.trace(change["new"])) - 1, 0)
+        self.stage = min(int(self.stage), last)
+
+    @traitlets.validate("stage")
+    def _check_stage(self, proposal: Any) -> int:
+        traces = self.bench.numbered
+        return stage_position(proposal["value"], traces[int(self.branch)] if traces else None)
+
+    @traitlets.validate("selected", "pinned")
+    def _check_op(self, proposal: Any) -> str:
+        return op_name(proposal["value"], self._op_names)
+
+    @property
+    def _op_names(self) -> frozenset[str]:
+        """The names of all instructions and nodes of all stages."""
+        items = self._builder.payload["items"]
+        if self._named != len(items):
+            self._names, self._named = frozenset(i["n"] for i in items), len(items)
+        return self._names
+
+    def overlay(self, values: Any, name: str = "overlay") -> None:
+        """Colour and label the nodes by data of one's own; each name is one more way to colour, and None takes it away again.
+
+        `values` is a dict or pandas Series from names of instructions or nodes to numbers (a scale) or texts (a colour each).
+
+        Raises:
+            ArgumentError: it is neither, or names no op that is here.
+        """
+        others = {n: v for n, v in self.overlays.items() if n != name}
+        self.overlays = others if values is None else {**others, name: overlay_values(values, self._op_names)}
+
     def refresh(self, *, to_end: bool = True, branch: Trace | None = None) -> None:
         """Show what the traces hold by now; a view that stood at the end goes on to the new end, or to the first new stage. A `branch` is gone to."""
         # The payload grows in place and only the delta travels: a view that opens later still gets the whole.
-        delta = self._builder.update(self.bench.traces, live=self.bench.is_live)
+        delta = self._builder.update(self.bench.traces, live=self.bench.is_live, coming=self.bench.coming)
         message: dict[str, Any] = {"type": "delta", "delta": delta, "jump": "last" if to_end else "first"}
         if branch is not None:
             message["trace"] = self.bench.number(branch)
@@ -109,7 +156,7 @@ class StepWidget(anywidget.AnyWidget):
         if not self.bench.can_run:
             raise XlanbError("this widget has nothing to run")
         try:
-            self.result = self.bench.run(trace, self._progress)
+            self.result = self.bench.run(trace)
         finally:
             self.refresh()
         return self.result
@@ -121,7 +168,7 @@ class StepWidget(anywidget.AnyWidget):
             HloEditError: the text is no module, or breaks a rule of HLO.
             XlanbError: there is no HLO at the stage, or the branch cannot be compiled.
         """
-        return self._branched(lambda: self.bench.fork(trace, at, text, self._progress))
+        return self._branched(lambda: self.bench.fork(trace, at, text))
 
     def reorder(self, trace: Trace, at: int, order: Sequence[Any]) -> Trace:
         """Compile on from a stage as a new branch, the passes that are left in another order: see `explorer.order.reordered`.
@@ -129,7 +176,7 @@ class StepWidget(anywidget.AnyWidget):
         Raises:
             XlanbError: that is no order, there is no HLO at the stage, or the branch cannot be compiled.
         """
-        return self._branched(lambda: self.bench.reorder(trace, at, order, self._progress))
+        return self._branched(lambda: self.bench.reorder(trace, at, order))
 
     def _branched(self, make: Callable[[], Trace]) -> Trace:
         """Make a branch and go to it, also where it failed."""
@@ -140,10 +187,36 @@ class StepWidget(anywidget.AnyWidget):
             made = self.bench.branches[known:]
             self.refresh(to_end=False, branch=made[0].trace if made else None)
 
-    # -- messages ---------------------------------------------------------------------------------------------------
+    # -- what the views ask for -------------------------------------------------------------------------------------
+
+    def show_new(self) -> None:
+        """Show what the traces hold by now; views stay where they are."""
+        delta = self._builder.update(self.bench.traces, live=self.bench.is_live, coming=self.bench.coming)
+        self._send_delta(delta)
+
+    def refresh_can(self) -> None:
+        """Tell the views what they may offer."""
+        self.can = self._possible()
+
+    def measure_numerics(self, trace: Trace) -> None:
+        """Measure the results after every pass, and show them.
+
+        Raises:
+            XlanbError: there is no HLO, or the interpreter cannot evaluate it.
+        """
+        found = self.bench.numerics(trace)
+        self._send_delta(self._builder.set_numerics(self.bench.number(trace), found.data))
+
+    def load(self, trace: Trace, position: int) -> None:
+        """Read what a stage put off, and show it."""
+        self._send_delta(self._builder.load(self.bench.number(trace), position))
+
+    def _send_delta(self, delta: dict[str, Any]) -> None:
+        self.send({"type": "delta", "delta": delta, "jump": "none"})
+        self._saved.touch()
 
     def _handle_msg(self, msg: Any) -> None:
-        """A message of the comm: of ipywidgets' own, a view may ask for the state, but not set it: it only reads it. What is of no known form is left alone."""
+        """A message of the comm: of ipywidgets' own, a view may ask for the state, and set where it stands; the rest it only reads. What is of no known form is left alone."""
         content = msg.get("content") if isinstance(msg, dict) else None
         data = content.get("data") if isinstance(content, dict) else None
         if not isinstance(data, dict):
@@ -152,94 +225,18 @@ class StepWidget(anywidget.AnyWidget):
             self._handle_custom_msg(data.get("content"), msg.get("buffers") or [])
         elif data.get("method") == "request_state":
             self.send_state()
+        elif data.get("method") == "update":
+            self._place(data.get("state"))
 
-    def _handle(self, _: Any, content: Any, buffers: Any) -> None:
-        """A message from the front end: {"type": ..., "trace": number, "stage": position, ...}."""
-        if not isinstance(content, dict):
-            return
-        if content.get("type") == "hello":  # a view that was just opened asks whether there is a kernel
-            self.send({"type": "here"})
-            return
-        action = self._actions().get(str(content.get("type")))
-        if action is None:
+    def _place(self, state: Any) -> None:
+        """A view went elsewhere; what does not fit the traces is answered with what stands."""
+        places = {k: v for k, v in state.items() if k in _PLACES} if isinstance(state, dict) else {}
+        if not places:
             return
         try:
-            with boundary(f"answer the message {content['type']!r}"):
-                action(content)
-        except HloEditError as error:
-            self.error = error
-            self.send({"type": "edit-error", "line": error.line, "column": error.column, "message": str(error)})
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever comes up is shown where the user looks
-            self.error = error
-            self.send({"type": "error", "message": _message(error)})
-        else:
-            self.send({"type": "done"})
-
-    def _actions(self) -> Mapping[str, Callable[[dict[str, Any]], Any]]:
-        return {
-            "step": lambda m: self.step(self._trace(m)),
-            "run": lambda m: self.run(self._trace(m)),
-            "edit": lambda m: self.fork(self._trace(m), self._stage(m), _text(m)),
-            "fork": lambda m: self.fork(self._trace(m), self._stage(m)),
-            "passes": self._passes,
-            "reorder": lambda m: self.reorder(self._trace(m), self._stage(m), self._order(m)),
-            "toggle": self._toggle,
-            "numerics": self._numerics,
-            "load": self._load,
-            "export": self._export,
-            "sync": lambda _: self.send_state("payload"),
-        }
-
-    def _trace(self, message: dict[str, Any]) -> Trace:
-        number = message.get("trace")
-        return self.bench.trace(number if type(number) is int else None)
-
-    def _stage(self, message: dict[str, Any]) -> int:
-        """The position of a stage of the trace; -1, the last, where the message names none."""
-        stage, count = message.get("stage"), len(self._trace(message))
-        if type(stage) is not int or stage < 0:
-            return -1
-        if stage >= count:
-            raise XlanbError(f"there is no stage {stage}: there are {count}")
-        return stage
-
-    def _order(self, message: dict[str, Any]) -> Sequence[Any]:
-        order = message.get("order") or ()
-        if not isinstance(order, list | tuple):
-            raise XlanbError(f"no order of passes: {type(order).__name__} is no list of entries")
-        return order
-
-    def _toggle(self, message: dict[str, Any]) -> None:
-        off = message.get("off")
-        self.bench.toggle(str(message.get("name", "")), off=off if isinstance(off, bool) else None)
-        self.can = self._possible()
-
-    def _passes(self, message: dict[str, Any]) -> None:
-        trace, at = self._trace(message), self._stage(message)
-        self.send({"type": "passes", "stage": at, "tree": self.bench.left(trace, at)})
-
-    def _numerics(self, message: dict[str, Any]) -> None:
-        trace = self._trace(message)
-        found = self.bench.numerics(trace)
-        self._send_delta(self._builder.set_numerics(self.bench.number(trace), found.data))
-
-    def _load(self, message: dict[str, Any]) -> None:
-        self._send_delta(self._builder.load(self.bench.number(self._trace(message)), self._stage(message)))
-
-    def _send_delta(self, delta: dict[str, Any]) -> None:
-        self.send({"type": "delta", "delta": delta, "jump": "none"})
-        self._saved.touch()
-
-    def _progress(self, done: int, total: int, name: str) -> None:
-        now = time.monotonic()
-        if now - self._told >= _PROGRESS_SECONDS:
-            self._told = now
-            self.send({"type": "progress", "done": done, "total": total, "name": name})
-
-    def _export(self, _: dict[str, Any]) -> None:
-        traces = self.traces
-        name = f"{traces[0].name if traces else 'xlanb'}.html"
-        self.send({"type": "page", "html": page_html(traces), "name": name})
+            self.set_state(places)
+        except traitlets.TraitError:
+            self.send_state(list(places))
 
     def _possible(self) -> dict[str, Any]:
         """What the front end may offer."""
@@ -269,16 +266,3 @@ class StepWidget(anywidget.AnyWidget):
             data["text/plain"] = traces_text(self.traces)
             data["text/html"] = "\n".join(passes_html(t) for t in self.traces)
         return bundle
-
-
-def _text(message: dict[str, Any]) -> str:
-    return str(message.get("text", ""))
-
-
-def _message(error: BaseException) -> str:
-    """What the widget shows: our own errors by their message, others (bugs of xlanb, errors of the user's functions) with the traceback."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    if isinstance(error, XlanbError) and not isinstance(error, InternalError):
-        return f"{type(error).__name__}: {error}"
-    return "".join(traceback.format_exception(error))

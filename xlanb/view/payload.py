@@ -25,6 +25,7 @@ from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
+from xlanb.explorer.coming import ComingStage
 from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
@@ -32,6 +33,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view.drawing import Drawing
+from xlanb.view.parts.coming import coming_data
 from xlanb.view.parts.diff import graph_diff, module_diff
 from xlanb.view.parts.gpu import gpu_data
 from xlanb.view.parts.graph import graph_sheet
@@ -117,10 +119,16 @@ class PayloadBuilder:
         self._read = 0
         self._later: dict[int, _Later] = {}
 
-    def update(self, traces: Sequence[Trace], *, live: bool | Callable[[Trace], bool] = False) -> Payload:
+    def update(
+        self,
+        traces: Sequence[Trace],
+        *,
+        live: bool | Callable[[Trace], bool] = False,
+        coming: Callable[[Trace], Sequence[ComingStage]] | None = None,
+    ) -> Payload:
         """Take in what the traces hold by now, and give back what was added.
 
-        `live` says whether a trace can still be stepped. Traces that are no longer listed stay in the payload but out of its order.
+        `live` says whether a trace can still be stepped, `coming` which stages it has still to run. Traces that are no longer listed stay in the payload but out of its order.
         """
         self._new = []
         order, changes = [], []
@@ -134,7 +142,10 @@ class PayloadBuilder:
                 self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
             order.append(number)
             running = live(trace) if callable(live) else live
-            changes.append(self._trace(number, trace, running))
+            data = self._trace(number, trace, running)
+            if coming is not None:
+                data["coming"] = coming_data(coming(trace))
+            changes.append(data)
         return self._close(changes, order)
 
     def load(self, number: int, position: int) -> Payload:

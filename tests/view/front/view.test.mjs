@@ -8,7 +8,7 @@ import { loopsOf } from "./loops.js";
 import { errorsOf, levels, number } from "./numerics.js";
 import { moveBefore, moveStep, orderOf, placesOf } from "./order.js";
 import { dealings, relation } from "./pair.js";
-import { tree } from "./passes.js";
+import { comingStages, tree } from "./passes.js";
 import { nextChange, score } from "./predict.js";
 import { momentOf, replayable } from "./replay.js";
 import { insideOf, opsOfLine, stackOf } from "./source.js";
@@ -220,4 +220,14 @@ test("in a rewrite names in quotes stay, and of a line that is cut the end is wh
   const payload = { ...payloadOf(), items, chunks, artifacts: [{ k: "module", c: [0], n: 4 }, { k: "module", c: [1], n: 3 }], traces: [{ name: "t", live: false, counts: {}, runs: [], stages: [pass] }] };
   const m = momentOf(new Store(payload), pass, 0);
   assert.deepEqual(m.payload.chunks.at(-1).i.map((i) => m.payload.items[i].t), [items[0].t, items[4].t, items[5].t]);
+});
+
+test("passes to come follow those that ran; a loop that has begun has its next rounds below", () => {
+  const ran = ["algsimp", "dce"].map((n) => stage(n, 0, 0, { pl: ["cpu", "simplify"] }));
+  const coming = [["hlo_pass", ["cpu", "simplify"], 0, ["cse"]], ["hlo_pass", ["cpu", "simplify"], 24, ["algsimp", "dce", "cse"]], ["hlo_pass", ["cpu", "later"], 25, ["dce"]], ["assembly", [], 0, ["assembly"]]];
+  const left = comingStages({ stages: ran, coming });
+  assert.deepEqual(left.map((x) => `${x.pl.slice(1).join("/")}:${x.name}`), ["simplify:cse", "simplify/next rounds:algsimp", "simplify/next rounds:dce", "simplify/next rounds:cse", "later:dce", ":assembly"]);
+  const labels = tree([...ran, ...left]).flatMap((e) => ("branch" in e ? [`${e.branch.label} ${e.branch.from}-${e.branch.to}`] : []));
+  assert.deepEqual(labels, ["simplify 0-5", "next rounds 3-5", "later 6-6", "Backend 7-7"]);
+  assert.deepEqual(comingStages({ stages: ran }), []);
 });

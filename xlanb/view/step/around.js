@@ -3,6 +3,7 @@ import { spark, sparkline } from "./charts.js";
 import { h, plural } from "./dom.js";
 import { actionsAt } from "./live.js";
 import { errorsOf, levels } from "./numerics.js";
+import { showCancel, workText } from "./progress.js";
 import { tally } from "./side.js";
 
 /** @typedef {import("./store.js").Trace} Trace */
@@ -34,10 +35,9 @@ export function showFoot(view, trace) {
   const total = stage?.why?.rewrites.length || 0;
   const where = stage ? `${view.stage + 1}/${trace.stages.length}` : "";
   const rewrite = view.rewrite >= 0 && total ? ` · rewrite ${view.rewrite + 1}/${total}` : "";
-  const doing = { step: "compiling…", run: "running…", export: "writing the page…", edit: "compiling the edited program…", fork: "forking…", toggle: "compiling anew…", passes: "asking…", reorder: "compiling in another order…", numerics: "measuring…", load: "reading…" }[/** @type {string} */ (view.waiting)];
-  const said = view.progress ? `${doing} ${view.progress.name || ""} ${view.progress.done}/${view.progress.total}` : doing;
+  const doing = workText(view);
   const veiled = view.picture.veiled >= 0 && view.stage >= view.picture.veiled;
-  view.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? ` ${said}` : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, view.store)) : "");
+  view.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? h("span", { class: "doing" }, ` ${doing}`) : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, view.store)) : "");
   view.spark.replaceChildren(h("span", { class: "label" }, "pass ms"), sparkline(trace, view.stage));
   const errors = errorsOf(trace);
   if (errors.some((e) => e !== null)) view.spark.append(h("span", { class: "label" }, "error"), spark(levels(errors, 19), view.stage));
@@ -47,9 +47,10 @@ export function showFoot(view, trace) {
   view.actions.replaceChildren(...actionsAt(view).map((a) => h("button", { type: "button", class: "ctl text", "aria-label": `${a.label} here`, title: a.title, disabled: Boolean(view.waiting), onclick: a.act }, a.label)));
   for (const b of view.shadow.querySelectorAll(".ctl")) {
     const name = b.getAttribute("aria-label");
-    const off = (name === "First pass" || name === "Previous pass") && view.stage <= 0 ? true : (name === "Last pass" && view.stage >= trace.stages.length - 1) || (name === "Next pass" && view.stage >= trace.stages.length - 1 && !view.canStep);
-    b.toggleAttribute("disabled", Boolean(off || (view.waiting && ["Next pass", "Run"].includes(name || "")) || (name === "Previous rewrite" && view.rewrite < 0) || (name === "Next rewrite" && view.rewrite >= total - 1)));
+    const off = (name === "First pass" || name === "Previous pass") && view.stage <= 0 ? true : (name === "Last pass" && view.stage >= trace.stages.length - 1 && !view.canStep) || (name === "Next pass" && view.stage >= trace.stages.length - 1 && !view.canStep);
+    b.toggleAttribute("disabled", Boolean(off || (view.waiting && ["Next pass", "Last pass", "Run"].includes(name || "")) || (name === "Previous rewrite" && view.rewrite < 0) || (name === "Next rewrite" && view.rewrite >= total - 1)));
   }
+  showCancel(view);
   // A button that has the focus and goes out of use would swallow the next key.
   if (view.shadow.activeElement?.hasAttribute("disabled")) view.root.focus({ preventScroll: true });
 }

@@ -1,7 +1,9 @@
 // The frame of the step view: what stands where, and which theme it wears.
 import { h, icon } from "./dom.js";
 import { HELP } from "./keys.js";
-import { stepRewrite, togglePlay } from "./walk.js";
+import { exportPage } from "./live.js";
+import { cancelButton } from "./progress.js";
+import { goLast, stepRewrite, togglePlay } from "./walk.js";
 
 /**
  * The elements of the view, by name; what is pressed is asked of the view.
@@ -26,18 +28,20 @@ export function buildFrame(view) {
   const run = button("Run", "Run", () => view.ask("run"), "text primary");
   const place = h("span", { class: "muted rewrites" });
   const stepper = h("div", { class: "buttons stepper", hidden: true }, button("Previous rewrite", "‹", () => stepRewrite(view, -1), "thin"), place, button("Next rewrite", "›", () => stepRewrite(view, 1), "thin"));
+  const cancel = cancelButton(view);
   const actions = h("div", { class: "buttons" });
   const bar = h("progress", { class: "progress", "aria-label": "Compiling", hidden: true });
   const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
   const foot = h(
     "footer",
     { role: "group", "aria-label": "Stepping" },
-    h("div", { class: "buttons" }, button("First pass", icon("first"), () => view.go(0)), button("Previous pass", icon("previous"), () => view.previous(), "wide"), button("Next pass", icon("next"), () => view.next(), "wide next"), button("Last pass", icon("last"), () => view.go(view.current.stages.length - 1)), play),
+    h("div", { class: "buttons" }, button("First pass", icon("first"), () => view.go(0)), button("Previous pass", icon("previous"), () => view.previous(), "wide"), button("Next pass", icon("next"), () => view.next(), "wide next"), button("Last pass", icon("last"), () => goLast(view)), play),
     stepper,
     status,
+    cancel,
     spark,
     actions,
-    h("div", { class: "buttons" }, run, button("Export", "Export", () => view.exportPage(), "text"), button("Keys", "?", () => view.toggleHelp())),
+    h("div", { class: "buttons" }, run, button("Export", "Export", () => exportPage(view), "text"), button("Keys", "?", () => view.toggleHelp())),
   );
   const root = h(
     "div",
@@ -49,7 +53,7 @@ export function buildFrame(view) {
     foot,
     help,
   );
-  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, place, stepper, bar, actions, root };
+  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, place, stepper, bar, actions, cancel, root };
 }
 
 /**

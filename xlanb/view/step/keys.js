@@ -1,5 +1,5 @@
 // What each key does, while the view has the focus.
-import { letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
+import { goLast, letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
 
 /** The table of the help: keys, and what they do. */
 export const HELP = [
@@ -36,7 +36,7 @@ export function actionOf(view, key) {
     ArrowRight: () => stepRewrite(view, 1),
     ArrowLeft: () => stepRewrite(view, -1),
     Home: () => view.go(0),
-    End: () => view.go(view.current.stages.length - 1),
+    End: () => goLast(view),
     n: () => seek(view, 1, changed),
     p: () => seek(view, -1, changed),
     "]": () => seekKind(view, 1),

@@ -2,6 +2,7 @@
 import { download, h } from "./dom.js";
 import { merge, Store } from "./store.js";
 import { orderOf } from "./order.js";
+import { stopClock } from "./progress.js";
 import { isWhole } from "./scene.js";
 import { linesOf, textOf } from "./text.js";
 import { togglePlay } from "./walk.js";
@@ -42,6 +43,7 @@ export function receive(view, message) {
     if (message.type === "done" && view.waiting === "edit") view.editing = null;
     view.waiting = "";
     view.progress = null;
+    stopClock(view);
   }
   view.update();
   if (view.queued && !view.waiting) {
@@ -52,7 +54,7 @@ export function receive(view, message) {
 
 /** @param {any} view @param {any} message */
 function takeDelta(view, message) {
-  const follow = view.waiting && view.waiting !== "load" && view.waiting !== "numerics" && view.stage >= view.current.stages.length - 1;
+  const follow = (view.waiting && !["load", "numerics"].includes(view.waiting) && view.stage >= view.current.stages.length - 1) || view.waiting === "to" || (view.waiting === "run" && view.wasLast);
   const before = view.current.stages.length;
   const known = view.payload.order.length;
   if (!merge(view.payload, message.delta)) view.model.send?.({ type: "sync" });
@@ -69,7 +71,16 @@ function takeDelta(view, message) {
   }
   if (!view.payload.order.includes(view.trace)) view.trace = view.payload.order.at(-1) ?? 0;
   if (message.jump === "none") return;
-  if (follow && view.current.stages.length > before) view.stage = message.jump === "last" ? view.current.stages.length - 1 : before;
+  if (follow && message.jump === "last") view.stage = view.current.stages.length - 1;
+  else if (follow && view.current.stages.length > before) view.stage = before;
+}
+
+/** Write the view as a page: a page without a kernel holds itself, else the kernel writes it. @param {any} view */
+export function exportPage(view) {
+  const page = view.model.get("page");
+  if (typeof page === "function") download(page(), `${view.current.name || "xlanb"}.html`);
+  else if (view.away) view.say("No kernel is there to write the page.");
+  else view.ask("export");
 }
 
 /** What can be done at a stage where a kernel is behind. @param {any} view @returns {{label: string, title: string, act(): void}[]} */

@@ -1,6 +1,6 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
 import { showFoot, showHead } from "./around.js";
-import { download, h, opOf, selector } from "./dom.js";
+import { h, opOf, selector } from "./dom.js";
 import { buildFrame, followTheme, showSaved } from "./frame.js";
 import { GraphView } from "./graph.js";
 import { actionOf } from "./keys.js";
@@ -9,10 +9,12 @@ import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, OWN_VIEWS, paneContent, TABS } from "./panes.js";
 import { inSight, showList } from "./passes.js";
 import { PictureState } from "./picture.js";
+import { startClock, stopClock } from "./progress.js";
 import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
 import { CodePanes, linesOf, TextPane } from "./text.js";
+import { followModel, publish } from "./traits.js";
 import { askLine, light, showTouched } from "./walk.js";
 import { rewriteCard } from "./why.js";
 
@@ -91,6 +93,7 @@ class StepView {
     this.stepper = frame.stepper;
     this.bar = frame.bar;
     this.actions = frame.actions;
+    this.cancel = frame.cancel;
     this.picture = new PictureState(this);
     this.graph = new GraphView({ name: () => `${this.current.name || "graph"}-${this.now?.name || ""}`, tools: this.picture.tools, recolour: () => this.update() });
     this.text = new TextPane(this);
@@ -101,7 +104,8 @@ class StepView {
     this.shadow.replaceChildren(h("style", {}, css), this.root);
     this.cleanup.push(followTheme(this.root));
     this._listen();
-    this.cleanup.push(greet(this));
+    stopClock(this);
+    this.cleanup.push(followModel(this), () => stopClock(this), greet(this));
     this.update();
   }
 
@@ -180,7 +184,7 @@ class StepView {
   }
 
   dispose() {
-    clearInterval(this.timer);
+    clearTimeout(this.timer);
     this.graph.dispose();
     for (const f of this.cleanup) f();
   }
@@ -289,15 +293,9 @@ class StepView {
     if (!this.model.send || this.waiting) return;
     this.waiting = type;
     this.error = "";
+    startClock(this);
     this.model.send({ type, trace: this.trace, stage: this.stage, ...more });
     this.update();
-  }
-
-  exportPage() {
-    const page = this.model.get("page");
-    if (typeof page === "function") download(page(), `${this.current.name || "xlanb"}.html`);
-    else if (this.away) this.say("No kernel is there to write the page.");
-    else this.ask("export");
   }
 
   _filtered() {
@@ -347,6 +345,7 @@ class StepView {
   _remember() {
     const { trace, stage, tab, side, pinned, hide, unified, waiting, error } = this;
     PLACES.set(this.payload, { trace, stage, tab, side, pinned, hide, unified, waiting, error });
+    publish(this);
   }
 
   /** What had the focus may have been drawn anew: the keys must go on working. @param {Element | null} before */

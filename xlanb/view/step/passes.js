@@ -11,6 +11,7 @@ import { tally } from "./side.js";
  * @typedef {{branch: Branch} | {stage: number, depth: number, within: string[]}} Entry
  */
 
+const NEXT_ROUNDS = "next rounds";
 /** @type {Record<string, string>} */
 const GROUPS = {
   tf_graph: "TensorFlow",
@@ -84,50 +85,88 @@ export function tree(stages) {
   return out;
 }
 
+/** The stages that are left to run, as `tree` takes them: what a loop that has begun may run again stands below "next rounds". @param {Trace} trace @returns {Stage[]} */
+export function comingStages(trace) {
+  const begun = new Set();
+  const seen = (/** @type {string[]} */ path) => path.forEach((_, k) => begun.add(path.slice(0, k + 1).join("\n")));
+  for (const stage of trace.stages) seen(stage.pl);
+  return (trace.coming || []).flatMap(([kind, path, rounds, names]) => {
+    const pl = rounds && begun.has(path.join("\n")) ? [...path, NEXT_ROUNDS] : path;
+    if (!rounds) seen(path);
+    return names.map((/** @type {string} */ name) => /** @type {any} */ ({ kind, name, pl, rounds, d: "" }));
+  });
+}
+
 /**
- * The list of stages.
+ * The list of stages: those that ran, and behind them those that are left to run.
  * @param {Trace} trace
  * @param {Store} store
  * @param {{current: number, other: number, filter: string, hide: boolean, folded: Set<string>, veiled: number, off: Set<string> | null,
- *   go(k: number, e: Event): void, fold(key: string): void, toggle(name: string, off: boolean): void}} state `veiled`: from there on it is not told what passes did
+ *   go(k: number, e: Event): void, to(position: number): void, fold(key: string): void, toggle(name: string, off: boolean): void}} state `veiled`: from there on it is not told what passes did
  */
 export function passList(trace, store, state) {
   const wanted = state.filter.trim().toLowerCase();
   const visible = (/** @type {Stage} */ stage, /** @type {number} */ k) =>
-    (!wanted || `${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) && (!state.hide || stage.ch || stage.e || k === state.current);
+    (!wanted || `${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) && (!state.hide || stage.ch || stage.e || k === state.current || k >= trace.stages.length);
   /** @type {HTMLElement[]} */
   const rows = [];
   let shown = 0;
   /** @type {Branch[]} */
   let pending = [];
-  for (const entry of tree(trace.stages)) {
+  const done = trace.stages.length;
+  const all = [...trace.stages, ...comingStages(trace)];
+  for (const entry of tree(all)) {
     if ("branch" in entry) {
       pending = pending.filter((b) => b.depth < entry.branch.depth && b.to >= entry.branch.from);
       pending.push(entry.branch);
       continue;
     }
-    const stage = trace.stages[entry.stage];
+    const stage = all[entry.stage];
     if (!visible(stage, entry.stage)) continue;
     shown += 1;
-    for (const b of pending) if (entry.within.includes(b.key) && !entry.within.slice(0, entry.within.indexOf(b.key)).some((key) => state.folded.has(key))) rows.push(branchRow(b, trace, state));
+    for (const b of pending) if (entry.within.includes(b.key) && !entry.within.slice(0, entry.within.indexOf(b.key)).some((key) => state.folded.has(key))) rows.push(branchRow(b, all, done, state));
     pending = [];
-    if (!entry.within.some((key) => state.folded.has(key))) rows.push(passRow(stage, entry, store, state));
+    if (!entry.within.some((key) => state.folded.has(key))) rows.push(entry.stage < done ? passRow(stage, entry, store, state) : comingRow(stage, entry, done, state));
   }
   if (!shown) rows.push(h("div", { class: "empty", role: "treeitem", "aria-disabled": "true" }, trace.stages.length ? "No pass matches." : "Nothing was compiled yet."));
   return rows;
 }
 
-/** @param {Branch} b @param {Trace} trace @param {any} state */
-function branchRow(b, trace, state) {
+/** @param {Branch} b @param {Stage[]} all @param {number} done how many of them ran @param {any} state */
+function branchRow(b, all, done, state) {
   const folded = state.folded.has(b.key);
-  const inside = trace.stages.slice(b.from, b.to + 1);
+  const inside = all.slice(b.from, b.to + 1);
   const changed = inside.filter((x) => x.ch || x.e).length;
+  const left = Math.max(0, b.to + 1 - Math.max(done, b.from));
+  const rounds = b.from >= done ? /** @type {any} */ (all[b.from]).rounds : 0;
+  const title = rounds ? `${b.title}: until nothing changes, at most ${plural(rounds, b.label === NEXT_ROUNDS ? "more round" : "round")}` : b.title;
   return h(
     "div",
-    { class: `pipeline${b.label.startsWith("round ") ? " round" : ""}`, role: "treeitem", "aria-expanded": String(!folded), "aria-level": String(b.depth + 1), title: b.title, style: { "--depth": b.depth }, onclick: () => state.fold(b.key) },
+    { class: `pipeline${b.label.startsWith("round ") ? " round" : ""}${b.from >= done ? " coming" : ""}`, role: "treeitem", "aria-expanded": String(!folded), "aria-level": String(b.depth + 1), title, style: { "--depth": b.depth }, onclick: () => state.fold(b.key) },
     h("span", { class: "twist", "aria-hidden": "true" }, folded ? "▸" : "▾"),
-    h("span", { class: "name" }, b.label),
-    folded ? h("small", {}, `${plural(inside.length, "pass", "passes")}, ${changed} changed`) : null,
+    h("span", { class: "name" }, rounds ? `${b.label} ⟳` : b.label),
+    folded ? h("small", {}, `${plural(inside.length, "pass", "passes")}, ${left ? `${left} to come` : `${changed} changed`}`) : null,
+  );
+}
+
+/** A pass that has not run: a click runs up to it. @param {Stage} stage @param {{stage: number, depth: number}} entry @param {number} done @param {any} state */
+function comingRow(stage, entry, done, state) {
+  const position = entry.stage - done;
+  return h(
+    "div",
+    {
+      class: `pass coming${state.off?.has(stage.name) ? " off" : ""}`,
+      role: "treeitem",
+      id: `coming-${position}`,
+      data: { glyph: "○" },
+      "aria-label": `${stage.name}, not run yet`,
+      "aria-level": String(entry.depth + 1),
+      title: `${stage.name} has not run yet: click to run the compilation up to here`,
+      style: { "--depth": Math.max(0, entry.depth - 1) },
+      onclick: () => state.to(position),
+    },
+    h("span", { class: "glyph", "aria-hidden": "true" }, "○"),
+    h("span", { class: "name" }, stage.name),
   );
 }
 
@@ -172,6 +211,7 @@ export function showList(view) {
     veiled: view.picture.veiled,
     off: view.can.toggle ? new Set(view.can.off || []) : null,
     go: (/** @type {number} */ k, /** @type {Event} */ e) => view.choosePass(k, e),
+    to: (/** @type {number} */ position) => view.canStep && view.ask("to", { position }),
     fold: (/** @type {string} */ key) => view.foldPipeline(key),
     toggle: (/** @type {string} */ name, /** @type {boolean} */ off) => togglePass(view, name, off),
   };

@@ -7,6 +7,7 @@ import { stationOf } from "./store.js";
 /** @typedef {import("./store.js").Stage} Stage */
 
 const PLAY_MS = 900;
+const PLAY_SAME_MS = 120;
 
 /** The next stage of a kind, in one direction. @param {any} view the step view @param {number} direction @param {(s: Stage) => boolean} wanted */
 export function seek(view, direction, wanted) {
@@ -14,6 +15,12 @@ export function seek(view, direction, wanted) {
     if (wanted(view.current.stages[k])) return view.go(k);
   }
   return view.say(direction > 0 ? "No later one." : "No earlier one.");
+}
+
+/** The last stage: of what was compiled, or, live, of all that there is. @param {any} view */
+export function goLast(view) {
+  if (view.canStep) view.ask("to");
+  else view.go(view.current.stages.length - 1);
 }
 
 /** The next kind of stage. @param {any} view @param {number} direction */
@@ -63,18 +70,23 @@ export function letGo(view) {
 /** Go on by itself, or stop. @param {any} view */
 export function togglePlay(view) {
   if (view.timer) {
-    clearInterval(view.timer);
+    clearTimeout(view.timer);
     view.timer = null;
   } else {
     if (view.stage >= view.current.stages.length - 1 && !view.canStep) view.go(0);
-    view.timer = setInterval(() => {
-      if (view.waiting) return;
-      if (view.stage >= view.current.stages.length - 1 && !view.canStep) togglePlay(view);
-      else view.next();
-    }, PLAY_MS);
+    playOn(view);
   }
   view.play.replaceChildren(icon(view.timer ? "pause" : "play"));
   view.play.setAttribute("aria-pressed", String(Boolean(view.timer)));
+}
+
+/** Go on after a while, a short one where the stage changed nothing. @param {any} view */
+function playOn(view) {
+  view.timer = setTimeout(() => {
+    if (!view.waiting && view.stage >= view.current.stages.length - 1 && !view.canStep) return togglePlay(view);
+    if (!view.waiting) view.next();
+    return playOn(view);
+  }, view.now?.ch || view.now?.e ? PLAY_MS : PLAY_SAME_MS);
 }
 
 /** Show all ops of a Python line, or no longer. @param {any} view @param {string} place */

@@ -1,0 +1,214 @@
+"""What the step view asks of the kernel: each message of the front end, and the work that it begins."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xlanb.boundary import boundary
+from xlanb.errors import InternalError, XlanbError
+from xlanb.explorer.branches import HloEditError
+from xlanb.explorer.trace import Trace
+from xlanb.notebook.work import SlicedWork
+from xlanb.view.page import page_html
+
+if TYPE_CHECKING:
+    from xlanb.notebook.widget import StepWidget
+
+Message = dict[str, Any]
+_PROGRESS_SECONDS = 0.05
+
+
+class Requests:
+    """Answers the messages of a widget's views: {"type": ..., "trace": number, "stage": position, ...}.
+
+    What may take long runs as `SlicedWork`, one at a time, and tells its progress; "cancel" ends it after the stage that is running. Every request is answered in the end by "done", or by "error" with a message.
+    """
+
+    def __init__(self, widget: StepWidget) -> None:
+        self._widget = widget
+        self._work: SlicedWork | None = None
+        self._long: Mapping[str, Callable[[Message], Iterator[Any]]] = {
+            "to": self._to,
+            "run": self._run,
+            "edit": self._edit,
+            "fork": self._fork,
+            "reorder": self._reorder,
+        }
+        self._short: Mapping[str, Callable[[Message], None]] = {
+            "step": self._step,
+            "toggle": self._toggle,
+            "passes": self._passes,
+            "numerics": self._numerics,
+            "load": self._load,
+            "export": self._export,
+            "sync": self._sync,
+        }
+
+    def handle(self, _: Any, content: Any, buffers: Any) -> None:
+        """Take one message."""
+        if not isinstance(content, dict):
+            return
+        kind = str(content.get("type"))
+        if kind == "hello":  # a view that was just opened asks whether there is a kernel
+            self._widget.send({"type": "here"})
+        elif kind == "cancel":
+            if self._work is not None:
+                self._work.cancel()
+        elif kind in self._long:
+            self._begin(kind, content)
+        elif kind in self._short:
+            self._answer(kind, content)
+
+    def _answer(self, kind: str, content: Message) -> None:
+        try:
+            with boundary(f"answer the message {kind!r}"):
+                self._short[kind](content)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever comes up is shown where the user looks
+            self._tell(error)
+        else:
+            self._widget.send({"type": "done"})
+
+    def _tell(self, error: BaseException) -> None:
+        self._widget.error = error
+        if isinstance(error, HloEditError):
+            place = {"line": error.line, "column": error.column}
+            self._widget.send({"type": "edit-error", **place, "message": str(error)})
+        else:
+            self._widget.send({"type": "error", "message": _message(error)})
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, kind: str, content: Message) -> None:
+        """Begin a piece of work, unless one is under way."""
+        if self._work is not None and not self._work.is_done:
+            self._tell(XlanbError("the kernel is still at work on the last request: cancel it first, or wait"))
+            return
+        progress = _Progress(self._widget)
+
+        def end(error: BaseException | None) -> None:
+            branch = progress.branch
+            self._widget.refresh(to_end=branch is None, branch=branch)
+            if error is None:
+                self._widget.send({"type": "done"})
+            else:
+                self._tell(error)
+
+        def pause() -> None:
+            if progress.branch is None:  # a view goes to a branch when all of it is there
+                self._widget.show_new()
+
+        self._work = SlicedWork(self._guarded(kind, content), on_step=progress.count, on_pause=pause, on_end=end)
+        self._work.start()
+
+    def _guarded(self, kind: str, content: Message) -> Iterator[Any]:
+        with boundary(f"answer the message {kind!r}"):
+            yield from self._long[kind](content)
+
+    def _to(self, m: Message) -> Iterator[Any]:
+        position = m.get("position")
+        return self._widget.bench.steps(self._trace(m), position if type(position) is int else None)
+
+    def _run(self, m: Message) -> Iterator[Any]:
+        if not self._widget.bench.can_run:
+            raise XlanbError("this widget has nothing to run")
+        self._widget.result = yield from self._widget.bench.running(self._trace(m))
+
+    def _edit(self, m: Message) -> Iterator[Any]:
+        return self._widget.bench.forking(self._trace(m), self._stage(m), str(m.get("text", "")))
+
+    def _fork(self, m: Message) -> Iterator[Any]:
+        return self._widget.bench.forking(self._trace(m), self._stage(m))
+
+    def _reorder(self, m: Message) -> Iterator[Any]:
+        return self._widget.bench.reordering(self._trace(m), self._stage(m), self._order(m))
+
+    # -- short answers ------------------------------------------------------------------------------------------------
+
+    def _step(self, m: Message) -> None:
+        self._widget.step(self._trace(m))
+
+    def _toggle(self, m: Message) -> None:
+        off = m.get("off")
+        self._widget.bench.toggle(str(m.get("name", "")), off=off if isinstance(off, bool) else None)
+        self._widget.refresh_can()
+
+    def _passes(self, m: Message) -> None:
+        trace, at = self._trace(m), self._stage(m)
+        self._widget.send({"type": "passes", "stage": at, "tree": self._widget.bench.left(trace, at)})
+
+    def _numerics(self, m: Message) -> None:
+        self._widget.measure_numerics(self._trace(m))
+
+    def _load(self, m: Message) -> None:
+        self._widget.load(self._trace(m), self._stage(m))
+
+    def _export(self, _: Message) -> None:
+        traces = self._widget.traces
+        name = f"{traces[0].name if traces else 'xlanb'}.html"
+        self._widget.send({"type": "page", "html": page_html(traces), "name": name})
+
+    def _sync(self, _: Message) -> None:
+        self._widget.send_state("payload")
+
+    # -- what a message names -----------------------------------------------------------------------------------------
+
+    def _trace(self, message: Message) -> Trace:
+        number = message.get("trace")
+        return self._widget.bench.trace(number if type(number) is int else None)
+
+    def _stage(self, message: Message) -> int:
+        """The position of a stage of the trace; -1, the last, where the message names none."""
+        stage, count = message.get("stage"), len(self._trace(message))
+        if type(stage) is not int or stage < 0:
+            return -1
+        if stage >= count:
+            raise XlanbError(f"there is no stage {stage}: there are {count}")
+        return stage
+
+    def _order(self, message: Message) -> Sequence[Any]:
+        order = message.get("order") or ()
+        if not isinstance(order, list | tuple):
+            raise XlanbError(f"no order of passes: {type(order).__name__} is no list of entries")
+        return order
+
+
+class _Progress:
+    """Tells the views how far a piece of work is: the stages that it ran, those left, what runs next, and the seconds so far."""
+
+    def __init__(self, widget: StepWidget) -> None:
+        self._widget = widget
+        self._branches = len(widget.bench.branches)
+        self._begin = time.monotonic()
+        self._told = 0.0
+        self._done = 0
+
+    @property
+    def branch(self) -> Trace | None:
+        """The branch that the work made, if any."""
+        made = self._widget.bench.branches[self._branches :]
+        return made[-1].trace if made else None
+
+    def count(self, _: Any) -> None:
+        """One more step is done."""
+        self._done += 1
+        now = time.monotonic()
+        trace = self.branch or next(iter(self._widget.bench.traces[-1:]), None)
+        if trace is None or now - self._told < _PROGRESS_SECONDS:
+            return
+        self._told = now
+        coming = self._widget.bench.coming(trace)
+        name = coming[0].name if coming else trace.stages[-1].name
+        counts = {"done": self._done, "total": self._done + len(coming)}
+        self._widget.send({"type": "progress", **counts, "name": name, "seconds": now - self._begin})
+
+
+def _message(error: BaseException) -> str:
+    """What the widget shows: our own errors by their message, others (bugs of xlanb, errors of the user's functions) with the traceback."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, XlanbError) and not isinstance(error, InternalError):
+        return f"{type(error).__name__}: {error}"
+    return "".join(traceback.format_exception(error))
