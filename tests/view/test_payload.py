@@ -5,6 +5,7 @@ import math
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from factory import EVIL, FakeCompiler, graph_record, make_trace
 
@@ -410,3 +411,30 @@ def test_frames_of_the_python_stack_are_there_once_each_and_lead_outwards():
     payload = build_payload([Trace("t", [Stage("hlo", "start", None, parse(STACKS).record())])])
     assert payload["frames"] == [["model.py:40", "train", -1], ["layers.py:7", "dense", 0]]
     assert {i["n"]: i.get("k") for i in payload["items"]} == {"x": None, "y": 1, "z": 1}
+
+
+def code_trace(lines: int, *, random: bool) -> Trace:
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2**62, lines) if random else np.arange(lines)
+    text = "k1:\n" + "\n".join(f"\tmovabsq\t${w:x}, %rax" for w in words)
+    trace = Trace("code")
+    trace.stages.append(Stage("assembly", "assembly", None, CodeRecord("asm", text, ("k1",), {"k1": "fusion"})))
+    return trace
+
+
+def test_code_is_whole_where_it_fits_a_page():
+    (data,) = build_payload([code_trace(60_000, random=False)])["artifacts"]
+    assert len(data["lines"]) == data["total"] == 60_001
+    assert "note" not in data
+
+
+def test_code_that_does_not_fit_is_cut_before_anything_else_and_says_so():
+    trace = code_trace(150_000, random=True)
+    trace.stages.append(Stage("tf2xla", "tf2xla", None, chain(300).record(), index=1))
+    payload = build_payload([trace])
+    code, module = payload["artifacts"]
+    assert 2_500 <= len(code["lines"]) < code["total"] == 150_001
+    assert code["note"].startswith(f"Shown: {len(code['lines']):,} of 150,001 lines")
+    assert "note" not in payload
+    assert len(module["g"]["nodes"]) == 301
+    assert len(page_html([trace])) < MAX_BYTES

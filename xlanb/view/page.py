@@ -14,7 +14,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
 from xlanb.view.parts.items import clip
-from xlanb.view.payload import MAX_BYTES, Payload, build_payload
+from xlanb.view.payload import MAX_BYTES, Payload, build_payload, with_less_code
 from xlanb.view.text import artifact_text, time_text, trace_text
 
 _FALLBACK_LINES = 400
@@ -56,7 +56,10 @@ def saved_html(payload: Payload, traces: Sequence[Trace], ident: str) -> str:
     Where no script runs there are the stages as a table and the program as it is in the end; that is all where the rest is too large to be kept.
     """
     tables = "\n".join(f"{passes_html(t)}\n{_program_html(t)}" for t in traces)
-    html = _view_html(payload, f'<div class="xlanb-fallback">\n{tables}\n</div>', f' data-ident="{escape(ident)}"')
+    fallback, attributes = f'<div class="xlanb-fallback">\n{tables}\n</div>', f' data-ident="{escape(ident)}"'
+    html = _view_html(payload, fallback, attributes)
+    if len(html) > MAX_BYTES:
+        html = _view_html(with_less_code(payload), fallback, attributes)
     return html if len(html) <= MAX_BYTES else tables
 
 

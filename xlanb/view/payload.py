@@ -39,7 +39,7 @@ from xlanb.view.parts.gpu import gpu_data
 from xlanb.view.parts.graph import graph_sheet
 from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.items import clip
-from xlanb.view.parts.llvm import code_data
+from xlanb.view.parts.llvm import code_characters, code_data, shorten_code
 from xlanb.view.parts.memory import memory_data
 from xlanb.view.parts.text_diff import text_diff
 from xlanb.view.parts.tpu import program_data, schedule_data, space_data
@@ -51,6 +51,10 @@ Payload = dict[str, Any]
 MAX_BYTES = 2_000_000
 """Of a page; and what it is made of, as JSON, is at most `MAX_JSON`."""
 MAX_JSON = 6_000_000
+MAX_CODE = 12_000_000
+"""Characters of LLVM IR and assembly in one page, beside the rest: they pack to a tenth."""
+_PROGRAM_LINES = 2_500  # bundles of a TPU program, lines of one kernel of a GPU
+_CODE_LINES = (20_000, 5_000, 2_500, 800)
 _GRAPH_KINDS = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops")
 READ_BYTES = 24 << 20
 """Of a dump that was not read yet so much is read for one page: some seconds."""
@@ -59,21 +63,35 @@ READ_BYTES = 24 << 20
 def build_payload(
     traces: Sequence[Trace], *, live: bool = False, title: str = "", max_bytes: int = MAX_BYTES
 ) -> Payload:
-    """The payload of finished or running traces, under `max_bytes` where it is packed for a page: where needed with less text and smaller pictures, which it notes."""
+    """The payload of finished or running traces, under `max_bytes` where it is packed for a page: where needed with less code, then with less text and smaller pictures, which it notes."""
     payload: Payload = {}
     for level in LEVELS[_first_level(traces) :]:
         builder = PayloadBuilder(level, title=title)
         builder.update(traces, live=live)
-        payload = builder.payload
+        payload = with_less_code(builder.payload, max_bytes)
         if _fits(payload, max_bytes):
             break
         payload["note"] = "This trace is large: pictures and texts are cut."
     return payload
 
 
+def with_less_code(payload: Payload, max_bytes: int = MAX_BYTES) -> Payload:
+    """The payload as it is where it fits a page, else with its longest texts of code cut as far as that helps."""
+    if _fits(payload, max_bytes):
+        return payload
+    shorter = payload
+    for lines in _CODE_LINES:
+        artifacts = [shorten_code(a, lines) if a["k"] == "code" else a for a in payload["artifacts"]]
+        shorter = {**payload, "artifacts": artifacts}
+        if _fits(shorter, max_bytes):
+            break
+    return shorter
+
+
 def _fits(payload: Payload, max_bytes: int) -> bool:
     text = json.dumps(payload, separators=(",", ":"))
-    if len(text) > MAX_JSON:
+    code = sum(code_characters(a) for a in payload["artifacts"] if a["k"] == "code")
+    if code > MAX_CODE or len(text) - code > MAX_JSON:
         return False
     # base64 takes a third more; the program and the style stand beside it
     return len(text) <= max_bytes // 2 or len(zlib.compress(text.encode(), 6)) * 4 // 3 <= max_bytes - 200_000
@@ -202,7 +220,8 @@ class PayloadBuilder:
             **{k: v for k, v in more.items() if v},
         }
         merge(self.payload, delta)
-        self._bytes += len(json.dumps(delta, separators=(",", ":")))
+        code = sum(code_characters(a) for a in self._new if a["k"] == "code")
+        self._bytes += len(json.dumps(delta, separators=(",", ":"))) - code
         if self._bytes > MAX_JSON // 2 and self.limits is LEVELS[0]:
             self.limits = self.pool.limits = LEVELS[1]
         elif self._bytes > MAX_JSON * 3 // 4:
@@ -369,11 +388,11 @@ class PayloadBuilder:
         if isinstance(record, MemorySpaceRecord):
             return space_data(record)
         if isinstance(record, TpuProgram):
-            return program_data(record, self.limits.code_lines)
+            return program_data(record, min(self.limits.code_lines, _PROGRAM_LINES))
         if isinstance(record, TpuScheduleRecord):
             return schedule_data(record)
         if isinstance(record, GpuProgram):
-            return gpu_data(record, self.limits.code_lines)
+            return gpu_data(record, min(self.limits.code_lines, _PROGRAM_LINES))
         if isinstance(record, ExecutionRecord):
             return _execution(record)
         return _cache(record)

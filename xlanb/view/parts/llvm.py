@@ -13,8 +13,8 @@ _PTX_ENTRY = re.compile(r"^[ \t]*(?:\.\w+[ \t]+)*\.entry[ \t]+([\w$]+)")
 _ASM_LABEL = re.compile(r"^(\"[^\"]*\"|[A-Za-z_$][\w.$]*):")
 
 
-MAX_CHARACTERS = 1_500_000
-"""Of one text in a page: packed that is some hundred kilobytes, a megabyte at worst."""
+MAX_CHARACTERS = 4_000_000
+"""Of one text in a page: packed that is some hundred kilobytes."""
 
 
 def code_data(record: CodeRecord, max_lines: int = 1500, max_characters: int = MAX_CHARACTERS) -> dict[str, Any]:
@@ -35,10 +35,26 @@ def code_data(record: CodeRecord, max_lines: int = 1500, max_characters: int = M
     if record.plans:
         data["plan"] = _plan_data(record, max_lines)
     if total > len(lines):
-        data["note"] = (
-            f"Shown: {len(lines):,} of {total:,} lines; what is found is found in these. All of it is the record's .text."
-        )
+        data["note"] = _cut_note(len(lines), total)
     return data
+
+
+def code_characters(data: dict[str, Any]) -> int:
+    """Of the lines that the data of a text hold."""
+    return sum(map(len, data["lines"]))
+
+
+def shorten_code(data: dict[str, Any], max_lines: int) -> dict[str, Any]:
+    """The same data with at most so many lines, and a note on those that are left out."""
+    if len(data["lines"]) <= max_lines:
+        return data
+    ops = [run for run in data["ops"] if run[0] <= max_lines]
+    note = _cut_note(max_lines, data["total"])
+    return {**data, "lines": data["lines"][:max_lines], "ops": ops, "note": note}
+
+
+def _cut_note(shown: int, total: int) -> str:
+    return f"Shown: {shown:,} of {total:,} lines; what is found is found in these. All of it is the record's .text."
 
 
 def _plan_data(record: CodeRecord, max_lines: int) -> dict[str, Any]:

@@ -81,6 +81,7 @@ const ICONS = {
   next: "M5 3L11 8L5 13Z",
   last: "M12 3V13M3 3L9 8L3 13Z",
   play: "M4.5 2.5L13 8L4.5 13.5Z",
+  full: "M2.5 6V2.5H6M10 2.5H13.5V6M13.5 10V13.5H10M6 13.5H2.5V10",
   pause: "M5.5 3V13M10.5 3V13",
 };
 

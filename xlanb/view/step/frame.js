@@ -1,9 +1,15 @@
 // The frame of the step view: what stands where, and which theme it wears.
 import { h, icon } from "./dom.js";
+import { toggleFullScreen } from "./fullscreen.js";
 import { HELP } from "./keys.js";
+<<<<<<< HEAD
 import { exportPage } from "./live.js";
 import { cancelButton } from "./progress.js";
 import { goLast, stepRewrite, togglePlay } from "./walk.js";
+=======
+import { frameSplitter } from "./splitter.js";
+import { stepRewrite, togglePlay } from "./walk.js";
+>>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
 
 /**
  * The elements of the view, by name; what is pressed is asked of the view.
@@ -26,6 +32,7 @@ export function buildFrame(view) {
   const spark = h("div", { class: "sparkbox" });
   const play = button("Play", icon("play"), () => togglePlay(view));
   const run = button("Run", "Run", () => view.ask("run"), "text primary");
+  const full = button("Full screen", icon("full"), () => toggleFullScreen(view), "full");
   const place = h("span", { class: "muted rewrites" });
   const stepper = h("div", { class: "buttons stepper", hidden: true }, button("Previous rewrite", "‹", () => stepRewrite(view, -1), "thin"), place, button("Next rewrite", "›", () => stepRewrite(view, 1), "thin"));
   const cancel = cancelButton(view);
@@ -41,7 +48,11 @@ export function buildFrame(view) {
     cancel,
     spark,
     actions,
+<<<<<<< HEAD
     h("div", { class: "buttons" }, run, button("Export", "Export", () => exportPage(view), "text"), button("Keys", "?", () => view.toggleHelp())),
+=======
+    h("div", { class: "buttons" }, run, button("Export", "Export", () => view.exportPage(), "text"), full, button("Keys", "?", () => view.toggleHelp())),
+>>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
   );
   const root = h(
     "div",
@@ -49,11 +60,15 @@ export function buildFrame(view) {
     h("header", { role: "group", "aria-label": "Compilation" }, title, counts, badge),
     traceTabs,
     h("div", { class: "bar" }, ribbon, filterBox, bar),
-    h("div", { class: "main" }, list, h("section", { class: "middle" }, h("div", { class: "tabrow" }, tabs, sides), pane), card),
+    h("div", { class: "main" }, list, frameSplitter(view, "list", "Width of the passes"), h("section", { class: "middle" }, h("div", { class: "tabrow" }, tabs, sides), pane), frameSplitter(view, "card", "Width of the pane"), card),
     foot,
     help,
   );
+<<<<<<< HEAD
   return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, place, stepper, bar, actions, cancel, root };
+=======
+  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, full, help, place, stepper, bar, actions, root };
+>>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
 }
 
 /**

@@ -1,7 +1,7 @@
 // What XLA:GPU made: launches as a timeline, kernels as a table, and a card of each with its code.
 import { figure } from "./charts.js";
 import { bytes, h, plural, s, time } from "./dom.js";
-import { TextPane } from "./text.js";
+import { TextPane } from "./textpane.js";
 
 /** @typedef {import("./store.js").Artifact} Artifact */
 /** @typedef {{kernel: string, form: string, sort: number, down: boolean}} Chosen */

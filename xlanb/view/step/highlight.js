@@ -46,18 +46,30 @@ export function tokens(line, language) {
   return out.filter(([text]) => text);
 }
 
+const NOTHING_DEFINED = { has: () => false };
+
 /**
- * One line as spans; words that are names of ops carry data-op, so that they light up and can be pinned.
+ * One line as spans; words that are names of ops carry data-op, so that they light up and can be pinned; words that the text defines elsewhere lead there.
  * @param {string} line
  * @param {string} language
  * @param {{has(name: string): boolean}} names
+ * @param {{has(name: string): boolean}} [defined]
  * @returns {(Node | string)[]}
  */
-export function highlighted(line, language, names) {
+export function highlighted(line, language, names, defined = NOTHING_DEFINED) {
   /** @type {(Node | string)[]} */
   const out = [];
+  const isHlo = language === "hlo";
   for (const [text, kind] of tokens(line, language)) {
     const bare = text.replace(/^[%^]/, "");
+    if (kind === "name" && defined.has(text) && !(isHlo && names.has(bare))) {
+      out.push(h("span", { class: "tk-name tk-jump" }, text));
+      continue;
+    }
+    if (kind === "" && !isHlo && /[A-Za-z]/.test(text)) {
+      out.push(...jumps(text, defined));
+      continue;
+    }
     if (language === "hlo" && (kind === "name" || kind === "" || kind === "op") && names.has(bare)) out.push(h("span", { class: "tk-ref", data: { op: bare } }, text));
     else if (language === "hlo" && kind === "" && /[,\s()]/.test(text)) out.push(...references(text, names));
     else if (kind) out.push(h("span", { class: `tk-${kind}` }, text));
@@ -72,4 +84,12 @@ function references(text, names) {
     .split(/([^\s,():]+)/)
     .filter((p) => p)
     .map((p) => (names.has(p.replace(/^\^/, "")) ? h("span", { class: "tk-ref", data: { op: p.replace(/^\^/, "") } }, p) : p));
+}
+
+/** Names in operands that the text defines, as of functions that assembly calls. @param {string} text @param {{has(name: string): boolean}} defined @returns {(Node | string)[]} */
+function jumps(text, defined) {
+  return text
+    .split(/([A-Za-z_.$][\w.$]*)/)
+    .filter((p) => p)
+    .map((p) => (defined.has(p.replace(/^\$/, "")) || defined.has(p) ? h("span", { class: "tk-jump" }, p) : p));
 }

@@ -1,5 +1,10 @@
 // What each key does, while the view has the focus.
+<<<<<<< HEAD
 import { goLast, letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
+=======
+import { toggleFullScreen } from "./fullscreen.js";
+import { letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
+>>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
 
 /** The table of the help: keys, and what they do. */
 export const HELP = [
@@ -13,9 +18,10 @@ export const HELP = [
   ["m i e", "memory, timing, numerics (errors)"],
   ["b", "before or after, in graph and text"],
   ["h", "hide passes that changed nothing"],
-  ["/ f", "filter passes, find in text"],
+  ["/ f", "filter passes, find in text (also Ctrl-F)"],
   ["space", "the whole graph; again: as large as its width allows"],
   ["Enter", "play or pause"],
+  ["z", "full screen, and back"],
   ["shift+click", "a second op: why; a second pass: diff"],
   ["double-click", "where the op lives on"],
   ["Esc", "let go, close this"],
@@ -55,8 +61,34 @@ export function actionOf(view, key) {
     f: () => view.findInText(),
     " ": () => view.graph.fitWhole(),
     Enter: () => togglePlay(view),
+    z: () => toggleFullScreen(view),
     "?": () => view.toggleHelp(),
     Escape: () => letGo(view),
   };
   return Object.hasOwn(keys, key) ? keys[key] : null;
+}
+
+/** A key was pressed in the view. @param {any} view the step view @param {KeyboardEvent} e */
+export function pressed(view, e) {
+  if ((e.ctrlKey || e.metaKey) && e.key === "f" && ["Text", "Code"].includes(view.shownTab)) {
+    e.preventDefault();
+    return view.findInText();
+  }
+  if (e.ctrlKey || e.metaKey || e.altKey) return undefined;
+  const target = /** @type {Element} */ (e.composedPath()[0]);
+  if (target.matches("select, textarea, .find")) return undefined;
+  if (target === view.filterBox) {
+    if (e.key === "Escape" || e.key === "Enter") {
+      view.root.focus({ preventScroll: true });
+      e.preventDefault();
+    }
+    e.stopPropagation();
+    return undefined;
+  }
+  const onButton = target instanceof HTMLButtonElement && (e.key === " " || e.key === "Enter");
+  const action = onButton ? null : actionOf(view, e.key);
+  if (!action) return undefined;
+  e.preventDefault();
+  e.stopPropagation();
+  return action();
 }

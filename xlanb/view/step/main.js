@@ -1,9 +1,15 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
 import { showFoot, showHead } from "./around.js";
+<<<<<<< HEAD
 import { h, opOf, selector } from "./dom.js";
+=======
+import { download, h, opOf } from "./dom.js";
+import { CodePanes } from "./code.js";
+>>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
 import { buildFrame, followTheme, showSaved } from "./frame.js";
+import { leaveFullScreen } from "./fullscreen.js";
 import { GraphView } from "./graph.js";
-import { actionOf } from "./keys.js";
+import { pressed } from "./keys.js";
 import { greet, receive } from "./live.js";
 import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, OWN_VIEWS, paneContent, TABS } from "./panes.js";
@@ -13,9 +19,15 @@ import { startClock, stopClock } from "./progress.js";
 import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
+<<<<<<< HEAD
 import { CodePanes, linesOf, TextPane } from "./text.js";
 import { followModel, publish } from "./traits.js";
 import { askLine, light, showTouched } from "./walk.js";
+=======
+import { applyLayout } from "./splitter.js";
+import { TextPane } from "./textpane.js";
+import { askLine, bringToSight, light, showTouched } from "./walk.js";
+>>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
 import { rewriteCard } from "./why.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
@@ -27,9 +39,11 @@ import { rewriteCard } from "./why.js";
  *   on(event: string, callback: (...args: any[]) => void): void, off?(event: string, callback: (...args: any[]) => void): void}} Model
  */
 
+/** Widths that the reader chose: of the list and the card in pixels (0: the first ones), of columns of code by title; the one that is shown alone. @typedef {{list: number, card: number, columns: Record<string, number>, only: string}} Layout */
+
 /**
  * Where the reader stood, by payload: a notebook takes views away that are scrolled out of sight, and makes them anew.
- * @type {WeakMap<Payload, {trace: number, stage: number, tab: string, side: string, pinned: string, hide: boolean, unified: boolean, waiting: string, error: string}>}
+ * @type {WeakMap<Payload, {trace: number, stage: number, tab: string, side: string, pinned: string, hide: boolean, unified: boolean, waiting: string, error: string, layout: Layout}>}
  */
 const PLACES = new WeakMap();
 
@@ -56,6 +70,7 @@ class StepView {
     this.error = "";
     this.second = ""; // the other op of a pair
     this.line = ""; // the Python line whose ops are asked for
+    this.followed = ""; // pane, stage and op that were brought into sight
     this.other = -1; // the stage that is compared with
     this.unified = false;
     this.asked = /** @type {Set<number>} */ (new Set()); // artifacts that the kernel was asked to read
@@ -70,6 +85,7 @@ class StepView {
     this.timer = null;
     /** @type {(() => void)[]} */
     this.cleanup = [];
+    this.layout = /** @type {Layout} */ ({ list: 0, card: 0, columns: {}, only: "" });
     Object.assign(this, PLACES.get(this.payload));
     const frame = buildFrame(this);
     this.root = frame.root;
@@ -88,6 +104,7 @@ class StepView {
     this.spark = frame.spark;
     this.play = frame.play;
     this.run = frame.run;
+    this.full = frame.full;
     this.help = frame.help;
     this.place = frame.place;
     this.stepper = frame.stepper;
@@ -102,7 +119,8 @@ class StepView {
     this.root.dataset.step = String(this.stage);
     this.host.dataset.lmSuppressShortcuts = "true";
     this.shadow.replaceChildren(h("style", {}, css), this.root);
-    this.cleanup.push(followTheme(this.root));
+    applyLayout(this);
+    this.cleanup.push(followTheme(this.root), () => leaveFullScreen(this));
     this._listen();
     stopClock(this);
     this.cleanup.push(followModel(this), () => stopClock(this), greet(this));
@@ -141,7 +159,7 @@ class StepView {
     this.model.on("change:payload", replaced);
     this.model.on("change:can", () => this.update());
     this.cleanup.push(() => this.model.off?.("msg:custom", message), () => this.model.off?.("change:payload", replaced));
-    this.root.addEventListener("keydown", (e) => this.key(/** @type {KeyboardEvent} */ (e)));
+    this.root.addEventListener("keydown", (e) => pressed(this, /** @type {KeyboardEvent} */ (e)));
     this.root.addEventListener("pointerover", (e) => light(this, opOf(e)));
     this.root.addEventListener("pointerleave", () => light(this, ""));
     this.root.addEventListener("click", (e) => this._clicked(/** @type {MouseEvent} */ (e)));
@@ -223,9 +241,16 @@ class StepView {
     this.say(this.hide ? "Passes that changed nothing are hidden." : "All passes are shown.");
   }
 
+  /** Find in the text that is shown, else in the Text pane. */
   findInText() {
-    this.show("Text");
-    this.text.box.focus();
+    if (this.shownTab !== "Code") this.show("Text");
+    const pane = this.shownTab === "Code" ? this.code.current : this.text;
+    pane?.box.select();
+  }
+
+  /** New rows are in the page: what is lit is lit there too. */
+  built() {
+    if (this.pinned) light(this, "");
   }
 
   next() {
@@ -264,26 +289,15 @@ class StepView {
     this.root.classList.toggle("wide-pane", this.shownTab === "Code" && !name);
     this._showCard();
     if (this.shownTab === "Why") this._showPane();
+    this.text.tellUsers();
+    this.code.carriers = [];
     this.picture.refreshTools(this.store.artifact(this.pictureIndex));
     light(this, "");
     this._keepFocus(focused);
-    this._remember();
+    this.remember();
     if (!name) return;
     if (this.shownTab === "Graph") this.graph.reveal(name);
-    else if (this.shownTab === "Code") this.code.reveal(name);
-    else this._scrollTo(name);
-  }
-
-  /** Bring the first line about an op into view, where none is. @param {string} name */
-  _scrollTo(name) {
-    if (this.shownTab === "Text" && !this.pane.querySelector(selector(name))) this.text.reveal(name);
-    const frame = this.pane.getBoundingClientRect();
-    const all = [...this.pane.querySelectorAll(`${selector(name)}`)];
-    const seen = all.some((x) => {
-      const box = x.getBoundingClientRect();
-      return box.height > 0 && box.top >= frame.top && box.top <= frame.bottom - 10;
-    });
-    if (!seen) all[0]?.scrollIntoView({ block: "nearest" });
+    else this._followPin();
   }
 
   // -- the kernel
@@ -336,16 +350,30 @@ class StepView {
     this._showCard();
     showFoot(this, trace);
     light(this, "");
+    this._followPin();
     requestAnimationFrame(() => inSight(this.list)); // in a task of its own: it has the page laid out
     this._keepFocus(focused);
-    this._remember();
+    this.remember();
     return undefined;
   }
 
+<<<<<<< HEAD
   _remember() {
     const { trace, stage, tab, side, pinned, hide, unified, waiting, error } = this;
     PLACES.set(this.payload, { trace, stage, tab, side, pinned, hide, unified, waiting, error });
     publish(this);
+=======
+  /** Bring the pinned op into sight where another pane or stage is shown; who has scrolled on stays there. */
+  _followPin() {
+    const key = [this.shownTab, this.trace, this.stage, this.pinned].join();
+    if (key !== this.followed && this.pinned && this.shownTab !== "Graph") bringToSight(this, this.pinned);
+    this.followed = key;
+  }
+
+  remember() {
+    const { trace, stage, tab, side, pinned, hide, unified, waiting, error, layout } = this;
+    PLACES.set(this.payload, { trace, stage, tab, side, pinned, hide, unified, waiting, error, layout });
+>>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
   }
 
   /** What had the focus may have been drawn anew: the keys must go on working. @param {Element | null} before */
@@ -422,7 +450,7 @@ class StepView {
     if (after?.k === "later") parts.push(h("p", { class: "note inline" }, this.waiting === "load" ? "Reading…" : `${stage.name}: ${after.note}`));
     if (this.payload.note && this.stage === 0) parts.push(h("p", { class: "note inline" }, this.payload.note));
     parts.push(paneContent(this, tab, stage, marks));
-    const kept = this.pane.firstElementChild === this.graph.element && parts.length === 1 && parts[0] === this.graph.element;
+    const kept = parts.length === this.pane.childElementCount && parts.every((p, k) => p === this.pane.children[k]);
     const from = this.pane.lastElementChild;
     const place = from && tab !== "Graph" && this.paneTab === tab ? [from.scrollLeft, from.scrollTop] : [0, 0];
     if (!kept) this.pane.replaceChildren(...parts);
@@ -435,7 +463,6 @@ class StepView {
       showTouched(this);
     }
     this.pane.querySelector(".rewrite.current")?.scrollIntoView({ block: "nearest" });
-    if (this.pinned && tab !== "Graph") this._scrollTo(this.pinned);
   }
 
   /** @param {number} k */
@@ -454,27 +481,6 @@ class StepView {
 
   toggleHelp() {
     this.help.hidden = !this.help.hidden;
-  }
-
-  /** @param {KeyboardEvent} e */
-  key(e) {
-    if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const target = /** @type {Element} */ (e.composedPath()[0]);
-    if (target.matches("select, textarea, .find")) return;
-    if (target === this.filterBox) {
-      if (e.key === "Escape" || e.key === "Enter") {
-        this.root.focus({ preventScroll: true });
-        e.preventDefault();
-      }
-      e.stopPropagation();
-      return;
-    }
-    const onButton = target instanceof HTMLButtonElement && (e.key === " " || e.key === "Enter");
-    const action = onButton ? null : actionOf(this, e.key);
-    if (!action) return;
-    e.preventDefault();
-    e.stopPropagation();
-    action();
   }
 }
 

@@ -1,13 +1,14 @@
 // What each pane shows, and which have something to show.
 import { branchesView } from "./branches.js";
 import { cacheView, memoryView, timingView } from "./charts.js";
+import { codePane } from "./code.js";
 import { differences, diffView } from "./compare.js";
 import { h } from "./dom.js";
 import { GPU_VIEWS } from "./gpu.js";
 import { editor, startEdit } from "./live.js";
 import { numericsView } from "./numerics.js";
 import { orderPane } from "./order.js";
-import { linesOf, withoutDirectives } from "./text.js";
+import { linesOf } from "./text.js";
 import { TPU_VIEWS } from "./tpu.js";
 import { whyView } from "./why.js";
 
@@ -95,21 +96,4 @@ function differencePane(view, stage) {
   const [a, b] = [view.store.artifact(first.a), view.store.artifact(last.a)];
   const alike = a && b && a.k === b.k && a.c;
   return diffView(alike ? differences(view.payload, a, b) : [], view.payload, { ...state, after: b, title: `after ${first.name} → after ${last.name}`, empty: alike ? "The program is the same after both." : "These two are of different kinds." });
-}
-
-/** HLO, LLVM IR, plans and assembly, as far as the compilation has come. @param {any} view */
-function codePane(view) {
-  const end = view.current.stages.length - 1;
-  const names = view.store.names(view.pictureIndex);
-  const columns = [];
-  const module = view.store.latest(view.current, end, "module");
-  if (module) columns.push({ title: "HLO", source: linesOf(module, view.payload, NO_MARKS, "after"), names, note: module.note });
-  for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"], ["ptx", "PTX"], ["sass", "SASS"]]) {
-    const stage = view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === kind) || (kind === "llvm_ir_optimized" ? view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === "llvm_ir") : undefined);
-    const artifact = stage && view.store.artifact(stage.a);
-    if (artifact?.plan) columns.push({ title: "Plan", source: linesOf(artifact.plan, view.payload, NO_MARKS, "after"), names });
-    if (artifact?.k === "code") columns.push({ title, source: withoutDirectives(linesOf(artifact, view.payload, NO_MARKS, "after")), names, note: artifact.note });
-  }
-  view.code.show(columns);
-  return view.code.element;
 }

@@ -1,5 +1,6 @@
 // Walking through the stages: to the next change, the next kind, one rewrite on, by itself; and lighting an op up everywhere.
 import { icon, selector } from "./dom.js";
+import { leaveFullScreen } from "./fullscreen.js";
 import { replayable } from "./replay.js";
 import { opsOfLine } from "./source.js";
 import { stationOf } from "./store.js";
@@ -59,6 +60,7 @@ export function showTouched(view) {
 /** Let go of what was last taken up: the help, the second op, the other pass, the rewrite, the op. @param {any} view */
 export function letGo(view) {
   if (!view.help.hidden) view.toggleHelp();
+  else if (view.root.classList.contains("whole")) leaveFullScreen(view);
   else if (view.second) view.pin(view.pinned);
   else if (view.other >= 0 || view.rewrite >= 0) {
     if (view.other < 0) view.rewrite = -1;
@@ -98,6 +100,24 @@ export function askLine(view, place) {
   (again || view.root).focus({ preventScroll: true });
 }
 
+/** Bring an op into view: the line that defines it in text, its lines in all columns of code, in other panes the first place, where none is seen. @param {any} view @param {string} name */
+export function bringToSight(view, name) {
+  const tab = view.shownTab;
+  if (tab === "Code") {
+    view.code.reveal(name, (view.now && view.store.find(view.now, name)?.item.m) || "");
+    return light(view, "");
+  }
+  if (tab === "Text" && view.text.reveal(name)) return undefined;
+  const frame = view.pane.getBoundingClientRect();
+  const all = [...view.pane.querySelectorAll(`${selector(name)}`)];
+  const seen = all.some((x) => {
+    const box = x.getBoundingClientRect();
+    return box.height > 0 && box.top >= frame.top && box.top <= frame.bottom - 10;
+  });
+  if (!seen) all[0]?.scrollIntoView({ block: "nearest" });
+  return undefined;
+}
+
 /** Light an op up wherever it shows. @param {any} view @param {string} name */
 export function light(view, name) {
   const wanted = name || view.pinned;
@@ -109,6 +129,7 @@ export function light(view, name) {
   for (const n of [view.pinned, view.second]) if (n) for (const x of view.root.querySelectorAll(selector(n))) x.classList.add("pinned");
   if (!wanted) return;
   for (const x of view.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
+  if (wanted === view.pinned) for (const n of view.code.carriers.slice(1)) for (const x of view.root.querySelectorAll(`.columns .line${selector(n)}`)) x.classList.add("lit");
   const quoted = CSS.escape(wanted);
   for (const x of view.root.querySelectorAll(`.edge[data-from="${quoted}"], .edge[data-to="${quoted}"]`)) x.classList.add("near");
 }
