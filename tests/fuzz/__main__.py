@@ -15,12 +15,25 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import walk_packages
 
 from tests.fuzz.driver import Campaign
 from tests.fuzz.kinds import kinds
 
-_WARM = ("xlanb", "xlanb.cpu.compiler", "xlanb.explorer.live", "xlanb.runtime.session", "xlanb.tf", "xlanb.view.page")
-"""Imported before the first child is forked, so that none has to."""
+_WARM = (
+    "scipy.fft",
+    "scipy.linalg",
+    "xlanb",
+    "xlanb.cpu.compiler",
+    "xlanb.explorer.explore",
+    "xlanb.explorer.live",
+    "xlanb.explorer.why",
+    "xlanb.runtime.session",
+    "xlanb.tf",
+    "xlanb.view.page",
+)
+_WARM_PACKAGES = ("xlanb.frontends.stablehlo", "xlanb.runtime.host", "xlanb.transforms")
+"""Imported, these whole, before the first child is forked, so that none has to: that took as long as half of a batch."""
 
 _INTERRUPTS = 20
 """Interrupts for each minute of a campaign of all kinds: they follow it, and take about a tenth of its time."""
@@ -42,8 +55,7 @@ def main() -> int:
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; there are {', '.join(kinds())}")
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     _say(f"seed {seed}")
-    for name in _WARM:
-        importlib.import_module(name)
+    _import_all()
     campaign = Campaign([kinds()[k] for k in options.kinds or kinds()], seed, options.folder)
     found = campaign.run(60 * options.minutes, options.count, options.jobs, _say)
     _say(f"seed {seed}\n{campaign.report()}")
@@ -51,6 +63,14 @@ def main() -> int:
     if not options.kinds:
         found += _interrupts(options.count or round(_INTERRUPTS * options.minutes), seed)
     return 1 if found else 0
+
+
+def _import_all() -> None:
+    for name in _WARM:
+        importlib.import_module(name)
+    for name in _WARM_PACKAGES:
+        for module in walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            importlib.import_module(module.name)
 
 
 def _interrupts(count: int, seed: int) -> int:

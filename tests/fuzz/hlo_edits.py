@@ -65,7 +65,7 @@ _NAMES = (
 
 
 @cache
-def _vocabulary() -> tuple[str, ...]:
+def vocabulary() -> tuple[str, ...]:
     """The different tokens of all seeds."""
     return tuple(sorted({t for text in seeds() for t in _TOKEN.findall(text)}))
 
@@ -74,7 +74,7 @@ def _vocabulary() -> tuple[str, ...]:
 
 
 def _token(text: str, rng: np.random.Generator) -> str:
-    return change_token(text, _TOKEN, _vocabulary(), rng)
+    return change_token(text, _TOKEN, vocabulary(), rng)
 
 
 def _piece(text: str, rng: np.random.Generator) -> str:

@@ -62,8 +62,8 @@ def kinds() -> dict[str, Kind]:
         checkpoints,
         dumps,
         graphdefs,
+        hlo_edits,
         hlo_proto,
-        hlo_seeds,
         hlo_text,
         notebooks,
         stablehlo_text,
@@ -72,12 +72,20 @@ def kinds() -> dict[str, Kind]:
 
     found = [
         Kind("executable", ".xlanb", archives.mutants, archives.check),
-        Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check, hlo_text.quick, EXECUTED, hlo_seeds.seeds),
+        Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check, hlo_text.quick, EXECUTED, hlo_edits.vocabulary),
         Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check, hlo_proto.quick, EXECUTED, hlo_proto.seeds),
         Kind("random-module", ".hlo", hlo_text.modules, hlo_text.check),
         Kind("bomb", ".hlo", bombs.mutants, bomb_check.check),
         Kind("dump", ".json", dumps.mutants, dumps.check, dumps.quick, 0.02, dumps.prepare),
-        Kind("stablehlo", ".mlir", stablehlo_text.mutants, stablehlo_text.check, stablehlo_text.quick, EXECUTED),
+        Kind(
+            "stablehlo",
+            ".mlir",
+            stablehlo_text.mutants,
+            stablehlo_text.check,
+            stablehlo_text.quick,
+            EXECUTED,
+            stablehlo_text.seeds,
+        ),
         Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare),
         Kind(
             "graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare
