@@ -2,14 +2,10 @@
 import { h, icon } from "./dom.js";
 import { toggleFullScreen } from "./fullscreen.js";
 import { HELP } from "./keys.js";
-<<<<<<< HEAD
 import { exportPage } from "./live.js";
 import { cancelButton } from "./progress.js";
-import { goLast, stepRewrite, togglePlay } from "./walk.js";
-=======
 import { frameSplitter } from "./splitter.js";
-import { stepRewrite, togglePlay } from "./walk.js";
->>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
+import { goLast, stepRewrite, togglePlay } from "./walk.js";
 
 /**
  * The elements of the view, by name; what is pressed is asked of the view.
@@ -48,11 +44,7 @@ export function buildFrame(view) {
     cancel,
     spark,
     actions,
-<<<<<<< HEAD
-    h("div", { class: "buttons" }, run, button("Export", "Export", () => exportPage(view), "text"), button("Keys", "?", () => view.toggleHelp())),
-=======
-    h("div", { class: "buttons" }, run, button("Export", "Export", () => view.exportPage(), "text"), full, button("Keys", "?", () => view.toggleHelp())),
->>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
+    h("div", { class: "buttons" }, run, button("Export", "Export", () => exportPage(view), "text"), full, button("Keys", "?", () => view.toggleHelp())),
   );
   const root = h(
     "div",
@@ -64,11 +56,7 @@ export function buildFrame(view) {
     foot,
     help,
   );
-<<<<<<< HEAD
-  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, place, stepper, bar, actions, cancel, root };
-=======
-  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, full, help, place, stepper, bar, actions, root };
->>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
+  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, full, help, place, stepper, bar, actions, cancel, root };
 }
 
 /**

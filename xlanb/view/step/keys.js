@@ -1,10 +1,6 @@
 // What each key does, while the view has the focus.
-<<<<<<< HEAD
-import { goLast, letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
-=======
 import { toggleFullScreen } from "./fullscreen.js";
-import { letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
->>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
+import { goLast, letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
 
 /** The table of the help: keys, and what they do. */
 export const HELP = [

@@ -1,11 +1,7 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
 import { showFoot, showHead } from "./around.js";
-<<<<<<< HEAD
-import { h, opOf, selector } from "./dom.js";
-=======
-import { download, h, opOf } from "./dom.js";
 import { CodePanes } from "./code.js";
->>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
+import { h, opOf } from "./dom.js";
 import { buildFrame, followTheme, showSaved } from "./frame.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { GraphView } from "./graph.js";
@@ -19,15 +15,10 @@ import { startClock, stopClock } from "./progress.js";
 import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
-<<<<<<< HEAD
-import { CodePanes, linesOf, TextPane } from "./text.js";
-import { followModel, publish } from "./traits.js";
-import { askLine, light, showTouched } from "./walk.js";
-=======
 import { applyLayout } from "./splitter.js";
 import { TextPane } from "./textpane.js";
+import { followModel, publish } from "./traits.js";
 import { askLine, bringToSight, light, showTouched } from "./walk.js";
->>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
 import { rewriteCard } from "./why.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
@@ -357,12 +348,6 @@ class StepView {
     return undefined;
   }
 
-<<<<<<< HEAD
-  _remember() {
-    const { trace, stage, tab, side, pinned, hide, unified, waiting, error } = this;
-    PLACES.set(this.payload, { trace, stage, tab, side, pinned, hide, unified, waiting, error });
-    publish(this);
-=======
   /** Bring the pinned op into sight where another pane or stage is shown; who has scrolled on stays there. */
   _followPin() {
     const key = [this.shownTab, this.trace, this.stage, this.pinned].join();
@@ -373,7 +358,7 @@ class StepView {
   remember() {
     const { trace, stage, tab, side, pinned, hide, unified, waiting, error, layout } = this;
     PLACES.set(this.payload, { trace, stage, tab, side, pinned, hide, unified, waiting, error, layout });
->>>>>>> a4f2886 (Hold whole programs in the Text and Code panes; resize the frame)
+    publish(this);
   }
 
   /** What had the focus may have been drawn anew: the keys must go on working. @param {Element | null} before */
