@@ -7,7 +7,6 @@ mean what today's names mean.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from xlanb.contexts import bound
-from xlanb.errors import FlagError
+from xlanb.errors import FlagError, close_names
 from xlanb.flag_names import REAL_FLAGS
 
 ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "XLANB_FLAGS")
@@ -179,7 +178,7 @@ def _meaning(name: str, text: str, *, strict: bool) -> dict[str, Any]:
         return made
     if name in REAL_FLAGS:
         return {}
-    near = difflib.get_close_matches(name, [*_fields(), *OLD_FLAGS, *REAL_FLAGS], 1, 0.6 if strict else _CLOSE)
+    near = close_names(name, [*_fields(), *OLD_FLAGS, *REAL_FLAGS], 1, 0.6 if strict else _CLOSE)
     if strict or near:
         raise FlagError(f"unknown flag --{name}" + (f"; did you mean --{near[0]}?" if near else ""))
     return {}

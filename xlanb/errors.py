@@ -179,14 +179,27 @@ class MissingPeerError(XlanbError):
     """The real XLA or TensorFlow is asked for but not installed; the message names the extra."""
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """The end of a message about a name that is not known: "; did you mean 'fusion'?", else how many there are."""
+def close_names(name: str, known: Iterable[str], count: int = 3, cutoff: float = 0.5) -> list[str]:
+    """Up to `count` of the known names that are spelled like `name`, the most alike first."""
     from difflib import get_close_matches  # an error is rare, and this file is read by all
 
+    return get_close_matches(name, list(dict.fromkeys(known)), count, cutoff)
+
+
+def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
+    """The end of a message: "; did you mean 'fusion' or 'row-fusion'?"; nothing where no name is near."""
+    close = close_names(name, known, count)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """The end of a message about a name that is not known: "; did you mean 'fusion'?", else how many there are."""
     names = list(dict.fromkeys(known))
-    close = get_close_matches(name, names, count, 0.5)
+    if not names:
+        return "; there are none"
+    close = did_you_mean(name, names, count)
     if close:
-        return f"; did you mean {' or '.join(map(repr, close))}?"
+        return close
     return f"; there are {len(names)}: {', '.join(names)}" if len(names) <= _FEW else f" among {len(names)}"
 
 

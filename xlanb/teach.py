@@ -18,7 +18,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from xlanb.errors import MissingPeerError, XlanbError
+from xlanb.errors import MissingPeerError, XlanbError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,7 +195,7 @@ def needs(package: str, extra: str = "peers") -> None:
 
 def _found(name: str) -> Exercise:
     if name not in _EXERCISES:
-        raise XlanbError(f"no exercise {name!r} was posed; there are: {', '.join(_EXERCISES) or 'none'}")
+        raise XlanbError(f"no exercise {name!r} was posed{nearest(name, _EXERCISES)}")
     return _EXERCISES[name]
 
 

@@ -39,7 +39,7 @@ def test_a_row_in_detail():
 
 def test_unknown_ops():
     assert find_op("NoSuchOp") is None
-    with pytest.raises(UnknownOpError, match="near it: Conv2D"):
+    with pytest.raises(UnknownOpError, match="did you mean 'Conv2D'"):
         get_op("Conv2d")
 
 

@@ -23,7 +23,7 @@ def test_an_error_of_ours_shows_the_users_lines_and_all_when_asked_again(shell: 
 def test_an_error_of_a_magic_shows_no_frame_of_ours(shell: InteractiveShell) -> None:
     _, captured = run(shell, "%%xla_jit --disable fussion\n1 + 1")
     shown = printed(captured)
-    assert "did you mean fusion" in shown
+    assert "did you mean 'fusion'" in shown
     assert "magic.py" not in shown
     _, captured = run(shell, "%xla_open nowhere-at-all")
     assert "dump_directory.py" not in printed(captured)

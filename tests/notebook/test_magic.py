@@ -309,7 +309,7 @@ def test_a_cell_that_compiles_nothing_says_so(shell: InteractiveShell) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--disable fusoin", "--disable fusoin: no such pass; did you mean fusion?"),
+        ("--disable fusoin", "--disable fusoin: no such pass; did you mean 'fusion'"),
         ("-d fusion", "two stages with a colon between"),
         ("--check=abc", "the tolerance is a number"),
     ],

@@ -62,7 +62,7 @@ def chosen_pipeline(options: CompileOptions) -> HloPassPipeline:
     """The pipeline that the options ask for."""
     passes = pipeline(options.pipeline) if isinstance(options.pipeline, str) else options.pipeline
     if options.disable_passes:
-        passes = passes.without(*options.disable_passes)
+        passes = passes.without(*(n for n in options.disable_passes if n in passes.names))
     return passes.only(*options.enable_passes_only) if options.enable_passes_only else passes
 
 

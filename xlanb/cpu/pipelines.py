@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from xlanb.analysis.mixed_precision import WIDER
-from xlanb.errors import PassError
+from xlanb.errors import PassError, nearest
 from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.base import HloPass
@@ -208,7 +208,7 @@ def pipeline(name: str = "default", *, xla: str | None = None) -> HloPassPipelin
     if xla is not None:
         name = _of_release(name, xla)
     if name not in PIPELINES:
-        raise PassError(f"no pipeline {name!r}: there are {', '.join(PIPELINES)}")
+        raise PassError(f"no pipeline {name!r}{nearest(name, PIPELINES)}")
     built = _of_its_own(name)
     for hlo_pass, after in joined() if name == "default" else ():
         if after is None or after in built.names:

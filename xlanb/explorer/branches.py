@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xlanb.cpu.compiler import CompileOptions
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.pipelines import pipeline as named_pipeline
-from xlanb.errors import HloParseError, PassError, XlanbError
+from xlanb.errors import HloParseError, PassError, XlanbError, nearest
 from xlanb.explorer.lineage import HAND_EDIT
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
@@ -82,7 +82,7 @@ def branch(
     index, record = _module_at(origin, index)
     passes = _passes(origin, index, pipeline)
     off = tuple(without)
-    passes = _moved(passes.without(*off) if off else passes, move or {})
+    passes = _moved(passes.without(*(n for n in off if n in passes.names)) if off else passes, move or {})
     module = HloModule.from_record(record) if text is None else edited(text, record)
     module.host_callbacks = record.host_callbacks
     module.calling = record.calling
@@ -211,9 +211,7 @@ def _left_of_loop(fix: HloPassFix, ran: deque[Stage]) -> list[AnyPass]:
 def _moved(passes: HloPassPipeline, move: Mapping[str, str]) -> HloPassPipeline:
     for name, anchor in move.items():
         if name not in passes.names:
-            raise PassError(
-                f"no pass {name!r} is left to be moved; there are: {', '.join(dict.fromkeys(passes.names))}"
-            )
+            raise PassError(f"no pass {name!r} is left to be moved{nearest(name, passes.names)}")
         passes = passes.without(name).insert(_pass(passes, name), after=anchor)
     return passes
 

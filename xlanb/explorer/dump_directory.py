@@ -15,7 +15,7 @@ from xlanb.display import Displayable
 from xlanb.dump.graphs import read_graph
 from xlanb.dump.names import GRAPHS, printable
 from xlanb.dump.reader import DumpFile, DumpListing, ModuleFiles, list_dump
-from xlanb.errors import DumpError, XlanbError
+from xlanb.errors import DumpError, XlanbError, did_you_mean
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
@@ -174,9 +174,10 @@ class DumpDirectory(Displayable):
         if len(found) == 1:
             return found[0]
         names = ", ".join(f"{m.name} (module_{m.files.number:04d})" for m in (found or self.ranked)[:20])
-        raise DumpError(
-            f"{len(found)} modules are called {key!r}: {names}" if found else f"no module {key!r}; there are: {names}"
-        )
+        if found:
+            raise DumpError(f"{len(found)} modules are called {key!r}: {names}")
+        hint = did_you_mean(key, [m.name for m in self.ranked])
+        raise DumpError(f"no module {key!r}{hint}; there are: {names}")
 
     @cached_property
     @boundary("list the graphs of a dump")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xlanb.display import Displayable
-from xlanb.errors import XlanbError
+from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.diff import diff_modules
 from xlanb.explorer.stage import Stage
 from xlanb.hlo.opcode import HloOpcode
@@ -112,7 +112,7 @@ class Provenance:
             else self._of_node(name)
         )
         if not starts:
-            raise XlanbError(f"no instruction and no node {name!r} in this trace")
+            raise XlanbError(f"no instruction and no node {name!r} in this trace{nearest(name, self._names())}")
         inside = self._inside(starts)
         before = self._walk([*starts, *inside], self._back)
         after = self._walk(starts, self._forth)
@@ -138,15 +138,20 @@ class Provenance:
             tuple(sorted(links, key=lambda k: (k.stage, k.new, k.old))),
         )
 
+    def _names(self) -> Iterable[str]:
+        """What a lineage can be asked for: instructions of every stage and the nodes of the first module."""
+        yield from (*self.last, *self.first, *self._forth, *self._back)
+        yield from (i.metadata.op_name for i in self.first.values() if i.metadata.op_name)
+
     def _served(self, names: Sequence[str]) -> list[str]:
         """The nearest instructions of the last module that name their op and that a value without a name of its own is there for: a constant, a part of a tuple, a fusion's parameter."""
-        seen, nearest = set(names), list(names)
-        while nearest:
-            named = [n for n in nearest if n in self.last and self.last[n].metadata.op_name]
+        seen, near = set(names), list(names)
+        while near:
+            named = [n for n in near if n in self.last and self.last[n].metadata.op_name]
             if named:
                 return named
-            nearest = [u for n in nearest for u in self._readers.get(n, ()) if u not in seen]
-            seen.update(nearest)
+            near = [u for n in near for u in self._readers.get(n, ()) if u not in seen]
+            seen.update(near)
         return []
 
     @cached_property

@@ -132,6 +132,9 @@ class Trace(Displayable):
         """The recorded decisions about these instructions or nodes (all of them must take part), in order, under whatever names they had at the time.
 
         Of two, what became of them in the end comes last: whether they are in one cluster, in one kernel, or one instruction, and what stood between them.
+
+        Raises:
+            XlanbError: a name is that of no instruction or node of any stage; the message has the nearest.
         """
         from xlanb.explorer.why import why
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, overload
 
 from xlanb.boundary import boundary
 from xlanb.display import Displayable
-from xlanb.errors import XlanbError
+from xlanb.errors import ArgumentError, XlanbError, nearest
 from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.lineage import Provenance
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.stage import named_parts
 from xlanb.tracing import Cause, Decision, Predicate
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Why(Sequence[Decision], Displayable):
 @boundary("explain")
 def why(trace: Trace, subject: Sequence[str]) -> Why:
     """See Trace.why."""
+    if not subject:
+        raise ArgumentError("name one or two instructions or nodes: trace.why(name) or trace.why(a, b)")
     names = tuple(s.removeprefix("%") for s in subject)
     wanted = set(names)
     found = [(d, s.index) for s in trace.stages for d in s.decisions if wanted <= set(d.subject)]
@@ -85,8 +88,21 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
         question = _Question(trace, names[0], names[1])
         found = found or list(question.under_other_names()) or list(question.about_their_fusions())
         outcome = question.outcome()
+    if not found:
+        _check_names(trace, names)
     told = any(s.decisions or s.edits for s in trace.stages)
     return Why(names, [*(d for d, _ in found), *outcome], [index for _, index in found], told=told)
+
+
+def _check_names(trace: Trace, names: Iterable[str]) -> None:
+    """Raise XlanbError where a name is that of no instruction, computation or node of any stage."""
+    sections = {id(parts): (name, parts) for s in trace.stages for name, parts in named_parts(s.after).items()}
+    known = dict.fromkeys(n for name, parts in sections.values() for n in (name, *parts) if n)
+    known |= dict.fromkeys(n for s in trace.stages for e in s.edits for i in (e.old, e.new) if i for n in (i.name,))
+    known |= dict.fromkeys(n for s in trace.stages for d in s.decisions for n in d.subject)
+    for name in names:
+        if name not in known:
+            raise XlanbError(f"no instruction and no node {name!r} in trace {trace.name!r}{nearest(name, known)}")
 
 
 def _lines(d: Decision, stages: Sequence[int]) -> Iterable[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlanb.boundary import let_pass
-from xlanb.errors import XlanbError
+from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.branches import Branch, branch, remaining
 from xlanb.explorer.coming import ComingStage
 from xlanb.explorer.live import Compilation
@@ -238,7 +238,7 @@ class Workbench:
             n for t in self.traces if t.pipeline is not None for n in t.pipeline.names
         }
         if name not in known and name not in self.off:
-            raise XlanbError(f"no pass {name!r} here; there are: {', '.join(sorted(known))}")
+            raise XlanbError(f"no pass {name!r} here{nearest(name, sorted(known))}")
         is_off = name not in self.off if off is None else off
         self.off = [n for n in self.off if n != name] + ([name] if is_off else [])
         return self.off

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from xlanb.errors import XlanbError
+from xlanb.errors import XlanbError, did_you_mean
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -224,7 +224,8 @@ def gpu_device(name: str) -> GpuDevice:
     key = name.strip().lower().replace("-", "_")
     found = DEVICES.get(ALIASES.get(key, key))
     if found is None:
-        raise XlanbError(f"no GPU is known as {name!r}; there are {', '.join((*ALIASES, *DEVICES))}")
+        known = (*ALIASES, *DEVICES)
+        raise XlanbError(f"no GPU is known as {name!r}{did_you_mean(key, known)}; there are {', '.join(known)}")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.boundary import boundary
-from xlanb.errors import ArgumentError, GraphError
+from xlanb.errors import ArgumentError, GraphError, nearest
 from xlanb.files import is_file
 from xlanb.graph.extensions import graph_of_objects, graph_of_program
 from xlanb.graph.graph import Graph
@@ -105,8 +105,8 @@ def _of_saved_model(folder: str | Path, signature: str | None) -> Graph:
     callable_ones = {n: s for n, s in model.signatures.items() if s.outputs}
     name = signature or ("serving_default" if "serving_default" in callable_ones else next(iter(callable_ones), ""))
     if name not in callable_ones:
-        there = ", ".join(callable_ones) or "none"
-        raise GraphError(f"the SavedModel {str(folder)!r} has no signature {name!r} with results; it has: {there}")
+        known = nearest(name, callable_ones)
+        raise GraphError(f"the SavedModel {str(folder)!r} has no signature {name!r} with results{known}")
     wanted = callable_ones[name]
     graph = model.graph.subgraph([*wanted.outputs.values(), *wanted.inputs.values()])
     inline_calls(graph)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
-from xlanb.errors import GraphError, GraphTypeError, GraphValueError
+from xlanb.errors import GraphError, GraphTypeError, GraphValueError, nearest
 from xlanb.files import path_to_write
 from xlanb.graph import default_graph, extensions, rewrite
 from xlanb.graph.dtypes import DType
@@ -81,7 +80,7 @@ class Graph(Displayable):
         """
         found = self._ops.get(name)
         if found is None:
-            raise GraphValueError(f"the graph has no operation named {name!r}{_near(name, self._ops)}")
+            raise GraphValueError(f"the graph has no operation named {name!r}{nearest(name, self._ops)}")
         return found
 
     def get_tensor_by_name(self, name: str) -> Tensor:
@@ -167,11 +166,16 @@ class Graph(Displayable):
         fed = [self.as_graph_element(f, allow_operation=True) for f in _listed(feeds)]
         return rewrite.subgraph(self, wanted, [f.outputs[0] if isinstance(f, Operation) else f for f in fed])
 
+    def _scopes(self) -> list[str]:
+        """Every name scope that holds a node, as "a/b/"."""
+        names = (op.name for op in self)
+        return list(dict.fromkeys(n[: k + 1] for n in names for k, c in enumerate(n) if c == "/"))
+
     def _elements(self, what: Any) -> list[Operation | Tensor]:
         if isinstance(what, str) and what.endswith("/"):
             found: list[Operation | Tensor] = [op for op in self if op.name.startswith(what)]
             if not found:
-                raise GraphValueError(f"the graph has no node in a scope {what!r}")
+                raise GraphValueError(f"the graph has no node in a scope {what!r}{nearest(what, self._scopes())}")
             return found
         return [self.as_graph_element(what)]
 
@@ -472,8 +476,3 @@ def _listed(value: Any) -> list[Any]:
 
 # C's Node::IsValid accepts these: letters, digits and . _ \ - / >, not starting with a sign; "_" begins internal names.
 _NODE_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*")
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    close = get_close_matches(name, list(names), 3)
-    return f"; near it: {', '.join(close)}" if close else ""

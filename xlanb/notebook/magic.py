@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from contextlib import ExitStack
-from difflib import get_close_matches
 from itertools import count
 from typing import Any
 
@@ -15,7 +14,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 from xlanb.debug_options import flags
-from xlanb.errors import ArgumentError, XlanbError
+from xlanb.errors import ArgumentError, XlanbError, nearest
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import inputs_for
 from xlanb.explorer.trace import Trace
@@ -221,8 +220,7 @@ def _flags(options: Any) -> dict[str, Any]:
     known = pass_names()
     for name in off:
         if name not in known:
-            near = get_close_matches(name, known, 1, 0.5)
-            raise ArgumentError(f"--disable {name}: no such pass" + (f"; did you mean {near[0]}?" if near else ""))
+            raise ArgumentError(f"--disable {name}: no such pass{nearest(name, known)}")
     if off:
         values["xla_disable_hlo_passes"] = off
     if options.force:

@@ -13,7 +13,7 @@ import numpy as np
 from xlanb.boundary import array_of, boundary
 from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
-from xlanb.errors import FeedError, GraphError
+from xlanb.errors import FeedError, GraphError, nearest
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.default_session import pop_session, push_session, session_scope
 from xlanb.graph.graph import Graph
@@ -283,7 +283,7 @@ class Session:
             "VarHandleOp",
         ):
             known = [op.name for op in self.graph if op.type in ("VariableV2", "Variable", "VarHandleOp")]
-            raise FeedError(f"no variable {name!r}; the graph has: {', '.join(known) or 'none'}")
+            raise FeedError(f"the graph has no variable {name!r}{nearest(name, known)}")
         return self.graph.get_operation_by_name(name)
 
     @staticmethod

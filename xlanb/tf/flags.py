@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Never
 
-from xlanb.errors import FlagError
+from xlanb.errors import FlagError, nearest
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,7 +48,7 @@ class _Flags:
         if not self._is_parsed:
             self(sys.argv, known_only=True)
         if name not in self._values:
-            raise AttributeError(f"no flag {name!r} is defined; there are: {', '.join(sorted(self._values)) or 'none'}")
+            raise AttributeError(f"no flag {name!r} is defined{nearest(name, sorted(self._values))}")
         return self._values[name]
 
     def __setattr__(self, name: str, value: Any) -> None:

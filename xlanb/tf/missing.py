@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
+
+from xlanb.errors import close_names
 
 _TRAINING = "tf.estimator is not here: build the graph in a function, minimize a loss and run it by tf.Session or tf.train.MonitoredSession"
 _FILES = "TFRecord files and tf.Example messages are not read here: read the arrays with NumPy and use tf.data.Dataset.from_tensor_slices"
@@ -41,7 +42,7 @@ def naming_the_nearest(module_name: str) -> Callable[[str], Any]:
         reason = REASONS.get(name)
         if reason is None:
             known = [n for n in vars(sys.modules[module_name]) if not n.startswith("_")]
-            near = get_close_matches(name, known, 3, 0.6)
+            near = close_names(name, known, cutoff=0.6)
             reason = f"nearest: {', '.join(f'{shown}.{n}' for n in near)}" if near else "xlanb.tf has none of the kind"
         raise AttributeError(f"{shown}.{name} is not in xlanb: {reason}")
 

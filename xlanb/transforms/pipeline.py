@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from xlanb.display import Displayable
-from xlanb.errors import PassError
+from xlanb.errors import PassError, nearest
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
@@ -58,7 +58,16 @@ class HloPassPipeline(Displayable):
     # -- other pipelines of the same passes ----------------------------------------------------------------------
 
     def without(self, *names: str) -> HloPassPipeline:
-        """The same without the passes or pipelines of these names."""
+        """The same without the passes or pipelines of these names; a pass that is not in it anyway is left out too.
+
+        Raises:
+            PassError: no pass has that name.
+        """
+        for name in set(names).difference(self.names):
+            from xlanb.transforms import PASSES  # late: it holds this module
+
+            if name not in PASSES:
+                raise self._missing(name)
         return _kept(self, lambda p: p.name not in names)
 
     def only(self, *names: str) -> HloPassPipeline:
@@ -120,9 +129,7 @@ class HloPassPipeline(Displayable):
         return out
 
     def _missing(self, name: str) -> PassError:
-        return PassError(
-            f"no pass {name!r} in pipeline {self.name!r}; there are: {', '.join(dict.fromkeys(self.names))}"
-        )
+        return PassError(f"no pass {name!r} in pipeline {self.name!r}{nearest(name, self.names)}")
 
     # -- what it shows --------------------------------------------------------------------------------------------
 

@@ -171,7 +171,7 @@ def test_a_saved_model_is_a_program(model: Path) -> None:
     assert xlanb.cluster(model, tf_xla_min_cluster_size=1).clusters
     with pytest.raises(ArgumentError, match=r"takes 1 arrays \(x: float32\(\?, 2\)\), not 2"):
         xlanb.compile(model, np.ones((1, 2)), np.ones(1))
-    with pytest.raises(GraphError, match="no signature 'train' with results; it has: call"):
+    with pytest.raises(GraphError, match="no signature 'train' with results; there are 1: call"):
         Graph.from_tensorflow(model, signature="train")
     with pytest.raises(GraphError, match="cannot take a float for a program"):
         Graph.from_tensorflow(1.5)

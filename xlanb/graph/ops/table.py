@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from xlanb.errors import UnknownOpError
+from xlanb.errors import UnknownOpError, nearest
 from xlanb.graph.ops import (
     array,
     control,
@@ -84,12 +84,7 @@ def get_op(name: str) -> OpDef:
     """
     found = find_op(name)
     if found is None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, _rows(), 3)
-        raise UnknownOpError(
-            f"unknown TensorFlow op type {name!r}" + (f"; near it: {', '.join(close)}" if close else "")
-        )
+        raise UnknownOpError(f"unknown TensorFlow op type {name!r}{nearest(name, _rows())}")
     return found
 
 
