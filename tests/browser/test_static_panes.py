@@ -190,6 +190,45 @@ def test_predict_then_reveal(stepper):
     assert question.count() == 0
 
 
+def test_the_answer_is_nowhere_while_one_guesses(stepper):
+    page = stepper.page
+    at(stepper, "tuple-simplifier")
+    stepper.page.locator(".node[data-op='w.one']").click()
+    assert "algsimp" in page.get_by_role("complementary").inner_text(), "what happens to it later is told"
+    page.locator(".root").focus()
+    stepper.press("Escape")
+    stepper.button("predict").click()
+    page.locator(".root").focus()
+    shown = page.locator(".root").inner_text()
+    here = stepper.step
+    rows = page.locator(".pass")
+    assert all("?" in text for text in rows.locator(".glyph").all_inner_texts()[here + 1 :])
+    assert rows.locator(".tally").nth(here + 1).inner_text() == ""
+    assert rows.locator(".ms").nth(here + 1).inner_text() == ""
+    assert "kernel" not in shown.split("Pipeline")[0]
+    assert page.get_by_role("tab", name="Compare").count() == 0
+    for key in ("ArrowDown", "n", "End", "]"):
+        stepper.press(key)
+        assert stepper.step == here
+    rows.nth(here + 1).click()
+    assert stepper.step == here
+    assert "Reveal first" in stepper.status
+    stepper.press("h")
+    assert page.locator(".pass").count() >= rows.locator(".glyph").get_by_text("?").count()
+    stepper.press("h")
+    stepper.press("t")
+    page.locator(".line[data-op='w.one']").first.click()
+    assert "algsimp" not in page.get_by_role("complementary").inner_text()
+    stepper.press("g")
+    stepper.button("Reveal").click()
+    assert rows.locator(".tally").nth(here + 1).inner_text() != ""
+
+
+def test_the_ribbon_leads_to_the_pass_that_did_it(stepper):
+    stepper.page.get_by_role("navigation", name="Pipeline").get_by_role("button", name="Fusion").click()
+    assert stepper.page.locator(".pass.current .name").inner_text() == "fusion"
+
+
 def test_a_pipeline_folds_in_the_list(stepper):
     rows = stepper.page.locator(".pass")
     count = rows.count()

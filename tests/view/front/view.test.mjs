@@ -9,8 +9,9 @@ import { errorsOf, levels, number } from "./numerics.js";
 import { moveBefore, moveStep, orderOf, placesOf } from "./order.js";
 import { dealings, relation } from "./pair.js";
 import { comingStages, tree } from "./passes.js";
-import { nextChange, score } from "./predict.js";
+import { nextChange, score, toldPart } from "./predict.js";
 import { momentOf, replayable } from "./replay.js";
+import { stationStages } from "./side.js";
 import { insideOf, opsOfLine, stackOf } from "./source.js";
 import { merge, Store } from "./store.js";
 import { linesOf, textOf, withoutDirectives } from "./text.js";
@@ -230,4 +231,22 @@ test("passes to come follow those that ran; a loop that has begun has its next r
   const labels = tree([...ran, ...left]).flatMap((e) => ("branch" in e ? [`${e.branch.label} ${e.branch.from}-${e.branch.to}`] : []));
   assert.deepEqual(labels, ["simplify 0-5", "next rounds 3-5", "later 6-6", "Backend 7-7"]);
   assert.deepEqual(comingStages({ stages: ran }), []);
+});
+
+test("who guesses is told nothing of the stages to come", () => {
+  const payload = payloadOf();
+  const trace = payload.traces[0];
+  trace.counts = { stages: 3, passes: 2, changed: 1, kernels: 4 };
+  assert.equal(toldPart(trace, -1), trace);
+  const part = toldPart(trace, 2);
+  assert.deepEqual([part.stages.length, part.counts], [2, { stages: 3, passes: 2, changed: 1 }]);
+  assert.equal(toldPart(trace, 2), part, "the same each time");
+  assert.equal(new Store(payload).history(part, "b").length, 0);
+});
+
+test("a station of the ribbon leads to the pass that fused most", () => {
+  const payload = payloadOf();
+  const stages = [stage("program", -1, 0, { kind: "tf2xla" }), stage("fusion", 0, 0), stage("dce", 0, 1), stage("loop-fusion", 0, 1), stage("sibling-fusion", 1, 1)];
+  const leads = stationStages({ stages }, new Store(payload));
+  assert.deepEqual([...leads], [["hlo", 0], ["fusion", 3]]);
 });

@@ -13,7 +13,7 @@ export function showHead(view, trace) {
   const c = trace.counts || {};
   view.title.replaceChildren(trace.name || view.payload.title || "xlanb");
   view.counts.replaceChildren(
-    ...[plural(c.stages || 0, "stage"), plural(c.passes || 0, "pass", "passes"), `${c.changed || 0} changed`, plural(c.kernels || 0, "kernel")].map((t) => h("span", {}, t)),
+    ...[plural(c.stages || 0, "stage"), plural(c.passes || 0, "pass", "passes"), `${c.changed || 0} changed`, c.kernels === undefined ? "" : plural(c.kernels, "kernel")].filter((t) => t).map((t) => h("span", {}, t)),
   );
   const state = view.waiting ? "running" : trace.live && view.can.step ? "live" : "static";
   view.badge.className = `badge ${state}`;

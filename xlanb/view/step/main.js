@@ -11,6 +11,7 @@ import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, OWN_VIEWS, paneContent, TABS } from "./panes.js";
 import { inSight, showList } from "./passes.js";
 import { PictureState } from "./picture.js";
+import { HIDDEN_WORDS, toldPart } from "./predict.js";
 import { startClock, stopClock } from "./progress.js";
 import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
@@ -122,8 +123,13 @@ class StepView {
     return (!this.away && this.model.get("can")) || { step: false, run: false };
   }
 
-  /** @returns {Trace} */
+  /** The trace, without what a reader who guesses is not told yet. @returns {Trace} */
   get current() {
+    return toldPart(this.whole, this.picture?.veiled ?? -1);
+  }
+
+  /** @returns {Trace} */
+  get whole() {
     return this.payload.traces[this.trace] || { name: "", live: false, counts: {}, runs: [], stages: [] };
   }
 
@@ -214,6 +220,7 @@ class StepView {
 
   /** A row of the list was clicked; with shift, the two stages are compared. @param {number} k @param {Event} e */
   choosePass(k, e) {
+    if (k >= this.current.stages.length) return this.say(HIDDEN_WORDS);
     if (!(/** @type {MouseEvent} */ (e).shiftKey) || k === this.stage) return this.go(k);
     this.other = k;
     this.tab = "Diff";
@@ -248,7 +255,7 @@ class StepView {
     if (this.stage < this.current.stages.length - 1) this.go(this.stage + 1);
     else if (this.waiting === "step") this.queued = true; // a key that was quicker than the kernel is not lost
     else if (this.canStep) this.ask("step");
-    else this.say(this.current.live ? "" : "This was the last pass.");
+    else this.say(this.picture.veiled >= 0 ? HIDDEN_WORDS : this.current.live ? "" : "This was the last pass.");
   }
 
   get canStep() {
@@ -261,6 +268,7 @@ class StepView {
 
   /** @param {number} number */
   choose(number) {
+    this.picture.guess = null;
     this.trace = number;
     this.stage = Math.min(this.stage, Math.max(0, this.current.stages.length - 1));
     this.pinned = "";
@@ -329,7 +337,7 @@ class StepView {
     this.root.classList.toggle("single", Boolean(this.payload.single));
     this.root.classList.toggle("small", ["cache", "execution"].includes(this.store.artifact(this.now?.a ?? -1)?.k || ""));
     showHead(this, trace);
-    this.ribbon.replaceChildren(...ribbon(trace, this.stage, (k) => this.go(k), this.canStep));
+    this.ribbon.replaceChildren(...ribbon(trace, this.store, this.stage, (k) => this.go(k), this.canStep));
     showList(this);
     this.bar.hidden = !this.waiting || !this.progress;
     if (this.progress) {

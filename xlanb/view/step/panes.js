@@ -39,7 +39,7 @@ export function available(view) {
     Why: Boolean(stage.why || stage.e),
     Memory: own === "Memory" || Boolean(view.store.latest(view.current, view.stage, "buffers")),
     Numerics: !view.payload.single && Boolean(view.can.numerics || view.current.stages.some((/** @type {Stage} */ x) => x.numerics || (x.err ?? null) !== null)),
-    Compare: view.payload.order.length > 1,
+    Compare: view.payload.order.length > 1 && view.picture.veiled < 0, // the other branches know the answer
     Timing: own === "Timing" || !view.payload.single || !["module", "graph", "code", "buffers", ...Object.keys(OWN_VIEWS)].includes(after?.k || ""),
   };
 }

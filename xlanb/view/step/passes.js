@@ -107,7 +107,7 @@ export function comingStages(trace) {
 export function passList(trace, store, state) {
   const wanted = state.filter.trim().toLowerCase();
   const visible = (/** @type {Stage} */ stage, /** @type {number} */ k) =>
-    (!wanted || `${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) && (!state.hide || stage.ch || stage.e || k === state.current || k >= trace.stages.length);
+    (!wanted || `${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) && (!state.hide || stage.ch || stage.e || k === state.current || k >= trace.stages.length || hides(state, k));
   /** @type {HTMLElement[]} */
   const rows = [];
   let shown = 0;
@@ -132,6 +132,9 @@ export function passList(trace, store, state) {
   return rows;
 }
 
+/** Whether it is not told what a stage did, as the reader guesses. @param {{veiled: number}} state @param {number} k */
+const hides = (state, k) => state.veiled >= 0 && k >= state.veiled;
+
 /** @param {Branch} b @param {Stage[]} all @param {number} done how many of them ran @param {any} state */
 function branchRow(b, all, done, state) {
   const folded = state.folded.has(b.key);
@@ -145,7 +148,7 @@ function branchRow(b, all, done, state) {
     { class: `pipeline${b.label.startsWith("round ") ? " round" : ""}${b.from >= done ? " coming" : ""}`, role: "treeitem", "aria-expanded": String(!folded), "aria-level": String(b.depth + 1), title, style: { "--depth": b.depth }, onclick: () => state.fold(b.key) },
     h("span", { class: "twist", "aria-hidden": "true" }, folded ? "▸" : "▾"),
     h("span", { class: "name" }, rounds ? `${b.label} ⟳` : b.label),
-    folded ? h("small", {}, `${plural(inside.length, "pass", "passes")}, ${left ? `${left} to come` : `${changed} changed`}`) : null,
+    folded ? h("small", {}, `${plural(inside.length, "pass", "passes")}, ${left ? `${left} to come` : hides(state, b.to) ? "not told" : `${changed} changed`}`) : null,
   );
 }
 
@@ -174,7 +177,7 @@ function comingRow(stage, entry, done, state) {
 function passRow(stage, entry, store, state) {
   const k = entry.stage;
   const current = k === state.current;
-  const veiled = state.veiled >= 0 && k >= state.veiled;
+  const veiled = hides(state, k);
   const off = Boolean(state.off?.has(stage.name));
   const still = off ? "○" : veiled ? "?" : stage.e ? "✕" : stage.ch ? "✓" : "·";
   const glyph = current && "✓·".includes(still) ? "▸" : still;
@@ -182,7 +185,7 @@ function passRow(stage, entry, store, state) {
   return h(
     "div",
     {
-      class: `pass${current ? " current" : ""}${k === state.other ? " other" : ""}${stage.ch || stage.e || veiled ? "" : " same"}${stage.e ? " failed" : ""}${off ? " off" : ""}`,
+      class: `pass${current ? " current" : ""}${k === state.other ? " other" : ""}${stage.ch || stage.e || veiled ? "" : " same"}${stage.e && !veiled ? " failed" : ""}${off ? " off" : ""}`,
       role: "treeitem",
       id: `pass-${k}`,
       data: { glyph: still },
@@ -195,7 +198,7 @@ function passRow(stage, entry, store, state) {
     h("span", { class: "glyph", "aria-hidden": "true" }, glyph),
     h("span", { class: "name" }, stage.name),
     h("span", { class: "tally" }, veiled ? [] : tally(stage, store)),
-    h("span", { class: "ms" }, stage.s === null || stage.s === undefined ? "" : time(stage.s)),
+    h("span", { class: "ms" }, veiled || stage.s === null || stage.s === undefined ? "" : time(stage.s)),
     box,
   );
 }
@@ -223,7 +226,7 @@ export function showList(view) {
     for (const row of rows) mark(row, row.id === `pass-${current}`);
   } else {
     const from = view.list.scrollTop;
-    view.list.replaceChildren(...passList(view.current, view.store, state));
+    view.list.replaceChildren(...passList(view.whole, view.store, state));
     view.list.scrollTop = from;
     view.list.dataset.print = print;
   }

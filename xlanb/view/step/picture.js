@@ -169,7 +169,7 @@ export class PictureState {
       this.view.go(g.target);
       return;
     }
-    const stage = this.view.current.stages[g.target];
+    const stage = this.view.whole.stages[g.target];
     const there = new Set(this.view.graph.sheet.nodes.map((/** @type {any} */ n) => n.item.n));
     g.result = score(g.guesses, this.view.store.marks(stage.b, stage.a), there);
     this.view.update();
@@ -185,7 +185,7 @@ export class PictureState {
   question() {
     const g = this.guess;
     if (!g) return "";
-    const name = this.view.current.stages[g.target]?.name || "the next pass";
+    const name = this.view.whole.stages[g.target]?.name || "the next pass";
     if (g.result) return `${name}: ${g.result.words}`;
     return `${name} comes next. Click the ops that it will take away (or fuse) or change; ${g.guesses.size} marked.`;
   }

@@ -3,6 +3,9 @@
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Trace} Trace */
 
+/** What is said to a reader who guesses and asks for what comes next. */
+export const HIDDEN_WORDS = "Reveal first: from here on it is not told what the passes did. Predict, pressed again, ends the guess.";
+
 /** The next pass that changes the picture of the same kind, -1 for none. @param {Store} store @param {Trace} trace @param {number} stage */
 export function nextChange(store, trace, stage) {
   for (let k = stage + 1; k < trace.stages.length; k += 1) {
@@ -26,4 +29,19 @@ export function score(guesses, marks, there) {
   const missed = [...truth].filter((n) => !guesses.has(n));
   const words = `${right.length} of ${truth.size} found, ${wrong.length} wrong${missed.length ? `, ${missed.length} missed` : ""}${!wrong.length && !missed.length ? ": all of it!" : ""}`;
   return { right, wrong, missed, words };
+}
+
+/** @type {WeakMap<Trace, {upto: number, count: number, part: Trace}>} */
+const TOLD_PARTS = new WeakMap();
+
+/** A trace as far as a reader who guesses may know it: without the stages from `upto` on, and without what only they say. @param {Trace} trace @param {number} upto -1 for all @returns {Trace} */
+export function toldPart(trace, upto) {
+  if (upto < 0) return trace;
+  const known = TOLD_PARTS.get(trace);
+  if (known?.upto === upto && known.count === trace.stages.length) return known.part;
+  const stages = trace.stages.slice(0, upto);
+  const counts = { stages: trace.stages.length, passes: trace.counts.passes, changed: stages.filter((s) => s.ch).length };
+  const part = { ...trace, live: false, coming: undefined, runs: [], counts, stages };
+  TOLD_PARTS.set(trace, { upto, count: trace.stages.length, part });
+  return part;
 }

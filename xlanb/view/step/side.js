@@ -8,25 +8,39 @@ import { layoutWords } from "./tpu.js";
 /** @typedef {import("./store.js").Stage} Stage */
 /** @typedef {import("./store.js").Trace} Trace */
 
+/** The stage that a station leads to: of fusion the one that fused most, of others where they begin. @param {Trace} trace @param {Store} store @returns {Map<string, number>} */
+export function stationStages(trace, store) {
+  const out = new Map();
+  let most = 0;
+  trace.stages.forEach((st, k) => {
+    const key = stationOf(st);
+    if (!out.has(key)) out.set(key, k);
+    if (key !== "fusion" || !st.ch) return;
+    const { removed, changed } = store.marks(st.b, st.a);
+    if (removed.size + changed.size <= most) return;
+    most = removed.size + changed.size;
+    out.set(key, k);
+  });
+  return out;
+}
+
 /**
  * The stations of the pipeline; those reached are buttons.
  * @param {Trace} trace
+ * @param {Store} store
  * @param {number} current
  * @param {(k: number) => void} go
  * @param {boolean} more whether further stages may come
  */
-export function ribbon(trace, current, go, more) {
+export function ribbon(trace, store, current, go, more) {
   const here = trace.stages[current] ? stationOf(trace.stages[current]) : "";
-  const first = new Map();
-  trace.stages.forEach((st, k) => {
-    if (!first.has(stationOf(st))) first.set(stationOf(st), k);
-  });
+  const leads = stationStages(trace, store);
   const parts = [];
   for (const [label, key] of STATIONS) {
-    const at = first.get(key);
+    const at = leads.get(key);
     if (at === undefined && !more && !["hlo", "llvm", "run"].includes(key)) continue;
     if (parts.length) parts.push(h("span", { class: "sep", "aria-hidden": "true" }, "›"));
-    parts.push(h("button", { type: "button", class: `station${key === here ? " here" : ""}`, disabled: at === undefined, "aria-current": key === here ? "step" : null, onclick: () => go(at) }, label));
+    parts.push(h("button", { type: "button", class: `station${key === here ? " here" : ""}`, disabled: at === undefined, title: at === undefined ? null : `to ${trace.stages[at].name}`, "aria-current": key === here ? "step" : null, onclick: () => go(at ?? 0) }, label));
   }
   return parts;
 }
