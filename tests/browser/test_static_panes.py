@@ -320,6 +320,26 @@ def test_the_card_shows_the_python_stack_and_a_line_lists_its_ops(context, tmp_p
     assert stepper.errors == []
 
 
+def test_the_users_lines_stand_first_with_their_text_and_libraries_are_folded(context, tmp_path):
+    path = tmp_path / "jax.html"
+    library = "/env/lib/python3.12/site-packages/flax/linear.py"
+    trace = xlanb.trace(STACKS.replace("/home/me/layers.py", library))
+    trace.sources[("/home/me/train.py", 40)] = "loss = model(x) <b>"
+    trace.sources[(library, 7)] = "y = tanh(x)"
+    write_page([trace], path)
+    stepper = Stepper(context.new_page())
+    stepper.open(path)
+    stepper.page.locator(".node[data-op='y']").click()
+    card = stepper.page.get_by_role("complementary")
+    own = card.locator("ol.stack").first
+    assert own.locator(".link").all_inner_texts() == ["train.py:40 in train"]
+    assert own.locator(".srcline").inner_text() == "loss = model(x) <b>"
+    assert not card.locator(".libraries .link").first.is_visible()
+    card.get_by_text("1 line of libraries").click()
+    assert card.locator(".libraries .srcline").inner_text() == "y = tanh(x)"
+    assert stepper.errors == []
+
+
 JAX_MODULE = """HloModule m
 
 ENTRY e {

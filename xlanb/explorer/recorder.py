@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from xlanb.explorer.sources import source_lines
 from xlanb.explorer.trace import Trace
+from xlanb.graph.records import GraphRecord
+from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import (
     CompilationStarted,
     Compiled,
@@ -76,7 +79,14 @@ class Recorder:
         trace = self._traces.get(event.compilation)
         if trace is None:  # it began before this recorder listened
             trace = self._traces[event.compilation] = Trace(f"compilation {event.compilation}")
+        record = event.stage.given_after
+        if isinstance(record, ModuleRecord | GraphRecord) and not _has_such(trace, type(record)):
+            trace.sources.update(source_lines(record))
         trace.stages.append(replace(event.stage, index=len(trace.stages), edits=edits, decisions=decisions))
+
+
+def _has_such(trace: Trace, kind: type[ModuleRecord] | type[GraphRecord]) -> bool:
+    return any(isinstance(s.given_after, kind) for s in trace.stages)
 
 
 def _note(trace: Trace, event: PassesChosen | Compiled | Executed) -> None:

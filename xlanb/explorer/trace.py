@@ -31,7 +31,7 @@ class Trace(Displayable):
     last one). `runs` holds the wall seconds of each execution so far, the latest ones.
 
     Of our own compilations there is more: `pipeline` holds the passes that run from stage `passes_from` on, `program` is the Executable once there is one, `inputs` are the arrays that it was
-    last run with. A branch has the trace that it left as `parent` and shares its stages up to `forked_at`.
+    last run with; `sources` has the text of Python lines, by file and line, as it was when the program was traced. A branch has the trace that it left as `parent` and shares its stages up to `forked_at`.
     """
 
     def __init__(self, name: str, stages: Sequence[Stage] = ()) -> None:
@@ -44,6 +44,7 @@ class Trace(Displayable):
         self.inputs: tuple[Any, ...] = ()
         self.parent: Trace | None = None
         self.forked_at = -1
+        self.sources: dict[tuple[str, int], str] = {}
 
     def __len__(self) -> int:
         return len(self.stages)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import re
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from xlanb.hlo.attributes import StackFrame
 
@@ -16,11 +19,39 @@ _OF_LIBRARIES = re.compile(
 """Files of the shell that runs a cell, of JAX, and of Python's own modules: a user did not write their lines."""
 
 
+_NAMED_CELL = re.compile(r"^In \[(\d+)\]$")
+
+
 def place_text(file: str, line: int) -> str:
-    """A Python line; a notebook's cell is called a cell, not by the file that its kernel makes of it."""
+    """A Python line; a notebook's cell is called as the notebook calls it, `In [3]:6`, and `cell:6` where it is of another session."""
     if not file:
         return ""
-    return f"{'cell' if _CELL.search(file) else file}:{line}"
+    return f"{(cell_name(file) or 'cell') if _CELL.search(file) else file}:{line}"
+
+
+def cell_name(file: str) -> str:
+    """What this session calls the cell that its kernel keeps in a file: "In [3]"; "" of any other file."""
+    shell = _shell()
+    known = shell.compile.format_code_name(file) if shell is not None else None
+    return known[1].replace("In[", "In [") if known is not None else ""
+
+
+def source_text(file: str, line: int) -> str:
+    """The text of a Python line, without its indentation; "" where it is not known, or where the file is not Python."""
+    if found := _NAMED_CELL.match(file):
+        history = getattr(_shell(), "history_manager", None)
+        cells = history.input_hist_raw if history is not None else []
+        lines = cells[int(found[1])].splitlines() if int(found[1]) < len(cells) else []
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    if not (file.endswith(".py") or _CELL.search(file)):
+        return ""
+    return linecache.getline(file, line).strip()
+
+
+def _shell() -> Any:
+    """IPython's shell where code runs in one; IPython is not imported for it."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
 
 
 def users_frames(stack: Sequence[StackFrame]) -> tuple[StackFrame, ...]:

@@ -1,7 +1,7 @@
 """Traces as one JSON-able payload for the step view; grows by deltas while a compilation is live.
 
     {"revision", "title", "items": [...], "chunks": [...], "artifacts": [...], "traces": [{"name", "live", "counts", "stages": [...]}], "order": [...],
-     "frames": [[place, function, caller], ...]}
+     "frames": [[place, function, caller], ...], "lines": {place: text of the Python line}}
 
 Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one instruction) by index; what did not change between two
 passes is there once. view/parts/items.py says what an item holds, view/pool.py how chunks and pictures are written.
@@ -31,6 +31,7 @@ from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view.drawing import Drawing
 from xlanb.view.parts.coming import coming_data
@@ -128,12 +129,14 @@ class PayloadBuilder:
             "traces": [],
             "order": [],
             "frames": [],
+            "lines": {},
         }
         self._artifacts: dict[int, tuple[Artifact | _Later, int]] = {}
         self._traces: list[Trace] = []
         self._pictures: list[dict[str, Drawing]] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
+        self._source_count = 0
         self._read = 0
         self._later: dict[int, _Later] = {}
 
@@ -217,6 +220,7 @@ class PayloadBuilder:
             "traces": traces,
             "order": order,
             "frames": self.pool.take_new_frames(),
+            "lines": self._new_lines(),
             **{k: v for k, v in more.items() if v},
         }
         merge(self.payload, delta)
@@ -227,6 +231,16 @@ class PayloadBuilder:
         elif self._bytes > MAX_JSON * 3 // 4:
             self.limits = self.pool.limits = LEVELS[-1]
         return delta
+
+    def _new_lines(self) -> dict[str, str]:
+        """The text of Python lines that the traces know and the payload does not."""
+        count = sum(len(t.sources) for t in self._traces)
+        if count == self._source_count or not self.limits.nodes:
+            return {}
+        self._source_count = count
+        known = self.payload["lines"]
+        found = {place_text(*place): text for trace in self._traces for place, text in trace.sources.items()}
+        return {place: text for place, text in found.items() if place not in known}
 
     def _trace(self, number: int, trace: Trace, running: bool) -> Payload:
         done = len(self.payload["traces"][number]["stages"])
@@ -431,6 +445,7 @@ def merge(payload: Payload, delta: Payload) -> None:
     payload["revision"] = delta["revision"]
     for key in ("items", "chunks", "artifacts", "frames"):
         payload[key].extend(delta[key])
+    payload.setdefault("lines", {}).update(delta.get("lines", {}))
     for change in delta["traces"]:
         while len(payload["traces"]) <= change["number"]:
             payload["traces"].append({"stages": []})

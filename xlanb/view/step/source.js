@@ -5,6 +5,7 @@ import { h, plural } from "./dom.js";
 /** @typedef {import("./store.js").Item} Item */
 /** @typedef {import("./store.js").Payload} Payload */
 
+const OF_LIBRARIES = /[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3[.\d]*[/\\]/;
 const SHOWN = 40;
 const DEEP = 40;
 
@@ -62,10 +63,21 @@ export function sourceParts(store, artifact, item, chosen, act) {
   const stack = stackOf(store.payload, item);
   const places = stack.length ? stack : item.w ? [[item.w, ""]] : [];
   const out = [];
-  if (places.length) out.push(h("h4", { title: places.length > 1 ? "the innermost call first" : "" }, "Python"), h("ol", { class: "stack" }, places.map(([place, name]) => h("li", {}, lineButton(place, name ? `in ${name}` : "", chosen, act.line)))));
+  if (places.length) out.push(...stackParts(store.payload, places, chosen, act.line));
   if (inside.length) out.push(...insideParts(inside, chosen, act.line, act.pin));
   if (chosen && (places.some(([p]) => p === chosen) || inside.some((i) => i.w === chosen))) out.push(opsPart(opsOfLine(store, artifact, chosen), chosen, act.pin));
   return out;
+}
+
+/** The user's own lines with their text, the innermost call first; those of libraries folded behind them. @param {Payload} payload @param {string[][]} places @param {string} chosen @param {(place: string) => void} choose */
+function stackParts(payload, places, chosen, choose) {
+  const row = (/** @type {string[]} */ [place, name]) => h("li", {}, lineButton(place, name ? `in ${name}` : "", chosen, choose), payload.lines?.[place] ? h("code", { class: "srcline", title: payload.lines[place] }, payload.lines[place]) : null);
+  const own = places.filter(([place]) => !OF_LIBRARIES.test(place));
+  const others = places.filter(([place]) => OF_LIBRARIES.test(place));
+  const parts = [h("h4", { title: places.length > 1 ? "the innermost call first" : "" }, "Python")];
+  if (own.length) parts.push(h("ol", { class: "stack" }, own.map(row)));
+  if (others.length) parts.push(h("details", { class: "libraries", open: !own.length }, h("summary", {}, `${plural(others.length, "line")} of libraries`), h("ol", { class: "stack" }, others.map(row))));
+  return parts;
 }
 
 /** @param {Item[]} ops @param {string} place @param {(name: string) => void} pin */

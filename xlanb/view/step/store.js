@@ -9,7 +9,7 @@
  * @typedef {{i: number, kind: string, name: string, pl: string[], ch: number, s: number | null, d: string, b: number, a: number, ctx?: number,
  *   e?: string, diff?: any[], why?: any, numerics?: any[], err?: number | null}} Stage
  * @typedef {{name: string, live: boolean, counts: Record<string, number>, runs: number[], stages: Stage[], coming?: [string, string[], number, string[]][]}} Trace
- * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], frames?: [string, string, number][], note?: string,
+ * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], frames?: [string, string, number][], lines?: Record<string, string>, note?: string,
  *   start?: number, single?: number}} Payload
  * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>}} Marks
  */
@@ -28,6 +28,7 @@ export function merge(payload, delta) {
   payload.chunks.push(...delta.chunks);
   payload.artifacts.push(...delta.artifacts);
   if (delta.frames) payload.frames = [...(payload.frames || []), ...delta.frames];
+  if (delta.lines) payload.lines = { ...payload.lines, ...delta.lines };
   for (const change of delta.traces) {
     while (payload.traces.length <= change.number) payload.traces.push(/** @type {any} */ ({ stages: [] }));
     const { number, stages, ...rest } = change;
