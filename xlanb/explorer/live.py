@@ -12,6 +12,7 @@ from xlanb.debug_options import current, in_force
 from xlanb.display import Displayable
 from xlanb.dump.writer import dumping
 from xlanb.errors import XlanbError, nearest
+from xlanb.explorer.attempt import Attempt, force, measured
 from xlanb.explorer.branches import Branch, branch, remaining
 from xlanb.explorer.coming import ComingStage, coming_stages
 from xlanb.explorer.comparison import Comparison, compare
@@ -238,6 +239,21 @@ class Compilation(Displayable):
             made = Compilation(left)
         self.branches.append(made)
         return made
+
+    def attempt(self, a: str, b: str, *, trace: Trace | None = None) -> Attempt:
+        """Fuse two instructions that our fusion pass did not fuse, go on with all other passes, and measure what that brings; the branch is one of `branches`.
+
+        Raises:
+            XlanbError: no pass decided against it, the condition that failed cannot be lifted, or the branch cannot be compiled.
+        """
+        self.finish()
+        origin = self.trace if trace is None else trace
+        refused, left = force(origin, a, b)
+        with in_force(self._flags):
+            made = Compilation(left)
+        self.branches.append(made)
+        made.finish()
+        return measured(origin, refused, made.trace)
 
     def remaining(self, at: int | str = -1) -> HloPassPipeline:
         """The passes that are left to run after a stage: change them and give them to `fork` as its pipeline.

@@ -7,6 +7,7 @@ from typing import Any
 
 from xlanb.boundary import let_pass
 from xlanb.errors import XlanbError, nearest
+from xlanb.explorer.attempt import Attempt, force, measured
 from xlanb.explorer.branches import Branch, branch, remaining
 from xlanb.explorer.coming import ComingStage
 from xlanb.explorer.live import Compilation
@@ -220,6 +221,18 @@ class Workbench:
         passes = reordered(remaining(trace, at), order)
         name = f"other order from {trace.stages[at].index} {trace.stages[at].name}"
         return self._finishing(branch(trace, at, pipeline=passes, without=self.off, name=name))
+
+    def attempting(self, trace: Trace, a: str, b: str) -> Stages[Attempt]:
+        """Fuse two instructions that a pass did not fuse, in a branch, and measure both: gives each stage as it has run, and returns what came of it.
+
+        Raises:
+            XlanbError: no pass decided against it, the condition that failed cannot be lifted, or the branch cannot be compiled.
+        """
+        refused, left = force(trace, a, b)
+        if trace.program is None:
+            yield from self.steps(trace)
+        made = yield from self._finishing(left)
+        return measured(trace, refused, made)
 
     def _finishing(self, left: Branch) -> Stages[Trace]:
         made = Compilation(left)

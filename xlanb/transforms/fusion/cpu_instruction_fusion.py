@@ -80,6 +80,7 @@ class CpuInstructionFusion(HloPass):
     n fusions of up to n steps each. Of arrays that no core's cache holds it is four times as many: to compute is cheaper than to read them.
     `rows_by_bytes`: see `copies_rows`.
     `separate_loops`: keep apart what one loop nest cannot both vectorize (see fusion_loops); XLA fuses it.
+    `forced`: pairs of names, producer and consumer, that are fused although it does not pay, as long as it can be done.
     """
 
     name = "fusion"
@@ -88,6 +89,7 @@ class CpuInstructionFusion(HloPass):
     cuts_rows: bool = False
     rows_by_bytes: bool = False
     separate_loops: bool = False
+    forced: tuple[tuple[str, str], ...] = ()
 
     def apply(self, module: HloModule) -> None:
         limit = () if self.max_copies is None else (_few_copies(self.max_copies),)
@@ -95,7 +97,8 @@ class CpuInstructionFusion(HloPass):
         rows = _NO_SHORT_COPIED_ROWS if self.rows_by_bytes else _NO_COPIED_ROWS
         rows = _NO_NARROW_PIECES if self.cuts_rows else rows
         conditions = [rows if c is _NO_COPIED_ROWS else c for c in CONDITIONS]
-        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *loops, *limit)))
+        policy = _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *loops, *limit))
+        run_fusion(module, policy, frozenset(self.forced))
 
 
 @dataclass(frozen=True)
@@ -304,6 +307,7 @@ CONDITIONS: tuple[Condition, ...] = (
         lambda e: e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape),
         lambda e: f"{e.producer.opcode} {e.producer.shape}",
         lasting=True,
+        is_required=True,
     ),
     Condition(
         "producer awaits no output fusion of its own",
@@ -315,6 +319,7 @@ CONDITIONS: tuple[Condition, ...] = (
         lambda e: can_be_loop_fused(e.producer),
         lambda e: str(e.producer.opcode),
         lasting=True,
+        is_required=True,
     ),
     _NO_COPIED_ROWS,
     Condition("producer is cheap, or its elements are used once", _profitable, _uses, final=lambda _: True),
@@ -322,6 +327,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "producer is not the root",
         lambda e: not e.producer.is_root,
         lambda e: f"the root is {e.producer.parent.root.name}",
+        is_required=True,
     ),
     Condition(
         "no expensive producer is duplicated",
@@ -332,6 +338,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "no conflict with an update in place",
         lambda e: in_place.conflict(e.producer, e.consumer) is None,
         lambda e: in_place.conflict(e.producer, e.consumer) or "none",
+        is_required=True,
     ),
     Condition(
         "not too many reductions in one fusion",
@@ -345,12 +352,14 @@ CONDITIONS: tuple[Condition, ...] = (
         "more than a constant to fuse",
         lambda e: e.producer.opcode is not O.CONSTANT or e.consumer.opcode is O.FUSION,
         lambda e: f"{e.producer.opcode} into {e.consumer.opcode}",
+        is_required=True,
     ),
     Condition(
         "producer is no fusion itself",
         lambda e: e.producer.opcode is not O.FUSION,
         lambda e: str(e.producer.opcode),
         lasting=True,
+        is_required=True,
     ),
     Condition(
         "code duplication is low",
@@ -359,7 +368,12 @@ CONDITIONS: tuple[Condition, ...] = (
         final=_is_emitted_too_often,
         final_while_shared=lambda e: e.consumer.opcode is O.FUSION and opens_block(e.producer),
     ),
-    Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it, _taker),
+    Condition(
+        "consumer is loop-fusible, a loop fusion or a small matrix-vector product",
+        _consumer_takes_it,
+        _taker,
+        is_required=True,
+    ),
 )
 _OUTPUT_CONDITIONS = (
     CONDITIONS[0],
@@ -367,8 +381,14 @@ _OUTPUT_CONDITIONS = (
         "matrix-vector product whose only use is an addition",
         lambda e: can_be_output_fused(e.producer, e.consumer),
         lambda e: f"{e.producer.opcode} {e.producer.shape} into {e.consumer.opcode}",
+        is_required=True,
     ),
 )
+
+
+def required_conditions() -> frozenset[str]:
+    """The names of the conditions without which an edge cannot be fused at all."""
+    return frozenset(c.name for c in (*CONDITIONS, *_OUTPUT_CONDITIONS) if c.is_required)
 
 
 def _emitted(e: Edge) -> int:

@@ -45,6 +45,7 @@ class Edge:
 class Condition:
     """A named condition: whether it holds, and the value that it looked at in words, which is asked for only where somebody listens.
 
+    `is_required`: an edge that fails it cannot be fused; one that fails another may be, where somebody asks for it (see FusionRun).
     `lasting`: it asks only what a producer is; what it answered once it answers for every consumer.
     `final`: whether a failure for a fusion stays one however that fusion grows; `final_while_shared`: whether it does as long as
     the producer has several users.
@@ -54,6 +55,7 @@ class Condition:
     holds: Callable[[Edge], bool]
     value: Callable[[Edge], str]
     lasting: bool = False
+    is_required: bool = False
     final: Callable[[Edge], bool] = lambda _: False
     final_while_shared: Callable[[Edge], bool] = lambda _: False
 
@@ -91,11 +93,17 @@ class FusionPolicy(ABC):
 
 
 class FusionRun:
-    """One run over one computation: its queue in reverse post order, its caches."""
+    """One run over one computation: its queue in reverse post order, its caches.
 
-    def __init__(self, computation: HloComputation, policy: FusionPolicy) -> None:
+    `forced` holds pairs of names, producer and consumer, that are fused whatever the conditions say that are not required.
+    """
+
+    def __init__(
+        self, computation: HloComputation, policy: FusionPolicy, forced: frozenset[tuple[str, str]] = frozenset()
+    ) -> None:
         self.computation = computation
         self.policy = policy
+        self.forced = forced
         self._observed = is_observed()
         self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition, ...]]] = {}
         self._answers: dict[tuple[HloInstruction, int], bool] = {}
@@ -121,6 +129,8 @@ class FusionRun:
     def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
         """Whether every condition of the backend holds; the answer is told to observers."""
         edge = Edge(consumer.operands[index], consumer, index, self)
+        if self.forced and self._is_forced(edge.producer, consumer):
+            return self._required_hold(edge)
         if self._observed and not self._silent:
             return self._explained(edge)
         if edge.producer in self._shut_out.get(consumer, ()):
@@ -135,6 +145,19 @@ class FusionRun:
             if lone:
                 self._answers[consumer, index] = found
         return found
+
+    def _is_forced(self, producer: HloInstruction, consumer: HloInstruction) -> bool:
+        return (producer.name, consumer.name) in self.forced
+
+    def _required_hold(self, edge: Edge) -> bool:
+        """Whether the conditions hold without which an edge cannot be fused; told to observers."""
+        required = [c for c in self.policy.conditions(edge) if c.is_required]
+        failed = next((c for c in required if not c.holds(edge)), None)
+        if self._observed and not self._silent:
+            seen = [Predicate("asked for by hand", True, "conditions that are not required are lifted")]
+            seen += [Predicate(c.name, c is not failed, c.value(edge)) for c in required]
+            emit(Decision(current_cause(), "fuse", (edge.producer.name, edge.consumer.name), failed is None, seen))
+        return failed is None
 
     def _all_hold(self, edge: Edge) -> bool:
         """Whether the conditions hold, those that ask of the producer only asked once of each."""
@@ -261,9 +284,10 @@ class FusionRun:
             producer = consumer.operands[n]
             if not self.is_fusible(producer):
                 continue
-            if producer in self.unfusible:
+            forced = bool(self.forced) and self._is_forced(producer, consumer)
+            if producer in self.unfusible and not forced:
                 self._tell_unfusible(producer, consumer)
-            elif self._duplicates_left <= 0 and producer.user_count > 1:
+            elif self._duplicates_left <= 0 and producer.user_count > 1 and not forced:
                 self._tell(producer, consumer, "few duplicates in the computation", "no more are allowed")
             elif self.should_fuse(consumer, n):
                 parts = (("producer", producer.name), ("consumer", consumer.name))
@@ -308,12 +332,12 @@ class FusionRun:
             emit(Decision(current_cause(), "fuse", subject, False, (Predicate(name, False, value),)))
 
 
-def run_fusion(module: HloModule, policy: FusionPolicy) -> None:
-    """Fuse in every computation of a module that is not itself a body of a fusion."""
+def run_fusion(module: HloModule, policy: FusionPolicy, forced: frozenset[tuple[str, str]] = frozenset()) -> None:
+    """Fuse in every computation of a module that is not itself a body of a fusion; `forced` as FusionRun takes it."""
     skipped = policy.skipped(module)
     for c in nonfusion_computations(module):
         if c not in skipped and len(c) > 1:
-            FusionRun(c, policy).fuse_all()
+            FusionRun(c, policy, forced).fuse_all()
 
 
 def is_fusible(i: HloInstruction) -> bool:

@@ -6,13 +6,19 @@ import { sheetOf } from "./scene.js";
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Trace} Trace */
 
+/** Seconds of the compilation, without runs and without what a cache saved; null where unknown. @param {Trace} trace @returns {number | null} */
+export function compileSeconds(trace) {
+  if (trace.counts?.seconds !== undefined) return trace.counts.seconds;
+  const known = trace.stages.filter((x) => x.kind !== "execution" && x.kind !== "compilation_cache" && typeof x.s === "number");
+  return known.length ? known.reduce((t, x) => t + /** @type {number} */ (x.s), 0) : null;
+}
+
 /** What there is to say about a branch. @param {Store} store @param {Trace} trace */
 export function summary(store, trace) {
   const end = trace.stages.length - 1;
   const module = store.latest(trace, end, "module") || store.latest(trace, end, "graph");
   const buffers = store.latest(trace, end, "buffers");
   const execution = store.latest(trace, end, "execution");
-  const known = trace.stages.map((x) => x.s).filter((x) => x !== null && x !== undefined);
   const errors = trace.stages.map((x) => x.err).filter((x) => x !== null && x !== undefined);
   const opcodes = new Set(["fusion", "dot", "convolution", "copy", "reduce"]);
   const count = new Map();
@@ -26,7 +32,7 @@ export function summary(store, trace) {
     kernels: trace.counts?.kernels ?? 0,
     temp: buffers ? buffers.temp : null,
     peak: buffers ? buffers.peak : null,
-    compile: known.length ? known.reduce((t, x) => t + /** @type {number} */ (x), 0) : null,
+    compile: compileSeconds(trace),
     run: execution ? execution.s : trace.runs?.length ? Math.min(...trace.runs) : null,
     error: errors.length ? Math.max(.../** @type {number[]} */ (errors)) : null,
     result: execution?.results?.[0]?.[1] ?? "",

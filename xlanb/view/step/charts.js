@@ -5,6 +5,9 @@ import { bytes, h, plural, s, time } from "./dom.js";
 /** @typedef {import("./store.js").Trace} Trace */
 
 const WIDTH = 900;
+/** Kinds of stages that are passes over a program, and those that are runs of it. */
+const PASSES = new Set(["optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops", "hlo_pass"]);
+const RUNS = new Set(["execution", "compilation_cache"]);
 
 /** @param {Artifact | null} record @param {(name: string) => string} called what the user calls an op */
 export function memoryView(record, called) {
@@ -88,21 +91,21 @@ function table(record, called) {
  */
 export function timingView(trace, current, execution, go) {
   const body = h("div", { class: "timing", role: "region", "aria-label": "Timing", tabindex: 0 });
-  const known = trace.stages.map((x) => x.s).filter((x) => x !== null && x !== undefined);
-  const total = known.reduce((t, x) => t + /** @type {number} */ (x), 0);
-  body.append(h("div", { class: "figures" }, figure(known.length ? time(total) : "unknown", "compiling, so far"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
+  const total = trace.counts?.seconds ?? null; // without runs, and without what a cache saved
+  body.append(h("div", { class: "figures" }, figure(total === null ? "unknown" : time(total), trace.live ? "compiling, so far" : "compiling"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
   if (execution && execution.kernels.length) {
     body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : "", limit(k)].filter((x) => x).join(" · ") }))));
   }
-  const roof = execution && roofline(execution.kernels);
-  if (roof) body.append(h("h4", {}, "Roofline", h("small", {}, "across: flops per byte · up: flops per second · both logarithmic; the roof is the best that these kernels reached")), roof);
+  const roof = execution && roofline(execution.kernels, execution.roof);
+  const meaning = execution?.roof?.flops ? "the roof is what this machine reached with kernels made to measure it" : "no roof: the machine was not measured";
+  if (roof) body.append(h("h4", {}, "Roofline", h("small", {}, `across: flops per byte · up: flops per second · both logarithmic; ${meaning}`)), roof);
   if (execution && execution.results.length) {
     body.append(h("h4", {}, "Results"), h("table", {}, h("tbody", {}, execution.results.map((/** @type {string[]} */ r) => h("tr", {}, h("td", { class: "mono" }, r[0]), h("td", { class: "mono wrap" }, r[1]))))));
   }
-  const rows = trace.stages.map((x, k) => ({ label: x.name, op: "", value: x.s, detail: x.s === null || x.s === undefined ? "unknown" : "", k, current: k === current }));
-  const slowest = [...rows].sort((a, b) => (b.value || 0) - (a.value || 0)).slice(0, 8).filter((r) => r.value);
+  const rows = trace.stages.map((x, k) => ({ label: x.name, op: "", value: x.s, detail: x.s === null || x.s === undefined ? "unknown" : "", k, current: k === current })).filter((r) => !RUNS.has(trace.stages[r.k].kind));
+  const slowest = rows.filter((r) => PASSES.has(trace.stages[r.k].kind) && r.value).sort((a, b) => (b.value || 0) - (a.value || 0)).slice(0, 8);
   if (rows.length > 16 && slowest.length) body.append(h("h4", {}, "The slowest passes"), bars(slowest, go));
-  body.append(h("h4", {}, "All passes", h("small", {}, "wall time of each, in order")), bars(rows, go));
+  body.append(h("h4", {}, "All stages of the compilation", h("small", {}, "wall time of each, in order")), bars(rows, go));
   return body;
 }
 
@@ -142,8 +145,11 @@ export function cacheView(cache) {
 /** How near a kernel is to which limit of the machine, empty where that is not known. @param {any[]} k */
 const limit = (k) => (k[7] ? `${Math.round(100 * k[7])} % of the ${k[8]} limit` : "");
 
-/** Kernels by arithmetic intensity and speed, null where flops, bytes or times are not known. @param {any[][]} kernels */
-function roofline(kernels) {
+/**
+ * Kernels by arithmetic intensity and speed, null where flops, bytes or times are not known.
+ * @param {any[][]} kernels @param {{flops: number, memory: [number, number][]} | undefined} machine its limits: flops per second, and bytes per second by bytes gone through
+ */
+function roofline(kernels, machine) {
   const points = kernels.filter((k) => k[2] > 0 && k[3] > 0 && k[4] > 0).map((k) => ({ name: k[0], op: k[1], x: k[4] / k[3], y: k[4] / k[2], limit: limit(k), bandwidth: k[3] / k[2], share: k[2] }));
   if (!points.length) return null;
   const [W, H, pad] = [900, 230, 34];
@@ -151,16 +157,17 @@ function roofline(kernels) {
   const xs = points.map((p) => log(p.x));
   const ys = points.map((p) => log(p.y));
   const [x0, x1] = [Math.floor(Math.min(...xs) - 0.3), Math.ceil(Math.max(...xs) + 0.3)];
-  const top = Math.max(...ys);
+  const measured = Boolean(machine?.flops && machine.memory.length);
+  const top = Math.max(...ys, ...(measured ? [log(machine?.flops || 1)] : []));
   const [y0, y1] = [Math.floor(Math.min(...ys) - 0.3), Math.ceil(top + 0.1)];
   const X = (/** @type {number} */ v) => pad + ((v - x0) / (x1 - x0)) * (W - pad * 2);
   const Y = (/** @type {number} */ v) => H - 22 - ((v - y0) / (y1 - y0)) * (H - 40);
-  const fastest = log(Math.max(...points.map((p) => p.bandwidth)));
+  const fastest = log(Math.max(1, ...(machine?.memory || []).map((m) => m[1])));
   const knee = Math.min(Math.max(top - fastest, x0), x1);
   const svg = s("svg", { class: "chart roofline", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Roofline of the kernels" });
   for (let v = x0; v <= x1; v += 1) svg.append(s("path", { class: "gridline", d: `M${X(v)},12V${H - 22}` }), s("text", { class: "peak", x: X(v) + 3, y: H - 8 }, v >= 0 ? `${10 ** v}` : `1/${10 ** -v}`));
   for (let v = y0; v <= y1; v += 1) svg.append(s("path", { class: "gridline", d: `M${pad},${Y(v)}H${W - pad}` }), s("text", { class: "peak", x: 2, y: Y(v) + 4 }, `${10 ** (v % 3 + (v % 3 < 0 ? 3 : 0))}${["", "k", "M", "G", "T", "P"][Math.floor(v / 3)] ?? ""}`));
-  svg.append(s("path", { class: "roof", d: `M${X(x0)},${Y(Math.max(y0, x0 + fastest))}L${X(knee)},${Y(Math.min(top, knee + fastest))}H${X(x1)}` }));
+  if (measured) svg.append(s("path", { class: "roof", d: `M${X(x0)},${Y(Math.max(y0, x0 + fastest))}L${X(knee)},${Y(Math.min(top, knee + fastest))}H${X(x1)}` }));
   const most = Math.max(...points.map((p) => p.share));
   for (const p of points) {
     const dot = s("g", { class: "value", data: { op: p.op } }, s("circle", { cx: X(log(p.x)), cy: Y(log(p.y)), r: 4 + 6 * Math.sqrt(p.share / most) }), s("title", {}, `${p.name}\n${p.x.toPrecision(3)} flops per byte, ${(p.y / 1e9).toPrecision(3)} Gflop/s, ${(p.bandwidth / 1e9).toPrecision(3)} GB/s${p.limit ? `\n${p.limit}` : ""}`));

@@ -73,7 +73,7 @@ function compact(rows) {
 export function diffView(sections, payload, state) {
   const body = h("div", { class: "diff", role: "region", "aria-label": "Before and after", tabindex: 0 });
   const choice = (/** @type {string} */ label, /** @type {boolean} */ unified) => h("button", { type: "button", "aria-pressed": String(state.unified === unified), onclick: () => state.choose(unified) }, label);
-  const tools = h("div", { class: "tools", role: "group", "aria-label": "Diff tools" }, h("span", { class: "muted" }, state.title), h("span", { class: "gap" }), h("div", { class: "sides" }, choice("side by side", false), choice("unified", true)));
+  const tools = h("div", { class: "tools", role: "group", "aria-label": "Diff tools" }, h("span", { class: "muted" }, state.title), state.tally?.length ? h("span", { class: "tally" }, state.tally) : null, h("span", { class: "gap" }), h("div", { class: "sides" }, choice("side by side", false), choice("unified", true)));
   if (!sections.length) body.append(h("p", { class: "empty" }, state.empty));
   const whole = state.after ? chunksOf(payload, state.after) : new Map();
   for (const section of sections) {

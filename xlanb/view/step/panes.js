@@ -8,6 +8,7 @@ import { GPU_VIEWS } from "./gpu.js";
 import { editor, startEdit } from "./live.js";
 import { numericsView } from "./numerics.js";
 import { orderPane } from "./order.js";
+import { tally } from "./side.js";
 import { linesOf } from "./text.js";
 import { TPU_VIEWS } from "./tpu.js";
 import { whyView } from "./why.js";
@@ -91,7 +92,7 @@ function differencePane(view, stage) {
     const rule = stage.why.rewrites[view.rewrite].rule || "";
     return diffView(differences(moment.payload, moment.b, moment.a), moment.payload, { ...state, names: moment.names, after: moment.a, title: `${stage.name}, rewrite ${view.rewrite + 1} of ${moment.count}${rule ? `: ${rule}` : ""}`, empty: "This rewrite left no trace in the text." });
   }
-  if (view.other < 0) return diffView(stage.diff || [], view.payload, { ...state, after: view.store.artifact(stage.a), title: `${stage.name}: before and after`, empty: stage.ch ? "Before and after are of different kinds; see Text." : "This pass changed nothing. Shift-click another pass in the list to compare with it." });
+  if (view.other < 0) return diffView(stage.diff || [], view.payload, { ...state, after: view.store.artifact(stage.a), title: `${stage.name}: before and after`, tally: tally(stage, view.store), empty: stage.ch ? "Before and after are of different kinds; see Text." : "This pass changed nothing. Shift-click another pass in the list to compare with it." });
   const [first, last] = [Math.min(view.other, view.stage), Math.max(view.other, view.stage)].map((k) => view.current.stages[k]);
   const [a, b] = [view.store.artifact(first.a), view.store.artifact(last.a)];
   const alike = a && b && a.k === b.k && a.c;

@@ -53,11 +53,17 @@ export function ribbon(trace, store, current, go, more) {
 export function tally(stage, store) {
   if (stage.e) return [h("span", { class: "t-failed" }, "failed")];
   if (!stage.ch) return [];
-  const marks = store.marks(stage.b, stage.a);
+  const marks = stage.n ? null : store.marks(stage.b, stage.a); // stages of other kinds have no count
+  const [added, removed, changed] = stage.n || [marks?.added.size, marks?.removed.size, marks?.changed.size];
+  return tallied(added || 0, removed || 0, changed || 0);
+}
+
+/** Counts with marks; none for what is zero. @param {number} added @param {number} removed @param {number} changed @returns {Node[]} */
+export function tallied(added, removed, changed) {
   const out = [];
-  if (marks.added.size) out.push(h("span", { class: "t-add" }, `+${marks.added.size}`));
-  if (marks.removed.size) out.push(h("span", { class: "t-rem" }, `−${marks.removed.size}`));
-  if (marks.changed.size) out.push(h("span", { class: "t-chg" }, `~${marks.changed.size}`));
+  if (added) out.push(h("span", { class: "t-add" }, `+${added}`));
+  if (removed) out.push(h("span", { class: "t-rem" }, `−${removed}`));
+  if (changed) out.push(h("span", { class: "t-chg" }, `~${changed}`));
   return out;
 }
 

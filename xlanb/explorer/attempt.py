@@ -1,0 +1,195 @@
+"""Fuse what a pass did not fuse: what a refused fusion would cost and save, and a branch of the compilation in which it is done all the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xlanb.analysis.cost import cost
+from xlanb.cpu.machine import limits
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError, nearest
+from xlanb.explorer.branches import Branch, branch, remaining
+from xlanb.explorer.comparison import compare
+from xlanb.explorer.numbers import module_of
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.memory import size_text
+from xlanb.runtime.compiler import options_in_force
+from xlanb.tracing import Decision, Predicate
+from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion, required_conditions
+from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+
+_NOISE = 0.03
+"""Runs that differ by less are told as equally fast."""
+_SAME = 1e-4
+_TRANSCENDENTAL_FLOPS = 20
+"""Multiply-adds of our vector code for an exp, a log or a tanh, about."""
+
+
+@dataclass(frozen=True)
+class Attempt(Displayable):
+    """A refused fusion that was made all the same: seconds of a run without and with it (medians, run in turns), temporary bytes, and whether the results agree.
+
+    `branch` is the trace with the fusion.
+    """
+
+    refused: RefusedFusion
+    branch: Trace
+    seconds: tuple[float, float]
+    temp_bytes: tuple[int, int]
+    difference: float
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast it is with the fusion: below 1 where it is slower."""
+        return self.seconds[0] / self.seconds[1] if self.seconds[1] else float("nan")
+
+    def __str__(self) -> str:
+        before, after = (f"{s * 1e6:.4g} us" for s in self.seconds)
+        change = self.speedup - 1
+        verdict = "as fast as before"
+        if abs(change) >= _NOISE:
+            verdict = f"{change:.0%} faster" if change > 0 else f"{1 / self.speedup - 1:.0%} slower"
+        memory = (
+            ""
+            if self.temp_bytes[0] == self.temp_bytes[1]
+            else f"; temporaries {size_text(self.temp_bytes[0])} -> {size_text(self.temp_bytes[1])}"
+        )
+        wrong = "" if self.difference <= _SAME else f"; results differ by {self.difference:.2g}"
+        return f"{self.refused.producer} fused into {self.refused.consumer}: {verdict}, {after} a run in place of {before}{memory}{wrong}"
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self}>"
+
+
+@dataclass(frozen=True)
+class RefusedFusion:
+    """A fusion that a pass refused, and what is known of doing it all the same.
+
+    `stage` is the position of the pass, `condition` the one that failed; `impossible` says why it cannot be lifted, "" where it can. `users` counts those of the producer: with
+    several it is copied, and computed again by the consumer, which takes `copy_seconds` by its flops and the machine's measured peak. `saved_bytes` is what is read and written less: the
+    producer's result, but what it is computed from is read in its place; negative where that is more.
+    Estimates are None where the producer does not stand in the module before the pass (it is a fusion that the pass made).
+    """
+
+    producer: str
+    consumer: str
+    stage: int
+    condition: Predicate
+    impossible: str = ""
+    users: int | None = None
+    copy_seconds: float | None = None
+    saved_bytes: int | None = None
+
+    def __str__(self) -> str:
+        if self.impossible:
+            return f"{self.producer} cannot be fused into {self.consumer}: {self.impossible}"
+        if self.users is None or self.saved_bytes is None:
+            return f"{self.producer} was not fused into {self.consumer}: {self.condition.name} ({self.condition.value})"
+        moved = f"{self.producer} has one user: to fuse it copies nothing"
+        if self.users > 1:
+            again = f"{(self.copy_seconds or 0.0) * 1e6:.3g} us"
+            moved = f"{self.producer} has {self.users} users: copying it costs about {again} of computing it again"
+        if self.saved_bytes > 0:
+            return f"{moved}, saves {size_text(self.saved_bytes)} of traffic"
+        return f"{moved}, {f'reads {size_text(-self.saved_bytes)} more' if self.saved_bytes else 'saves no traffic'}"
+
+
+def refused_fusion(trace: Trace, a: str, b: str) -> RefusedFusion:
+    """The last decision of our fusion pass not to fuse two instructions.
+
+    Raises:
+        XlanbError: the trace holds no such decision, or its passes are not ours.
+    """
+    stage, decision = _decision(trace, a, b)
+    producer, consumer = decision.subject[:2]
+    failed = next((p for p in decision.predicates if not p.holds), Predicate("fused", False))
+    found = RefusedFusion(producer, consumer, stage.index, failed)
+    if failed.name in required_conditions():
+        return replace(found, impossible=f"{failed.name}: {failed.value}")
+    record = next((i for c in stage.before.computations for i in c.instructions if i.name == producer), None)
+    return found if record is None else _weighed(found, stage.before, record)
+
+
+def force(trace: Trace, a: str, b: str) -> tuple[RefusedFusion, Branch]:
+    """A branch from before the fusion pass in which these two are fused, and all other passes run as they did.
+
+    Raises:
+        XlanbError: there is no such decision, or the condition that failed cannot be lifted.
+    """
+    found = refused_fusion(trace, a, b)
+    if found.impossible:
+        raise XlanbError(str(found))
+    at = found.stage - 1
+    passes = _forcing(remaining(trace, at), (found.producer, found.consumer))
+    name = f"{found.producer} fused into {found.consumer}"
+    return found, branch(trace, at, pipeline=passes, name=name)
+
+
+def measured(trace: Trace, refused: RefusedFusion, made: Trace) -> Attempt:
+    """Run the program without and with the fusion in turns, on the same inputs.
+
+    Raises:
+        XlanbError: one of them was not compiled to the end, or they were not fused: another condition forbids it.
+    """
+    pair = (refused.producer, refused.consumer)
+    asked = [d for s in made.stages[refused.stage :] for d in s.decisions if d.action == "fuse" and d.subject == pair]
+    if not any(d.taken for d in asked):
+        failed = next((p for d in asked for p in d.predicates if not p.holds), None)
+        why = f"{failed.name}: {failed.value}" if failed else "another fusion took one of them first"
+        raise XlanbError(str(replace(refused, impossible=why)))
+    table = compare(trace, made).table
+    seconds = [us * 1e-6 for us in table["run_us"]]
+    for t, s in zip((trace, made), seconds, strict=True):
+        t.runs.append(s)
+    before, after = (int(b) for b in table["temp_bytes"])
+    return Attempt(refused, made, (seconds[0], seconds[1]), (before, after), float(table["difference"][1]))
+
+
+def _decision(trace: Trace, a: str, b: str) -> tuple[Stage, Decision]:
+    if trace.pipeline is None:
+        raise XlanbError(f"{trace.name!r} was not compiled by our passes: its fusions cannot be made otherwise here")
+    refused = [
+        (s, d)
+        for s in trace
+        if s.kind == "hlo_pass" and s.name == CpuInstructionFusion.name and isinstance(s.before, ModuleRecord)
+        for d in s.decisions
+        if d.action == "fuse" and not d.taken
+    ]
+    found = next(((s, d) for s, d in reversed(refused) if set(d.subject) == {a, b}), None)
+    if found is None:
+        partners = [n for _, d in refused if a in d.subject for n in d.subject if n != a]
+        hint = nearest(b, partners) if partners else f": {a!r} takes part in no decision against a fusion"
+        raise XlanbError(f"no pass decided against fusing {a!r} and {b!r}{hint}")
+    return found
+
+
+def _weighed(found: RefusedFusion, module: ModuleRecord, producer: InstructionRecord) -> RefusedFusion:
+    """With what it would cost and save."""
+    i = next(x for x in module_of(module).instructions() if x.name == producer.name)
+    size = i.shape.byte_size
+    if i.user_count <= 1:
+        return replace(found, users=i.user_count, copy_seconds=0.0, saved_bytes=2 * size)  # neither written nor read
+    consumer = next((u for u in i.users if u.name == found.consumer), None)
+    known = () if consumer is None else consumer.operands
+    instead = sum(o.shape.byte_size for o in dict.fromkeys(i.operands) if o not in known)
+    counts = cost(i)
+    # a fused multiply-add counts as two
+    flops = counts.flops + 2 * _TRANSCENDENTAL_FLOPS * counts.transcendentals
+    machine = limits(None if options_in_force().multi_thread else 1)
+    seconds = flops / machine.flops[4] if machine.flops.get(4) else None
+    return replace(found, users=i.user_count, copy_seconds=seconds, saved_bytes=size - instead)
+
+
+def _forcing(pipeline: HloPassPipeline, pair: tuple[str, str]) -> HloPassPipeline:
+    """The same passes, the fusion passes among them made to fuse the pair."""
+
+    def changed(p: AnyPass) -> AnyPass:
+        if isinstance(p, HloPassPipeline):
+            return HloPassPipeline(p.name, [changed(q) for q in p.passes])
+        if isinstance(p, HloPassFix):
+            return HloPassFix(changed(p.inner), p.limit)
+        return replace(p, forced=(*p.forced, pair)) if isinstance(p, CpuInstructionFusion) else p
+
+    return HloPassPipeline(pipeline.name, [changed(p) for p in pipeline.passes])
