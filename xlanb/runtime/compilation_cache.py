@@ -23,6 +23,7 @@ from xlanb.cpu.threads import SIGNALS_S
 from xlanb.debug_options import current
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
+from xlanb.graph.limits import stored
 from xlanb.logs import VLog
 from xlanb.runtime.claims import Claims, Pending
 from xlanb.tf2xla.compiler import Argument, CompilationResult
@@ -83,7 +84,8 @@ def describe(name: str, arguments: Sequence[Argument]) -> str:
 
 
 def _bits(value: Any) -> bytes:
-    return np.asarray(value).tobytes()
+    """What tells a constant from others of its shape and type; of a splat one element."""
+    return stored(np.asarray(value)).tobytes()
 
 
 def mode_in_force() -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 from xlanb.errors import GraphError, ShapeError
+from xlanb.graph.limits import is_splat
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.hlo.builder import HloBuilder
 
@@ -40,6 +44,13 @@ def broadcast_to(b: HloBuilder, x: HloInstruction, dimensions: Sequence[int]) ->
     if len(kept) < len(have):
         x = b.reshape(x, [have[i] for i in kept])
     return b.broadcast_in_dim(x, want, [offset + i for i in kept])
+
+
+def constant(b: HloBuilder, value: NDArray[Any]) -> HloInstruction:
+    """A constant; one value that is repeated (a splat) is broadcast, not written out."""
+    if is_splat(value):
+        return broadcast_to(b, b.constant(value[(0,) * value.ndim]), value.shape)
+    return b.constant(value)
 
 
 def binary(b: HloBuilder, opcode: HloOpcode, x: HloInstruction, y: HloInstruction) -> HloInstruction:

@@ -20,6 +20,7 @@ from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import of_array
+from xlanb.tf2xla.broadcasting import constant
 from xlanb.tf2xla.context import ConstantValues, OpContext, PendingList, Store, Value, Variable, explain
 from xlanb.tf2xla.functionalize_control_flow import functionalized
 from xlanb.tf2xla.registry import kernel
@@ -142,7 +143,7 @@ class _Lowering:
         with self.b.metadata(OpMetadata(op_type=tensor.op.type, op_name=tensor.op.name)):
             value: HloInstruction | None = None
             if argument.value is not None:
-                value = self.b.constant(np.asarray(argument.value))
+                value = constant(self.b, np.asarray(argument.value))
             elif argument.shape is not None:
                 value = self.b.parameter(len(self.parameters), argument.shape, f"arg{len(self.parameters)}")
                 self.parameters.append(position)

@@ -140,6 +140,21 @@ def test_one_value_for_all_elements_stays_one(value: str) -> None:
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("Sum", {"T": FLOAT, "Tidx": "type: DT_INT32"}), ("Tile", {"T": FLOAT, "Tmultiples": "type: DT_INT32"})],
+)
+def test_a_list_of_axes_is_refused_before_it_is_written_out(op: str, attrs: dict[str, str]) -> None:
+    value = f"tensor {{ dtype: DT_INT32 tensor_shape {{ dim {{ size: {2**28} }} }} int_val: 0 }}"
+    axes = node("Const", dtype="type: DT_INT32", value=value).replace('"n"', '"axes"')
+    graph = Graph.from_graphdef("\n".join([X, axes, node(op, "x", "axes", **attrs)]))
+    tracemalloc.start()
+    with pytest.raises(GraphError, match=r"'n' .* broadcast, whose 1,073,741,824 bytes are more than"):
+        tf.Session(graph).run("n:0", {"x:0": np.ones((2, 3), np.float32)})
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
+
+
 def test_a_splat_has_the_values_that_it_says() -> None:
     graph = Graph.from_graphdef(splat(5))
     with graph.as_default(), xlanb.flags("--tf_xla_auto_jit=2 --tf_xla_min_cluster_size=1"):

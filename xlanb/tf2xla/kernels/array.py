@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.graph.limits import is_splat
 from xlanb.hlo import HloInstruction
 from xlanb.shape import TupleShape
-from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to, canonical_axes, canonical_axis
+from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to, canonical_axes, canonical_axis, constant
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.gathering import gather_slices
 from xlanb.tf2xla.registry import register
@@ -20,10 +19,7 @@ from xlanb.tf2xla.registry import register
 
 @register("Const", "HostConst")
 def _const(ctx: OpContext) -> HloInstruction:
-    value = np.asarray(ctx.attr("value"))
-    if is_splat(value):
-        return broadcast_to(ctx.b, ctx.b.constant(value[(0,) * value.ndim]), value.shape)
-    return ctx.b.constant(value)
+    return constant(ctx.b, np.asarray(ctx.attr("value")))
 
 
 @register("Identity", "StopGradient", "PreventGradient", "Snapshot", "PlaceholderWithDefault", "CheckNumerics")
