@@ -37,12 +37,13 @@ _ROOMS = (
 
 # hooks that packages declare: name -> the module above them that implements it, imported when the hook is first called
 _PROVIDERS = {
+    "display.figure": "xlanb.view.plots.figures",
     "display.mimebundle": "xlanb.view.reprs",
+    "display.table_html": "xlanb.view.tables",
     "dump.dot_source": "xlanb.view.dot",
     "dump.html_page": "xlanb.view.reprs",
     "dump.llo_trace": "xlanb.explorer.tpu_stages",
     "errors.render_traceback": "xlanb.notebook.faults",
-    "explorer.ablation_figure": "xlanb.view.ablation",
     "explorer.explore_traces": "xlanb.notebook.explore",
     "explorer.trace_text": "xlanb.view.text",
     "explorer.write_page": "xlanb.view.page",

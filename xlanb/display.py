@@ -10,6 +10,25 @@ mimebundle: Final[Hook[[Any], dict[str, str]]] = Hook("display.mimebundle")
 """An object as a front end shows it, by MIME type."""
 
 
+figure: Final[Hook[..., Any]] = Hook("display.figure")
+"""An object as a plotly figure, and what of it where there are several."""
+
+
+class Plottable:
+    """Gives a class `plot()`; plotly is imported when it is called."""
+
+    __slots__ = ()
+
+    def plot(self) -> Any:
+        """A plotly Figure that fits a screen: the largest parts, the others as one.
+
+        Raises:
+            XlanbError: there is nothing to draw.
+            MissingLibraryError: plotly is not installed.
+        """
+        return figure(self)
+
+
 class Displayable:
     """Gives a class `_repr_mimebundle_`: HTML from `xlanb.view`, plain text from `str(self)` or its own text view.
 

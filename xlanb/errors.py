@@ -159,6 +159,10 @@ class DumpError(XlanbError):
     """A dump directory or one of its files that cannot be read."""
 
 
+class MissingLibraryError(XlanbError, ImportError):
+    """A Python library that is needed for what was asked is not installed; the message says how to install it."""
+
+
 class InternalError(XlanbError):
     """A bug of xlanb: an exception that it did not raise on purpose, and which is this error's `__cause__`.
 

@@ -20,7 +20,6 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view.parts.diff import graph_diff, module_diff
 from xlanb.view.payload import LEVELS, PayloadBuilder, build_payload
-from xlanb.view.tables import stages_table
 
 GOLDENS = Path(__file__).parents[1] / "transforms" / "goldens"
 PROGRAMS = (
@@ -40,7 +39,7 @@ def test_the_rows_of_a_difference_add_up_to_what_the_list_says(path):
     stages = [s for s in trace.changed if isinstance(s.before, ModuleRecord) and isinstance(s.after, ModuleRecord)]
     assert stages
     payload = build_payload([trace])
-    table = stages_table(trace)
+    table = trace.to_dataframe()
     for stage in stages:
         marks = Counter(row.mark for section in module_diff(stage.before, stage.after) for row in section.rows)
         assert (marks["+"], marks["-"], marks["~"]) == stage.changes.counts, stage

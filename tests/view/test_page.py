@@ -19,9 +19,8 @@ from xlanb.view import assets
 from xlanb.view.dot import digraph, write_graph
 from xlanb.view.page import fragment_html, page_html, write_page
 from xlanb.view.reprs import mimebundle
-from xlanb.view.tables import kernels_table, stages_table, table_html
+from xlanb.view.tables import table_html
 from xlanb.view.text import trace_text, traces_text
-from xlanb.view.timing import figure, kernel_figure
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +86,13 @@ def test_an_unknown_time_is_never_zero(trace):
     assert "   0 *  graph" in trace_text(untimed)  # no column where no time is known
     some = Trace("some", [trace[0], *untimed.stages[1:]])
     assert re.search(r" unknown  \w", trace_text(some))
-    assert stages_table(untimed)["ms"].isna().all()
+    assert untimed.to_dataframe()["ms"].isna().all()
     with pytest.raises(XlanbError, match="no stage of 'untimed' was timed"):
-        figure(untimed)
+        untimed.plot()
 
 
-def test_stages_table(trace):
-    table = stages_table(trace)
+def test_a_trace_as_a_table(trace):
+    table = trace.to_dataframe()
     assert list(table.loc[[8, 9], "changed"]) == [True, False]
     assert table.loc[8, "removed"] == 4
     assert table.loc[8, "ms"] == pytest.approx(0.9)
@@ -101,13 +100,13 @@ def test_stages_table(trace):
 
 def test_kernels_table_and_figures(trace):
     run = trace["run"].after
-    table = kernels_table(run)
+    table = run.to_dataframe()
     assert list(table["kernel"]) == ["fusion", "reduce"]
     assert table["GB/s"][0] == pytest.approx(1600 / 4.1e-6 / 1e9)
-    assert list(kernel_figure(run).data[0].y) == ["fusion", "reduce"]
-    passes = figure(trace)
-    assert "8 algsimp" in passes.data[0].y
-    assert "17 second run" not in passes.data[0].y
+    assert list(run.plot().data[0].y) == ["fusion", "reduce"]
+    drawn = [label for bars in trace.plot().data for label in bars.y]
+    assert "8 algsimp" in drawn
+    assert "17 second run" not in drawn
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from xlanb.analysis.dataflow import HloDataflowAnalysis, Leaf
 from xlanb.buffers import heap_simulator
@@ -32,6 +32,9 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.shape import Shape
+
+if TYPE_CHECKING:
+    from xlanb.frames import Frame
 
 _MOST_ORDERS = 1000
 """Instructions of an entry past which one order is enough."""
@@ -236,6 +239,14 @@ class BufferAssignment(Displayable):
                 self.module.name, self.live, self.allocations, self.slices, self._scratch, self.peak_bytes
             )
         return self._record
+
+    def to_dataframe(self) -> Frame:
+        """One row per value, the largest first: see BufferAssignmentRecord.to_dataframe."""
+        return self.record().to_dataframe()
+
+    def plot(self) -> Any:
+        """A plotly Figure of the temporaries: across when they live, up where they lie."""
+        return self.record().plot()
 
     def __repr__(self) -> str:
         known = f"{len(self.allocations)} allocations, {self.temp_size:,} bytes of temporaries"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from xlanb.display import Displayable, Plottable
 from xlanb.hlo.records import InstructionRecord
 from xlanb.stage import size_text
+
+if TYPE_CHECKING:
+    from xlanb.frames import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class BufferAllocation:
 
 
 @dataclass(frozen=True, slots=True)
-class BufferAssignmentRecord:
+class BufferAssignmentRecord(Displayable, Plottable):
     """All allocations of a module; `sequence` is the program order that `start` and `end` of values count in.
 
     `peak_bytes` is the most that live values and scratch of the temp allocations need at one time.
@@ -64,6 +69,19 @@ class BufferAssignmentRecord:
     sequence: tuple[str, ...]
     allocations: tuple[BufferAllocation, ...]
     peak_bytes: int = 0
+
+    def to_dataframe(self) -> Frame:
+        """One row per value, the largest first: allocation and its kind, value, shape, offset, bytes, from which position of the program to which it lives."""
+        from xlanb.frames import framed
+
+        held = [
+            (a, v, what) for a in self.allocations for vs, what in ((a.values, ""), (a.scratch, " scratch")) for v in vs
+        ]
+        rows = [
+            (a.index, a.kind, v.place + what, v.shape, v.offset, v.size, v.start, v.end)
+            for a, v, what in sorted(held, key=lambda h: -h[1].size)
+        ]
+        return framed(rows, ["allocation", "kind", "value", "shape", "offset", "bytes", "start", "end"])
 
     @property
     def total_bytes(self) -> int:

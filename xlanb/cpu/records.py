@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from xlanb.codegen.plan import KernelPlan
+from xlanb.display import Displayable, Plottable
+
+if TYPE_CHECKING:
+    from xlanb.frames import Frame
 
 
 @dataclass(frozen=True)
-class CodeRecord:
+class CodeRecord(Displayable):
     """LLVM IR or assembly as text.
 
     `language` is "llvm" or "asm". `functions` gives each function's name, in order. `lines` maps a 1-based line of the text to the HLO instruction it came
@@ -60,8 +65,13 @@ class KernelTime:
         return min(self.limit / self.seconds, 1.0) if self.limit and self.is_measured else None
 
 
+_KERNEL_COLUMNS = (
+    "kernel", "instruction", "us", "% of run", "bytes", "flops", "GB/s", "GFLOP/s", "% of limit", "bound", "op_name",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
-class ExecutionRecord:
+class ExecutionRecord(Displayable, Plottable):
     """One run: wall seconds, its kernels where they were timed, results as (shape, a short text of the values).
 
     `peak_flops` (of f32, per second) and `bandwidth` (pairs of bytes gone through and bytes per second) are the
@@ -75,6 +85,20 @@ class ExecutionRecord:
     peak_flops: float = 0.0
     bandwidth: tuple[tuple[int, float], ...] = ()
 
+    def to_dataframe(self) -> Frame:
+        """One row per kernel, the slowest first: microseconds, share of the run, bytes, flops, both per second, how near that is to which limit of the machine."""
+        from xlanb.frames import framed
+
+        rows = [self._row(k) for k in sorted(self.kernels, key=lambda k: -k.seconds)]
+        return framed(rows, list(_KERNEL_COLUMNS))
+
+    def _row(self, k: KernelTime) -> tuple[object, ...]:
+        nan = float("nan")
+        rates = (k.bytes_accessed / k.seconds / 1e9, k.flops / k.seconds / 1e9) if k.seconds else (nan, nan)
+        limit = nan if k.of_limit is None else 100 * k.of_limit
+        measured = (k.seconds * 1e6, 100 * self.share_of(k), k.bytes_accessed, k.flops, *rates, limit)
+        return (k.name, k.instruction, *measured, k.bound, k.op_name)
+
     def share_of(self, kernel: KernelTime) -> float:
         """The share of the run that a kernel took, 0 to 1."""
         whole = max(self.seconds, sum(k.seconds for k in self.kernels))
@@ -82,7 +106,7 @@ class ExecutionRecord:
 
 
 @dataclass(frozen=True)
-class CacheRecord:
+class CacheRecord(Displayable):
     """The compilation cache after a run: signature asked for, whether it was there, hits and misses so far, entries held."""
 
     signature: str

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import filtered_traceback
 from xlanb.debug_options import current, flags
-from xlanb.display import Displayable
+from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError
-from xlanb.explorer import displays
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule
@@ -33,7 +32,7 @@ _COLUMNS = ("without", "instructions", "kernels", "temp_bytes", "compile_ms", "r
 
 
 @dataclass(frozen=True)
-class Ablation(Displayable):
+class Ablation(Displayable, Plottable):
     """The measurements: `table` has one row for the whole pipeline ("" in `without`), then one for each pass left out.
 
     Its columns: instructions after all passes, kernels, bytes of temporaries, milliseconds to compile and microseconds to run (medians), and the error where the program does not compile
@@ -55,9 +54,9 @@ class Ablation(Displayable):
         """What a notebook shows: the ratios, the slowest first."""
         return (("without each pass, relative to all", self.relative.reset_index().round(2)),)
 
-    def plot(self) -> Any:
-        """The ratios as a plotly figure: one bar for each pass and figure."""
-        return displays.ablation_figure(self.relative, self.name)
+    def to_dataframe(self) -> pd.DataFrame:
+        """`table`: a row for the whole pipeline, then one for each pass left out."""
+        return self.table
 
     def __str__(self) -> str:
         return f"{self.name}: without each pass in turn\n{self.table.to_string(index=False)}"

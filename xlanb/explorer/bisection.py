@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from xlanb.boundary import boundary
-from xlanb.display import Displayable
+from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
 from xlanb.explorer.numbers import compared, leaves_of, module_of, tolerance_of
@@ -49,7 +49,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Bisection(Displayable):
+class Bisection(Displayable, Plottable):
     """What was found: `stage` is the first that moved the numbers (None: none did), `rewrite` the rewrite in it, `checked` every stage that was evaluated, in order."""
 
     tolerance: float
@@ -75,6 +75,10 @@ class Bisection(Displayable):
             for c in self.checked
         ]
         return pd.DataFrame(rows, columns=["stage", "pass", "pipeline", "error", "broken", "moved", "failure"])
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`errors`: a row for each stage that was evaluated."""
+        return self.errors
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:

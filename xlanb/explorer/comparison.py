@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xlanb.display import Displayable
+from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError
 from xlanb.explorer.numbers import compared, leaves_of
 from xlanb.explorer.running import inputs_for, program_of
@@ -21,7 +21,7 @@ _MOST_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Comparison(Displayable):
+class Comparison(Displayable, Plottable):
     """What was measured: `table` has a row for each branch.
 
     Its columns: instructions after all passes, kernels, bytes of temporaries and at the peak, milliseconds of all stages, microseconds of a run (median), and of the results the largest
@@ -34,6 +34,10 @@ class Comparison(Displayable):
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows."""
         return (("branches, results compared with the first one's", self.table),)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`table`: a row for each branch."""
+        return self.table
 
     def __str__(self) -> str:
         return self.table.to_string(index=False)

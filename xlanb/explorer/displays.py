@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from xlanb.hooks import Hook
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from xlanb.explorer.trace import Trace
 
 trace_text: Final[Hook[[Trace], str]] = Hook("explorer.trace_text")
@@ -22,7 +20,4 @@ write_page: Final[Hook[[Sequence[Trace], str | Path], None]] = Hook("explorer.wr
 explore_traces: Final[Hook[[Sequence[Trace]], Any]] = Hook("explorer.explore_traces")
 """The step widget on traces."""
 
-ablation_figure: Final[Hook[[pd.DataFrame, str], Any]] = Hook("explorer.ablation_figure")
-"""The ratios of an `Ablation` as a plotly figure, and its title."""
-
-__all__ = ["ablation_figure", "explore_traces", "trace_text", "write_page"]
+__all__ = ["explore_traces", "trace_text", "write_page"]

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlanb.boundary import boundary
-from xlanb.display import Displayable
+from xlanb.display import Displayable, Plottable
 from xlanb.dump.graphs import read_graph
 from xlanb.dump.names import GRAPHS, printable
 from xlanb.dump.reader import DumpFile, DumpListing, ModuleFiles, list_dump
@@ -59,7 +59,7 @@ class DumpedModule:
         return self.files.name or f"module_{self.files.number:04d}"
 
 
-class DumpDirectory(Displayable):
+class DumpDirectory(Displayable, Plottable):
     """What lies in a dump directory. `dump["jit_step"]` is a module's Trace, `dump[0]` that of the main program; `dump.modules` is the table.
 
     Nothing but names and sizes is read at first. `graphs` is a Trace of the graphs that TensorFlow dumped beside (None where it dumped none); `others` are files that follow
@@ -106,6 +106,10 @@ class DumpDirectory(Displayable):
             for m in self.ranked
         ]
         return pd.DataFrame(rows).convert_dtypes()
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`modules`: a row for each module."""
+        return self.modules
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError, nearest
@@ -17,6 +18,9 @@ from xlanb.explorer.stage import Stage
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.tracing import Cause, Edit
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HAND_EDIT = "edit"
 """The name of the stage that stands for a change by hand."""
@@ -53,6 +57,15 @@ class Lineage(Displayable):
     nodes: tuple[str, ...]
     lines: tuple[str, ...]
     links: tuple[Link, ...]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per link, in order: stage, pass, rule, where the rule stands, and which instruction came from which."""
+        from xlanb.frames import framed
+
+        rows = [
+            (k.stage, k.cause.pass_name or HAND_EDIT, k.cause.rule, k.cause.where, k.old, k.new) for k in self.links
+        ]
+        return framed(rows, ["stage", "pass", "rule", "where", "before", "after"])
 
     def __repr__(self) -> str:
         made = f" of {', '.join(self.nodes[:3])}{', ...' * (len(self.nodes) > 3)}" if self.nodes else ""

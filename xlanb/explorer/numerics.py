@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xlanb.boundary import boundary
 from xlanb.cpu.profile import operations
-from xlanb.display import Displayable
+from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import Evaluator
 from xlanb.explorer.bisection import compiled_meaning, hlo_stages_of, start_of
@@ -70,7 +70,7 @@ class StageNumbers:
 
 
 @dataclass(frozen=True)
-class Numerics(Displayable):
+class Numerics(Displayable, Plottable):
     """The results after the module before all passes and after each pass that changed something, in order."""
 
     stages: tuple[StageNumbers, ...]
@@ -87,6 +87,10 @@ class Numerics(Displayable):
         ]
         rows += [(s.stage.index, s.stage.name, "", None, None, 0, 0, None, s.failure) for s in self.stages if s.failure]
         return pd.DataFrame(rows, columns=list(_COLUMNS)).sort_values(["stage"], kind="stable", ignore_index=True)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`table`: a row for each stage and result."""
+        return self.table
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import boundary
-from xlanb.display import Displayable
+from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer import displays
 from xlanb.explorer.recorder import Recorder
@@ -84,7 +84,7 @@ class RecordedProgram:
             self.counter = None
 
 
-class Recording(Displayable):
+class Recording(Displayable, Plottable):
     """The programs that were compiled during a `recording` block, slowest first: by the time of the compilation and of all runs in the block together.
 
     `len(r)` programs; `r[0]` is the Trace of the slowest, `r["jit_step"]` that of a name; iterating gives the traces. `r.explore()` opens them as one list, `r.to_dataframe()` is the table that

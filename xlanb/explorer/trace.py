@@ -8,7 +8,7 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import boundary
-from xlanb.display import Displayable
+from xlanb.display import Displayable, figure
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer import displays
 from xlanb.explorer.lineage import Lineage, Provenance
@@ -16,12 +16,16 @@ from xlanb.explorer.stage import RUN_KINDS, Stage, count_kernels
 from xlanb.hlo.records import ModuleRecord
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from xlanb.cpu.executable import Executable
     from xlanb.explorer.bisection import Bisection
     from xlanb.explorer.diff import ModuleDiff, TraceDiff
     from xlanb.explorer.numerics import Numerics
     from xlanb.explorer.why import Why
     from xlanb.transforms.pipeline import HloPassPipeline
+
+_COUNTS = ("added", "removed", "modified")
 
 
 class Trace(Displayable):
@@ -83,6 +87,34 @@ class Trace(Displayable):
         """Wall seconds of all stages of the compilation together, without runs and the time that a cache saved; None where no stage was timed."""
         timed = [s.seconds for s in self.stages if s.seconds is not None and s.kind not in RUN_KINDS]
         return sum(timed) if timed else None
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per stage, by its index: kind, name, pipeline, changed, added, removed, modified, ms (NaN where unknown), what it did."""
+        import pandas as pd
+
+        from xlanb.frames import framed
+
+        rows = [
+            {
+                "kind": s.kind, "name": s.name, "pipeline": " > ".join(s.pipeline), "changed": s.changed,
+                **dict(zip(_COUNTS, s.changes.counts, strict=True)),
+                "ms": float("nan") if s.seconds is None else s.seconds * 1e3,
+                "summary": s.describe().removeprefix(f"{s.name}: "),
+            }
+            for s in self.stages
+        ]  # fmt: skip
+        columns = ["kind", "name", "pipeline", "changed", *_COUNTS, "ms", "summary"]
+        return framed(rows, columns, pd.Index([s.index for s in self.stages], name="stage"))
+
+    def plot(self, what: str = "time") -> Any:
+        """A plotly Figure: the "time" of the stages, "instructions" after each pass, "kernels" of the last run, or the "memory" of temporaries.
+
+        Raises:
+            ArgumentError: there is no such figure.
+            XlanbError: the trace holds nothing of it.
+            MissingLibraryError: plotly is not installed.
+        """
+        return figure(self, what)
 
     def diff(self, a: int | str | Trace, b: int | str | None = None) -> ModuleDiff | TraceDiff | str:
         """What differs between the HLO after stage `a` and after stage `b`, instructions matched by structure; or between this trace and another.

@@ -19,6 +19,8 @@ from xlanb.stage import named_parts
 from xlanb.tracing import Cause, Decision, Predicate
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from xlanb.explorer.stage import Stage
     from xlanb.explorer.trace import Trace
 
@@ -49,6 +51,17 @@ class Why(Sequence[Decision], Displayable):
 
     def __len__(self) -> int:
         return len(self.decisions)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per condition of each decision: stage (-1: the end), pass, action, subject, what came of it, condition, whether it holds, its value."""
+        from xlanb.frames import framed
+
+        rows = [
+            (stage, d.cause.pass_name, d.action, " -> ".join(d.subject), d.taken, p.name, p.holds, str(p.value))
+            for d, stage in zip(self.decisions, self.stages, strict=True)
+            for p in d.predicates
+        ]
+        return framed(rows, ["stage", "pass", "action", "subject", "taken", "condition", "holds", "value"])
 
     def __repr__(self) -> str:
         return f"<Why {' and '.join(self.subject)}: {len(self)} decisions>"

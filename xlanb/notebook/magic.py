@@ -32,7 +32,6 @@ from xlanb.notebook.widget import StepWidget
 from xlanb.peers.targets.beside import TargetsBeside, names_of
 from xlanb.tracing import observing
 from xlanb.view.page import write_page
-from xlanb.view.timing import figure
 
 _GENERATIONS = count(1)
 
@@ -195,7 +194,7 @@ class XlaMagics(Magics):
         elif not options.quiet and not options.live:
             display(seen)
         if options.time and seen.traces:
-            display(figure(seen.trace))
+            display(seen.trace.plot())
         show_asked(shell_of(self), options, seen, cell)
 
 

@@ -1,4 +1,4 @@
-"""Traces as pandas tables."""
+"""Tables as HTML."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from xlanb.cpu.records import ExecutionRecord
-from xlanb.explorer.trace import Trace
+from xlanb.frames import table_html as table_html_hook
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,63 +48,12 @@ def table_html(table: pd.DataFrame, *, index: bool = False) -> str:
     return body.replace("<table ", _TABLE, 1).replace(' style="text-align: right;"', "", 1)
 
 
+@table_html_hook.implement
+def frame_html(table: pd.DataFrame) -> str:
+    """A `Frame` as a notebook shows it: its first rows, and how many there are."""
+    cut = f"<p>{len(table):,} rows, the first {_MAX_ROWS} shown</p>" if len(table) > _MAX_ROWS else ""
+    return f'<div style="overflow-x:auto">{table_html(table.head(_MAX_ROWS), index=True)}</div>{cut}'
+
+
 def _side(dtype: Any) -> str:
     return "right" if getattr(dtype, "kind", "O") in "iuf" else "left"
-
-
-def stages_table(trace: Trace) -> Any:
-    """A DataFrame with a row per stage: kind, name, pipeline, changed, added, removed, modified, milliseconds (NaN where unknown), what it did."""
-    import pandas as pd
-
-    rows = [
-        {
-            "kind": s.kind,
-            "name": s.name,
-            "pipeline": " > ".join(s.pipeline),
-            "changed": s.changed,
-            "added": len(s.added),
-            "removed": len(s.removed),
-            "modified": len(s.modified),
-            "ms": float("nan") if s.seconds is None else s.seconds * 1e3,
-            "summary": s.describe(),
-        }
-        for s in trace
-    ]
-    columns = [
-        "kind",
-        "name",
-        "pipeline",
-        "changed",
-        "added",
-        "removed",
-        "modified",
-        "ms",
-        "summary",
-    ]
-    return pd.DataFrame(rows, columns=columns, index=pd.Index([s.index for s in trace], name="stage"))
-
-
-def kernels_table(record: ExecutionRecord) -> Any:
-    """A DataFrame with a row per kernel of a run, the slowest first: microseconds, bytes, flops, both per second, and how near that is to which of the machine's limits."""
-    import pandas as pd
-
-    kernels = sorted(record.kernels, key=lambda k: -k.seconds)
-    rows = [
-        {
-            "kernel": k.name,
-            "instruction": k.instruction,
-            "us": k.seconds * 1e6,
-            "bytes": k.bytes_accessed,
-            "flops": k.flops,
-            "GB/s": k.bytes_accessed / k.seconds / 1e9 if k.seconds else float("nan"),
-            "GFLOP/s": k.flops / k.seconds / 1e9 if k.seconds else float("nan"),
-            "% of limit": 100 * k.of_limit if k.of_limit is not None else float("nan"),
-            "bound": k.bound,
-            "op_name": k.op_name,
-        }
-        for k in kernels
-    ]
-    return pd.DataFrame(
-        rows,
-        columns=["kernel", "instruction", "us", "bytes", "flops", "GB/s", "GFLOP/s", "% of limit", "bound", "op_name"],
-    )

@@ -1,0 +1,41 @@
+"""Tables whose cells are shown whole: pandas cuts a reason after 50 characters, these do not.
+
+A `Frame` is a pandas DataFrame in every other respect, and pandas' own options stay as the user set them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pandas as pd
+
+from xlanb.hooks import Hook
+
+table_html: Final[Hook[[pd.DataFrame], str]] = Hook("display.table_html")
+"""A table as HTML, every cell whole and escaped."""
+
+_MOST_ROWS: Final = 60
+
+
+class Frame(pd.DataFrame):
+    """A DataFrame that shows every cell whole, as text and as HTML; what is made of it does too."""
+
+    @property
+    def _constructor(self) -> Callable[..., Frame]:
+        return Frame
+
+    def __repr__(self) -> str:
+        if self.empty:
+            return super().__repr__()
+        shown = self.to_string(max_rows=_MOST_ROWS, max_colwidth=None)
+        cut = f"\n\n[{len(self):,} rows x {self.shape[1]} columns]" if len(self) > _MOST_ROWS else ""
+        return shown + cut
+
+    def _repr_html_(self) -> str | None:
+        return table_html(self)
+
+
+def framed(rows: Any, columns: list[str] | None = None, index: Any = None) -> Frame:
+    """A table of rows; `columns` names and orders them, also where there are no rows."""
+    return Frame(pd.DataFrame(rows, columns=columns, index=index))

@@ -1,0 +1,1 @@
+"""Objects of the public face as plotly figures."""
