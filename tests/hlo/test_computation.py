@@ -574,6 +574,26 @@ def test_set_operands_keeps_count_of_every_use(before, operands):
         assert (user in i.users) is (name in operands)
 
 
+@pytest.mark.parametrize(
+    ("before", "index", "new"), [("ab", 0, "c"), ("ab", 1, ""), ("abc", 1, "d"), ("aab", 0, "cd"), ("aab", 2, "")]
+)
+def test_exchange_operand_gives_what_set_operands_does(before, index, new):
+    def made(exchange):
+        lines = "\n".join(f"  {n} = f32[] parameter({k})" for k, n in enumerate("abcd"))
+        e = hlo.parse(f"HloModule m\nENTRY e {{\n{lines}\n  ROOT r = f32[] add(a, b)\n}}").entry_computation
+        by_name = {i.name: i for i in e}
+        user = e.add(HloOpcode.TUPLE, [by_name[n] for n in before])
+        e.add(HloOpcode.TUPLE, e.parameters)
+        exchange(e, user, [by_name[n] for n in new])
+        users = [[(u.name, i.uses_by(u)) for u in i.users] for i in e]
+        return [o.name for o in user.operands], users
+
+    def by_set(e, user, added):
+        e.set_operands(user, [*user.operands[:index], *user.operands[index + 1 :], *added])
+
+    assert made(lambda e, user, added: e.exchange_operand(user, index, added)) == made(by_set)
+
+
 def test_set_operands_refuses_what_was_removed():
     module = hlo.parse(
         "HloModule m\nENTRY e { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"

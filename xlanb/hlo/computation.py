@@ -314,9 +314,26 @@ class HloComputation(Displayable):
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
         """Give `user` another list of operands."""
         before = user.record() if is_observed() else None
-        if not self._exchange_some(user, tuple(operands)):
-            self._check_mine(operands, user.name)
-            self._set_operands(user, tuple(operands))
+        self._check_mine(operands, user.name)
+        self._set_operands(user, tuple(operands))
+        if before is not None:
+            emit(Edit(current_cause(), "update", self.name, before, user.record()))
+
+    def exchange_operand(self, user: HloInstruction, index: int, new: Sequence[HloInstruction]) -> None:
+        """Take out one operand of `user` and append others, which it does not have; as `set_operands`, but of those that stay little is asked."""
+        before = user.record() if is_observed() else None
+        self._check_mine(new, user.name)
+        old, kept = user.operands[index], (*user.operands[:index], *user.operands[index + 1 :])
+        old._users[user] -= 1
+        if not old._users[user]:
+            del old._users[user]
+        for users in [o._users for o in kept if len(o._users) > 1]:
+            users[user] = users.pop(user)  # it becomes the last of the users
+        for o in new:
+            o._users[user] = o._users.get(user, 0) + 1
+        user.operands = (*kept, *new)
+        user._record = None
+        self._touch()
         if before is not None:
             emit(Edit(current_cause(), "update", self.name, before, user.record()))
 
@@ -331,23 +348,6 @@ class HloComputation(Displayable):
         new._users[user] = new._users.get(user, 0) + uses
         user._record = None
         self._touch()
-
-    def _exchange_some(self, user: HloInstruction, operands: tuple[HloInstruction, ...]) -> bool:
-        """Give `user` operands of which it has most already, which are not checked again; False where some stand twice."""
-        before, after = set(user.operands), set(operands)
-        if len(before) < len(user.operands) or len(after) < len(operands):
-            return False
-        added = after - before
-        self._check_mine(added, user.name)
-        for o in before - after:
-            del o._users[user]
-        for o in operands:
-            o._users.pop(user, None)  # it becomes the last of the users
-            o._users[user] = 1
-        user.operands = operands
-        user._record = None
-        self._touch()
-        return True
 
     def _set_operands(self, user: HloInstruction, operands: tuple[HloInstruction, ...]) -> None:
         for o in user.operands:

@@ -5,8 +5,6 @@ A fusion's computation has one parameter for each operand of the fusion, in orde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -51,17 +49,17 @@ def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstructio
 
     `producer` itself stays where it has other users, and dies otherwise (the caller removes it).
     """
-    fused = fusion.fused_computation
-    by_operand = dict(zip(fusion.operands, fused.parameters, strict=True))
-    operands = list(fusion.operands)
-    for o in dict.fromkeys(producer.operands):
-        if o not in by_operand:
-            by_operand[o] = add_parameter(fused, len(operands), o)
-            operands.append(o)
-    copy = fused.clone_instruction(producer, tuple(by_operand[o] for o in producer.operands))
-    old = by_operand[producer]
-    fused.replace_uses(old, copy)
-    _drop_operands(fusion, {old.parameter_number}, operands)
+    fused, operands, parameters = fusion.fused_computation, fusion.operands, fusion.fused_computation.parameters
+    read = dict.fromkeys(producer.operands)
+    inside = {o: parameters[operands.index(o)] for o in read if o.uses_by(fusion)}
+    added = [o for o in read if o not in inside]
+    inside |= {o: add_parameter(fused, n, o) for n, o in enumerate(added, len(operands))}
+    copy = fused.clone_instruction(producer, tuple(inside[o] for o in producer.operands))
+    number = operands.index(producer)
+    fused.replace_uses(parameters[number], copy)
+    fused.remove(parameters[number])
+    fused.renumber_parameters(number)
+    fusion.parent.exchange_operand(fusion, number, added)
     return copy
 
 
@@ -94,12 +92,9 @@ def drop_unused_operands(fusion: HloInstruction) -> bool:
     return bool(unused)
 
 
-def _drop_operands(
-    fusion: HloInstruction, numbers: set[int], operands: Sequence[HloInstruction] | None = None
-) -> list[HloInstruction]:
-    """Take parameters and operands of some numbers out of a fusion; out of `operands`, which become its own, where they are given."""
-    fused = fusion.fused_computation
-    given = fusion.operands if operands is None else operands
+def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> list[HloInstruction]:
+    """Take parameters and operands of some numbers out of a fusion."""
+    fused, given = fusion.fused_computation, fusion.operands
     first, parameters = min(numbers), fused.parameters
     for n in sorted(numbers):
         fused.remove(parameters[n])
