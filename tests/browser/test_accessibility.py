@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
+import xlanb
 from xlanb.cli import main
+from xlanb.explorer.trace import Trace
 from xlanb.view.page import write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "explorer"))
 sys.path.insert(0, str(Path(__file__).parent))
 from factory import make_trace
+from gpu_dump import write_dump
 from stepper import Stepper
+from test_tpu_stages import write_llo
 
 SPEC = importlib.util.find_spec("axe_playwright_python")
 if SPEC is None or SPEC.origin is None:
@@ -61,6 +66,59 @@ def test_every_pane_of_the_step_page(stepper, theme):
             stepper.page.locator(".root").focus()
             stepper.press(key)
             found += [f"{stage}, {stepper.tab}: {x}" for x in serious(stepper.page)]
+    assert found == []
+
+
+def every_pane(stepper, label: str) -> list[str]:
+    """What axe finds in each pane that has something to show at this stage."""
+    found = []
+    tabs = stepper.page.locator(".tabrow [role=tab]")
+    for k in range(tabs.count()):
+        if tabs.nth(k).is_enabled():
+            tabs.nth(k).click()
+            found += [f"{label}, {stepper.tab}: {x}" for x in serious(stepper.page)]
+    return found
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_pane_with_an_op_pinned(stepper, theme):
+    page = stepper.page
+    page.emulate_media(color_scheme=theme)
+    page.locator(".pass .name").get_by_text("assembly", exact=True).first.click()
+    page.get_by_role("tab", name="Text", exact=True).click()
+    page.locator(".line[data-op='fusion']").first.click()
+    assert every_pane(stepper, "pinned") == []
+    page.get_by_role("tab", name="Code", exact=True).click()
+    page.get_by_label("HLO in full width").click()
+    page.get_by_label("Wrap long lines").first.click()
+    page.get_by_label("Find in HLO").fill("multiply")
+    stepper.page.get_by_role("separator", name="Width of the passes").focus()
+    assert serious(page) == []
+
+
+def write_gpu(folder: Path) -> Trace:
+    write_dump(folder)
+    return xlanb.read_dump(folder).main.trace
+
+
+def write_tpu(folder: Path) -> Trace:
+    write_llo(folder)
+    return xlanb.read_dump(folder)[0]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("write", [write_gpu, write_tpu])
+def test_the_panes_of_other_targets(context, tmp_path, theme, write):
+    path = tmp_path / "page.html"
+    write_page([write(tmp_path / "dump")], path)
+    stepper = Stepper(context.new_page())
+    stepper.page.emulate_media(color_scheme=theme)
+    stepper.open(path)
+    rows = stepper.page.locator(".pass")
+    found = []
+    for k in range(max(0, rows.count() - 3), rows.count()):
+        rows.nth(k).click()
+        found += every_pane(stepper, f"stage {k}")
     assert found == []
 
 

@@ -20,7 +20,7 @@ def test_a_cell_is_called_as_the_notebook_calls_it(shell):
 
 
 def test_a_cell_of_another_session_has_no_number():
-    assert place_text("/tmp/ipykernel_77/123.py", 6) == "cell:6"
+    assert place_text("/kernel/ipykernel_77/123.py", 6) == "cell:6"
     assert place_text("model.py", 3) == "model.py:3"
     assert place_text("", 3) == ""
 

@@ -85,7 +85,7 @@ class Recorder:
         trace.stages.append(replace(event.stage, index=len(trace.stages), edits=edits, decisions=decisions))
 
 
-def _has_such(trace: Trace, kind: type[ModuleRecord] | type[GraphRecord]) -> bool:
+def _has_such(trace: Trace, kind: type[ModuleRecord | GraphRecord]) -> bool:
     return any(isinstance(s.given_after, kind) for s in trace.stages)
 
 
