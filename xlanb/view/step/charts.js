@@ -4,10 +4,29 @@ import { bytes, h, plural, s, time } from "./dom.js";
 /** @typedef {import("./store.js").Artifact} Artifact */
 /** @typedef {import("./store.js").Trace} Trace */
 
-const WIDTH = 900;
+const FEW = 12; // bars that are shown before the rest is asked for
 /** Kinds of stages that are passes over a program, and those that are runs of it. */
 const PASSES = new Set(["optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops", "hlo_pass"]);
 const RUNS = new Set(["execution", "compilation_cache"]);
+
+/**
+ * A picture that is drawn for the width it has, and again where that changes: its letters keep their size.
+ * @param {(width: number) => SVGElement} draw @returns {HTMLElement}
+ */
+export function fitted(draw) {
+  const box = h("div", { class: "chartbox" });
+  let drawn = 0;
+  new ResizeObserver(() => {
+    const width = Math.round(box.clientWidth);
+    if (width < 40 || width === drawn) return;
+    drawn = width;
+    box.replaceChildren(draw(width));
+  }).observe(box);
+  return box;
+}
+
+/** A name cut to a width in pixels. @param {string} name @param {number} room */
+const cut = (name, room) => (name.length * 6.7 < room ? name : `${name.slice(0, Math.max(2, Math.floor(room / 6.7) - 1))}…`);
 
 /** @param {Artifact | null} record @param {(name: string) => string} called what the user calls an op */
 export function memoryView(record, called) {
@@ -34,53 +53,72 @@ export function figure(value, label) {
 
 /** @param {Artifact} record @param {any[]} temps */
 export function tempChart(record, temps) {
+  return fitted((width) => drawTemps(record, temps, width));
+}
+
+/** @param {Artifact} record @param {any[]} temps @param {number} width */
+function drawTemps(record, temps, width) {
   const steps = Math.max(record.steps, 1);
   const total = temps.reduce((t, a) => t + a.size, 0);
-  const height = Math.max(70, Math.min(320, 44 * temps.reduce((t, a) => t + a.values.length, 0)));
-  const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "What lies where, when" });
+  const height = Math.max(70, Math.min(260, 44 * temps.reduce((t, a) => t + a.values.length, 0)));
+  const svg = s("svg", { class: "chart", viewBox: `0 0 ${width} ${height + 16}`, role: "img", "aria-label": `What lies where, when: ${bytes(total)} over ${plural(record.steps, "step")}` });
   let base = 0;
   for (const a of temps) {
     for (const [name, , shape, offset, size, start, end] of /** @type {any[][]} */ (a.values)) {
-      const x = (start / steps) * WIDTH;
-      const w = Math.max(3, ((end - start + 1) / steps) * WIDTH - 2);
+      const x = (start / steps) * width;
+      const w = Math.max(3, ((end - start + 1) / steps) * width - 2);
       const y = ((base + offset) / total) * height;
       const ht = Math.max(3, (size / total) * height - 2);
-      const box = s("g", { class: "value", data: { op: name } }, s("rect", { x, y, width: w, height: ht, rx: 4 }), s("title", {}, `${name} ${shape}\n${bytes(size)} at ${offset}, alive ${start} to ${end}`));
-      if (ht > 14 && w > 40) box.append(s("text", { x: x + 7, y: y + ht / 2 + 4 }, name.length * 6.5 < w - 10 ? name : `${name.slice(0, Math.max(2, Math.floor(w / 6.5) - 3))}…`));
+      const box = s("g", { class: "value", data: { op: name } }, s("rect", { x, y, width: w, height: ht, rx: 4 }), s("title", {}, `${name} ${shape}\n${bytes(size)} at byte ${offset}, alive from step ${start} to ${end}`));
+      if (ht > 14 && w > 40) box.append(s("text", { x: x + 7, y: y + ht / 2 + 4 }, cut(name, w - 10)));
       svg.append(box);
     }
     base += a.size;
   }
+  svg.append(...axis(width, height + 12, "step 0", `step ${record.steps}`));
   return svg;
 }
 
 /** @param {Artifact} record */
 export function liveChart(record) {
-  const most = Math.max(...record.live, 1);
-  const step = WIDTH / record.live.length;
+  return fitted((width) => drawLive(record, width));
+}
+
+/** Words at both ends of a picture's lower rim. @param {number} width @param {number} y @param {string} left @param {string} right */
+function axis(width, y, left, right) {
+  return [s("text", { class: "peak", x: 3, y }, left), s("text", { class: "peak", x: width - 3, y, "text-anchor": "end" }, right)];
+}
+
+/** @param {any} record @param {number} width */
+function drawLive(record, width) {
+  const most = record.live.reduce((/** @type {number} */ m, /** @type {number} */ b) => Math.max(m, b), 1);
+  const step = width / record.live.length;
   let d = "M0,84";
   record.live.forEach((/** @type {number} */ b, /** @type {number} */ k) => {
     const y = 84 - (b / most) * 72;
     d += `L${(k * step).toFixed(1)},${y.toFixed(1)}L${((k + 1) * step).toFixed(1)},${y.toFixed(1)}`;
   });
   const at = record.live.indexOf(most);
+  const words = `${bytes(most)} at ${record.sequence[at] ?? `step ${at}`}`;
+  const late = (at + 0.5) * step > width / 2;
   return s(
     "svg",
-    { class: "chart", viewBox: `0 0 ${WIDTH} 90`, role: "img", "aria-label": `Bytes alive, ${bytes(most)} at most` },
-    s("path", { class: "area", d: `${d}L${WIDTH},84Z` }),
-    s("text", { class: "peak", x: Math.min((at + 0.5) * step, WIDTH - 170), y: 10 }, `${bytes(most)} at ${record.sequence[at] ?? at}`),
+    { class: "chart", viewBox: `0 0 ${width} 100`, role: "img", "aria-label": `Bytes alive, ${words} at most` },
+    s("path", { class: "area", d: `${d}L${width},84Z` }),
+    s("text", { class: "peak", x: (at + 0.5) * step, y: 10, "text-anchor": late ? "end" : "start" }, cut(words, late ? (at + 0.5) * step : width - (at + 0.5) * step)),
+    ...axis(width, 96, "step 0", `step ${record.live.length}`),
   );
 }
 
 /** @param {Artifact} record @param {(name: string) => string} called */
 function table(record, called) {
   const rows = record.allocations.flatMap((/** @type {any} */ a) => [
-    h("tr", { class: "allocation" }, h("td", {}, `#${a.i}`), h("td", {}, a.kind, a.parameter !== null && a.parameter !== undefined ? ` ${a.parameter}` : ""), h("td", { class: "num" }, bytes(a.size)), h("td", {}, plural(a.values.length, "value")), h("td", {})),
+    h("tr", { class: "allocation" }, h("td", {}, `#${a.i}`), h("td", {}, a.kind, a.parameter !== null && a.parameter !== undefined ? ` ${a.parameter}` : ""), h("td", { class: "num" }, bytes(a.size)), h("td", {}, plural(a.values.length, "value")), h("td", {}), h("td", {})),
     .../** @type {any[][]} */ (a.values).slice(0, 60).map(([name, index, shape, offset, size, start, end]) =>
-      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, called(name), index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `at ${offset}, ${start}–${end}`)),
+      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, called(name), index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `${offset.toLocaleString("en")} B`), h("td", { class: "num" }, `${start}–${end}`)),
     ),
   ]);
-  return h("table", {}, h("thead", {}, h("tr", {}, ["#", "what", "size", "shape", "where, when"].map((t) => h("th", { scope: "col", class: ["size", "where, when"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows));
+  return h("table", {}, h("thead", {}, h("tr", {}, ["#", "what", "size", "shape", "offset", "steps alive"].map((t) => h("th", { scope: "col", class: ["size", "offset", "steps alive"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows));
 }
 
 /**
@@ -94,7 +132,7 @@ export function timingView(trace, current, execution, go) {
   const total = trace.counts?.seconds ?? null; // without runs, and without what a cache saved
   body.append(h("div", { class: "figures" }, figure(total === null ? "unknown" : time(total), trace.live ? "compiling, so far" : "compiling"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
   if (execution && execution.kernels.length) {
-    body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : "", limit(k)].filter((x) => x).join(" · ") }))));
+    body.append(h("h4", {}, "Kernels of the run"), fewBars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : "", limit(k)].filter((x) => x).join(" · ") })), "kernel"));
   }
   const roof = execution && roofline(execution.kernels, execution.roof);
   const meaning = execution?.roof?.flops ? "the roof is what this machine reached with kernels made to measure it" : "no roof: the machine was not measured";
@@ -105,16 +143,43 @@ export function timingView(trace, current, execution, go) {
   const rows = trace.stages.map((x, k) => ({ label: x.name, op: "", value: x.s, detail: x.s === null || x.s === undefined ? "unknown" : "", k, current: k === current })).filter((r) => !RUNS.has(trace.stages[r.k].kind));
   const slowest = rows.filter((r) => PASSES.has(trace.stages[r.k].kind) && r.value).sort((a, b) => (b.value || 0) - (a.value || 0)).slice(0, 8);
   if (rows.length > 16 && slowest.length) body.append(h("h4", {}, "The slowest passes"), bars(slowest, go));
-  body.append(h("h4", {}, "All stages of the compilation", h("small", {}, "wall time of each, in order")), bars(rows, go));
+  body.append(h("h4", {}, "All stages of the compilation", h("small", {}, "wall time, from left to right; click one")), fitted((width) => drawStrip(rows, width, go)));
+  body.append(h("details", { class: "section every", open: rows.length <= FEW }, h("summary", {}, h("b", {}, "One by one"), h("small", {}, plural(rows.length, "stage"))), bars(rows, go)));
   return body;
 }
 
-/**
- * @param {{label: string, op: string, value: number | null, detail: string, k?: number, current?: boolean}[]} rows
- * @param {(k: number) => void} [go]
- */
-export function bars(rows, go) {
+/** @typedef {{label: string, op: string, value: number | null, detail: string, k?: number, current?: boolean}} Bar */
+
+/** Stages one after the other, as wide as they took. @param {Bar[]} rows @param {number} width @param {(k: number) => void} go */
+function drawStrip(rows, width, go) {
+  const total = rows.reduce((t, r) => t + (r.value || 0), 0) || 1;
+  const svg = s("svg", { class: "chart strip", viewBox: `0 0 ${width} 62`, role: "img", "aria-label": `${plural(rows.length, "stage")} in ${time(total)}` });
+  let x = 0;
+  rows.forEach((r, n) => {
+    const wide = ((r.value || 0) / total) * width;
+    const part = s("g", { class: `part${r.current ? " current" : ""}${n % 2 ? " odd" : ""}`, onclick: () => go(r.k ?? 0) }, s("rect", { x, y: 2, width: Math.max(0.6, wide - 0.5), height: 42 }), s("title", {}, `${r.label}: ${time(r.value)}, ${Math.round((100 * (r.value || 0)) / total)} %`));
+    if (wide > 60) part.append(s("text", { x: x + 5, y: 19 }, cut(r.label, wide - 8)), s("text", { class: "peak", x: x + 5, y: 35 }, time(r.value)));
+    svg.append(part);
+    x += wide;
+  });
+  svg.append(...axis(width, 58, "0", time(total)));
+  return svg;
+}
+
+/** The first bars; the rest is asked for. @param {Bar[]} rows @param {string} what */
+function fewBars(rows, what) {
   const most = Math.max(...rows.map((r) => r.value || 0), 1e-12);
+  if (rows.length <= FEW + 2) return bars(rows);
+  return h("div", {}, bars(rows.slice(0, FEW), undefined, most), h("details", { class: "section every" }, h("summary", {}, `${plural(rows.length - FEW, `more ${what}`)}, ${time(rows.slice(FEW).reduce((t, r) => t + (r.value || 0), 0))} together`), bars(rows.slice(FEW), undefined, most)));
+}
+
+/**
+ * @param {Bar[]} rows
+ * @param {(k: number) => void} [go]
+ * @param {number} [longest] the value of a whole bar
+ */
+export function bars(rows, go, longest = 1e-12) {
+  const most = Math.max(...rows.map((r) => r.value || 0), longest);
   return h(
     "div",
     { class: "bars" },
@@ -151,8 +216,12 @@ const limit = (k) => (k[7] ? `${Math.round(100 * k[7])} % of the ${k[8]} limit` 
  */
 function roofline(kernels, machine) {
   const points = kernels.filter((k) => k[2] > 0 && k[3] > 0 && k[4] > 0).map((k) => ({ name: k[0], op: k[1], x: k[4] / k[3], y: k[4] / k[2], limit: limit(k), bandwidth: k[3] / k[2], share: k[2] }));
-  if (!points.length) return null;
-  const [W, H, pad] = [900, 230, 34];
+  return points.length ? fitted((width) => drawRoof(points, machine, width)) : null;
+}
+
+/** @param {any[]} points @param {{flops: number, memory: [number, number][]} | undefined} machine @param {number} W */
+function drawRoof(points, machine, W) {
+  const [H, pad] = [230, 34];
   const log = Math.log10;
   const xs = points.map((p) => log(p.x));
   const ys = points.map((p) => log(p.y));
@@ -165,8 +234,8 @@ function roofline(kernels, machine) {
   const fastest = log(Math.max(1, ...(machine?.memory || []).map((m) => m[1])));
   const knee = Math.min(Math.max(top - fastest, x0), x1);
   const svg = s("svg", { class: "chart roofline", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Roofline of the kernels" });
-  for (let v = x0; v <= x1; v += 1) svg.append(s("path", { class: "gridline", d: `M${X(v)},12V${H - 22}` }), s("text", { class: "peak", x: X(v) + 3, y: H - 8 }, v >= 0 ? `${10 ** v}` : `1/${10 ** -v}`));
-  for (let v = y0; v <= y1; v += 1) svg.append(s("path", { class: "gridline", d: `M${pad},${Y(v)}H${W - pad}` }), s("text", { class: "peak", x: 2, y: Y(v) + 4 }, `${10 ** (v % 3 + (v % 3 < 0 ? 3 : 0))}${["", "k", "M", "G", "T", "P"][Math.floor(v / 3)] ?? ""}`));
+  for (let v = x0; v <= x1; v += 1) svg.append(s("path", { class: "gridline", d: `M${X(v)},12V${H - 22}` }), s("text", { class: "peak", x: X(v) + 3, y: H - 8 }, `${v >= 0 ? 10 ** v : `1/${10 ** -v}`}${v === x1 ? "" : " flop/B"}`));
+  for (let v = y0; v <= y1; v += 1) svg.append(s("path", { class: "gridline", d: `M${pad},${Y(v)}H${W - pad}` }), s("text", { class: "peak", x: 2, y: Y(v) + 4 }, `${10 ** (v % 3 + (v % 3 < 0 ? 3 : 0))}${["", "k", "M", "G", "T", "P"][Math.floor(v / 3)] ?? ""}${v === y1 ? " flop/s" : ""}`));
   if (measured) svg.append(s("path", { class: "roof", d: `M${X(x0)},${Y(Math.max(y0, x0 + fastest))}L${X(knee)},${Y(Math.min(top, knee + fastest))}H${X(x1)}` }));
   const most = Math.max(...points.map((p) => p.share));
   for (const p of points) {

@@ -111,7 +111,7 @@ function bundleRows(record, root) {
   const columns = record.units.map((/** @type {any[]} */ u) => `${NARROW.includes(u[0]) ? 130 : 190}px`);
   const heat = record.capacity || [];
   const grid = h("div", { class: "grid", role: "table", "aria-label": "Bundles by unit", style: { "--columns": `64px ${Math.max(30, heat.length * 8)}px ${columns.join(" ")}` } });
-  grid.append(h("div", { class: "row head", role: "row" }, h("span", {}, "bundle"), h("span", { title: heat.map((/** @type {any[]} */ c) => c[0]).join(", ") }, heat.length ? "use" : ""), record.units.map((/** @type {any[]} */ u) => h("span", { title: u[1] }, u[0], h("small", {}, u[2].toLocaleString("en"))))));
+  grid.append(h("div", { class: "row head", role: "row" }, h("span", { role: "columnheader" }, "bundle"), h("span", { role: "columnheader", title: heat.map((/** @type {any[]} */ c) => c[0]).join(", ") }, heat.length ? "use" : ""), record.units.map((/** @type {any[]} */ u) => h("span", { role: "columnheader", title: u[1] }, u[0], h("small", {}, u[2].toLocaleString("en"))))));
   const build = (/** @type {HTMLElement} */ block) => {
     if (block.childElementCount) return;
     const at = Number(block.getAttribute("data-at"));
@@ -121,7 +121,7 @@ function bundleRows(record, root) {
   };
   const watcher = new IntersectionObserver((entries) => entries.forEach((e) => e.isIntersecting && build(/** @type {HTMLElement} */ (e.target))), { root, rootMargin: "600px 0px" });
   for (let at = 0; at < record.rows.length; at += BLOCK_ROWS) {
-    const block = h("div", { class: "block", data: { at }, style: { "min-height": `${Math.min(BLOCK_ROWS, record.rows.length - at) * ROW_PX}px` } });
+    const block = h("div", { class: "block", role: "rowgroup", data: { at }, style: { "min-height": `${Math.min(BLOCK_ROWS, record.rows.length - at) * ROW_PX}px` } });
     if (at < 2 * BLOCK_ROWS) build(block);
     else watcher.observe(block);
     grid.append(block);
@@ -151,19 +151,19 @@ function bundleRow(record, row, index) {
   return h(
     "div",
     { class: `row${loops ? " looped" : ""}${operations.length ? "" : " idle"}`, role: "row", data: calls ? { op: calls } : {} },
-    h("span", { class: "address", title: marks ? `${marks} loop body` : "" }, `0x${address.toString(16)}`, marks ? h("small", {}, ` ${marks}`) : null),
+    h("span", { class: "address", role: "cell", title: marks ? `${marks} loop body` : "" }, `0x${address.toString(16)}`, marks ? h("small", {}, ` ${marks}`) : null),
     heatCell(record, index),
-    cells.map((cell) => h("span", {}, cell)),
+    cells.map((cell) => h("span", { role: "cell" }, cell)),
   );
 }
 
 /** One cell for each unit, the darker the fuller. @param {Artifact} record @param {number} index */
 function heatCell(record, index) {
   const digits = record.use?.[index];
-  if (!digits) return h("span", {});
+  if (!digits) return h("span", { role: "cell" });
   const used = record.capacity.map((/** @type {any[]} */ c, /** @type {number} */ k) => [c[0], parseInt(digits[k], 36), c[2]]);
   const words = used.filter((u) => u[1]).map((u) => `${u[0]} ${u[1]} of ${u[2]}`);
-  return h("span", { class: "heat", title: words.join(", ") || "nothing is used", "aria-label": words.join(", ") }, used.map((u) => h("u", { style: { opacity: u[1] ? String(0.25 + 0.75 * Math.min(1, u[1] / Math.max(u[2], 1))) : "0.06" } })));
+  return h("span", { class: "heat", role: "cell", title: words.join(", ") || "nothing is used", "aria-label": words.join(", ") }, used.map((u) => h("u", { style: { opacity: u[1] ? String(0.25 + 0.75 * Math.min(1, u[1] / Math.max(u[2], 1))) : "0.06" } })));
 }
 
 /** Memory space assignment: what lies in the fast memory when, and what only in HBM. @param {Artifact} record */

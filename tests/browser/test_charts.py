@@ -1,0 +1,95 @@
+"""Memory and Timing: pictures drawn for the width they have, with units, and no longer than a screen before the reader asks for more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlanb.cpu.records import ExecutionRecord, KernelTime
+from xlanb.explorer.stage import Stage
+from xlanb.view.page import write_page
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
+sys.path.insert(0, str(Path(__file__).parent))
+from factory import make_trace
+from stepper import Stepper
+
+
+@pytest.fixture
+def stepper(context, tmp_path):
+    trace = make_trace()
+    kernels = tuple(KernelTime(f"kernel_{k}", f"kernel_{k}", (k + 1) * 1e-6, 4096, 512, "") for k in range(108))
+    record = ExecutionRecord(2e-3, kernels, ())
+    trace.stages.append(Stage("execution", "long run", None, record, index=len(trace.stages)))
+    path = tmp_path / "page.html"
+    write_page([trace], path)
+    stepper = Stepper(context.new_page())
+    stepper.page.set_default_timeout(10_000)
+    stepper.open(path)
+    yield stepper
+    assert stepper.errors == []
+
+
+def letters(stepper) -> list[float]:
+    """The height in pixels on the screen of each word in a chart."""
+    return stepper.page.locator(".pane .chart text").evaluate_all(
+        "all => all.map(x => x.getBoundingClientRect().height)"
+    )
+
+
+def cut_words(stepper) -> list[str]:
+    """Words in a chart that leave it."""
+    return stepper.page.locator(".pane .chart text").evaluate_all(
+        """all => all.filter(x => { const b = x.getBoundingClientRect(), f = x.ownerSVGElement.getBoundingClientRect();
+           return b.left < f.left - 1 || b.right > f.right + 1 || b.top < f.top - 1 || b.bottom > f.bottom + 1; }).map(x => x.textContent)"""
+    )
+
+
+@pytest.mark.parametrize("width", [1440, 1000])
+@pytest.mark.parametrize("key", ["m", "i"])
+def test_words_in_charts_are_legible_and_whole_at_any_width(stepper, width, key):
+    stepper.page.set_viewport_size({"width": width, "height": 900})
+    stepper.press("End", key)
+    stepper.page.locator(".chartbox .chart").first.wait_for()
+    assert len(letters(stepper)) >= 4
+    assert min(letters(stepper)) >= 10
+    assert cut_words(stepper) == []
+    assert stepper.page.locator(".pane").evaluate(
+        "x => [...x.querySelectorAll('.memory, .timing')].every(y => y.scrollWidth <= y.clientWidth)"
+    )
+
+
+def test_a_chart_is_drawn_anew_for_another_width(stepper):
+    stepper.press("End", "m")
+    chart = stepper.page.locator(".chartbox .chart").first
+    chart.wait_for()
+    stepper.page.set_viewport_size({"width": 1000, "height": 700})
+    stepper.page.wait_for_function(
+        "() => { const c = document.querySelector('.xlanb-step').shadowRoot.querySelector('.chartbox .chart'); return Math.abs(c.viewBox.baseVal.width - c.parentElement.clientWidth) <= 1; }"
+    )
+
+
+def test_of_many_kernels_the_first_are_shown(stepper):
+    stepper.press("End", "i")
+    timing = stepper.page.get_by_role("region", name="Timing")
+    assert timing.locator(".hbar:visible").count() < 30
+    more = timing.get_by_text("96 more kernels")
+    more.click()
+    assert timing.locator(".hbar:visible").count() >= 108
+
+
+def test_a_part_of_the_strip_leads_to_its_stage(stepper):
+    stepper.press("End", "i")
+    part = stepper.page.locator(".strip .part").filter(has_text="optimize LLVM IR").first
+    part.click()
+    assert stepper.page.locator(".pass.current .name").inner_text() == "optimize LLVM IR"
+
+
+def test_the_table_of_buffers_has_units(stepper):
+    stepper.press("End", "m")
+    heads = stepper.page.locator(".memory th").all_inner_texts()
+    assert heads == ["#", "what", "size", "shape", "offset", "steps alive"]
+    row = stepper.page.locator(".memory tr[data-op='grad'] td").all_inner_texts()
+    assert row[2:] == ["400 B", "f32[100]", "448 B", "9–12"]
