@@ -1,8 +1,11 @@
 """Tables that show every cell whole, and are pandas' in all else."""
 
+import pickle
+
 import pandas as pd
 
-from xlanb.frames import Frame, framed
+from xlanb.frames import framed
+from xlanb.frames.frame import Frame
 
 LONG = "a reason that goes on and on " * 8
 
@@ -34,6 +37,13 @@ def test_markup_in_cells_is_text():
     html = framed([("<script>alert(1)</script>",)], ["<b>name</b>"])._repr_html_()
     assert "<script>" not in html
     assert "<b>name" not in html
+
+
+def test_a_table_is_pickled():
+    table = framed([(LONG, 1)], ["reason", "count"])
+    again = pickle.loads(pickle.dumps(table))  # noqa: S301 - its own
+    assert isinstance(again, Frame)
+    pd.testing.assert_frame_equal(again, table)
 
 
 def test_an_empty_table_has_its_columns():

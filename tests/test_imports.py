@@ -85,6 +85,7 @@ LATE = {
     "xlanb.cli": "a command imports what it needs: `xlanb --help` answers at once",
     "xlanb.cpu.executable": "saving, exporting and profiling are rare",
     "xlanb.explorer.trace": "a question to a trace imports what answers it",
+    "xlanb.frames": "pandas is slow to import",
     "xlanb.frontends.stablehlo": "HLO text, the usual case, needs no rules of StableHLO",
     "xlanb.graph.foreign": "SavedModels need protobuf",
     "xlanb.pjrt": "JAX imports the entry points of all plugins when it starts",

@@ -34,7 +34,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.shape import Shape
 
 if TYPE_CHECKING:
-    from xlanb.frames import Frame
+    from xlanb.frames.frame import Frame
 
 _MOST_ORDERS = 1000
 """Instructions of an entry past which one order is enough."""

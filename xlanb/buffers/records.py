@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable, Plottable
+from xlanb.frames import framed
 from xlanb.hlo.records import InstructionRecord
 from xlanb.stage import size_text
 
 if TYPE_CHECKING:
-    from xlanb.frames import Frame
+    from xlanb.frames.frame import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,6 @@ class BufferAssignmentRecord(Displayable, Plottable):
 
     def to_dataframe(self) -> Frame:
         """One row per value, the largest first: allocation and its kind, value, shape, offset, bytes, from which position of the program to which it lives."""
-        from xlanb.frames import framed
-
         held = [
             (a, v, what) for a in self.allocations for vs, what in ((a.values, ""), (a.scratch, " scratch")) for v in vs
         ]

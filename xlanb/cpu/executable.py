@@ -16,7 +16,7 @@ from xlanb.cpu.deep import deep
 from xlanb.cpu.feeds import infeed_arrays
 from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
-from xlanb.cpu.records import CodeRecord
+from xlanb.cpu.records import Code, CodeRecord
 from xlanb.cpu.run_counter import RunCounter
 from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
@@ -164,19 +164,19 @@ class Executable(Displayable):
         return self.program.target
 
     @property
-    def llvm_ir(self) -> str:
+    def llvm_ir(self) -> Code:
         """The LLVM IR as it was emitted, each instruction with the line of its HLO instruction as debug location."""
-        return self.llvm_record.text
+        return Code.of(self.llvm_record)
 
     @property
-    def optimized_llvm_ir(self) -> str:
+    def optimized_llvm_ir(self) -> Code:
         """The LLVM IR after LLVM's own passes."""
-        return self.optimized_record.text
+        return Code.of(self.optimized_record)
 
     @property
-    def assembly(self) -> str:
+    def assembly(self) -> Code:
         """The machine code as assembly text."""
-        return self.assembly_record.text
+        return Code.of(self.assembly_record)
 
     @cached_property
     def _lines(self) -> dict[str, int]:

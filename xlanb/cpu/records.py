@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from xlanb.codegen.plan import KernelPlan
 from xlanb.display import Displayable, Plottable
+from xlanb.frames import framed
 
 if TYPE_CHECKING:
-    from xlanb.frames import Frame
+    from xlanb.frames.frame import Frame
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,26 @@ class CodeRecord(Displayable):
 
     def __repr__(self) -> str:
         return f"<CodeRecord {self.language}: {self.text.count(chr(10))} lines, {len(self.functions)} functions>"
+
+
+class Code(str, Displayable):  # noqa: SLOT000 - it keeps its record
+    """LLVM IR, assembly or PTX: a string that a notebook shows coloured, searchable and linked to its HLO."""
+
+    _record: CodeRecord
+
+    @classmethod
+    def of(cls, record: CodeRecord) -> Code:
+        """The text of a record."""
+        made = cls(record.text)
+        made._record = record
+        return made
+
+    def record(self) -> CodeRecord:
+        """The text with what is known of its lines and functions."""
+        return self._record
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
 
 
 @dataclass(frozen=True)
@@ -87,8 +108,6 @@ class ExecutionRecord(Displayable, Plottable):
 
     def to_dataframe(self) -> Frame:
         """One row per kernel, the slowest first: microseconds, share of the run, bytes, flops, both per second, how near that is to which limit of the machine."""
-        from xlanb.frames import framed
-
         rows = [self._row(k) for k in sorted(self.kernels, key=lambda k: -k.seconds)]
         return framed(rows, list(_KERNEL_COLUMNS))
 

@@ -122,7 +122,7 @@ class ModuleDiff(Displayable):
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows below the summary."""
-        return (("differences, grouped", self.groups),)
+        return () if self.is_equal else (("differences, grouped", self.groups),)
 
     @property
     def text(self) -> str:
@@ -135,6 +135,8 @@ class ModuleDiff(Displayable):
         return [m for m in self.matches if name in {r.name for r in (m.before, m.after) if r is not None}]
 
     def __str__(self) -> str:
+        if self.is_equal:
+            return self._equality()
         counts = ", ".join(f"{n} {kind}" for kind, n in self.counts.items() if n)
         lines = [f"{self.names[0]} -> {self.names[1]}: {counts or 'nothing on either side'}"]
         told = [line for (kind, _, __), ms in self._alike.items() if kind != "moved" for line in _told(ms)]
@@ -142,6 +144,12 @@ class ModuleDiff(Displayable):
         if len(told) > _SHOWN:
             lines.append(f"  ... {len(told) - _SHOWN} more; see .groups")
         return "\n".join(lines)
+
+    def _equality(self) -> str:
+        """One line on modules that are equal."""
+        count, moved = len(self.matches), self.counts["moved"]
+        elsewhere = f", {moved} of them in another computation" if moved else ""
+        return f"{self.names[0]} and {self.names[1]} are equal: {count:,} instruction{'s' * (count != 1)}{elsewhere}"
 
     def __repr__(self) -> str:
         return f"<ModuleDiff {self.names[0]} -> {self.names[1]}: {self.counts}>"
@@ -290,9 +298,20 @@ class TraceDiff(Displayable):
             rows.append(row)
         return pd.DataFrame(rows).convert_dtypes()
 
+    @cached_property
+    def is_equal(self) -> bool:
+        """Whether the same passes ran, did as much, and left equal modules."""
+        alike = all(
+            a is not None and b is not None and a.changed == b.changed and a.describe() == b.describe()
+            for a, b in self.pairs
+        )
+        return alike and self.final.is_equal
+
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows below the summary: the passes that changed something on either side, and what differs in the end."""
+        """What a notebook shows below the summary, nothing of equal ones: the passes that changed something on either side, and what differs in the end."""
+        if self.is_equal:
+            return ()
         passes = self.passes
         moved = passes["changed_before"].fillna(value=False) | passes["changed_after"].fillna(value=False)
         return (("passes", passes[moved]), ("differences in the end, grouped", self.final.groups))
@@ -312,6 +331,9 @@ class TraceDiff(Displayable):
         return diff_modules(records[0], records[1], (f"{self.before.name}: {name}", f"{self.after.name}: {name}"))
 
     def __str__(self) -> str:
+        if self.is_equal:
+            count = len(self.pairs)
+            return f"{self.before.name} and {self.after.name} are equal: {count} pass{'es' * (count != 1)} did the same"
         lines = [f"{self.before.name} | {self.after.name}"]
         for a, b in self.pairs:
             if (a is not None and a.changed) or (b is not None and b.changed):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from xlanb.cpu.records import Code, CodeRecord
 from xlanb.display import Displayable
 from xlanb.dump.gpu.backend import Emitter
 from xlanb.dump.gpu.ptxas import KernelResources
@@ -85,14 +86,14 @@ class GpuKernel(Displayable):
         return self.instructions[0] if self.instructions else ""
 
     @property
-    def ptx(self) -> str:
+    def ptx(self) -> Code:
         """Its PTX."""
-        return self.code.ptx
+        return Code.of(CodeRecord("ptx", self.code.ptx))
 
     @property
-    def sass(self) -> str:
+    def sass(self) -> Code:
         """Its machine code."""
-        return self.code.sass
+        return Code.of(CodeRecord("sass", self.code.sass))
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ from xlanb.display import Displayable
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.diff import diff_modules
 from xlanb.explorer.stage import Stage
+from xlanb.frames import framed
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.tracing import Cause, Edit
@@ -60,8 +61,6 @@ class Lineage(Displayable):
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per link, in order: stage, pass, rule, where the rule stands, and which instruction came from which."""
-        from xlanb.frames import framed
-
         rows = [
             (k.stage, k.cause.pass_name or HAND_EDIT, k.cause.rule, k.cause.where, k.old, k.new) for k in self.links
         ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
+from xlanb.display import Displayable
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
@@ -17,7 +18,7 @@ from xlanb.stage import Changes, Deferred, Stage, changes_between
 
 
 @dataclass(frozen=True)
-class TextRecord:
+class TextRecord(Displayable):
     """What can only be shown as it lies there: `language` is "dot", "mlir", "text"...; `note` says why nothing more was made of it."""
 
     name: str

@@ -13,6 +13,7 @@ from xlanb.errors import XlanbError, nearest
 from xlanb.explorer import displays
 from xlanb.explorer.lineage import Lineage, Provenance
 from xlanb.explorer.stage import RUN_KINDS, Stage, count_kernels
+from xlanb.frames import framed
 from xlanb.hlo.records import ModuleRecord
 
 if TYPE_CHECKING:
@@ -91,8 +92,6 @@ class Trace(Displayable):
     def to_dataframe(self) -> pd.DataFrame:
         """One row per stage, by its index: kind, name, pipeline, changed, added, removed, modified, ms (NaN where unknown), what it did."""
         import pandas as pd
-
-        from xlanb.frames import framed
 
         rows = [
             {

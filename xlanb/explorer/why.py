@@ -12,6 +12,7 @@ from xlanb.display import Displayable
 from xlanb.errors import ArgumentError, XlanbError, nearest
 from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.lineage import Provenance
+from xlanb.frames import framed
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
@@ -54,8 +55,6 @@ class Why(Sequence[Decision], Displayable):
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per condition of each decision: stage (-1: the end), pass, action, subject, what came of it, condition, whether it holds, its value."""
-        from xlanb.frames import framed
-
         rows = [
             (stage, d.cause.pass_name, d.action, " -> ".join(d.subject), d.taken, p.name, p.holds, str(p.value))
             for d, stage in zip(self.decisions, self.stages, strict=True)
@@ -68,22 +67,28 @@ class Why(Sequence[Decision], Displayable):
 
     def __str__(self) -> str:
         title = " and ".join(self.subject)
-        if not self.told:
-            return "\n".join([title, *self._lines(), self._untold()])
-        if not self:
-            return f"{title}: no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
-        return "\n".join([title, *self._lines()])
+        if self.told and not self:
+            return f"{title}: {self.note}"
+        lines = [line for d, stages in self.distinct for line in _lines(d, stages)]
+        return "\n".join([title, *lines, *([f"  {self.note}"] if self.note else [])])
 
-    def _lines(self) -> Iterable[str]:
+    @property
+    def distinct(self) -> list[tuple[Decision, tuple[int, ...]]]:
+        """The decisions, those that several stages took alike once, with the stages."""
         alike: dict[Decision, list[int]] = {}
         for d, stage in zip(self.decisions, self.stages, strict=True):
             alike.setdefault(d, []).append(stage)
-        return [line for d, stages in alike.items() for line in _lines(d, stages)]
+        return [(d, tuple(dict.fromkeys(stages))) for d, stages in alike.items()]
 
-    def _untold(self) -> str:
+    @property
+    def note(self) -> str:
+        """Why there are no (more) decisions, and what answers instead; "" where the decisions are the answer."""
+        if self.told:
+            nothing = f"no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
+            return "" if self else nothing
         calls = " or ".join(f".lineage({name!r})" for name in self.subject)
         return (
-            f"  a dump holds what the passes did and not why: {calls} follows it through them, "
+            f"a dump holds what the passes did and not why: {calls} follows it through them, "
             ".diff(a, b) shows two stages; xlanb.trace of the first module asks xlanb's own passes"
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from xlanb.display import Displayable
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph.default_session import require_session
 from xlanb.graph.dtypes import DType
@@ -30,7 +31,7 @@ index_tensor: Final[Hook[[Tensor, Any], Tensor]] = Hook("graph.index_tensor")
 """What `tensor[key]` builds."""
 
 
-class Operation:
+class Operation(Displayable):
     """One node: op type, inputs, attributes, outputs.
 
     Attributes:
@@ -213,7 +214,7 @@ class _Refused:
     message: str
 
 
-class Tensor:
+class Tensor(Displayable):
     """One output of an operation; Python's operators build nodes.
 
     Attributes:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from xlanb.display import Displayable
 from xlanb.stage import named_parts, size_text
 
 
 @dataclass(frozen=True)
-class NodeRecord:
+class NodeRecord(Displayable):
     """One node as it was.
 
     `inputs` are GraphDef's: "a" or "a:1" for data, "^a" for control. `attributes` are printable. `outputs` gives each output as "f32[?,3]". `cluster` is the XLA
@@ -30,7 +31,7 @@ class NodeRecord:
 
 
 @dataclass(frozen=True)
-class GraphRecord:
+class GraphRecord(Displayable):
     """A graph, or the body of a function, as it was; `functions` are those of its library."""
 
     name: str

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from xlanb.display import Displayable
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
 from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.opcode import HloOpcode
@@ -32,7 +33,7 @@ class ComputationName:
 
 
 @dataclass(frozen=True)
-class InstructionRecord:
+class InstructionRecord(Displayable):
     """One instruction as it was. Attribute values are the live ones', computations replaced by `ComputationName`s.
 
     `uid` follows the live instruction through renaming; it is 0 for what was read from a file.
@@ -84,7 +85,7 @@ class InstructionRecord:
 
 
 @dataclass(frozen=True)
-class ComputationRecord:
+class ComputationRecord(Displayable):
     """One computation as it was; instructions in the order in which XLA prints them."""
 
     name: str
@@ -99,7 +100,7 @@ class ComputationRecord:
 
 
 @dataclass(frozen=True)
-class ModuleRecord:
+class ModuleRecord(Displayable):
     """One module as it was; computations in the order in which XLA prints them, `entry` the entry's name.
 
     `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim; `host_callbacks` the functions of this process that it calls,

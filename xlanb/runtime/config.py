@@ -105,18 +105,15 @@ class RunMetadata(Displayable):
     partition_graphs: list[Any] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        counts = ", ".join(
-            f"{len(d.node_stats)} on {d.device.rpartition('device:')[2]}" for d in self.step_stats.dev_stats
-        )
-        return f"<RunMetadata: {counts or 'not traced'}>"
+        return repr(self.step_stats).replace("StepStats", "RunMetadata", 1)
 
     def __str__(self) -> str:
-        return f"{self!r}\n{self.step_stats.table.to_string(index=False)}" if self.step_stats.dev_stats else repr(self)
+        return str(self.step_stats).replace("StepStats", "RunMetadata", 1)
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows."""
-        return (("The run, node by node", self.step_stats.table),) if self.step_stats.dev_stats else ()
+        return self.step_stats.tables
 
     def figure(self, other: RunMetadata | None = None) -> Any:
         """The run as a plotly Figure; with another run of the same program above it, ops joined to the fusions that swallowed them.

@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from xlanb.boundary import array_of, boundary
 from xlanb.debug_options import current
+from xlanb.display import Displayable
 from xlanb.dump.writer import dumping
 from xlanb.errors import FeedError, GraphError, nearest
+from xlanb.frames import framed
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.default_session import pop_session, push_session, session_scope
 from xlanb.graph.graph import Graph
@@ -32,6 +34,9 @@ from xlanb.runtime.variables import VariableHandle, VariableStore
 from xlanb.stage import Stages, exhaust
 from xlanb.tracing import observing
 
+if TYPE_CHECKING:
+    from xlanb.frames.frame import Frame
+
 
 @runtime_checkable
 class Composite(Protocol):
@@ -49,7 +54,7 @@ def _is_composite(item: Any) -> TypeGuard[Composite]:
     return not isinstance(item, Tensor | Operation | str) and isinstance(item, Composite)
 
 
-class Session:
+class Session(Displayable):
     """Runs a graph. Clusters are compiled where the config's global_jit_level or the flag tf_xla_auto_jit says so.
 
     `cache` is the compilation cache that its runs fill, `resources` its queues, iterators and tables.
@@ -88,6 +93,21 @@ class Session:
         self._closed = False
         self._numbers = count()
         self.load_variables(self.graph.initial_values)
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        operations, variables = len(self.graph.get_operations()), len(self.variables.names())
+        known = f"{operations} operation{'s' * (operations != 1)}, {variables} variable{'s' * (variables != 1)}"
+        return f"<Session of graph {self.graph.name!r}: {known}, {len(self.cache)} compiled{state}>"
+
+    def variables_table(self) -> Frame:
+        """One row per variable that has a value: name, dtype, shape, bytes, and the value where it is small."""
+        names = self.variables.names()
+        held = {name: np.asarray(value) for name, value in self.variables.get(names).items() if value is not None}
+        rows = [
+            (n.removeprefix("/"), str(v.dtype), str(list(v.shape)), v.nbytes, _value_text(v)) for n, v in held.items()
+        ]
+        return framed(rows, ["variable", "dtype", "shape", "bytes", "value"])
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -342,6 +362,18 @@ def _own(tensor: Tensor, value: np.ndarray[Any, Any]) -> Any:
         raise out_of_memory(
             f"the value of {tensor.name}, {tensor.dtype.name}{list(value.shape)}", value.nbytes
         ) from error
+
+
+_FEW_VALUES = 8
+
+
+def _value_text(value: Any) -> str:
+    """A small value in full, of a larger one its range."""
+    if value.size <= _FEW_VALUES:
+        return " ".join(str(value.tolist()).split())
+    if value.dtype.kind not in "iuf":
+        return ""
+    return f"{value.min():.4g} to {value.max():.4g}"
 
 
 class _Fetches:

@@ -20,6 +20,7 @@ from xlanb.contexts import bound
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.profile import kernel_times
 from xlanb.cpu.records import KernelTime
+from xlanb.display import Displayable
 from xlanb.graph.operation import Operation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -118,8 +119,8 @@ class DeviceStepStats:
     thread_names: dict[int, str] = field(default_factory=dict)
 
 
-@dataclass
-class StepStats:
+@dataclass(repr=False)
+class StepStats(Displayable):
     """One run, by device."""
 
     dev_stats: list[DeviceStepStats] = field(default_factory=list)
@@ -131,6 +132,35 @@ class StepStats:
             found = DeviceStepStats(name)
             self.dev_stats.append(found)
         return found
+
+    def __repr__(self) -> str:
+        counts = (f"{len(d.node_stats)} on {d.device.rpartition('device:')[2]}" for d in self.dev_stats)
+        return f"<StepStats: {', '.join(counts) or 'not traced'}>"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.table.to_string(index=False)}" if self.dev_stats else repr(self)
+
+    @property
+    def headline(self) -> str:
+        """How many nodes ran on which device."""
+        return repr(self)
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("The run, node by node", self.table),) if self.dev_stats else ()
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`table`: a row for each node on each device."""
+        return self.table
+
+    def plot(self) -> Any:
+        """The run as a plotly timeline, a row for each device.
+
+        Raises:
+            XlanbError: the run was not traced.
+        """
+        return timeline_figure(self, None)
 
     @property
     def table(self) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from xlanb.errors import PassError, nearest
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
-from xlanb.transforms.base import HloPass, PassResult, execute
+from xlanb.transforms.base import HloPass, PassRegistry, PassResult, execute
 from xlanb.transforms.collector import seldom
 
 
@@ -64,9 +64,7 @@ class HloPassPipeline(Displayable):
             PassError: no pass has that name.
         """
         for name in set(names).difference(self.names):
-            from xlanb.transforms import PASSES  # late: it holds this module
-
-            if name not in PASSES:
+            if name not in PassRegistry(__package__):
                 raise self._missing(name)
         return _kept(self, lambda p: p.name not in names)
 

@@ -6,19 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from google.protobuf.message import Message
+
 from xlanb.buffers.records import BufferAssignmentRecord
-from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
+from xlanb.cpu.records import CacheRecord, Code, CodeRecord, ExecutionRecord
 from xlanb.display import mimebundle as mimebundle_hook
 from xlanb.dump import writer
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
+from xlanb.errors import XlanbError
 from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
+from xlanb.graph.graphdef.reader import graph_of_proto
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import Layout, Shape
+from xlanb.view.cards import card_html
 from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
 from xlanb.view.parts.fusion import fused_computation, neighbourhood, traffic
 from xlanb.view.parts.items import clip
@@ -44,6 +49,7 @@ _ARTIFACTS = (
 )
 _MOST_LINES = 1500
 _MOST_CHARACTERS = 150_000
+_PROMPT_LINES = 40
 _CODE_LINES = 20_000  # of one text by itself
 
 _KINDS = {
@@ -73,6 +79,12 @@ def mimebundle(obj: Any) -> dict[str, str]:
 
 
 def _bundle(obj: Any) -> dict[str, str]:
+    if card := card_html(obj):
+        return {"text/html": card, "text/plain": _own_text(obj, repr(obj))}
+    if isinstance(obj, Code):
+        return {"text/html": artifact_html(obj.record()), "text/plain": _beginning(obj)}
+    if isinstance(obj, Message):
+        return _graph_def(obj)
     if isinstance(obj, Trace):
         return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
     if isinstance(obj, Stage):
@@ -113,6 +125,26 @@ def _bundle(obj: Any) -> dict[str, str]:
         return {"text/html": artifact_html(artifact, fallback=text), "text/plain": text}
     text = _own_text(obj, repr(obj))
     return {"text/html": pre_html(_clipped(text, "str() of it")), "text/plain": text}
+
+
+def _beginning(code: Code) -> str:
+    """The first lines of a long text at a prompt."""
+    lines = code.splitlines()
+    rest = len(lines) - _PROMPT_LINES
+    return "\n".join(
+        [*lines[:_PROMPT_LINES], *([f"... {rest:,} more lines: print() shows them all"] if rest > 0 else [])]
+    )
+
+
+def _graph_def(message: Message) -> dict[str, str]:
+    """A GraphDef as the graph that it holds; as its own text where it holds none."""
+    try:
+        graph = graph_of_proto(message)
+    except XlanbError as error:
+        text = f"{error}\n{message}"
+        return {"text/html": pre_html(_clipped(text, "str() of it")), "text/plain": text}
+    text = str(graph).replace("<tf.Graph 'graph'", "<GraphDef", 1)
+    return {"text/html": artifact_html(graph.record(), "GraphDef", text), "text/plain": text}
 
 
 def _clipped(text: str, where: str) -> str:

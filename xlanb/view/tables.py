@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from xlanb.frames import table_html as table_html_hook
+from xlanb.display import table_html as table_html_hook
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def table_html(table: pd.DataFrame, *, index: bool = False) -> str:
     kinds = [("left" if index else ""), *(_side(shown.iloc[:, k].dtype) for k in range(shown.shape[1]))]
     sides = [side for side in kinds if side]
     shown = shown.astype(object).where(shown.notna(), "")  # pandas writes <NA> whatever na_rep says
-    body = shown.to_html(index=index, escape=True, border=0, float_format="{:.4g}".format)
+    body = shown.to_html(index=index, escape=True, border=0, float_format=_figure)
     for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL):
         placed = row
         for side in sides:
@@ -53,6 +53,11 @@ def frame_html(table: pd.DataFrame) -> str:
     """A `Frame` as a notebook shows it: its first rows, and how many there are."""
     cut = f"<p>{len(table):,} rows, the first {_MAX_ROWS} shown</p>" if len(table) > _MAX_ROWS else ""
     return f'<div style="overflow-x:auto">{table_html(table.head(_MAX_ROWS), index=True)}</div>{cut}'
+
+
+def _figure(value: float) -> str:
+    """Four digits; of large numbers all before the point."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _side(dtype: Any) -> str:

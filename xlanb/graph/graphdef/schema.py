@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from xlanb.display import Displayable
 from xlanb.graph.dtypes import BY_NUMBER
 from xlanb.protos import Schema
 
@@ -206,7 +207,10 @@ def _data_types() -> dict[str, int]:
 @cache
 def message_class(name: str) -> Any:
     """The class of a message: "GraphDef", "NodeDef", "AttrValue", ..."""
-    return getattr(_schema(), name)
+    found = getattr(_schema(), name)
+    if name == "GraphDef":  # in a notebook it shows the graph, and not a page of text
+        found._repr_mimebundle_ = Displayable._repr_mimebundle_
+    return found
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Tables whose cells are shown whole: pandas cuts a reason after 50 characters, these do not.
+"""A table whose cells are shown whole: pandas cuts a reason after 50 characters.
 
 A `Frame` is a pandas DataFrame in every other respect, and pandas' own options stay as the user set them.
 """
@@ -6,14 +6,11 @@ A `Frame` is a pandas DataFrame in every other respect, and pandas' own options 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 
-from xlanb.hooks import Hook
-
-table_html: Final[Hook[[pd.DataFrame], str]] = Hook("display.table_html")
-"""A table as HTML, every cell whole and escaped."""
+from xlanb.display import table_html
 
 _MOST_ROWS: Final = 60
 
@@ -34,8 +31,3 @@ class Frame(pd.DataFrame):
 
     def _repr_html_(self) -> str | None:
         return table_html(self)
-
-
-def framed(rows: Any, columns: list[str] | None = None, index: Any = None) -> Frame:
-    """A table of rows; `columns` names and orders them, also where there are no rows."""
-    return Frame(pd.DataFrame(rows, columns=columns, index=index))
