@@ -3,16 +3,20 @@
 import copy
 import pickle
 import re
+from html import escape
 
 import html5lib
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import xlanb
 from xlanb import tf
 from xlanb.cpu.records import Code, CodeRecord
+from xlanb.explorer.comparison import compare
 from xlanb.explorer.diff import diff_modules, diff_traces
 from xlanb.explorer.lineage import Lineage, Link
+from xlanb.explorer.numerics import Numerics, ResultNumbers, StageNumbers
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.explorer.why import Why
@@ -131,6 +135,32 @@ def test_code_is_a_string_that_shows_itself(trace):
     assert text.endswith("more lines: print() shows them all")
     assert exe.llvm_ir == exe.llvm_record.text
     assert exe.llvm_ir.record() is exe.llvm_record
+
+
+def test_at_a_prompt_code_and_conditions_are_short(trace, graph):
+    """IPython has a printer of its own for what is a str or a tuple."""
+    plain = InteractiveShell.instance().display_formatter.format
+    code = trace.program.assembly
+    assert plain(code)[0]["text/plain"] == code.beginning
+    assert "xlanb-static" in plain(code)[0]["text/html"]
+    conditions = xlanb.cluster(graph).why("bent")
+    assert plain(conditions)[0]["text/plain"] == str(conditions)
+
+
+def test_results_have_a_headline_and_do_not_say_their_tables_twice(trace):
+    numbers = trace.numerics()
+    assert re.match(r"\d+ stages evaluated, largest relative error \d", numbers.headline)
+    failed = Numerics((StageNumbers(trace["hlo"], failure="too large"),))
+    assert failed.headline == "1 stage evaluated, 1 without a result (too large)"
+    broken = StageNumbers(trace["fusion"], (ResultNumbers("r", 0.0, 1.0, 1, 0, None),))
+    assert "NaN or infinite on one side only after fusion" in Numerics((broken,)).headline
+    compared = compare(trace, runs=1)
+    assert compared.headline.startswith("1 branch, the fastest: m (")
+    for obj in (numbers, compared):
+        html, _ = _bundle(obj)
+        assert html.startswith("<pre")
+        assert escape(obj.headline) in html.partition("</pre>")[0]
+        assert "\n" not in html.partition("</pre>")[0]
 
 
 def test_code_is_copied_and_pickled_as_a_string():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from xlanb.display import Displayable
 from xlanb.tracing import Predicate
@@ -35,6 +35,9 @@ class Conditions(tuple[Predicate, ...], Displayable):  # noqa: SLOT001 - it has 
 
     def __repr__(self) -> str:
         return f"<Conditions {self.headline}; {sum(p.holds for p in self)} of {len(self)} hold>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:

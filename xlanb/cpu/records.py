@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlanb.codegen.plan import KernelPlan
 from xlanb.display import Displayable, Plottable
@@ -33,6 +33,9 @@ class CodeRecord(Displayable):
         return f"<CodeRecord {self.language}: {self.text.count(chr(10))} lines, {len(self.functions)} functions>"
 
 
+_PROMPT_LINES = 40
+
+
 class Code(str, Displayable):  # noqa: SLOT000 - it keeps its record
     """LLVM IR, assembly or PTX: a string that a notebook shows coloured, searchable and linked to its HLO."""
 
@@ -48,6 +51,17 @@ class Code(str, Displayable):  # noqa: SLOT000 - it keeps its record
     def record(self) -> CodeRecord:
         """The text with what is known of its lines and functions."""
         return self._record
+
+    @property
+    def beginning(self) -> str:
+        """The first lines, and how many more there are."""
+        lines = self.splitlines()
+        rest = len(lines) - _PROMPT_LINES
+        more = [f"... {rest:,} more lines: print() shows them all"] if rest > 0 else []
+        return "\n".join([*lines[:_PROMPT_LINES], *more])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.beginning)
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)

@@ -58,6 +58,12 @@ class Ablation(Displayable, Plottable):
         """`table`: a row for the whole pipeline, then one for each pass left out."""
         return self.table
 
+    @property
+    def headline(self) -> str:
+        """What was measured."""
+        passes = len(self.table) - 1
+        return f"{self.name}: without each of {passes} pass{'es' * (passes != 1)} in turn, relative to all"
+
     def __str__(self) -> str:
         return f"{self.name}: without each pass in turn\n{self.table.to_string(index=False)}"
 

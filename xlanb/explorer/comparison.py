@@ -39,6 +39,15 @@ class Comparison(Displayable, Plottable):
         """`table`: a row for each branch."""
         return self.table
 
+    @property
+    def headline(self) -> str:
+        """How many branches, and which is the fastest."""
+        fastest = min(self.table.to_dict("records"), key=lambda row: row["run_us"])
+        count = len(self.table)
+        return (
+            f"{count} branch{'es' * (count != 1)}, the fastest: {fastest['branch']} ({fastest['run_us']:,.4g} us a run)"
+        )
+
     def __str__(self) -> str:
         return self.table.to_string(index=False)
 

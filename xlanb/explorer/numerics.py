@@ -106,6 +106,23 @@ class Numerics(Displayable, Plottable):
             for s in self.stages
         }
 
+    @property
+    def headline(self) -> str:
+        """The largest error of any result after any stage."""
+        count = f"{len(self.stages)} stage{'s' * (len(self.stages) != 1)} evaluated"
+        failed = [s for s in self.stages if s.failure]
+        broken = [s for s in self.stages if s.results and s.err is None]
+        worst = max((s for s in self.stages if s.err is not None), key=lambda s: s.err or 0.0, default=None)
+        words = [count]
+        if worst is not None:
+            after = f" after {worst.stage.name} (stage {worst.stage.index})" if worst.err else ""
+            words.append(f"largest relative error {worst.err:.1e}{after}")
+        if broken:
+            words.append(f"elements NaN or infinite on one side only after {broken[0].stage.name}")
+        if failed:
+            words.append(f"{len(failed)} without a result ({failed[0].failure})")
+        return ", ".join(words)
+
     def __str__(self) -> str:
         return self.table.to_string(index=False)
 

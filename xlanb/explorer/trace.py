@@ -90,19 +90,19 @@ class Trace(Displayable):
         return sum(timed) if timed else None
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per stage, by its index: kind, name, pipeline, changed, added, removed, modified, ms (NaN where unknown), what it did."""
+        """One row per stage, by its index: kind, name, changed, added, removed, modified, ms (NaN where unknown), summary, pipeline."""
         import pandas as pd
 
         rows = [
             {
-                "kind": s.kind, "name": s.name, "pipeline": " > ".join(s.pipeline), "changed": s.changed,
+                "kind": s.kind, "name": s.name, "changed": s.changed,
                 **dict(zip(_COUNTS, s.changes.counts, strict=True)),
                 "ms": float("nan") if s.seconds is None else s.seconds * 1e3,
-                "summary": s.describe().removeprefix(f"{s.name}: "),
+                "summary": s.describe().removeprefix(f"{s.name}: "), "pipeline": " > ".join(s.pipeline),
             }
             for s in self.stages
         ]  # fmt: skip
-        columns = ["kind", "name", "pipeline", "changed", *_COUNTS, "ms", "summary"]
+        columns = ["kind", "name", "changed", *_COUNTS, "ms", "summary", "pipeline"]
         return framed(rows, columns, pd.Index([s.index for s in self.stages], name="stage"))
 
     def plot(self, what: str = "time") -> Any:

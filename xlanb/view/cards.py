@@ -193,7 +193,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _code(text: str) -> str:
-    return f'<code style="{_CODE};background:none;color:inherit">{escape(clip(text, 300))}</code>'
+    return f'<code style="{_CODE};background:none;color:inherit;padding:0">{escape(clip(text, 300))}</code>'
 
 
 def _note(text: str) -> str:

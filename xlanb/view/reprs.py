@@ -49,7 +49,6 @@ _ARTIFACTS = (
 )
 _MOST_LINES = 1500
 _MOST_CHARACTERS = 150_000
-_PROMPT_LINES = 40
 _CODE_LINES = 20_000  # of one text by itself
 
 _KINDS = {
@@ -82,7 +81,7 @@ def _bundle(obj: Any) -> dict[str, str]:
     if card := card_html(obj):
         return {"text/html": card, "text/plain": _own_text(obj, repr(obj))}
     if isinstance(obj, Code):
-        return {"text/html": artifact_html(obj.record()), "text/plain": _beginning(obj)}
+        return {"text/html": artifact_html(obj.record()), "text/plain": obj.beginning}
     if isinstance(obj, Message):
         return _graph_def(obj)
     if isinstance(obj, Trace):
@@ -125,15 +124,6 @@ def _bundle(obj: Any) -> dict[str, str]:
         return {"text/html": artifact_html(artifact, fallback=text), "text/plain": text}
     text = _own_text(obj, repr(obj))
     return {"text/html": pre_html(_clipped(text, "str() of it")), "text/plain": text}
-
-
-def _beginning(code: Code) -> str:
-    """The first lines of a long text at a prompt."""
-    lines = code.splitlines()
-    rest = len(lines) - _PROMPT_LINES
-    return "\n".join(
-        [*lines[:_PROMPT_LINES], *([f"... {rest:,} more lines: print() shows them all"] if rest > 0 else [])]
-    )
 
 
 def _graph_def(message: Message) -> dict[str, str]:
