@@ -88,6 +88,7 @@ $(TARGETS)/.installed: pyproject.toml $(VENV)/.made
 
 targets: $(TARGETS)/.installed ## the real XLA for GPUs and TPUs that are not here (installs 1.2 GB: JAX's plugins, ptxas, libtpu)
 	JAX_PLATFORMS=cpu $(TARGETS)/bin/python -m pytest tests/targets tests/peers/test_cuda_tools.py tests/notebooks \
+		$(if $(XLANB_OTHER_PYTHON),,--ignore=tests/targets/test_two_versions.py) \
 		-m target --fail-on-skip $(PYTEST_ARGS)
 
 notebooks: $(VENV)/.installed-peers ## run every tutorial and its solutions, the real XLA beside them (installs JAX and TensorFlow)

@@ -32,6 +32,22 @@ CLUSTER = "cluster_0__XlaCompiledKernel_true__XlaNumConstantArgs_1_.5"
             DumpName("step", "txt", 0, "jit_f", 13, "copy-insertion", "removing_unnecessary_copies"),
         ),
         (
+            "module_0000.jit_f.0030.tpu-tiling-rewriter.before_tiling_rewriter.txt",
+            DumpName("step", "txt", 0, "jit_f", 30, "tpu-tiling-rewriter", before="tiling_rewriter"),
+        ),
+        (
+            "module_0000.jit_f.after_optimizations_before_buffer_assignment.txt",
+            DumpName("fixed", "txt", 0, "jit_f", label="after_optimizations_before_buffer_assignment"),
+        ),
+        (
+            "module_0001.jit_f.gemm_fusion_dot.1.ttir.txt",
+            DumpName("triton_ir", "txt", 1, "jit_f", label="ttir", kernel="gemm_fusion_dot.1"),
+        ),
+        (
+            "module_0001.jit_f.gemm_fusion_dot.1.before_validation.ttir.txt",
+            DumpName("xtile", "txt", 1, "jit_f", label="before_validation.ttir", kernel="gemm_fusion_dot.1"),
+        ),
+        (
             "1700000000000.module_0003.jit_f.1.before_optimizations.txt",
             DumpName("fixed", "txt", 3, "jit_f.1", label="before_optimizations", timestamp=1700000000000),
         ),

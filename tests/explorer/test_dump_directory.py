@@ -205,7 +205,7 @@ def test_files_without_a_rule_are_listed(directory: Path) -> None:
     (directory / "notes.md").write_text("mine")
     dump = xlanb.read_dump(directory)
     assert dump.others == [("notes.md", "follows no rule of naming")]
-    assert "1 other files" in str(dump)
+    assert "1 other file, " in str(dump)
     assert len(dump.files) == 11
 
 

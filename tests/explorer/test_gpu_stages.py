@@ -18,7 +18,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.gpu.roofline import LAUNCH_SECONDS
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gpu_dump import BEFORE, DECISIONS, LLVM, PTX, REPORT, SASS, TARGET, write_dump
+from gpu_dump import BEFORE, DECISIONS, FINAL, LLVM, PTX, REPORT, SASS, TARGET, write_dump
 
 
 @pytest.fixture
@@ -270,3 +270,39 @@ def test_an_unknown_gpu_has_no_times_and_says_so(tmp_path: Path) -> None:
     program = xlanb.read_dump(tmp_path).main.trace["kernels"].after
     assert program.note.startswith("My GPU is not in the table of GPUs")
     assert (program.seconds, program.kernels[0].occupancy) == (0.0, None)
+
+
+def test_a_loop_of_unknown_length_counts_once_and_the_figures_say_so(tmp_path: Path) -> None:
+    final = FINAL.replace(', backend_config={"known_trip_count":{"n":"3"}}', "")
+    write_dump(tmp_path / "d", **{"sm_9.0a_gpu_after_optimizations.txt": final})
+    program = xlanb.read_dump(tmp_path / "d")["jit_f"]["kernels"].after
+    loop = next(x for x in program.launches if x.thunk.kind == "kWhile")
+    assert loop.is_unknown_loop
+    assert "not known" in loop.detail
+    assert program.unknown_loops == 1
+    assert program.headline.endswith("one iteration of 1 loop of unknown length")
+    once = final.replace(
+        "condition=cond, body=body", 'condition=cond, body=body, backend_config={"known_trip_count":{"n":"1"}}'
+    )
+    write_dump(tmp_path / "e", **{"sm_9.0a_gpu_after_optimizations.txt": once})
+    program = xlanb.read_dump(tmp_path / "e")["jit_f"]["kernels"].after
+    assert program.unknown_loops == 0
+    assert next(x for x in program.launches if x.thunk.kind == "kWhile").detail == "1 iteration"
+    assert "loop" not in program.headline
+
+
+def test_tritons_ir_is_a_stage_and_a_form_of_its_kernel(tmp_path: Path) -> None:
+    tiles = "module {\n  xtile.entry_func @loop_add_fusion_1(%arg0: memref<8xf32>) {\n    xtile.return\n  }\n}\n"
+    files = {
+        "loop_add_fusion.1.before_validation.ttir.txt": tiles,
+        "loop_add_fusion.1.ttir.txt": tiles.replace("xtile.entry_func", "tt.func public"),
+    }
+    write_dump(tmp_path, **files)
+    trace = xlanb.read_dump(tmp_path)["jit_f"]
+    names = [s.name for s in trace]
+    assert names[names.index("llvm_ir") - 2 : names.index("llvm_ir")] == ["xtile", "triton_ir"]
+    for kind in ("xtile", "triton_ir"):
+        assert trace[kind].after.kernels == {"loop_add_fusion_1": "loop_add_fusion.1"}
+    program = trace["kernels"].after
+    assert "tt.func" in program["loop_add_fusion.1"].code.triton
+    assert program["wrapped_sine"].code.triton == ""

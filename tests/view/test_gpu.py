@@ -83,7 +83,7 @@ def test_texts_that_are_too_many_are_left_out_but_counted() -> None:
 
 def test_the_text_is_a_table() -> None:
     lines = artifact_text(program()).splitlines()
-    assert lines[0].startswith("jit_f on NVIDIA H100 80GB HBM3: 2 kernels, 1 launches")
+    assert lines[0].startswith("jit_f on NVIDIA H100 80GB HBM3: 2 kernels, 1 launch, ")
     assert lines[1].split() == ["kernel", "time", "times", "bound", "regs", "occ.", "blocks", "x", "threads", "emitter"]
     assert lines[2].startswith("long ")
 

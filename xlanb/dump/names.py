@@ -34,6 +34,10 @@ LABELS = {
     "after_codegen": "the program as the code was made from it",
     "tpu_comp_env": "the environment of the TPU's compiler",
     "after_optimizations_before_buffers": "the optimised program, before buffers were assigned",
+    "after_optimizations_before_buffer_assignment": "the optimised program, before buffers were assigned",
+    "after_optimizations_after_buffer_assignment": "the optimised program, after buffers were assigned",
+    "after_spmd_partitioner": "the program of one device, after partitioning",
+    "before_config_assignment": "the program before kernels got their configurations",
     "buffer-assignment": "buffer assignment",
     "buffer-assignment-values": "the values of buffer assignment, with their uses",
     "live-range": "when each buffer lives",
@@ -60,6 +64,8 @@ LABELS = {
 
 # Files of a kernel: what stands after (or before) the kernel's name, the kind, words.
 KERNEL_ENDS = {
+    ".before_validation.ttir.txt": ("xtile", "MLIR by tiles, before Triton"),
+    ".ttir.txt": ("triton_ir", "Triton's IR"),
     ".ir-no-opt.ll": ("llvm_ir", "LLVM IR as emitted"),
     ".ir-with-opt.ll": ("llvm_ir_optimized", "LLVM IR after LLVM's passes"),
     ".ir-no-opt-noconst.ll": ("llvm_ir_noconst", "LLVM IR as emitted, without its constants"),
@@ -80,7 +86,9 @@ _PREFIX = re.compile(r"(?:(?P<time>\d{6,})\.)?module_(?P<id>\d{4,})(?:\.(?P<rest
 _BETWEEN = re.compile(
     r"(?:(?P<module>.*)\.)?(?P<n>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+?)\.before_(?P<before>.+)", re.DOTALL
 )
-_INSIDE = re.compile(r"(?:(?P<module>.*)\.)?(?P<n>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+)", re.DOTALL)
+_INSIDE = re.compile(
+    r"(?:(?P<module>.*)\.)?(?P<n>\d{4,})\.(?P<pipeline>.+?)\.(?:after_(?P<after>.+)|before_(?P<before>.+))", re.DOTALL
+)
 _TARGET = re.compile(r"(?:sm|compute)_\d+")
 _REVISION = re.compile(r"\d+[a-z]?_gpu_")
 _OLD_GRAPH = re.compile(r"hlo_graph_(?P<n>\d+)(?:\.[A-Za-z0-9]{6})?")
@@ -137,6 +145,11 @@ class DumpName:
     timestamp: int | None = None
     compressed: bool = False
 
+    @property
+    def step(self) -> str:
+        """Where in its pass a "step" was dumped: "after adding copies", "before tiling rewriter"."""
+        return (f"after {self.after}" if self.after else f"before {self.before}").replace("_", " ")
+
     def describe(self) -> str:
         """The name in words: "HLO after algsimp, before dce, in pipeline simplification"."""
         if self.kind == "pass":
@@ -149,7 +162,7 @@ class DumpName:
                 place = f"after {self.after}{before}, in pipeline {self.pipeline}"
             return f"{_form(self.extension)} {place}".strip()
         if self.kind == "step":
-            return f"{_form(self.extension)} inside {self.pipeline}, after {self.after.replace('_', ' ')}".strip()
+            return f"{_form(self.extension)} inside {self.pipeline}, {self.step}".strip()
         if self.kind == "graph":
             return f"TensorFlow graph: {GRAPHS.get(_graph_label(self.label), self.label)}"
         if self.kind == "llo":
@@ -194,7 +207,7 @@ def encode_name(name: DumpName) -> str:
         return encode_llo_name(llo) + (COMPRESSED if name.compressed else "")
     tail = {
         "pass": f"{name.pipeline}.after_{name.after}.before_{name.before}",
-        "step": f"{name.pipeline}.after_{name.after}",
+        "step": f"{name.pipeline}.{f'after_{name.after}' if name.after else f'before_{name.before}'}",
     }.get(name.kind, name.label)
     end = next((e for e, (kind, _) in KERNEL_ENDS.items() if kind == name.kind), "")
     if end:
@@ -242,8 +255,8 @@ def _decode_rest(rest: str, module: str) -> DumpName:
         return DumpName("pass", extension, None, own or "", int(count), pipeline, after, before)
     found = _INSIDE.fullmatch(stem)
     if found is not None:
-        own, count, pipeline, after = found.groups()
-        return DumpName("step", extension, None, own or "", int(count), pipeline, after)
+        own, count, pipeline, after, before = found.groups()
+        return DumpName("step", extension, None, own or "", int(count), pipeline, after or "", before or "")
     own, tail = _split_module(rest, module)
     kernel = _decode_kernel(tail)
     if kernel is not None:
@@ -282,7 +295,9 @@ def _label_words(label: str) -> str:
     if label in LABELS:
         return LABELS[label]
     found = re.fullmatch(
-        r"(?:.*_)?(after_optimizations(?:_before_buffers)?|after_codegen)(?:-(.+)|\.(top_level))?", label
+        r"(?:.*_)?(after_optimizations(?:_before_buffers|_(?:before|after)_buffer_assignment)?|after_codegen)"
+        r"(?:-(.+)|\.(top_level))?",
+        label,
     )
     if found is None:
         return ""

@@ -35,6 +35,9 @@ _UNZIPPED = 64 << 20
 _RATIO = 100
 """A gzipped file gives so many bytes, or so many for each of its own: HLO text is a tenth to a thirtieth when zipped."""
 
+_GZIP_LENGTH = 4
+"""Bytes at the end of a gzipped file that give the length of its content."""
+
 _SHARDY = "shardy"
 _CHANGELIST = re.compile(r"\.cl_\d{1,20}$")
 """What XLA:TPU puts behind a module's name in the names of files: the revision of libtpu."""
@@ -96,6 +99,18 @@ class DumpFile:
         if self.name.extension in ("hlo.pb", "pb"):
             return HloModule.from_proto(self.read_bytes())
         return parse(self.read_text())
+
+    @cached_property
+    def content_size(self) -> int:
+        """Bytes of the content; of a gzipped file what it says of itself, at most MAX_BYTES."""
+        if not self.name.compressed:
+            return self.size
+        try:
+            with open_regular(self.path) as file:
+                file.seek(-_GZIP_LENGTH, os.SEEK_END)
+                return min(int.from_bytes(file.read(_GZIP_LENGTH), "little"), MAX_BYTES)
+        except OSError:
+            return self.size
 
     @cached_property
     def digest(self) -> bytes:

@@ -19,6 +19,7 @@ from xlanb.errors import DumpError, XlanbError, did_you_mean
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
+from xlanb.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +115,12 @@ class DumpDirectory(Displayable, Plottable):
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows above the main program."""
-        return ((f"{printable(self.directory)}: {self.listing.file_count:,} files, {len(self)} modules", self.modules),)
+        return (
+            (
+                f"{printable(self.directory)}: {counted(self.listing.file_count, 'file')}, {counted(len(self), 'module')}",
+                self.modules,
+            ),
+        )
 
     @property
     @boundary("list the files of a dump")
@@ -211,19 +217,19 @@ class DumpDirectory(Displayable, Plottable):
     def __str__(self) -> str:
         listing = self.listing
         counts = (
-            _plural(listing.file_count, "file"),
-            _plural(len(self), "module"),
-            _plural(len(listing.graphs), "graph"),
+            counted(listing.file_count, "file"),
+            counted(len(self), "module"),
+            counted(len(listing.graphs), "graph"),
         )
         lines = [f"{printable(self.directory)}: {', '.join(counts)}"]
         for m in self.ranked[:30]:
             sizes = f"{m.before or '?'} -> {m.after or '?'} instructions"
-            made = f"{_plural(len(m.files.steps), 'dump')}, {_plural(m.files.kernel_count, 'kernel')}"
+            made = f"{counted(len(m.files.steps), 'dump')}, {counted(m.files.kernel_count, 'kernel')}"
             lines.append(f"  module_{m.files.number:04d} {m.name}: {sizes}, {made}; {m.why}")
         if len(self) > 30:
-            lines.append(f"  ... {len(self) - 30} more modules")
+            lines.append(f"  ... {counted(len(self) - 30, 'more module')}")
         if self.others:
-            lines.append(f"  {len(self.others)} other files, see .others")
+            lines.append(f"  {counted(len(self.others), 'other file')}, see .others")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -238,10 +244,6 @@ def read_dump(directory: str | os.PathLike[str]) -> DumpDirectory:
         DumpError: there is no such directory.
     """
     return DumpDirectory(list_dump(directory))
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _described(module: ModuleFiles) -> DumpedModule:

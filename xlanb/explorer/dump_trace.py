@@ -20,10 +20,18 @@ from xlanb.explorer.tpu_stages import hlo_of_llo, tpu_stages
 from xlanb.explorer.trace import Trace
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.hlo.text.series import ModuleSeries
+from xlanb.wording import counted
 
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
 _SHARDY_PASS = "shardy-xla"
 _THUNKS = (("thunk_sequence", "thunks as emitted"), ("thunk_sequence_after_thunk_passes", "thunks after their passes"))
+_FINALS = (
+    "after_optimizations_before_buffer_assignment",
+    "after_optimizations_after_buffer_assignment",
+    "after_optimizations",
+    "after_codegen",
+)
+"""The program after its passes, in the order in which it is dumped: TPUs have all of them."""
 _KERNEL_SUFFIX = "_kernel_module"
 _MODULE_PREFIX = "__compute_module_"
 
@@ -102,7 +110,7 @@ class _Builder:
         steps = [s for s in module.steps if s.readable is not None] or module.steps
         for step, path, note in zip(steps, pipelines_of(steps), _gaps(steps), strict=True):
             self._step(step, path, note)
-        finals = {name: module.hlo(name) for name in ("after_optimizations", "after_codegen")}  # TPUs have both
+        finals = {name: module.hlo(name) for name in _FINALS}
         if not any(finals.values()):
             finals = {"after_optimizations": self._llo_hlo()}
         for name, last in finals.items():
@@ -123,7 +131,7 @@ class _Builder:
         if name.after == _SHARDY_PASS and not self.has_shardy:
             self._shardy(path)
         if name.kind == "step":
-            self._take("hlo_pass", name.after.replace("_", " "), step, path, note)
+            self._take("hlo_pass", name.step.removeprefix("after "), step, path, note)
         elif name.after != "pipeline-start":
             self._take("hlo_pass", name.after, step, path, note)
         elif self.current is None or self._artifact(step) is not self.current:
@@ -274,7 +282,7 @@ def _buffer_record(report: DumpFile, live: Sequence[DumpFile], module: str) -> B
 
 
 def _counted(files: dict[str, DumpFile]) -> str:
-    return f"{len(files)} kernel{'s' if len(files) != 1 else ''}, {_bytes(files):,} bytes"
+    return f"{counted(len(files), 'kernel')}, {counted(_bytes(files), 'byte')}"
 
 
 def _weight(files: dict[str, DumpFile]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from xlanb.dump.gpu.backend import Emitter, emitter_of, read_config
@@ -28,11 +28,15 @@ from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.hlo.text.printer import computation_text
 from xlanb.shape.primitive_type import BY_TEXT
+from xlanb.wording import counted
 
 MOST_COMPUTATIONS = 60
 """That the HLO of one kernel shows."""
 
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
+MLIR_FUNCTION = re.compile(r"^\s*(?:xtile\.entry_func|tt\.func public|func\.func)\s+@([\w.$-]{1,400})", re.MULTILINE)
+"""What defines a kernel in the MLIR that Triton takes."""
+
 _KERNEL = re.compile(r"^define\b[^@\n]*\b(?:amdgpu|spir|ptx)_kernel\b", re.MULTILINE)
 _MATRIX = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*")
 _UNITS = (
@@ -153,6 +157,7 @@ class GpuDump:
     @cached_property
     def _kernel_files(self) -> list[_Files]:
         llvm, optimized = (self._by_function(kind) for kind in ("llvm_ir", "llvm_ir_optimized"))
+        triton = self._by_function("triton_ir", MLIR_FUNCTION)
         beside = {name: f for name, f in self.module.kernels.items() if "ptx" in f}
         found = []
         for file in self.files("ptx"):
@@ -163,6 +168,7 @@ class GpuDump:
             sass = {k.name: k for k in parse_sass(text_of(around["sass"]))} if "sass" in around else {}
             for k in parse_ptx(text):
                 code = _code(k, text, llvm.get(k.name, ""), optimized.get(k.name, ""), sass.get(k.name))
+                code = replace(code, triton=triton.get(k.name, ""))
                 found.append(_Files(k, code, resources.get(k.name), refusal(report)))
         return found or self._llvm_kernels(llvm, optimized)
 
@@ -175,10 +181,10 @@ class GpuDump:
             for name in texts
         ]
 
-    def _by_function(self, kind: str) -> dict[str, str]:
-        """The text of each LLVM module by the functions that it defines."""
+    def _by_function(self, kind: str, defined: re.Pattern[str] = _DEFINE) -> dict[str, str]:
+        """The text of each module of LLVM or MLIR by the functions that it defines."""
         texts = [text_of(f) for f in self.files(kind)]
-        return {name.strip('"'): text for text in texts for name in _DEFINE.findall(text)}
+        return {name.strip('"'): text for text in texts for name in defined.findall(text)}
 
     def program(self) -> GpuProgram:
         """Kernels and launches."""
@@ -262,7 +268,7 @@ class GpuDump:
             return code
         called = _called(self.record, i)
         hlo = "\n\n".join([i.text, *(computation_text(c) for c in called)])
-        return KernelCode(hlo, code.llvm, code.llvm_optimized, code.ptx, code.sass, code.sass_lines)
+        return replace(code, hlo=hlo)
 
     @cached_property
     def _costs(self) -> Mapping[str, KernelCost]:
@@ -281,15 +287,18 @@ class GpuDump:
         """
         times: list[int] = []
         for t in self.thunks:
-            around = times[t.parent] * self._trips(self.thunks[t.parent]) if t.parent >= 0 else 1
+            around = times[t.parent] * (self._trips(self.thunks[t.parent]) or 1) if t.parent >= 0 else 1
             times.append(min(around, 1 << 40))
         return {id(t): n for t, n in zip(self.thunks, times, strict=True)}
 
-    def _trips(self, t: Thunk) -> int:
-        i = self.instructions.get(t.instruction) if t.kind == "kWhile" else None
+    def _trips(self, t: Thunk) -> int | None:
+        """How often a loop goes round, None where the program does not say; 1 for what is no loop."""
+        if t.kind != "kWhile":
+            return 1
+        i = self.instructions.get(t.instruction)
         known = read_config(i.backend_config).get("known_trip_count") if i is not None else None
         count = str(known.get("n", "")) if isinstance(known, dict) else ""
-        return int(count) if re.fullmatch(r"\d{1,9}", count) else 1
+        return int(count) if re.fullmatch(r"\d{1,9}", count) else None
 
     def _launches(self, kernels: Mapping[str, GpuKernel], times: Mapping[int, int]) -> tuple[Launch, ...]:
         """The thunks with the time that each takes, one after another on its stream.
@@ -311,7 +320,8 @@ class GpuDump:
             time = self._estimate(t, kernels) if t.engine != "control" else None
             seconds = time.seconds * n if time is not None else 0.0
             shown = row if t.engine != "control" else ""
-            launches.append(Launch(t, shown, start, seconds, n, time.bound if time else "", self._detail(t)))
+            bound = time.bound if time else ""
+            launches.append(Launch(t, shown, start, seconds, n, bound, self._detail(t), self._trips(t) is None))
             ends[token] = clock[row] = start + seconds
         return _spanning(launches)
 
@@ -344,7 +354,11 @@ class GpuDump:
     def _detail(self, t: Thunk) -> str:
         if t.kind == "kWhile":
             trips = self._trips(t)
-            return f"{trips} iterations" if trips > 1 else "a count of iterations that is not known"
+            return (
+                counted(trips, "iteration")
+                if trips is not None
+                else "a number of iterations that is not known: one is counted"
+            )
         i = self.instructions.get(t.instruction)
         if i is None or t.is_kernel or not (t.engine and t.engine not in ("control", "memory")):
             return t.detail
@@ -360,10 +374,7 @@ def _spanning(launches: Sequence[Launch]) -> tuple[Launch, ...]:
         parent = thunks[k].parent
         if parent >= 0:
             ends[parent] = max(ends[parent], ends[k])
-    return tuple(
-        Launch(x.thunk, x.row, x.start, ends[place[id(x.thunk)]] - x.start, x.times, x.bound, x.detail)
-        for x in launches
-    )
+    return tuple(replace(x, seconds=ends[place[id(x.thunk)]] - x.start) for x in launches)
 
 
 def _code(k: PtxKernel, text: str, llvm: str, optimized: str, sass: SassKernel | None) -> KernelCode:

@@ -18,12 +18,14 @@ from xlanb.gpu.kernel_cost import KernelCost
 from xlanb.gpu.occupancy import Occupancy
 from xlanb.gpu.roofline import Estimate, duration
 from xlanb.stage import named_parts, size_text
+from xlanb.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = (
     ("hlo", "HLO"),
+    ("triton", "Triton IR"),
     ("llvm", "LLVM IR"),
     ("llvm_optimized", "LLVM IR, optimized"),
     ("ptx", "PTX"),
@@ -46,6 +48,7 @@ class KernelCode:
     ptx: str = ""
     sass: str = ""
     sass_lines: tuple[int, ...] = ()
+    triton: str = ""
 
     @property
     def forms(self) -> tuple[tuple[str, str, str], ...]:
@@ -118,7 +121,7 @@ class GpuKernel(Displayable):
             return ""
         grid, block = ("x".join(map(str, _trimmed(d))) for d in (self.grid, self.block))
         shared = f", {self.shared_bytes:,} bytes of shared memory" if self.shared_bytes else ""
-        times = f", {self.launches} times" if self.launches > 1 else ""
+        times = f", {self.launches:,} times" if self.launches > 1 else ""
         return f"{grid if self.grid[0] else 'unknown'} blocks of {block} threads{shared}{times}"
 
     def __str__(self) -> str:
@@ -140,7 +143,8 @@ class Launch:
     """A thunk in the order of a run.
 
     `start` and `seconds` by the estimates (0 where unknown), of all `times` that a loop runs it;
-    `row` is the stream that it stands on, "" for what only holds others.
+    `row` is the stream that it stands on, "" for what only holds others. A loop of which the number of iterations is not
+    known counts as one.
     """
 
     thunk: Thunk
@@ -150,6 +154,7 @@ class Launch:
     times: int = 1
     bound: str = ""
     detail: str = ""
+    is_unknown_loop: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,6 +194,11 @@ class GpuProgram(Displayable):
         """The estimated time of a run: until the last launch ends."""
         return max((x.start + x.seconds for x in self.launches), default=0.0)
 
+    @property
+    def unknown_loops(self) -> int:
+        """Loops whose number of iterations the program does not say: the figures count one of each."""
+        return sum(x.is_unknown_loop for x in self.launches)
+
     def frame(self) -> pd.DataFrame:
         """A row per kernel, the one that takes longest in all first."""
         import pandas as pd
@@ -198,10 +208,12 @@ class GpuProgram(Displayable):
     @property
     def headline(self) -> str:
         """One line: the device, how many kernels and launches, the estimated time."""
-        time = f", about {duration(self.seconds)} by a roofline" if self.seconds else ""
+        once = self.unknown_loops
+        rounds = f", one iteration of {counted(once, 'loop')} of unknown length" if once else ""
+        time = f", about {duration(self.seconds)} by a roofline{rounds}" if self.seconds else ""
         started = [x for x in self.launches if x.row]
-        count = f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
-        return f"{self.name} on {self.device_name or 'a GPU'}: {count}, {len(started)} launches{time}"
+        count = f"{counted(len(self.kernels), 'kernel')}, {counted(len(started), 'launch')}"
+        return f"{self.name} on {self.device_name or 'a GPU'}: {count}{time}"
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *([self.note] if self.note else []), *_table(by_time(self.kernels))])
@@ -280,4 +292,5 @@ def _kernels(program: GpuProgram) -> dict[str, dict[str, GpuKernel]]:
 
 @size_text.register
 def _program_size(program: GpuProgram) -> str:
-    return f"{len(program.kernels)} kernels, {sum(bool(x.row) for x in program.launches)} launches"
+    launches = sum(bool(x.row) for x in program.launches)
+    return f"{counted(len(program.kernels), 'kernel')}, {counted(launches, 'launch')}"

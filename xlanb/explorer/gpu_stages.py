@@ -15,9 +15,10 @@ from xlanb.dump.gpu.ptx import parse_ptx
 from xlanb.dump.gpu.sass import parse_sass
 from xlanb.dump.names import printable
 from xlanb.dump.reader import DumpFile, ModuleFiles
-from xlanb.explorer.gpu_dump import GpuDump, is_gpu, text_of
+from xlanb.explorer.gpu_dump import MLIR_FUNCTION, GpuDump, is_gpu, text_of
 from xlanb.explorer.gpu_fusion import PASS, FusionDecisions
 from xlanb.explorer.stage import Deferred
+from xlanb.wording import counted
 
 __all__ = ["fusion_decisions", "gpu_stages", "is_gpu"]
 
@@ -28,12 +29,19 @@ _Made = tuple[str, str, Deferred, str]
 
 
 def gpu_stages(module: ModuleFiles) -> Iterator[_Made]:
-    """The stages after the HLO: LLVM IR, PTX and SASS of all kernels, and the program.
+    """The stages after the HLO: Triton IR, LLVM IR, PTX and SASS of all kernels, and the program.
 
     Each is read when it is first looked at.
     """
     dump = GpuDump(module)
-    makers = {"llvm_ir": _llvm, "llvm_ir_optimized": _llvm, "ptx": _ptx, "sass": _sass}
+    makers = {
+        "xtile": _mlir,
+        "triton_ir": _mlir,
+        "llvm_ir": _llvm,
+        "llvm_ir_optimized": _llvm,
+        "ptx": _ptx,
+        "sass": _sass,
+    }
     for kind, make in makers.items():
         files = dump.files(kind)
         if files:
@@ -69,7 +77,11 @@ def _weight(files: Sequence[DumpFile]) -> int:
 
 
 def _counted(files: Sequence[DumpFile]) -> str:
-    return f"{len(files)} file{'s' * (len(files) != 1)}, {sum(f.size for f in files):,} bytes"
+    return f"{counted(len(files), 'file')}, {counted(sum(f.size for f in files), 'byte')}"
+
+
+def _mlir(dump: GpuDump, files: Sequence[DumpFile]) -> CodeRecord:
+    return _record("mlir", "//", files, lambda text: (text, MLIR_FUNCTION.findall(text)), dump)
 
 
 def _llvm(dump: GpuDump, files: Sequence[DumpFile]) -> CodeRecord:

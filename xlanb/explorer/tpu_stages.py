@@ -18,6 +18,7 @@ from xlanb.dump.tpu.vmem import parse_vmem_report
 from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
+from xlanb.wording import counted
 
 _PREFETCHED = re.compile(r"copy-start\((?:[^()]*[ %])?([^()%,\s]{1,400})\), cross_program_prefetch_index=")
 
@@ -73,7 +74,7 @@ class _TpuDumps:
     def schedule_size(self) -> int:
         """Bytes that the schedule is read from."""
         hlo = self.find(HLO)
-        return (hlo.size if hlo is not None else 0) + sum(p.size for p in self.programs) // 8
+        return (hlo.content_size if hlo is not None else 0) + sum(p.size for p in self.programs) // 8
 
     @cached_property
     def chip(self) -> TpuChip | None:
@@ -129,10 +130,10 @@ def _llo_trace(program: TpuProgram) -> Trace:
     for stage, changed in zip(program.stages, program.changed, strict=True):
         before = latest.get(stage.form)
         if before is None or changed:
-            after = Deferred(partial(_stage_text, stage), stage.file.size // 10)
+            after = Deferred(partial(_stage_text, stage), stage.file.content_size // 10)
         else:
             after = before
-        count = f"{stage.fingerprint.instructions:,} instructions" if stage.fingerprint is not None else ""
+        count = counted(stage.fingerprint.instructions, "instruction") if stage.fingerprint is not None else ""
         made.append(
             Stage(
                 "llo_stage",

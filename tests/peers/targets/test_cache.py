@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from xlanb.peers.targets.cache import PART, cache_folder, found, keep, key_of
+from xlanb.dump.names import decode_name
+from xlanb.dump.reader import DumpFile
+from xlanb.peers.targets.cache import PART, cache_folder, compress, found, keep, key_of
 
 
 def compiled(folder: Path, name: str, size: int = 10) -> Path:
@@ -73,3 +75,29 @@ def test_a_folder_that_others_may_write_to_is_left_alone(tmp_path: Path, monkeyp
     (tmp_path / "targets").chmod(0o777)
     monkeypatch.setenv("XLANB_CACHE_DIR", str(tmp_path))
     assert cache_folder() is None
+
+
+def test_texts_are_compressed_in_their_place(tmp_path: Path) -> None:
+    texts = {
+        "1-fusion-00-original.txt": "line\n" * 1000,
+        "deep/2-fusion-01-final_bundles.txt": "0x1\n",
+        "empty.txt": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    compress(tmp_path)
+    compress(tmp_path)
+    names = sorted(str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*") if f.is_file())
+    assert names == ["1-fusion-00-original.txt.gz", "deep/2-fusion-01-final_bundles.txt.gz", "empty.txt"]
+    path = tmp_path / names[0]
+    file = DumpFile(path, path.stat().st_size, 0.0, decode_name(path.name))
+    assert file.read_text() == texts["1-fusion-00-original.txt"]
+    assert file.content_size == 5000
+    assert file.size < 200
+
+
+def test_a_name_too_long_for_its_ending_stays(tmp_path: Path) -> None:
+    (tmp_path / ("x" * 254)).write_text("text")
+    compress(tmp_path)
+    assert [f.name for f in tmp_path.iterdir()] == ["x" * 254]

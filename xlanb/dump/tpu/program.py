@@ -28,6 +28,7 @@ from xlanb.dump.tpu.utilization import Utilization, matrix_share, parse_utilizat
 from xlanb.errors import DumpError
 from xlanb.hooks import Hook
 from xlanb.stage import size_text
+from xlanb.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +68,9 @@ class LloStage:
         Raises:
             DumpError: the file cannot be read, or is too long.
         """
-        if self.file.size > MAX_CHARACTERS:
+        if self.file.content_size > MAX_CHARACTERS:
             raise DumpError(
-                f"{self.file.path}: {self.file.size:,} bytes are more than the {MAX_CHARACTERS:,} that are read"
+                f"{self.file.path}: {self.file.content_size:,} bytes are more than the {MAX_CHARACTERS:,} that are read"
             )
         return self.file.read_text()
 
@@ -77,7 +78,7 @@ class LloStage:
         """Whether the program is the same at both: by checksums where both have one, else by the files."""
         if self.fingerprint is not None and other.fingerprint is not None:
             return self.fingerprint.checksum == other.fingerprint.checksum
-        return self.file.size == other.file.size and self.file.digest == other.file.digest
+        return self.file.content_size == other.file.content_size and self.file.digest == other.file.digest
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,7 +170,7 @@ class TpuProgram(Displayable):
                 "form": s.form,
                 "instructions": s.fingerprint.instructions if s.fingerprint is not None else None,
                 "changed": changed,
-                "bytes": s.file.size,
+                "bytes": s.file.content_size,
             }
             for s, changed in zip(self.stages, self.changed, strict=True)
         ]
@@ -177,9 +178,9 @@ class TpuProgram(Displayable):
 
     def headline(self) -> str:
         """One line: bundles, those that are empty, loops, the time of one pass through them, the busiest unit."""
-        parts = [f"{len(self.final):,} bundles", f"{self.final.empty:,} empty"]
+        parts = [counted(len(self.final), "bundle"), f"{self.final.empty:,} empty"]
         if self.final.loops:
-            parts.append(f"{len(self.final.loops)} loop{'s' if len(self.final.loops) > 1 else ''}")
+            parts.append(counted(len(self.final.loops), "loop"))
         if self.seconds is not None:
             parts.append(f"{self.seconds * 1e6:.3g} us if each runs once")
         if self.utilization is not None and self.utilization.busiest:
@@ -211,7 +212,7 @@ class ProgramFiles:
     def size(self) -> int:
         """Bytes that `read_program` reads."""
         found = [self.find(label) for label in (FINAL_BUNDLES, UTILIZATION, SCHEDULE_ANALYSIS, FINGERPRINTS)]
-        return sum(f.size for f in found if f is not None)
+        return sum(f.content_size for f in found if f is not None)
 
     def stages(self) -> tuple[LloStage, ...]:
         """The LLO stages in order, each with the fingerprint of its label.
@@ -237,7 +238,7 @@ class ProgramFiles:
     def analysis(self) -> ScheduleAnalysis | None:
         """The bundles by HLO instruction; None where they were not dumped."""
         file = self.find(SCHEDULE_ANALYSIS)
-        return parse_schedule_analysis(file.read_text()) if file is not None and file.size else None
+        return parse_schedule_analysis(file.read_text()) if file is not None and file.content_size else None
 
 
 def programs_of(files: Sequence[DumpFile]) -> list[ProgramFiles]:

@@ -25,6 +25,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import ArrayShape, Shape
 from xlanb.stage import size_text
+from xlanb.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,8 +133,9 @@ class AsyncSpan:
         return self.kind.startswith(COLLECTIVES)
 
     def __str__(self) -> str:
-        moved = f"{self.size:,} bytes {self.source} -> {self.target}"
-        return f"{self.name} ({self.kind}): {moved}, {self.start} to {self.end}, beside {self.bundles:,} bundles"
+        moved = f"{counted(self.size, 'byte')} {self.source} -> {self.target}"
+        beside = counted(self.bundles, "bundle")
+        return f"{self.name} ({self.kind}): {moved}, {self.start} to {self.end}, beside {beside}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,14 +226,14 @@ class TpuScheduleRecord(Displayable):
 
     def __str__(self) -> str:
         lines = [
-            f"schedule of {self.module}: {len(self.instructions)} instructions, {self.bundles:,} bundles, "
-            "loops counted once"
+            f"schedule of {self.module}: {counted(len(self.instructions), 'instruction')}, "
+            f"{counted(self.bundles, 'bundle')}, loops counted once"
         ]
         for i in self.instructions:
             if i.bundles or i.call_bundles:
                 unit, share = i.busiest
                 used = f", {unit} {100 * share:.0f}%" if unit and share else ""
-                own = f"{i.bundles:,} bundles" if i.bundles else f"{i.call_bundles:g} bundles of the top level"
+                own = counted(i.bundles, "bundle") if i.bundles else f"{i.call_bundles:g} bundles of the top level"
                 lines.append(f"{i.position:5} {'  ' * i.depth}{i.name}: {own}{used}")
         return "\n".join([*lines, *(f"  {s}" for s in self.spans)])
 
@@ -243,7 +245,8 @@ class TpuScheduleRecord(Displayable):
 def _schedule_size(record: TpuScheduleRecord) -> str:
     moved = len(record.spans)
     beside = f", {moved} asynchronous cop{'ies' if moved != 1 else 'y'} and collectives" if moved else ""
-    return f"{record.bundles:,} bundles of {sum(bool(i.bundles) for i in record.instructions)} instructions{beside}"
+    running = counted(sum(bool(i.bundles) for i in record.instructions), "instruction")
+    return f"{counted(record.bundles, 'bundle')} of {running}{beside}"
 
 
 def schedule_of(

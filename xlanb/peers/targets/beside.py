@@ -195,7 +195,7 @@ _COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "col
 def _gpu_facts(program: GpuProgram) -> dict[str, object]:
     kernels = program.kernels
     costs = [(k.cost, max(k.launches, 1)) for k in kernels if k.cost is not None]
-    return {
+    facts: dict[str, object] = {
         "kernels": len(kernels),
         "launches": sum(bool(x.row) for x in program.launches),
         "estimated us": round(program.seconds * 1e6, 2),
@@ -203,6 +203,12 @@ def _gpu_facts(program: GpuProgram) -> dict[str, object]:
         "bytes moved": int(sum(c.bytes * n for c, n in costs)),
         "kernels that spill": sum(k.resources is not None and k.resources.spills for k in kernels),
     }
+    return facts | _once(program.unknown_loops)
+
+
+def _once(loops: int) -> dict[str, object]:
+    """What is to be known of the estimates of a program with loops."""
+    return {"loops counted once": loops} if loops else {}
 
 
 def _tpu_facts(schedule: TpuScheduleRecord, cost: Mapping[str, float]) -> dict[str, object]:
@@ -213,6 +219,7 @@ def _tpu_facts(schedule: TpuScheduleRecord, cost: Mapping[str, float]) -> dict[s
         "flops": int(cost.get("flops", 0)),
         "bytes moved": int(cost.get("bytes accessed", 0)),
     }
+    facts |= _once(sum(i.opcode == HloOpcode.WHILE.text for i in schedule.instructions))
     try:
         roofline = schedule.roofline()
     except DumpError:  # the dump names no chip that is known

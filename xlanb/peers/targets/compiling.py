@@ -22,9 +22,10 @@ from xlanb.files import TemporaryFolder
 from xlanb.frontends.jax_lowering import Program
 from xlanb.peers import cuda_tools
 from xlanb.peers.targets import serve
-from xlanb.peers.targets.cache import PART, cache_folder, found, keep, key_of
+from xlanb.peers.targets.cache import PART, cache_folder, compress, found, keep, key_of
 from xlanb.peers.targets.installed import check_installed, versions
 from xlanb.peers.targets.names import Target
+from xlanb.wording import counted
 
 _LOG = logging.getLogger("xlanb.peers")
 TIMEOUT_S = 600.0
@@ -121,6 +122,8 @@ def compile_for(
         answer = _answer(folder)
         if target.platform == "cuda":
             _assemble(folder / "dumps", progress or _silent)
+        if target.is_tpu and cache is not None:
+            compress(folder / "dumps" / "llo")
     except BaseException:
         owner.remove()
         raise
@@ -172,7 +175,11 @@ def _run(
     command = [python or sys.executable, "-P", str(Path(serve.__file__)), str(folder)]
     with (folder / "stderr.txt").open("wb") as errors:
         child = subprocess.Popen(
-            command, env=_environment(dumps, target, flags), stdout=subprocess.DEVNULL, stderr=errors, cwd=folder
+            command,
+            env=_environment(dumps, target, flags, python),
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd=folder,
         )
         try:
             _watch(child, dumps, time.monotonic() + timeout, progress)
@@ -196,26 +203,26 @@ def _watch(child: subprocess.Popen[bytes], dumps: Path, end: float, progress: Pr
     progress("starting the compiler")
     while child.poll() is None:
         if time.monotonic() > end:
-            raise XlanbError(f"the real XLA took longer than its time limit: {seen} files were dumped until then")
+            raise XlanbError(f"the real XLA took longer than its time limit: {counted(seen, 'file')} dumped until then")
         names = [f.name for f in dumps.iterdir()]
         if len(names) != seen:
             seen = len(names)
             progress(_told(names))
         time.sleep(_POLL_S)
-    progress(f"{sum(1 for _ in dumps.iterdir())} files")
+    progress(counted(sum(1 for _ in dumps.iterdir()), "file"))
 
 
 def _told(names: list[str]) -> str:
     """The latest pass among the names of dumps, in words."""
     decoded = [decode_name(n) for n in names]
     last = max(decoded, key=lambda n: -1 if n.sequence is None else n.sequence)
-    return f"{len(names)} files: {last.describe()}"
+    return f"{counted(len(names), 'file')}: {last.describe()}"
 
 
-def _environment(dumps: Path, target: Target, flags: str) -> dict[str, str]:
+def _environment(dumps: Path, target: Target, flags: str, python: str = "") -> dict[str, str]:
     wanted = f"--xla_dump_to={dumps} --xla_dump_hlo_as_text --xla_dump_large_constants=true"
     if target.platform == "cuda":
-        wanted = f"{wanted} {cuda_tools.toolkit_flag()}".rstrip()
+        wanted = f"{wanted} {_EMITTERS} {cuda_tools.toolkit_flag()}".rstrip()
     more = {
         "JAX_PLATFORMS": "cpu",  # a client of the device's own would look for the device
         "TF_CPP_MIN_LOG_LEVEL": "1",
@@ -231,14 +238,24 @@ def _environment(dumps: Path, target: Target, flags: str) -> dict[str, str]:
         }
     else:
         more["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
-    return {k: v for k, v in os.environ.items() if k not in _LEFT_OUT} | more
+    left_out = (*_LEFT_OUT, *(_OF_THIS_ENVIRONMENT if python else ()))
+    return {k: v for k, v in os.environ.items() if k not in left_out} | more
 
+
+_EMITTERS = "--xla_dump_emitter_re=^(triton-fusion|ptx|llvm)"
+"""Have Triton's IR dumped, and LLVM IR and PTX, for which XLA has asked since JAX 0.12.
+
+Not all that emitters tell: what MLIR's passes do takes minutes to print.
+"""
 
 _LEFT_OUT = ("PYTHONPATH", "JAX_TRACEBACK_FILTERING", "JAX_DISABLE_JIT", "CUDA_VISIBLE_DEVICES")
 """What would make the child another than a plain one.
 
 PYTHONPATH is of this environment, which may not be the child's.
 """
+
+_OF_THIS_ENVIRONMENT = ("TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION")
+"""What JAX sets in this process: the child of another Python is to find the libtpu of its own environment."""
 
 
 def _answer(folder: Path) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from xlanb.transforms.fusion.instruction_fusion import (
     is_reduced_too,
     run_fusion,
 )
+from xlanb.wording import counted
 
 _LOOP_FUSIBLE = frozenset(
     (
@@ -332,7 +333,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "no expensive producer is duplicated",
         _no_expensive_duplicate,
-        lambda e: f"{_counted(e.producer.user_count, 'user')}, {'expensive' if is_expensive(e.producer) else 'cheap'}",
+        lambda e: f"{counted(e.producer.user_count, 'user')}, {'expensive' if is_expensive(e.producer) else 'cheap'}",
     ),
     Condition(
         "no conflict with an update in place",
@@ -364,7 +365,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "code duplication is low",
         _code_stays_small,
-        lambda e: f"emitted {_counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
+        lambda e: f"emitted {counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
         final=_is_emitted_too_often,
         final_while_shared=lambda e: e.consumer.opcode is O.FUSION and opens_block(e.producer),
     ),
@@ -393,7 +394,3 @@ def required_conditions() -> frozenset[str]:
 
 def _emitted(e: Edge) -> int:
     return e.run.evaluation(e.consumer).emitted(e.producer) if e.consumer.opcode is O.FUSION else 1
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"

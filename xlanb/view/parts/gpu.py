@@ -16,7 +16,7 @@ MAX_LINE = 400
 CHARACTERS_PER_LINE = 400
 """Of the limit on lines: so many characters of code go into a page."""
 
-_ORDER = ("ptx", "sass", "hlo", "llvm_optimized", "llvm")  # what is kept first where there is too much
+_ORDER = ("ptx", "sass", "hlo", "triton", "llvm_optimized", "llvm")  # what is kept first where there is too much
 
 
 def gpu_data(program: GpuProgram, max_lines: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import { TextPane } from "./textpane.js";
 const WIDE = 900;
 const BAR = 26;
 /** The language of each form of code. @type {Record<string, string>} */
-const LANGUAGE_OF = { hlo: "hlo", llvm: "llvm", llvm_optimized: "llvm", ptx: "ptx", sass: "sass" };
+const LANGUAGE_OF = { hlo: "hlo", triton: "llvm", llvm: "llvm", llvm_optimized: "llvm", ptx: "ptx", sass: "sass" };
 /** Columns of the table: title, place in a kernel's row, how it is written. @type {[string, number, (v: any) => string][]} */
 const COLUMNS = [
   ["time", 1, (v) => time(v)],

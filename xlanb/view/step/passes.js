@@ -26,6 +26,8 @@ const GROUPS = {
   buffer_assignment: "Backend",
   memory_space_assignment: "Backend",
   tpu_schedule: "Backend",
+  xtile: "Backend",
+  triton_ir: "Backend",
   llvm_ir: "Backend",
   llvm_ir_optimized: "Backend",
   assembly: "Backend",
