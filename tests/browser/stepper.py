@@ -43,3 +43,7 @@ class Stepper:
 
     def button(self, name):
         return self.page.get_by_role("button", name=name, exact=True)
+
+    def choose(self, name):
+        """Go to the first stage of a name, by a click on it."""
+        self.page.locator(".pass .name").get_by_text(name, exact=True).first.click()

@@ -30,10 +30,6 @@ def stepper(context, tmp_path):
     assert stepper.requests == []
 
 
-def at(stepper, name):
-    stepper.page.locator(".pass .name").get_by_text(name, exact=True).first.click()
-
-
 def ops(stepper):
     return stepper.page.evaluate(
         "() => [...document.querySelector('.xlanb-step').shadowRoot.querySelectorAll('.node')].map(n => n.dataset.op)"
@@ -41,7 +37,7 @@ def ops(stepper):
 
 
 def test_a_fusion_folds_into_one_node_and_unfolds(stepper):
-    at(stepper, "fusion")
+    stepper.choose("fusion")
     whole = ops(stepper)
     stepper.page.locator(".group.fusion .handle").click()
     folded = ops(stepper)
@@ -55,7 +51,7 @@ def test_a_fusion_folds_into_one_node_and_unfolds(stepper):
 
 
 def test_focus_shows_what_is_near_and_more_with_a_larger_radius(stepper):
-    at(stepper, "algsimp")
+    stepper.choose("algsimp")
     everything = len(ops(stepper))
     stepper.page.locator(".node[data-op='reduce']").click()
     stepper.button("focus").click()
@@ -70,7 +66,7 @@ def test_focus_shows_what_is_near_and_more_with_a_larger_radius(stepper):
 
 @pytest.mark.parametrize(("kind", "has"), [("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("DOT", b"digraph")])
 def test_the_graph_is_saved(stepper, tmp_path, kind, has):
-    at(stepper, "fusion")
+    stepper.choose("fusion")
     with stepper.page.expect_download() as download:
         stepper.page.get_by_label("Save the graph as").select_option(kind)
     path = tmp_path / "graph"
@@ -84,7 +80,7 @@ def test_the_graph_is_saved(stepper, tmp_path, kind, has):
 
 
 def test_colours_have_a_legend_in_words(stepper):
-    at(stepper, "fusion")
+    stepper.choose("fusion")
     stepper.page.get_by_label("Colour by").select_option("memory")
     assert re.search(r"≤ \d+ (?:B|KiB)", stepper.page.locator(".legend").inner_text())
     stepper.page.get_by_label("Colour by").select_option("name scope")
@@ -92,7 +88,7 @@ def test_colours_have_a_legend_in_words(stepper):
 
 
 def test_any_two_passes_are_compared(stepper):
-    at(stepper, "algsimp")
+    stepper.choose("algsimp")
     other = stepper.page.locator(".pass").filter(has_text="tuple-simplifier").first
     other.click(modifiers=["Shift"])
     assert stepper.tab == "Diff"
@@ -108,7 +104,7 @@ def test_any_two_passes_are_compared(stepper):
 
 
 def test_text_is_searched_and_folded(stepper):
-    at(stepper, "fusion")
+    stepper.choose("fusion")
     stepper.page.locator(".root").focus()
     stepper.press("f")
     stepper.page.keyboard.type("reduce(")
@@ -132,7 +128,7 @@ def test_the_same_op_is_lit_in_hlo_llvm_and_assembly(stepper):
 
 
 def test_two_ops_and_why(stepper):
-    at(stepper, "fusion")
+    stepper.choose("fusion")
     stepper.press("b")
     stepper.page.locator(".node[data-op='subtract']").click()
     stepper.page.locator(".node[data-op='reduce']").click(modifiers=["Shift"])
@@ -143,7 +139,7 @@ def test_two_ops_and_why(stepper):
 
 
 def test_one_rewrite_is_seen_in_graph_difference_text_and_card(stepper):
-    at(stepper, "algsimp")
+    stepper.choose("algsimp")
     stepper.press("g")
     whole = set(ops(stepper))
     stepper.press("ArrowRight")
@@ -172,7 +168,7 @@ def test_one_rewrite_is_seen_in_graph_difference_text_and_card(stepper):
 
 
 def test_predict_then_reveal(stepper):
-    at(stepper, "tuple-simplifier")
+    stepper.choose("tuple-simplifier")
     stepper.button("predict").click()
     question = stepper.page.locator(".question")
     assert "comes next" in question.inner_text()
@@ -192,7 +188,7 @@ def test_predict_then_reveal(stepper):
 
 def test_the_answer_is_nowhere_while_one_guesses(stepper):
     page = stepper.page
-    at(stepper, "tuple-simplifier")
+    stepper.choose("tuple-simplifier")
     stepper.page.locator(".node[data-op='w.one']").click()
     assert "algsimp" in page.get_by_role("complementary").inner_text(), "what happens to it later is told"
     page.locator(".root").focus()
@@ -239,7 +235,7 @@ def test_a_pipeline_folds_in_the_list(stepper):
 
 
 def test_a_double_click_goes_to_where_an_op_lives_on(stepper):
-    at(stepper, "algsimp")
+    stepper.choose("algsimp")
     stepper.press("g")
     before = stepper.step
     node = stepper.page.locator(".node[data-op='reduce']")

@@ -37,19 +37,15 @@ def stepper(context, tmp_path):
     assert stepper.requests == []
 
 
-def at(stepper, name):
-    stepper.page.locator(".pass .name").get_by_text(name, exact=True).first.click()
-
-
 def test_a_double_click_goes_from_the_call_to_the_program(stepper):
-    at(stepper, "TLP")
+    stepper.choose("TLP")
     stepper.page.locator(".bundles .row[data-op='neg.2']").dblclick()
     assert stepper.page.locator(".bundles .headline").inner_text().startswith("neg.1: 400 bundles")
     assert stepper.page.locator(".bundles").get_by_text("One program for neg.1, neg.2.").count() == 1
 
 
 def test_a_click_on_the_use_of_units_goes_to_the_bundle(stepper):
-    at(stepper, "neg.1")
+    stepper.choose("neg.1")
     assert stepper.page.locator(".bundles .row").count() < 250  # those further down are not built yet
     box = stepper.page.locator(".bundles .units").bounding_box()
     stepper.page.locator(".bundles .units").click(position={"x": box["width"] - 2, "y": 8})
@@ -59,16 +55,16 @@ def test_a_click_on_the_use_of_units_goes_to_the_bundle(stepper):
 
 
 def test_a_bundle_is_found_by_its_instruction(stepper):
-    at(stepper, "neg.1")
+    stepper.choose("neg.1")
     stepper.page.get_by_label("Find in bundles").fill("v380 = vadd")
     assert stepper.page.locator(".bundles .count").inner_text() == "1 of 1"
     assert stepper.page.locator(".bundles .row.found .address").inner_text() == "0x17c"
 
 
 def test_the_schedule_and_the_memory_have_panes(stepper):
-    at(stepper, "schedule")
+    stepper.choose("schedule")
     assert "copy-start" in stepper.page.locator(".timing table").inner_text()
     assert stepper.page.locator(".chart.schedule .code").count() == 2
-    at(stepper, "memory_space_assignment")
+    stepper.choose("memory_space_assignment")
     assert stepper.page.locator(".memory .chart .value").count() == 2
     assert "VMEM 1–2" in stepper.page.locator(".memory table").inner_text()

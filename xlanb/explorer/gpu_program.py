@@ -122,7 +122,8 @@ class GpuKernel(Displayable):
         grid, block = ("x".join(map(str, _trimmed(d))) for d in (self.grid, self.block))
         shared = f", {self.shared_bytes:,} bytes of shared memory" if self.shared_bytes else ""
         times = f", {self.launches:,} times" if self.launches > 1 else ""
-        return f"{grid if self.grid[0] else 'unknown'} blocks of {block} threads{shared}{times}"
+        blocks = "1 block" if grid == "1" else f"{grid if self.grid[0] else 'unknown'} blocks"
+        return f"{blocks} of {block} thread{'s' * (block != '1')}{shared}{times}"
 
     def __str__(self) -> str:
         lines = [self.name, *(f"  {name:<12}  {value}" for name, value in self.facts)]

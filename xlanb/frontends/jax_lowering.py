@@ -49,7 +49,7 @@ def lower_for(
     device_count: int = 1,
     portable: bool = False,
 ) -> Program:
-    """The program of a function for "cuda", "rocm", "sycl" or "tpu".
+    """The program of a function for "cuda", "rocm", "oneapi" or "tpu".
 
     `args` are arrays or ShapeDtypeStructs, with shardings of their own or those of `shardings`: a tree of
     NamedShardings or PartitionSpecs whose structure is that of `args` or a prefix of it. PartitionSpecs are over

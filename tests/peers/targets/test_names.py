@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from xlanb.errors import ArgumentError
+import xlanb
+from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.gpu.devices import DEVICES, gpu_device
+from xlanb.peers.targets.compiling import _answer, _environment
 from xlanb.peers.targets.config_proto import config_text, described
+from xlanb.peers.targets.installed import NEEDS, check_installed
 from xlanb.peers.targets.names import parse_target
 from xlanb.peers.targets.serve import without_field
 
@@ -20,7 +23,7 @@ from xlanb.peers.targets.serve import without_field
         (" A100:8 ", "a100:8", "cuda", "1x8x1"),
         ("a100-pcie-80:2x8", "a100_pcie_80:2x8", "cuda", "2x8x1"),
         ("mi300", "mi300", "rocm", "1x1x1"),
-        ("pvc", "pvc", "sycl", "1x1x1"),
+        ("pvc", "pvc", "oneapi", "1x1x1"),
         ("tpu v5e", "tpu v5e:2x2", "tpu", "v5e:2x2"),
         ("TPU v5p:2x2x1", "tpu v5p:2x2x1", "tpu", "v5p:2x2x1"),
         ("v6e:4x4", "tpu v6e:4x4", "tpu", "v6e:4x4"),
@@ -91,3 +94,33 @@ def test_a_field_is_left_out_with_all_its_lines() -> None:
     text = "a {\n  b: 1\n  c {\n    d: 2\n  }\n  c: 3\n  cd: 4\n}\n"
     assert without_field(text, "c") == "a {\n  b: 1\n  cd: 4\n}\n"
     assert without_field(text, "b") == text.replace("  b: 1\n", "")
+
+
+def test_a_platform_that_starts_only_beside_its_device_says_so() -> None:
+    rows = xlanb.targets().set_index("target")["compiles"]
+    assert rows["mi300"].startswith("only beside an AMD GPU")
+    assert rows["pvc"] in ("yes", "pip install 'xlanb[intel]'")
+    with pytest.raises(MissingPeerError, match=r"jax-rocm7-plugin jax-rocm7-pjrt \(only beside an AMD GPU"):
+        check_installed(parse_target("mi300"))
+
+
+def test_a_plugin_that_did_not_start_says_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "answer.json").write_text('{"error": "NotImplementedError: topology not implemented for rocm"}')
+    with pytest.raises(XlanbError, match=r"did not start .only beside an AMD GPU"):
+        _answer(tmp_path, NEEDS["rocm"].obstacle)
+
+
+def test_the_child_of_another_python_has_nothing_of_this_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TPU_LIBRARY_PATH", "/here/libtpu.so")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/of/the/user")
+    tpu, intel = parse_target("tpu v5e"), parse_target("pvc")
+    assert _environment(tmp_path, tpu, "")["TPU_LIBRARY_PATH"] == "/here/libtpu.so"
+    assert "TPU_LIBRARY_PATH" not in _environment(tmp_path, tpu, "", "/other/bin/python")
+    found = _environment(tmp_path, intel, "--mine=1", "/other/bin/python")
+    assert found["LD_LIBRARY_PATH"] == "/other/lib:/of/the/user"
+    assert "sycl-gemm-workspace" in found["XLA_FLAGS"]
+    assert found["XLA_FLAGS"].endswith("--mine=1")
+    assert "triton-fusion" in found["XLA_FLAGS"]
+    assert "triton-fusion" not in _environment(tmp_path, tpu, "")["XLA_FLAGS"]

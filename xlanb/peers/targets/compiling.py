@@ -23,7 +23,7 @@ from xlanb.frontends.jax_lowering import Program
 from xlanb.peers import cuda_tools
 from xlanb.peers.targets import serve
 from xlanb.peers.targets.cache import PART, cache_folder, compress, found, keep, key_of
-from xlanb.peers.targets.installed import check_installed, versions
+from xlanb.peers.targets.installed import NEEDS, check_installed, versions
 from xlanb.peers.targets.names import Target
 from xlanb.wording import counted
 
@@ -119,7 +119,7 @@ def compile_for(
     folder = owner.path
     try:
         _run(folder, target, program, flags, python, timeout, progress or _silent)
-        answer = _answer(folder)
+        answer = _answer(folder, NEEDS[target.platform].obstacle)
         if target.platform == "cuda":
             _assemble(folder / "dumps", progress or _silent)
         if target.is_tpu and cache is not None:
@@ -222,7 +222,11 @@ def _told(names: list[str]) -> str:
 def _environment(dumps: Path, target: Target, flags: str, python: str = "") -> dict[str, str]:
     wanted = f"--xla_dump_to={dumps} --xla_dump_hlo_as_text --xla_dump_large_constants=true"
     if target.platform == "cuda":
-        wanted = f"{wanted} {_EMITTERS} {cuda_tools.toolkit_flag()}".rstrip()
+        wanted = f"{wanted} {cuda_tools.toolkit_flag()}".rstrip()
+    if target.is_gpu:
+        wanted = f"{wanted} {_EMITTERS}"
+    if target.platform == "oneapi":
+        wanted = f"{wanted} {_WITHOUT_DEVICE}"
     more = {
         "JAX_PLATFORMS": "cpu",  # a client of the device's own would look for the device
         "TF_CPP_MIN_LOG_LEVEL": "1",
@@ -238,6 +242,8 @@ def _environment(dumps: Path, target: Target, flags: str, python: str = "") -> d
         }
     else:
         more["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
+    if target.platform == "oneapi":
+        more["LD_LIBRARY_PATH"] = _libraries(python)
     left_out = (*_LEFT_OUT, *(_OF_THIS_ENVIRONMENT if python else ()))
     return {k: v for k, v in os.environ.items() if k not in left_out} | more
 
@@ -247,6 +253,16 @@ _EMITTERS = "--xla_dump_emitter_re=^(triton-fusion|ptx|llvm)"
 
 Not all that emitters tell: what MLIR's passes do takes minutes to print.
 """
+
+_WITHOUT_DEVICE = "--xla_disable_hlo_passes=sycl-gemm-workspace"
+"""That pass asks oneDNN on the device how much memory a matrix product needs beside its operands."""
+
+
+def _libraries(python: str) -> str:
+    """Where wheels put Intel's libraries, before what LD_LIBRARY_PATH names."""
+    prefix = Path(python).parent.parent if python else Path(sys.prefix)
+    return ":".join(p for p in (str(prefix / "lib"), os.environ.get("LD_LIBRARY_PATH", "")) if p)
+
 
 _LEFT_OUT = ("PYTHONPATH", "JAX_TRACEBACK_FILTERING", "JAX_DISABLE_JIT", "CUDA_VISIBLE_DEVICES")
 """What would make the child another than a plain one.
@@ -258,14 +274,16 @@ _OF_THIS_ENVIRONMENT = ("TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_
 """What JAX sets in this process: the child of another Python is to find the libtpu of its own environment."""
 
 
-def _answer(folder: Path) -> dict[str, Any]:
-    """What the child told.
+def _answer(folder: Path, obstacle: str = "") -> dict[str, Any]:
+    """What the child told; `obstacle` is what keeps the platform's plugin from starting, where something does.
 
     Raises:
         XlanbError: it told of an error.
     """
     told: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     if "error" in told:
+        if obstacle and "topology not implemented" in told["error"]:
+            raise XlanbError(f"the plugin of JAX did not start ({obstacle}): {told['error']}")
         raise XlanbError(f"the real XLA refuses the program: {told['error']}")
     return told
 

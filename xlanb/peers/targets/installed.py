@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.errors import MissingPeerError, XlanbError
 from xlanb.gpu.devices import DEVICES
-from xlanb.peers.targets.names import ALIASES_BY_KEY, TPUS, Target
+from xlanb.peers.targets.names import ALIASES_BY_KEY, PLATFORMS, TPUS, Target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,16 +22,24 @@ _TERA, _GIGA = 1e12, 1e9
 
 @dataclass(frozen=True)
 class Needs:
-    """What a platform needs: one of the distributions (the plugins of JAX for it), and the command that installs it."""
+    """What a platform needs: one of the distributions (the plugins of JAX for it), and the command that installs it.
+
+    `obstacle` says what else it takes where the plugin does not start without the device, "" where it does.
+    """
 
     plugins: tuple[str, ...]
     command: str
+    obstacle: str = ""
 
 
 NEEDS = {
     "cuda": Needs(("jax-cuda12-plugin", "jax-cuda13-plugin"), "pip install 'xlanb[gpu]'"),
-    "rocm": Needs(("jax-rocm7-plugin", "jax-rocm60-plugin"), "pip install jax-rocm7-plugin jax-rocm7-pjrt"),
-    "sycl": Needs(("jax-oneapi-plugin", "intel-extension-for-openxla"), "pip install intel-extension-for-openxla"),
+    "rocm": Needs(
+        ("jax-rocm7-plugin", "jax-rocm60-plugin"),
+        "pip install jax-rocm7-plugin jax-rocm7-pjrt",
+        "only beside an AMD GPU: JAX's ROCm plugin starts nowhere else, and loads AMD's ROCm libraries (not on PyPI)",
+    ),
+    "oneapi": Needs(("jax-oneapi-plugin",), "pip install 'xlanb[intel]'"),
     "tpu": Needs(("libtpu",), "pip install 'xlanb[tpu]'"),
 }
 
@@ -39,6 +47,7 @@ _VERSIONED = (
     "jax",
     "jaxlib",
     *(plugin for needs in NEEDS.values() for plugin in needs.plugins),
+    "jax-oneapi-pjrt",
     "jax-cuda12-pjrt",
     "jax-cuda13-pjrt",
     "nvidia-cuda-nvcc-cu12",
@@ -89,14 +98,15 @@ def check_installed(target: Target, python: str = "") -> None:
     where = f" in the environment of {python}" if python else ""
     if "jaxlib" not in found or not any(p in found for p in needs.plugins):
         wanted = "JAX" if "jaxlib" not in found else needs.plugins[0]
-        raise MissingPeerError(f"{target} needs {wanted}, which is not installed{where}: {needs.command}")
+        more = f" ({needs.obstacle})" if needs.obstacle else ""
+        raise MissingPeerError(f"{target} needs {wanted}, which is not installed{where}: {needs.command}{more}")
 
 
 def targets() -> pd.DataFrame:
     """What can be compiled for: a row for each device, with what it is, whether its compiler is installed here, and
     the command that installs it.
 
-    Columns: target, device, compiles ("yes", or the command that makes it so), cores, memory (GB), bandwidth (GB a
+    Columns: target, device, compiles ("yes", the command that makes it so, or what else it takes), cores, memory (GB), bandwidth (GB a
     second), bf16 and f32 (10^12 operations a second, 0 where it has no units for it). A GPU takes ":8" (eight in one
     host) and ":2x8" behind its name, a TPU its slice.
     """
@@ -105,7 +115,7 @@ def targets() -> pd.DataFrame:
     found = versions()
     rows = []
     for key, device in DEVICES.items():
-        platform = {"CUDA": "cuda", "ROCM": "rocm", "SYCL": "sycl"}[device.architecture.platform]
+        platform = PLATFORMS[device.architecture.platform]
         rows.append({
             "target": ALIASES_BY_KEY.get(key, key),
             "device": device.name,
@@ -132,4 +142,6 @@ def targets() -> pd.DataFrame:
 
 def _here(platform: str, found: dict[str, str]) -> str:
     needs = NEEDS[platform]
+    if needs.obstacle:
+        return needs.obstacle
     return "yes" if "jaxlib" in found and any(p in found for p in needs.plugins) else needs.command

@@ -31,7 +31,7 @@ ALIASES_BY_KEY = {key: alias for alias, key in ALIASES.items() if not alias.star
 class Target:
     """What is compiled for.
 
-    `name` is its canonical name, `platform` the one under which JAX knows it ("cuda", "rocm", "sycl", "tpu"),
+    `name` is its canonical name, `platform` the one under which JAX knows it ("cuda", "rocm", "oneapi", "tpu"),
     `topology` the slice in that platform's notation ("1x8x1": hosts x GPUs x 1; "v5e:2x2"). `config` is a
     GpuTargetConfigProto in text form and `device` the GPU, None where the table has no such device.
     """
@@ -118,10 +118,11 @@ def _gpu(key: str, device: GpuDevice | None, shape: str, devices: int, config: s
     platform = described(config).platform if device is None else device.architecture.platform
     hosts, _, each = (wanted or "1").rpartition("x")
     name = f"{key}:{wanted}" if wanted and wanted != "1" else key
-    return Target(name, _PLATFORMS[platform], f"{hosts or 1}x{each}x1", config, device)
+    return Target(name, PLATFORMS[platform], f"{hosts or 1}x{each}x1", config, device)
 
 
-_PLATFORMS = {"CUDA": "cuda", "ROCM": "rocm", "SYCL": "sycl"}
+PLATFORMS = {"CUDA": "cuda", "ROCM": "rocm", "SYCL": "oneapi"}
+"""Under which name JAX knows the platform of a GPU."""
 
 
 def _count(shape: str) -> int:
