@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
 _MODULES = tuple(
     "dom store highlight loops layers scene colours shapes save minimap graph predict picture replay text textpane splitter code compare why pair numerics charts tpu gpu "
-    "source side passes branches walk order progress traits live fullscreen keys panes around frame main".split()
+    "source side passes branches cell walk order progress traits live fullscreen keys panes around frame main".split()
 )
 _STYLES = ("step.css", "panes.css", "tpu.css", "gpu.css", "live.css")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)

@@ -1,5 +1,6 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
 import { showFoot, showHead } from "./around.js";
+import { followCells } from "./cell.js";
 import { CodePanes } from "./code.js";
 import { h, opOf } from "./dom.js";
 import { buildFrame, followTheme, showSaved } from "./frame.js";
@@ -115,7 +116,7 @@ class StepView {
     this.cleanup.push(followTheme(this.root), () => leaveFullScreen(this));
     this._listen();
     stopClock(this);
-    this.cleanup.push(followModel(this), () => stopClock(this), greet(this));
+    this.cleanup.push(followCells(this, (op) => light(this, op)), followModel(this), () => stopClock(this), greet(this));
     this.update();
   }
 
@@ -248,7 +249,7 @@ class StepView {
 
   /** New rows are in the page: what is lit is lit there too. */
   built() {
-    if (this.pinned) light(this, "");
+    if (this.pinned || this.cellLine) light(this, "");
   }
 
   next() {

@@ -1,4 +1,5 @@
 // Walking through the stages: to the next change, the next kind, one rewrite on, by itself; and lighting an op up everywhere.
+import { markLines } from "./cell.js";
 import { icon, selector } from "./dom.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { replayable } from "./replay.js";
@@ -127,6 +128,8 @@ export function light(view, name) {
   const found = view.line && view.pinned ? view.store.find(view.now, view.pinned) : null;
   for (const i of found ? opsOfLine(view.store, found.artifact, view.line) : []) for (const x of view.root.querySelectorAll(selector(i.n))) x.classList.add("of-this-line");
   for (const n of [view.pinned, view.second]) if (n) for (const x of view.root.querySelectorAll(selector(n))) x.classList.add("pinned");
+  if (view.cellOps?.size) for (const x of view.root.querySelectorAll("[data-op]")) x.classList.toggle("of-this-line", view.cellOps.has(x.getAttribute("data-op")));
+  markLines(view, wanted);
   if (!wanted) return;
   for (const x of view.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
   if (wanted === view.pinned) for (const n of view.code.carriers.slice(1)) for (const x of view.root.querySelectorAll(`.columns .line${selector(n)}`)) x.classList.add("lit");
