@@ -123,6 +123,14 @@ def test_declared_layouts_of_a_text_with_bitcasts_count(name: str, pipeline: str
     np.testing.assert_array_equal(np.asarray(got), np.asarray(evaluate(module, x)))
 
 
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_context_of_a_copy_start_is_a_number_of_its_own(pipeline: str) -> None:
+    text = "HloModule m\nENTRY e {\n  p = f32[1] parameter(0)\n  ROOT s = (f32[1], f32[1], u32[]) copy-start(p)\n}"
+    x = np.array([1.5], np.float32)
+    first, second, context = compile_module(parse(text), CompileOptions(pipeline=PIPELINES[pipeline]))(x)
+    assert (first, second, context) == (1.5, 1.5, 0)  # all three had the array's bytes
+
+
 def test_entry_layouts_hold_without_layout_assignment() -> None:
     text = """HloModule m, entry_computation_layout={(f32[2,3]{0,1})->(f32[2,3]{1,0}, f32[2,3]{0,1})}
 ENTRY e {

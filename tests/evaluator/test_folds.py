@@ -228,3 +228,21 @@ def test_a_reducer_may_mix_types(operation, wide):
     expected = {"reduce": 48, "reduce-window": [4, 12, 24], "scatter": [2, 2, 9, 4], "select-and-scatter": [2, 4, 2, 6]}
     result = evaluate(text, x)
     np.testing.assert_array_equal(result.astype(np.float32), expected[operation.partition("(")[0]])
+
+
+def test_a_long_fold_into_a_narrower_type_is_done_step_by_step() -> None:
+    text = """HloModule m
+add {
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT s = f8e4m3[] add(a, b)
+}
+ENTRY e {
+  p = bf16[5001] parameter(0)
+  z = bf16[] constant(0)
+  ROOT r = bf16[] reduce(p, z), dimensions={0}, to_apply=add
+}"""
+    x = np.zeros(5001, np.float32)
+    x[[3, 5000]] = 2, 1
+    module = parse(text)
+    assert evaluate(module, x.astype(module.entry_computation.parameters[0].array_shape.dtype)) == 3

@@ -6,7 +6,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
 
     state                     random numbers, and what comes from a host or another device
     context                   the number that belongs to an asynchronous instruction that has not ended: u32[] of its tuple
-    fold without an order     XLA applies a reducer in any order: of two operands that is not associative, or of several values
+    fold without an order     XLA applies a reducer in any order: of two operands that is not associative, which it is in one type alone, or of several values
     fold over padding         of a dynamic dimension, from a value that is not the reducer's identity: XLA fills what is beyond the size with that value
     sort without an order     the comparator is no `<` or `>` of one key in one type, or several arrays follow keys that may be equal and the sort is not stable
     comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
@@ -17,6 +17,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     order of a sum or product it is another one in another order: of a narrow type, each step of which rounds, or where a step overflows or vanishes
     pivot by rounding         an LU factorization in which several elements are as large as the pivot but for rounding
     complex infinity by one   XLA's simplifier leaves out factors, divisors and exponents of 1; multiplied, an infinite part makes the other one NaN
+    predicate as a factor     XLA's simplifier chooses 0 where the predicate does not hold; multiplied, an infinity or NaN makes it NaN
     unknown custom call       compiled code refuses one that it does not know; the interpreter does so where its value is needed
     decision on a rounded     a comparison, a floor, a conversion, ... of what is rounded more than once on the way there
 """
@@ -76,7 +77,8 @@ def _padded_fold(i: HloInstruction) -> bool:
 def _is_associative(computation: HloComputation) -> bool:
     plain = len(computation.instructions) == len(computation.parameters) + 1
     takes_both = {*computation.root.operands} == {*computation.parameters}
-    return plain and takes_both and computation.root.opcode in (*_ASSOCIATIVE, Op.COMPARE)
+    one_type = len({i.array_shape.element_type for i in computation.instructions if i.opcode is not Op.COMPARE}) == 1
+    return plain and takes_both and one_type and computation.root.opcode in (*_ASSOCIATIVE, Op.COMPARE)
 
 
 def _sort(i: HloInstruction) -> bool:
@@ -193,6 +195,8 @@ def _noted(instructions: list[HloInstruction], noted: Noted) -> str:
         return "pivot by rounding"
     if not noted.by_one.isdisjoint(instructions):
         return "complex infinity by one"
+    if not noted.by_predicate.isdisjoint(instructions):
+        return "predicate as a factor"
     return "" if noted.mixed.isdisjoint(instructions) else "algorithm over infinities"
 
 

@@ -15,6 +15,7 @@ from xlanb.evaluator import Evaluator
 from xlanb.explorer.numbers import leaves_of
 from xlanb.hlo import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
 
 _CHOLESKY = re.compile(r"lapack_[sdcz]potrf_ffi")
 _LU = re.compile(r"lapack_[sdcz]getrf(_ffi)?")
@@ -33,7 +34,8 @@ class Noted:
 
     `failed`: Cholesky factorizations with a pivot that is not positive, or is but by rounding. `singular`: triangular systems with 0,
     an infinity or NaN on the diagonal. `mixed`: algorithms over all elements (FFT, solves, decompositions) of which some are infinite
-    or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones. `tied`: LU factorizations in
+    or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones. `by_predicate`: products of
+    a converted predicate and what is not finite. `tied`: LU factorizations in
     which rounding decides which of several elements is the pivot. `unordered`: sums and products of floats that are others in other orders.
     """
 
@@ -41,6 +43,7 @@ class Noted:
     singular: set[HloInstruction] = field(default_factory=set)
     mixed: set[HloInstruction] = field(default_factory=set)
     by_one: set[HloInstruction] = field(default_factory=set)
+    by_predicate: set[HloInstruction] = field(default_factory=set)
     tied: set[HloInstruction] = field(default_factory=set)
     unordered: set[HloInstruction] = field(default_factory=set)
 
@@ -68,6 +71,8 @@ class Reference(Evaluator):
             self.noted.unordered.add(i)
         if _multiplies(i) and _is_by_one(operands):
             self.noted.by_one.add(i)
+        if not lifted and _is_by_predicate(i, operands):
+            self.noted.by_predicate.add(i)
         if _solves(i) and not _is_regular(operands[0]):
             self.noted.singular.add(i)
         return value
@@ -131,6 +136,22 @@ def _is_by_one(operands: Sequence[Any]) -> bool:
     if not all(isinstance(x, np.ndarray) and x.dtype.kind == "c" for x in operands):
         return False
     return any(bool(np.all(x == 1)) for x in operands) and not all(map(_is_finite, operands))
+
+
+def _is_by_predicate(i: HloInstruction, operands: Sequence[Any]) -> bool:
+    """Whether a product has a converted predicate as one factor and the other is not finite; a quotient is a product with the inverse."""
+    if i.opcode not in (Op.MULTIPLY, Op.DIVIDE) or not any(map(_is_from_predicate, i.operands)):
+        return False
+    factors = [operands[0], 1 / operands[1].astype(np.complex128)] if i.opcode is Op.DIVIDE else operands
+    pairs = [(i.operands[0], factors[1]), (i.operands[1], factors[0])][: 1 if i.opcode is Op.DIVIDE else 2]
+    return any(_is_from_predicate(o) and not _is_finite(x) for o, x in pairs)
+
+
+def _is_from_predicate(i: HloInstruction) -> bool:
+    """Whether an instruction converts a predicate, in another shape perhaps."""
+    while i.opcode in (Op.BROADCAST, Op.RESHAPE, Op.TRANSPOSE, Op.COPY, Op.BITCAST):
+        i = i.operands[0]
+    return i.opcode is Op.CONVERT and i.operands[0].array_shape.element_type is PrimitiveType.PRED
 
 
 def _is_regular(a: np.ndarray[Any, Any]) -> bool:

@@ -304,3 +304,31 @@ def test_the_order_of_a_fold_explains_its_difference_alone() -> None:
         got = [-x if n == k else x for n, x in enumerate(expected)]
         find = hlo_check._judged(module, [argument], got, expected, Noted(), has_extremes=False)
         assert (find is not None) == is_found
+
+
+def test_a_reducer_of_several_types_has_an_order() -> None:
+    step = "step {\n  a = f8e3m4[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
+    entry = "ENTRY e {\n  p = f32[4] parameter(0)\n  z = f32[] constant(0)\n  ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=step\n}"
+    assert explained.which(parse(f"HloModule m\n{step}{entry}")) == ["fold without an order"]
+
+
+@pytest.mark.parametrize(
+    ("row", "x", "kind"),
+    [
+        ("multiply(c, b)", np.inf, "predicate as a factor"),
+        ("multiply(b, c)", np.nan, "predicate as a factor"),
+        ("divide(c, b)", 0.0, "predicate as a factor"),
+        ("divide(b, c)", np.inf, ""),
+        ("multiply(c, b)", 0.0, ""),
+        ("multiply(b, b)", np.inf, ""),
+        ("add(c, b)", np.inf, ""),
+    ],
+)
+def test_predicates_as_factors_are_open_where_the_other_is_not_finite(row: str, x: float, kind: str) -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  p = pred[2] parameter(0)\n  s = f32[] parameter(1)\n  c = f32[2] convert(p)\n"
+        f"  b = f32[2] broadcast(s), dimensions={{}}\n  ROOT r = f32[2] {row}\n}}\n"
+    )
+    module = parse(text)
+    noted = _noted(module, np.array([True, False]), np.float32(x))
+    assert explained.which(module, noted, has_extremes=True) == [kind]

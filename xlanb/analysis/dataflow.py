@@ -25,7 +25,7 @@ from xlanb.shape.shape import memory_order
 
 Leaf = tuple[int, ...]
 FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN, O.COPY_START, O.COPY_DONE))
-"""Opcodes whose result is their first operand, in the same memory: asynchronous copies too, as nothing runs beside them."""
+"""Opcodes whose result is their first operand, in the same memory: asynchronous copies too, but for their context, as nothing runs beside them."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,9 @@ class HloDataflowAnalysis:
         if i.opcode is O.GET_TUPLE_ELEMENT:
             n, whole = i.tuple_index, self.at[i.operands[0]]
             return {leaf: whole[n, *leaf] for leaf, _ in i.shape.leaves()}
-        if i.opcode is O.COPY_START:  # (destination, source, context): all of it is the one array
-            return dict.fromkeys((leaf for leaf, _ in i.shape.leaves()), self.at[i.operands[0]][()])
+        if i.opcode is O.COPY_START:  # (destination, source, context): the first two are the one array
+            copied = self.at[i.operands[0]][()]
+            return {(0,): copied, (1,): copied, (2,): self._new(i, (2,), phi=False)}
         if i.opcode is O.COPY_DONE:
             return {(): self.at[i.operands[0]][0,]}
         if i.opcode in FORWARDING or (not self._ssa_form and is_plain_reshape(i)):

@@ -152,6 +152,9 @@ class LiveRanges:
         self.instructions.append(i)
         if i.opcode in FORWARDING or is_plain_reshape(i):
             self._check_forwarded(i)
+            if i.opcode is Op.COPY_START:  # its context
+                self.position[i] = self._step(i)
+                self._define(i, "value", self.position[i])
         elif i.opcode not in (Op.TUPLE, Op.GET_TUPLE_ELEMENT):
             position = self.position[i] = self._step(i)
             for o in i.operands:

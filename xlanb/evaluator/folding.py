@@ -153,7 +153,8 @@ def fold(
     lines = [_lines(x, axes) for x in operands]
     accumulators = tuple(np.broadcast_to(v, lines[0].shape[1:]) for v in inits)
     count = lines[0].shape[0]
-    if count > SEQUENTIAL_LIMIT and all(a.dtype == x.dtype for a, x in zip(accumulators, lines, strict=True)):
+    results = [leaf.as_array().dtype for _, leaf in computation.root.shape.leaves()]
+    if count > SEQUENTIAL_LIMIT and [a.dtype for a in accumulators] == [x.dtype for x in lines] == results:
         return combine(ev, computation, accumulators, _fold_pairs(ev, computation, lines))
     for k in range(count):
         accumulators = combine(ev, computation, accumulators, [x[k] for x in lines])

@@ -26,7 +26,7 @@ from xlanb.codegen.function import PARALLEL, Function, Parameter, Phi
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, identifier
 from xlanb.codegen.plan import KernelPlan
-from xlanb.codegen.types import I8, I64, PTR
+from xlanb.codegen.types import I8, I32, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
 from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step
@@ -226,6 +226,11 @@ class _Emitter:
         called = emit_bytes(self.run, target.value, source.value, size)
         self._record(called, (target, source))
 
+    def _clear(self, number: Address) -> None:
+        """Store 0 to a number of 32 bits."""
+        Pointer(number.value, I32)[0] = self.run.const(I32, 0)
+        self._record(None, ())
+
     def _record(self, called: str | None, addresses: tuple[Address, ...]) -> None:
         """Note a call of `run`; None stands for something else that it does."""
         if called is None:
@@ -273,6 +278,8 @@ class _Emitter:
 
     def _computation(self, c: HloComputation) -> None:
         for i in self.assignment.orders[c]:
+            if i.opcode is Op.COPY_START and self.assignment.has_place(i, (2,)):
+                self._clear(self._address(self.assignment.slice_of(i, (2,))))
             if i.opcode in _NO_CODE or is_plain_reshape(i):
                 continue
             mark = self.run.locate(i.name)
