@@ -14,7 +14,8 @@ import { momentOf, replayable } from "./replay.js";
 import { stationStages } from "./side.js";
 import { insideOf, opsOfLine, stackOf } from "./source.js";
 import { merge, Store } from "./store.js";
-import { linesOf, textOf, withoutDirectives } from "./text.js";
+import { carriersOf } from "./code.js";
+import { definitionOf, linesOf, textOf, withoutDirectives } from "./text.js";
 
 const item = (n, p = [], more = {}) => ({ n, o: "add", s: "f32[4]", f: "element", t: `  %${n} = f32[4] add(${p.map((x) => `%${x}`).join(", ")})`, h: ["add", "", n], p, ...more });
 const stage = (name, b, a, more = {}) => ({ i: 0, kind: "hlo_pass", name, pl: [], ch: Number(b !== a), s: 1e-3, d: "", b, a, ...more });
@@ -249,4 +250,27 @@ test("a station of the ribbon leads to the pass that fused most", () => {
   const stages = [stage("program", -1, 0, { kind: "tf2xla" }), stage("fusion", 0, 0), stage("dce", 0, 1), stage("loop-fusion", 0, 1), stage("sibling-fusion", 1, 1)];
   const leads = stationStages({ stages }, new Store(payload));
   assert.deepEqual([...leads], [["hlo", 0], ["fusion", 3]]);
+});
+
+test("what an op runs in: the calls around it; one that is gone is found by op_name and opcode where that is one op", () => {
+  const inner = [item("e", [], { m: "jit(f)/exp" }), item("n", ["e"], { m: "jit(f)/neg" })];
+  const outer = [item("wave", [], { o: "fusion", c: ["fused"] }), item("one", [], { m: "mul" }), item("two", [], { m: "mul" })];
+  const payload = { items: [...inner, ...outer], chunks: [{ h: "%fused (p: f32[4]) -> f32[4] {", i: [0, 1], z: "}" }, { h: "ENTRY %main () -> f32[4] {", i: [2, 3, 4], z: "}" }], artifacts: [{ k: "module", c: [0, 1] }] };
+  const store = new Store(payload);
+  assert.deepEqual(carriersOf(store, 0, "e"), ["e", "wave"]);
+  assert.deepEqual(carriersOf(store, 0, "wave"), ["wave"]);
+  assert.deepEqual(carriersOf(store, 0, "old", item("old", [], { m: "jit(f)/neg" })), ["old", "n", "wave"]);
+  assert.deepEqual(carriersOf(store, 0, "old", item("old", [], { m: "mul" })), ["old"], "which of two is not known");
+  assert.deepEqual(carriersOf(store, 0, "old", item("old", [], { m: "jit(f)/neg", o: "constant" })), ["old"]);
+});
+
+test("names lead to the lines that define them, labels and registers of LLVM IR within their function", () => {
+  const llvm = ["define void @f() {", "entry:", "  %x = add i32 1, 2", "  br label %end", "end:", "  ret void", "}", "define void @g() {", "entry:", "  %x = add i32 3, 4", "  call void @f()", "  store i32 %x, ptr %p", "}"];
+  const source = linesOf({ k: "code", lang: "llvm", lines: llvm, ops: [] }, {}, { added: new Set(), removed: new Set(), changed: new Set() }, "after");
+  assert.equal(definitionOf(source, 10, "@f"), 0);
+  assert.equal(definitionOf(source, 11, "%x"), 9);
+  assert.equal(definitionOf(source, 3, "%end"), 4);
+  assert.equal(definitionOf(source, 11, "%end"), -1, "another function's");
+  const asm = linesOf({ k: "code", lang: "asm", lines: ["f:", "\tcallq\tg", ".LBB0_1:", "\tjne\t.LBB0_1", "g:", "\tretq"], ops: [] }, {}, { added: new Set(), removed: new Set(), changed: new Set() }, "after");
+  assert.deepEqual([definitionOf(asm, 1, "g"), definitionOf(asm, 3, ".LBB0_1"), definitionOf(asm, 1, "$f"), definitionOf(asm, 1, "none")], [4, 2, 0, -1]);
 });

@@ -14,15 +14,18 @@ const MOST_CALLERS = 8;
 
 /**
  * What an op runs in, nearest first: itself, then what calls the computation that it stands in.
- * An op that is not in this module is looked for by its op_name.
- * @param {Store} store @param {number} index of the module's artifact @param {string} name @param {string} [opName]
+ * An op that is not in this module any more is the one of its op_name and opcode, where there is exactly one.
+ * @param {Store} store @param {number} index of the module's artifact @param {string} name @param {import("./store.js").Item | null} [item] the op as it was
  * @returns {string[]}
  */
-export function carriersOf(store, index, name, opName = "") {
+export function carriersOf(store, index, name, item = null) {
   const { items, chunks } = store.payload;
   const names = store.names(index);
   let at = name;
-  if (!names.has(at) && opName) at = [...names].find(([, i]) => items[i].m === opName)?.[0] || name;
+  if (!names.has(at) && item?.m) {
+    const alike = [...names].filter(([, i]) => items[i].m === item.m && items[i].o === item.o);
+    if (alike.length === 1) at = alike[0][0];
+  }
   const out = [name, ...(at === name ? [] : [at])];
   const all = (store.artifact(index)?.c || []).flatMap((c) => chunks[c].i.map((i) => items[i]));
   while (out.length < MOST_CALLERS) {
@@ -114,9 +117,9 @@ export class CodePanes {
     return panes.find((p) => p.element.contains(focused)) || panes[0];
   }
 
-  /** Bring an op into sight in every column: its own lines, else those of what it runs in. @param {string} name @param {string} [opName] */
-  reveal(name, opName = "") {
-    this.carriers = carriersOf(this.view.store, this.module, name, opName);
+  /** Bring an op into sight in every column: its own lines, else those of what it runs in. @param {string} name @param {import("./store.js").Item | null} [item] */
+  reveal(name, item = null) {
+    this.carriers = carriersOf(this.view.store, this.module, name, item);
     const seen = [...this.panes.values()].map((p) => p.reveal(...this.carriers));
     if (!seen.some(Boolean)) this.view.say(`${name} has no lines of its own in the code.`);
     else if (this.carriers.length > 1) this.view.say(`${name} runs in ${this.carriers.slice(1).join(", in ")}`);

@@ -105,7 +105,7 @@ export function askLine(view, place) {
 export function bringToSight(view, name) {
   const tab = view.shownTab;
   if (tab === "Code") {
-    view.code.reveal(name, (view.now && view.store.find(view.now, name)?.item.m) || "");
+    view.code.reveal(name, (view.now && view.store.find(view.now, name)?.item) || null);
     return light(view, "");
   }
   if (tab === "Text" && view.text.reveal(name)) return undefined;
