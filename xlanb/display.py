@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from xlanb.hooks import Hook
@@ -32,6 +34,14 @@ class Plottable:
         return figure(self)
 
 
+_AROUND: list[Callable[[], AbstractContextManager[None]]] = []
+
+
+def show_within(around: Callable[[], AbstractContextManager[None]]) -> None:
+    """Have every object show itself within a context of this kind: a notebook shares code among its outputs. The last one counts."""
+    _AROUND[:] = [around]
+
+
 class Displayable:
     """Gives a class `_repr_mimebundle_`: HTML from `xlanb.view`, plain text from `str(self)` or its own text view.
 
@@ -41,7 +51,8 @@ class Displayable:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        bundle: dict[str, Any] = mimebundle(self)
+        with _AROUND[0]() if _AROUND else nullcontext():
+            bundle: dict[str, Any] = mimebundle(self)
         if include:
             bundle = {k: v for k, v in bundle.items() if k in include}
         if exclude:

@@ -26,6 +26,7 @@ from xlanb.notebook.flag_magic import FlagMagics
 from xlanb.notebook.observation import Observation, observation
 from xlanb.notebook.pass_magic import PassMagics
 from xlanb.notebook.program import Program, Value, read_cell
+from xlanb.notebook.shared_code import share_code
 from xlanb.notebook.shell import options_of, shell_of
 from xlanb.notebook.target_cell import check_targets, target_traces
 from xlanb.notebook.widget import StepWidget
@@ -243,3 +244,4 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.register_magics(XlaMagics, DumpMagics, PassMagics, FlagMagics)
     name_cells(shell)
     complete_magics(shell)
+    share_code(shell)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from html import escape
 from pathlib import Path
 
@@ -21,6 +23,7 @@ _FALLBACK_LINES = 400
 _TABLE_ROWS = 100
 _PROGRAM_LINES = 200
 _PROGRAM_CHARACTERS = 20_000
+_IS_ELSEWHERE: ContextVar[Callable[[], bool] | None] = ContextVar("xlanb code is elsewhere", default=None)
 
 
 @displays.write_page.implement
@@ -86,9 +89,20 @@ def view_html(payload: Payload, text: str) -> str:
     return _view_html(payload, fallback)
 
 
+@contextmanager
+def code_shared_by(is_elsewhere: Callable[[], bool]) -> Iterator[None]:
+    """Let views made meanwhile leave out program and style where `is_elsewhere()`: another output of the same notebook has them."""
+    token = _IS_ELSEWHERE.set(is_elsewhere)
+    try:
+        yield
+    finally:
+        _IS_ELSEWHERE.reset(token)
+
+
 def _view_html(payload: Payload, fallback: str, attributes: str = "") -> str:
+    is_elsewhere = _IS_ELSEWHERE.get()
     parts = {
-        **assets.packed_files(),
+        **({} if is_elsewhere is not None and is_elsewhere() else assets.packed_files()),
         "payload": assets.packed(json.dumps(payload, separators=(",", ":"))),
     }
     scripts = "\n".join(

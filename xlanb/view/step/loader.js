@@ -8,9 +8,30 @@
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Response(stream).text();
   };
-  const part = (name) => unpack(box.querySelector(`script[data-part="${name}"]`).textContent.trim());
+  const { version } = script.dataset;
+  const own = (name) => box.querySelector(`script[data-part="${name}"]`)?.textContent.trim();
+  // A notebook keeps program and style in one output of each session; others find them here, even when that output is gone.
+  const shared = Symbol.for(`xlanb.parts.${version}`);
+  const arrived = `xlanb-code-${version}`;
+  if (own("program") && !globalThis[shared]) {
+    globalThis[shared] = { program: own("program"), style: own("style") };
+    document.dispatchEvent(new Event(arrived));
+  }
+  const code = () => new Promise((resolve) => {
+    if (globalThis[shared]) return void resolve(globalThis[shared]);
+    const note = document.createElement("p");
+    note.textContent = "This view waits for the code that it shares with another output of xlanb in this notebook. Scroll to the first one; or, where that is gone, run this cell again.";
+    const patience = setTimeout(() => box.prepend(note), 2000);
+    document.addEventListener(arrived, () => {
+      clearTimeout(patience);
+      note.remove();
+      resolve(globalThis[shared]);
+    }, { once: true });
+  });
   const start = async () => {
-    const key = Symbol.for(`xlanb.step.${script.dataset.version}`);
+    const packed = await code();
+    const part = (name) => unpack(packed[name] ?? own(name));
+    const key = Symbol.for(`xlanb.step.${version}`);
     if (!globalThis[key]) {
       const program = document.createElement("script");
       program.textContent = await part("program");
@@ -19,7 +40,7 @@
     }
     const [css, payload] = [await part("style"), JSON.parse(await part("payload"))];
     const escaped = (t) => t.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
-    const page = () => `<!doctype html><html lang="en"><meta charset="utf-8"><title>${escaped(payload.title || "xlanb")}</title><body style="margin:0">${source}</body></html>`;
+    const page = () => `<!doctype html><html lang="en"><meta charset="utf-8"><title>${escaped(payload.title || "xlanb")}</title><body style="margin:0">${whole(packed)}</body></html>`;
     const values = { css, payload, page, can: { step: false, run: false } };
     const model = { get: (name) => values[name], on() {} };
     const mount = document.createElement("div");
@@ -29,6 +50,12 @@
     box.querySelector(".xlanb-fallback").hidden = true;
   };
   const source = box.outerHTML.replace(/ data-ident="[^"]*"/, "");
+  /** This view with its code, for a page of its own. */
+  const whole = (packed) => {
+    if (own("program")) return source;
+    const scripts = Object.entries(packed).map(([name, data]) => `<script type="application/octet-stream" data-part="${name}">${data}</` + "script>");
+    return source.replace(/<script type="application\/octet-stream"/, (first) => `${scripts.join("\n")}\n${first}`);
+  };
   if (!ident) return void start();
 
   const output = box.closest(".jp-OutputArea-child");

@@ -1,0 +1,54 @@
+"""One copy of the step view's code in a notebook: the first output of a session carries it, later ones find it on the page.
+
+A front end that names the cell of each request (JupyterLab, Notebook, VS Code) shows all outputs on one page. The
+code goes into the first cell that shows something, into a cell that is run again (its output, or the one with the
+code, may have been lost), and wherever it is not known where an output goes: nbconvert, a terminal, Colab.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from xlanb.display import show_within
+from xlanb.view.page import code_shared_by
+
+
+class SharedCode:
+    """Knows which cells of a session have shown something, and which run of them carried the code."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._runs: dict[str, int] = {}
+        self._carriers: set[str] = set()
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """The context that objects show themselves in."""
+        return code_shared_by(self.is_elsewhere)
+
+    def is_elsewhere(self) -> bool:
+        """Whether another output on the page has the code."""
+        cell, run = self._cell(), self._shell.execution_count
+        if not cell or "google.colab" in sys.modules:  # Colab: each output is a page of its own
+            return False
+        is_again = self._runs.get(cell, run) != run
+        self._runs[cell] = run
+        if is_again or not self._carriers or cell in self._carriers:
+            self._carriers.add(cell)
+            return False
+        return True
+
+    def _cell(self) -> str:
+        """The identifier of the cell that runs, "" where the front end tells none."""
+        parent: Any = getattr(self._shell, "parent_header", None) or {}
+        request = parent() if callable(parent) else parent
+        metadata = request.get("metadata") or {} if isinstance(request, dict) else {}
+        return str(metadata.get("cellId") or "")
+
+
+def share_code(shell: InteractiveShell) -> None:
+    """Have the outputs of this shell share the code."""
+    show_within(SharedCode(shell))
