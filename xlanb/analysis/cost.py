@@ -94,10 +94,10 @@ def cost(what: HloInstruction | HloComputation | HloModule) -> Cost:
 
     Linear in the instructions that are reachable, however often a computation is called. Counts beyond 1e300 are infinite.
     """
-    return Cost(*_Counter().cost(what))
+    return Cost(*Counter().cost(what))
 
 
-class _Counter:
+class Counter:
     """Costs within one call of `cost`, which visits each called computation once."""
 
     def __init__(self) -> None:

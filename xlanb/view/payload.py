@@ -30,15 +30,17 @@ from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
 from xlanb.explorer.trace import Trace
-from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.graph.records import GraphRecord
 from xlanb.hlo.python_lines import place_text
-from xlanb.hlo.records import ModuleRecord
-from xlanb.view.drawing import Drawing
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.view.outline.graph import GraphOutlines
+from xlanb.view.outline.module import ModuleOutlines
+from xlanb.view.outline.opening import Opening, default_opening
+from xlanb.view.outline.program import Program
 from xlanb.view.parts.coming import coming_data
 from xlanb.view.parts.diff import graph_diff, module_diff
 from xlanb.view.parts.gpu import gpu_data
-from xlanb.view.parts.graph import graph_sheet
-from xlanb.view.parts.hlo import module_sheet
+from xlanb.view.parts.graph import function_of
 from xlanb.view.parts.items import clip
 from xlanb.view.parts.llvm import code_characters, code_data, shorten_code
 from xlanb.view.parts.memory import memory_data
@@ -51,12 +53,13 @@ Payload = dict[str, Any]
 
 MAX_BYTES = 2_000_000
 """Of a page; and what it is made of, as JSON, is at most `MAX_JSON`."""
-MAX_JSON = 6_000_000
+MAX_JSON = 7_000_000
+_MANY = 12_000
+"""Different instructions beyond which all that can be told of them is certain not to fit."""
 MAX_CODE = 12_000_000
 """Characters of LLVM IR and assembly in one page, beside the rest: they pack to a tenth."""
 _PROGRAM_LINES = 2_500  # bundles of a TPU program, lines of one kernel of a GPU
 _CODE_LINES = (20_000, 5_000, 2_500, 800)
-_GRAPH_KINDS = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops")
 READ_BYTES = 24 << 20
 """Of a dump that was not read yet so much is read for one page: some seconds."""
 
@@ -66,8 +69,9 @@ def build_payload(
 ) -> Payload:
     """The payload of finished or running traces, under `max_bytes` where it is packed for a page: where needed with less code, then with less text and smaller pictures, which it notes."""
     payload: Payload = {}
+    outlines = Outlines()
     for level in LEVELS[_first_level(traces) :]:
-        builder = PayloadBuilder(level, title=title)
+        builder = PayloadBuilder(level, title=title, outlines=outlines)
         builder.update(traces, live=live)
         payload = with_less_code(builder.payload, max_bytes)
         if _fits(payload, max_bytes):
@@ -109,6 +113,15 @@ class _Later:
         return {"k": "later", "size": self.given.size, "note": note}
 
 
+class Outlines:
+    """Groups and items of programs; what several of them share is made once."""
+
+    def __init__(self) -> None:
+        self.modules = ModuleOutlines()
+        self.graphs = GraphOutlines(function_of)
+        self.items: dict[int, tuple[InstructionRecord, dict[str, Any]]] = {}
+
+
 class PayloadBuilder:
     """Keeps a payload and adds to it what is new in the traces.
 
@@ -116,10 +129,18 @@ class PayloadBuilder:
     once; the rest waits for `load`.
     """
 
-    def __init__(self, limits: Limits | None = None, *, title: str = "", read_bytes: int = READ_BYTES) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        title: str = "",
+        read_bytes: int = READ_BYTES,
+        outlines: Outlines | None = None,
+    ) -> None:
         self._read_bytes = read_bytes
         self.limits = limits or LEVELS[0]
-        self.pool = Pool(self.limits)
+        self._outlines = outlines or Outlines()
+        self.pool = Pool(self.limits, self._outlines.items)
         self.payload: Payload = {
             "revision": 0,
             "title": title,
@@ -133,7 +154,7 @@ class PayloadBuilder:
         }
         self._artifacts: dict[int, tuple[Artifact | _Later, int]] = {}
         self._traces: list[Trace] = []
-        self._pictures: list[dict[str, Drawing]] = []
+        self._openings: list[dict[str, Opening]] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
         self._source_count = 0
@@ -159,7 +180,7 @@ class PayloadBuilder:
             if number < 0:
                 number = len(self._traces)
                 self._traces.append(trace)
-                self._pictures.append({})
+                self._openings.append({})
                 self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
             order.append(number)
             running = live(trace) if callable(live) else live
@@ -186,8 +207,7 @@ class PayloadBuilder:
         for index, given, record in read:
             del self._later[id(given)]
             self._artifacts[id(record)] = (record, index)
-        future = self._clusters(trace)
-        fills = [[index, self._data(number, record, stage, future)] for index, _, record in read]
+        fills = [[index, self._data(number, record)] for index, _, record in read]
         changed = self._change(stage, self._look(stage.given_before), self._look(stage.given_after))
         sets = [[number, position, changed]] if changed else []
         return self._close([], self.payload["order"], fills=fills, sets=sets)
@@ -227,7 +247,7 @@ class PayloadBuilder:
         code = sum(code_characters(a) for a in self._new if a["k"] == "code")
         self._bytes += len(json.dumps(delta, separators=(",", ":"))) - code
         if self._bytes > MAX_JSON // 2 and self.limits is LEVELS[0]:
-            self.limits = self.pool.limits = LEVELS[1]
+            self.limits = self.pool.limits = LEVELS[2]
         elif self._bytes > MAX_JSON * 3 // 4:
             self.limits = self.pool.limits = LEVELS[-1]
         return delta
@@ -235,7 +255,7 @@ class PayloadBuilder:
     def _new_lines(self) -> dict[str, str]:
         """The text of Python lines that the traces know and the payload does not."""
         count = sum(len(t.sources) for t in self._traces)
-        if count == self._source_count or not self.limits.nodes:
+        if count == self._source_count or self.limits is LEVELS[-1]:
             return {}
         self._source_count = count
         known = self.payload["lines"]
@@ -244,8 +264,7 @@ class PayloadBuilder:
 
     def _trace(self, number: int, trace: Trace, running: bool) -> Payload:
         done = len(self.payload["traces"][number]["stages"])
-        future = self._clusters(trace)
-        stages = [self._stage(number, s, trace, future) for s in trace.stages[done:]]
+        stages = [self._stage(number, s, trace) for s in trace.stages[done:]]
         runs = [round(r, 9) for r in list(trace.runs)[-200:]]
         return {
             "number": number,
@@ -256,10 +275,10 @@ class PayloadBuilder:
             "stages": stages,
         }
 
-    def _stage(self, number: int, stage: Stage, trace: Trace, future: dict[str, str]) -> Payload:
+    def _stage(self, number: int, stage: Stage, trace: Trace) -> Payload:
         left, right = self._look(stage.given_before), self._look(stage.given_after)
-        before = self._artifact(number, left, stage, future)
-        after = self._artifact(number, right, stage, future)
+        before = self._artifact(number, left)
+        after = self._artifact(number, right)
         data: Payload = {
             "i": stage.index,
             "kind": stage.kind,
@@ -290,16 +309,6 @@ class PayloadBuilder:
                 if isinstance(record, kind):
                     return self._artifacts[id(record)][1] if id(record) in self._artifacts else -1
         return -1
-
-    def _clusters(self, trace: Trace) -> dict[str, str]:
-        """The cluster that each node will be marked for: a graph is laid out as it will be clustered, so that marking moves nothing."""
-        for stage in trace.stages:
-            record = self._look(stage.given_after) if stage.kind in _GRAPH_KINDS else None
-            if isinstance(record, GraphRecord):
-                found = {n.name: n.cluster for n in record.nodes if n.cluster}
-                if found:
-                    return found
-        return {}
 
     def _counts(self, trace: Trace) -> Payload:
         read = (s for s in trace.stages if not isinstance(self._look(s.given_after), _Later))
@@ -355,13 +364,13 @@ class PayloadBuilder:
             return text_diff(self.pool, after.name, before.text, after.text)
         return []
 
-    def _artifact(self, number: int, record: Artifact | _Later | None, stage: Stage, future: dict[str, str]) -> int:
+    def _artifact(self, number: int, record: Artifact | _Later | None) -> int:
         if record is None:
             return -1
         known = self._artifacts.get(id(record))
         if known is not None:
             return known[1]
-        data = self._data(number, record, stage, future)
+        data = self._data(number, record)
         index = len(self.payload["artifacts"]) + len(self._new)
         self._new.append(data)
         self._artifacts[id(record)] = (
@@ -370,28 +379,30 @@ class PayloadBuilder:
         )  # the record too: an id is only unique while its object lives
         return index
 
-    def _data(self, number: int, record: Artifact | _Later, stage: Stage, future: dict[str, str]) -> Payload:
+    def _data(self, number: int, record: Artifact | _Later) -> Payload:
         if isinstance(record, _Later):
             return record.data()
         if isinstance(record, ModuleRecord):
-            chunks, note = self.pool.module_chunks(record)
+            program = self._outlines.modules.program(record)
+            chunks, note = self.pool.module_chunks(record, program)
             return {
                 "k": "module",
                 "name": record.name,
                 "c": chunks,
                 "n": record.instruction_count,
                 "note": note,
-                "g": self._module_picture(number, record, stage),
+                "o": self._opening(number, "module", program),
             }
         if isinstance(record, GraphRecord):
-            chunks, note = self.pool.graph_chunks(record)
+            program = self._outlines.graphs.program(record)
+            chunks, note = self.pool.graph_chunks(record, program)
             return {
                 "k": "graph",
                 "name": record.name,
                 "c": chunks,
                 "n": len(record.nodes),
                 "note": note,
-                "g": self._graph_picture(number, record, stage, future),
+                "o": self._opening(number, "graph", program),
             }
         if isinstance(record, BufferAssignmentRecord):
             return memory_data(record)
@@ -411,33 +422,11 @@ class PayloadBuilder:
             return _execution(record)
         return _cache(record)
 
-    def _touched(self, stage: Stage) -> tuple[str, ...]:
-        """What a stage added or changed; nothing where one of its sides is not read."""
-        if any(id(g) in self._later for g in (stage.given_before, stage.given_after)):
-            return ()
-        return (*stage.added, *stage.modified)
-
-    def _module_picture(self, number: int, record: ModuleRecord, stage: Stage) -> Payload | None:
-        if not self.limits.nodes:
-            return None
-        sheet = module_sheet(record, self.limits.nodes, self._touched(stage))
-        drawing = sheet.draw(self._pictures[number].get("module"))
-        self._pictures[number]["module"] = drawing
-        return self.pool.picture(drawing, sheet.subjects)
-
-    def _graph_picture(self, number: int, record: GraphRecord, stage: Stage, future: dict[str, str]) -> Payload | None:
-        if not self.limits.nodes:
-            return None
-
-        def cluster_of(node: NodeRecord) -> str:
-            return node.cluster or future.get(node.name, "")
-
-        sheet = graph_sheet(record, self.limits.nodes, self._touched(stage), cluster_of)
-        drawing = sheet.draw(self._pictures[number].get("graph"))
-        self._pictures[number]["graph"] = drawing
-        marked = {n.cluster for n in record.nodes if n.cluster} | {f.name for f in record.functions}
-        shown = frozenset(k for k, g in drawing.labels.items() if not k.endswith("]") or g.label in marked)
-        return self.pool.picture(drawing, sheet.subjects, shown)
+    def _opening(self, number: int, kind: str, program: Program) -> list[str]:
+        """Keys of the groups that are open in the first picture, the most worth it first; between passes they stay."""
+        found = default_opening(program, self._openings[number].get(kind))
+        self._openings[number][kind] = found
+        return list(found.open)
 
 
 def merge(payload: Payload, delta: Payload) -> None:
@@ -474,7 +463,16 @@ def _first_level(traces: Sequence[Trace]) -> int:
         id(g): g.size for t in traces for s in t for g in (s.given_before, s.given_after) if isinstance(g, Deferred)
     }
     total = sum(sizes.values())
-    return 0 if total < READ_BYTES // 4 else 1 if total < READ_BYTES else 2
+    if total < READ_BYTES // 4:
+        return int(_distinct(traces) > _MANY)
+    return 2 if total < READ_BYTES else 3
+
+
+def _distinct(traces: Sequence[Trace]) -> int:
+    """How many different instructions the stages hold, of those that are read."""
+    modules = [s.given_after for t in traces for s in t if isinstance(s.given_after, ModuleRecord)]
+    computations = {id(c): c for m in modules for c in m.computations}
+    return len({id(i) for c in computations.values() for i in c.instructions})
 
 
 def _cache(record: CacheRecord) -> Payload:

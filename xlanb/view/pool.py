@@ -1,9 +1,9 @@
-"""The shared parts of a payload: items (instructions), chunks (texts of computations), pictures."""
+"""The shared parts of a payload: items (instructions) and chunks (computations: their text and their outline)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,8 @@ from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.attributes import StackFrame
 from xlanb.hlo.python_lines import place_text, users_frames
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
-from xlanb.view.drawing import Drawing
-from xlanb.view.layout import Point
+from xlanb.view.outline.data import part_data
+from xlanb.view.outline.program import Part, Program
 from xlanb.view.parts.diff import DiffRow, DiffSection
 from xlanb.view.parts.graph import graph_label
 from xlanb.view.parts.hlo import computation_heading, module_heading
@@ -24,9 +24,8 @@ _CONTEXT = 3  # unchanged rows kept on each side of a change
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of one artifact goes into a payload: nodes drawn, lines of text, rows of a diff, rewrites told, lines of code."""
+    """How much of one artifact goes into a payload: lines of text, rows of a diff, rewrites told, lines of code."""
 
-    nodes: int
     text_lines: int
     diff_rows: int
     rewrites: int
@@ -34,18 +33,21 @@ class Limits:
 
 
 LEVELS = (
-    Limits(400, 3000, 1500, 300, 200_000),
-    Limits(200, 1000, 400, 100, 200_000),
-    Limits(80, 200, 100, 20, 200),
-    Limits(0, 40, 20, 5, 40),
+    Limits(3000, 1500, 300, 200_000),
+    Limits(3000, 200, 50, 200_000),
+    Limits(1000, 200, 50, 200_000),
+    Limits(200, 100, 20, 200),
+    Limits(40, 20, 5, 40),
 )
 
 
 class Pool:
     """Items and chunks by index, each stored once."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, made: dict[int, tuple[InstructionRecord, Item]] | None = None) -> None:
+        """`made` keeps items by record, for a pool that is made anew with other limits."""
         self.limits = limits
+        self._made = {} if made is None else made
         self._items: dict[int, tuple[object, int]] = {}
         self._by_text: dict[str, int] = {}
         self._chunks: dict[tuple[int, str], tuple[object, int]] = {}
@@ -85,14 +87,15 @@ class Pool:
         if known is not None and known[0] is record:
             return known[1]
         if isinstance(record, InstructionRecord):
-            data = instruction_item(record)
+            data = self._plain(record)
             if stack := record.metadata.stack:
-                data["k"] = self._frame(stack)
+                data = {**data, "k": self._frame(stack)}
         elif isinstance(record, NodeRecord):
             data = node_item(record)
         else:
             data = dict(record)
-        data["h"] = list(graph_label(data))
+        if "h" not in data:
+            data["h"] = list(graph_label(data))
         text = json.dumps(data, separators=(",", ":"))
         index = self._by_text.get(text, -1)
         if index < 0:
@@ -102,12 +105,22 @@ class Pool:
         self._items[id(record)] = (record, index)
         return index
 
+    def _plain(self, record: InstructionRecord) -> Item:
+        """An instruction's item without what belongs to this payload alone."""
+        known = self._made.get(id(record))
+        if known is None:
+            data = instruction_item(record)
+            data["h"] = list(graph_label(data))
+            known = self._made[id(record)] = record, data
+        return known[1]
+
     def _chunk(
         self,
         source: object,
         head: str,
         records: Sequence[InstructionRecord] | Sequence[NodeRecord],
         tail: str,
+        part: Part | None = None,
     ) -> int:
         key = (id(source), head)
         known = self._chunks.get(key)
@@ -115,11 +128,14 @@ class Pool:
             return known[1]
         index = self._chunk_count
         self._chunk_count += 1
-        self._new_chunks.append({"h": clip(head), "i": [self.item(r) for r in records], "z": tail})
+        chunk: dict[str, Any] = {"h": clip(head), "i": [self.item(r) for r in records], "z": tail}
+        if part is not None:
+            chunk["t"] = part_data(part, len(part.ops) - len(records))
+        self._new_chunks.append(chunk)
         self._chunks[key] = (source, index)
         return index
 
-    def module_chunks(self, module: ModuleRecord) -> tuple[list[int], str]:
+    def module_chunks(self, module: ModuleRecord, program: Program) -> tuple[list[int], str]:
         """The chunks of a module's text, the entry last as XLA prints it; and a note where not all is there."""
         chunks = [self._chunk(module, module_heading(module), (), "")]
         left = self.limits.text_lines
@@ -132,75 +148,30 @@ class Pool:
             if len(c.instructions) <= left:
                 kept.append(c)
                 left -= len(c.instructions)
-        chunks.extend(self._chunk(c, computation_heading(c), c.instructions, "}") for c in kept)
+        parts = program.parts
+        chunks.extend(self._chunk(c, computation_heading(c), c.instructions, "}", parts.get(c.name)) for c in kept)
         hidden = len(ordered) - len(kept)
         note = f"{hidden:,} more computations are not shown." if hidden else ""
         if entry is not None:
             shown = entry.instructions[-self.limits.text_lines :]
             if len(shown) < len(entry.instructions):
                 note = f"The first {len(entry.instructions) - len(shown):,} instructions of the entry are not shown. {note}".strip()
-            chunks.append(self._chunk(entry, computation_heading(entry, entry=True), shown, "}"))
+            heading = computation_heading(entry, entry=True)
+            chunks.append(self._chunk(entry, heading, shown, "}", parts.get(entry.name)))
         return chunks, note
 
-    def graph_chunks(self, graph: GraphRecord) -> tuple[list[int], str]:
+    def graph_chunks(self, graph: GraphRecord, program: Program) -> tuple[list[int], str]:
         """The chunks of a graph's text, one a function."""
         left = self.limits.text_lines
         chunks = []
         hidden = 0
         for g, word in ((graph, "graph"), *((f, "function") for f in graph.functions)):
-            shown = g.nodes[: max(left, 0)]
+            shown = g.nodes[max(0, len(g.nodes) - max(left, 0)) :]
             left -= len(shown)
             hidden += len(g.nodes) - len(shown)
-            chunks.append(self._chunk(g, f"{word} {g.name} {{", shown, "}"))
+            part = program.parts.get("" if g is graph else g.name)
+            chunks.append(self._chunk(g, f"{word} {g.name} {{", shown, "}", part))
         return chunks, f"{hidden:,} more nodes are not shown." if hidden else ""
-
-    def picture(
-        self,
-        drawing: Drawing,
-        subjects: Mapping[str, InstructionRecord | NodeRecord | Item],
-        shown: frozenset[str] | None = None,
-    ) -> dict[str, Any]:
-        """A drawing as plain data: nodes [item, x, y, w, h], edges [from, to, dx, dy, dx, dy, ...], groups [item or -1, label, kind, x, y, w, h].
-
-        An edge leads from the bottom of a box to the top of another: only its bends are told, each from the one before, the first from (0, 0).
-        Groups that are not in `shown` (where given) have shaped the layout but are not drawn.
-        """
-        number = {key: k for k, key in enumerate(drawing.nodes)}
-        nodes = [[self.item(subjects[key]), *map(round, box)] for key, box in drawing.nodes.items()]
-        edges = [[number[a], number[b], *_bends(route)] for (a, b), route in drawing.edges.items()]
-        groups = []
-        for key, box in drawing.groups.items():
-            if shown is None or key in shown:
-                g = drawing.labels[key]
-                subject = subjects.get(key)
-                groups.append(
-                    [
-                        -1 if subject is None else self.item(subject),
-                        g.label,
-                        g.kind,
-                        *map(round, box),
-                    ]
-                )
-        data: dict[str, Any] = {
-            "w": round(drawing.width),
-            "h": round(drawing.height),
-            "nodes": nodes,
-            "edges": edges,
-            "groups": groups,
-        }
-        if drawing.note:
-            data["note"] = drawing.note
-        return data
-
-
-def _bends(route: Sequence[Point]) -> list[int]:
-    """What lies between the ends of a route, each point by its distance from the one before: small numbers pack well."""
-    out: list[int] = []
-    x = y = 0
-    for px, py in route[1:-1]:
-        out += (round(px) - x, round(py) - y)
-        x, y = round(px), round(py)
-    return out
 
 
 def diff_rows(

@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { paint, shapeBytes } from "./colours.js";
 import { layered, spread } from "./layers.js";
+import { place } from "./place.js";
 import { dotText } from "./save.js";
-import { computations, hasScopes, isWhole, noFolds, place, sceneOf, sheetOf } from "./scene.js";
+import { computations, hasScopes, isWhole, noFolds, sceneOf, sheetOf } from "./scene.js";
 
 const item = (n, o, p = [], more = {}) => ({ n, o, s: "f32[4]", f: "element", t: `  ${n}`, h: [o, "", n], p, ...more });
 

@@ -1,7 +1,8 @@
 // Several compilations side by side: what each came to, as a table, and what it looks like.
 import { bytes, h, s, time } from "./dom.js";
 import { number } from "./numerics.js";
-import { sheetOf } from "./scene.js";
+import { place } from "./place.js";
+import { givenFolds, sceneOf } from "./scene.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Trace} Trace */
@@ -37,7 +38,7 @@ export function summary(store, trace) {
     error: errors.length ? Math.max(.../** @type {number[]} */ (errors)) : null,
     result: execution?.results?.[0]?.[1] ?? "",
     failed: trace.stages.find((x) => x.e)?.name ?? "",
-    picture: module?.g ?? null,
+    module: module?.c ? module : null,
   };
 }
 
@@ -70,7 +71,7 @@ export function branchesView(store, current, choose) {
     const differs = new Set(texts).size > 1;
     return h("tr", { class: differs ? "differs-row" : "" }, h("th", { scope: "row" }, label, differs ? h("span", { class: "t-chg", title: "they differ" }, " ~") : null), texts.map((t) => h("td", { class: "mono" }, t || "–")));
   });
-  const pictures = all.map(({ sum }) => h("td", {}, sum.picture ? thumbnail(sheetOf(sum.picture, payload.items)) : "–"));
+  const pictures = all.map(({ sum }) => h("td", {}, sum.module ? thumbnail(place(sceneOf(sum.module, payload, givenFolds(sum.module)))) : "–"));
   return h("div", { class: "branches", role: "region", "aria-label": "Compare", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), head)), h("tbody", {}, rows, h("tr", {}, h("th", { scope: "row" }, "graph at the end"), pictures))));
 }
 

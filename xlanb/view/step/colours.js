@@ -1,11 +1,14 @@
 // What a node's colour tells: its family of ops, its scope, its sharding, its time or its memory. The legend says it in words too.
 import { bytes, time } from "./dom.js";
+import { workOf } from "./place.js";
 
 /** @typedef {import("./store.js").Item} Item */
 /** @typedef {{of(item: Item): string, legend: {cls: string, label: string}[]}} Paint */
 
 /** The ways to colour, by the word that the reader sees. */
 export const COLOURS = ["opcode", "name scope", "cluster", "sharding", "time", "memory"];
+/** What boxes are weighed by. */
+export const WEIGHTS = ["cost", "time", "flops", "bytes", "ops"];
 const HUES = 8;
 const HEAT = 5;
 
@@ -55,6 +58,24 @@ export function paint(mode, items, seconds) {
   const family = (/** @type {Item} */ i) => i.f.replace(/^tf-/, "");
   const shown = [...new Set(items.map(family))].slice(0, 10);
   return { of: (i) => `fam-${family(i)}`, legend: shown.map((f) => ({ cls: `fam-${f}`, label: FAMILY[f] || f })) };
+}
+
+/** What weighs how much, by the word that the reader sees. @type {Record<string, (n: any, seconds: Map<string, number>) => number>} */
+const WEIGHING = {
+  cost: workOf,
+  time: (n, seconds) => n.weight?.seconds ?? seconds.get(n.item.n) ?? 0,
+  flops: (n) => n.weight?.flops ?? 0,
+  bytes: (n) => n.weight?.bytes ?? shapeBytes(n.item.s),
+  ops: (n) => n.count || 1,
+};
+
+/** Each node's share of the weight of all that is drawn, and the largest share. @param {any[]} nodes @param {string} mode one of WEIGHTS @param {Map<string, number>} seconds */
+export function shares(nodes, mode, seconds) {
+  const timed = mode === "cost" && nodes.some((n) => seconds.has(n.item.n)) && !nodes.some((n) => n.weight?.seconds);
+  const weights = nodes.map((n) => WEIGHING[timed ? "time" : mode](n, seconds));
+  const total = weights.reduce((t, w) => t + w, 0) || 1;
+  const most = Math.max(...weights, 0) / total || 1;
+  nodes.forEach((n, k) => Object.assign(n, { share: weights[k] / total, most }));
 }
 
 /** The parts of an op's name; a slash within brackets, as in `transpose(jvp(a/b))/mul`, parts nothing. @param {string} name @returns {string[]} */

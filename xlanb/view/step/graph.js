@@ -1,45 +1,57 @@
-// The graph pane: an SVG with pan, zoom and a map. Nodes are kept by name, so that what survives a pass glides or stands still.
-import { COLOURS, paint } from "./colours.js";
+// The graph pane: an SVG with pan, zoom and a map. Boxes are kept by key, so that what survives a pass glides or stands still.
+import { COLOURS, paint, shares, WEIGHTS } from "./colours.js";
 import { h, s } from "./dom.js";
-import { Minimap } from "./minimap.js";
+import { firstSight, fly, freeCorner, wholeSight } from "./fly.js";
+import { GraphFocus } from "./focus.js";
+import { MAP_H, MAP_W, Minimap } from "./minimap.js";
+import { LEGIBLE, MARGIN } from "./place.js";
+import { wayPath } from "./route.js";
 import { dotText, saveBlob, savePng, svgText } from "./save.js";
-import { dressNode, drawGroups, markOf, smooth } from "./shapes.js";
+import { dressNode, drawGroups, edgeWidth, markOf } from "./shapes.js";
+import { drawStub, labelOf } from "./stubs.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./store.js").Marks} Marks */
+/** @typedef {import("./fly.js").Sight} Sight */
+/**
+ * @typedef {{name(): string, tools: Node[], lead?: Node[], over?: Node, recolour(): void, resized(): void, pin(name: string): void, pair(name: string): void, toggle(key: string): void, spread(key: string): void, leave(): void,
+ *   moved?(sight: Sight): void, label?: string, plain?: boolean}} Around `plain`: only its own tools; what the graph is called, further buttons, and what it asks of the view
+ */
 
-const MIN_READABLE = 0.62;
-const HALF = 0.5; // its whole width is shown down to here
-const SMALL = 0.7; // all of it is shown down to here
-const READABLE = 0.9; // else a tall graph is scrolled through rather than made so small that its width is empty
-const MARGIN = 28;
-const LEGEND = 26;
+const USUAL = { w: 880, h: 460 };
+const RESIZED = 0.1; // from here on a new size of the pane is worth placing anew
 
 export class GraphView {
-  /** @param {{name(): string, tools: Node[], recolour(): void}} around what the graph is called, further buttons, and what draws it anew */
+  /** @param {Around} around */
   constructor(around) {
     this.around = around;
     this.arrow = `arrow-${Math.random().toString(36).slice(2)}`;
-    this.groups = s("g", { class: "groups" });
-    this.edges = s("g", { class: "edges" });
-    this.nodes = s("g", { class: "nodes" });
-    this.view = s("g", { class: "view" }, this.groups, this.edges, this.nodes);
+    this.groups = s("g", { class: "groups", role: "none" });
+    this.edges = s("g", { class: "edges", role: "none" });
+    this.nodes = s("g", { class: "nodes", role: "none" });
+    this.stubs = s("g", { class: "stubs", role: "none" });
+    this.view = s("g", { class: "view", role: "none" }, this.groups, this.edges, this.nodes, this.stubs);
     this.svg = s(
       "svg",
-      { class: "canvas", role: "img", "aria-label": "Graph" },
-      s("defs", {}, s("marker", { id: this.arrow, viewBox: "0 0 8 8", refX: 6.5, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, s("path", { class: "head", d: "M1,1 L7,4 L1,7 Z" }))),
+      { class: "canvas", role: "tree", "aria-label": around.label || "Graph" },
+      s("defs", {}, s("marker", { id: this.arrow, viewBox: "0 0 8 8", refX: 6.5, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "head", d: "M1,1 L7,4 L1,7 Z" }))),
       this.view,
     );
     this.note = h("div", { class: "note", hidden: true });
     this.legend = h("div", { class: "legend", "aria-hidden": "true" });
     this.map = new Minimap((x, y) => this._look(x, y));
     this.colour = COLOURS[0];
-    this.element = h("div", { class: "graph" }, this._tools(), this.svg, this.note, this.legend, this.map.element);
+    this.weigh = WEIGHTS[0];
+    this.stage = h("div", { class: "stage" }, this.svg, this.note, this.map.element, around.over);
+    this.stages = h("div", { class: "stages" }, this.stage);
+    this.element = h("div", { class: "graph" }, around.plain ? h("div", { class: "tools" }, around.tools) : this._tools(), this.stages, this.legend);
     /** @type {Map<string, SVGElement>} */
     this.kept = new Map();
     /** @type {Map<string, {path: SVGElement, d: string, cls: string}>} */
     this.paths = new Map();
-    /** @type {WeakMap<Element, {item: any, fold: string, mark: string, colour: string, place: string}>} */
+    /** @type {Map<string, {element: SVGElement, x: number, y: number, w: number, h: number}>} */
+    this.frames = new Map();
+    /** @type {WeakMap<Element, {told: string, item: any, place: string}>} */
     this.dressed = new WeakMap();
     /** @type {Marks | undefined} */
     this.marks = undefined;
@@ -49,30 +61,53 @@ export class GraphView {
     this.x = 0;
     this.y = 0;
     this.touched = false;
-    this.wide = 0; // the width of the sheet that was fitted
-    this.isWhole = true; // all of the sheet is in sight
+    this.fitted = ""; // for which drawing and pane the sight was chosen
+    this.anchor = ""; // the group that is being opened or closed
     this.all = false; // all was asked for
+    this.stop = () => {};
+    this.focus = new GraphFocus(this.svg, () => this.sheet, { ...around, toggle: (key) => this.toggle(key), reveal: (key) => this.reveal(key) });
     this._listen();
+    this._listenStubs();
     // Its size is kept: to ask for it in the midst of drawing would have everything laid out at once.
     this.size = { width: 0, height: 0 };
-    this.observer = new ResizeObserver((entries) => {
-      const { width, height } = entries[entries.length - 1].contentRect;
-      const first = !this.size.width;
-      this.size = { width, height };
-      if (this.touched) this._apply();
-      else this.fit(first ? this.marks : undefined);
-    });
+    this.observer = new ResizeObserver((entries) => this._resized(entries[entries.length - 1].contentRect));
     this.observer.observe(this.svg);
   }
 
   dispose() {
+    this.stop();
     this.observer.disconnect();
   }
 
+  /** The size that drawings are placed for. */
+  get room() {
+    return this.size.width ? { w: this.size.width, h: this.size.height, hold: Boolean(this.anchor) } : USUAL;
+  }
+
+  /** @param {{width: number, height: number}} rect */
+  _resized({ width, height }) {
+    if (!width || !height) return;
+    const before = this.room;
+    this.size = { width, height };
+    if (Math.abs(width / before.w - 1) > RESIZED || Math.abs(height / before.h - 1) > RESIZED) {
+      this.fitted = "";
+      this.around.resized();
+    } else if (this.touched) this._apply();
+    else this.fit(this.marks);
+  }
+
   _tools() {
-    const choose = /** @type {HTMLSelectElement} */ (h("select", { class: "tool", "aria-label": "Colour by" }, COLOURS.map((c) => h("option", { value: c }, `colour: ${c}`))));
-    choose.addEventListener("change", () => {
-      this.colour = choose.value;
+    const select = (/** @type {string} */ label, /** @type {string[]} */ words, /** @type {string} */ lead, /** @type {(word: string) => void} */ act) => {
+      const element = /** @type {HTMLSelectElement} */ (h("select", { class: "tool", "aria-label": label, title: label }, words.map((c) => h("option", { value: c }, c))));
+      element.addEventListener("change", () => act(element.value));
+      return [h("span", { class: "lead muted", "aria-hidden": "true" }, lead), element];
+    };
+    const colour = select("Colour by", COLOURS, "colour", (word) => {
+      this.colour = word;
+      this.around.recolour();
+    });
+    const weigh = select("Weigh by", WEIGHTS, "weight", (word) => {
+      this.weigh = word;
       this.around.recolour();
     });
     const save = /** @type {HTMLSelectElement} */ (h("select", { class: "tool", "aria-label": "Save the graph as" }, h("option", { value: "" }, "save as"), ["SVG", "PNG", "DOT"].map((f) => h("option", { value: f }, f))));
@@ -81,8 +116,8 @@ export class GraphView {
       save.value = "";
     });
     const by = (/** @type {string} */ face, /** @type {string} */ name, /** @type {number} */ factor) => h("button", { type: "button", class: "tool zoom", "aria-label": name, title: `${name} (or Ctrl and the wheel)`, onclick: () => this.zoom(factor, this.size.width / 2, this.size.height / 2) }, face);
-    const fit = h("button", { type: "button", class: "tool", title: "All of it; again: as large as its width allows (space)", onclick: () => this.fitWhole() }, "fit");
-    return h("div", { class: "tools", role: "group", "aria-label": "Graph tools" }, this.around.tools, h("span", { class: "gap" }), choose, by("−", "Zoom out", 0.8), by("+", "Zoom in", 1.25), fit, save);
+    const fit = h("button", { type: "button", class: "tool", title: "All of it; again: what can be read (space)", onclick: () => this.fitWhole() }, "fit");
+    return h("div", { class: "tools", role: "group", "aria-label": "Graph tools" }, this.around.lead, this.around.tools, h("span", { class: "gap" }), colour, weigh, by("−", "Zoom out", 0.8), by("+", "Zoom in", 1.25), fit, save);
   }
 
   /** @param {string} format */
@@ -97,6 +132,16 @@ export class GraphView {
     }
   }
 
+  /** Open or close a group: it grows or shrinks where it stands. @param {string} key @param {boolean} [spread] show every repeat in it, or one for all */
+  toggle(key, spread = false) {
+    const focused = this.focus.element(key) === /** @type {ShadowRoot} */ (this.element.getRootNode()).activeElement;
+    this.anchor = key;
+    if (spread) this.around.spread(key);
+    else this.around.toggle(key);
+    this.anchor = "";
+    if (focused) this.focus.go(key);
+  }
+
   /**
    * @param {Sheet | null} sheet
    * @param {Marks} marks
@@ -104,29 +149,59 @@ export class GraphView {
    * @param {Map<string, number>} seconds time by op, where it was measured
    */
   show(sheet, marks, side, seconds) {
-    const first = !this.sheet;
-    const other = this.sheet !== sheet;
+    const last = this.sheet;
+    const other = last !== sheet;
     this.sheet = sheet;
     this.marks = marks;
     this.note.hidden = !(sheet && sheet.note);
     this.note.textContent = sheet?.note || "";
     if (!sheet) {
-      this.kept.clear();
-      this.paths.clear();
-      for (const part of [this.groups, this.edges, this.nodes]) part.replaceChildren();
+      for (const kept of [this.kept, this.paths, this.frames]) kept.clear();
+      for (const part of [this.groups, this.edges, this.nodes, this.stubs]) part.replaceChildren();
       return;
     }
     if (other) {
-      this.groups.replaceChildren(...drawGroups(sheet.groups));
+      this._drawFrames(sheet);
       this.map.show(sheet);
+      this.svg.classList.toggle("many", sheet.nodes.length > 150); // gliding would cost more than it tells
+      if (last) this._fadeEdges();
     }
-    this.svg.classList.toggle("many", sheet.nodes.length > 150); // gliding would cost more than it tells
+    shares(sheet.nodes, this.weigh, seconds);
     this._drawEdges(sheet, marks);
     const colours = paint(this.colour, sheet.nodes.map((n) => n.item), seconds);
     this._drawNodes(sheet, marks, side, colours);
+    if (other) this._drawStubs(sheet);
+    this.focus.refresh();
     this.legend.replaceChildren(...colours.legend.map((k) => h("span", { class: `key ${k.cls}` }, k.label)));
-    if (first || (other && !this.touched)) this.fit(marks);
+    if (other && this.anchor && last) this._holdAnchor(last, sheet);
+    else if (!last || (other && !this.touched)) this.fit(marks, Boolean(last));
     else this._apply();
+  }
+
+  /** Boxes around open groups; one that was there grows or moves to its new place. @param {Sheet} sheet */
+  _drawFrames(sheet) {
+    const drawn = drawGroups(sheet.groups);
+    const before = this.frames;
+    this.frames = new Map();
+    for (const g of sheet.groups) {
+      const element = /** @type {SVGElement} */ (drawn.get(g.key));
+      this.frames.set(g.key, { element, x: g.x, y: g.y, w: g.w, h: g.h });
+      const node = this.anchor === g.key ? this.kept.get(g.key) : null;
+      const was = before.get(g.key) || (node ? this._placeOf(g.key) : null);
+      if (was && (was.x !== g.x || was.y !== g.y || was.w !== g.w || was.h !== g.h)) grow(element, was, g);
+    }
+    this.groups.replaceChildren(...drawn.values());
+  }
+
+  /** Where a node was drawn before this drawing. @param {string} key */
+  _placeOf(key) {
+    const [x, y] = (this.kept.get(key)?.style.transform.match(/-?[\d.]+/g) || []).map(Number);
+    const body = this.kept.get(key)?.querySelector(".body");
+    return x === undefined || !body ? null : { x, y, w: Number(body.getAttribute("width")) || 100, h: Number(body.getAttribute("height")) || 40 };
+  }
+
+  _fadeEdges() {
+    for (const part of [this.edges, this.stubs]) part.animate?.([{ opacity: 0 }, { opacity: 0, offset: 0.45 }, { opacity: 1 }], { duration: 420 });
   }
 
   /** @param {Sheet} sheet @param {Marks} marks */
@@ -137,36 +212,45 @@ export class GraphView {
     for (const e of sheet.edges) {
       const [a, b] = [name.get(e.from) || "", name.get(e.to) || ""];
       const cls = marks.added.has(a) || marks.added.has(b) ? "edge fresh" : "edge";
-      const d = smooth(e.points);
-      let key = `${a}\n${b}`;
-      while (this.paths.has(key)) key += "\n";
+      const key = `${e.from}\n${e.to}`;
+      const d = e.d || wayPath(e.points);
+      if (this.paths.has(key)) continue;
       const old = left.get(key);
       left.delete(key);
       const path = old?.path || s("path", { class: cls, d, "marker-end": `url(#${this.arrow})`, data: { from: a, to: b } });
       if (!old) this.edges.append(path);
       if (old && old.d !== d) path.setAttribute("d", d);
       if (old && old.cls !== cls) path.setAttribute("class", cls);
+      path.setAttribute("stroke-width", edgeWidth(e.bytes || 0).toFixed(2));
       this.paths.set(key, { path, d, cls });
     }
     for (const { path } of left.values()) path.remove();
   }
 
+  /** @param {Sheet} sheet */
+  _drawStubs(sheet) {
+    const at = new Map(sheet.nodes.map((n) => [n.key, n]));
+    const name = (/** @type {string} */ key) => labelOf(/** @type {any} */ (at.get(key)));
+    this.stubs.replaceChildren(...(sheet.stubs || []).map((x) => drawStub(x, x.ends.map(name))));
+  }
+
   /** @param {Sheet} sheet @param {Marks} marks @param {string} side @param {import("./colours.js").Paint} colours */
   _drawNodes(sheet, marks, side, colours) {
-    const seen = new Map();
     const left = new Map(this.kept);
     this.kept = new Map();
+    /** @type {SVGElement[]} */
+    const fresh = [];
     for (const drawn of sheet.nodes) {
-      const name = drawn.item.n;
-      const times = seen.get(name) || 0;
-      seen.set(name, times + 1);
-      const key = times ? `${name}#${times}` : name;
-      const node = left.get(key) || s("g", { class: "node" });
-      left.delete(key);
-      this._dress(node, drawn, markOf(name, marks, side), colours.of(drawn.item));
-      if (!node.parentNode) this.nodes.append(node);
-      this.kept.set(key, node);
+      const node = left.get(drawn.key) || s("g", { class: "node", tabindex: -1 });
+      left.delete(drawn.key);
+      this._dress(node, drawn, markOf(drawn.item.n, marks, side), colours.of(drawn.item));
+      if (!node.parentNode) {
+        this.nodes.append(node);
+        fresh.push(node);
+      }
+      this.kept.set(drawn.key, node);
     }
+    if (left.size || fresh.length < sheet.nodes.length) for (const node of fresh) node.animate?.([{ opacity: 0 }, { opacity: 0, offset: 0.4 }, { opacity: 1 }], { duration: 360 });
     for (const node of left.values()) node.remove();
   }
 
@@ -175,112 +259,188 @@ export class GraphView {
     const place = `translate(${Math.round(drawn.x)}px, ${Math.round(drawn.y)}px)`;
     const was = this.dressed.get(node);
     if (was?.place !== place) node.style.transform = place;
-    if (!was || was.item !== drawn.item || was.fold !== drawn.fold || was.mark !== mark || was.colour !== colour) dressNode(node, drawn, mark, colour);
-    this.dressed.set(node, { item: drawn.item, fold: drawn.fold, mark, colour, place });
+    const told = [drawn.fold, mark, colour, drawn.w, drawn.h, drawn.share, drawn.most, drawn.stack, drawn.port, JSON.stringify([drawn.marks, drawn.operands])].join();
+    if (!was || was.item !== drawn.item || was.told !== told) dressNode(node, drawn, mark, colour);
+    this.dressed.set(node, { told, item: drawn.item, place });
   }
 
-  /** Show everything where it can be read so, else its width, from its beginning or where something changed. @param {Marks} [marks] */
-  fit(marks) {
-    const box = this.size;
+  // -- what part is in sight
+
+  /** Keys of what a pass changed, groups that hold some of it too. @param {Marks | undefined} marks */
+  _changed(marks) {
+    const out = new Set();
+    if (!marks) return out;
+    for (const n of this.sheet?.nodes || []) {
+      const { added = 0, removed = 0, changed = 0 } = n.fold ? n.marks || {} : {};
+      if (added + removed + changed || marks.added.has(n.item.n) || marks.changed.has(n.item.n) || marks.removed.has(n.item.n)) out.add(n.key);
+    }
+    return out;
+  }
+
+  /** Show everything where it can be read so, else a part of it, where something changed. @param {Marks} [marks] @param {boolean} [glide] */
+  fit(marks, glide = false) {
     const sheet = this.sheet;
-    if (!sheet || !box.width || !box.height || !sheet.nodes.length) return;
-    const room = { w: box.width - MARGIN * 2, h: box.height - MARGIN * 2 - LEGEND };
-    const whole = Math.min(room.w / sheet.w, room.h / sheet.h, 1.3);
-    const wide = room.w / sheet.w;
-    const scale = whole >= SMALL ? whole : Math.max(whole, wide < HALF ? MIN_READABLE : Math.min(READABLE, wide));
-    const changed = marks ? [...marks.added, ...marks.changed] : [];
-    const stays = Math.abs(scale - this.scale) < 1e-6 && Math.abs(this.wide - sheet.w) < 1 && changed.every((n) => this._isInSight(n));
+    if (!sheet || !this.size.width || !sheet.nodes.length) return;
+    const changed = this._changed(marks);
+    const drawing = [sheet.w, sheet.h, this.size.width, this.size.height].map(Math.round).join();
+    const stays = !this.touched && !this.all && this.fitted && (this.fitted === drawing ? [...changed].some((k) => this._isInSight(k)) || !changed.size : this._fitsAsIs(sheet));
     this.touched = false;
-    this.isWhole = scale <= whole;
-    if (stays && marks && !this.isWhole && this.y <= MARGIN) return this._apply();
-    [this.scale, this.wide] = [scale, sheet.w];
-    this.x = (box.width - sheet.w * this.scale) / 2;
-    this.y = MARGIN + Math.max(0, (room.h - sheet.h * this.scale) / 2);
-    if (!this.isWhole && marks) this._centreOn(changed, box);
-    return this._apply();
+    this.all = false;
+    this.fitted = drawing;
+    if (stays) return this._settle();
+    return this._goTo(firstSight(sheet, this.size, changed), glide);
+  }
+
+  /** Whether the present sight holds all of a drawing, and not from too far away. @param {Sheet} sheet */
+  _fitsAsIs(sheet) {
+    const whole = wholeSight(sheet, this.size).scale;
+    const within = this.x >= 0 && this.y >= 0 && this.x + sheet.w * this.scale <= this.size.width && this.y + sheet.h * this.scale <= this.size.height;
+    return this.scale >= LEGIBLE && within && whole < 1.15 * this.scale;
   }
 
   /** All of it, however small; asked for a second time, what can be read. */
   fitWhole() {
-    if (!this.sheet || this.isWhole || this.touched === false && this.all) {
-      this.all = false;
-      return this.fit();
+    if (!this.sheet) return;
+    if (this.all && !this.touched) {
+      this.fitted = "";
+      return this.fit(undefined, true);
     }
-    const { width, height } = this.size;
-    this.scale = Math.min((width - MARGIN * 2) / this.sheet.w, (height - MARGIN * 2 - LEGEND) / this.sheet.h, 1.3);
-    this.x = (width - this.sheet.w * this.scale) / 2;
-    this.y = MARGIN;
     this.all = true;
     this.touched = false;
-    return this._apply();
+    return this._goTo(wholeSight(this.sheet, this.size), true);
   }
 
-  /** @param {string} name */
-  _isInSight(name) {
-    const at = this.sheet?.nodes.find((n) => n.item.n === name);
+  /** @param {Sight} sight @param {boolean} glide */
+  _goTo(sight, glide) {
+    this.stop();
+    const show = (/** @type {Sight} */ at) => {
+      ({ x: this.x, y: this.y, scale: this.scale } = at);
+      this._apply();
+    };
+    if (glide) this.stop = fly({ x: this.x, y: this.y, scale: this.scale }, sight, show);
+    else show(sight);
+    this.map.putInto(this.sheet ? freeCorner(this.sheet, this.size, sight, MAP_W + 16, MAP_H + 16) : null);
+  }
+
+  /** After the reader's own move. */
+  _settle() {
+    this._apply();
+    if (this.sheet) this.map.putInto(freeCorner(this.sheet, this.size, { x: this.x, y: this.y, scale: this.scale }, MAP_W + 16, MAP_H + 16) || (this.touched ? ["right", "bottom"] : null));
+  }
+
+  /** A group that was opened stays where it was; then as much of it as may be comes into sight. @param {Sheet} last @param {Sheet} sheet */
+  _holdAnchor(last, sheet) {
+    const find = (/** @type {Sheet} */ x) => [...x.groups, ...x.nodes].find((n) => n.key === this.anchor);
+    const [old, now] = [find(last), find(sheet)];
+    if (!old || !now) return this.fit(this.marks, true);
+    const before = { x: this.x, y: this.y, scale: this.scale };
+    const { width, height } = this.size;
+    if (!this.touched && wholeSight(sheet, this.size).scale >= LEGIBLE) {
+      this.fitted = "";
+      return this.fit(undefined, true);
+    }
+    const scale = Math.max(before.scale > 1.2 ? LEGIBLE : before.scale, 0.03);
+    const pull = (/** @type {number} */ at, /** @type {number} */ size, /** @type {number} */ room) => (size + 2 * MARGIN > room ? MARGIN : Math.max(MARGIN, Math.min(at, room - size - MARGIN)));
+    const x = pull(old.x * before.scale + before.x, now.w * scale, width) - now.x * scale;
+    const y = pull(old.y * before.scale + before.y, now.h * scale, height) - now.y * scale;
+    return this._goTo({ x, y, scale }, true);
+  }
+
+  /** @param {string} key */
+  _isInSight(key) {
+    const at = this.sheet?.nodes.find((n) => n.key === key);
     if (!at) return true;
-    const y = at.y * this.scale + this.y;
-    return y >= 0 && y + at.h * this.scale <= this.size.height;
-  }
-
-  /** @param {string[]} names @param {{width: number, height: number}} box */
-  _centreOn(names, box) {
-    const wanted = new Set(names);
-    const at = (this.sheet?.nodes || []).filter((n) => wanted.has(n.item.n));
-    if (!at.length || at.length * 2 > this.kept.size) return;
-    const x = at.reduce((t, n) => t + n.x + n.w / 2, 0) / at.length;
-    const y = at.reduce((t, n) => t + n.y, 0) / at.length;
-    this.x = box.width / 2 - x * this.scale;
-    this.y = Math.min(MARGIN, box.height / 2 - y * this.scale);
-    if (this.sheet && this.sheet.w * this.scale <= box.width) this.x = (box.width - this.sheet.w * this.scale) / 2;
+    const [x, y] = [at.x * this.scale + this.x, at.y * this.scale + this.y];
+    return x >= 0 && y >= 0 && x + at.w * this.scale <= this.size.width && y + at.h * this.scale <= this.size.height;
   }
 
   /** Look at a point of the sheet. @param {number} x @param {number} y */
   _look(x, y) {
-    const box = this.size;
-    this.x = box.width / 2 - x * this.scale;
-    this.y = box.height / 2 - y * this.scale;
+    this.stop();
+    this.x = this.size.width / 2 - x * this.scale;
+    this.y = this.size.height / 2 - y * this.scale;
     this.touched = true;
     this._apply();
   }
 
-  /** Bring an op into view. @param {string} name */
+  /** Bring a box into sight, by the name of its op or by its key. @param {string} name */
   reveal(name) {
-    const box = this.size;
-    const at = this.sheet?.nodes.find((n) => n.item.n === name);
-    if (!at || !box.width) return;
-    const [px, py] = [at.x * this.scale + this.x, at.y * this.scale + this.y];
-    if (px > 0 && py > 0 && px + at.w * this.scale < box.width && py + at.h * this.scale < box.height) return;
-    this.x = box.width / 2 - (at.x + at.w / 2) * this.scale;
-    this.y = box.height / 2 - (at.y + at.h / 2) * this.scale;
-    this._apply();
+    const key = this.keyOf(name);
+    const at = [...(this.sheet?.nodes || []), ...(this.sheet?.groups || [])].find((n) => n.key === key);
+    if (!at || !this.size.width) return;
+    const scale = Math.max(this.scale, LEGIBLE);
+    const into = (/** @type {number} */ from, /** @type {number} */ size, /** @type {number} */ room) => (from >= 4 && from + size <= room - 4 ? from : (room - size) / 2);
+    const x = into(at.x * scale + this.x, at.w * scale, this.size.width) - at.x * scale;
+    const y = into(at.y * scale + this.y, at.h * scale, this.size.height) - at.y * scale;
+    if (x === this.x && y === this.y && scale === this.scale) return;
+    this._goTo({ x, y, scale }, true);
   }
 
-  _apply() {
+  /** The key of a box, by its key or by the name of its op. @param {string} name @returns {string} */
+  keyOf(name) {
+    const all = this.sheet ? [...this.sheet.nodes, ...this.sheet.groups] : [];
+    return (all.find((n) => n.key === name) || all.find((n) => n.item?.n === name))?.key || "";
+  }
+
+  /** Take over the sight of another pane. @param {Sight} sight */
+  follow({ x, y, scale }) {
+    this.stop();
+    [this.x, this.y, this.scale, this.touched] = [x, y, scale, true];
+    this._apply(false);
+  }
+
+  /** @param {boolean} [tell] */
+  _apply(tell = true) {
     this.view.setAttribute("transform", `translate(${this.x.toFixed(2)},${this.y.toFixed(2)}) scale(${this.scale.toFixed(4)})`);
     const { width: w, height: ht } = this.size;
     if (this.sheet && w) this.map.look(-this.x / this.scale, -this.y / this.scale, w / this.scale, ht / this.scale, this.sheet);
+    if (tell) this.around.moved?.({ x: this.x, y: this.y, scale: this.scale });
   }
 
   /** Move over the sheet, no further than its ends. @param {number} dx @param {number} dy @returns {boolean} whether it moved */
   _scroll(dx, dy) {
     const [w, ht] = [(this.sheet?.w || 0) * this.scale, (this.sheet?.h || 0) * this.scale];
-    const within = (/** @type {number} */ at, /** @type {number} */ by, /** @type {number} */ size, /** @type {number} */ room) => (size + MARGIN * 2 <= room ? at : Math.max(Math.min(at, room - size - MARGIN - LEGEND), Math.min(at - by, Math.max(at, MARGIN))));
+    const within = (/** @type {number} */ at, /** @type {number} */ by, /** @type {number} */ size, /** @type {number} */ room) => (size + MARGIN * 2 <= room ? at : Math.max(Math.min(at, room - size - MARGIN), Math.min(at - by, Math.max(at, MARGIN))));
     const [x, y] = [within(this.x, dx, w, this.size.width), within(this.y, dy, ht, this.size.height)];
     if (x === this.x && y === this.y) return false;
     [this.x, this.y, this.touched] = [x, y, true];
-    this._apply();
+    this._settle();
     return true;
   }
 
   /** @param {number} factor @param {number} cx @param {number} cy */
   zoom(factor, cx, cy) {
+    this.stop();
     const next = Math.min(4, Math.max(0.03, this.scale * factor));
     this.x = cx - ((cx - this.x) * next) / this.scale;
     this.y = cy - ((cy - this.y) * next) / this.scale;
     this.scale = next;
     this.touched = true;
-    this._apply();
+    this._settle();
+  }
+
+  // -- the pointer
+
+  _listenStubs() {
+    const of = (/** @type {Event} */ e) => {
+      const at = /** @type {Element} */ (e.target).closest?.(".stub");
+      return (at && this.sheet?.stubs?.find((x) => x.key === at.getAttribute("data-at") && x.side === at.getAttribute("data-side"))) || null;
+    };
+    this.stubs.addEventListener("pointerover", (e) => {
+      for (const x of this.svg.querySelectorAll(".far-end")) x.classList.remove("far-end");
+      for (const key of of(e)?.ends || []) this.kept.get(key)?.classList.add("far-end");
+    });
+    this.stubs.addEventListener("pointerleave", () => {
+      for (const x of this.svg.querySelectorAll(".far-end")) x.classList.remove("far-end");
+    });
+    let turn = 0;
+    this.stubs.addEventListener("click", (e) => {
+      const stub = of(e);
+      if (!stub) return;
+      e.stopPropagation();
+      turn += 1; // one end after another
+      this.focus.go(stub.ends[turn % stub.ends.length]);
+    });
   }
 
   _listen() {
@@ -292,6 +452,7 @@ export class GraphView {
         const zooms = e.ctrlKey || e.metaKey;
         if (!zooms && !root.activeElement) return;
         const box = this.svg.getBoundingClientRect();
+        this.stop();
         if (zooms) this.zoom(Math.exp(-e.deltaY * 0.0015), e.clientX - box.left, e.clientY - box.top);
         else if (!this._scroll(e.shiftKey ? e.deltaY : e.deltaX, e.shiftKey ? 0 : e.deltaY)) return;
         e.preventDefault();
@@ -305,6 +466,7 @@ export class GraphView {
       const move = (/** @type {PointerEvent} */ e) => {
         if (!moved && Math.hypot(e.clientX - down.clientX, e.clientY - down.clientY) < 4) return;
         if (!moved) this.svg.setPointerCapture(down.pointerId);
+        this.stop();
         moved = true;
         this.touched = true;
         this.x = e.clientX - from.x;
@@ -315,10 +477,18 @@ export class GraphView {
       const up = () => {
         this.svg.removeEventListener("pointermove", move);
         this.svg.classList.remove("dragging");
+        if (moved) this._settle();
       };
       this.svg.addEventListener("pointermove", move);
       this.svg.addEventListener("pointerup", up, { once: true });
       this.svg.addEventListener("pointercancel", up, { once: true });
     });
   }
+}
+
+/** Let a frame grow or move from where it was. @param {SVGElement} element @param {{x: number, y: number, w: number, h: number}} from @param {{x: number, y: number, w: number, h: number}} to */
+function grow(element, from, to) {
+  const keys = [from, to].map((b) => ({ x: `${b.x}px`, y: `${b.y}px`, width: `${b.w}px`, height: `${b.h}px` }));
+  element.querySelector(".frame")?.animate?.(keys, { duration: 320, easing: "cubic-bezier(0.3, 0.7, 0.2, 1)" });
+  for (const x of element.querySelectorAll("text, .handle")) x.animate?.([{ opacity: 0 }, { opacity: 1 }], { duration: 320 });
 }

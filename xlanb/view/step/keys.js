@@ -1,5 +1,6 @@
 // What each key does, while the view has the focus.
 import { toggleFullScreen } from "./fullscreen.js";
+import { findOp, findsByKey } from "./graphpane.js";
 import { goLast, letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
 
 /** The table of the help: keys, and what they do. */
@@ -15,6 +16,9 @@ export const HELP = [
   ["b", "before or after, in graph and text"],
   ["h", "hide passes that changed nothing"],
   ["/ f", "filter passes, find in text (also Ctrl-F)"],
+  ["o", "find an op in the graph (or Ctrl+F there)"],
+  ["1 9", "how deep the graph's groups are open"],
+  ["Tab", "into the graph: arrows follow its edges, Enter pins or opens, Shift+Enter asks why"],
   ["space", "the whole graph; again: as large as its width allows"],
   ["Enter", "play or pause"],
   ["z", "full screen, and back"],
@@ -55,12 +59,14 @@ export function actionOf(view, key) {
     h: () => view.toggleHide(),
     "/": () => view.filterBox.focus(),
     f: () => view.findInText(),
+    o: () => findOp(view),
     " ": () => view.graph.fitWhole(),
     Enter: () => togglePlay(view),
     z: () => toggleFullScreen(view),
     "?": () => view.toggleHelp(),
     Escape: () => letGo(view),
   };
+  if (/^[1-9]$/.test(key)) return () => view.picture.depth?.(Number(key));
   return Object.hasOwn(keys, key) ? keys[key] : null;
 }
 
@@ -70,6 +76,7 @@ export function pressed(view, e) {
     e.preventDefault();
     return view.findInText();
   }
+  if (findsByKey(view, e)) return undefined;
   if (e.ctrlKey || e.metaKey || e.altKey) return undefined;
   const target = /** @type {Element} */ (e.composedPath()[0]);
   if (target.matches("select, textarea, .find")) return undefined;

@@ -1,28 +1,140 @@
-// Layered layout in the browser, for what the reader folds, unfolds or focuses on: ranks by longest path, barycentre sweeps, and places by isotonic regression.
+// Layered layout of the children of one box: ranks by longest path, barycentre sweeps, places by isotonic regression; long chains wrap into columns.
 
 /**
  * @typedef {{x: number, y: number, w: number, h: number}} Box
- * @typedef {{boxes: Map<string, Box>, bends: Map<string, number[][]>, w: number, h: number}} Placed
+ * @typedef {{across: boolean, bands: number, wide: number}} Flow `across`: from left to right instead of downwards; `bands`: into how many columns the longest part wraps;
+ *   `wide`: a rank that is wider than this wraps too
+ * @typedef {{boxes: Map<string, Box>, band: Map<string, number>, w: number, h: number, wraps: number}} Placed `band`: in which column each key stands; `wraps`: how many lines more than ranks
  */
 
-const GAP_X = 18;
-const GAP_Y = 34;
+const BESIDE = 18; // between two in a rank
+const BESIDE_ACROSS = 24; // the same where ranks go from left to right: stubs need the room
+const RANK_GAP = 34;
+const RANK_GAP_ACROSS = 40;
+const BAND_GAP = 44;
+const BEND = 8;
 const SWEEPS = 6;
+const LONGEST = 3; // edges over more ranks than this shape nothing but the order of ranks
+/** @type {Flow} */
+const DOWN = { across: false, bands: 1, wide: Infinity };
 
 /**
- * Place nodes in layers; `hints` gives the x that a node had before, so that it stays where it was as far as may be.
+ * Place boxes in ranks.
  * @param {Map<string, [number, number]>} sizes width and height by key
- * @param {[string, string][]} edges those that close a cycle are drawn, but shape nothing
- * @param {Map<string, number>} [hints]
- * @returns {Placed} `bends` by source: the points that all its long edges share, the topmost first
+ * @param {[string, string][]} edges those that close a cycle shape nothing
+ * @param {Flow} [flow]
+ * @param {Map<string, number>} [hints] the order that keys had before
+ * @returns {Placed}
  */
-export function layered(sizes, edges, hints = new Map()) {
-  const keys = [...sizes.keys()];
-  const forward = acyclic(keys, edges.filter(([a, b]) => a !== b && sizes.has(a) && sizes.has(b)));
-  const rank = ranks(keys, forward);
-  const { rows, up, down } = rowsOf(keys, forward, rank);
-  order(rows, up, down, hints);
-  return places(rows, up, down, sizes);
+export function layered(sizes, edges, flow = DOWN, hints = new Map()) {
+  return laidOut(ranked([...sizes.keys()], edges, hints), sizes, flow);
+}
+
+/** Ranks and their order, which no size changes. @typedef {{rows: string[][], up: Map<string, string[]>, down: Map<string, string[]>}[]} Ranked */
+
+/** @param {string[]} keys @param {[string, string][]} edges @param {Map<string, number>} [hints] @returns {Ranked} */
+export function ranked(keys, edges, hints = new Map()) {
+  const known = new Set(keys);
+  const forward = acyclic(keys, edges.filter(([a, b]) => a !== b && known.has(a) && known.has(b)));
+  return parts(keys, forward).map(({ own, links }) => {
+    const { rows, up, down } = rowsOf(own, links, ranks(own, links));
+    order(rows, up, down, hints);
+    return { rows, up, down };
+  });
+}
+
+/** @param {Ranked} all @param {Map<string, [number, number]>} sizes @param {Flow} flow @returns {Placed} */
+export function laidOut(all, sizes, flow) {
+  const turned = flow.across ? new Map([...sizes].map(([k, [w, h]]) => /** @type {[string, [number, number]]} */ ([k, [h, w]]))) : sizes;
+  const gaps = flow.across ? [BESIDE_ACROSS, RANK_GAP_ACROSS] : [BESIDE, RANK_GAP];
+  let wraps = 0;
+  const blocks = all.flatMap(({ rows, up, down }) => {
+    const lines = rows.flatMap((row) => wrapped(row, turned, flow.wide, gaps[0]));
+    if (down.size) wraps += lines.length - rows.length;
+    return cut(lines, turned, down, flow.bands, gaps[1]).map((band) => places(band, up, down, turned, gaps));
+  });
+  const placed = { ...packed(blocks, turned, gaps), wraps };
+  if (!flow.across) return placed;
+  const boxes = new Map([...placed.boxes].map(([k, b]) => [k, { x: b.y, y: b.x, w: b.h, h: b.w }]));
+  return { ...placed, boxes, w: placed.h, h: placed.w };
+}
+
+/**
+ * The connected parts in the order of their first boxes; those of a single box together as one, the last.
+ * @param {string[]} keys @param {[string, string][]} edges
+ * @returns {{own: string[], links: [string, string][]}[]}
+ */
+function parts(keys, edges) {
+  const lead = new Map(keys.map((k) => [k, k]));
+  const find = (/** @type {string} */ k) => {
+    let at = k;
+    while (lead.get(at) !== at) at = /** @type {string} */ (lead.get(at));
+    lead.set(k, at);
+    return at;
+  };
+  for (const [a, b] of edges) lead.set(find(a), find(b));
+  /** @type {Map<string, {own: string[], links: [string, string][]}>} */
+  const out = new Map();
+  const linked = new Set(edges.flat());
+  const part = (/** @type {string} */ k) => (linked.has(k) ? find(k) : "");
+  for (const k of keys) {
+    if (!out.has(part(k))) out.set(part(k), { own: [], links: [] });
+    out.get(part(k))?.own.push(k);
+  }
+  for (const edge of edges) out.get(part(edge[0]))?.links.push(edge);
+  return [...out.values()].sort((a, b) => Number(!a.links.length) - Number(!b.links.length));
+}
+
+/** A rank in lines no wider than may be. @param {string[]} row @param {Map<string, [number, number]>} sizes @param {number} wide @param {number} gap @returns {string[][]} */
+function wrapped(row, sizes, wide, gap) {
+  const width = (/** @type {string} */ k) => (sizes.get(k)?.[0] ?? BEND) + gap;
+  const total = row.reduce((t, k) => t + width(k), -gap);
+  const count = Math.ceil(total / wide);
+  if (!(count > 1)) return [row];
+  /** @type {string[][]} */
+  const lines = [[]];
+  let used = 0;
+  for (const k of row) {
+    const line = lines[lines.length - 1];
+    if (line.length && used + width(k) - gap > Math.min(wide, (total / count) * 1.15)) {
+      lines.push([k]);
+      used = width(k);
+    } else {
+      line.push(k);
+      used += width(k);
+    }
+  }
+  return lines;
+}
+
+/**
+ * Lines in so many bands of about one height, cut where the fewest edges pass.
+ * @param {string[][]} lines @param {Map<string, [number, number]>} sizes @param {Map<string, string[]>} down @param {number} bands @param {number} gap
+ */
+function cut(lines, sizes, down, bands, gap) {
+  const tall = lines.map((line) => Math.max(0, ...line.map((k) => sizes.get(k)?.[1] ?? 0)) + gap);
+  const total = tall.reduce((t, h) => t + h, 0);
+  const after = new Map(lines.flatMap((line, r) => line.map((k) => /** @type {[string, number]} */ ([k, r]))));
+  const passing = (/** @type {number} */ r) => lines.slice(0, r).flat().reduce((t, k) => t + (down.get(k) || []).filter((d) => (after.get(d) ?? -1) >= r).length, 0);
+  const out = [];
+  let from = 0;
+  for (let n = 1; n < Math.min(bands, lines.length); n += 1) {
+    const ideal = (total * n) / bands;
+    let best = -1;
+    let least = Infinity;
+    let height = 0;
+    for (let r = 1; r < lines.length; r += 1) {
+      height += tall[r - 1];
+      const off = Math.abs(height - ideal) / (total / bands);
+      if (r <= from || off > 0.5) continue;
+      const cost = off * 6 + passing(r);
+      if (cost < least) [best, least] = [r, cost];
+    }
+    if (best < 0) continue;
+    out.push(lines.slice(from, best));
+    from = best;
+  }
+  return [...out, lines.slice(from)];
 }
 
 /** Edges without those that close a cycle, by a depth-first walk. @param {string[]} keys @param {[string, string][]} edges */
@@ -87,7 +199,7 @@ function ranks(keys, edges) {
 }
 
 /**
- * Rows of keys, long edges cut by bends that all edges of one source share ("source\n rank").
+ * Rows of keys, edges over some ranks cut by bends that all edges of one source share ("source\n rank").
  * @param {string[]} keys @param {[string, string][]} edges @param {Map<string, number>} rank
  */
 function rowsOf(keys, edges, rank) {
@@ -106,8 +218,10 @@ function rowsOf(keys, edges, rank) {
   };
   const bends = new Set();
   for (const [a, b] of edges) {
+    const [from, to] = [/** @type {number} */ (rank.get(a)), /** @type {number} */ (rank.get(b))];
+    if (to - from > LONGEST) continue;
     let last = a;
-    for (let r = /** @type {number} */ (rank.get(a)) + 1; r < /** @type {number} */ (rank.get(b)); r += 1) {
+    for (let r = from + 1; r < to; r += 1) {
       const bend = `${a}\n${r}`;
       if (!bends.has(bend)) {
         bends.add(bend);
@@ -121,15 +235,11 @@ function rowsOf(keys, edges, rank) {
   return { rows, up, down };
 }
 
-/** Order each row by the mean of its neighbours. @param {string[][]} rows @param {Map<string, string[]>} up @param {Map<string, string[]>} down @param {Map<string, number>} hints */
+/** Order each row by the mean of its neighbours; what stood there before keeps its order. @param {string[][]} rows @param {Map<string, string[]>} up @param {Map<string, string[]>} down @param {Map<string, number>} hints */
 function order(rows, up, down, hints) {
   const at = new Map();
   const number = (/** @type {string[]} */ row) => row.forEach((k, i) => at.set(k, i));
-  const hintOf = (/** @type {string} */ k) => hints.get(k) ?? hints.get(k.split("\n")[0]);
-  for (const row of rows) {
-    if (hints.size && row.every((k) => hintOf(k) !== undefined)) row.sort((a, b) => /** @type {number} */ (hintOf(a)) - /** @type {number} */ (hintOf(b)));
-    number(row);
-  }
+  rows.forEach(number);
   const sweep = (/** @type {string[]} */ row, /** @type {Map<string, string[]>} */ near) => {
     const wish = new Map(row.map((k, i) => [k, mean((near.get(k) || []).map((n) => at.get(n)), i)]));
     row.sort((a, b) => /** @type {number} */ (wish.get(a)) - /** @type {number} */ (wish.get(b)));
@@ -139,6 +249,15 @@ function order(rows, up, down, hints) {
     for (let r = 1; r < rows.length; r += 1) sweep(rows[r], up);
     for (let r = rows.length - 2; r >= 0; r -= 1) sweep(rows[r], down);
   }
+  if (!hints.size) return;
+  for (const row of rows) {
+    // Those that were there take the places that they hold together, in the order that they had.
+    const known = row.filter((k) => hints.has(k)).sort((a, b) => /** @type {number} */ (hints.get(a)) - /** @type {number} */ (hints.get(b)));
+    let next = 0;
+    row.forEach((k, i) => {
+      if (hints.has(k)) row[i] = known[next++];
+    });
+  }
 }
 
 /** @param {number[]} values @param {number} otherwise */
@@ -146,38 +265,43 @@ function mean(values, otherwise) {
   return values.length ? values.reduce((t, v) => t + v, 0) / values.length : otherwise;
 }
 
-/** @param {string[][]} rows @param {Map<string, string[]>} up @param {Map<string, string[]>} down @param {Map<string, [number, number]>} sizes @returns {Placed} */
-function places(rows, up, down, sizes) {
-  const width = (/** @type {string} */ k) => sizes.get(k)?.[0] ?? 8;
+/**
+ * Where the boxes of some rows stand.
+ * @param {string[][]} rows @param {Map<string, string[]>} up @param {Map<string, string[]>} down @param {Map<string, [number, number]>} sizes @param {number[]} gaps
+ * @returns {Map<string, Box>}
+ */
+function places(rows, up, down, sizes, gaps) {
+  const width = (/** @type {string} */ k) => sizes.get(k)?.[0] ?? BEND;
   /** @type {Map<string, number>} */
   const centre = new Map();
   for (const row of rows) {
     let x = 0;
     for (const k of row) {
       centre.set(k, x + width(k) / 2);
-      x += width(k) + GAP_X;
+      x += width(k) + gaps[0];
     }
   }
   const settle = (/** @type {string[]} */ row, /** @type {Map<string, string[]>[]} */ nears) => {
-    const wish = row.map((k) => mean(nears.flatMap((near) => near.get(k) || []).map((n) => /** @type {number} */ (centre.get(n))), /** @type {number} */ (centre.get(k))));
-    const weight = row.map((k) => (sizes.has(k) ? 1 : 4)); // long edges are worth being straight
-    spread(wish, weight, row.map(width)).forEach((x, i) => centre.set(row[i], x));
+    const near = (/** @type {string} */ k) => nears.flatMap((m) => m.get(k) || []).filter((n) => centre.has(n));
+    const wish = row.map((k) => mean(near(k).map((n) => /** @type {number} */ (centre.get(n))), /** @type {number} */ (centre.get(k))));
+    const weight = row.map((k) => (sizes.has(k) ? 1 : 3)); // long edges are worth being straight
+    spread(wish, weight, row.map(width), gaps[0]).forEach((x, i) => centre.set(row[i], x));
   };
   for (let n = 0; n < 4; n += 1) {
     for (let r = 1; r < rows.length; r += 1) settle(rows[r], [up]);
     for (let r = rows.length - 2; r >= 0; r -= 1) settle(rows[r], n < 3 ? [down] : [up, down]);
   }
-  return boxesOf(rows, centre, sizes);
+  return boxesOf(rows, centre, sizes, gaps[1]);
 }
 
 /**
  * Positions next to the wishes that keep order and distance: the nearest in the sense of least squares (pool adjacent violators).
- * @param {number[]} wish @param {number[]} weight @param {number[]} widths
+ * @param {number[]} wish @param {number[]} weight @param {number[]} widths @param {number} [gap] between two
  * @returns {number[]}
  */
-export function spread(wish, weight, widths) {
+export function spread(wish, weight, widths, gap = BESIDE) {
   const offset = [0];
-  for (let i = 1; i < wish.length; i += 1) offset.push(offset[i - 1] + (widths[i - 1] + widths[i]) / 2 + GAP_X);
+  for (let i = 1; i < wish.length; i += 1) offset.push(offset[i - 1] + (widths[i - 1] + widths[i]) / 2 + gap);
   /** @type {{sum: number, weight: number, count: number}[]} */
   const blocks = [];
   for (let i = 0; i < wish.length; i += 1) {
@@ -193,32 +317,46 @@ export function spread(wish, weight, widths) {
   return out;
 }
 
-/** @param {string[][]} rows @param {Map<string, number>} centre @param {Map<string, [number, number]>} sizes @returns {Placed} */
-function boxesOf(rows, centre, sizes) {
+/** @param {string[][]} rows @param {Map<string, number>} centre @param {Map<string, [number, number]>} sizes @param {number} gap @returns {Map<string, Box>} */
+function boxesOf(rows, centre, sizes, gap) {
+  const real = rows.map((row) => row.filter((k) => sizes.has(k)));
+  const left = Math.min(...real.flat().map((k) => /** @type {number} */ (centre.get(k)) - /** @type {number[]} */ (sizes.get(k))[0] / 2));
   /** @type {Map<string, Box>} */
   const boxes = new Map();
-  /** @type {Map<string, number[][]>} */
-  const bends = new Map();
-  let left = Infinity;
-  let right = 0;
-  for (const [k, x] of centre) {
-    left = Math.min(left, x - (sizes.get(k)?.[0] ?? 8) / 2);
-    right = Math.max(right, x + (sizes.get(k)?.[0] ?? 8) / 2);
-  }
   let y = 0;
-  for (const row of rows) {
-    const tall = Math.max(...row.map((k) => sizes.get(k)?.[1] ?? 0), 0);
+  for (const row of real) {
+    const tall = Math.max(0, ...row.map((k) => /** @type {number[]} */ (sizes.get(k))[1]));
     for (const k of row) {
-      const x = /** @type {number} */ (centre.get(k)) - left;
-      const size = sizes.get(k);
-      if (size) boxes.set(k, { x: x - size[0] / 2, y: y + (tall - size[1]) / 2, w: size[0], h: size[1] });
-      else {
-        const source = k.split("\n")[0];
-        if (!bends.has(source)) bends.set(source, []);
-        /** @type {number[][]} */ (bends.get(source)).push([x, y + tall / 2]);
-      }
+      const [w, h] = /** @type {[number, number]} */ (sizes.get(k));
+      boxes.set(k, { x: Math.round(/** @type {number} */ (centre.get(k)) - w / 2 - left), y: Math.round(y + (tall - h) / 2), w, h });
     }
-    y += tall + GAP_Y;
+    if (tall) y += tall + gap;
   }
-  return { boxes, bends, w: rows.length ? right - left : 0, h: Math.max(0, y - GAP_Y) };
+  return boxes;
+}
+
+/**
+ * Blocks in columns, from left to right: one below another while the column is no taller than the tallest block.
+ * @param {Map<string, Box>[]} blocks @param {Map<string, [number, number]>} sizes @param {number[]} gaps
+ */
+function packed(blocks, sizes, gaps) {
+  const extent = (/** @type {Map<string, Box>} */ b) => [Math.max(0, ...[...b.values()].map((o) => o.x + o.w)), Math.max(0, ...[...b.values()].map((o) => o.y + o.h))];
+  const ends = blocks.map(extent);
+  const tallest = Math.max(0, ...ends.map((e) => e[1]));
+  /** @type {Map<string, Box>} */
+  const boxes = new Map();
+  const band = new Map();
+  let [x, y, w, column] = [0, 0, 0, 0];
+  blocks.forEach((block, n) => {
+    if (y && y + ends[n][1] > tallest + 1) [x, y, w, column] = [x + w + BAND_GAP, 0, 0, column + 1];
+    for (const k of sizes.keys()) {
+      const b = block.get(k);
+      if (!b) continue;
+      boxes.set(k, { ...b, x: b.x + x, y: b.y + y });
+      band.set(k, column);
+    }
+    [y, w] = [y + ends[n][1] + gaps[1], Math.max(w, ends[n][0])];
+  });
+  const all = [...boxes.values()];
+  return { boxes, band, w: Math.max(0, ...all.map((b) => b.x + b.w)), h: Math.max(0, ...all.map((b) => b.y + b.h)) };
 }

@@ -6,6 +6,7 @@ import { h, opOf } from "./dom.js";
 import { buildFrame, followTheme, showSaved } from "./frame.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { GraphView } from "./graph.js";
+import { doubleClicked, graphActions, showGraph } from "./graphpane.js";
 import { pressed } from "./keys.js";
 import { greet, receive } from "./live.js";
 import { pairCard } from "./pair.js";
@@ -105,7 +106,7 @@ class StepView {
     this.actions = frame.actions;
     this.cancel = frame.cancel;
     this.picture = new PictureState(this);
-    this.graph = new GraphView({ name: () => `${this.current.name || "graph"}-${this.now?.name || ""}`, tools: this.picture.tools, recolour: () => this.update() });
+    this.graph = new GraphView(graphActions(this));
     this.text = new TextPane(this);
     this.code = new CodePanes(this);
     this.shadow = host.shadowRoot || host.attachShadow({ mode: "open" });
@@ -161,10 +162,10 @@ class StepView {
     this.root.addEventListener("pointerover", (e) => light(this, opOf(e)));
     this.root.addEventListener("pointerleave", () => light(this, ""));
     this.root.addEventListener("click", (e) => this._clicked(/** @type {MouseEvent} */ (e)));
-    this.root.addEventListener("dblclick", (e) => this._follow(opOf(e)));
+    this.root.addEventListener("dblclick", (e) => doubleClicked(this, e));
     this.root.addEventListener("pointerdown", (e) => {
       // Buttons and text take the focus themselves; anywhere else the view does, so that its keys work.
-      if (!(/** @type {Element} */ (e.target).closest("input, button, select, textarea, summary, [tabindex]:not(.root)"))) this.root.focus({ preventScroll: true });
+      if (!(/** @type {Element} */ (e.target).closest("input, button, select, textarea, summary, [tabindex]:not(.root, .node, .group)"))) this.root.focus({ preventScroll: true });
     });
   }
 
@@ -173,7 +174,8 @@ class StepView {
     const target = /** @type {Element} */ (e.target);
     const fold = target.closest("[data-fold]");
     const op = opOf(e);
-    if (fold && !this.picture.guess && (target.closest(".handle") || fold.classList.contains("scope"))) return this.picture.fold(fold.getAttribute("data-fold") || "");
+    if (target.closest(".spread")) return this.graph.toggle(target.closest(".spread")?.getAttribute("data-spread") || "", true);
+    if (fold && !this.picture.guess && target.closest(".handle")) return this.graph.toggle(fold.getAttribute("data-fold") || "");
     if (op && target.closest(".graph") && this.picture.mark(op)) return undefined;
     if (op && !target.closest("button, select, .rewrite header")) {
       if (e.shiftKey && this.pinned && op !== this.pinned) return this.pair(op);
@@ -451,7 +453,7 @@ class StepView {
     if (!kept && tab !== "Graph" && this.pane.lastElementChild) [this.pane.lastElementChild.scrollLeft, this.pane.lastElementChild.scrollTop] = place;
     this.paneTab = tab;
     if (tab === "Graph") {
-      this.graph.show(this.moment?.sheet || this.picture.sheet(this.pictureIndex), marks, this.moment ? "after" : this.side, this.store.seconds(this.current));
+      showGraph(this, marks);
       this.picture.refreshTools(this.store.artifact(this.pictureIndex));
       this.picture.paint(this.graph.element);
       showTouched(this);

@@ -3,8 +3,8 @@ import { s } from "./dom.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
 
-const MAP_W = 150;
-const MAP_H = 104;
+export const MAP_W = 150;
+export const MAP_H = 104;
 
 export class Minimap {
   /** @param {(x: number, y: number) => void} centre called with the point of the sheet to look at */
@@ -13,6 +13,9 @@ export class Minimap {
     this.dots = s("g", {});
     this.element = s("svg", { class: "minimap", width: MAP_W, height: MAP_H, "aria-hidden": "true" }, this.dots, this.frame);
     this.scale = 1;
+    this.isAll = true;
+    /** @type {string[] | null} */
+    this.corner = null;
     const to = (/** @type {PointerEvent} */ e) => {
       const box = this.element.getBoundingClientRect();
       centre((e.clientX - box.left - this.left) / this.scale, (e.clientY - box.top - this.top) / this.scale);
@@ -41,14 +44,26 @@ export class Minimap {
 
   /** The part in sight, in the sheet's measure; where that is all, the map hides. @param {number} x @param {number} y @param {number} w @param {number} h @param {Sheet} sheet */
   look(x, y, w, h, sheet) {
-    const all = x <= 4 && y <= 4 && x + w >= sheet.w - 4 && y + h >= sheet.h - 4;
-    this.element.toggleAttribute("hidden", all);
-    this.element.style.display = all ? "none" : "";
+    this.isAll = x <= 4 && y <= 4 && x + w >= sheet.w - 4 && y + h >= sheet.h - 4;
+    this._toggle();
     const set = (/** @type {string} */ k, /** @type {number} */ v) => this.frame.setAttribute(k, v.toFixed(1));
     const [x0, y0] = [Math.max(1, this.left + x * this.scale), Math.max(1, this.top + y * this.scale)];
     set("x", x0);
     set("y", y0);
     set("width", Math.max(4, Math.min(MAP_W - 1, this.left + (x + w) * this.scale) - x0));
     set("height", Math.max(4, Math.min(MAP_H - 1, this.top + (y + h) * this.scale) - y0));
+  }
+
+  /** Where the map is to be: a corner of the pane, null for nowhere. @param {string[] | null} corner "left" or "right", "top" or "bottom" */
+  putInto(corner) {
+    this.corner = corner;
+    for (const side of ["left", "right", "top", "bottom"]) this.element.style.setProperty(side, corner?.includes(side) ? "8px" : "auto");
+    this._toggle();
+  }
+
+  _toggle() {
+    const hidden = this.isAll || !this.corner;
+    this.element.toggleAttribute("hidden", hidden);
+    this.element.style.display = hidden ? "none" : "";
   }
 }

@@ -1,145 +1,272 @@
-// What the graph pane shows: the picture that Python laid out, or the reader's own folds, focus or guess.
+// What the graph pane shows: which groups are open, what is in focus, what the reader guesses.
 import { h } from "./dom.js";
+import { around, outlines } from "./outline.js";
+import { openingThatFits } from "./opening.js";
+import { newMemory, place } from "./place.js";
 import { nextChange, score } from "./predict.js";
-import { hasScopes, isWhole, noFolds, place, sceneOf, sheetOf } from "./scene.js";
+import { isWhole, MAX_NODES, noFolds, sceneOf } from "./scene.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
+/** @typedef {import("./scene.js").Scene} Scene */
 /** @typedef {import("./scene.js").Folds} Folds */
 /** @typedef {import("./store.js").Artifact} Artifact */
+/** @typedef {{own: Map<string, boolean>, spread: Set<string>, all: boolean, focus: string, radius: number, at: string}} Opened what the reader opened (true) and closed (false), by key; `at` the group last opened */
+
+/** @returns {Opened} */
+function nothingOpened() {
+  return { own: new Map(), spread: new Set(), all: false, focus: "", radius: 2, at: "" };
+}
 
 export class PictureState {
-  /** @param {any} view the step view: `store`, `payload`, `current`, `stage`, `pinned`, `update()`, `say(text)`, `go(k)` */
+  /** @param {any} view the step view: `store`, `payload`, `current`, `stage`, `pinned`, `graph`, `update()`, `say(text)`, `go(k)` */
   constructor(view) {
     this.view = view;
-    /** @type {Record<string, Folds>} by kind of artifact: names mostly stay from pass to pass */
-    this.folds = { module: noFolds(), graph: noFolds() };
-    /** @type {Record<string, boolean>} whether the reader folded anything */
-    this.touched = { module: false, graph: false };
+    /** @type {Record<string, Opened>} by kind of artifact: names mostly stay from pass to pass */
+    this.opened = { module: nothingOpened(), graph: nothingOpened() };
+    /** @type {Record<string, import("./place.js").Memory>} where things stood, by kind of artifact */
+    this.memory = { module: newMemory(), graph: newMemory() };
     /** @type {Map<string, Sheet>} */
-    this.cache = new Map();
-    /** @type {WeakMap<object, Sheet>} */
+    this.sheets = new Map();
+    /** @type {Map<string, Scene>} */
+    this.scenes = new Map();
+    /** @type {WeakMap<Artifact, Set<string>>} */
     this.given = new WeakMap();
-    /** @type {Map<string, number>} */
-    this.hints = new Map();
+    /** @type {Record<string, Map<string, boolean>>} which groups are open at first, by kind of artifact: from stage to stage the same */
+    this.decided = { module: new Map(), graph: new Map() };
     this.version = 0;
     /** @type {{guesses: Set<string>, target: number, result: ReturnType<typeof score> | null} | null} */
     this.guess = null;
     const tool = (/** @type {string} */ face, /** @type {string} */ title, /** @type {() => void} */ onclick) => h("button", { type: "button", class: "tool", title, onclick }, face);
-    this.foldAll = tool("fold", "fold every fusion, call and scope", () => this.all(true));
-    this.unfoldAll = tool("unfold", "unfold everything", () => this.all(false));
+    this.foldAll = tool("fold", "close every group", () => this.all(true));
+    this.unfoldAll = tool("unfold", "open every group", () => this.all(false));
+    this.quiet = tool("all ops", "constants, broadcasts, tuples and every parameter as nodes of their own", () => this.toggleQuiet());
     this.focusButton = tool("focus", "only what is near the pinned op", () => this.focus(this.view.pinned));
     this.less = tool("−", "a smaller radius", () => this.radius(-1));
     this.more = tool("+", "a larger radius", () => this.radius(1));
     this.less.setAttribute("aria-label", "Smaller radius");
     this.more.setAttribute("aria-label", "Larger radius");
     this.steps = h("span", { class: "muted" });
+    this.crumbs = h("span", { class: "crumbs", role: "group", "aria-label": "Groups around" });
     this.predictButton = tool("predict", "guess what the next pass takes away or changes", () => this.predict());
     this.revealButton = tool("Reveal", "show what the pass did", () => this.reveal());
     this.revealButton.classList.add("primary");
-    this.tools = [this.foldAll, this.unfoldAll, this.focusButton, this.less, this.steps, this.more, this.predictButton, this.revealButton];
+    this.tools = [this.foldAll, this.unfoldAll, this.quiet, this.focusButton, this.less, this.steps, this.more, this.predictButton, this.revealButton, this.crumbs];
   }
 
   /** Show the tools that fit. @param {Artifact | null} artifact */
   refreshTools(artifact) {
-    const folds = this._foldsOf(artifact);
-    const can = Boolean(artifact && folds && isWhole(artifact, this.view.payload));
-    for (const b of [this.foldAll, this.unfoldAll]) b.hidden = !can || Boolean(folds?.focus);
-    this.focusButton.hidden = !can || (!folds?.focus && !this.view.pinned);
-    this.focusButton.textContent = folds?.focus ? "whole graph" : "focus";
-    for (const b of [this.less, this.more, this.steps]) b.hidden = !folds?.focus;
-    if (folds?.focus) this.steps.textContent = `${folds.radius}`;
+    const opened = this._openedOf(artifact);
+    const can = Boolean(artifact && opened && artifact.c?.length);
+    for (const b of [this.foldAll, this.unfoldAll, this.quiet]) b.hidden = !can || Boolean(opened?.focus);
+    this.quiet.setAttribute("aria-pressed", String(Boolean(opened?.all)));
+    this.focusButton.hidden = !can || (!opened?.focus && !this.view.pinned) || !isWhole(/** @type {Artifact} */ (artifact), this.view.payload);
+    this.focusButton.textContent = opened?.focus ? "whole graph" : "focus";
+    for (const b of [this.less, this.more, this.steps]) b.hidden = !opened?.focus;
+    if (opened?.focus) this.steps.textContent = `${opened.radius}`;
     this.predictButton.setAttribute("aria-pressed", String(Boolean(this.guess)));
     this.predictButton.hidden = !this.guess && nextChange(this.view.store, this.view.current, this.view.stage) < 0;
     this.revealButton.hidden = !this.guess;
     this.revealButton.textContent = this.guess?.result ? "Go there" : "Reveal";
+    this._showCrumbs(artifact, opened);
   }
 
-  /** @param {Artifact | null} artifact @returns {Folds | null} */
-  _foldsOf(artifact) {
-    return artifact && artifact.k in this.folds ? this.folds[artifact.k] : null;
+  /** @param {Artifact | null} artifact @param {Opened | null} opened */
+  _showCrumbs(artifact, opened) {
+    const path = artifact && opened?.at && !opened.focus ? this.scene(this.view.pictureIndex)?.path || [] : [];
+    this.crumbs.hidden = path.length < 2;
+    this.crumbs.replaceChildren(...path.map(({ key, label }, k) => h("button", { type: "button", class: "crumb", title: k === path.length - 1 ? "the group last opened" : "close what is open in it", onclick: () => this.backTo(key) }, label)));
+  }
+
+  /** @param {Artifact | null} artifact @returns {Opened | null} */
+  _openedOf(artifact) {
+    return artifact && artifact.k in this.opened ? this.opened[artifact.k] : null;
+  }
+
+  /** What is open in an artifact. @param {Artifact} artifact @returns {Folds} */
+  _folds(artifact) {
+    const opened = this.opened[artifact.k];
+    let given = this.given.get(artifact);
+    if (!given) {
+      const sceneWith = (/** @type {Set<string>} */ open) => sceneOf(artifact, this.view.payload, { ...noFolds(), open: (key) => open.has(key) });
+      given = openingThatFits(new Set(artifact.o || []), sceneWith, this.view.graph.room, this.decided[artifact.k]);
+      this.given.set(artifact, given);
+    }
+    const { own, spread, all, focus, radius } = opened;
+    const isOpen = (/** @type {string} */ key) => own.get(key) ?? (own.has("*") ? Boolean(own.get("*")) : /** @type {Set<string>} */ (given).has(key));
+    return { open: isOpen, spread: (key) => spread.has(key), all, focus, radius };
+  }
+
+  /** What an artifact shows as it is open now. @param {number} index @returns {Scene | null} */
+  scene(index) {
+    const { store, payload, now } = this.view;
+    const artifact = store.artifact(index);
+    if (!artifact?.c || !this._openedOf(artifact)) return null;
+    const key = `${index}:${this.version}:${this.view.stage}:${payload.revision}`;
+    let scene = this.scenes.get(key);
+    if (!scene) {
+      const marks = now && now.b >= 0 && (index === now.a || index === now.b) ? store.marks(now.b, now.a) : undefined;
+      const folds = this._folds(artifact);
+      scene = sceneOf(artifact, payload, folds, { marks, seconds: store.seconds(this.view.current) });
+      const before = marks?.removed.size && index === now.a && now.b !== now.a ? store.artifact(now.b) : null;
+      if (before && marks) countRemoved(scene, sceneOf(before, payload, folds), marks.removed);
+      scene.path = pathTo(scene, this.opened[artifact.k].at);
+      if (this.scenes.size > 60) this.scenes.clear();
+      this.scenes.set(key, scene);
+    }
+    return scene;
   }
 
   /** The drawing of an artifact as the reader wants it. @param {number} index @returns {Sheet | null} */
   sheet(index) {
-    const { store, payload } = this.view;
-    const artifact = store.artifact(index);
-    if (!artifact) return null;
-    const folds = this._foldsOf(artifact);
-    const own = folds && (folds.focus || this.touched[artifact.k] || (artifact.k === "graph" && hasScopes(artifact, payload)));
-    if (folds && own && isWhole(artifact, payload)) {
-      const key = `${index}:${this.version}`;
-      let made = this.cache.get(key);
-      if (!made) {
-        made = place(sceneOf(artifact, payload, folds), this.hints);
-        this.cache.set(key, made);
-      }
-      this.hints = new Map(made.nodes.map((n) => [n.key, n.x + n.w / 2]));
-      return made;
+    const scene = this.scene(index);
+    if (!scene) return null;
+    const { room } = this.view.graph;
+    const key = `${index}:${this.version}:${this.view.stage}:${this.view.payload.revision}:${room.w}x${room.h}`;
+    let made = this.sheets.get(key);
+    if (!made) {
+      made = place(scene, this.memory[/** @type {Artifact} */ (this.view.store.artifact(index)).k], room);
+      if (this.sheets.size > 60) this.sheets.clear();
+      this.sheets.set(key, made);
     }
-    if (!artifact.g) return null;
-    let sheet = this.given.get(artifact.g);
-    if (!sheet) {
-      sheet = sheetOf(artifact.g, payload.items);
-      this.given.set(artifact.g, sheet);
-    }
-    this.hints = new Map(sheet.nodes.map((n) => [n.item.n, n.x + n.w / 2]));
-    return sheet;
+    return made;
   }
 
-  /** Draw anew, with a fresh fit only where little stays. */
-  _changed() {
-    this.version += 1;
-    this.cache.clear();
+  /** The drawing of a program between two rewrites. @param {import("./replay.js").Moment} moment @returns {Sheet} */
+  momentSheet(moment) {
+    const folds = this._folds(moment.a);
+    return place(sceneOf(moment.a, moment.payload, folds, { marks: moment.marks }), this.memory.module, this.view.graph.room);
+  }
+
+  /** The pane has another size: what was placed for the old one is placed anew. */
+  resized() {
+    this.sheets.clear();
+    this.scenes.clear();
+    this.given = new WeakMap();
+    for (const decided of Object.values(this.decided)) decided.clear();
     this.view.update();
   }
 
-  /** Fold or unfold a box. @param {string} name */
-  fold(name) {
+  _changed() {
+    this.version += 1;
+    this.sheets.clear();
+    this.scenes.clear();
+    this.view.update();
+  }
+
+  /** Open or close a group. @param {string} key */
+  toggle(key) {
     const index = this.view.pictureIndex;
     const artifact = this.view.store.artifact(index);
-    const folds = this._foldsOf(artifact);
-    if (!artifact || !folds) return;
-    if (!isWhole(artifact, this.view.payload)) return this.view.say("This program is too large to be folded here: its text is not all on this page.");
-    if (artifact.k === "graph") {
-      if (!folds.open.delete(name)) folds.open.add(name);
-      else for (const n of [...folds.open]) if (n.startsWith(`${name}/`)) folds.open.delete(n);
-    } else {
-      if (!this.touched.module) for (const n of this.sheet(index)?.nodes || []) if (n.fold) folds.closed.add(n.fold);
-      if (!folds.closed.delete(name)) folds.closed.add(name);
+    const opened = this._openedOf(artifact);
+    const scene = this.scene(index);
+    if (!artifact || !opened || !scene) return;
+    const isOpen = scene.groups.has(key);
+    opened.own.set(key, !isOpen);
+    opened.at = isOpen ? scene.groups.get(key)?.parent || "" : key;
+    this._changed();
+  }
+
+  /** Show all repeats of a group, or one of them for all again. @param {string} key */
+  spread(key) {
+    const opened = this._openedOf(this.view.store.artifact(this.view.pictureIndex));
+    if (!opened) return;
+    if (!opened.spread.delete(key)) opened.spread.add(key);
+    opened.own.set(key, true);
+    this._changed();
+  }
+
+  /** Close what is open in a group, which stays open. @param {string} key "" for the program */
+  backTo(key) {
+    const opened = this._openedOf(this.view.store.artifact(this.view.pictureIndex));
+    const scene = this.scene(this.view.pictureIndex);
+    if (!opened || !scene) return;
+    for (const [other, g] of scene.groups) if (g.parent === key) opened.own.set(other, false);
+    opened.at = key;
+    this._changed();
+  }
+
+  toggleQuiet() {
+    const opened = this._openedOf(this.view.store.artifact(this.view.pictureIndex));
+    if (!opened) return;
+    opened.all = !opened.all;
+    this._changed();
+  }
+
+  /** Open what hides an op. @param {string} name @returns {string} the key of what is drawn for it, "" where there is nothing */
+  open(name) {
+    const index = this.view.pictureIndex;
+    const artifact = this.view.store.artifact(index);
+    const opened = this._openedOf(artifact);
+    if (!artifact || !opened) return "";
+    const { payload } = this.view;
+    if (opened.focus) opened.focus = "";
+    let key = "";
+    let changed = false;
+    const show = () => sceneOf(artifact, payload, this._folds(artifact));
+    for (const op of wayTo(artifact, payload, name)) {
+      for (const repeat of repeatsAround(artifact, payload, op)) {
+        if (opened.spread.has(repeat)) continue;
+        opened.spread.add(repeat);
+        changed = true;
+      }
+      let scene = show();
+      key = scene.where.get(op) || "";
+      for (let n = 0; n < 40 && key && scene.nodes.get(key)?.fold && (scene.nodes.get(key)?.item.n !== op || op !== name); n += 1) {
+        opened.own.set(key, true);
+        changed = true;
+        scene = show();
+        const next = scene.where.get(op) || (scene.groups.has(key) ? key : "");
+        if (next === key) break;
+        key = next;
+      }
     }
-    this.touched[artifact.k] = true;
-    return this._changed();
+    if (changed) this._changed();
+    return key;
+  }
+
+  /** Open all groups down to a depth. @param {number} levels 1: only the outermost groups, closed */
+  depth(levels) {
+    const index = this.view.pictureIndex;
+    const artifact = this.view.store.artifact(index);
+    const opened = this._openedOf(artifact);
+    if (!artifact || !opened) return;
+    opened.own.clear();
+    opened.spread.clear();
+    opened.own.set("*", false);
+    opened.at = "";
+    for (let n = 1; n < levels; n += 1) {
+      const scene = sceneOf(artifact, this.view.payload, this._folds(artifact));
+      const folded = [...scene.nodes.values()].filter((x) => x.fold);
+      let room = MAX_NODES - scene.nodes.size;
+      for (const x of folded) {
+        room -= x.count;
+        if (room < 0 && x.count > 1 && n > 1) continue;
+        opened.own.set(x.fold, true);
+      }
+      if (!folded.length) break;
+    }
+    this._changed();
   }
 
   /** @param {boolean} fold */
   all(fold) {
-    const artifact = this.view.store.artifact(this.view.pictureIndex);
-    const folds = this._foldsOf(artifact);
-    if (!artifact || !folds) return;
-    const { payload } = this.view;
-    const items = (artifact.c || []).flatMap((/** @type {number} */ c) => payload.chunks[c].i.map((/** @type {number} */ i) => payload.items[i]));
-    folds.open.clear();
-    folds.closed.clear();
-    if (artifact.k === "module" && fold) for (const i of items) if (i.c) folds.closed.add(i.n);
-    if (artifact.k === "graph" && !fold) for (const i of items) for (let at = i.n.indexOf("/"); at > 0; at = i.n.indexOf("/", at + 1)) folds.open.add(i.n.slice(0, at));
-    this.touched[artifact.k] = true;
-    this._changed();
+    this.depth(fold ? 1 : 40);
   }
 
   /** @param {string} name the centre, or nothing to see the whole again */
   focus(name) {
-    const folds = this._foldsOf(this.view.store.artifact(this.view.pictureIndex));
-    if (!folds) return;
-    folds.focus = folds.focus ? "" : name;
+    const opened = this._openedOf(this.view.store.artifact(this.view.pictureIndex));
+    if (!opened) return;
+    opened.focus = opened.focus ? "" : name;
     this.view.graph.touched = false;
     this._changed();
   }
 
   /** @param {number} step */
   radius(step) {
-    const folds = this._foldsOf(this.view.store.artifact(this.view.pictureIndex));
-    if (!folds) return;
-    folds.radius = Math.max(1, Math.min(12, folds.radius + step));
+    const opened = this._openedOf(this.view.store.artifact(this.view.pictureIndex));
+    if (!opened) return;
+    opened.radius = Math.max(1, Math.min(12, opened.radius + step));
     this.view.graph.touched = false;
     this._changed();
   }
@@ -206,4 +333,64 @@ export class PictureState {
       set(g.result.missed, "missed");
     }
   }
+}
+
+/** Count the ops that a pass removed where they stood before it. @param {Scene} scene @param {Scene} before @param {Set<string>} removed */
+function countRemoved(scene, before, removed) {
+  for (const name of removed) {
+    const key = before.where.get(name);
+    if (key === undefined) continue;
+    let group = before.groups.has(key) ? key : before.nodes.get(key)?.group || "";
+    const node = scene.nodes.get(key);
+    if (node) {
+      node.marks.removed += 1;
+      group = node.group;
+    }
+    while (group && !scene.groups.has(group) && !scene.nodes.has(group)) group = before.groups.get(group)?.parent || "";
+    const closed = node ? undefined : scene.nodes.get(group);
+    if (closed) {
+      closed.marks.removed += 1;
+      group = closed.group;
+    }
+    for (let g = scene.groups.get(group); g; g = scene.groups.get(g.parent)) g.marks.removed += 1;
+  }
+}
+
+/** The groups around a group, the program first. @param {Scene} scene @param {string} key */
+function pathTo(scene, key) {
+  const path = [];
+  for (let g = scene.groups.get(key); g; [key, g] = [g.parent, scene.groups.get(g.parent)]) path.unshift({ key, label: g.label });
+  return [{ key: "", label: "program" }, ...path];
+}
+
+/** The ops that call the computation that an op stands in, the outermost first, then the op itself or, where it is inlined, who uses it. @param {Artifact} artifact @param {any} payload @param {string} name */
+function wayTo(artifact, payload, name) {
+  const all = outlines(artifact, payload);
+  const entry = all.get("");
+  let home = [...all.values()].find((o) => o.items.some((i) => i.n === name));
+  if (!home) return [];
+  let k = home.items.findIndex((i) => i.n === name);
+  for (let n = 0; n < 20 && "qp".includes(home.roles[k]); n += 1) {
+    const inner = home.items[k].n;
+    const user = home.items.findIndex((i) => i.p?.includes(inner));
+    if (user < 0) break;
+    k = user;
+  }
+  const way = [home.items[k].n];
+  for (let n = 0; n < 20 && home && home !== entry; n += 1) {
+    const inner = home.name;
+    home = [...all.values()].find((o) => [...o.calls].some(([at, called]) => called.includes(inner) && o.roles[at] === "." && o.items[at].o !== "reduce"));
+    const at = home ? [...home.calls].find(([x, called]) => called.includes(inner) && home?.roles[x] === ".")?.[0] : undefined;
+    if (home && at !== undefined) way.unshift(home.items[at].n);
+  }
+  return way;
+}
+
+/** Keys of the repeats of which an op lies in another instance than the first. @param {Artifact} artifact @param {any} payload @param {string} name */
+function repeatsAround(artifact, payload, name) {
+  const entry = outlines(artifact, payload).get("");
+  const k = entry ? entry.items.findIndex((i) => i.n === name) : -1;
+  if (!entry || k < 0) return [];
+  const chain = around(entry, k);
+  return chain.flatMap((g, n) => (n && entry.groups[g].kind === "repeat" && entry.groups[g].children[0] !== chain[n - 1] ? [`@${entry.groups[g].key}`] : []));
 }

@@ -1,17 +1,13 @@
 // One rewrite at a time: the program as it stood after so many rewrites of a pass, made again from the edits that were recorded.
-import { isWhole, noFolds, sceneOf, sheetOf } from "./scene.js";
+import { outlineFrom } from "./outline.js";
+import { isWhole } from "./scene.js";
 
 /** @typedef {import("./store.js").Item} Item */
 /** @typedef {import("./store.js").Stage} Stage */
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Artifact} Artifact */
-/** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {Map<string, Map<string, Item>>} State computations by name, in them instructions by name */
-/** @typedef {{payload: any, a: Artifact, b: Artifact, names: Set<string>, marks: import("./store.js").Marks, sheet: Sheet | null, count: number}} Moment `b` before a rewrite, `a` after it */
-
-const GAP = 18;
-const ROOM = 14;
-const HEADING = 24;
+/** @typedef {{payload: any, a: Artifact, b: Artifact, names: Set<string>, marks: import("./store.js").Marks, count: number}} Moment `b` before a rewrite, `a` after it */
 
 /** How many rewrites of a stage can be made again, one by one: as far as all of their edits are on the page. @param {Store} store @param {Stage | undefined} stage */
 export function replayable(store, stage) {
@@ -40,10 +36,9 @@ export function momentOf(store, stage, k) {
   const old = new Map([...state].map(([name, inside]) => [name, new Map(inside)]));
   for (const e of rewrites[k].edits) apply(state, e, payload.items, last);
   const a = written(state, last, heads, made);
-  const touched = new Set(rewrites[k].edits.flatMap((/** @type {any} */ e) => [e.a, e.b]).filter((/** @type {string} */ n) => n));
-  const sheets = [before, after].map((x) => (x?.g ? sheetOf(x.g, payload.items) : null));
+  for (const artifact of [b, a]) outlineFrom(artifact, made, [before, after], payload);
   const names = new Set([...state.values()].flatMap((inside) => [...inside.keys()]));
-  return { payload: made, a, b, names, marks: marksOf(old, state), sheet: sheets[0] || sheets[1] ? composed(a, made, sheets, touched) : null, count: rewrites.length };
+  return { payload: made, a, b, names, marks: marksOf(old, state), count: rewrites.length };
 }
 
 /** @param {any} payload @param {Artifact} artifact @returns {State} */
@@ -122,7 +117,7 @@ function written(state, last, heads, made) {
   const called = new Set(entry === undefined ? state.keys() : [entry]);
   for (const n of called) for (const i of state.get(n)?.values() || []) for (const c of i.c || []) called.add(c);
   const names = [...state.keys()].filter((n) => state.get(n)?.size && (called.has(n) || last.has(n)));
-  const artifact = { k: "module", c: /** @type {number[]} */ ([]), n: 0, g: null, note: "" };
+  const artifact = { k: "module", c: /** @type {number[]} */ ([]), n: 0, note: "" };
   const add = (/** @type {string} */ h, /** @type {Item[]} */ items, /** @type {string} */ z) => {
     artifact.c.push(made.chunks.length);
     for (const i of items) if (!made.at.has(i)) made.at.set(i, made.items.push(i) - 1); // what stays is the same: so a difference knows it
@@ -163,83 +158,4 @@ function marksOf(before, after) {
   const removed = new Set([...old.keys()].filter((n) => !now.has(n)));
   const changed = new Set([...now].filter(([n, i]) => old.has(n) && old.get(n)?.t !== i.t).map(([n]) => n));
   return { added, removed, changed };
-}
-
-/**
- * A drawing in which everything stands where it stood before the pass or will stand after it; what is there for a moment only stands beside what it uses.
- * @param {Artifact} artifact @param {any} payload @param {(Sheet | null)[]} sheets before and after @param {Set<string>} touched
- * @returns {Sheet}
- */
-function composed(artifact, payload, sheets, touched) {
-  const [first, second] = sheets;
-  const at = new Map([...(first?.nodes || []), ...(second?.nodes || [])].map((n) => [n.item.n, n]));
-  const folds = noFolds();
-  for (const n of at.values()) if (n.fold) folds.closed.add(n.fold);
-  const scene = sceneOf(artifact, payload, folds, at.size > 100 ? new Set([...at.keys(), ...touched]) : new Set());
-  const old = new Map((first?.nodes || []).map((n) => [n.item.n, n]));
-  const boxes = placed(scene, at, old);
-  const nodes = [...scene.nodes].map(([key, n]) => ({ key, item: n.item, fold: n.fold, .../** @type {any} */ (boxes.get(key)) }));
-  const groups = framed(scene, boxes);
-  const routes = new Map([first, second].flatMap((sheet) => (sheet?.edges || []).map((e) => [`${e.from}\n${e.to}`, e.points])));
-  const edges = scene.edges.filter(([a, b]) => boxes.has(a) && boxes.has(b)).map(([from, to]) => {
-    const [a, b] = [boxes.get(from), boxes.get(to)];
-    const straight = [a.x + a.w / 2, a.y + a.h, b.x + b.w / 2, b.y];
-    const known = routes.get(`${scene.nodes.get(from)?.item.n}\n${scene.nodes.get(to)?.item.n}`) || [];
-    const fits = known.length > 3 && [0, 1].every((k) => Math.abs(known[k] - straight[k]) < 2 && Math.abs(known[known.length - 2 + k] - straight[2 + k]) < 2);
-    return { from, to, points: fits ? known : straight };
-  });
-  const far = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s) => Math.max(0, ...[...nodes, ...groups].map((n) => n[p] + n[s]));
-  const note = scene.note || first?.note || second?.note || "";
-  return { w: Math.max(first?.w || 0, second?.w || 0, far("x", "w")), h: Math.max(first?.h || 0, second?.h || 0, far("y", "h")), nodes, edges, groups, note };
-}
-
-/** Where each node of a scene stands. @param {any} scene @param {Map<string, any>} at where it will stand, or stood @param {Map<string, any>} old where it stood before the pass @returns {Map<string, {x: number, y: number, w: number, h: number}>} */
-function placed(scene, at, old) {
-  const boxes = new Map();
-  const meets = (/** @type {any} */ b) => [...boxes.values()].some((o) => b.x < o.x + o.w + 4 && o.x < b.x + b.w + 4 && b.y < o.y + o.h + 4 && o.y < b.y + b.h + 4);
-  const put = (/** @type {string} */ key, /** @type {any} */ box) => {
-    for (let k = 0; k < 60 && meets(box); k += 1) box.x += GAP;
-    boxes.set(key, box);
-  };
-  const all = [...scene.nodes];
-  const nameAt = (/** @type {any} */ n) => at.get(n.item.n);
-  const was = (/** @type {any} */ n) => old.get(n.item.n);
-  // What stays where it is stands first, then what is about to go, then what comes or moves: this gives way.
-  for (const [key, n] of all) if (was(n) && was(n).x === nameAt(n).x && was(n).y === nameAt(n).y) boxes.set(key, boxOf(was(n)));
-  for (const [key, n] of all) {
-    if (boxes.has(key) || !nameAt(n)) continue;
-    const there = [nameAt(n), was(n)].filter((b) => b).map(boxOf);
-    put(key, there.find((b) => !meets(b)) || there[0]);
-  }
-  for (const [key] of all) {
-    if (boxes.has(key)) continue;
-    const above = scene.edges.filter(([, b]) => b === key).map(([a]) => boxes.get(a)).filter((/** @type {any} */ b) => b);
-    const below = scene.edges.filter(([a]) => a === key).map(([, b]) => boxes.get(b)).filter((/** @type {any} */ b) => b);
-    const near = [...above, ...below];
-    const x = near.length ? near.reduce((t, b) => t + b.x, 0) / near.length : 0;
-    const y = above.length ? Math.max(...above.map((/** @type {any} */ b) => b.y + b.h)) + GAP : below.length ? Math.max(0, Math.min(...below.map((/** @type {any} */ b) => b.y)) - 44 - GAP) : 0;
-    put(key, { x, y, w: 132, h: 44 });
-  }
-  return boxes;
-}
-
-/** @param {{x: number, y: number, w: number, h: number}} n */
-function boxOf({ x, y, w, h }) {
-  return { x, y, w, h };
-}
-
-/** The frames of fusions and calls, around what is in them. @param {any} scene @param {Map<string, any>} boxes */
-function framed(scene, boxes) {
-  const inside = new Map([...scene.groups.keys()].map((key) => [key, /** @type {any[]} */ ([])]));
-  for (const [key, n] of scene.nodes) if (n.group) inside.get(n.group)?.push(boxes.get(key));
-  const out = [];
-  for (const [key, g] of [...scene.groups].reverse()) {
-    const all = inside.get(key) || [];
-    if (!all.length) continue;
-    const [x, y] = [Math.min(...all.map((b) => b.x)) - ROOM, Math.min(...all.map((b) => b.y)) - HEADING];
-    const frame = { x, y, w: Math.max(...all.map((b) => b.x + b.w)) + ROOM - x, h: Math.max(...all.map((b) => b.y + b.h)) + ROOM - y };
-    if (g.parent) inside.get(g.parent)?.push(frame);
-    out.push({ key, item: g.item, label: g.label, kind: g.kind, fold: "", ...frame });
-  }
-  return out.reverse();
 }

@@ -1,23 +1,48 @@
-// Nodes, boxes and edges of a drawing as SVG.
-import { s } from "./dom.js";
+// Nodes, boxes, edges and stubs of a drawing as SVG.
+import { plural, s } from "./dom.js";
+import { fitted, textWidth } from "./measure.js";
+import { tallyWidth } from "./place.js";
 import { argumentOf } from "./store.js";
+import { labelOf } from "./stubs.js";
 
 /** @typedef {import("./scene.js").DrawnNode} DrawnNode */
 /** @typedef {import("./scene.js").DrawnGroup} DrawnGroup */
 
-/** @param {number[]} p x, y, x, y, ... @returns {string} a smooth path with vertical tangents */
-export function smooth(p) {
-  let d = `M${p[0]},${p[1]}`;
-  for (let k = 2; k < p.length; k += 2) {
-    const [x0, y0, x1, y1] = [p[k - 2], p[k - 1], p[k], k + 2 >= p.length ? p[k + 1] - 3 : p[k + 1]];
-    if (x0 === x1 && y1 >= y0) {
-      d += `V${y1}`;
-      continue;
-    }
-    const bend = y1 > y0 ? (y1 - y0) / 2 : Math.max(30, (y0 - y1) / 3);
-    d += `C${x0},${y0 + bend} ${x1},${y1 - bend} ${x1},${y1}`;
-  }
-  return d;
+/** Small pictures of what an op is, in a square of 14. @type {Record<string, string>} */
+const ICONS_OF = {
+  dot: "M2,2h10v10h-10zM5.3,2v10M8.7,2v10M2,5.3h10M2,8.7h10",
+  convolution: "M2,2h10v10h-10zM2,7h5v-5M9,9h1.5v1.5h-1.5z",
+  fusion: "M5,4.5a3.6,3.6 0 1,0 0,5a3.6,3.6 0 0,0 0,-5M9,4.5a3.6,3.6 0 1,1 0,5",
+  while: "M11.5,7a4.5,4.5 0 1,1 -1.6,-3.4M10.2,1.4v2.4h-2.4",
+  control: "M7,1.8l5.2,5.2l-5.2,5.2l-5.2,-5.2z",
+  reduce: "M11,3.4v-1.2h-8l4,4.8l-4,4.8h8v-1.2",
+  comm: "M2,4.6h9.4M9,2.2l2.6,2.4l-2.6,2.4M12,9.4h-9.4M5,7l-2.6,2.4l2.6,2.4",
+  launch: "M4,2.2l7.4,4.8l-7.4,4.8z",
+  custom: "M9.6,2.4c-3,-0.8 -2.6,2 -3,4.6s0,5.6 -3,4.8M4.2,6.2h5",
+};
+
+/** What a node looks like: of which kind it is, and its picture. @param {DrawnNode} n @returns {{look: string, icon: string}} */
+export function lookOf(n) {
+  const family = n.item.f.replace(/^tf-/, "");
+  const op = n.item.o;
+  if (n.port) return { look: "port", icon: "" };
+  if (family === "matrix") return { look: "matrix", icon: /conv/i.test(op) ? "convolution" : "dot" };
+  if (family === "fusion" || op === "fusion") return { look: "fusion", icon: "fusion" };
+  if (family === "comm") return { look: "comm", icon: "comm" };
+  if (op === "while") return { look: "control", icon: "while" };
+  if (op === "custom-call" || op === "sort") return { look: "call", icon: "custom" };
+  if (family === "control") return { look: "control", icon: "control" };
+  if (family === "launch") return { look: "fusion", icon: "launch" };
+  if (n.fold || n.count > 1) return { look: "holds", icon: "" };
+  if (family === "reduce") return { look: "reduce", icon: "reduce" };
+  return { look: "quiet", icon: "" };
+}
+
+/** The outline of a node. @param {string} look @param {number} w @param {number} h */
+function outline(look, w, h) {
+  if (look === "comm") return s("path", { class: "body", d: `M9,0H${w - 9}L${w},${h / 2}L${w - 9},${h}H9L0,${h / 2}Z` });
+  const round = { matrix: 3, control: Math.min(18, h / 2), port: h / 2, fusion: 9, holds: 8, call: 3 }[look] ?? 7;
+  return s("rect", { class: "body", width: w, height: h, rx: round });
 }
 
 /** The mark of an op on one side of a pass. @param {string} name @param {import("./store.js").Marks} marks @param {string} side */
@@ -26,58 +51,130 @@ export function markOf(name, marks, side) {
   return marks.added.has(name) ? "+" : marks.changed.has(name) ? "~" : "";
 }
 
-/** @param {string} text @param {number} limit */
-function clipped(text, limit) {
-  return text.length > limit ? `${text.slice(0, Math.max(3, limit - 1))}…` : text;
+/** What a pass did in a group, as text in colours. @param {import("./scene.js").Tally | undefined} marks */
+export function tallyText(marks) {
+  if (!marks) return [];
+  const parts = [["add", "+", marks.added], ["rem", "−", marks.removed], ["chg", "~", marks.changed]].filter((p) => p[2]);
+  return parts.map(([cls, sign, n]) => s("tspan", { class: `t-${cls}`, dx: 5 }, `${sign}${n}`));
 }
 
-/** A button that folds or unfolds. @param {string} name @param {boolean} folded @param {number} x @param {number} y */
-function handle(name, folded, x, y) {
+/** A button that opens or closes a group. @param {string} key @param {boolean} closed @param {number} x @param {number} y */
+function handle(key, closed, x, y) {
   return s(
     "g",
-    { class: "handle", data: { fold: name }, transform: `translate(${x},${y})` },
-    s("title", {}, folded ? "unfold" : "fold"),
-    s("rect", { class: "hit", x: -3, y: -3, width: 19, height: 19 }),
+    { class: "handle", data: { fold: key }, transform: `translate(${x},${y})` },
+    s("title", {}, closed ? "open (Enter on it, or +)" : "close (−)"),
+    s("rect", { class: "hit", x: -4, y: -4, width: 21, height: 21 }),
     s("rect", { width: 13, height: 13, rx: 3 }),
-    s("path", { d: folded ? "M3,6.5H10M6.5,3V10" : "M3,6.5H10" }),
+    s("path", { d: closed ? "M3,6.5H10M6.5,3V10" : "M3,6.5H10" }),
   );
+}
+
+/** The button that shows all repeats, or one for all. @param {DrawnGroup} g */
+function spreader(g) {
+  const face = g.stack > 1 ? `×${g.stack}` : "⋯×";
+  const w = 10 + 8 * face.length;
+  return s(
+    "g",
+    { class: "spread", data: { spread: g.key }, transform: `translate(${g.x + g.w - w - 8},${g.y + 6})` },
+    s("title", {}, g.stack > 1 ? "show every repeat" : "show one for all repeats"),
+    s("rect", { width: w, height: 16, rx: 8 }),
+    s("text", { x: w / 2, y: 12 }, face),
+  );
+}
+
+/** What is said of a node when it has the focus: opcode, name, shape; of a group how many ops. @param {DrawnNode} n @param {string} mark */
+export function spoken(n, mark) {
+  const said = { "+": ", added", "−": ", removed", "~": ", changed" }[mark] || "";
+  const { added = 0, removed = 0, changed = 0 } = n.marks || {};
+  if (n.count > 1) return `${n.item.h[0]}${n.stack > 1 ? ` times ${n.stack}` : ""}, group of ${plural(n.count, "op")}${added + removed + changed ? `, ${added} added, ${removed} removed, ${changed} changed` : ""}`;
+  const what = n.port === "in" ? "parameter" : n.port === "out" ? "result" : n.item.o;
+  return [what, argumentOf(n.item) || n.item.n, n.item.s].filter((t) => t).join(" ") + said;
 }
 
 /** @param {SVGElement} node @param {DrawnNode} drawn @param {string} mark @param {string} colour */
 export function dressNode(node, drawn, mark, colour) {
-  const { item, w, h: ht } = drawn;
+  const { item, fold } = drawn;
+  const { look, icon } = lookOf(drawn);
+  const back = drawn.stack > 1 ? 7 : 0;
+  const [w, ht] = [drawn.w - back, drawn.h - back];
   const state = mark === "+" ? " added" : mark === "−" ? " removed" : mark === "~" ? " changed" : "";
-  node.setAttribute("class", `node ${colour}${state}${item.r ? " is-root" : ""}${item.fold ? " scope" : ""}`);
+  node.setAttribute("class", `node ${look} ${colour}${state}${item.r ? " is-root" : ""}${fold ? " closed" : ""}${(drawn.share || 0) >= 0.08 ? " heavy" : ""}`);
+  node.style.setProperty("--w", ((drawn.share || 0) / (drawn.most || 1)).toFixed(2));
   node.setAttribute("data-op", item.n);
-  if (item.fold) node.setAttribute("data-fold", drawn.fold);
-  const [title, rest, below] = item.h;
+  node.setAttribute("data-key", drawn.key);
+  if (fold) node.setAttribute("data-fold", fold);
+  else node.removeAttribute("data-fold");
+  node.setAttribute("role", "treeitem");
+  if (fold) node.setAttribute("aria-expanded", "false");
+  else node.removeAttribute("aria-expanded");
+  node.setAttribute("aria-label", spoken(drawn, mark));
   const parts = [
     s("title", {}, `${argumentOf(item) || item.n}\n${item.t.trim()}`),
-    s("rect", { class: "body", width: w, height: ht, rx: 9 }),
-    s("text", { class: "title", x: w / 2 + (drawn.fold ? 8 : 0), y: below ? 18 : 26 }, title, s("tspan", { class: "rest" }, rest)),
-    s("text", { class: "below", x: w / 2, y: 33 }, below),
-    drawn.fold ? handle(drawn.fold, true, 4, 4) : null,
-    mark ? s("circle", { class: "badge", cx: w - 3, cy: 3, r: 8.5 }) : null,
-    mark ? s("text", { class: "mark", x: w - 3, y: 7.2 }, mark) : null,
+    ...(back ? [s("rect", { class: "behind", x: back, y: back, width: w, height: ht, rx: 8 }), s("rect", { class: "behind", x: back / 2, y: back / 2, width: w, height: ht, rx: 8 })] : []),
+    outline(look, w, ht),
+    look === "fusion" ? s("rect", { class: "inner", x: 3, y: 3, width: w - 6, height: ht - 6, rx: 6 }) : null,
+    look === "matrix" ? s("rect", { class: "edge-bar", width: 5, height: ht, rx: 2 }) : null,
+    ...words(drawn, look, icon, w, ht),
+    fold ? handle(fold, true, w - 18, look === "port" ? 7 : 5) : null,
+    ...(mark && !fold ? [s("circle", { class: "badge", cx: w - 4, cy: 4, r: 8.5 }), s("text", { class: "mark", x: w - 4, y: 8.2 }, mark)] : []),
   ];
   node.replaceChildren(.../** @type {Node[]} */ (parts.filter((p) => p)));
 }
 
-/** @param {DrawnGroup[]} groups @returns {SVGElement[]} the outer ones first, so that inner ones lie on top */
+/** Icon, title, what stands below, and the bar of the weight. @param {DrawnNode} n @param {string} look @param {string} icon @param {number} w @param {number} ht */
+function words(n, look, icon, w, ht) {
+  const [title, rest, below] = n.item.h;
+  if (look === "port") {
+    return [s("text", { class: "title", x: w / 2 - (n.fold ? 8 : 0), y: ht / 2 + 4.3 }, fitted(labelOf(n), w - 18 - (n.fold ? 18 : 0), "title"))];
+  }
+  const tally = n.count > 1 ? tallyText(n.marks) : [];
+  const [left, right] = [icon ? 27 : 8, n.fold ? 24 : 8];
+  const times = n.stack > 1 && !/×/.test(title) ? ` ×${n.stack}` : "";
+  const room = w - left - right - (tally.length ? tallyWidth(n.marks) : 0);
+  const operands = (n.operands || []).map((o) => `·${o.text}`).join(" ");
+  const head = fitted(title, room - textWidth(times, "rest"), "title");
+  const space = room - textWidth(head, "title") - textWidth(times, "rest");
+  const said = n.count > 1 ? "" : `${rest || ""}${operands ? ` ${operands}` : ""}`;
+  const more = `${times}${said && space > 24 ? fitted(said, space, "rest") : ""}`;
+  const percent = (n.share || 0) >= 0.05 && n.share < 0.995 ? `${Math.round(100 * n.share)} %` : "";
+  const lower = fitted(below || (n.fold ? plural(n.count, "op") : ""), w - 14 - (percent ? 8 * percent.length + 8 : 0), "below");
+  const two = Boolean(lower || percent);
+  const y = two ? ht / 2 - (ht < 38 ? 2.8 : 3.5) - (percent ? 2 : 0) : ht / 2 + 4.5;
+  return [
+    icon ? s("path", { class: "icon-of", d: ICONS_OF[icon], transform: `translate(9,${y - 11})` }) : null,
+    s("text", { class: "title", x: (left + w - right) / 2, y }, head, s("tspan", { class: "rest" }, more), tally),
+    two ? s("text", { class: "below", x: w / 2, y: y + (ht < 38 ? 14.3 : 16.5) }, lower, percent ? s("tspan", { class: "share", dx: lower ? 7 : 0 }, percent) : "") : null,
+    percent ? s("rect", { class: "weight", x: 6, y: ht - 4.5, width: Math.max(2, (w - 12) * Math.min(1, n.share / (n.most || 1))), height: 3, rx: 1.5 }) : null,
+  ];
+}
+
+/** @param {DrawnGroup[]} groups @returns {Map<string, SVGElement>} the outer ones first, so that inner ones lie on top */
 export function drawGroups(groups) {
   const hues = new Map();
-  return groups.map((g) => {
+  return new Map(groups.map((g) => {
     if (g.kind === "cluster" && !hues.has(g.label)) hues.set(g.label, hues.size % 4);
     const indent = g.fold ? 28 : 12;
+    const tally = tallyText(g.marks);
+    const count = g.count > 1 ? `${g.count.toLocaleString("en")} ops` : "";
+    const label = fitted(g.label, g.w - indent - 14 - (count ? 8 * count.length : 0) - (tally.length ? tallyWidth(g.marks) : 0), "title");
     const box = s(
       "g",
-      { class: `group ${g.kind}${g.kind === "cluster" ? ` hue${hues.get(g.label)}` : ""}` },
+      { class: `group ${g.kind}${g.kind === "cluster" ? ` hue${hues.get(g.label)}` : ""}`, role: "treeitem", "aria-expanded": "true", "aria-label": `${g.label}, open group${g.count ? ` of ${plural(g.count, "op")}` : ""}`, tabindex: -1, data: { key: g.key } },
+      g.stack > 1 ? s("rect", { class: "behind", x: g.x + 5, y: g.y + 5, width: g.w, height: g.h, rx: 12 }) : null,
       s("rect", { class: "frame", x: g.x, y: g.y, width: g.w, height: g.h, rx: 12 }),
-      s("text", { x: g.x + indent, y: g.y + 17 }, clipped(g.label, (g.w - indent - 8) / 6.6)),
+      g.kind === "fusion" ? s("rect", { class: "inner", x: g.x + 3.5, y: g.y + 3.5, width: g.w - 7, height: g.h - 7, rx: 9 }) : null,
+      s("text", { x: g.x + indent, y: g.y + 18 }, label, count ? s("tspan", { class: "rest", dx: 8 }, count) : "", tally),
       s("title", {}, g.label),
-      g.fold ? handle(g.fold, false, g.x + 9, g.y + 6.5) : null,
+      g.fold ? handle(g.fold, false, g.x + 9, g.y + 7) : null,
+      g.kind === "repeat" ? spreader(g) : null,
     );
     if (g.item) box.setAttribute("data-op", g.item.n);
-    return box;
-  });
+    return /** @type {[string, SVGElement]} */ ([g.key, box]);
+  }));
+}
+
+/** How wide an edge is: by the logarithm of its bytes, quiet. @param {number} bytes */
+export function edgeWidth(bytes) {
+  return bytes > 0 ? Math.max(1.1, Math.min(4.2, 1.1 + 0.55 * (Math.log10(bytes) - 3))) : 1.3;
 }

@@ -1,4 +1,5 @@
 // Walking through the stages: to the next change, the next kind, one rewrite on, by itself; and lighting an op up everywhere.
+import { lightCounterparts } from "./beside.js";
 import { markLines } from "./cell.js";
 import { icon, selector } from "./dom.js";
 import { leaveFullScreen } from "./fullscreen.js";
@@ -133,6 +134,7 @@ export function light(view, name) {
   if (!wanted) return;
   for (const x of view.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
   if (wanted === view.pinned) for (const n of view.code.carriers.slice(1)) for (const x of view.root.querySelectorAll(`.columns .line${selector(n)}`)) x.classList.add("lit");
+  lightCounterparts(view, wanted);
   const quoted = CSS.escape(wanted);
   for (const x of view.root.querySelectorAll(`.edge[data-from="${quoted}"], .edge[data-to="${quoted}"]`)) x.classList.add("near");
 }

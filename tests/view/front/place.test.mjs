@@ -1,0 +1,152 @@
+// Where boxes and edges of the graph stand: filling the pane, staying from pass to pass, around one another; and moving over them.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { shares } from "./colours.js";
+import { matchingOps } from "./find.js";
+import { firstSight, freeCorner } from "./fly.js";
+import { neighbour } from "./focus.js";
+import { covered, LEGIBLE, newMemory, place } from "./place.js";
+import { route, wayPath } from "./route.js";
+import { spoken } from "./shapes.js";
+import { stay } from "./stay.js";
+
+const ROOMS = [{ w: 898, h: 500 }, { w: 566, h: 340 }, { w: 898, h: 684 }];
+const item = (n, o = "add", more = {}) => ({ n, o, s: "f32[64,64]", f: "element", t: n, h: [o, "", "f32[64,64]"], ...more });
+const node = (n, group = "", more = {}) => [n, { item: item(n, "add", more.item), group, fold: "", operands: [], stack: 1, count: 1, marks: { added: 0, removed: 0, changed: 0 }, weight: { seconds: null, flops: 0, bytes: 0 }, port: "", ...more, ...(more.item ? { item: item(n, "add", more.item) } : {}) }];
+const group = (label, parent = "") => ({ label, kind: "scope", parent, item: null, count: 4, stack: 1, marks: { added: 0, removed: 0, changed: 0 }, weight: { seconds: null, flops: 0, bytes: 0 } });
+const edge = (from, to, bytes = 4096) => ({ from, to, bytes, ops: 1 });
+const sceneOfParts = (nodes, edges, groups = []) => ({ nodes: new Map(nodes), groups: new Map(groups), edges, path: [], note: "" });
+
+/** A chain, a chain with shortcuts, a training step (down and up again), a wide fan, parts that nothing connects. */
+function scenes() {
+  const names = (count, lead = "n") => Array.from({ length: count }, (_, k) => `${lead}${k}`);
+  const chain = (list) => list.slice(1).map((n, k) => edge(list[k], n));
+  const eight = names(8);
+  const twenty = names(20);
+  const [down, up] = [names(8, "forward"), names(8, "backward").reverse()];
+  const fan = names(12, "leaf");
+  return {
+    chain: sceneOfParts(eight.map((n) => node(n)), chain(eight)),
+    shortcuts: sceneOfParts(twenty.map((n) => node(n)), [...chain(twenty), ...twenty.slice(0, -3).map((n, k) => edge(n, twenty[k + 3]))]),
+    training: sceneOfParts([...down, ...up].map((n) => node(n)), [...chain([...down, ...up]), ...down.map((n, k) => edge(n, up[up.length - 1 - k]))]),
+    fan: sceneOfParts(["root", ...fan, "sum"].map((n) => node(n)), fan.flatMap((n) => [edge("root", n), edge(n, "sum")])),
+    apart: sceneOfParts(names(16).map((n) => node(n)), chain(names(6))),
+  };
+}
+
+const meet = (a, b) => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+const within = (a, b) => a.x >= b.x && a.y >= b.y && a.x + a.w <= b.x + b.w && a.y + a.h <= b.y + b.h;
+
+test("boxes fill the pane in both directions, legibly, and none lies on another", () => {
+  for (const [name, scene] of Object.entries(scenes())) {
+    for (const room of ROOMS) {
+      const sheet = place(scene, newMemory(), room);
+      const pane = { width: room.w, height: room.h };
+      const sight = firstSight(sheet, pane, new Set());
+      assert.ok(sight.scale >= LEGIBLE, `${name}: ${sight.scale}`);
+      for (const [k, a] of sheet.nodes.entries()) for (const b of sheet.nodes.slice(k + 1)) assert.ok(!meet(a, b), `${name}: ${a.key} lies on ${b.key}`);
+      const part = (p, s, offset, length) => covered(sheet.nodes.map((n) => [n[p] * sight.scale + offset, (n[p] + n[s]) * sight.scale + offset]), length) / length;
+      assert.ok(part("x", "w", sight.x, room.w) >= 0.45, `${name} in ${room.w} x ${room.h}: width ${part("x", "w", sight.x, room.w)}`);
+      assert.ok(part("y", "h", sight.y, room.h) >= 0.45, `${name} in ${room.w} x ${room.h}: height ${part("y", "h", sight.y, room.h)}`);
+    }
+  }
+});
+
+test("an open group lies around what is in it, and the rest keeps its order", () => {
+  const closed = sceneOfParts([node("a"), node("g", "", { fold: "g", count: 4 }), node("z")], [edge("a", "g"), edge("g", "z")]);
+  const open = sceneOfParts([node("a"), ...["g1", "g2", "g3"].map((n) => node(n, "g")), node("z")], [edge("a", "g1"), edge("g1", "g2"), edge("g2", "g3"), edge("g3", "z")], [["g", group("g")]]);
+  const memory = newMemory();
+  const first = place(closed, memory);
+  const grown = place(open, memory);
+  const [frame] = grown.groups;
+  for (const n of grown.nodes.filter((x) => x.key.startsWith("g"))) assert.ok(within(n, frame), n.key);
+  for (const key of ["a", "z"]) assert.ok(!meet(grown.nodes.find((n) => n.key === key), frame));
+  assert.deepEqual(place(closed, memory).nodes.map((n) => [n.key, n.x, n.y]), first.nodes.map((n) => [n.key, n.x, n.y]), "closed again, all stands where it stood");
+});
+
+test("what survives a pass stands still, and what is new stands beside what it uses", () => {
+  const names = Array.from({ length: 10 }, (_, k) => `n${k}`);
+  const chain = (list) => list.slice(1).map((n, k) => edge(list[k], n));
+  const memory = newMemory();
+  const before = new Map(place(sceneOfParts(names.map((n) => node(n)), chain(names)), memory).nodes.map((n) => [n.key, n]));
+  const left = names.filter((n) => n !== "n4");
+  const sheet = place(sceneOfParts([...left, "new"].map((n) => node(n)), [...chain(left), edge("n3", "new")]), memory);
+  for (const n of sheet.nodes) if (before.has(n.key)) assert.deepEqual([n.x, n.y], [before.get(n.key).x, before.get(n.key).y], n.key);
+  const fresh = sheet.nodes.find((n) => n.key === "new");
+  assert.ok(sheet.nodes.every((n) => n === fresh || !meet(n, fresh)));
+});
+
+test("all is placed anew where little survives, or where what stays would lead backwards", () => {
+  const box = (x, y) => ({ x, y, w: 80, h: 40 });
+  const last = { boxes: new Map([["a", box(0, 0)], ["b", box(0, 80)]]), dense: 0.6 };
+  const sizes = (...keys) => new Map(keys.map((k) => [k, [80, 40]]));
+  assert.equal(stay(last, sizes("x", "y", "z"), [], false), null);
+  assert.equal(stay(last, sizes("a", "b"), [["b", "a"]], false), null);
+  assert.deepEqual([...stay(last, sizes("a", "b"), [["a", "b"]], false).keys()], ["a", "b"]);
+});
+
+test("an edge leads around the boxes in its way, and has none where all ways are blocked", () => {
+  const box = (x, y, w = 80, h = 40) => ({ x, y, w, h });
+  const [a, b] = [box(0, 0), box(0, 160)];
+  const way = { from: "a", to: "b", a, b, across: false, at: 0, into: 0 };
+  const obstacle = (key, place_) => ({ key, box: place_, inside: () => false });
+  const own = [{ key: "a", box: a, inside: (k) => k === "a" }, { key: "b", box: b, inside: (k) => k === "b" }];
+  assert.deepEqual(route(way, own, new Set()), [40, 40, 40, 158]);
+  const points = route(way, [...own, obstacle("c", box(-10, 80, 100))], new Set());
+  assert.equal(points.length, 12);
+  assert.ok(Math.abs(points[4] - 40) > 50, "beside it");
+  assert.match(wayPath(points), /^M40,40L.*Q.*L40,158$/);
+  assert.equal(route(way, [...own, obstacle("c", box(-2000, 80, 4000))], new Set()), null);
+});
+
+test("edges that would lead too far end in stubs at both ends", () => {
+  const names = Array.from({ length: 24 }, (_, k) => `n${k}`);
+  const edges = [...names.slice(1).map((n, k) => edge(names[k], n)), ...names.slice(12).flatMap((n, k) => [edge(names[k], n), edge(names[0], n)])];
+  const sheet = place(sceneOfParts(names.map((n) => node(n)), edges), newMemory(), ROOMS[0]);
+  const drawn = new Set(sheet.edges.map((e) => `${e.from} ${e.to}`));
+  for (const e of edges) {
+    const isStub = sheet.stubs.some((s) => s.key === e.from && s.side === "out" && s.ends.includes(e.to)) && sheet.stubs.some((s) => s.key === e.to && s.side === "in" && s.ends.includes(e.from));
+    assert.ok(drawn.has(`${e.from} ${e.to}`) !== isStub, `${e.from} ${e.to}`);
+  }
+});
+
+test("the map keeps out of the boxes' way", () => {
+  const sheet = { w: 400, h: 300, nodes: [{ key: "a", x: 260, y: 200, w: 140, h: 90 }] };
+  const pane = { width: 400, height: 300 };
+  const sight = { x: 0, y: 0, scale: 1 };
+  assert.deepEqual(freeCorner(sheet, pane, sight, 150, 100), ["left", "bottom"]);
+  assert.equal(freeCorner({ ...sheet, nodes: [{ key: "a", x: 0, y: 0, w: 400, h: 300 }] }, pane, sight, 150, 100), null);
+});
+
+test("arrows follow edges, and lead to the nearest box where there is none", () => {
+  const sheet = place(sceneOfParts(["a", "b", "c"].map((n) => node(n)), [edge("a", "b"), edge("b", "c")]), newMemory());
+  const [on, back] = sheet.across ? ["ArrowRight", "ArrowLeft"] : ["ArrowDown", "ArrowUp"];
+  assert.deepEqual([neighbour(sheet, "a", on), neighbour(sheet, "b", on), neighbour(sheet, "c", back)], ["b", "c", "b"]);
+  assert.equal(neighbour(sheet, "gone", on), "a");
+});
+
+test("a node says its opcode, name and shape, a group how many ops it holds", () => {
+  const [, op] = node("dot.7", "", { item: { o: "dot" } });
+  assert.equal(spoken(op, "+"), "dot dot.7 f32[64,64], added");
+  const [, closed] = node("g", "", { fold: "g", count: 31, stack: 6, item: { h: ["block", "", ""] }, marks: { added: 3, removed: 1, changed: 0 } });
+  assert.equal(spoken(closed, ""), "block times 6, group of 31 ops, 3 added, 1 removed, 0 changed");
+});
+
+test("ops are found by name, opcode, shape and op_name, the best first", () => {
+  const items = [item("my_dot", "add"), item("dot.1", "dot"), item("x", "dot", { m: "jit(f)/block_3/mul" }), item("p", "parameter", { m: "params['w']", an: 1 })];
+  assert.deepEqual(matchingOps(items, "dot").map((i) => i.n), ["dot.1", "x", "my_dot"]);
+  assert.deepEqual(matchingOps(items, "block_3").map((i) => i.n), ["x"]);
+  assert.deepEqual(matchingOps(items, "params['w']").map((i) => i.n), ["p"]);
+  assert.deepEqual(matchingOps(items, "dot f32[64").length, 3);
+  assert.deepEqual(matchingOps(items, " "), []);
+});
+
+test("shares of the weight: measured time before work", () => {
+  const nodes = [node("a", "", { weight: { seconds: null, flops: 3e9, bytes: 0 } })[1], node("b", "", { weight: { seconds: null, flops: 1e9, bytes: 0 } })[1]];
+  shares(nodes, "cost", new Map());
+  assert.deepEqual(nodes.map((n) => n.share), [0.75, 0.25]);
+  shares(nodes, "cost", new Map([["b", 1e-3]]));
+  assert.deepEqual(nodes.map((n) => n.share), [0, 1]);
+  shares(nodes, "ops", new Map());
+  assert.deepEqual(nodes.map((n) => n.share), [0.5, 0.5]);
+});

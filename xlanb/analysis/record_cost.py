@@ -1,0 +1,112 @@
+"""What the instructions of a snapshot cost, by the counts of `xlanb.analysis.cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, cast
+
+from xlanb.analysis.cost import Counter
+from xlanb.hlo.attributes import Window
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
+
+
+Counts = tuple[float, float]
+
+
+class RecordCosts:
+    """Floating-point operations (transcendental functions among them) and bytes of each instruction of a module's snapshot, counted when they are asked for."""
+
+    def __init__(self, module: ModuleRecord, known: dict[int, tuple[InstructionRecord, Counts]] | None = None) -> None:
+        """`known` keeps what was counted, by record: the snapshots of a compilation share most of them."""
+        self._counted = {} if known is None else known
+        self._counter = Counter()
+        self._computations: dict[str, _Computation] = {}
+        for c in module.computations:
+            self._computations[c.name] = _Computation(c, self._computations)
+
+    def of(self, computation: str) -> list[Counts]:
+        """(operations, bytes) of one run of each instruction of a computation, in its order.
+
+        An instruction that lacks what is needed to count it (a snapshot of a text that no module can be made of) costs the bytes of its result.
+        """
+        found = []
+        inside = self._computations[computation]
+        for k, record in enumerate(inside.record.instructions):
+            known = self._counted.get(id(record))
+            if known is None:
+                # the record too: an id is only unique while its object lives
+                known = self._counted[id(record)] = record, self._count(inside.instructions[k])
+            found.append(known[1])
+        return found
+
+    def _count(self, i: _Instruction) -> Counts:
+        try:
+            flops, size, transcendentals = self._counter.cost(cast("HloInstruction", i))
+        except (AttributeError, IndexError, KeyError, StopIteration, ValueError):
+            return 0, i.shape.byte_size
+        return flops + transcendentals, size
+
+
+class _Computation:
+    """A computation's record in the form that `Counter` reads."""
+
+    def __init__(self, record: ComputationRecord, known: Mapping[str, _Computation]) -> None:
+        self.record = record
+        self._known = known
+
+    @cached_property
+    def instructions(self) -> list[_Instruction]:
+        """Its instructions, their operands found by name."""
+        by_name: dict[str, _Instruction] = {}
+        made = []
+        for r in self.record.instructions:
+            by_name[r.name] = _Instruction(r, by_name, self._known)
+            made.append(by_name[r.name])
+        return made
+
+    def __iter__(self) -> Iterator[_Instruction]:
+        return iter(self.instructions)
+
+
+class _Instruction:
+    """An instruction's record in the form that `Counter` reads."""
+
+    def __init__(
+        self, record: InstructionRecord, by_name: Mapping[str, _Instruction], known: Mapping[str, _Computation]
+    ) -> None:
+        self.opcode = record.opcode
+        self.shape = record.shape
+        self.operands = [by_name[o] for o in record.operands if o in by_name]
+        self.backend_config = record.backend_config
+        self._record = record
+        self._known = known
+
+    @property
+    def called_computations(self) -> tuple[HloComputation, ...]:
+        called = self._record.called_computations if self.opcode.may_call else ()
+        return tuple(cast("HloComputation", self._known[c]) for c in called if c in self._known)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        given = self._record.attributes
+        return {k: self._known[v.name] if isinstance(v, ComputationName) else v for k, v in given.items()}
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """A list-of-integers attribute; empty where absent."""
+        value: tuple[int, ...] = self._record.attributes.get(name) or ()
+        return value
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        return self.ints("dimensions")
+
+    @property
+    def window(self) -> Window:
+        return self._record.attributes.get("window") or Window()
+
+    @property
+    def to_apply(self) -> HloComputation:
+        return cast("HloComputation", self.attributes["to_apply"])

@@ -1,0 +1,165 @@
+"""Groups by the flow of data, where a group has more nodes than a picture can hold and no scopes tell them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from xlanb.view.outline.labels import describe
+from xlanb.view.outline.ops import INPUT, RESULT, SHOWN, Ops
+from xlanb.view.outline.repeats import period
+from xlanb.view.outline.tree import Branch
+
+WIDE = 24
+"""Nodes that a group may have side by side before they are grouped further."""
+_MOST = 12  # segments that a chain is cut into
+_SMALL = 6  # nodes of the smallest segment
+
+
+def split_wide(root: Branch, ops: Ops) -> None:
+    """Group the ops of every group that has more than `WIDE` nodes: what repeats, what is not connected, then segments of the order."""
+    todo = [root]
+    while todo:
+        branch = todo.pop()
+        if branch.kind != "repeat" and branch.shown(ops) > WIDE:
+            _split(branch, ops)
+        todo.extend(branch.branches)
+
+
+def _split(branch: Branch, ops: Ops) -> None:
+    own = [k for k in branch.ops if ops.is_shown(k)]
+    if len(own) <= 3:
+        return
+    made = _components(branch, own, ops) or _repeated(branch, own, ops) or _segments(branch, own, ops)
+    home = {k: b for b in made for part in b.walk() for k in part.ops}
+    branch.branches.extend(made)
+    rest = [k for k in branch.ops if k not in home]
+    branch.ops = [k for k in rest if not _follow(k, ops, home)]
+
+
+def _follow(k: int, ops: Ops, home: dict[int, Branch]) -> bool:
+    """Move what is not drawn as a node to its first user; whether it was moved."""
+    if ops.roles[k] in (SHOWN, INPUT, RESULT):
+        return False
+    users = ops.users[k]
+    target = home.get(users[0]) if users else None
+    if target is None or target.kind == "repeat":
+        return False
+    target.ops.append(k)
+    home[k] = target
+    return True
+
+
+def _flow(branch: Branch, members: list[int], ops: Ops) -> Branch:
+    """A group of these ops, known by the heaviest of them."""
+    head = max(members, key=lambda k: (ops.heavy[k], ops.weights[k], -k))
+    return Branch(f"{branch.key}~{ops.names[head]}", describe(members, ops), "flow", list(members))
+
+
+# -- what is not connected --------------------------------------------------------------------------------------
+
+
+def _components(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
+    """Connected parts as groups, where there are several; equal ones as repeats, single ops by what they do."""
+    parts = _connected(own, ops)
+    if len(parts) < 2 or max(map(len, parts)) > 0.9 * len(own):
+        return []
+    by_content: dict[tuple[tuple[str, int], ...], list[list[int]]] = {}
+    for part in parts:
+        words = Counter(ops.words[k] for k in part)
+        by_content.setdefault(tuple(sorted(words.items())), []).append(part)
+    made: list[Branch] = []
+    for alike in by_content.values():
+        if len(alike) > 2:
+            inner = [_flow(branch, part, ops) for part in alike]
+            made.append(Branch(f"{inner[0].key}*", inner[0].label, "repeat", branches=inner))
+        else:
+            made.extend(_flow(branch, part, ops) for part in alike if len(part) > 1)
+    return made
+
+
+def _connected(own: list[int], ops: Ops) -> list[list[int]]:
+    inside = set(own)
+    near = _neighbours(own, ops)
+    seen: set[int] = set()
+    parts = []
+    for start in own:
+        if start in seen:
+            continue
+        seen.add(start)
+        part, todo = [], [start]
+        while todo:
+            k = todo.pop()
+            part.append(k)
+            for n in near[k]:
+                if n in inside and n not in seen:
+                    seen.add(n)
+                    todo.append(n)
+        parts.append(sorted(part))
+    return parts
+
+
+def _neighbours(own: list[int], ops: Ops) -> dict[int, list[int]]:
+    """Drawn operands and users of each op, those behind a bitcast or the like too."""
+    near: dict[int, list[int]] = {k: [] for k in own}
+    for k in own:
+        for o in ops.sources[k]:
+            if o in near:
+                near[k].append(o)
+                near[o].append(k)
+    return near
+
+
+# -- what repeats -----------------------------------------------------------------------------------------------
+
+
+def _repeated(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
+    """The longest sequence that is there several times, one after the other; what stands before and after it in segments."""
+    found = period([ops.tokens[k] for k in own])
+    if found is None:
+        return []
+    start, length, times = found
+    inner = [_flow(branch, own[at : at + length], ops) for at in range(start, start + length * times, length)]
+    repeat = Branch(f"{inner[0].key}*", inner[0].label, "repeat", branches=inner)
+    made = [repeat]
+    for side in (own[:start], own[start + length * times :]):
+        if len(side) > _SMALL:
+            made.extend(_segments(branch, side, ops))
+    return made
+
+
+# -- segments ---------------------------------------------------------------------------------------------------
+
+
+def _segments(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
+    """Cut the order of the ops, each before its users, into parts of about one size where the fewest edges cross."""
+    count = max(2, min(_MOST, round(len(own) / (2 * _SMALL))))
+    size = len(own) / count
+    crossing = _crossing(own, ops)
+    cuts = [0]
+    for number in range(1, count):
+        ideal = number * size
+        low, high = max(cuts[-1] + 2, round(ideal - size * 0.4)), min(len(own) - 2, round(ideal + size * 0.4))
+        if low < high:
+            cuts.append(min(range(low, high + 1), key=lambda at: (crossing[at], abs(at - ideal))))
+    cuts.append(len(own))
+    return [_flow(branch, own[a:b], ops) for a, b in pairwise(cuts) if b > a]
+
+
+def _crossing(own: list[int], ops: Ops) -> list[int]:
+    """How many ops before each place in the order are still read after it."""
+    at = {k: place for place, k in enumerate(own)}
+    last = list(range(len(own)))
+    for place, k in enumerate(own):
+        for o in ops.sources[k]:
+            if o in at:
+                last[at[o]] = max(last[at[o]], place)
+    change = [0] * (len(own) + 2)
+    for place, end in enumerate(last):
+        change[place + 1] += 1
+        change[end + 1] -= 1
+    total, out = 0, []
+    for c in change:
+        total += c
+        out.append(total)
+    return out

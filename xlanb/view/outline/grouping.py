@@ -1,0 +1,82 @@
+"""Make the tree of groups: scopes, then repeated structure, then the flow of data where a group is too wide."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from xlanb.view.outline.flow import split_wide
+from xlanb.view.outline.ops import INPUT, RESULT, Ops, settled_paths
+from xlanb.view.outline.repeats import stack_repeats
+from xlanb.view.outline.scopes import BACKWARD, FORWARD, Path
+from xlanb.view.outline.tree import Branch, Outline, outline
+
+_DEEP = 40  # parts of a path that are looked at
+
+
+def outline_of(ops: Ops) -> Outline:
+    """The tree of groups of these ops."""
+    root = _by_scopes(ops, _directed(settled_paths(ops)))
+    _prune(root, ops)
+    stack_repeats(root, ops)
+    split_wide(root, ops)
+    return outline(root, ops)
+
+
+def _directed(paths: list[Path]) -> list[Path]:
+    """Paths without their direction where there is only a forward pass."""
+    directions = Counter(p[0] for p in paths if p and p[0] in (FORWARD, BACKWARD))
+    if FORWARD in directions and BACKWARD in directions:
+        return paths
+    return [p[1:] if p and p[0] == FORWARD else p for p in paths]
+
+
+def _by_scopes(ops: Ops, paths: list[Path]) -> Branch:
+    root = Branch("", "")
+    found: dict[Path, Branch] = {(): root}
+    for k, path in enumerate(paths):
+        if ops.roles[k] in (INPUT, RESULT):
+            root.ops.append(k)
+            continue
+        path = path[:_DEEP]
+        if ops.clusters and ops.clusters[k]:
+            path = (f"\0{ops.clusters[k]}", *path)
+        for depth in range(1, len(path) + 1):
+            if path[:depth] not in found:
+                found[path[:depth]] = branch = _branch(path[:depth])
+                found[path[: depth - 1]].branches.append(branch)
+        found[path].ops.append(k)
+    return root
+
+
+def _branch(path: Path) -> Branch:
+    plain = [p for p in path if not p.startswith("\0")]
+    if len(plain) < len(path) and not plain:
+        return Branch(f"[{path[0][1:]}]", path[0][1:], "cluster")
+    return Branch("/".join(plain), path[-1])
+
+
+def _prune(root: Branch, ops: Ops) -> None:
+    """Dissolve groups of fewer than two nodes; a group that holds nothing but another becomes one with it; so does the program with its only scope."""
+    root.branches = [c for b in root.branches for c in _pruned(b, ops, root)]
+    while len(root.branches) == 1 and not any(ops.is_shown(k) for k in root.ops):
+        only = root.branches[0]
+        if only.kind == "cluster":
+            break
+        root.ops = sorted(root.ops + only.ops)
+        root.branches = only.branches
+
+
+def _pruned(branch: Branch, ops: Ops, parent: Branch) -> list[Branch]:
+    branch.branches = [c for b in branch.branches for c in _pruned(b, ops, branch)]
+    own = sum(ops.is_shown(k) for k in branch.ops)
+    if branch.kind == "cluster":
+        return [branch]
+    if not branch.branches and own < 2:
+        parent.ops.extend(branch.ops)
+        return []
+    if len(branch.branches) == 1 and not own:
+        only = branch.branches[0]
+        only.ops.extend(branch.ops)
+        only.label = f"{branch.label}/{only.label}"
+        return [only]
+    return [branch]

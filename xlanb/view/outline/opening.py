@@ -1,0 +1,170 @@
+"""Which groups are open in the first picture of a program: as many of the heaviest as a reader takes in at once."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from xlanb.view.outline.ops import INPUT, RESULT
+from xlanb.view.outline.program import Part, Program
+
+MOST = 30
+"""Nodes of the first picture."""
+_FEWEST, _LIMIT = 6, 80
+_KEEP = 56  # nodes up to which what was open before stays open
+_PORTS = 8
+_DEPTH = 12
+_FUSION = 0.2  # a fusion is opened after scopes of so much of its weight,
+_DEEPER = 0.25  # and a group after those around it, and beside them, of so much
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Keys of the groups that are open, those first that are most worth it, and of all that were looked at: what is new to a later stage may still be opened there."""
+
+    open: tuple[str, ...]
+    known: frozenset[str] = field(default=frozenset())
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place in a program: a group (-1: all) of a part, with the prefix of the keys in it."""
+
+    part: Part
+    group: int
+    prefix: str
+
+
+@dataclass(frozen=True)
+class _Box:
+    """What can be opened: its key, how many nodes it then has, and where they are."""
+
+    key: str
+    nodes: int
+    spots: tuple[Spot, ...]
+    depth: int
+
+
+def group_key(prefix: str, key: str) -> str:
+    """The key of a group among all nodes and groups of a picture; `prefix` is that of the computation's caller."""
+    return f"{prefix}@{key}"
+
+
+def default_opening(program: Program, previous: Opening | None = None) -> Opening:
+    """The groups to open. What was open in the stage before stays so while the picture remains of a readable size."""
+    if previous is not None:
+        total, kept = _Opener(program, previous).run()
+        if total >= _FEWEST:
+            return kept
+    return _Opener(program, None).run()[1]
+
+
+class Insides:
+    """What is in the groups of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._children: dict[str, list[list[int]]] = {}
+        self._own: dict[str, list[list[int]]] = {}
+        self._weights: dict[str, list[float]] = {}
+
+    def of(self, spot: Spot) -> tuple[list[int], list[int]]:
+        """Groups and ops that are drawn in an open group: of a repeat those of its first instance."""
+        part, group = spot.part, spot.group
+        self._look(part)
+        children = self._children[part.name]
+        while group >= 0 and part.outline.groups[group].kind == "repeat" and children[group]:
+            group = children[group][0]
+        return children[group], self._own[part.name][group]
+
+    def weight(self, part: Part, group: int) -> float:
+        """What the ops in a group cost."""
+        self._look(part)
+        return self._weights[part.name][group]
+
+    def callees(self, part: Part, k: int, key: str) -> tuple[Spot, ...]:
+        """The computations that are drawn in the place of an op."""
+        called = part.calls.get(k, ())
+        parts = self.program.parts
+        return tuple(
+            Spot(parts[name], -1, f"{key}/{name}/" if len(called) > 1 else f"{key}/")
+            for name in called
+            if name in parts
+        )
+
+    def _look(self, part: Part) -> None:
+        if part.name in self._children:
+            return
+        groups = part.outline.groups
+        children: list[list[int]] = [[] for _ in range(len(groups) + 1)]  # the last is that of -1
+        own: list[list[int]] = [[] for _ in range(len(groups) + 1)]
+        weights = [0.0] * (len(groups) + 1)
+        for k, g in enumerate(part.outline.member):
+            if part.ops.is_shown(k):
+                own[g].append(k)
+            weights[g] += part.ops.weights[k]
+        for number, group in enumerate(groups):
+            children[group.parent].append(number)
+        for number in range(len(groups) - 1, -1, -1):
+            weights[groups[number].parent] += weights[number]
+        self._children[part.name], self._own[part.name], self._weights[part.name] = children, own, weights
+
+
+class _Opener:
+    """Opens the groups of a program one by one."""
+
+    def __init__(self, program: Program, previous: Opening | None) -> None:
+        self._program = program
+        self._insides = Insides(program)
+        self._known = previous.known if previous else frozenset()
+        self._was_open = frozenset(previous.open) if previous else frozenset()
+        self._waiting: list[tuple[float, int, _Box]] = []
+        self._count = 0
+
+    def run(self) -> tuple[int, Opening]:
+        """How many nodes there are in the end, and what is open."""
+        start = self._program.parts.get(self._program.entry)
+        if start is None:
+            return 0, Opening(())
+        opened: list[str] = []
+        known = set(self._known)
+        late: list[_Box] = []
+        total = min(start.ops.roles.count(INPUT), _PORTS) + (RESULT in start.ops.roles)
+        total += self._enter(Spot(start, -1, ""), 0)
+        while self._waiting:
+            _, _, box = heapq.heappop(self._waiting)
+            is_new = box.key not in self._known
+            known.add(box.key)
+            grown = total - 1 + box.nodes
+            if grown <= (_KEEP if box.key in self._was_open else MOST if is_new else 0):
+                opened.append(box.key)
+                total = grown
+                for spot in box.spots:
+                    self._enter(spot, box.depth)
+            elif is_new:
+                late.append(box)
+        for box in late:
+            if total < _FEWEST and total - 1 + box.nodes <= _LIMIT:
+                opened.append(box.key)
+                total += box.nodes - 1
+        return total, Opening(tuple(opened), frozenset(known))
+
+    def _enter(self, spot: Spot, depth: int) -> int:
+        """Put what can be opened in a group among what waits; how many nodes it has."""
+        part, prefix = spot.part, spot.prefix
+        groups, own = self._insides.of(spot)
+        for g in groups:
+            inner = Spot(part, g, prefix)
+            self._push(group_key(prefix, part.outline.groups[g].key), (inner,), self._insides.weight(part, g), depth)
+        for k in own:
+            key = prefix + part.ops.names[k]
+            spots = self._insides.callees(part, k, key) if depth < _DEPTH else ()
+            if spots:
+                share = _FUSION if part.ops.words[k] == "fusion" else 1.0
+                self._push(key, spots, part.ops.weights[k] * share, depth)
+        return len(groups) + len(own)
+
+    def _push(self, key: str, spots: tuple[Spot, ...], weight: float, depth: int) -> None:
+        nodes = sum(len(groups) + len(own) for groups, own in map(self._insides.of, spots))
+        self._count += 1
+        heapq.heappush(self._waiting, (-weight * _DEEPER**depth, self._count, _Box(key, nodes, spots, depth + 1)))

@@ -1,0 +1,107 @@
+"""Repeated structure: groups that do the same thing stand as one with a count, by name and content or, without names, by a period in the order of the ops."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from xlanb.view.outline.ops import Ops
+from xlanb.view.outline.tree import Branch
+
+_ALIKE = 0.9  # share of ops that two repeats have in common
+_FEWEST = 3  # repeats that are stacked
+_SHORTEST = 3  # nodes of a period
+_LONGEST = 1000
+_COMPARISONS = 20_000_000
+_NUMBER = re.compile(r"\d+")
+
+
+def stack_repeats(root: Branch, ops: Ops) -> None:
+    """Put sibling groups of one name, but for its number, that hold the same ops into a group of kind "repeat"."""
+    for branch in list(root.walk()):
+        if branch.kind == "repeat":
+            continue
+        stems: dict[str, list[Branch]] = {}
+        for b in branch.branches:
+            stems.setdefault(_stem(b), []).append(b)
+        for stem, found in stems.items():
+            if len(found) >= _FEWEST:
+                _stack(branch, stem, found, ops)
+
+
+def _stem(branch: Branch) -> str:
+    """The name without its last number, "" of a name that has none; what has no name of its own is known by what it says."""
+    if branch.kind == "flow":
+        return f"~{branch.label}"
+    if branch.kind != "scope" or not (numbers := list(_NUMBER.finditer(branch.label))):
+        return f"={branch.key}"
+    last = numbers[-1]
+    return f"{branch.label[: last.start()]}*{branch.label[last.end() :]}"
+
+
+def _stack(parent: Branch, stem: str, found: list[Branch], ops: Ops) -> None:
+    for alike in _alike(found, ops):
+        if len(alike) < _FEWEST:
+            continue
+        inner = {id(b) for b in alike}
+        at = next(k for k, b in enumerate(parent.branches) if id(b) in inner)
+        prefix = f"{parent.key}/" if parent.key else ""
+        stacked = Branch(f"{prefix}{stem}", _label(stem, alike), "repeat", branches=alike)
+        kept = [b for b in parent.branches if id(b) not in inner]
+        parent.branches = [*kept[:at], stacked, *kept[at:]]
+
+
+def _alike(found: list[Branch], ops: Ops) -> list[list[Branch]]:
+    """Groups of the same content, each list in its order."""
+    lists: list[tuple[Counter[str], list[Branch]]] = []
+    for branch in found:
+        content = Counter(ops.tokens[k] for k in branch.all_ops() if ops.is_shown(k))
+        for other, members in lists:
+            if 2 * (content & other).total() >= _ALIKE * (content.total() + other.total()):
+                members.append(branch)
+                break
+        else:
+            lists.append((content, [branch]))
+    return [members for _, members in lists]
+
+
+def _label(stem: str, alike: list[Branch]) -> str:
+    """What names a repeat: `block 0-5` of block_0 ... block_5."""
+    if stem.startswith("~"):
+        return alike[0].label
+    numbers = [int(_NUMBER.findall(b.label)[-1]) for b in alike]
+    step = 1 if numbers[0] <= numbers[-1] else -1
+    words = stem.replace("_*", " *").replace("*", "{}")
+    if all(b - a == step for a, b in pairwise(numbers)):
+        return words.format(f"{min(numbers)}-{max(numbers)}")
+    shown = ", ".join(map(str, numbers[:4]))
+    return words.format(f"{shown}, ..." if len(numbers) > 4 else shown)
+
+
+def period(tokens: Sequence[str]) -> tuple[int, int, int] | None:
+    """(start, length, times) of the sequence of tokens that repeats without a gap and covers most, at least half of all; None where there is none."""
+    if len(tokens) < 3 * _SHORTEST:
+        return None
+    numbers = {t: k for k, t in enumerate(dict.fromkeys(tokens))}
+    row = np.array([numbers[t] for t in tokens], np.int32)
+    best: tuple[int, int, int] | None = None
+    covered = max(len(row) // 2, 2 * _SHORTEST)
+    for length in range(1, min(len(row) // 3, _LONGEST, _COMPARISONS // len(row)) + 1):
+        start, run = _longest_run(row[length:] == row[:-length])
+        times = run // length + 1
+        if times > 2 and length * times > covered * (1.05 if best else 1):
+            best, covered = (start, length, times), length * times
+    return best if best is not None and best[1] >= _SHORTEST else None
+
+
+def _longest_run(same: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[int, int]:
+    """Start and length of the longest run of True."""
+    ends = np.flatnonzero(~same)
+    edges = np.concatenate(([-1], ends, [len(same)]))
+    gaps = np.diff(edges) - 1
+    longest = int(gaps.argmax())
+    return int(edges[longest]) + 1, int(gaps[longest])

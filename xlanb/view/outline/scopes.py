@@ -1,0 +1,100 @@
+"""Scope paths from op names: which layer of the user's program an op belongs to.
+
+jit(step)/jvp(block_3)/attn/dot_general             ->  ("forward", "block_3", "attn")
+jit(step)/transpose(jvp(block_3))/attn/dot_general  ->  ("backward", "block_3", "attn")
+jit(f)/while/body/closed_call/mlp/tanh              ->  ("loop", "mlp")
+gradients/conv1/Conv2D_grad/Conv2DBackpropFilter    ->  ("backward", "conv1")
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+Path = tuple[str, ...]
+
+FORWARD, BACKWARD = "forward", "backward"
+_WRAPPER = re.compile(r"(\w+)\((.*)\)$", re.DOTALL)
+# transformations that say nothing of the layer: what is in parentheses is the layer
+_PEELED = frozenset(("vmap", "pmap", "xmap", "remat", "checkpoint", "custom_jvp", "custom_vjp", "linearize"))
+_DROPPED = frozenset(
+    "~ body cond closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr checkpoint remat remat2 "
+    "rematted_computation shard_map pjit jit body_jaxpr branch".split()
+)
+_LOOPS = frozenset(("while", "scan", "fori_loop"))
+_GRADIENTS = re.compile(r"(gradients|gradient_tape|gradients_\d+)$")
+
+
+@lru_cache(maxsize=1 << 16)
+def scope_path(op_name: str, *, is_node: bool = False) -> Path | None:
+    """The scopes that an op lies in, outermost first; None where its name tells of none.
+
+    `is_node` says that the name is that of a TensorFlow node, whose scopes end before its last part; a JAX name ends in the primitive's.
+    """
+    parts = _split(op_name)
+    if len(parts) < 2:
+        return None
+    if parts[0].startswith(("jit(", "pjit(", "pmap(")) and not is_node:
+        return _jax_path(parts[1:-1])
+    return _node_path(parts[:-1])
+
+
+def _split(name: str) -> list[str]:
+    """The parts between slashes, but for those within parentheses."""
+    if "(" not in name:
+        return name.split("/")
+    parts, depth, start = [], 0, 0
+    for k, letter in enumerate(name):
+        if letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth = max(0, depth - 1)
+        elif letter == "/" and not depth:
+            parts.append(name[start:k])
+            start = k + 1
+    parts.append(name[start:])
+    return parts
+
+
+def _jax_path(parts: list[str]) -> Path:
+    direction = ""
+    path: list[str] = []
+    for part in parts:
+        turned, inner = _peel(part)
+        # a layer's backward pass may call what is named as forward: the outermost word counts
+        direction = BACKWARD if BACKWARD in (direction, turned) else direction or turned
+        path.extend(word for word in (_word(x) for x in inner.split("/")) if word)
+    while path and path[-1] == "loop":  # a loop is drawn as such: what stands in it has no other scope
+        path.pop()
+    return (direction, *path) if direction else tuple(path)
+
+
+def _peel(part: str) -> tuple[str, str]:
+    """The direction that the wrappers of a part tell of, and the name inside: ("backward", "f") of "transpose(jvp(f))"."""
+    direction = ""
+    while (found := _WRAPPER.match(part)) is not None:
+        wrapper, inner = found.groups()
+        if wrapper == "transpose":
+            direction = BACKWARD
+        elif wrapper == "jvp":
+            direction = direction or FORWARD
+        elif wrapper not in _PEELED and wrapper not in ("jit", "pjit"):
+            break
+        part = inner
+    return direction, part
+
+
+def _word(name: str) -> str:
+    if name in _LOOPS:
+        return "loop"
+    if name in _DROPPED or re.fullmatch(r"branch_\d+_fun", name):
+        return ""
+    return name.strip("_") or name
+
+
+def _node_path(parts: list[str]) -> Path:
+    """Scopes of a TensorFlow node; those of its gradient are those of the layer that it belongs to."""
+    if _GRADIENTS.match(parts[0]):
+        inner = [p for p in parts[1:] if not p.endswith("_grad")]
+        return (BACKWARD, *inner)
+    return tuple(parts)

@@ -1,0 +1,70 @@
+"""The tree of groups of one computation or graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xlanb.view.outline.ops import Ops
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineGroup:
+    """One group; `key` stays from pass to pass, `kind` is "scope", "repeat", "flow" or "cluster", `parent` the position of the group around it (-1: none)."""
+
+    key: str
+    label: str
+    kind: str
+    parent: int
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Groups, parents before children; by op the innermost group that it lies in (-1: none) and its role (see `Ops`)."""
+
+    groups: tuple[OutlineGroup, ...]
+    member: tuple[int, ...]
+    roles: str
+
+
+@dataclass(eq=False)
+class Branch:
+    """A group while the tree is made: `ops` are those that lie in it directly."""
+
+    key: str
+    label: str
+    kind: str = "scope"
+    ops: list[int] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Branch]:
+        """This group and all within, parents first."""
+        yield self
+        for b in self.branches:
+            yield from b.walk()
+
+    def all_ops(self) -> list[int]:
+        """The ops in this group and in those within, by position."""
+        return sorted(k for b in self.walk() for k in b.ops)
+
+    def shown(self, ops: Ops) -> int:
+        """How many nodes it has when it is open."""
+        return len(self.branches) + sum(ops.is_shown(k) for k in self.ops)
+
+
+def outline(root: Branch, ops: Ops) -> Outline:
+    """The finished tree; keys that occur twice are numbered."""
+    groups: list[OutlineGroup] = []
+    member = [-1] * len(ops)
+    seen: dict[str, int] = {}
+    todo = [(b, -1) for b in reversed(root.branches)]
+    while todo:
+        branch, parent = todo.pop()
+        times = seen[branch.key] = seen.get(branch.key, 0) + 1
+        key = branch.key if times == 1 else f"{branch.key}#{times}"
+        position = len(groups)
+        groups.append(OutlineGroup(key, branch.label, branch.kind, parent))
+        for k in branch.ops:
+            member[k] = position
+        todo.extend((b, position) for b in reversed(branch.branches))
+    return Outline(tuple(groups), tuple(member), ops.roles)

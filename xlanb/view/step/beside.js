@@ -1,0 +1,99 @@
+// Two graphs side by side: any two stages, of one compilation or of two, moved together; what lives in both is lit in both.
+import { h } from "./dom.js";
+import { GraphView } from "./graph.js";
+
+/** @typedef {import("./store.js").Stage} Stage */
+/** @typedef {{trace: number, stage: number, side: "a" | "b"}} Choice which artifact: of a stage, after it or before it */
+
+const DRAWN_KINDS = ["module", "graph"];
+
+/** The button that puts a second graph beside the first. @param {any} view the step view @returns {HTMLElement} */
+export function besideTool(view) {
+  const button = h("button", { type: "button", class: "tool", "aria-pressed": "false", title: "another stage beside this one, moved together", onclick: () => {
+    if (view.beside) close(view);
+    else open(view);
+    button.setAttribute("aria-pressed", String(Boolean(view.beside)));
+    view.update();
+  } }, "beside");
+  return button;
+}
+
+/** @param {any} view */
+function open(view) {
+  const select = /** @type {HTMLSelectElement} */ (h("select", { class: "tool", "aria-label": "Stage beside", onchange: () => {
+    view.beside.chosen = select.value;
+    view.update();
+  } }));
+  const graph = new GraphView({
+    name: () => `${view.current.name || "graph"}-beside`,
+    label: "Graph beside",
+    plain: true,
+    tools: [select],
+    recolour: () => view.update(),
+    resized: () => view.picture.resized(),
+    pin: (n) => view.pin(n === view.pinned ? "" : n),
+    pair: (n) => (view.pinned && n !== view.pinned ? view.pair(n) : view.pin(n)),
+    toggle: (key) => view.picture.toggle(key),
+    spread: (key) => view.picture.spread(key),
+    leave: () => view.root.focus({ preventScroll: true }),
+    moved: (sight) => view.graph.follow(sight),
+  });
+  graph.element.classList.add("second-graph");
+  view.graph.stages.append(graph.element);
+  view.graph.element.classList.add("two");
+  view.beside = { graph, select, chosen: "" };
+}
+
+/** @param {any} view */
+function close(view) {
+  view.beside.graph.dispose();
+  view.beside.graph.element.remove();
+  view.graph.element.classList.remove("two");
+  view.beside = null;
+}
+
+/** The stages that can stand beside, by value: those that changed a program. @param {any} view @returns {{value: string, label: string, index: number, group: string}[]} */
+export function choices(view) {
+  const out = [];
+  const drawn = (/** @type {number} */ index) => DRAWN_KINDS.includes(view.store.artifact(index)?.k);
+  if (view.now && drawn(view.now.b)) out.push({ value: "before", label: `before ${view.now.name}`, index: view.now.b, group: "this stage" });
+  for (const t of view.payload.order) {
+    const trace = view.payload.traces[t];
+    let last = -1;
+    trace.stages.forEach((/** @type {Stage} */ stage, /** @type {number} */ k) => {
+      if (!drawn(stage.a) || stage.a === last) return;
+      last = stage.a;
+      out.push({ value: `${t}:${k}`, label: `after ${stage.name}`, index: stage.a, group: trace.name });
+    });
+  }
+  return out;
+}
+
+/** Draw the second graph, where there is one. @param {any} view @param {Map<string, number>} seconds */
+export function showBeside(view, seconds) {
+  const beside = view.beside;
+  if (!beside) return;
+  const all = choices(view);
+  const chosen = all.find((c) => c.value === beside.chosen) || all[0];
+  const groups = [...new Set(all.map((c) => c.group))];
+  beside.select.replaceChildren(...groups.map((g) => h("optgroup", { label: g }, all.filter((c) => c.group === g).map((c) => h("option", { value: c.value, selected: c === chosen }, c.label)))));
+  if (!chosen) return beside.graph.show(null, UNCHANGED, "after", seconds);
+  const [old, now] = [chosen.index, view.pictureIndex];
+  const marks = view.store.artifact(old)?.k === view.store.artifact(now)?.k ? view.store.marks(old, now) : UNCHANGED;
+  [beside.graph.colour, beside.graph.weigh] = [view.graph.colour, view.graph.weigh];
+  beside.graph.show(view.picture.sheet(old), marks, "before", seconds);
+  beside.graph.follow({ x: view.graph.x, y: view.graph.y, scale: view.graph.scale });
+}
+
+const UNCHANGED = { added: new Set(), removed: new Set(), changed: new Set() };
+
+/** Light what an op is in the other graph, where it has another name there: what came from the same op of the source. @param {any} view @param {string} name */
+export function lightCounterparts(view, name) {
+  if (!view.beside || !name) return;
+  const nodes = (/** @type {any} */ g) => g.sheet?.nodes || [];
+  for (const [from, to] of [[view.graph, view.beside.graph], [view.beside.graph, view.graph]]) {
+    const here = nodes(from).find((/** @type {any} */ n) => n.item.n === name)?.item;
+    if (!here?.m || nodes(to).some((/** @type {any} */ n) => n.item.n === name)) continue;
+    for (const n of nodes(to)) if (n.item.m === here.m) to.kept.get(n.key)?.classList.add("lit");
+  }
+}

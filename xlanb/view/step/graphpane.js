@@ -1,0 +1,68 @@
+// The graph pane within the step view: what it asks of the view, finding ops in it, and what pointer and keys do there.
+import { besideTool, showBeside } from "./beside.js";
+import { opOf } from "./dom.js";
+import { FindOp } from "./find.js";
+
+/** What the graph pane asks of the view. @param {any} view the step view @returns {import("./graph.js").Around} */
+export function graphActions(view) {
+  const find = new FindOp({ items: () => shownItems(view), choose: (name) => goToOp(view, name), leave: () => view.root.focus({ preventScroll: true }) });
+  view.findOp = find;
+  return {
+    name: () => `${view.current.name || "graph"}-${view.now?.name || ""}`,
+    lead: [find.element],
+    tools: [...view.picture.tools, besideTool(view)],
+    moved: (sight) => view.beside?.graph.follow(sight),
+    over: find.list,
+    recolour: () => view.update(),
+    resized: () => view.picture.resized(),
+    pin: (n) => view.pin(n === view.pinned ? "" : n),
+    pair: (n) => (view.pinned && n !== view.pinned ? view.pair(n) : view.pin(n)),
+    toggle: (key) => view.picture.toggle(key),
+    spread: (key) => view.picture.spread(key),
+    leave: () => view.root.focus({ preventScroll: true }),
+  };
+}
+
+/** Draw what the stage shows, and what stands beside it. @param {any} view @param {import("./store.js").Marks} marks */
+export function showGraph(view, marks) {
+  const seconds = view.store.seconds(view.current);
+  const sheet = view.moment ? view.picture.momentSheet(view.moment) : view.picture.sheet(view.pictureIndex);
+  view.graph.show(sheet, marks, view.moment ? "after" : view.side, seconds);
+  showBeside(view, seconds);
+}
+
+/** All ops of the program that the pane shows. @param {any} view */
+function shownItems(view) {
+  return [...view.store.names(view.pictureIndex).values()].map((i) => view.payload.items[i]);
+}
+
+/** Show an op in the graph: open what hides it, go there, pin it. @param {any} view @param {string} name */
+export function goToOp(view, name) {
+  const drawn = () => view.graph.sheet?.nodes.some((/** @type {any} */ n) => n.item.n === name);
+  const key = drawn() ? name : view.picture.open?.(name);
+  view.pin(name);
+  if (!drawn() && !key) return view.say(`${name} is not drawn here: its part of the program is not on this page.`);
+  view.graph.focus.go(view.graph.keyOf(key || name));
+  return undefined;
+}
+
+/** Open the search for ops, in the graph pane. @param {any} view */
+export function findOp(view) {
+  view.show("Graph");
+  view.findOp.open();
+}
+
+/** Ctrl+F within the graph pane: search its ops, not the page. @param {any} view @param {KeyboardEvent} e */
+export function findsByKey(view, e) {
+  if (!(e.ctrlKey || e.metaKey) || e.key !== "f" || view.shownTab !== "Graph") return false;
+  e.preventDefault();
+  findOp(view);
+  return true;
+}
+
+/** A closed group opens; an op leads to where it lives on. @param {any} view @param {MouseEvent} e */
+export function doubleClicked(view, e) {
+  const group = /** @type {Element} */ (e.target).closest(".node[data-fold]");
+  if (group) view.graph.toggle(group.getAttribute("data-fold") || "");
+  else view._follow(opOf(e));
+}

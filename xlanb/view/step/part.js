@@ -1,0 +1,321 @@
+// One computation on its way into a scene: which of its ops are nodes, which stand in a closed group, and what flows between them.
+import { around, bytesOf, twinsOf } from "./outline.js";
+
+/** @typedef {import("./store.js").Item} Item */
+/** @typedef {import("./outline.js").Outline} Outline */
+/** @typedef {import("./scene.js").SceneMaker} SceneMaker */
+/** @typedef {import("./scene.js").SceneNode} SceneNode */
+/** @typedef {import("./scene.js").GroupKind} GroupKind */
+
+const CALLERS = new Map([["fusion", "fusion"], ["call", "call"], ["while", "call"], ["conditional", "call"], ["async-start", "call"]]);
+const MAX_DEPTH = 12;
+const MARKED = 24; // so many inlined ops at most are drawn because a pass was about them
+
+/** @returns {import("./scene.js").Tally} */
+export function noTally() {
+  return { added: 0, removed: 0, changed: 0 };
+}
+
+/** @returns {import("./scene.js").Weight} */
+export function noWeight() {
+  return { seconds: null, flops: 0, bytes: 0 };
+}
+
+/** @typedef {string[] | {t: Ends[]}} Ends the nodes that a value comes from; of a tuple those of each element */
+
+/** @param {Ends | undefined} ends @returns {string[]} */
+function flat(ends) {
+  return !ends ? [] : Array.isArray(ends) ? ends : [...new Set(ends.t.flatMap(flat))];
+}
+
+/** One computation on its way into a scene. */
+export class PartMaker {
+  /** @param {SceneMaker} maker @param {Outline} outline @param {string} box @param {string} prefix @param {number} depth */
+  constructor(maker, outline, box, prefix, depth) {
+    this.maker = maker;
+    this.outline = outline;
+    this.box = box;
+    this.prefix = prefix;
+    this.depth = depth;
+    /** @type {({box: string, fold: string} | null)[]} */
+    this.states = outline.groups.map(() => null);
+    /** @type {string[]} the key of what stands for each op, "" where nothing does */
+    this.keys = [];
+    /** @type {number[]} the op of a first instance that each stands for */
+    this.twins = [];
+    /** @type {Map<number, string[]>} ops that are drawn as boxes with computations in them */
+    this.opened = new Map();
+    const marks = maker.marks;
+    const quiet = marks ? outline.items.filter((i, k) => "qp".includes(outline.roles[k]) && (marks.added.has(i.n) || marks.changed.has(i.n) || marks.removed.has(i.n))).length : 0;
+    this.few = quiet > 0 && quiet <= MARKED;
+    /** @type {Map<string, number>} */
+    this.at = new Map(outline.items.map((i, k) => [i.n, k]));
+  }
+
+  /** @param {number} k */
+  role(k) {
+    const role = this.outline.roles[k];
+    if (role !== "q" && role !== "p") return role;
+    const { marks, folds } = this.maker;
+    const name = this.outline.items[k].n;
+    const told = this.few && marks && (marks.added.has(name) || marks.changed.has(name) || marks.removed.has(name));
+    return folds.all || told ? "." : role;
+  }
+
+  /** Whether an open group shows its first instance for all. @param {number} g */
+  stacks(g) {
+    return this.outline.groups[g].kind === "repeat" && !this.maker.folds.spread(`${this.prefix}@${this.outline.groups[g].key}`);
+  }
+
+  /** The box in which what lies in a group is drawn, or the closed group that stands for it; drawn where they were not. @param {number} g @returns {{box: string, fold: string}} */
+  state(g) {
+    if (g < 0) return { box: this.box, fold: "" };
+    const known = this.states[g];
+    if (known) return known;
+    const group = this.outline.groups[g];
+    const above = this.state(group.parent);
+    if (above.fold) return (this.states[g] = above);
+    if (group.parent >= 0 && this.stacks(group.parent)) return (this.states[g] = above); // a first instance has no frame of its own
+    const key = `${this.prefix}@${group.key}`;
+    const canOpen = !group.hidden || group.children.length > 0;
+    const state = canOpen && this.maker.folds.open(key) ? { box: key, fold: "" } : { box: above.box, fold: key };
+    const { scene } = this.maker;
+    if (!state.fold) scene.groups.set(key, { label: group.label, kind: /** @type {GroupKind} */ (group.kind), parent: above.box, item: null, count: 0, stack: group.stack, marks: noTally(), weight: noWeight() });
+    else this.maker.addNode(key, groupItem(key, group, group.stack), above.box, { fold: canOpen ? key : "", stack: group.stack, count: 0 });
+    return (this.states[g] = state);
+  }
+
+  /** The op that is drawn for an op: itself, or its like in the first instance of a repeat; or else the key of the closed group that stands for it ("" for none). @param {number} k @returns {number | string} */
+  drawnFor(k) {
+    const { groups } = this.outline;
+    let at = k;
+    for (let again = true; again; ) {
+      again = false;
+      const chain = around(this.outline, at);
+      // an instance that is not told of: the first stands for it
+      if (chain.length && groups[chain[0]].kind === "repeat" && !this.state(chain[0]).fold && this.stacks(chain[0])) return "";
+      for (let n = chain.length - 1; n > 0 && !again; n -= 1) {
+        const [g, instance] = [chain[n], chain[n - 1]];
+        if (groups[g].kind !== "repeat" || instance === groups[g].children[0] || this.state(g).fold || !this.stacks(g)) continue;
+        const twins = twinsOf(this.outline, g);
+        const twin = twins.get(at) ?? -Infinity;
+        if (twin < 0) return this.foldFor(chain.slice(0, n), twins);
+        at = twin;
+        again = true;
+      }
+    }
+    return at;
+  }
+
+  /** The closed group that stands for an op that has no like, ... @param {number[]} chain of its groups @param {Map<number, number>} twins */
+  foldFor(chain, twins) {
+    for (const g of chain) {
+      const twin = twins.get(-1 - g) ?? -Infinity;
+      if (twin > -Infinity) return this.state(-1 - twin).fold;
+    }
+    return "";
+  }
+
+  /** Draw nodes and groups. @param {boolean} isEntry */
+  addNodes(isEntry) {
+    const { maker, outline, prefix } = this;
+    const later = [];
+    for (let k = 0; k < outline.items.length; k += 1) {
+      const item = outline.items[k];
+      const role = this.role(k);
+      const drawn = role === "i" || role === "o" ? k : this.drawnFor(k);
+      const state = typeof drawn === "string" ? { box: "", fold: drawn } : this.state(outline.member[drawn]);
+      this.twins[k] = typeof drawn === "string" ? -1 : drawn;
+      let key = state.fold || (typeof drawn === "string" ? "" : prefix + outline.items[drawn].n);
+      if (role === "i" || role === "o") {
+        key = isEntry || maker.folds.all ? prefix + item.n : "";
+        if (key) maker.addNode(key, item, this.box, { port: isEntry ? (role === "i" ? "in" : "out") : "" });
+      } else if (state.fold) this.countInto(state.fold, k, role === ".");
+      else if (drawn !== k) {
+        if (role === ".") later.push(k);
+      } else if (role === ".") this.addOp(k, key, state.box);
+      else key = "";
+      this.keys[k] = key;
+      if (key && !maker.scene.where.has(item.n)) maker.scene.where.set(item.n, key);
+    }
+    for (const k of later) {
+      const node = maker.scene.nodes.get(this.keys[k]);
+      if (node) maker.count(node, outline.items[k], outline.costs[k]);
+    }
+    this.addHidden();
+  }
+
+  /** @param {number} k @param {string} key @param {string} group */
+  addOp(k, key, group) {
+    const { maker, outline } = this;
+    const item = outline.items[k];
+    const kind = CALLERS.get(item.o) || (item.f.startsWith("tf") ? "call" : "");
+    const callees = kind && this.depth < MAX_DEPTH ? (outline.calls.get(k) || []).filter((c) => maker.all.has(c) && maker.all.get(c) !== outline) : [];
+    if (callees.length && maker.folds.open(key)) {
+      this.opened.set(k, callees);
+      maker.scene.groups.set(key, { label: `${item.n}  ${item.o === "fusion" ? item.v || "" : item.o}`.trim(), kind: /** @type {GroupKind} */ (kind), parent: group, item, count: 0, stack: 1, marks: noTally(), weight: noWeight() });
+      return;
+    }
+    const node = maker.addNode(key, item, group, { fold: callees.length ? key : "" });
+    if (callees.length) node.count = callees.reduce((t, c) => t + shownOps(maker.all.get(c)), 0);
+    maker.count(node, item, outline.costs[k]);
+  }
+
+  /** @param {string} fold @param {number} k @param {boolean} isShown */
+  countInto(fold, k, isShown) {
+    const node = this.maker.scene.nodes.get(fold);
+    if (!node) return;
+    if (isShown) node.count += 1;
+    this.maker.count(node, this.outline.items[k], this.outline.costs[k]);
+    if (node.item.fold !== undefined) node.item.fold = node.count;
+  }
+
+  /** What is not on the page, as nodes by group. */
+  addHidden() {
+    const { maker } = this;
+    this.outline.groups.forEach((group, g) => {
+      if (!group.hidden) return;
+      const state = this.state(g);
+      if (!state.fold && group.kind === "repeat" && this.stacks(g)) return;
+      const key = state.fold || `${this.prefix}@${group.key}…`;
+      const node = maker.scene.nodes.get(key) || maker.addNode(key, groupItem(key, { ...group, label: "not on this page" }, 1), state.box, { count: 0 });
+      const [ops, flops, bytes] = group.hidden;
+      node.count += ops;
+      node.weight.flops += flops;
+      node.weight.bytes += bytes;
+      node.item.h[2] = `${node.count.toLocaleString("en")} ops`;
+    });
+  }
+
+  /** Draw the edges, and what is in open computations. @param {Ends[] | null} given @returns {Ends} */
+  connect(given) {
+    const { maker, outline } = this;
+    /** @type {Ends[]} */
+    const ends = [];
+    let root = /** @type {Ends} */ ([]);
+    let parameters = 0;
+    /** @type {Ends[]} */
+    const results = [];
+    for (let k = 0; k < outline.items.length; k += 1) {
+      const item = outline.items[k];
+      const role = this.role(k);
+      const sources = (item.p || []).map((p) => this.at.get(p) ?? -1);
+      if (role === "i") ends[k] = given === null ? [this.keys[k]] : this.parameter(k, given, (parameters += 1) - 1);
+      else if (role === "q") ends[k] = [];
+      else if (role === "p") ends[k] = this.passed(item, sources, ends);
+      else if (role === "o" && given !== null && !maker.folds.all) ends[k] = item.o === "tuple" ? { t: sources.map((s) => ends[s] || []) } : ends[sources[0]] || [];
+      else if (this.opened.has(k)) ends[k] = this.open(k, sources, ends);
+      else ends[k] = this.edgesInto(k, item, sources, ends);
+      if (role === "o") results.push(ends[k]);
+      if (item.r || k === outline.items.length - 1) root = ends[k];
+    }
+    this.edgesAcross();
+    return results.length > 1 || (results.length && outline.items[0].f.startsWith("tf")) ? { t: results } : root;
+  }
+
+  /** @param {number} k @param {Ends[]} given @param {number} count of parameters before @returns {Ends} */
+  parameter(k, given, count) {
+    const item = this.outline.items[k];
+    const source = given[item.o === "parameter" ? Number(item.v || 0) : count] || [];
+    if (!this.keys[k]) return source;
+    for (const from of flat(source)) this.maker.addEdge(from, this.keys[k], bytesOf(item.s));
+    return [this.keys[k]];
+  }
+
+  /** What an op that is drawn as an edge hands on. @param {Item} item @param {number[]} sources @param {Ends[]} ends @returns {Ends} */
+  passed(item, sources, ends) {
+    if (item.o === "tuple") return { t: sources.map((s) => ends[s] || []) };
+    const source = ends[sources[0]] || [];
+    if (item.o === "get-tuple-element" && !Array.isArray(source)) return source.t[Number(item.v || 0)] || [];
+    return sources.length > 1 ? [...new Set(sources.flatMap((s) => flat(ends[s])))] : source;
+  }
+
+  /** @param {number} k @param {Item} item @param {number[]} sources @param {Ends[]} ends @returns {Ends} */
+  edgesInto(k, item, sources, ends) {
+    const { maker, outline } = this;
+    const key = this.keys[k];
+    const twin = this.twins[k];
+    if (!key) return [];
+    if (twin !== k && twin >= 0 && this.opened.has(twin)) return ends[twin] || [];
+    const node = maker.scene.nodes.get(key);
+    const control = (item.cp || []).map((p) => this.at.get(p) ?? -1);
+    for (const s of new Set([...sources, ...control])) {
+      if (s < 0) continue;
+      const other = outline.items[s];
+      if (outline.roles[s] === "q" && this.role(s) === "q") {
+        if (node && !node.item.fold && twin === k) node.operands.push({ text: inlined(s, outline, this.at), name: other.n });
+      } else if (!this.crosses(s, k)) for (const from of flat(ends[s])) maker.addEdge(from, key, bytesOf(other.s));
+    }
+    return [key];
+  }
+
+  /** Whether two ops lie in two instances of a repeat that is drawn once. @param {number} a @param {number} b */
+  crosses(a, b) {
+    if (this.outline.member[a] === this.outline.member[b] || (this.twins[a] === a && this.twins[b] === b)) return false;
+    const { groups } = this.outline;
+    const [up, down] = [around(this.outline, a), around(this.outline, b)];
+    const inside = new Set(down);
+    const meet = up.find((g) => inside.has(g)) ?? -1;
+    return meet >= 0 && groups[meet].kind === "repeat" && !this.state(meet).fold && this.stacks(meet);
+  }
+
+  /** Draw the computations that an op calls in its place. @param {number} k @param {number[]} sources @param {Ends[]} ends @returns {Ends} */
+  open(k, sources, ends) {
+    const { maker } = this;
+    const item = this.outline.items[k];
+    const key = this.keys[k];
+    const callees = this.opened.get(k) || [];
+    const given = sources.map((s) => ends[s] || []);
+    /** @type {Ends[]} */
+    const roots = [];
+    callees.forEach((c, n) => {
+      let box = key;
+      if (callees.length > 1) {
+        box = `${key}/${c}`;
+        maker.scene.groups.set(box, { label: c, kind: "computation", parent: key, item: null, count: 0, stack: 1, marks: noTally(), weight: noWeight() });
+      }
+      roots.push(maker.addPart(/** @type {Outline} */ (maker.all.get(c)), box, `${box}/`, item.o === "conditional" ? given.slice(n + 1, n + 2) : given, this.depth + 1));
+    });
+    if (item.o === "conditional") return [...new Set(roots.flatMap(flat))];
+    const body = callees.findIndex((c) => maker.all.get(c)?.items.some((i) => i.r && i.s === item.s)); // of a while the body, not the condition
+    return roots[body] ?? roots[roots.length - 1];
+  }
+
+  /** Edges of what is not on the page. */
+  edgesAcross() {
+    const keyOf = (/** @type {number} */ end) => {
+      if (end < -1) return this.keys[-2 - end] || "";
+      const state = this.state(end);
+      if (!state.fold && this.outline.groups[end].kind === "repeat" && this.stacks(end)) return "";
+      return state.fold || `${this.prefix}@${this.outline.groups[end].key}…`;
+    };
+    for (const [a, b, bytes, ops] of this.outline.across) {
+      const [from, to] = [keyOf(a), keyOf(b)];
+      if (from && to) this.maker.addEdge(from, to, bytes, ops);
+    }
+  }
+}
+
+/** How many ops of a computation are drawn as nodes. @param {Outline | undefined} outline */
+function shownOps(outline) {
+  let count = 0;
+  for (const role of outline?.roles || "") if (role === ".") count += 1;
+  return count;
+}
+
+/** What an inlined op reads as: "0.1", "iota". @param {number} k @param {Outline} outline @param {Map<string, number>} at @returns {string} */
+function inlined(k, outline, at) {
+  for (let n = 0; n < 40; n += 1) {
+    const item = outline.items[k];
+    if (!item.p?.length) return item.v || item.o;
+    const next = at.get(item.p[0]);
+    if (next === undefined) return item.o;
+    k = next;
+  }
+  return outline.items[k].o;
+}
+
+/** One item that stands for a closed group. @param {string} key @param {{label: string, kind: string, key: string}} group @param {number} stack @returns {Item} */
+function groupItem(key, group, stack) {
+  return { n: key, o: group.label, s: "", f: "tf-scope", fold: 0, t: `  ${group.key}${stack > 1 ? ` × ${stack}` : ""}`, h: [group.label, "", ""] };
+}

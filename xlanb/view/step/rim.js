@@ -1,0 +1,36 @@
+// Parameters and results on the rim of a scene: few are ports, weights are named in what reads them.
+import { argumentOf } from "./store.js";
+
+/** @typedef {import("./scene.js").Scene} Scene */
+
+const PORTS = 8;
+const NAMED = 3; // parameters that a node names; beyond it says how many
+
+/** Draw few ports: of many parameters those that are no weights, and the others as one. @param {Scene} scene */
+export function drawRim(scene) {
+  const ports = [...scene.nodes].filter(([, n]) => n.port === "in");
+  if (ports.length <= PORTS) return;
+  const others = new Map(ports.filter(([, n]) => argumentOf(n.item).includes("[") || argumentOf(n.item).includes(".")));
+  const few = ports.length - others.size;
+  if (!others.size || few >= PORTS) for (const [key, n] of ports.slice(few >= PORTS ? 0 : PORTS - 1)) others.set(key, n);
+  /** @type {Map<string, string[]>} */
+  const read = new Map();
+  scene.edges = scene.edges.filter((e) => {
+    if (!others.has(e.from)) return true;
+    read.set(e.to, [...(read.get(e.to) || []), e.from]);
+    return false;
+  });
+  for (const [key, from] of read) {
+    const node = scene.nodes.get(key);
+    if (!node) continue;
+    if (from.length <= NAMED) for (const p of from) node.operands.push({ text: argumentOf(others.get(p)?.item || node.item) || p, name: p });
+    else node.operands.push({ text: `${from.length} parameters`, name: from[0] });
+  }
+  const [first] = others.values();
+  for (const key of others.keys()) scene.nodes.delete(key);
+  const key = "@parameters";
+  const size = others.size.toLocaleString("en");
+  const item = { n: key, o: "parameters", s: "", f: "input", an: 1, m: `${size} parameters`, t: `  ${[...others.values()].slice(0, 12).map((n) => argumentOf(n.item) || n.item.n).join(", ")}${others.size > 12 ? ", …" : ""}`, h: [`${size} parameters`, "", ""] };
+  scene.nodes.set(key, { ...first, item, fold: "", count: others.size, port: "in" });
+  for (const p of others.keys()) scene.where.set(p, key);
+}
