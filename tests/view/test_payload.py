@@ -51,16 +51,24 @@ def chain(count):
     return module
 
 
+def assert_outline(chunk):
+    """Groups have their parents before them, and each item a group and a role."""
+    outline = chunk.get("t", {"g": [], "m": [], "r": "", "w": [], "u": []})
+    assert all(-1 <= parent < k for k, (parent, *_) in enumerate(outline["g"]))
+    members = [g for g, n in zip(outline["m"][::2], outline["m"][1::2], strict=True) for _ in range(n)]
+    assert "t" not in chunk or len(members) == len(outline["r"]) == len(chunk["i"])
+    assert all(-1 <= g < len(outline["g"]) for g in members)
+    assert len(outline["w"]) == outline["r"].count(".")
+    assert all(0 <= w < len(outline["u"]) for w in outline["w"])
+
+
 def test_it_is_json_and_names_only_what_is_there(payload):
     assert json.loads(json.dumps(payload)) == payload
     for artifact in payload["artifacts"]:
         for c in artifact.get("c", []):
             assert all(0 <= i < len(payload["items"]) for i in payload["chunks"][c]["i"])
-        for item, *_ in (artifact.get("g") or {"nodes": []})["nodes"]:
-            assert 0 <= item < len(payload["items"])
-        for a, b, *points in (artifact.get("g") or {"edges": []})["edges"]:
-            assert max(a, b) < len(artifact["g"]["nodes"])
-            assert len(points) % 2 == 0
+        for c in artifact.get("c", []):
+            assert_outline(payload["chunks"][c])
     for s in payload["traces"][0]["stages"]:
         assert -1 <= s["b"] < len(payload["artifacts"])
         assert -1 <= s["a"] < len(payload["artifacts"])
@@ -83,38 +91,44 @@ def test_counts_are_those_of_the_trace(payload, trace):
     }
 
 
-def test_a_surviving_instruction_stands_still_when_a_pass_removes_others(payload):
-    places = []
-    for name in ("tuple-simplifier", "algsimp"):
-        picture = payload["artifacts"][stage(payload, name)["a"]]["g"]
-        places.append({payload["items"][n[0]]["n"]: n[1:3] for n in picture["nodes"]})
-    survivors = set(places[0]) & set(places[1])
-    assert len(survivors) > 15
-    moved = [n for n in survivors if places[0][n] != places[1][n]]
-    assert not moved
+def outline_of(payload, name, heading="ENTRY"):
+    """Keys of the groups by instruction, and the roles, in a computation after a stage."""
+    artifact = payload["artifacts"][stage(payload, name)["a"]]
+    chunk = next(payload["chunks"][c] for c in artifact["c"] if payload["chunks"][c]["h"].startswith(heading))
+    keys = []
+    for parent, _, label, *given in chunk["t"]["g"]:
+        keys.append(given[0] if given and given[0] else f"{keys[parent]}/{label}" if parent >= 0 else label)
+    members = [g for g, n in zip(chunk["t"]["m"][::2], chunk["t"]["m"][1::2], strict=True) for _ in range(n)]
+    names = [payload["items"][i]["n"] for i in chunk["i"]]
+    groups = {n: keys[g] if g >= 0 else "" for n, g in zip(names, members, strict=True)}
+    return groups, dict(zip(names, chunk["t"]["r"], strict=True))
 
 
-def test_marking_moves_no_node_and_shows_the_cluster_only_from_then_on(payload):
-    before = payload["artifacts"][stage(payload, "constant folding")["a"]]["g"]
-    after = payload["artifacts"][stage(payload, "mark_for_compilation")["a"]]["g"]
-    places = [{payload["items"][n[0]]["n"]: n[1:] for n in picture["nodes"]} for picture in (before, after)]
-    assert places[0] == places[1]
-    assert before["groups"] == []
-    assert [g[1] for g in after["groups"]] == ["cluster_0"]
+def test_an_instruction_stays_in_its_group_when_a_pass_removes_others(payload):
+    before, after = (outline_of(payload, name)[0] for name in ("tuple-simplifier", "algsimp"))
+    survivors = before.keys() & after.keys()
+    assert len(survivors) > 10
+    assert {n: before[n] for n in survivors} == {n: after[n] for n in survivors}
 
 
-def test_a_fusion_is_a_box_around_its_instructions(payload):
-    picture = payload["artifacts"][stage(payload, "fusion")["a"]]["g"]
-    (group,) = picture["groups"]
-    item, label, kind, x, y, w, h = group
-    assert payload["items"][item]["n"] == "fusion"
-    assert (label, kind) == ("fusion  kLoop", "fusion")
-    inside = {
-        payload["items"][n[0]]["o"]
-        for n in picture["nodes"]
-        if x < n[1] and n[1] + n[3] < x + w and y < n[2] and n[2] + n[4] < y + h
-    }
-    assert {"subtract", "multiply", "add", "broadcast"} <= inside
+def test_a_node_lies_in_its_cluster_from_the_marking_on(payload):
+    before, after = (outline_of(payload, n, "graph")[0] for n in ("constant folding", "mark_for_compilation"))
+    assert "[cluster_0]" not in before.values()
+    assert "[cluster_0]" in after.values()
+
+
+def test_constants_are_inlined_and_parameters_on_the_rim(payload):
+    _, roles = outline_of(payload, "tuple-simplifier")
+    assert {roles[n] for n in ("zero", "hundred")} == {"q"}
+    assert {roles[n] for n in ("x", "y", "w", "b.1")} == {"i"}
+    assert roles["broadcast.1"] == "p"
+    assert roles["reduce"] == "."
+
+
+def test_what_is_open_stays_open_while_it_can_be_read(payload):
+    opened = [payload["artifacts"][stage(payload, name)["a"]]["o"] for name in ("tuple-simplifier", "algsimp")]
+    assert set(opened[1]) <= set(opened[0])
+    assert "fusion" in payload["artifacts"][stage(payload, "fusion")["a"]]["o"]
 
 
 def test_why_tells_rules_and_predicates_with_their_values(payload):
@@ -371,15 +385,6 @@ def test_values_that_share_their_bytes_count_once(trace):
     assert live_bytes(twice) == live_bytes(record)
 
 
-def test_an_edge_tells_its_bends_from_one_to_the_next(payload):
-    from xlanb.view.pool import _bends
-
-    assert _bends(((0.0, 0.0), (10.2, 20.4), (7.0, 30.0), (5.0, 5.0))) == [10, 20, -3, 10]
-    assert _bends(((0.0, 0.0), (5.0, 5.0))) == []
-    picture = payload["artifacts"][stage(payload, "algsimp")["a"]]["g"]
-    assert min(len(e) for e in picture["edges"]) == 2
-
-
 STACKS = """HloModule m
 
 FileNames
@@ -436,5 +441,5 @@ def test_code_that_does_not_fit_is_cut_before_anything_else_and_says_so():
     assert 2_500 <= len(code["lines"]) < code["total"] == 150_001
     assert code["note"].startswith(f"Shown: {len(code['lines']):,} of 150,001 lines")
     assert "note" not in payload
-    assert len(module["g"]["nodes"]) == 301
+    assert len(payload["chunks"][module["c"][-1]]["i"]) == 301
     assert len(page_html([trace])) < MAX_BYTES

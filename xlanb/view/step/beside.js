@@ -77,15 +77,15 @@ export function showBeside(view, seconds) {
   const chosen = all.find((c) => c.value === beside.chosen) || all[0];
   const groups = [...new Set(all.map((c) => c.group))];
   beside.select.replaceChildren(...groups.map((g) => h("optgroup", { label: g }, all.filter((c) => c.group === g).map((c) => h("option", { value: c.value, selected: c === chosen }, c.label)))));
-  if (!chosen) return beside.graph.show(null, UNCHANGED, "after", seconds);
+  if (!chosen) return beside.graph.show(null, SAME_MARKS, "after", seconds);
   const [old, now] = [chosen.index, view.pictureIndex];
-  const marks = view.store.artifact(old)?.k === view.store.artifact(now)?.k ? view.store.marks(old, now) : UNCHANGED;
+  const marks = view.store.artifact(old)?.k === view.store.artifact(now)?.k ? view.store.marks(old, now) : SAME_MARKS;
   [beside.graph.colour, beside.graph.weigh] = [view.graph.colour, view.graph.weigh];
   beside.graph.show(view.picture.sheet(old), marks, "before", seconds);
   beside.graph.follow({ x: view.graph.x, y: view.graph.y, scale: view.graph.scale });
 }
 
-const UNCHANGED = { added: new Set(), removed: new Set(), changed: new Set() };
+const SAME_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };
 
 /** Light what an op is in the other graph, where it has another name there: what came from the same op of the source. @param {any} view @param {string} name */
 export function lightCounterparts(view, name) {
