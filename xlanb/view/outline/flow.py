@@ -23,6 +23,8 @@ def split_wide(root: Branch, ops: Ops) -> None:
         branch = todo.pop()
         if branch.kind != "repeat" and branch.shown(ops) > WIDE:
             _split(branch, ops)
+            if len(branch.branches) > WIDE:
+                _bundle(branch)
         todo.extend(branch.branches)
 
 
@@ -35,6 +37,20 @@ def _split(branch: Branch, ops: Ops) -> None:
     branch.branches.extend(made)
     rest = [k for k in branch.ops if k not in home]
     branch.ops = [k for k in rest if not _follow(k, ops, home)]
+
+
+def _bundle(branch: Branch) -> None:
+    """Put neighbours into groups where there are too many groups."""
+    ranked = sorted(branch.branches, key=lambda b: min(b.all_ops(), default=0))
+    size = -(-len(ranked) // _MOST)
+    made = []
+    for start in range(0, len(ranked), size):
+        inner = ranked[start : start + size]
+        label = f"{inner[0].label} ... {inner[-1].label}"
+        made.append(
+            Branch(f"{branch.key}~{inner[0].key}", label, "flow", branches=inner) if len(inner) > 1 else inner[0]
+        )
+    branch.branches = made
 
 
 def _follow(k: int, ops: Ops, home: dict[int, Branch]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.shape.primitive_type import BY_TEXT
@@ -18,6 +18,8 @@ _HEAVY = frozenset(("tf-matrix", "tf-launch"))
 _CALLING = frozenset(
     ("While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall", "StatefulPartitionedCall")
 )
+_VARIABLES = "variables"
+_SETTING = frozenset(("Identity", "VarIsInitializedOp", "IsVariableInitialized", "NoOp"))
 _SIZES = {text: t.byte_size for text, t in BY_TEXT.items()}
 
 
@@ -99,23 +101,30 @@ def _byte_size(outputs: Sequence[str]) -> int:
 
 
 def _paths(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]]) -> list[Path | None]:
-    """Where each node lies, by its name; a weight, whose scope holds nothing that computes, lies with the layer that alone reads it."""
-    computing = {n.name.split("/", 1)[0] for n, given in zip(nodes, operands, strict=True) if given}
+    """Where each node lies, by its name.
+
+    A scope that only makes and sets variables is no layer: what a layer reads lies with that layer, the rest among the variables.
+    """
+    computing = {n.name.split("/", 1)[0] for n, given in zip(nodes, operands, strict=True) if given and _computes(n)}
     own = [scope_path(n.name, is_node=True) or () for n in nodes]
-    readers: Mapping[int, list[int]] = {k: [] for k in range(len(nodes))}
+    readers: list[list[int]] = [[] for _ in nodes]
     for k, given in enumerate(operands):
         for o in given:
             readers[o].append(k)
     paths: list[Path | None] = []
     for k, n in enumerate(nodes):
-        path = own[k]
-        if path and not operands[k] and n.name.split("/", 1)[0] not in computing and readers[k]:
-            forward = [own[r] for r in readers[k] if not own[r] or own[r][0] != BACKWARD] or [
-                own[r] for r in readers[k]
-            ]
-            path = _common(forward) or path
-        paths.append(path)
+        scope = n.name.split("/", 1)[0]
+        if not own[k] or scope in computing:
+            paths.append(own[k])
+            continue
+        outside = [own[r] for r in readers[k] if own[r] and nodes[r].name.split("/", 1)[0] != scope]
+        forward = [p for p in outside if p[0] != BACKWARD] or outside
+        paths.append(_common(forward) if forward and not operands[k] else (_VARIABLES, *own[k]))
     return paths
+
+
+def _computes(node: NodeRecord) -> bool:
+    return tf_family(node.op) != "tf-variable" and node.op not in _SETTING and "/Initializer/" not in node.name
 
 
 def _common(paths: Sequence[Path]) -> Path:

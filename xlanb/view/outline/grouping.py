@@ -6,6 +6,7 @@ from collections import Counter
 
 from xlanb.view.outline.flow import split_wide
 from xlanb.view.outline.ops import INPUT, RESULT, Ops, settled_paths
+from xlanb.view.outline.prefixes import name_groups
 from xlanb.view.outline.repeats import stack_repeats
 from xlanb.view.outline.scopes import BACKWARD, FORWARD, Path
 from xlanb.view.outline.tree import Branch, Outline, outline
@@ -17,6 +18,7 @@ def outline_of(ops: Ops) -> Outline:
     """The tree of groups of these ops."""
     root = _by_scopes(ops, _directed(settled_paths(ops)))
     _prune(root, ops)
+    name_groups(root, ops)
     stack_repeats(root, ops)
     split_wide(root, ops)
     return outline(root, ops)

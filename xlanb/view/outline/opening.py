@@ -82,6 +82,11 @@ class Insides:
         self._look(part)
         return self._weights[part.name][group]
 
+    def instances(self, part: Part, group: int) -> int:
+        """How many groups a repeat stands for; 0 of what is none."""
+        self._look(part)
+        return len(self._children[part.name][group]) if part.outline.groups[group].kind == "repeat" else 0
+
     def callees(self, part: Part, k: int, key: str) -> tuple[Spot, ...]:
         """The computations that are drawn in the place of an op."""
         called = part.calls.get(k, ())
@@ -155,7 +160,9 @@ class _Opener:
         groups, own = self._insides.of(spot)
         for g in groups:
             inner = Spot(part, g, prefix)
-            self._push(group_key(prefix, part.outline.groups[g].key), (inner,), self._insides.weight(part, g), depth)
+            times = max(1, self._insides.instances(part, g))  # a repeat is worth what one of it is
+            weight = self._insides.weight(part, g) / times
+            self._push(group_key(prefix, part.outline.groups[g].key), (inner,), weight, depth)
         for k in own:
             key = prefix + part.ops.names[k]
             spots = self._insides.callees(part, k, key) if depth < _DEPTH else ()
@@ -167,4 +174,5 @@ class _Opener:
     def _push(self, key: str, spots: tuple[Spot, ...], weight: float, depth: int) -> None:
         nodes = sum(len(groups) + len(own) for groups, own in map(self._insides.of, spots))
         self._count += 1
-        heapq.heappush(self._waiting, (-weight * _DEEPER**depth, self._count, _Box(key, nodes, spots, depth + 1)))
+        worth = weight * _DEEPER**depth / max(2, nodes) ** 0.5
+        heapq.heappush(self._waiting, (-worth, self._count, _Box(key, nodes, spots, depth + 1)))

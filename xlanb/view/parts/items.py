@@ -153,12 +153,19 @@ def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
         return "parameter", f" {value}", _short(words, 34 if argument else 26)
     if op == "fusion":
         return "fusion", f" {value}", _short(item["s"], 26)
+    if op == "call" and item.get("c"):
+        return _short(_in_words(item["c"][0]), 24), " call", _short(item["s"], 26)
     if item["f"].startswith("tf"):
         return op, f" {value}" if value else "", _short(name if name != op else item["s"], 24)
     rest = name[len(op) :] if name.startswith(op) else f" {name}"
     if value:
         rest = f" {value}"
     return op, _short(rest, 16), _short(item["s"], 26)
+
+
+def _in_words(computation: str) -> str:
+    """The name of a called function without what the compiler put around it: `_where` of `jit__where_.4`."""
+    return re.sub(r"(?:_?\.\d+)+$", "", computation).removeprefix("jit_").strip("_") or computation
 
 
 def _short(text: str, limit: int) -> str:

@@ -153,7 +153,7 @@ export class PartMaker {
     const callees = kind && this.depth < MAX_DEPTH ? (outline.calls.get(k) || []).filter((c) => maker.all.has(c) && maker.all.get(c) !== outline) : [];
     if (callees.length && maker.folds.open(key)) {
       this.opened.set(k, callees);
-      maker.scene.groups.set(key, { label: `${item.n}  ${item.o === "fusion" ? item.v || "" : item.o}`.trim(), kind: /** @type {GroupKind} */ (kind), parent: group, item, count: 0, stack: 1, marks: noTally(), weight: noWeight() });
+      maker.scene.groups.set(key, { label: item.o === "fusion" ? `${item.n}  ${item.v || ""}`.trim() : `${item.h[0]}${item.h[1]}`, kind: /** @type {GroupKind} */ (kind), parent: group, item, count: 0, stack: 1, marks: noTally(), weight: noWeight() });
       return;
     }
     const node = maker.addNode(key, item, group, { fold: callees.length ? key : "" });

@@ -8,6 +8,10 @@ const NAMED = 3; // parameters that a node names; beyond it says how many
 
 /** Draw few ports: of many parameters those that are no weights, and the others as one. @param {Scene} scene */
 export function drawRim(scene) {
+  for (const n of scene.nodes.values()) {
+    const count = n.item.p?.length || 0;
+    if (n.port === "out" && n.item.o === "tuple") n.item = { ...n.item, an: 1, m: count > 1 ? `${count} results` : "result" };
+  }
   const ports = [...scene.nodes].filter(([, n]) => n.port === "in");
   if (ports.length <= PORTS) return;
   const others = new Map(ports.filter(([, n]) => argumentOf(n.item).includes("[") || argumentOf(n.item).includes(".")));
