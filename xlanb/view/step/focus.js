@@ -28,6 +28,11 @@ export function neighbour(sheet, key, arrow) {
   return best;
 }
 
+/** The nodes as one reads them: the beginning of the flow first. @param {Sheet} sheet */
+function inOrder(sheet) {
+  return [...sheet.nodes].sort((a, b) => (sheet.across ? a.x - b.x || a.y - b.y : a.y - b.y || a.x - b.x));
+}
+
 export class GraphFocus {
   /** @param {SVGElement} root @param {() => Sheet | null} sheet @param {FocusActions} actions */
   constructor(root, sheet, actions) {
@@ -61,7 +66,7 @@ export class GraphFocus {
   /** After a drawing: one of the nodes is the way in. */
   refresh() {
     for (const x of this.root.querySelectorAll(".node")) x.setAttribute("tabindex", "-1");
-    const there = this.element(this.key) ? this.key : this.sheet()?.nodes[0]?.key;
+    const there = this.element(this.key) ? this.key : inOrder(this.sheet() || /** @type {any} */ ({ nodes: [] }))[0]?.key;
     if (there !== undefined) this._stop(there);
   }
 
@@ -81,8 +86,8 @@ export class GraphFocus {
     const name = at.getAttribute("data-op") || "";
     const group = at.hasAttribute("data-fold") || at.classList.contains("group");
     if (e.key.startsWith("Arrow")) this.go(neighbour(sheet, key, e.key));
-    else if (e.key === "Home") this.go(sheet.nodes[0].key);
-    else if (e.key === "End") this.go(sheet.nodes[sheet.nodes.length - 1].key);
+    else if (e.key === "Home") this.go(inOrder(sheet)[0].key);
+    else if (e.key === "End") this.go(inOrder(sheet)[sheet.nodes.length - 1].key);
     else if (e.key === "Enter" && e.shiftKey) this.actions.pair(name);
     else if (group && (e.key === "Enter" || e.key === (at.hasAttribute("data-fold") ? "+" : "-"))) this.actions.toggle(key);
     else if (e.key === "Enter") this.actions.pin(name);

@@ -8,7 +8,7 @@ import { covered, LEGIBLE, newMemory, place, workOf } from "./place.js";
 const MOST_BOXES = 40;
 const FEWEST = 4;
 const TRIED = 14;
-const ENOUGH = 0.45;
+const ENOUGH = 0.47;
 /** The boxes that were drawn when it was decided. @type {WeakMap<Map<string, boolean>, string>} */
 const SEEN = new WeakMap();
 

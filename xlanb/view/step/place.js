@@ -12,9 +12,9 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {import("./layers.js").Placed} Placed */
 /** @typedef {import("./layers.js").Flow} Flow */
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
-/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, 0 to 2 */
+/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, 0 to 3 */
 /** @typedef {{boxes: Map<string, Box>, dense: number, made: Map<string, Placed>, flow: Flow | null}} Kept what a container looked like */
-/** @typedef {{style: Style | null, worth: number, room: Room | null, kept: Map<string, Kept>}} Memory `worth`: how well the pane was used */
+/** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it */
 /** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[]}} Nest */
 
 /** Below this scale titles of 12.5 px would be less than 11 px on the screen, and what stands below them less than 11 px. */
@@ -23,13 +23,14 @@ export const LARGEST = 1.7;
 export const MARGIN = 18;
 const PAD = 18;
 const HEAD = 25;
-const HEIGHTS = [40, 52, 68];
+const HEIGHTS = [40, 52, 68, 86];
 const QUIET = 0.9; // how much smaller what only maps or moves elements is
 const WIDEST = 210;
 const STACKED = 7;
 const PORT = 27;
 const HEAVY = 0.08; // of all that is drawn: from here on a box is larger
-const COVERED = 0.5;
+const COVERED = 0.52;
+const LEAST = 0.47;
 const BUSY = 40;
 const FAN = 5; // of a box with more edges only the near ones are drawn
 const MADE = 24;
@@ -37,7 +38,7 @@ const TOLERATED = 0.4; // how much worse the pane may be used before all is plac
 
 /** @returns {Memory} what a drawing remembers from one picture to the next, so that things stay where they are */
 export function newMemory() {
-  return { style: null, worth: 0, room: null, kept: new Map() };
+  return { style: null, worth: 0, good: false, room: null, kept: new Map() };
 }
 
 /** The weight of a node as one number: seconds, or work where nothing was measured. @param {any} n */
@@ -65,7 +66,7 @@ export function nodeSize(n, roomy = 0, share = 0) {
   const badges = n.fold || n.count > 1 ? tallyWidth({ added, removed, changed }) : 0;
   const said = n.count > 1 ? "" : `${rest}${operands}`;
   const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + badges + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 44 : 0)) + 22;
-  const least = [72, 112, 148][roomy];
+  const least = [72, 112, 148, 168][roomy];
   const more = n.stack > 1 ? STACKED : 0;
   return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 ? 1 : QUIET)) + more];
 }
@@ -85,16 +86,17 @@ export function place(scene, memory = newMemory(), room = { w: 880, h: 460 }) {
   const arrange = () => {
     const style = styleOf(scene, nest, memory, room, sizeOf);
     const placed = arranged(scene, nest, style, room, (key) => sizeOf(key, style.roomy), memory);
-    const value = worth(/** @type {Placed} */ (placed.get("")), [], allBoxes(scene, placed), room);
-    return { style, placed, value };
+    const outer = /** @type {Placed} */ (placed.get(""));
+    const boxes = allBoxes(scene, placed);
+    return { style, placed, value: worth(outer, [], boxes, room), good: isGood(outer, boxes, room) };
   };
   const known = memory.style;
-  let { style, placed, value } = arrange();
-  if (known && style === known && !room.hold && value < memory.worth - TOLERATED) {
+  let { style, placed, value, good } = arrange();
+  if (known && style === known && !room.hold && (value < memory.worth - TOLERATED || (memory.good && !good))) {
     memory.style = null; // the program has become another: what was best for it no longer is
-    ({ style, placed, value } = arrange());
+    ({ style, placed, value, good } = arrange());
   }
-  memory.worth = value;
+  [memory.worth, memory.good] = [value, good];
   return sheetOfPlaced(scene, nest, placed, style, room);
 }
 
@@ -166,7 +168,7 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   const most = Math.min(7, top.length);
   for (const across of [false, true]) for (let bands = 1; bands <= most; bands += 1) for (const lanes of bands > 1 ? [1, bands] : [1]) attempt({ across, bands, lanes, roomy: 0 });
   tried.sort((a, b) => b.value - a.value);
-  for (const { style } of tried.slice(0, 4)) for (const roomy of [1, 2]) attempt({ ...style, roomy });
+  for (const { style } of tried.slice(0, 4)) for (const roomy of [1, 2, 3]) attempt({ ...style, roomy });
   tried.sort((a, b) => b.value - a.value);
   memory.style = tried[0]?.style || null;
   return memory.style || { across: false, bands: 1, lanes: 1, roomy: 0 };
@@ -178,15 +180,25 @@ function flowOf(across, bands, lanes, room) {
   return { across, bands, wide: Math.max(260, side / lanes - 30) };
 }
 
-/** How good a placement is for the pane: whether it fits, how much of it is used, and how many edges change the column. @param {Placed} outer @param {[string, string][]} edges @param {Map<string, Box>} boxes @param {Room} room */
-function worth(outer, edges, boxes, room) {
-  const [w, h] = [room.w - 2 * MARGIN, room.h - 2 * MARGIN];
-  const whole = Math.min(w / outer.w, h / outer.h, LARGEST);
+/** How much of the pane boxes cover, across and down, at the scale at which they are first seen. @param {Placed} outer @param {Map<string, Box>} boxes @param {Room} room */
+function usage(outer, boxes, room) {
+  const whole = Math.min((room.w - 2 * MARGIN) / outer.w, (room.h - 2 * MARGIN) / outer.h, LARGEST);
   const scale = Math.max(LEGIBLE, whole);
   const cover = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s, /** @type {number} */ pane) => covered([...boxes.values()].map((b) => [b[p], b[p] + b[s]]), pane / scale) * (scale / pane);
-  const [cx, cy] = [cover("x", "w", room.w), cover("y", "h", room.h)];
+  return { whole, scale, cx: cover("x", "w", room.w), cy: cover("y", "h", room.h) };
+}
+
+/** Whether all is legible at once, and covers enough of the pane. @param {Placed} outer @param {Map<string, Box>} boxes @param {Room} room */
+function isGood(outer, boxes, room) {
+  const { whole, cx, cy } = usage(outer, boxes, room);
+  return whole >= LEGIBLE && Math.min(cx, cy) >= LEAST;
+}
+
+/** How good a placement is for the pane: whether it fits, how much of it is used, and how many edges change the column. @param {Placed} outer @param {[string, string][]} edges @param {Map<string, Box>} boxes @param {Room} room */
+function worth(outer, edges, boxes, room) {
+  const { whole, scale, cx, cy } = usage(outer, boxes, room);
   const short = Math.max(0, COVERED - cx) + Math.max(0, COVERED - cy);
-  const [over, under] = [Math.max(1, (outer.w * scale) / w), Math.max(1, (outer.h * scale) / h)];
+  const [over, under] = [Math.max(1, (outer.w * scale) / (room.w - 2 * MARGIN)), Math.max(1, (outer.h * scale) / (room.h - 2 * MARGIN))];
   const crossing = edges.filter(([a, b]) => outer.band.get(a) !== outer.band.get(b)).length / Math.max(1, edges.length);
   const beyond = Math.log(over * under) + 3 * Math.min(over - 1, under - 1, 1);
   return Math.min(cx, 0.7) + Math.min(cy, 0.7) - (whole < LEGIBLE ? 0.5 : 0) - 4 * short + 0.2 * Math.min(scale, 1.3) - 0.9 * beyond - 0.5 * crossing - 0.12 * outer.wraps;
