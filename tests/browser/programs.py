@@ -1,4 +1,4 @@
-"""Two training steps by JAX with named scopes, as large as what a person would look at first."""
+"""Programs by JAX with named scopes, two of them as large as what a person would look at first."""
 
 from __future__ import annotations
 
@@ -120,3 +120,22 @@ def residual_step() -> Step:
     }
     images, labels = array(4, 16, 16, 3), random.integers(0, 10, 4).astype(np.int32)
     return step, (params, images, labels)
+
+
+def small_step() -> Step:
+    """Two layers, small enough for every op to be on the page, and its arguments."""
+    import jax
+    import jax.numpy as jnp
+
+    def step(params, x):
+        for number, layer in enumerate(params):
+            with jax.named_scope(f"layer_{number}"):
+                x = jnp.tanh(x @ layer["weights"] + layer["bias"])
+                with jax.named_scope("scale"):
+                    x = x / jnp.sqrt((x**2).sum(-1, keepdims=True))
+        return x
+
+    random = np.random.default_rng(0)
+    shapes = {"weights": (WIDTH, WIDTH), "bias": (WIDTH,)}
+    params = [{k: random.normal(size=shape).astype(np.float32) for k, shape in shapes.items()} for _ in range(2)]
+    return step, (params, random.normal(size=(4, WIDTH)).astype(np.float32))

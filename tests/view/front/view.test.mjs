@@ -142,7 +142,7 @@ function rewritten() {
   return { revision: 1, title: "", items, chunks, artifacts, traces: [{ name: "t", live: false, counts: {}, runs: [], stages }], order: [0] };
 }
 
-test("one rewrite at a time: the program, the difference and the drawing after each", () => {
+test("one rewrite at a time: the program and the difference after each", () => {
   const payload = rewritten();
   const store = new Store(payload);
   const [pass] = payload.traces[0].stages;
@@ -157,11 +157,6 @@ test("one rewrite at a time: the program, the difference and the drawing after e
   assert.deepEqual([...two.marks.added, ...two.marks.removed], ["none", "c"]);
   const [section] = differences(two.payload, two.b, two.a);
   assert.equal(section.rows.filter((r) => Array.isArray(r)).length, 3);
-  for (const m of [one, two]) {
-    const at = new Map(m.sheet.nodes.map((n) => [n.item.n, n]));
-    assert.deepEqual([at.get("a").x, at.get("a").y], [10, 0], "what survives stands still");
-    for (const [k, a] of m.sheet.nodes.entries()) for (const b of m.sheet.nodes.slice(k + 1)) assert.ok(a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y);
-  }
   assert.equal(momentOf(store, pass, 2), null);
 });
 

@@ -39,7 +39,7 @@ function shownItems(view) {
 /** Show an op in the graph: open what hides it, go there, pin it. @param {any} view @param {string} name */
 export function goToOp(view, name) {
   const drawn = () => view.graph.sheet?.nodes.some((/** @type {any} */ n) => n.item.n === name);
-  const key = drawn() ? name : view.picture.open?.(name);
+  const key = drawn() ? name : view.picture.open(name) || view.picture.scene(view.pictureIndex)?.where.get(name);
   view.pin(name);
   if (!drawn() && !key) return view.say(`${name} is not drawn here: its part of the program is not on this page.`);
   view.graph.focus.go(view.graph.keyOf(key || name));

@@ -41,7 +41,7 @@ export function openingThatFits(given, sceneWith, room, decided) {
     now = prospect(scene, room);
   }
   for (let n = 0; n < TRIED; n += 1) {
-    const closed = [...scene.nodes.values()].filter((x) => x.fold && !decided.has(x.fold) && (given.has(x.fold) || scene.nodes.size < FEWEST));
+    const closed = [...scene.nodes.values()].filter((x) => x.fold && !decided.has(x.fold) && (given.has(x.fold) || scene.nodes.size < FEWEST || now.cover < ENOUGH));
     if (!closed.length) break;
     const [heaviest] = closed.sort((a, b) => workOf(b) - workOf(a) || b.count - a.count);
     const more = new Set([...open, heaviest.fold]);

@@ -12,7 +12,7 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {import("./layers.js").Placed} Placed */
 /** @typedef {import("./layers.js").Flow} Flow */
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
-/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, 0 to 3 */
+/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, 0 to 4 */
 /** @typedef {{boxes: Map<string, Box>, dense: number, made: Map<string, Placed>, flow: Flow | null}} Kept what a container looked like */
 /** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it */
 /** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[]}} Nest */
@@ -23,7 +23,7 @@ export const LARGEST = 1.7;
 export const MARGIN = 18;
 const PAD = 18;
 const HEAD = 25;
-const HEIGHTS = [40, 52, 68, 86];
+const HEIGHTS = [40, 52, 68, 86, 106];
 const QUIET = 0.9; // how much smaller what only maps or moves elements is
 const WIDEST = 210;
 const STACKED = 7;
@@ -66,7 +66,7 @@ export function nodeSize(n, roomy = 0, share = 0) {
   const badges = n.fold || n.count > 1 ? tallyWidth({ added, removed, changed }) : 0;
   const said = n.count > 1 ? "" : `${rest}${operands}`;
   const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + badges + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 44 : 0)) + 22;
-  const least = [72, 112, 148, 168][roomy];
+  const least = [72, 112, 148, 168, 180][roomy];
   const more = n.stack > 1 ? STACKED : 0;
   return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 ? 1 : QUIET)) + more];
 }
@@ -168,7 +168,7 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   const most = Math.min(7, top.length);
   for (const across of [false, true]) for (let bands = 1; bands <= most; bands += 1) for (const lanes of bands > 1 ? [1, bands] : [1]) attempt({ across, bands, lanes, roomy: 0 });
   tried.sort((a, b) => b.value - a.value);
-  for (const { style } of tried.slice(0, 4)) for (const roomy of [1, 2, 3]) attempt({ ...style, roomy });
+  for (const { style } of tried.slice(0, 4)) for (const roomy of [1, 2, 3, 4]) attempt({ ...style, roomy });
   tried.sort((a, b) => b.value - a.value);
   memory.style = tried[0]?.style || null;
   return memory.style || { across: false, bands: 1, lanes: 1, roomy: 0 };
