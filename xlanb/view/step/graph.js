@@ -14,7 +14,7 @@ import { drawStub, labelOf } from "./stubs.js";
 /** @typedef {import("./store.js").Marks} Marks */
 /** @typedef {import("./fly.js").Sight} Sight */
 /**
- * @typedef {{name(): string, tools: Node[], lead?: Node[], over?: Node, recolour(): void, resized(): void, pin(name: string): void, pair(name: string): void, toggle(key: string): void, spread(key: string): void, leave(): void,
+ * @typedef {{name(): string, tools: Node[], lead?: Node[], over?: Node, foot?: Node, recolour(): void, resized(): void, pin(name: string): void, pair(name: string): void, toggle(key: string): void, spread(key: string): void, leave(): void,
  *   moved?(sight: Sight): void, label?: string, plain?: boolean}} Around `plain`: only its own tools; what the graph is called, further buttons, and what it asks of the view
  */
 
@@ -44,7 +44,7 @@ export class GraphView {
     this.weigh = WEIGHTS[0];
     this.stage = h("div", { class: "stage" }, this.svg, this.note, this.map.element, around.over);
     this.stages = h("div", { class: "stages" }, this.stage);
-    this.element = h("div", { class: "graph" }, around.plain ? h("div", { class: "tools" }, around.tools) : this._tools(), this.stages, this.legend);
+    this.element = h("div", { class: "graph" }, around.plain ? h("div", { class: "tools" }, around.tools) : this._tools(), this.stages, h("div", { class: "foot" }, this.legend, around.foot));
     /** @type {Map<string, SVGElement>} */
     this.kept = new Map();
     /** @type {Map<string, {path: SVGElement, d: string, cls: string}>} */
@@ -70,6 +70,8 @@ export class GraphView {
     this._listenStubs();
     // Its size is kept: to ask for it in the midst of drawing would have everything laid out at once.
     this.size = { width: 0, height: 0 };
+    /** @type {{w: number, h: number} | null} */
+    this.placedFor = null; // a little more or less room is no reason to place all anew
     this.observer = new ResizeObserver((entries) => this._resized(entries[entries.length - 1].contentRect));
     this.observer.observe(this.svg);
   }
@@ -81,7 +83,7 @@ export class GraphView {
 
   /** The size that drawings are placed for. */
   get room() {
-    return this.size.width ? { w: this.size.width, h: this.size.height, hold: Boolean(this.anchor) } : USUAL;
+    return { ...(this.placedFor || USUAL), hold: Boolean(this.anchor) };
   }
 
   /** @param {{width: number, height: number}} rect */
@@ -89,11 +91,10 @@ export class GraphView {
     if (!width || !height) return;
     const before = this.room;
     this.size = { width, height };
-    if (Math.abs(width / before.w - 1) > RESIZED || Math.abs(height / before.h - 1) > RESIZED) {
-      this.fitted = "";
-      this.around.resized();
-    } else if (this.touched) this._apply();
-    else this.fit(this.marks);
+    if (Math.abs(width / before.w - 1) <= RESIZED && Math.abs(height / before.h - 1) <= RESIZED && this.placedFor) return this.fitted ? this._apply() : this.fit(this.marks);
+    this.placedFor = { w: width, h: height };
+    this.fitted = "";
+    return this.around.resized();
   }
 
   _tools() {

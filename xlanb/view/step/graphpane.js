@@ -10,7 +10,8 @@ export function graphActions(view) {
   return {
     name: () => `${view.current.name || "graph"}-${view.now?.name || ""}`,
     lead: [find.element],
-    tools: [...view.picture.tools, besideTool(view)],
+    tools: [...view.picture.tools.filter((/** @type {Node} */ x) => x !== view.picture.crumbs), besideTool(view)],
+    foot: view.picture.crumbs,
     moved: (sight) => view.beside?.graph.follow(sight),
     over: find.list,
     recolour: () => view.update(),

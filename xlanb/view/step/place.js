@@ -14,7 +14,7 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
 /** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, 0 to 4 */
 /** @typedef {{boxes: Map<string, Box>, dense: number, made: Map<string, Placed>, flow: Flow | null}} Kept what a container looked like */
-/** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it */
+/** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>, small: Set<string>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it, `small`: groups that the reader opened */
 /** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[]}} Nest */
 
 /** Below this scale titles of 12.5 px would be less than 11 px on the screen, and what stands below them less than 11 px. */
@@ -31,6 +31,7 @@ const PORT = 27;
 const HEAVY = 0.08; // of all that is drawn: from here on a box is larger
 const COVERED = 0.52;
 const LEAST = 0.47;
+export const AROUND = 58; // the tools above and the legend below belong to the pane too
 const BUSY = 40;
 const FAN = 5; // of a box with more edges only the near ones are drawn
 const MADE = 24;
@@ -38,7 +39,7 @@ const TOLERATED = 0.4; // how much worse the pane may be used before all is plac
 
 /** @returns {Memory} what a drawing remembers from one picture to the next, so that things stay where they are */
 export function newMemory() {
-  return { style: null, worth: 0, good: false, room: null, kept: new Map() };
+  return { style: null, worth: 0, good: false, room: null, kept: new Map(), small: new Set() };
 }
 
 /** The weight of a node as one number: seconds, or work where nothing was measured. @param {any} n */
@@ -78,10 +79,11 @@ export function nodeSize(n, roomy = 0, share = 0) {
  */
 export function place(scene, memory = newMemory(), room = { w: 880, h: 460 }) {
   const nest = nested(scene);
+  for (const key of scene.groups.keys()) if (room.hold && !memory.kept.has(key)) memory.small.add(key);
   const total = [...scene.nodes.values()].reduce((t, n) => t + workOf(n), 0) || Infinity;
   const sizeOf = (/** @type {string} */ key, /** @type {number} */ roomy) => {
     const n = scene.nodes.get(key);
-    return nodeSize(n, roomy, workOf(n) / total);
+    return nodeSize(n, n?.group ? (memory.small.has(n.group) ? 0 : Math.max(0, roomy - 1)) : roomy, workOf(n) / total);
   };
   const arrange = () => {
     const style = styleOf(scene, nest, memory, room, sizeOf);
@@ -140,6 +142,7 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   const sameRoom = memory.room && Math.abs(Math.log((memory.room.w / memory.room.h) * (room.h / room.w))) < 0.25;
   if (memory.style && sameRoom && still >= 0.6 * Math.max(top.length, known?.size || 0)) return memory.style;
   memory.kept = new Map();
+  memory.small.clear();
   memory.room = room;
   memory.style = null;
   const links = nest.lifted.get("") || [];
@@ -185,7 +188,7 @@ function usage(outer, boxes, room) {
   const whole = Math.min((room.w - 2 * MARGIN) / outer.w, (room.h - 2 * MARGIN) / outer.h, LARGEST);
   const scale = Math.max(LEGIBLE, whole);
   const cover = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s, /** @type {number} */ pane) => covered([...boxes.values()].map((b) => [b[p], b[p] + b[s]]), pane / scale) * (scale / pane);
-  return { whole, scale, cx: cover("x", "w", room.w), cy: cover("y", "h", room.h) };
+  return { whole, scale, cx: cover("x", "w", room.w), cy: cover("y", "h", room.h) * (room.h / (room.h + AROUND)) };
 }
 
 /** Whether all is legible at once, and covers enough of the pane. @param {Placed} outer @param {Map<string, Box>} boxes @param {Room} room */
