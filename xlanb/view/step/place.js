@@ -66,7 +66,7 @@ export function nodeSize(n, roomy = 0, share = 0) {
   const { added = 0, removed = 0, changed = 0 } = n.marks || {};
   const badges = n.fold || n.count > 1 ? tallyWidth({ added, removed, changed }) : 0;
   const said = n.count > 1 ? "" : `${rest}${operands}`;
-  const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + badges + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 44 : 0)) + 22;
+  const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + badges + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 58 : 0)) + 22;
   const least = [72, 112, 148, 168, 180][roomy];
   const more = n.stack > 1 ? STACKED : 0;
   return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 ? 1 : QUIET)) + more];
@@ -131,7 +131,20 @@ function nested(scene) {
     /** @type {[string, string][]} */ (lifted.get(box)).push([from, to]);
     return { box, from, to };
   });
+  for (const [box, inside] of children) anchorPorts(scene, inside, lifted, box);
   return { children, lifted, lifts, edges };
+}
+
+/** A port that nothing drawn is joined to stands by the first or the last box nevertheless. @param {Scene} scene @param {string[]} inside @param {Map<string, [string, string][]>} lifted @param {string} box */
+function anchorPorts(scene, inside, lifted, box) {
+  const links = lifted.get(box) || [];
+  const linked = new Set(links.flat());
+  const boxes = inside.filter((k) => linked.has(k) && !scene.nodes.get(k)?.port);
+  for (const key of inside) {
+    const port = scene.nodes.get(key)?.port;
+    if (!port || linked.has(key) || !boxes.length) continue;
+    links.push(port === "in" ? [key, boxes[0]] : [boxes[boxes.length - 1], key]);
+  }
 }
 
 /** Direction, columns and size of the boxes: those that were, where much of it is still there; else the best for the pane. @param {Scene} scene @param {Nest} nest @param {Memory} memory @param {Room} room @param {(key: string, roomy: number) => [number, number]} sizeOf @returns {Style} */

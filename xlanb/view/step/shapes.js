@@ -156,9 +156,12 @@ export function drawGroups(groups) {
   return new Map(groups.map((g) => {
     if (g.kind === "cluster" && !hues.has(g.label)) hues.set(g.label, hues.size % 4);
     const indent = g.fold ? 28 : 12;
-    const tally = tallyText(g.marks);
-    const count = g.count > 1 ? `${g.count.toLocaleString("en")} ops` : "";
-    const label = fitted(g.label, g.w - indent - 14 - (count ? 8 * count.length : 0) - (tally.length ? tallyWidth(g.marks) : 0), "title");
+    const space = g.w - indent - (g.kind === "repeat" ? 52 : 14);
+    const named = textWidth(g.label, "title");
+    const tally = named + tallyWidth(g.marks) <= space ? tallyText(g.marks) : [];
+    const said = g.count > 1 ? `${g.count.toLocaleString("en")} ops` : "";
+    const count = named + (tally.length ? tallyWidth(g.marks) : 0) + textWidth(said, "rest") + 8 <= space ? said : "";
+    const label = fitted(g.label, space, "title");
     const box = s(
       "g",
       { class: `group ${g.kind}${g.kind === "cluster" ? ` hue${hues.get(g.label)}` : ""}`, role: "treeitem", "aria-expanded": "true", "aria-label": `${g.label}, open group${g.count ? ` of ${plural(g.count, "op")}` : ""}`, tabindex: -1, data: { key: g.key } },
