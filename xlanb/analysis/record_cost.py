@@ -12,7 +12,6 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
 
-
 Counts = tuple[float, float]
 
 

@@ -1,0 +1,137 @@
+// What is drawn of a program: groups open and closed, repeats, what is inlined, ports, marks.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { bytesOf, outlineFrom, outlines } from "./outline.js";
+import { givenFolds, noFolds, sceneOf } from "./scene.js";
+
+const item = (n, o, p = [], more = {}) => ({ n, o, s: "f32[4]", f: "element", t: `  %${n} = f32[4] ${o}(${p.map((x) => `%${x}`).join(", ")})`, h: [o, "", "f32[4]"], ...(p.length ? { p } : {}), ...more });
+
+/** A payload with one module: computations by name, the last the entry; `t` its outline. */
+function moduleOf(parts, o = []) {
+  const items = [];
+  const chunks = Object.entries(parts).map(([name, { items: own, t }], k, all) => {
+    const i = own.map((x) => items.push(x) - 1);
+    return { h: `${k === all.length - 1 ? "ENTRY " : ""}%${name} (p: f32[4]) -> f32[4] {`, i, z: "}", ...(t ? { t } : {}) };
+  });
+  const artifact = { k: "module", c: chunks.map((_, k) => k), n: items.length, o };
+  return { payload: { items, chunks }, artifact };
+}
+
+/** Three layers of two ops each, a repeat. */
+function threeLayers(open) {
+  const own = [item("p", "parameter", [], { v: "0" })];
+  let last = "p";
+  for (let k = 0; k < 3; k += 1) {
+    own.push(item(`half${k}`, "constant", [], { v: "0.5" }), item(`d${k}`, "dot", [last]), item(`a${k}`, "add", [`d${k}`, `half${k}`]));
+    last = `a${k}`;
+  }
+  own.push(item("end", "tanh", [last], { r: 1 }));
+  const g = [[-1, "repeat", "layer 0-2", "layer_*"], ...[0, 1, 2].map((k) => [0, "scope", `layer_${k}`, `layer_${k}`])];
+  const t = { g, m: [-1, 1, 1, 3, 2, 3, 3, 3, -1, 1], r: "iq..q..q...", u: [[10, 32], [4, 32]], w: [0, 1, 0, 1, 0, 1, 1] };
+  return moduleOf({ main: { items: own, t } }, open);
+}
+
+const edges = (scene) => scene.edges.map((e) => `${e.from}>${e.to}`).sort();
+
+test("a closed repeat is one node with all that it holds", () => {
+  const { artifact, payload } = threeLayers([]);
+  const scene = sceneOf(artifact, payload, givenFolds(artifact));
+  assert.deepEqual([...scene.nodes.keys()], ["p", "@layer_*", "end"]);
+  const node = scene.nodes.get("@layer_*");
+  assert.deepEqual([node.fold, node.stack, node.count, node.weight.flops], ["@layer_*", 3, 6, 42]);
+  assert.deepEqual(edges(scene), ["@layer_*>end", "p>@layer_*"]);
+  assert.equal(scene.where.get("a2"), "@layer_*");
+});
+
+test("an open repeat shows its first instance for all; a spread one all of them", () => {
+  const { artifact, payload } = threeLayers(["@layer_*"]);
+  const scene = sceneOf(artifact, payload, givenFolds(artifact));
+  assert.deepEqual([...scene.nodes.keys()], ["p", "d0", "a0", "end"]);
+  assert.deepEqual([...scene.groups].map(([k, g]) => [k, g.stack, g.count]), [["@layer_*", 3, 2]]);
+  assert.deepEqual(edges(scene), ["a0>end", "d0>a0", "p>d0"]);
+  assert.equal(scene.nodes.get("d0").weight.flops, 30);
+  assert.equal(scene.where.get("d2"), "d0");
+  assert.deepEqual(scene.nodes.get("a0").operands, [{ text: "0.5", name: "half0" }]);
+  const spread = sceneOf(artifact, payload, { ...givenFolds(artifact), spread: () => true });
+  assert.deepEqual([...spread.nodes.keys()], ["p", "@layer_0", "@layer_1", "@layer_2", "end"]);
+  assert.deepEqual(edges(spread), ["@layer_0>@layer_1", "@layer_1>@layer_2", "@layer_2>end", "p>@layer_0"]);
+});
+
+test("all ops brings back what is inlined", () => {
+  const { artifact, payload } = threeLayers(["@layer_*"]);
+  const scene = sceneOf(artifact, payload, { ...givenFolds(artifact), all: true });
+  assert.ok(scene.nodes.has("half0"));
+  assert.deepEqual(scene.nodes.get("a0").operands, []);
+});
+
+test("a group counts what a pass did to its ops, of all repeats; few inlined ops that a pass is about are drawn", () => {
+  const { artifact, payload } = threeLayers(["@layer_*"]);
+  const marks = { added: new Set(["d1", "d2", "half0"]), removed: new Set(), changed: new Set(["a0"]) };
+  const open = sceneOf(artifact, payload, givenFolds(artifact), { marks });
+  assert.deepEqual(open.nodes.get("d0").marks, { added: 2, removed: 0, changed: 0 });
+  assert.deepEqual(open.groups.get("@layer_*").marks, { added: 3, removed: 0, changed: 1 });
+  assert.ok(open.nodes.has("half0"));
+  const closed = sceneOf(artifact, payload, { ...givenFolds(artifact), open: () => false }, { marks, seconds: new Map([["d0", 2], ["d1", 3]]) });
+  assert.equal(closed.nodes.get("@layer_*").weight.seconds, 5);
+  assert.equal(closed.nodes.get("end").weight.seconds, null);
+});
+
+test("tuples and their elements are edges; a loop's results come from its body", () => {
+  const pair = { s: "(f32[4], f32[4])" };
+  const body = { items: [item("b", "parameter", [], { v: "0", ...pair }), item("b0", "get-tuple-element", ["b"], { v: "0" }), item("b1", "get-tuple-element", ["b"], { v: "1" }), item("grown", "add", ["b0", "b1"]), item("bt", "tuple", ["grown", "b1"], { r: 1, ...pair })], t: { g: [], m: [-1, 5], r: "ipp.o", u: [[4, 16]], w: [0] } };
+  const cond = { items: [item("c", "parameter", [], { v: "0", ...pair }), item("less", "compare", ["c"], { s: "pred[]", r: 1 })], t: { g: [], m: [-1, 2], r: "i.", u: [[1, 1]], w: [0] } };
+  const main = { items: [item("x", "parameter", [], { v: "0" }), item("y", "parameter", [], { v: "1" }), item("t", "tuple", ["x", "y"], pair), item("loop", "while", ["t"], { c: ["body", "cond"], ...pair }), item("one", "get-tuple-element", ["loop"], { v: "0" }), item("two", "get-tuple-element", ["loop"], { v: "1" }), item("end", "multiply", ["one", "two"], { r: 1 })], t: { g: [], m: [-1, 7], r: "iip.pp.", u: [[4, 16]], w: [0, 0] } };
+  const { artifact, payload } = moduleOf({ body, cond, main });
+  const open = sceneOf(artifact, payload, noFolds());
+  assert.deepEqual([...open.groups.keys()], ["loop", "loop/body", "loop/cond"]);
+  assert.deepEqual(edges(open), ["loop/body/grown>end", "x>loop/body/grown", "x>loop/cond/less", "y>end", "y>loop/body/grown", "y>loop/cond/less"]);
+  const closed = sceneOf(artifact, payload, { ...noFolds(), open: () => false });
+  assert.deepEqual(edges(closed), ["loop>end", "x>loop", "y>loop"]);
+  assert.equal(closed.nodes.get("loop").fold, "loop");
+});
+
+test("of many parameters the weights are named in what reads them", () => {
+  const own = [];
+  for (let k = 0; k < 12; k += 1) own.push(item(`w${k}`, "parameter", [], { v: String(k), m: `params['w${k}']`, an: 1 }));
+  own.push(item("x", "parameter", [], { v: "12", m: "x", an: 1 }));
+  own.push(item("a", "dot", ["x", "w0"]), item("b", "add", ["a", ...own.slice(1, 12).map((i) => i.n)]), item("r", "tuple", ["a", "b"], { r: 1 }));
+  const { artifact, payload } = moduleOf({ main: { items: own, t: { g: [], m: [-1, 16], r: `${"i".repeat(13)}..o`, u: [[1, 1]], w: [0, 0] } } });
+  const scene = sceneOf(artifact, payload, noFolds());
+  assert.deepEqual([...scene.nodes].filter(([, n]) => n.port).map(([k, n]) => [k, n.port, n.count]), [["x", "in", 1], ["r", "out", 1], ["@parameters", "in", 12]]);
+  assert.deepEqual(scene.nodes.get("a").operands, [{ text: "params['w0']", name: "w0" }]);
+  assert.deepEqual(scene.nodes.get("b").operands, [{ text: "11 parameters", name: "w1" }]);
+  assert.equal(scene.nodes.get("r").item.m, "2 results");
+  assert.equal(scene.where.get("w3"), "@parameters");
+});
+
+test("what is not on the page is told of by group, with the edges between", () => {
+  const own = [item("z", "tanh", ["gone"], { r: 1 })];
+  const t = { g: [[-1, "scope", "early"], [-1, "repeat", "layer 0-9", "layer_*", 10], [1, "scope", "layer_0", "layer_0"]], m: [-1, 1], r: ".", u: [[1, 8]], w: [0], x: { n: [[0, 100, 5, 6], [1, 90, 1, 1], [2, 10, 1, 1]], e: [[0, 2, 64, 2], [1, -2, 32, 1], [0, -2, 16, 1]] } };
+  const { artifact, payload } = moduleOf({ main: { items: own, t } });
+  artifact.n = 201;
+  const closed = sceneOf(artifact, payload, { ...noFolds(), open: () => false });
+  assert.deepEqual([...closed.nodes].map(([k, n]) => [k, n.count, n.stack, n.fold]).sort(), [["@early", 100, 1, ""], ["@layer_*", 100, 10, "@layer_*"], ["z", 1, 1, ""]]);
+  assert.deepEqual(edges(closed), ["@early>@layer_*", "@early>z", "@layer_*>z"]);
+  const open = sceneOf(artifact, payload, noFolds());
+  assert.ok(open.groups.has("@layer_*"));
+  assert.equal(open.nodes.get("@layer_0…")?.count ?? open.nodes.get("@layer_0")?.count, 10);
+});
+
+test("a program between two rewrites has the groups of those around it", () => {
+  const { artifact, payload } = threeLayers(["@layer_*"]);
+  const made = { ...payload, items: [...payload.items, item("new", "sine", ["d1"])], chunks: [{ ...payload.chunks[0], i: [...payload.chunks[0].i, payload.items.length], t: undefined }] };
+  const moment = { k: "module", c: [0], n: made.items.length };
+  outlineFrom(moment, made, [artifact, artifact], payload);
+  assert.deepEqual(moment.o, ["@layer_*"]);
+  const outline = outlines(moment, made).get("");
+  assert.equal(outline.groups[outline.member.at(-1)].key, "layer_1");
+  assert.equal(outline.roles.at(-1), ".");
+});
+
+test("bytes of shapes", () => {
+  assert.equal(bytesOf("f32[2,3]"), 24);
+  assert.equal(bytesOf("(pred[4], bf16[2], c64[])"), 16);
+  assert.equal(bytesOf("f32[?,3]"), 12);
+  assert.equal(bytesOf("token[]"), 0);
+});

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import pytest
+
+from xlanb.hlo import parse
+from xlanb.view.outline.data import part_data
+from xlanb.view.outline.module import ModuleOutlines
+from xlanb.view.outline.opening import MOST, Insides, Opening, Spot, default_opening
+
+
+def program_of(text):
+    return ModuleOutlines().program(parse(text).record())
+
+
+def entry_of(text):
+    program = program_of(text)
+    return program.parts[program.entry]
+
+
+def module(*lines, before=""):
+    return f"HloModule m\n\n{before}\nENTRY main {{\n" + "\n".join(f"  {line}" for line in lines) + "\n}\n"
+
+
+def chain(count, ops=("tanh", "negate", "exponential", "sine", "cosine", "sqrt", "abs")):
+    lines = ["v0 = f32[64] parameter(0)"]
+    # no period: the op is chosen by the square of its number
+    lines += [f"v{k} = f32[64] {ops[k * k % len(ops) if k % 5 else k % 3]}(v{k - 1})" for k in range(1, count)]
+    return module(*lines[:-1], f"ROOT {lines[-1]}")
+
+
+def layers(count, scope="layer_{}", wide=2):
+    lines = ["x0 = f32[64,64] parameter(0)", "w = f32[64,64] parameter(1)"]
+    for k in range(count):
+        meta = f', metadata={{op_name="jit(f)/{scope.format(k)}/op"}}' if scope else ""
+        dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+        lines.append(f"d{k} = f32[64,64] dot(x{k}, w), {dims}{meta}")
+        lines += [f"t{k}.{n} = f32[64,64] tanh({f't{k}.{n - 1}' if n else f'd{k}'}){meta}" for n in range(wide)]
+        lines.append(f"x{k + 1} = f32[64,64] add(t{k}.{wide - 1}, x{k}){meta}")
+    return module(*lines[:-1], f"ROOT {lines[-1]}")
+
+
+def nodes_drawn(program, opening):
+    """Nodes of the first picture, its ports left out."""
+    insides = Insides(program)
+    opened = set(opening.open)
+    todo = [Spot(program.parts[program.entry], -1, "")]
+    count = 0
+    while todo:
+        spot = todo.pop()
+        groups, own = insides.of(spot)
+        for g in groups:
+            is_open = f"{spot.prefix}@{spot.part.outline.groups[g].key}" in opened
+            todo += [Spot(spot.part, g, spot.prefix)] if is_open else []
+            count += not is_open
+        for k in own:
+            key = spot.prefix + spot.part.ops.names[k]
+            todo += insides.callees(spot.part, k, key) if key in opened else ()
+            count += key not in opened
+    return count
+
+
+def labels(part, kind):
+    return [g.label for g in part.outline.groups if g.kind == kind]
+
+
+def test_layers_of_one_name_and_content_are_a_repeat():
+    part = entry_of(layers(6))
+    assert labels(part, "repeat") == ["layer 0-5"]
+    assert len(labels(part, "scope")) == 6
+    repeat = next(k for k, g in enumerate(part.outline.groups) if g.kind == "repeat")
+    assert sum(g.parent == repeat for g in part.outline.groups) == 6
+
+
+def test_layers_of_one_name_and_other_content_are_none():
+    text = layers(6).replace("tanh(t1.0)", "exponential(t1.0)").replace("tanh(d1)", "sine(d1)")
+    assert labels(entry_of(text), "repeat") == ["layer 0, 2, 3, 4, ..."]
+
+
+def test_what_repeats_without_names_is_found_by_its_period():
+    part = entry_of(layers(40, scope=""))
+    (repeat,) = (k for k, g in enumerate(part.outline.groups) if g.kind == "repeat")
+    assert sum(g.parent == repeat for g in part.outline.groups) == 40
+    assert part.outline.groups[repeat].label == "dot + 3"
+
+
+def test_a_chain_is_cut_into_segments_in_its_order():
+    part = entry_of(chain(300))
+    assert {g.kind for g in part.outline.groups} == {"flow"}
+    top = [k for k, g in enumerate(part.outline.groups) if g.parent == -1]
+    assert 3 <= len(top) <= 12
+    tops = []
+    for k in range(1, 300):
+        g = part.outline.member[k]
+        while part.outline.groups[g].parent >= 0:
+            g = part.outline.groups[g].parent
+        tops.append(g)
+    assert tops == sorted(tops)
+
+
+@pytest.mark.parametrize("text", [chain(300), chain(3000), layers(40), layers(40, scope=""), layers(3), layers(300)])
+def test_the_first_picture_has_some_nodes_and_not_too_many(text):
+    program = program_of(text)
+    assert 3 <= nodes_drawn(program, default_opening(program)) <= MOST
+
+
+def test_programs_of_one_instruction_or_two_are_shown():
+    for text in (
+        module("ROOT c = f32[] constant(3)"),
+        module("ROOT p = f32[4] parameter(0)"),
+        module("p = f32[4] parameter(0)", "ROOT t = f32[4] tanh(p)"),
+    ):
+        program = program_of(text)
+        assert default_opening(program).open == ()
+        assert len(program.parts["main"].outline.member) == len(program.parts["main"].ops)
+
+
+def test_quiet_ops_are_inlined_or_edges():
+    part = entry_of(
+        module(
+            "p = f32[4] parameter(0)",
+            "s = f32[] parameter(1)",
+            "half = f32[] constant(0.5)",
+            "halves = f32[4] broadcast(half), dimensions={}",
+            "wide = f32[4] broadcast(s), dimensions={}",
+            "m = f32[4] multiply(p, halves)",
+            "a = f32[4] add(m, wide)",
+            "pair = (f32[4], f32[4]) tuple(a, m)",
+            "first = f32[4] get-tuple-element(pair), index=0",
+            "n = f32[4] negate(first)",
+            "ROOT r = (f32[4]) tuple(n)",
+        )
+    )
+    roles = dict(zip(part.ops.names, part.ops.roles, strict=True))
+    assert [k for k, r in roles.items() if r == "q"] == ["half", "halves"]
+    assert [k for k, r in roles.items() if r == "p"] == ["wide", "pair", "first"]
+    assert [k for k, r in roles.items() if r == "."] == ["m", "a", "n"]
+    assert roles["r"] == "o"
+    assert {part.ops.names[k] for k in part.ops.sources[part.ops.names.index("n")]} == {"a"}
+
+
+def test_a_fusion_lies_in_the_scope_of_most_of_its_cost():
+    text = module(
+        "p = f32[8,8] parameter(0)",
+        'a = f32[8,8] tanh(p), metadata={op_name="jit(f)/light/tanh"}',
+        'b = f32[8,8] sine(a), metadata={op_name="jit(f)/light/sin"}',
+        'fused = f32[8,8] fusion(b), kind=kLoop, calls=inner, metadata={op_name="jit(f)/light/neg"}',
+        'c = f32[8,8] sine(fused), metadata={op_name="jit(f)/heavy/sin"}',
+        'ROOT d = f32[8,8] cosine(c), metadata={op_name="jit(f)/heavy/cos"}',
+        before="inner {\n  i = f32[8,8] parameter(0)\n"
+        "  x = f32[8,8] dot(i, i), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+        'metadata={op_name="jit(f)/heavy/dot"}\n'
+        '  ROOT n = f32[8,8] negate(x), metadata={op_name="jit(f)/light/neg"}\n}\n',
+    )
+    part = entry_of(text)
+    keys = [g.key for g in part.outline.groups]
+    home = {n: keys[g] if g >= 0 else "" for n, g in zip(part.ops.names, part.outline.member, strict=True)}
+    assert home["fused"] == "heavy"
+    assert home["a"] == home["b"] == "light"
+
+
+def test_what_was_open_stays_open():
+    program = program_of(layers(6))
+    first = default_opening(program)
+    assert "@layer_*" in first.open
+    closed = Opening((), first.known)
+    assert default_opening(program, closed).open == first.open  # nothing open would be too little
+    assert default_opening(program, first).open == first.open
+
+
+def test_of_a_computation_that_is_cut_groups_and_their_edges_are_told():
+    part = entry_of(layers(300))
+    data = part_data(part, len(part.ops) - 40)
+    assert len(data["r"]) == 40
+    assert data["g"][0][1] == "repeat"
+    assert data["g"][0][-1] == 300
+    assert sum(data["m"][1::2]) == 40
+    hidden = sum(row[1] for row in data["x"]["n"])
+    assert hidden == sum(part.ops.is_shown(k) for k in range(len(part.ops) - 40))
+
+
+def test_costs_are_those_of_the_analysis():
+    from xlanb.analysis.cost import cost
+
+    text = layers(2)
+    part = entry_of(text)
+    whole = cost(parse(text))
+    assert sum(f for f, _ in part.costs) == whole.flops + whole.transcendentals
+    assert sum(b for _, b in part.costs) == whole.bytes_accessed
