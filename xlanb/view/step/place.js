@@ -13,7 +13,7 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {import("./layers.js").Flow} Flow */
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
 /** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, 0 to 4 */
-/** @typedef {{boxes: Map<string, Box>, dense: number, made: Map<string, Placed>, flow: Flow | null}} Kept what a container looked like */
+/** @typedef {{boxes: Map<string, Box>, groups: Set<string>, dense: number, made: Map<string, Placed>, flow: Flow | null}} Kept what a container looked like, and which of its children were open groups */
 /** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>, small: Set<string>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it, `small`: groups that the reader opened */
 /** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[]}} Nest */
 
@@ -239,16 +239,16 @@ function boxSize(scene, nest, key, across, room, sizeOf, memory, placed) {
   const group = scene.groups.get(key);
   if (!group) return sizeOf(key);
   const sizes = new Map((nest.children.get(key) || []).map((k) => [k, boxSize(scene, nest, k, across, room, sizeOf, memory, placed)]));
-  const p = innerPlaces(key, sizes, nest.lifted.get(key) || [], across, room, memory);
+  const p = innerPlaces(key, sizes, nest.lifted.get(key) || [], across, room, memory, scene.groups);
   placed.set(key, p);
   const label = Math.min(230, 7.2 * group.label.length + 60);
   return [Math.max(p.w, label) + 2 * PAD, p.h + PAD + HEAD + 2];
 }
 
-/** The children of a group, in the columns that give it about the shape of the pane. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {boolean} across @param {Room} room @param {Memory | null} memory @returns {Placed} */
-function innerPlaces(key, sizes, edges, across, room, memory) {
+/** The children of a group, in the columns that give it about the shape of the pane. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {boolean} across @param {Room} room @param {Memory | null} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
+function innerPlaces(key, sizes, edges, across, room, memory, groups) {
   const known = memory?.kept.get(key);
-  if (memory && known?.flow && known.flow.across === across) return remembered(key, sizes, edges, known.flow, memory);
+  if (memory && known?.flow && known.flow.across === across) return remembered(key, sizes, edges, known.flow, memory, groups);
   const wish = Math.min(2.2, Math.max(0.8, room.w / room.h));
   const half = { w: room.w * 0.8, h: room.h * 0.9 };
   const rows = ranked([...sizes.keys()], edges);
@@ -260,12 +260,17 @@ function innerPlaces(key, sizes, edges, across, room, memory) {
     const cost = Math.abs(Math.log(p.w / Math.max(1, p.h) / wish)) + 0.25 * (bands - 1) + (p.h < room.h * 0.55 && p.w < room.w * 0.6 && bands > 1 ? 0.6 : 0);
     if (cost < least) [least, best] = [cost, flow];
   }
-  return memory ? remembered(key, sizes, edges, best, memory) : layered(sizes, edges, best);
+  return memory ? remembered(key, sizes, edges, best, memory, groups) : layered(sizes, edges, best);
 }
 
-/** A container as it was when it held the same; else with what survives where it stood; else anew, in the order that was. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Flow} flow @param {Memory} memory @returns {Placed} */
-function remembered(key, sizes, edges, flow, memory) {
-  const kept = memory.kept.get(key) || { boxes: new Map(), dense: 1, made: new Map(), flow };
+/** A container as it was when it held the same; else with what survives where it stood; else anew, in the order that was. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Flow} flow @param {Memory} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
+function remembered(key, sizes, edges, flow, memory, groups) {
+  const kept = memory.kept.get(key) || { boxes: new Map(), groups: new Set(), dense: 1, made: new Map(), flow };
+  for (const [k, [w, h]] of sizes) {
+    // A box keeps its size while its text about fits: else a mark would move all the others.
+    const old = kept.boxes.get(k);
+    if (old && !groups.has(k) && !kept.groups.has(k) && w <= old.w * 1.3 && h <= old.h * 1.35) sizes.set(k, [old.w, old.h]);
+  }
   const known = [...sizes].map(([k, [w, h]]) => `${k} ${w} ${h}`).sort().join("\n");
   let placed = kept.made.get(known);
   if (!placed) {
@@ -281,7 +286,7 @@ function remembered(key, sizes, edges, flow, memory) {
     if (kept.made.size >= MADE) kept.made.clear();
     kept.made.set(known, placed);
   }
-  memory.kept.set(key, { ...kept, boxes: placed.boxes, flow });
+  memory.kept.set(key, { ...kept, boxes: placed.boxes, groups: new Set([...sizes.keys()].filter((k) => groups.has(k))), flow });
   return placed;
 }
 
@@ -290,7 +295,7 @@ function arranged(scene, nest, style, room, sizeOf, memory) {
   /** @type {Map<string, Placed>} */
   const placed = new Map();
   const sizes = new Map((nest.children.get("") || []).map((k) => [k, boxSize(scene, nest, k, style.across, room, sizeOf, memory, placed)]));
-  placed.set("", remembered("", sizes, nest.lifted.get("") || [], flowOf(style.across, style.bands, style.lanes, room), memory));
+  placed.set("", remembered("", sizes, nest.lifted.get("") || [], flowOf(style.across, style.bands, style.lanes, room), memory, scene.groups));
   return placed;
 }
 

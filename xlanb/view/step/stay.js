@@ -4,7 +4,7 @@
 
 const APART = 14;
 const STEP = 26;
-const TRIES = 14;
+const FAR = 520; // a new box further from where it belongs would tell nothing
 const SURVIVE = 0.6; // of the old and of the new ones, below that all is placed anew
 const SPARSE = 0.6; // how much of its density a placement may lose
 
@@ -37,7 +37,7 @@ export function stay(last, sizes, edges, across) {
   const boxes = new Map();
   for (const [k, [w, h]] of sizes) {
     const old = last.boxes.get(k);
-    if (old) boxes.set(k, { x: Math.round(old.x + (old.w - w) / 2), y: Math.round(old.y + (old.h - h) / 2), w, h });
+    if (old) boxes.set(k, { x: old.x, y: old.y, w, h });
   }
   if (boxes.size < SURVIVE * Math.max(sizes.size, last.boxes.size)) return null;
   const stood = [...boxes.values()];
@@ -58,22 +58,30 @@ export function stay(last, sizes, edges, across) {
   return density(boxes) < SPARSE * last.dense ? null : boxes;
 }
 
-/** A free place behind what a box uses, else before what uses it. @param {string} key @param {[number, number]} size @param {[string, string][]} edges @param {Map<string, Box>} boxes @param {boolean} across @returns {Box | null} */
+/** The free place that is nearest to where a box belongs: behind what it uses, before what uses it. @param {string} key @param {[number, number]} size @param {[string, string][]} edges @param {Map<string, Box>} boxes @param {boolean} across @returns {Box | null} */
 function freePlace(key, [w, h], edges, boxes, across) {
   const above = edges.filter((e) => e[1] === key).flatMap((e) => boxes.get(e[0]) || []);
   const below = edges.filter((e) => e[0] === key).flatMap((e) => boxes.get(e[1]) || []);
   const near = [...above, ...below];
   if (!near.length) return null;
+  const [along, size] = across ? [/** @type {const} */ ("x"), w] : [/** @type {const} */ ("y"), h];
+  const from = above.length ? Math.max(...above.map((b) => b[along] + (across ? b.w : b.h))) + STEP : 0;
+  const to = below.length ? Math.min(...below.map((b) => b[along])) - size - STEP : Infinity;
   const middle = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s) => near.reduce((t, b) => t + b[p] + b[s] / 2, 0) / near.length;
-  const wish = across
-    ? { x: above.length ? Math.max(...above.map((b) => b.x + b.w)) + STEP : Math.min(...below.map((b) => b.x)) - w - STEP, y: middle("y", "h") - h / 2 }
-    : { x: middle("x", "w") - w / 2, y: above.length ? Math.max(...above.map((b) => b.y + b.h)) + STEP : Math.min(...below.map((b) => b.y)) - h - STEP };
-  for (let far = 0; far < TRIES; far += 1) {
-    for (const side of [1, -1]) {
-      const off = side * far * STEP;
-      const box = { x: Math.round(wish.x + (across ? 0 : off)), y: Math.round(wish.y + (across ? off : 0)), w, h };
-      if (box.x >= 0 && box.y >= 0 && [...boxes.values()].every((b) => !meet(box, b, APART))) return box;
+  const wish = { x: middle("x", "w") - w / 2, y: middle("y", "h") - h / 2, [along]: above.length ? from : Math.max(0, to) };
+  const [right, bottom] = extentOf(boxes.values());
+  const all = [...boxes.values()];
+  /** @type {Box | null} */
+  let best = null;
+  let least = FAR;
+  for (let x = Math.max(0, wish.x % STEP); x <= right + STEP; x += STEP) {
+    for (let y = Math.max(0, wish.y % STEP); y <= bottom + STEP; y += STEP) {
+      const place = across ? x : y;
+      const d = Math.hypot(x - wish.x, y - wish.y);
+      if (d >= least || place < from || place > Math.max(to, 0)) continue;
+      const box = { x: Math.round(x), y: Math.round(y), w, h };
+      if (all.every((b) => !meet(box, b, APART))) [best, least] = [box, d];
     }
   }
-  return null;
+  return best;
 }
