@@ -76,9 +76,7 @@ def residual_step() -> Step:
     import jax.numpy as jnp
 
     def convolved(x, kernel):
-        return jax.lax.conv_general_dilated(
-            x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     def normalized(x, scale):
         centred = x - x.mean((0, 1, 2))
