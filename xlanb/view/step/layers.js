@@ -51,7 +51,7 @@ export function laidOut(all, sizes, flow) {
   const blocks = all.flatMap(({ rows, up, down }) => {
     const lines = rows.flatMap((row) => wrapped(row, turned, flow.wide, gaps[0]));
     if (down.size) wraps += lines.length - rows.length;
-    return cut(lines, turned, down, flow.bands, gaps[1]).map((band) => places(band, up, down, turned, gaps));
+    return bandsOf(lines, turned, down, flow.bands, gaps[1]).map((band) => places(band, up, down, turned, gaps));
   });
   const placed = { ...packed(blocks, turned, gaps), wraps };
   if (!flow.across) return placed;
@@ -111,7 +111,7 @@ function wrapped(row, sizes, wide, gap) {
  * Lines in so many bands of about one height, cut where the fewest edges pass.
  * @param {string[][]} lines @param {Map<string, [number, number]>} sizes @param {Map<string, string[]>} down @param {number} bands @param {number} gap
  */
-function cut(lines, sizes, down, bands, gap) {
+function bandsOf(lines, sizes, down, bands, gap) {
   const tall = lines.map((line) => Math.max(0, ...line.map((k) => sizes.get(k)?.[1] ?? 0)) + gap);
   const total = tall.reduce((t, h) => t + h, 0);
   const after = new Map(lines.flatMap((line, r) => line.map((k) => /** @type {[string, number]} */ ([k, r]))));

@@ -28,7 +28,7 @@ export function textWidth(text, font) {
 }
 
 /** A text that is no wider than may be, without its middle where it must. @param {string} text @param {number} room in px @param {"title" | "rest" | "below"} font */
-export function fitted(text, room, font) {
+export function shortened(text, room, font) {
   if (textWidth(text, font) <= room) return text;
   let [low, high] = [2, text.length - 1];
   const cut = (/** @type {number} */ n) => `${text.slice(0, Math.ceil(n * 0.6))}…${text.slice(text.length - Math.floor(n * 0.4))}`;

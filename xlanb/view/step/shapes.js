@@ -1,6 +1,6 @@
 // Nodes, boxes, edges and stubs of a drawing as SVG.
 import { plural, s } from "./dom.js";
-import { fitted, textWidth } from "./measure.js";
+import { shortened, textWidth } from "./measure.js";
 import { tallyWidth } from "./place.js";
 import { argumentOf } from "./store.js";
 import { labelOf } from "./stubs.js";
@@ -126,20 +126,20 @@ export function dressNode(node, drawn, mark, colour) {
 function words(n, look, icon, w, ht) {
   const [title, rest, below] = n.item.h;
   if (look === "port") {
-    return [s("text", { class: "title", x: w / 2 - (n.fold ? 8 : 0), y: ht / 2 + 4.3 }, fitted(labelOf(n), w - 18 - (n.fold ? 18 : 0), "title"))];
+    return [s("text", { class: "title", x: w / 2 - (n.fold ? 8 : 0), y: ht / 2 + 4.3 }, shortened(labelOf(n), w - 18 - (n.fold ? 18 : 0), "title"))];
   }
   const tally = n.count > 1 ? tallyText(n.marks) : [];
   const [left, right] = [icon ? 27 : 8, n.fold ? 24 : 8];
   const times = n.stack > 1 && !/×/.test(title) ? ` ×${n.stack}` : "";
   const room = w - left - right - (tally.length ? tallyWidth(n.marks) : 0);
   const operands = (n.operands || []).map((o) => `·${o.text}`).join(" ");
-  const head = fitted(title, room - textWidth(times, "rest"), "title");
+  const head = shortened(title, room - textWidth(times, "rest"), "title");
   const space = room - textWidth(head, "title") - textWidth(times, "rest");
   const said = n.count > 1 ? "" : `${rest || ""}${operands ? ` ${operands}` : ""}`;
-  const more = `${times}${said && space > 24 ? fitted(said, space, "rest") : ""}`;
+  const more = `${times}${said && space > 24 ? shortened(said, space, "rest") : ""}`;
   const wide = textWidth(head, "title") + textWidth(more, "rest") + (tally.length ? tallyWidth(n.marks) : 0);
   const percent = (n.share || 0) >= 0.05 && n.share < 0.995 ? `${Math.round(100 * n.share)} %` : "";
-  const lower = fitted(below || (n.fold ? plural(n.count, "op") : ""), w - 14 - (percent ? 8 * percent.length + 8 : 0), "below");
+  const lower = shortened(below || (n.fold ? plural(n.count, "op") : ""), w - 14 - (percent ? 8 * percent.length + 8 : 0), "below");
   const two = Boolean(lower || percent);
   const y = two ? ht / 2 - (ht < 38 ? 2.8 : 3.5) - (percent ? 2 : 0) : ht / 2 + 4.5;
   return [
@@ -161,7 +161,7 @@ export function drawGroups(groups) {
     const tally = named + tallyWidth(g.marks) <= space ? tallyText(g.marks) : [];
     const said = g.count > 1 ? `${g.count.toLocaleString("en")} ops` : "";
     const count = named + (tally.length ? tallyWidth(g.marks) : 0) + textWidth(said, "rest") + 8 <= space ? said : "";
-    const label = fitted(g.label, space, "title");
+    const label = shortened(g.label, space, "title");
     const box = s(
       "g",
       { class: `group ${g.kind}${g.kind === "cluster" ? ` hue${hues.get(g.label)}` : ""}`, role: "treeitem", "aria-expanded": "true", "aria-label": `${g.label}, open group${g.count ? ` of ${plural(g.count, "op")}` : ""}`, tabindex: -1, data: { key: g.key } },

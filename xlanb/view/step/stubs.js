@@ -1,6 +1,6 @@
 // Stubs: the ends of edges that are too long to be drawn, with the name of the other end where there is place for it.
 import { s } from "./dom.js";
-import { fitted, textWidth } from "./measure.js";
+import { shortened, textWidth } from "./measure.js";
 import { argumentOf } from "./store.js";
 
 /** @typedef {import("./store.js").Item} Item */
@@ -35,8 +35,8 @@ export function placedStubs(stubs, nodes, boxes) {
       const w = textWidth(text, "below") * SMALLER + 12;
       return { text, x: isOut ? n.x + n.w - back - w + 6 : n.x - 6, y: isOut ? n.y + n.h + 1 - off : n.y - TALL - 1 + off, w, h: TALL };
     };
-    const long = `${arrow} ${fitted(name, LETTERS * 7, "below")}${more}`;
-    const short = `${arrow} ${fitted(name, Math.max(40, n.w / 2 - 18 - 7 * more.length), "below")}${more}`;
+    const long = `${arrow} ${shortened(name, LETTERS * 7, "below")}${more}`;
+    const short = `${arrow} ${shortened(name, Math.max(40, n.w / 2 - 18 - 7 * more.length), "below")}${more}`;
     const free = [pill(long, 0), pill(short, 0)].find((p) => p.x > -12 && taken.every((b) => p.x >= b.x + b.w || b.x >= p.x + p.w || p.y >= b.y + b.h || b.y >= p.y + p.h));
     const found = free || pill(`${arrow}${stub.ends.length > 1 ? stub.ends.length : ""}`, 9 + (isOut ? back : 0));
     taken.push(found);
