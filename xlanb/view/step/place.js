@@ -63,11 +63,9 @@ export function nodeSize(n, roomy = 0, share = 0) {
   if (n.port) return [Math.max(52, Math.min(150, textWidth(labelOf(n), "title") + 24 + (n.fold ? 20 : 0))), PORT];
   const [title, rest, below] = n.item.h;
   const operands = (n.operands || []).map((/** @type {any} */ o) => ` ·${o.text}`).join("");
-  const { added = 0, removed = 0, changed = 0 } = n.marks || {};
-  const badges = n.fold || n.count > 1 ? tallyWidth({ added, removed, changed }) : 0;
   const said = n.count > 1 ? "" : `${rest}${operands}`;
-  const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + badges + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 58 : 0)) + 22;
-  const least = [72, 112, 148, 168, 180][roomy];
+  const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 58 : 0)) + 22;
+  const least = Math.max([72, 112, 148, 168, 180][roomy], n.count > 1 ? 118 : 0); // what a pass did must have place in a group
   const more = n.stack > 1 ? STACKED : 0;
   return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 ? 1 : QUIET)) + more];
 }
@@ -269,7 +267,7 @@ function remembered(key, sizes, edges, flow, memory, groups) {
   for (const [k, [w, h]] of sizes) {
     // A box keeps its size while its text about fits: else a mark would move all the others.
     const old = kept.boxes.get(k);
-    if (old && !groups.has(k) && !kept.groups.has(k) && w <= old.w * 1.3 && h <= old.h * 1.35) sizes.set(k, [old.w, old.h]);
+    if (old && !groups.has(k) && !kept.groups.has(k) && w <= old.w * 1.12 && h <= old.h * 1.35) sizes.set(k, [old.w, old.h]);
   }
   const known = [...sizes].map(([k, [w, h]]) => `${k} ${w} ${h}`).sort().join("\n");
   let placed = kept.made.get(known);

@@ -129,23 +129,27 @@ function words(n, look, icon, w, ht) {
     return [s("text", { class: "title", x: w / 2 - (n.fold ? 8 : 0), y: ht / 2 + 4.3 }, shortened(labelOf(n), w - 18 - (n.fold ? 18 : 0), "title"))];
   }
   const tally = n.count > 1 ? tallyText(n.marks) : [];
+  const marks = tally.length ? tallyWidth(n.marks) : 0;
   const [left, right] = [icon ? 27 : 8, n.fold ? 24 : 8];
   const times = n.stack > 1 && !/×/.test(title) ? ` ×${n.stack}` : "";
-  const room = w - left - right - (tally.length ? tallyWidth(n.marks) : 0);
+  const room = w - left - right;
   const operands = (n.operands || []).map((o) => `·${o.text}`).join(" ");
   const head = shortened(title, room - textWidth(times, "rest"), "title");
   const space = room - textWidth(head, "title") - textWidth(times, "rest");
   const said = n.count > 1 ? "" : `${rest || ""}${operands ? ` ${operands}` : ""}`;
   const more = `${times}${said && space > 24 ? shortened(said, space, "rest") : ""}`;
-  const wide = textWidth(head, "title") + textWidth(more, "rest") + (tally.length ? tallyWidth(n.marks) : 0);
-  const percent = (n.share || 0) >= 0.05 && n.share < 0.995 ? `${Math.round(100 * n.share)} %` : "";
-  const lower = shortened(below || (n.fold ? plural(n.count, "op") : ""), w - 14 - (percent ? 8 * percent.length + 8 : 0), "below");
-  const two = Boolean(lower || percent);
+  const wide = textWidth(head, "title") + textWidth(more, "rest");
+  const share = (n.share || 0) >= 0.05 && n.share < 0.995 ? `${Math.round(100 * n.share)} %` : "";
+  const percent = marks + textWidth(share, "below") + 20 <= w ? share : ""; // the bar tells it too
+  const free = w - 12 - marks - (percent ? textWidth(percent, "below") + 8 : 0);
+  const under = below || (n.count > 1 ? plural(n.count, "op") : "");
+  const lower = marks && textWidth(under, "below") > free ? "" : shortened(under, free, "below");
+  const two = Boolean(lower || percent || marks);
   const y = two ? ht / 2 - (ht < 38 ? 2.8 : 3.5) - (percent ? 2 : 0) : ht / 2 + 4.5;
   return [
     icon ? s("path", { class: "icon-of", d: ICONS_OF[icon], transform: `translate(9,${y - 11})` }) : null,
-    s("text", { class: "title", x: wide / 2 + Math.max(left, right) < w / 2 ? w / 2 : (left + w - right) / 2, y }, head, s("tspan", { class: "rest" }, more), tally),
-    two ? s("text", { class: "below", x: w / 2, y: y + (ht < 38 ? 14.3 : 16.5) }, lower, percent ? s("tspan", { class: "share", dx: lower ? 7 : 0 }, percent) : "") : null,
+    s("text", { class: "title", x: wide / 2 + Math.max(left, right) < w / 2 ? w / 2 : (left + w - right) / 2, y }, head, s("tspan", { class: "rest" }, more)),
+    two ? s("text", { class: "below", x: w / 2, y: y + (ht < 38 ? 14.3 : 16.5) }, lower, tally, percent ? s("tspan", { class: "share", dx: lower || marks ? 8 : 0 }, percent) : "") : null,
     percent ? s("rect", { class: "weight", x: 6, y: ht - 4.5, width: Math.max(2, (w - 12) * Math.min(1, n.share / (n.most || 1))), height: 3, rx: 1.5 }) : null,
   ];
 }
