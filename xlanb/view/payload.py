@@ -84,13 +84,17 @@ def with_less_code(payload: Payload, max_bytes: int = MAX_BYTES) -> Payload:
     """The payload as it is where it fits a page, else with its longest texts of code cut as far as that helps."""
     if _fits(payload, max_bytes):
         return payload
-    shorter = payload
-    for lines in _CODE_LINES:
-        artifacts = [shorten_code(a, lines) if a["k"] == "code" else a for a in payload["artifacts"]]
-        shorter = {**payload, "artifacts": artifacts}
-        if _fits(shorter, max_bytes):
-            break
-    return shorter
+    if _fits(_with_code_lines(payload, 0), max_bytes):  # else it is not the code that is too much
+        for lines in _CODE_LINES:
+            shorter = _with_code_lines(payload, lines)
+            if _fits(shorter, max_bytes):
+                return shorter
+    return _with_code_lines(payload, _CODE_LINES[-1])
+
+
+def _with_code_lines(payload: Payload, lines: int) -> Payload:
+    artifacts = [shorten_code(a, lines) if a["k"] == "code" else a for a in payload["artifacts"]]
+    return {**payload, "artifacts": artifacts}
 
 
 def _fits(payload: Payload, max_bytes: int) -> bool:
