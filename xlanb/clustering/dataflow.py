@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, Encapsulated
 from xlanb.display import Displayable
+from xlanb.frames import framed
 from xlanb.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -60,10 +61,8 @@ class Dataflow(Displayable):
 
     def table(self) -> pd.DataFrame:
         """A row for each flow."""
-        import pandas as pd
-
         columns = list(Flow.__dataclass_fields__)
-        table = pd.DataFrame([asdict(f) for f in self.flows], columns=columns)
+        table = framed([asdict(f) for f in self.flows], columns=columns)
         # a control edge has neither an output nor a parameter
         ends = {c: table[c].astype("Int64").mask(table[c] < 0) for c in ("output", "parameter")}
         return table.assign(**ends)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable
+from xlanb.frames import framed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,19 +86,15 @@ class ClusteringDiff(Displayable):
 
     def table(self) -> pd.DataFrame:
         """A row for each node that differs."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(n) for n in self.changes], columns=list(NodeChange.__dataclass_fields__))
+        return framed([asdict(n) for n in self.changes], columns=list(NodeChange.__dataclass_fields__))
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows: the clusters before and what became of them, then the nodes that differ."""
-        import pandas as pd
-
         sizes = [Counter(c for c in side.cluster_of.values() if c) for side in (self.before, self.after)]
         rows = [(old, sizes[0][old], new or "", sizes[1][new or ""]) for old, new in self.became.items()]
         rows += [("", 0, new, size) for new, size in sizes[1].items() if new not in self.became.values()]
-        clusters = pd.DataFrame(rows, columns=["before", "nodes before", "after", "nodes after"])
+        clusters = framed(rows, columns=["before", "nodes before", "after", "nodes after"])
         return (("Clusters before and after", clusters), ("Nodes that differ", self.table()))
 
     @property

@@ -16,6 +16,7 @@ from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
+from xlanb.frames import framed
 from xlanb.hlo import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.runtime.compiler import compiled
@@ -99,9 +100,7 @@ def ablate(
     rows = _joined(list(_mapped(measure, jobs, workers, client)))
     if rows[0]["failure"]:
         raise XlanbError(f"{module.name} does not compile: {rows[0]['failure']}")
-    import pandas as pd
-
-    return Ablation(module.name, pd.DataFrame(rows, columns=list(_COLUMNS)))
+    return Ablation(module.name, framed(rows, columns=list(_COLUMNS)))
 
 
 def measure(job: tuple[tuple[str, ...], str, int]) -> list[dict[str, Any]]:

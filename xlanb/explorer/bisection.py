@@ -18,6 +18,7 @@ from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
 from xlanb.explorer.numbers import compared, leaves_of, module_of, tolerance_of
 from xlanb.explorer.stage import Stage
+from xlanb.frames import framed
 from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Edit, Event, observing
@@ -60,8 +61,6 @@ class Bisection(Displayable, Plottable):
     @property
     def errors(self) -> pd.DataFrame:
         """One row per evaluated stage: index, pass, pipeline, the largest relative error, broken elements, whether it is beyond the tolerance."""
-        import pandas as pd
-
         rows = [
             {
                 "stage": c.stage.index,
@@ -74,7 +73,7 @@ class Bisection(Displayable, Plottable):
             }
             for c in self.checked
         ]
-        return pd.DataFrame(rows, columns=["stage", "pass", "pipeline", "error", "broken", "moved", "failure"])
+        return framed(rows, columns=["stage", "pass", "pipeline", "error", "broken", "moved", "failure"])
 
     def to_dataframe(self) -> pd.DataFrame:
         """`errors`: a row for each stage that was evaluated."""

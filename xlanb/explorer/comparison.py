@@ -13,6 +13,7 @@ from xlanb.errors import XlanbError
 from xlanb.explorer.numbers import compared, leaves_of
 from xlanb.explorer.running import inputs_for, program_of
 from xlanb.explorer.trace import Trace
+from xlanb.frames import framed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,8 +62,6 @@ def compare(*traces: Trace, inputs: Sequence[Any] = (), runs: int = 20) -> Compa
     Raises:
         XlanbError: a trace holds no program, or the inputs do not fit one.
     """
-    import pandas as pd
-
     if not traces:
         raise XlanbError("there is nothing to compare")
     arrays = inputs_for(traces[0], inputs)
@@ -71,7 +70,7 @@ def compare(*traces: Trace, inputs: Sequence[Any] = (), runs: int = 20) -> Compa
     times = _timed(traces, arrays, runs)
     for row, seconds in zip(rows, times, strict=True):
         row["run_us"] = statistics.median(seconds) * 1e6
-    return Comparison(pd.DataFrame(rows))
+    return Comparison(framed(rows))
 
 
 def _row(trace: Trace, arrays: Sequence[Any], first: Sequence[Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.explorer.matching import Key, Pairs, Side, plain
 from xlanb.explorer.stage import Stage
+from xlanb.frames import framed
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.hlo.records import ComputationName, InstructionRecord, ModuleRecord
 from xlanb.hlo.text.literal_text import literal_text
@@ -104,8 +105,6 @@ class ModuleDiff(Displayable):
     @property
     def groups(self) -> pd.DataFrame:
         """Differences of one kind, opcode and detail in one row, the most frequent first, with an example of either side."""
-        import pandas as pd
-
         rows = [
             {
                 "kind": kind,
@@ -117,7 +116,7 @@ class ModuleDiff(Displayable):
             }
             for (kind, opcode, detail), ms in sorted(self._alike.items(), key=lambda g: (-len(g[1]), g[0]))
         ]
-        return pd.DataFrame(rows, columns=["kind", "opcode", "detail", "count", "before", "after"])
+        return framed(rows, columns=["kind", "opcode", "detail", "count", "before", "after"])
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
@@ -283,8 +282,6 @@ class TraceDiff(Displayable):
     @cached_property
     def passes(self) -> pd.DataFrame:
         """One row per aligned pass: its name, whether it is on either side and changed something there, instructions after it."""
-        import pandas as pd
-
         rows = []
         for a, b in self.pairs:
             named = a or b
@@ -296,7 +293,7 @@ class TraceDiff(Displayable):
                 row[f"changed_{side}"] = None if stage is None else stage.changed
                 row[f"instructions_{side}"] = _count(stage)
             rows.append(row)
-        return pd.DataFrame(rows).convert_dtypes()
+        return framed(rows).convert_dtypes()
 
     @cached_property
     def is_equal(self) -> bool:

@@ -19,6 +19,7 @@ from xlanb.errors import DumpError, XlanbError, did_you_mean
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
+from xlanb.frames import framed
 from xlanb.wording import counted
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ class DumpDirectory(Displayable, Plottable):
     @boundary("list the modules of a dump")
     def modules(self) -> pd.DataFrame:
         """One row per module: name, number, what it is, instructions before and after, passes dumped, kernels, bytes on disk, when written, folder."""
-        import pandas as pd
-
         rows = [
             {
                 "module": m.name,
@@ -106,7 +105,7 @@ class DumpDirectory(Displayable, Plottable):
             }
             for m in self.ranked
         ]
-        return pd.DataFrame(rows).convert_dtypes()
+        return framed(rows).convert_dtypes()
 
     def to_dataframe(self) -> pd.DataFrame:
         """`modules`: a row for each module."""
@@ -126,8 +125,6 @@ class DumpDirectory(Displayable, Plottable):
     @boundary("list the files of a dump")
     def files(self) -> pd.DataFrame:
         """One row per file: name, what the name says in words, module, bytes."""
-        import pandas as pd
-
         listed = [(f, m.name) for m in self.listing.modules for f in m.files]
         listed += [(f, "") for f in (*self.listing.graphs, *self.listing.others)]
         rows = [
@@ -139,7 +136,7 @@ class DumpDirectory(Displayable, Plottable):
             }
             for f, name in listed
         ]
-        return pd.DataFrame(rows, columns=["file", "what", "module", "bytes"])
+        return framed(rows, columns=["file", "what", "module", "bytes"])
 
     @property
     def others(self) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from xlanb.evaluator import Evaluator
 from xlanb.explorer.bisection import compiled_meaning, hlo_stages_of, start_of
 from xlanb.explorer.numbers import compared, leaves_of, module_of
 from xlanb.explorer.stage import Stage
+from xlanb.frames import framed
 from xlanb.hlo import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
@@ -78,15 +79,13 @@ class Numerics(Displayable, Plottable):
     @property
     def table(self) -> pd.DataFrame:
         """One row per stage and result."""
-        import pandas as pd
-
         rows = [
             (s.stage.index, s.stage.name, r.name, r.min, r.max, r.nan, r.inf, r.err, "")
             for s in self.stages
             for r in s.results
         ]
         rows += [(s.stage.index, s.stage.name, "", None, None, 0, 0, None, s.failure) for s in self.stages if s.failure]
-        return pd.DataFrame(rows, columns=list(_COLUMNS)).sort_values(["stage"], kind="stable", ignore_index=True)
+        return framed(rows, columns=list(_COLUMNS)).sort_values(["stage"], kind="stable", ignore_index=True)
 
     def to_dataframe(self) -> pd.DataFrame:
         """`table`: a row for each stage and result."""

@@ -17,6 +17,7 @@ from xlanb.explorer import displays
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.stage import Artifact, Deferred, Stage
 from xlanb.explorer.trace import Trace
+from xlanb.frames import framed
 from xlanb.tracing import CompilationStarted, Compiled, Decision, Edit, Event, StageFinished, observing_everywhere
 
 if TYPE_CHECKING:
@@ -201,8 +202,6 @@ class Recording(Displayable, Plottable):
     @boundary("list the recorded programs")
     def to_dataframe(self) -> pd.DataFrame:
         """One row per program, slowest first: name, seconds (of compilation and runs), compile_seconds, runs, run_seconds, instructions before and after the passes, passes that changed something, thread, whether it failed."""
-        import pandas as pd
-
         rows = [
             {
                 "program": p.trace.name,
@@ -218,7 +217,7 @@ class Recording(Displayable, Plottable):
             }
             for p in self.programs
         ]
-        return pd.DataFrame(rows, columns=_COLUMNS)
+        return framed(rows, columns=_COLUMNS)
 
     def explore(self, most: int | None = _SHOWN) -> Any:
         """The step view of all programs in one list, slowest first: of the `most` slowest, of all with None.
