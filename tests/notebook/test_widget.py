@@ -196,7 +196,9 @@ def test_what_is_kept_of_a_hostile_program_says_nothing_unescaped():
 def test_it_answers_a_view_that_asks_whether_there_is_a_kernel():
     widget, front, _ = live()
     ask(widget, "hello")
-    assert front.messages == [{"type": "here"}]
+    assert front.messages == [{"type": "here", "revision": widget.payload["revision"]}], (
+        "what the view has may be older"
+    )
 
 
 def test_passes_are_moved_and_a_foolish_order_is_refused(bench):

@@ -109,7 +109,7 @@ def measure(job: tuple[tuple[str, ...], str, int]) -> list[dict[str, Any]]:
     All are compiled, and then run, in turns, the first of each not counted: what warms up, and what else the machine does, falls on all alike.
     """
     names, text, runs = job
-    variants = [_Variant(name, text) for name in ("", *names)]
+    variants = [Variant(name, text) for name in ("", *names)]
     _in_turns([v.compile for v in variants], 1)
     for variant, seconds in zip(variants, _in_turns([v.compile for v in variants], runs), strict=True):
         variant.row["compile_ms"] = _median(seconds) * 1e3
@@ -119,7 +119,7 @@ def measure(job: tuple[tuple[str, ...], str, int]) -> list[dict[str, Any]]:
     return [v.row for v in variants]
 
 
-class _Variant:
+class Variant:
     """The program without one pass ("": with all)."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -152,6 +152,12 @@ class _Variant:
             self.executable.flat(*self.arguments)
         except XlanbError as error:
             self._fail(error)
+
+    def seconds(self) -> float | None:
+        """Wall seconds of a run; None where it does not compile or run."""
+        begin = time.perf_counter()
+        self.run()
+        return None if self.row["failure"] else time.perf_counter() - begin
 
     def _describe(self, made: Executable) -> None:
         self.row |= {

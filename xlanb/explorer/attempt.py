@@ -10,7 +10,7 @@ from xlanb.display import Displayable
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.branches import Branch, branch, remaining
 from xlanb.explorer.comparison import compare
-from xlanb.explorer.numbers import module_of
+from xlanb.explorer.numbers import module_of, time_text
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
@@ -46,7 +46,7 @@ class Attempt(Displayable):
         return self.seconds[0] / self.seconds[1] if self.seconds[1] else float("nan")
 
     def __str__(self) -> str:
-        before, after = (f"{s * 1e6:.4g} us" for s in self.seconds)
+        before, after = (time_text(s) for s in self.seconds)
         change = self.speedup - 1
         verdict = "as fast as before"
         if abs(change) >= _NOISE:
@@ -89,7 +89,7 @@ class RefusedFusion:
             return f"{self.producer} was not fused into {self.consumer}: {self.condition.name} ({self.condition.value})"
         moved = f"{self.producer} has one user: to fuse it copies nothing"
         if self.users > 1:
-            again = f"{(self.copy_seconds or 0.0) * 1e6:.3g} us"
+            again = time_text(self.copy_seconds)
             moved = f"{self.producer} has {self.users} users: copying it costs about {again} of computing it again"
         if self.saved_bytes > 0:
             return f"{moved}, saves {size_text(self.saved_bytes)} of traffic"

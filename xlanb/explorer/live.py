@@ -78,8 +78,8 @@ class Compilation(Displayable):
         if session is None and is_foreign(x):
             graph = graph_of(x, *args)
             return Session(graph).run_stages(list(graph.outputs), {**feeds_of(graph, args), **named})
-        if _is_graph(x) and (session is not None or args):
-            graph = (x[0] if isinstance(x, list | tuple) else x).graph
+        if session is not None or (_is_graph(x) and args):
+            graph = session.graph if session is not None else (x[0] if isinstance(x, list | tuple) else x).graph
             feeds = args[0] if args else {}
             if not isinstance(feeds, Mapping):
                 raise TypeError(f"tensors are compiled with a feed dictionary, not a {type(feeds).__name__}")

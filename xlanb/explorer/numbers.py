@@ -65,3 +65,13 @@ def tolerance_of(results: list[NDArray[Any]]) -> float:
     eps: Callable[[Any], Any] = ml_dtypes.finfo
     steps = [float(eps(r.dtype).eps) for r in results if not from_dtype(r.dtype).is_integral and r.dtype.kind != "b"]
     return _ULPS * max(steps, default=0.0)
+
+
+def time_text(seconds: float | None) -> str:
+    """A time for people: "1.23 ms"; "unknown" where it was not measured, never zero."""
+    if seconds is None:
+        return "unknown"
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -101,6 +101,11 @@ class Workbench:
         return self._on_run is not None or self._compilation is not None or any(t.program for t in self.traces)
 
     @property
+    def has_passes(self) -> bool:
+        """Whether a trace came from our own passes, which can be left out one by one, or made to fuse a pair."""
+        return self._compilation is not None or any(t.pipeline is not None for t in self.traces)
+
+    @property
     def has_hlo(self) -> bool:
         """Whether there is a module to fork from, or to evaluate; nothing is read for it."""
         return self._compilation is not None or any(s.kind in _HLO for t in self.traces for s in t)

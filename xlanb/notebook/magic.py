@@ -26,6 +26,7 @@ from xlanb.notebook.flag_magic import FlagMagics
 from xlanb.notebook.observation import Observation, observation
 from xlanb.notebook.pass_magic import PassMagics
 from xlanb.notebook.program import Program, Value, read_cell
+from xlanb.notebook.progress import cell_progress
 from xlanb.notebook.shared_code import share_code
 from xlanb.notebook.shell import options_of, shell_of
 from xlanb.notebook.target_cell import check_targets, target_traces
@@ -55,7 +56,7 @@ class XlaMagics(Magics):
     @argument(
         "--live",
         action="store_true",
-        help="with -s: compile nothing yet; Next in the widget runs exactly one more pass",
+        help="compile nothing yet, show the step widget; Next in the widget runs exactly one more pass",
     )
     @argument(
         "-d", "--diff", metavar="A:B", help="show what differs between the HLO after two stages, by name or position"
@@ -139,6 +140,7 @@ class XlaMagics(Magics):
             with ExitStack() as stack:
                 stack.enter_context(observing(recorder))
                 stack.enter_context(flags(**_flags(options)))
+                stack.enter_context(cell_progress(recorder))
                 made = self._run(options, cell, recorder)
         except BaseException:
             # what was compiled before the failure is worth seeing, and the failed stage most of all
@@ -165,11 +167,18 @@ class XlaMagics(Magics):
 
     def _run(self, options: Any, cell: str, recorder: Recorder) -> Value:
         __tracebackhide__ = True
-        found = read_cell(shell_of(self), cell, lang=options.lang, function=options.function, args=options.args)
+        found = read_cell(
+            shell_of(self),
+            cell,
+            lang=options.lang,
+            function=options.function,
+            args=options.args,
+            stepped=options.live or bool(options.until),
+        )
         if not isinstance(found, Program):
             if options.until or options.live:
                 raise ArgumentError(
-                    "--until and --live need a cell that ends in a tensor or a call of a JAX function, -f, or HLO"
+                    "--until and --live need a cell that ends in a tensor, a call of Session.run or of a JAX function, -f, or HLO"
                 )
             return found
         compilation = found.compilation()

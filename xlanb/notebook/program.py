@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from xlanb.graph.rewrite import needed_by
 from xlanb.hlo import HloModule
 from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
 from xlanb.notebook.shell import evaluated
+from xlanb.runtime.jit import Jit
 from xlanb.runtime.opt import arguments_for
 from xlanb.runtime.program import function_module, inputs_of, to_module
 from xlanb.runtime.session import Session
@@ -66,9 +68,11 @@ class Value:
 
 
 def read_cell(
-    shell: InteractiveShell, cell: str, *, lang: str, function: str | None, args: str | None
+    shell: InteractiveShell, cell: str, *, lang: str, function: str | None, args: str | None, stepped: bool = False
 ) -> Program | Value:
     """What a cell holds; its Python is run up to the tensor, function or call at its end.
+
+    `stepped`: it is not to be run at once; a call of Session.run or of a function of `xlanb.jit` is then a program too.
 
     Raises:
         XlanbError: the HLO is malformed, or there is nothing to feed.
@@ -86,6 +90,8 @@ def read_cell(
             raise ArgumentError(f"-f {function}: the cell defines no such function")
         return _function(found, as_tuple(evaluated(shell, args)), {}, lang)
     if isinstance(value, LastCall):
+        if stepped and (found_call := _stepped_call(value)) is not None:
+            return found_call
         program = _call(value, None if args is None else as_tuple(evaluated(shell, args)), lang)
         if isinstance(program, Program):
             return program
@@ -102,6 +108,18 @@ def read_cell(
 def _hlo(module: HloModule, args: Any) -> Program:
     given = tuple(arguments_for(module, None)) if args is None else as_tuple(args)
     return Program(lambda: Compilation(module), given)
+
+
+def _stepped_call(call: LastCall) -> Program | None:
+    """The program of a call that would compile by itself: Session.run, or a function of `xlanb.jit`; None for any other."""
+    session = getattr(call.function, "__self__", None)
+    if isinstance(session, Session) and call.function.__name__ == "run":
+        given = signature(Session.run).bind(session, *call.args, **call.named).arguments
+        fetches, feeds = given["fetches"], given.get("feed_dict") or {}
+        return Program(lambda: Compilation(fetches, feeds, session=session))
+    if isinstance(call.function, Jit):
+        return _function(call.function.function, call.args, call.named, "auto")
+    return None
 
 
 def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> Program | str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import boundary
 from xlanb.errors import InternalError, XlanbError
+from xlanb.explorer.attempt import refused_fusion
 from xlanb.explorer.branches import HloEditError
 from xlanb.explorer.trace import Trace
+from xlanb.explorer.worth import Worth, measured_worth
 from xlanb.notebook.work import SlicedWork
 from xlanb.view.page import page_html
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 _PROGRESS_SECONDS = 0.05
+_WORTH_SECONDS = 1.0
 
 
 class Requests:
@@ -36,6 +39,8 @@ class Requests:
             "edit": self._edit,
             "fork": self._fork,
             "reorder": self._reorder,
+            "attempt": self._attempt,
+            "worth": self._worth,
         }
         self._short: Mapping[str, Callable[[Message], None]] = {
             "step": self._step,
@@ -53,7 +58,9 @@ class Requests:
             return
         kind = str(content.get("type"))
         if kind == "hello":  # a view that was just opened asks whether there is a kernel
-            self._widget.send({"type": "here"})
+            self._widget.send({"type": "here", "revision": self._widget.payload["revision"]})
+        elif kind == "weigh":  # beside any work
+            self._weigh(content)
         elif kind == "cancel":
             if self._work is not None:
                 self._work.cancel()
@@ -125,10 +132,42 @@ class Requests:
     def _reorder(self, m: Message) -> Iterator[Any]:
         return self._widget.bench.reordering(self._trace(m), self._stage(m), self._order(m))
 
+    def _attempt(self, m: Message) -> Iterator[Any]:
+        a, b = (str(m.get(k, "")) for k in "ab")
+        made = yield from self._widget.bench.attempting(self._trace(m), a, b)
+        self._widget.send({"type": "attempted", "a": a, "b": b, "text": str(made), "speedup": made.speedup})
+
+    def _worth(self, m: Message) -> Iterator[Any]:
+        trace = self._trace(m)
+        if trace.program is None:
+            yield from self._widget.bench.steps(trace)
+        told = time.monotonic()
+        worth = None
+        try:
+            for worth in measured_worth(trace):
+                if time.monotonic() - told > _WORTH_SECONDS:
+                    told = time.monotonic()
+                    self._widget.show_worth(trace, worth)
+                yield worth
+        finally:
+            if worth is not None:
+                self._widget.show_worth(trace, worth)
+
     # -- short answers ------------------------------------------------------------------------------------------------
 
     def _step(self, m: Message) -> None:
         self._widget.step(self._trace(m))
+
+    def _weigh(self, m: Message) -> None:
+        """What is known of a fusion that was refused; answered by "weighed" alone."""
+        a, b = (str(m.get(k, "")) for k in "ab")
+        try:
+            found = refused_fusion(self._trace(m), a, b)
+        except XlanbError as error:
+            text, possible = str(error), False
+        else:
+            text, possible = str(found), not found.impossible
+        self._widget.send({"type": "weighed", "a": a, "b": b, "text": text, "possible": possible})
 
     def _toggle(self, m: Message) -> None:
         off = m.get("off")
@@ -191,17 +230,24 @@ class _Progress:
         made = self._widget.bench.branches[self._branches :]
         return made[-1].trace if made else None
 
-    def count(self, _: Any) -> None:
-        """One more step is done."""
+    def count(self, step: Any) -> None:
+        """One more step is done: a stage ran, or one more thing was measured."""
         self._done += 1
         now = time.monotonic()
         trace = self.branch or next(iter(self._widget.bench.traces[-1:]), None)
         if trace is None or now - self._told < _PROGRESS_SECONDS:
             return
         self._told = now
+        if isinstance(step, Worth):
+            counts = {"done": step.done, "total": step.total}
+            self._send(counts, f"without {step.name}" if step.name else "all passes", now)
+            return
         coming = self._widget.bench.coming(trace)
         name = coming[0].name if coming else trace.stages[-1].name
         counts = {"done": self._done, "total": self._done + len(coming)}
+        self._send(counts, name, now)
+
+    def _send(self, counts: dict[str, int], name: str, now: float) -> None:
         self._widget.send({"type": "progress", **counts, "name": name, "seconds": now - self._begin})
 
 

@@ -16,6 +16,8 @@ from xlanb.explorer.live import Compilation
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.explorer.workbench import Workbench
+from xlanb.explorer.worth import Worth
+from xlanb.notebook.origin import origin_of
 from xlanb.notebook.positions import op_name, overlay_values, stage_position, trace_number
 from xlanb.notebook.requests import Requests
 from xlanb.notebook.saved import SavedPage, in_notebook
@@ -39,7 +41,7 @@ class StepWidget(anywidget.AnyWidget):
     shown in the widget and kept in `error`. Pictures hold at most `max_nodes` nodes.
 
     Where the views stand are traits, to be observed, linked and set: `branch` (the number of the trace that is shown; a name may be set), `stage` (a position in it; a stage's name may be
-    set), `pinned` and `selected` (the instruction or node that is pinned, and the one under the pointer; "" for none).
+    set), `pinned` and `selected` (the instruction or node that is pinned, and the one under the pointer; "" for none). `stale` says why it shows what no longer is, "" where it does not.
     """
 
     _esm = traitlets.Unicode(assets.esm()).tag(sync=True)
@@ -52,6 +54,8 @@ class StepWidget(anywidget.AnyWidget):
     selected = traitlets.Unicode().tag(sync=True)
     pinned = traitlets.Unicode().tag(sync=True)
     overlays = traitlets.Dict().tag(sync=True)
+    origin = traitlets.Dict().tag(sync=True)
+    stale = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class StepWidget(anywidget.AnyWidget):
             lambda: saved_html(self._builder.payload, self.traces, self.ident), lambda: self.send_state("payload")
         )
         self.on_msg(Requests(self).handle)
+        self.origin = origin_of(self)
 
     @property
     def traces(self) -> list[Trace]:
@@ -207,6 +212,10 @@ class StepWidget(anywidget.AnyWidget):
         found = self.bench.numerics(trace)
         self._send_delta(self._builder.set_numerics(self.bench.number(trace), found.data))
 
+    def show_worth(self, trace: Trace, worth: Worth) -> None:
+        """Show what passes were measured to be worth."""
+        self._send_delta(self._builder.set_worth(self.bench.number(trace), worth.data))
+
     def load(self, trace: Trace, position: int) -> None:
         """Read what a stage put off, and show it."""
         self._send_delta(self._builder.load(self.bench.number(trace), position))
@@ -245,6 +254,7 @@ class StepWidget(anywidget.AnyWidget):
             "step": self.bench.can_step,
             "run": self.bench.can_run,
             **dict.fromkeys(("numerics", "edit", "toggle", "fork", "reorder"), has_hlo),
+            **dict.fromkeys(("attempt", "worth"), self.bench.has_passes),
             "load": True,
             "off": list(self.bench.off),
         }

@@ -75,6 +75,11 @@ class Jit:
         self._hits = 0
         self._lock = threading.RLock()
 
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What is compiled: the function, with its static arguments marked."""
+        return self._function
+
     @filtered_traceback()
     def executable(self, *args: Any, **named: Any) -> Executable:
         """The executable for arguments like these."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from xlanb.explorer.annotation import Annotation, SourceLine
-from xlanb.view.text import time_text
+from xlanb.explorer.numbers import time_text
 
 _MONO = "font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:12px;line-height:1.5"
 _PARTS = (("hlo", "HLO"), ("llvm", "LLVM IR"), ("assembly", "assembly"))

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from xlanb.explorer import displays
+from xlanb.explorer.numbers import time_text
 from xlanb.explorer.trace import Trace
 from xlanb.files import path_to_write
 from xlanb.graph.records import GraphRecord
@@ -17,7 +18,7 @@ from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
 from xlanb.view.parts.items import clip
 from xlanb.view.payload import MAX_BYTES, Payload, build_payload, with_less_code
-from xlanb.view.text import artifact_text, time_text, trace_text
+from xlanb.view.text import artifact_text, trace_text
 
 _FALLBACK_LINES = 400
 _TABLE_ROWS = 100

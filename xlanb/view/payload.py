@@ -231,6 +231,11 @@ class PayloadBuilder:
                 sets.append([number, position, {"numerics": plain, "err": max(errors, default=None)}])
         return self._close([], self.payload["order"], sets=sets)
 
+    def set_worth(self, number: int, rows: Mapping[str, Mapping[str, Any]]) -> Payload:
+        """Take in what the passes of a trace were measured to be worth, by name (see explorer.worth.Worth.data); the delta that says so."""
+        self._new = []
+        return self._close([{"number": number, "stages": [], "worth": dict(rows)}], self.payload["order"])
+
     def _close(self, traces: list[Payload], order: list[int], **more: list[Any]) -> Payload:
         """The delta of what is new; it is merged into the payload."""
         items, chunks = self.pool.take_new()

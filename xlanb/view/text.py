@@ -8,6 +8,7 @@ from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord, KernelTime
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.explorer import displays
+from xlanb.explorer.numbers import time_text
 from xlanb.explorer.stage import Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -125,13 +126,3 @@ def execution_text(record: ExecutionRecord) -> str:
 def _limit(k: KernelTime) -> str:
     """How near to which of the machine's limits; nothing where that is not known."""
     return "" if k.of_limit is None else f"{100 * k.of_limit:.0f}% of {k.bound}  "
-
-
-def time_text(seconds: float | None) -> str:
-    """A time for people: "1.23 ms"; "unknown" where it was not measured, never zero."""
-    if seconds is None:
-        return "unknown"
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

@@ -6,6 +6,7 @@ import { differences } from "./compare.js";
 import { tokens } from "./highlight.js";
 import { loopsOf } from "./loops.js";
 import { errorsOf, levels, number } from "./numerics.js";
+import { overlayPaint } from "./overlay.js";
 import { moveBefore, moveStep, orderOf, placesOf } from "./order.js";
 import { dealings, relation } from "./pair.js";
 import { comingStages, tree } from "./passes.js";
@@ -267,5 +268,15 @@ test("names lead to the lines that define them, labels and registers of LLVM IR 
   assert.equal(definitionOf(source, 3, "%end"), 4);
   assert.equal(definitionOf(source, 11, "%end"), -1, "another function's");
   const asm = linesOf({ k: "code", lang: "asm", lines: ["f:", "\tcallq\tg", ".LBB0_1:", "\tjne\t.LBB0_1", "g:", "\tretq"], ops: [] }, {}, { added: new Set(), removed: new Set(), changed: new Set() }, "after");
-  assert.deepEqual([definitionOf(asm, 1, "g"), definitionOf(asm, 3, ".LBB0_1"), definitionOf(asm, 1, "$f"), definitionOf(asm, 1, "none")], [4, 2, 0, -1]);
+  assert.deepEqual([definitionOf(asm, 1, "g"), definitionOf(asm, 3, ".LBB0_1"), definitionOf(asm, 1, "$f"), definitionOf(asm, 1, "none")], [4, 2, 0, -1]);});
+
+test("an overlay of numbers is a scale, one of texts a colour each, and both say what they mean", () => {
+  const scale = overlayPaint({ a: 1, b: 3, c: 11 });
+  assert.deepEqual([1, 3, 11].map((v) => scale.of(v)), ["heat-0", "heat-1", "heat-4"]);
+  assert.deepEqual(scale.legend.map((k) => k.label), ["≤ 3", "≤ 5", "≤ 7", "≤ 9", "≤ 11", "no value"]);
+  assert.deepEqual(overlayPaint({ a: 2 }).legend.map((k) => k.label), ["2", "no value"], "one value is no scale");
+  const kinds = overlayPaint(Object.fromEntries(Array.from({ length: 10 }, (_, k) => [`op${k}`, `kind ${k}`])));
+  assert.deepEqual([kinds.of("kind 0"), kinds.of("kind 9")], ["hue-0", "hue-7"]);
+  assert.equal(kinds.legend.length, 9);
+  assert.equal(kinds.legend[7].label, "3 more");
 });

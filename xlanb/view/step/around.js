@@ -4,6 +4,7 @@ import { h, plural } from "./dom.js";
 import { actionsAt } from "./live.js";
 import { errorsOf, levels } from "./numerics.js";
 import { showCancel, workText } from "./progress.js";
+import { staleness } from "./stale.js";
 import { tally } from "./side.js";
 
 /** @typedef {import("./store.js").Trace} Trace */
@@ -15,11 +16,12 @@ export function showHead(view, trace) {
   view.counts.replaceChildren(
     ...[plural(c.stages || 0, "stage"), plural(c.passes || 0, "pass", "passes"), `${c.changed || 0} changed`, c.kernels === undefined ? "" : plural(c.kernels, "kernel")].filter((t) => t).map((t) => h("span", {}, t)),
   );
-  const state = view.waiting ? "running" : trace.live && view.can.step ? "live" : "static";
+  const stale = staleness(view);
+  const state = stale && !view.waiting ? "stale" : view.waiting ? "running" : trace.live && view.can.step ? "live" : "static";
   view.badge.className = `badge ${state}`;
   const here = state === "static" && view.can.load; // a kernel answers, and nothing is left to compile
   view.badge.textContent = here ? "complete" : state;
-  view.badge.title = { running: "the kernel is at work", live: "Next compiles one more stage", static: here ? "compiled to the end; it can still be run, edited and forked" : "a recording: it needs no kernel" }[state];
+  view.badge.title = stale && !view.waiting ? stale : { running: "the kernel is at work", live: "Next compiles one more stage", static: here ? "compiled to the end; it can still be run, edited and forked" : "a recording: it needs no kernel" }[state];
   const several = view.payload.order.length > 1;
   view.traceTabs.hidden = !several;
   if (several) {

@@ -34,7 +34,7 @@ export function summary(store, trace) {
     temp: buffers ? buffers.temp : null,
     peak: buffers ? buffers.peak : null,
     compile: compileSeconds(trace),
-    run: execution ? execution.s : trace.runs?.length ? Math.min(...trace.runs) : null,
+    run: trace.runs?.length ? trace.runs[trace.runs.length - 1] : execution ? execution.s : null,
     error: errors.length ? Math.max(.../** @type {number[]} */ (errors)) : null,
     result: execution?.results?.[0]?.[1] ?? "",
     failed: trace.stages.find((x) => x.e)?.name ?? "",

@@ -1,10 +1,12 @@
 // What needs a kernel: editing, switching passes off, forking, measuring; and what it answers.
+import { hearOffer } from "./attempt.js";
 import { download, h } from "./dom.js";
 import { merge, Store } from "./store.js";
 import { orderOf } from "./order.js";
 import { stopClock } from "./progress.js";
 import { isWhole } from "./scene.js";
 import { linesOf, textOf } from "./text.js";
+import { adopt } from "./traits.js";
 import { togglePlay } from "./walk.js";
 
 const NOTHING = { added: new Set(), removed: new Set(), changed: new Set() };
@@ -30,6 +32,7 @@ export function greet(view) {
 export function receive(view, message) {
   clearTimeout(view.waitingForHello);
   view.away = false; // whatever it says, it is there
+  if (message.revision > view.payload.revision) view.model.send?.({ type: "sync" }); // what came before there was a view
   if (message.type === "delta") takeDelta(view, message);
   else if (message.type === "error") {
     view.error = message.message;
@@ -37,6 +40,7 @@ export function receive(view, message) {
   } else if (message.type === "edit-error") {
     if (view.editing) view.editing.fault = { line: message.line || 1, column: message.column || 1, message: message.message };
   } else if (message.type === "passes") view.ordering = { trace: view.trace, stage: message.stage, tree: message.tree, first: JSON.stringify(orderOf(message.tree)), focus: message.tree[0]?.id ?? -1 };
+  else if (message.type === "weighed" || message.type === "attempted") hearOffer(view, message);
   else if (message.type === "progress") view.progress = message;
   else if (message.type === "page") download(message.html, message.name || "xlanb.html");
   if (["done", "error", "page", "edit-error"].includes(message.type)) {
@@ -54,12 +58,12 @@ export function receive(view, message) {
 
 /** @param {any} view @param {any} message */
 function takeDelta(view, message) {
-  const follow = (view.waiting && !["load", "numerics"].includes(view.waiting) && view.stage >= view.current.stages.length - 1) || view.waiting === "to" || (view.waiting === "run" && view.wasLast);
+  const follow = (view.waiting && !["load", "numerics", "worth"].includes(view.waiting) && view.stage >= view.current.stages.length - 1) || view.waiting === "to" || (view.waiting === "run" && view.wasLast);
   const before = view.current.stages.length;
   const known = view.payload.order.length;
   if (!merge(view.payload, message.delta)) view.model.send?.({ type: "sync" });
   view.store = new Store(view.payload);
-  const branched = view.payload.order.length > known && ["edit", "fork", "toggle", "reorder"].includes(view.waiting);
+  const branched = view.payload.order.length > known && ["edit", "fork", "toggle", "reorder", "attempt"].includes(view.waiting);
   const to = message.trace ?? (branched ? view.payload.order.at(-1) : undefined);
   if (to !== undefined && to !== view.trace && view.payload.traces[to]) {
     view.trace = to;
@@ -70,6 +74,7 @@ function takeDelta(view, message) {
     view.graph.touched = false;
   }
   if (!view.payload.order.includes(view.trace)) view.trace = view.payload.order.at(-1) ?? 0;
+  if (view.wanted) adopt(view, true);
   if (message.jump === "none") return;
   if (follow && message.jump === "last") view.stage = view.current.stages.length - 1;
   else if (follow && view.current.stages.length > before) view.stage = before;
@@ -91,6 +96,7 @@ export function actionsAt(view) {
   if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork", title: "a second branch of the compilation, from after this stage on", act: () => view.ask("fork") });
   if (view.can.edit && kind === "module") out.push({ label: "Edit", title: "change the program as it stands here, and continue", act: () => startEdit(view) });
   if (view.can.reorder && kind === "module") out.push({ label: "Reorder", title: "move the passes that are left, and compile again from here", act: () => view.ask("passes") });
+  if (view.can.worth && stage && view.current.counts?.passes) out.push({ label: "Worth", title: "what each pass is worth: compile and run the program without each in turn", act: () => view.ask("worth") });
   return out;
 }
 

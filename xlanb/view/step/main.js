@@ -1,5 +1,6 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
 import { showFoot, showHead } from "./around.js";
+import { furtherCard } from "./attempt.js";
 import { followCells } from "./cell.js";
 import { CodePanes } from "./code.js";
 import { h, opOf } from "./dom.js";
@@ -14,13 +15,13 @@ import { available, EXTRA, NO_MARKS, OWN_VIEWS, paneContent, TABS } from "./pane
 import { inSight, showList } from "./passes.js";
 import { PictureState } from "./picture.js";
 import { HIDDEN_WORDS, toldPart } from "./predict.js";
-import { startClock, stopClock } from "./progress.js";
+import { keepClock, startClock } from "./progress.js";
 import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
 import { applyLayout } from "./splitter.js";
 import { TextPane } from "./textpane.js";
-import { followModel, publish } from "./traits.js";
+import { adopt, followModel, publish } from "./traits.js";
 import { askLine, bringToSight, light, showTouched } from "./walk.js";
 import { rewriteCard } from "./why.js";
 
@@ -116,8 +117,7 @@ class StepView {
     applyLayout(this);
     this.cleanup.push(followTheme(this.root), () => leaveFullScreen(this));
     this._listen();
-    stopClock(this);
-    this.cleanup.push(followCells(this, (op) => light(this, op)), followModel(this), () => stopClock(this), greet(this));
+    this.cleanup.push(followCells(this, (op) => light(this, op)), followModel(this), keepClock(this), greet(this));
     this.update();
   }
 
@@ -152,11 +152,12 @@ class StepView {
     const replaced = () => {
       this.payload = this.model.get("payload");
       this.store = new Store(this.payload);
+      adopt(this, true);
       this.update();
     };
     this.model.on("msg:custom", message);
     this.model.on("change:payload", replaced);
-    this.model.on("change:can", () => this.update());
+    for (const trait of ["can", "stale"]) this.model.on(`change:${trait}`, () => this.update());
     this.cleanup.push(() => this.model.off?.("msg:custom", message), () => this.model.off?.("change:payload", replaced));
     this.root.addEventListener("keydown", (e) => pressed(this, /** @type {KeyboardEvent} */ (e)));
     this.root.addEventListener("pointerover", (e) => light(this, opOf(e)));
@@ -473,6 +474,7 @@ class StepView {
     const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k), line: (/** @type {string} */ place) => askLine(this, place) };
     const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act, this.line) : this.rewrite >= 0 && this.now?.why?.rewrites[this.rewrite] ? rewriteCard(this.store, this.now, this.rewrite) : stageCard(this.store, this.now);
     this.card.replaceChildren(card);
+    if (this.pinned) this.card.append(furtherCard(this) || "");
   }
 
   toggleHelp() {

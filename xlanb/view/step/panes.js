@@ -1,4 +1,5 @@
 // What each pane shows, and which have something to show.
+import { verdictLines } from "./attempt.js";
 import { branchesView } from "./branches.js";
 import { cacheView, memoryView, timingView } from "./charts.js";
 import { codePane } from "./code.js";
@@ -56,7 +57,7 @@ export function paneContent(view, tab, stage, marks) {
   if (tab === "Diff") return differencePane(view, stage);
   if (tab === "Why") return whyView(stage, store, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });
   if (tab === "Memory") return memoryView(store.latest(view.current, view.stage, "buffers"), (/** @type {string} */ n) => store.called(stage.ctx ?? stage.a, n));
-  if (tab === "Compare") return branchesView(store, view.trace, (/** @type {number} */ n) => view.choose(n));
+  if (tab === "Compare") return h("div", { class: "compared" }, verdictLines(view), branchesView(store, view.trace, (/** @type {number} */ n) => view.choose(n)));
   if (tab === "Numerics") return numericsView(view.current, view.stage, { measure: view.can.numerics ? () => view.ask("numerics") : null, waiting: view.waiting === "numerics", go: (/** @type {number} */ k) => view.go(k) });
   if (tab === "Timing") {
     const artifact = store.artifact(stage.a);

@@ -1,5 +1,5 @@
 // The list of passes: a tree of pipelines, rounds of those that run to a fixed point, and what each pass did.
-import { h, plural, time } from "./dom.js";
+import { bytes, h, plural, time } from "./dom.js";
 import { togglePass } from "./live.js";
 import { tally } from "./side.js";
 
@@ -154,6 +154,19 @@ function branchRow(b, all, done, state) {
   );
 }
 
+/** What a pass was measured to be worth: a bar right of the middle where the program is slower without it, left where it is faster. @param {string} name @param {Record<string, any> | undefined} worth */
+function worthBar(name, worth) {
+  const found = worth?.[name];
+  if (!found) return null;
+  if (found.failure) return h("span", { class: "worth needed", title: `without ${name} the program does not compile: ${found.failure}` }, "!");
+  const doublings = Math.max(-1, Math.min(1, Math.log2(found.run)));
+  const memory = found.temp ? `, ${found.temp > 0 ? "+" : "−"}${bytes(Math.abs(found.temp))} of temporaries` : "";
+  const words = `without ${name} a run takes ${found.run.toFixed(2)} times as long${memory}`;
+  const half = 50 * Math.abs(doublings);
+  const side = doublings < 0 ? { right: "50%" } : { left: "50%" };
+  return h("span", { class: `worth ${doublings > 0.04 ? "gain" : doublings < -0.04 ? "loss" : "even"}`, role: "img", "aria-label": words, title: words }, h("i", { style: { ...side, width: `${Math.max(half, 3)}%` } }), found.temp > 0 ? h("b", {}, "▪") : null);
+}
+
 /** A pass that has not run: a click runs up to it. @param {Stage} stage @param {{stage: number, depth: number}} entry @param {number} done @param {any} state */
 function comingRow(stage, entry, done, state) {
   const position = entry.stage - done;
@@ -199,7 +212,7 @@ function passRow(stage, entry, store, state) {
     },
     h("span", { class: "glyph", "aria-hidden": "true" }, glyph),
     h("span", { class: "name" }, stage.name),
-    h("span", { class: "tally" }, veiled ? [] : tally(stage, store)),
+    h("span", { class: "tally" }, veiled ? [] : tally(stage, store), veiled || !stage.ch ? null : worthBar(stage.name, state.worth)),
     h("span", { class: "ms" }, veiled || stage.s === null || stage.s === undefined ? "" : time(stage.s)),
     box,
   );
@@ -214,6 +227,7 @@ export function showList(view) {
     hide: view.hide,
     folded: view.folded,
     veiled: view.picture.veiled,
+    worth: view.current.worth,
     off: view.can.toggle ? new Set(view.can.off || []) : null,
     go: (/** @type {number} */ k, /** @type {Event} */ e) => view.choosePass(k, e),
     to: (/** @type {number} */ position) => view.canStep && view.ask("to", { position }),

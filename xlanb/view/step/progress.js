@@ -24,6 +24,12 @@ export function stopClock(view) {
   view.cancelled = false;
 }
 
+/** A clock that stands still, as long as the view is there. @param {any} view @returns {() => void} what stops it for good */
+export function keepClock(view) {
+  stopClock(view);
+  return () => stopClock(view);
+}
+
 /** What runs next, of the stages that are left. @param {any} view */
 function nextName(view) {
   return view.current.coming?.[0]?.[3]?.[0] || "";
@@ -67,6 +73,7 @@ export function showCancel(view) {
   const inSteps = IN_STEPS.includes(view.waiting);
   const interrupts = Boolean(kernelOf(view)?.interrupt) && (!inSteps || view.cancelled);
   view.cancel.hidden = !late || !(interrupts || (inSteps && !view.cancelled));
+  for (const box of [view.actions, view.spark]) box.hidden = Boolean(late); // the line is short, and what the kernel does comes first
   const label = inSteps && !view.cancelled ? "Cancel" : "Interrupt";
   if (view.cancel.textContent !== label) {
     view.cancel.replaceChildren(label);

@@ -1,5 +1,6 @@
 // Where the view stands, as values of the model: seen from Python, linked to other widgets, and followed when they change there.
 import { opOf } from "./dom.js";
+import { watchCell } from "./stale.js";
 import { light } from "./walk.js";
 
 const HOVER_MS = 60;
@@ -13,7 +14,10 @@ export function followModel(view) {
   const lit = () => light(view, model.get("selected") || "");
   for (const p of places) model.on(`change:${p}`, moved);
   model.on("change:selected", lit);
+  const laid = () => view.update();
+  model.on("change:overlays", laid);
   adopt(view, true);
+  const unwatch = watchCell(view);
   /** @type {any} */
   let timer = null;
   const hover = (/** @type {Event} */ e) => {
@@ -26,13 +30,18 @@ export function followModel(view) {
   view.root.addEventListener("focusin", hover);
   return () => {
     clearTimeout(timer);
+    unwatch();
     for (const p of places) model.off?.(`change:${p}`, moved);
     model.off?.("change:selected", lit);
+    model.off?.("change:overlays", laid);
   };
 }
 
-/** Take over what the model holds; a value that does not fit here is left alone. @param {any} view @param {boolean} quietly whether it is drawn later */
-function adopt(view, quietly) {
+/**
+ * Take over what the model holds. A stage that is not here yet is gone to as near as can be, and again when there is more.
+ * @param {any} view @param {boolean} quietly whether it is drawn later
+ */
+export function adopt(view, quietly) {
   const [branch, stage, pinned] = ["branch", "stage", "pinned"].map((n) => view.model.get(n));
   const was = [view.trace, view.stage, view.pinned].join("\n");
   if (view.payload.traces[branch]) view.trace = branch;
@@ -41,6 +50,7 @@ function adopt(view, quietly) {
     const to = Math.max(0, Math.min(stage, last));
     if (to !== view.stage) Object.assign(view, { rewrite: -1, other: -1, side: "after", ordering: null });
     view.stage = to;
+    view.wanted = stage > last ? { stage, instead: to } : null;
   }
   view.pinned = pinned || "";
   if (!quietly && was !== [view.trace, view.stage, view.pinned].join("\n")) view.update();
@@ -48,6 +58,8 @@ function adopt(view, quietly) {
 
 /** Tell the model where the view stands. @param {any} view */
 export function publish(view) {
+  if (view.wanted && view.wanted.instead === view.stage) return; // the reader did not choose to be here
+  view.wanted = null;
   if (view.model.set && view.model.get("stage") !== undefined) save(view.model, { branch: view.trace, stage: view.stage, pinned: view.pinned });
 }
 

@@ -3,6 +3,7 @@ import { lightCounterparts } from "./beside.js";
 import { markLines } from "./cell.js";
 import { icon, selector } from "./dom.js";
 import { leaveFullScreen } from "./fullscreen.js";
+import { layOver } from "./overlay.js";
 import { replayable } from "./replay.js";
 import { opsOfLine } from "./source.js";
 import { stationOf } from "./store.js";
@@ -50,8 +51,9 @@ export function stepRewrite(view, direction) {
   return first && view.shownTab === "Graph" ? view.graph.reveal(first) : undefined;
 }
 
-/** Set off what the current rewrite touched, in the graph. @param {any} view */
+/** Set off what the current rewrite touched, in the graph, above the user's own colours. @param {any} view */
 export function showTouched(view) {
+  layOver(view);
   for (const x of view.graph.element.querySelectorAll(".touched")) x.classList.remove("touched");
   const current = view.rewrite >= 0 ? view.now?.why?.rewrites[view.rewrite] : null;
   if (!current) return;

@@ -1,0 +1,88 @@
+"""What each pass of a compilation is worth: the program compiled and run without each in turn, told as it is measured."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from xlanb.errors import XlanbError
+from xlanb.explorer.ablation import Variant
+from xlanb.explorer.numbers import module_of
+from xlanb.explorer.trace import Trace
+from xlanb.hlo.records import ModuleRecord
+
+_ROUNDS = 30
+_SECONDS = 20.0
+"""Time for all runs together: a round more is begun only before it is over, and one is always run."""
+
+
+@dataclass
+class Worth:
+    """What was measured so far: by pass the median seconds of a run and the temporary bytes without it ("" for all passes), and why it failed where it did.
+
+    `done` of about `total` pieces of work; the last was without the pass `name`.
+    """
+
+    total: int
+    done: int = 0
+    name: str = ""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    temp_bytes: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def data(self) -> dict[str, dict[str, Any]]:
+        """By pass: `run`, the seconds of a run without it by those with all passes (2: it halves the time); `temp`, temporary bytes without it less those with it; `failure`."""
+        whole, bytes_ = self.seconds.get(""), self.temp_bytes.get("", 0)
+        rows: dict[str, dict[str, Any]] = {n: {"failure": text} for n, text in self.failures.items()}
+        for name, seconds in self.seconds.items():
+            if name and whole:
+                rows[name] = {"run": seconds / whole, "temp": self.temp_bytes[name] - bytes_}
+        return rows
+
+
+def measured_worth(trace: Trace) -> Iterator[Worth]:
+    """Measure the passes that changed something in a trace: gives what is known after each compilation and each run.
+
+    Raises:
+        XlanbError: the trace holds no HLO before its passes, or the program does not compile with all of them.
+    """
+    start = next((s.after for s in trace if s.kind in ("hlo", "tf2xla") and isinstance(s.after, ModuleRecord)), None)
+    if start is None:
+        raise XlanbError(f"{trace.name!r} holds no HLO before its passes: there is nothing to compile without one")
+    names = list(dict.fromkeys(s.name for s in trace if s.kind == "hlo_pass" and s.changed))
+    text = module_of(start).to_string("short")
+    variants = [Variant(name, text) for name in ("", *names)]
+    worth = Worth(len(variants) * (1 + _ROUNDS))
+    for v in variants:
+        v.compile()
+        _note(worth, v)
+        yield worth
+    times: dict[str, list[float]] = {v.row["without"]: [] for v in variants}
+    begin = time.monotonic()
+    for n in range(_ROUNDS):
+        for v in variants:
+            seconds = v.seconds()
+            if seconds is not None and n:  # the first run pays for cold caches
+                times[v.row["without"]].append(seconds)
+                worth.seconds[v.row["without"]] = statistics.median(times[v.row["without"]])
+            _note(worth, v)
+            yield worth
+        if n and time.monotonic() - begin > _SECONDS:
+            return
+
+
+def _note(worth: Worth, v: Variant) -> None:
+    name = worth.name = v.row["without"]
+    worth.done += 1
+    if v.row["failure"]:
+        if not name:
+            raise XlanbError(f"the program does not compile: {v.row['failure']}")
+        worth.failures[name] = v.row["failure"]
+        worth.seconds.pop(name, None)
+    elif v.row["temp_bytes"] is not None:
+        worth.temp_bytes[name] = v.row["temp_bytes"]
