@@ -189,6 +189,8 @@ class _Builder:
         live = self.module.fixed("live-range")
         name = self.module.name
         self._add("buffer_assignment", Deferred(lambda: _buffer_record(reports[0], live, name)))
+        usage = [("memory usage report", f) for f in self.module.fixed("memory-usage-report")[:1]]
+        self._texts("memory_usage", "text", usage)
 
     def _kernels(self) -> None:
         if is_gpu(self.module):

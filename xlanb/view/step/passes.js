@@ -24,6 +24,7 @@ const GROUPS = {
   hlo_pass: "HLO",
   schedule: "Backend",
   buffer_assignment: "Backend",
+  memory_usage: "Backend",
   memory_space_assignment: "Backend",
   tpu_schedule: "Backend",
   xtile: "Backend",

@@ -72,6 +72,7 @@ const KIND_STATION = {
   thunks: "gpu_program",
   schedule: "buffers",
   buffer_assignment: "buffers",
+  memory_usage: "buffers",
   memory_space_assignment: "buffers",
   tpu_schedule: "buffers",
   llo_stage: "llo",
