@@ -306,3 +306,18 @@ def test_tritons_ir_is_a_stage_and_a_form_of_its_kernel(tmp_path: Path) -> None:
     program = trace["kernels"].after
     assert "tt.func" in program["loop_add_fusion.1"].code.triton
     assert program["wrapped_sine"].code.triton == ""
+
+
+def test_the_report_of_memory_follows_the_buffers(tmp_path: Path) -> None:
+    head = "sm_9.0a_gpu_after_optimizations"
+    files = {
+        f"{head}-buffer-assignment.txt": "BufferAssignment:\n",
+        f"{head}-memory-usage-report.txt": "Total bytes: 8\n",
+    }
+    write_dump(tmp_path, **files)
+    trace = xlanb.read_dump(tmp_path)["jit_f"]
+    names = [s.name for s in trace]
+    place = names.index("memory usage report")
+    assert names[place - 1] == "buffer_assignment"
+    assert trace.stages[place].after.text == "Total bytes: 8\n"
+    assert trace["llvm_ir"].before is trace["buffer_assignment"].after
