@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -22,9 +21,9 @@ from xlanb.notebook.positions import op_name, overlay_values, stage_position, tr
 from xlanb.notebook.requests import Requests
 from xlanb.notebook.saved import SavedPage, in_notebook
 from xlanb.view import assets
+from xlanb.view.outline.opening import MOST
 from xlanb.view.page import passes_html, saved_html
 from xlanb.view.payload import PayloadBuilder
-from xlanb.view.pool import LEVELS
 from xlanb.view.text import traces_text
 
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
@@ -68,8 +67,7 @@ class StepWidget(anywidget.AnyWidget):
     ) -> None:
         source: Callable[[], Sequence[Trace]] = traces if callable(traces) else lambda: traces
         self.bench = Workbench(source, compilation, on_step, on_run)
-        limits = None if max_nodes is None else replace(LEVELS[0], nodes=max_nodes)
-        self._builder = PayloadBuilder(limits, read_bytes=_READ_BYTES)
+        self._builder = PayloadBuilder(read_bytes=_READ_BYTES, nodes=max_nodes or MOST)
         self.error: BaseException | None = None
         self.result: Any = None
         self._names: frozenset[str] = frozenset()

@@ -35,7 +35,7 @@ from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
-from xlanb.view.outline.opening import Opening, default_opening
+from xlanb.view.outline.opening import MOST, Opening, default_opening
 from xlanb.view.outline.program import Program
 from xlanb.view.parts.coming import coming_data
 from xlanb.view.parts.diff import graph_diff, module_diff
@@ -130,7 +130,7 @@ class PayloadBuilder:
     """Keeps a payload and adds to it what is new in the traces.
 
     `payload` is the whole so far, changed in place; `update` gives back the delta alone, which `merge` on the other side adds. Of dumps that were not read yet it reads `read_bytes` at
-    once; the rest waits for `load`.
+    once; the rest waits for `load`. The first picture of a program has about `nodes` nodes.
     """
 
     def __init__(
@@ -140,7 +140,9 @@ class PayloadBuilder:
         title: str = "",
         read_bytes: int = READ_BYTES,
         outlines: Outlines | None = None,
+        nodes: int = MOST,
     ) -> None:
+        self._nodes = nodes
         self._read_bytes = read_bytes
         self.limits = limits or LEVELS[0]
         self._outlines = outlines or Outlines()
@@ -433,7 +435,7 @@ class PayloadBuilder:
 
     def _opening(self, number: int, kind: str, program: Program) -> list[str]:
         """Keys of the groups that are open in the first picture, the most worth it first; between passes they stay."""
-        found = default_opening(program, self._openings[number].get(kind))
+        found = default_opening(program, self._openings[number].get(kind), self._nodes)
         self._openings[number][kind] = found
         return list(found.open)
 

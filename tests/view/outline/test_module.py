@@ -158,6 +158,11 @@ def test_a_fusion_lies_in_the_scope_of_most_of_its_cost():
     assert home["a"] == home["b"] == "light"
 
 
+def test_a_first_picture_may_be_asked_to_be_small():
+    program = program_of(layers(12).replace("layer_1/", "stem/").replace("layer_2/", "head/"))
+    assert nodes_drawn(program, default_opening(program, most=3)) < nodes_drawn(program, default_opening(program))
+
+
 def test_what_was_open_stays_open():
     program = program_of(layers(6))
     first = default_opening(program)

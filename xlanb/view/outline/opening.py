@@ -50,13 +50,13 @@ def group_key(prefix: str, key: str) -> str:
     return f"{prefix}@{key}"
 
 
-def default_opening(program: Program, previous: Opening | None = None) -> Opening:
-    """The groups to open. What was open in the stage before stays so while the picture remains of a readable size."""
+def default_opening(program: Program, previous: Opening | None = None, most: int = MOST) -> Opening:
+    """The groups to open, so that there are about `most` nodes. What was open in the stage before stays so while the picture remains of a readable size."""
     if previous is not None:
-        total, kept = _Opener(program, previous).run()
-        if total >= _FEWEST:
+        total, kept = _Opener(program, previous, most).run()
+        if total >= min(_FEWEST, most):
             return kept
-    return _Opener(program, None).run()[1]
+    return _Opener(program, None, most).run()[1]
 
 
 class Insides:
@@ -81,6 +81,11 @@ class Insides:
         """What the ops in a group cost."""
         self._look(part)
         return self._weights[part.name][group]
+
+    def count(self, part: Part, group: int) -> int:
+        """How many nodes the ops in a group are."""
+        self._look(part)
+        return len(self._own[part.name][group]) + sum(self.count(part, g) for g in self._children[part.name][group])
 
     def instances(self, part: Part, group: int) -> int:
         """How many groups a repeat stands for; 0 of what is none."""
@@ -118,8 +123,9 @@ class Insides:
 class _Opener:
     """Opens the groups of a program one by one."""
 
-    def __init__(self, program: Program, previous: Opening | None) -> None:
+    def __init__(self, program: Program, previous: Opening | None, most: int) -> None:
         self._program = program
+        self._most = most
         self._insides = Insides(program)
         self._known = previous.known if previous else frozenset()
         self._was_open = frozenset(previous.open) if previous else frozenset()
@@ -141,7 +147,7 @@ class _Opener:
             is_new = box.key not in self._known
             known.add(box.key)
             grown = total - 1 + box.nodes
-            if grown <= (_KEEP if box.key in self._was_open else MOST if is_new else 0):
+            if grown <= (max(_KEEP, self._most) if box.key in self._was_open else self._most if is_new else 0):
                 opened.append(box.key)
                 total = grown
                 for spot in box.spots:
@@ -149,7 +155,7 @@ class _Opener:
             elif is_new:
                 late.append(box)
         for box in late:
-            if total < _FEWEST and total - 1 + box.nodes <= _LIMIT:
+            if total < min(_FEWEST, self._most) and total - 1 + box.nodes <= _LIMIT:
                 opened.append(box.key)
                 total += box.nodes - 1
         return total, Opening(tuple(opened), frozenset(known))

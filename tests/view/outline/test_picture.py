@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo import parse
+from xlanb.view.outline.picture import outline_drawing
+
+
+def layers(count):
+    lines = ["x0 = f32[64,64] parameter(0)"]
+    for k in range(count):
+        meta = f'metadata={{op_name="jit(f)/layer_{k}/op"}}'
+        lines.append(f"two{k} = f32[] constant(2)")
+        lines.append(f"b{k} = f32[64,64] broadcast(two{k}), dimensions={{}}")
+        lines.append(f"m{k} = f32[64,64] multiply(x{k}, b{k}), {meta}")
+        lines.append(f"x{k + 1} = f32[64,64] tanh(m{k}), {meta}")
+    lines[-1] = f"ROOT {lines[-1]}"
+    return parse("HloModule m\n\nENTRY main {\n" + "\n".join(f"  {x}" for x in lines) + "\n}\n").record()
+
+
+@pytest.mark.parametrize("count", [1, 3, 200])
+def test_the_first_picture_is_drawn_small_whatever_the_program(count):
+    made = outline_drawing(layers(count))
+    assert 2 <= len(made.drawing.nodes) <= 30
+    assert made.titles.keys() == made.drawing.nodes.keys()
+    assert made.drawing.edges
+    assert not any(name.startswith(("two", "b")) for name in made.drawing.nodes)
+
+
+def test_a_repeat_tells_how_often_it_is_there():
+    made = outline_drawing(layers(200), most=2)
+    assert made.titles["@layer_*"] == ("layer 0-199 x200", "400 ops")
+    assert ("x0", "@layer_*") in made.drawing.edges
+
+
+def test_a_fusion_that_is_open_is_a_box():
+    text = (
+        "HloModule m\n\nf {\n  p = f32[4] parameter(0)\n  s = f32[4] sine(p)\n  ROOT t = f32[4] tanh(s)\n}\n\n"
+        "ENTRY main {\n  x = f32[4] parameter(0)\n  fused = f32[4] fusion(x), kind=kLoop, calls=f\n"
+        "  ROOT n = f32[4] negate(fused)\n}\n"
+    )
+    made = outline_drawing(parse(text).record())
+    assert set(made.drawing.nodes) == {"x", "fused/s", "fused/t", "n"}
+    assert set(made.drawing.groups) == {"fused"}
+    assert {("x", "fused/s"), ("fused/s", "fused/t"), ("fused/t", "n")} == set(made.drawing.edges)
+
+
+def test_a_tensorflow_graph_is_drawn_with_its_scopes():
+    nodes = (
+        NodeRecord("x", "Placeholder"),
+        NodeRecord("a/y", "Relu", ("x",)),
+        NodeRecord("a/z", "Tanh", ("a/y",)),
+        NodeRecord("b", "Mean", ("a/z",)),
+    )
+    made = outline_drawing(GraphRecord("g", nodes), most=3)
+    assert set(made.drawing.nodes) == {"x", "@a", "b"}
+    assert set(made.drawing.edges) == {("x", "@a"), ("@a", "b")}
+
+
+def test_a_program_without_instructions_to_draw_is_an_empty_picture():
+    made = outline_drawing(GraphRecord("g", ()))
+    assert not made.drawing.nodes

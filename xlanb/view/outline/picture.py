@@ -1,0 +1,139 @@
+"""The first picture of a program as a drawing, for what has no script: files, and pages that run none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xlanb.graph.records import GraphRecord
+from xlanb.hlo.records import ModuleRecord
+from xlanb.view.drawing import Drawing, Group, Node, draw
+from xlanb.view.outline.graph import GraphOutlines
+from xlanb.view.outline.module import ModuleOutlines
+from xlanb.view.outline.opening import MOST, Insides, Spot, default_opening, group_key
+from xlanb.view.outline.ops import INPUT, RESULT
+from xlanb.view.outline.program import Part, Program
+from xlanb.view.parts.graph import function_of
+
+_LETTER, _HEIGHT = 7.4, 42.0
+_PORTS = 8
+
+
+@dataclass(frozen=True)
+class OutlineDrawing:
+    """The default view, placed; `titles` gives the two lines of each node by key."""
+
+    drawing: Drawing
+    titles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def outline_drawing(record: ModuleRecord | GraphRecord, most: int = MOST) -> OutlineDrawing:
+    """A program with the groups open that are open at first; at most about `most` nodes."""
+    if isinstance(record, ModuleRecord):
+        program = ModuleOutlines().program(record)
+    else:
+        program = GraphOutlines(function_of).program(record)
+    maker = _Maker(program, frozenset(default_opening(program, most=most).open))
+    start = program.parts.get(program.entry)
+    if start is not None:
+        maker.add(Spot(start, -1, ""), "")
+        maker.connect(start, "")
+    nodes = [Node(k, _width(t), _HEIGHT, g) for k, (t, g) in maker.nodes.items()]
+    drawing = draw(nodes, maker.edges, maker.groups)
+    return OutlineDrawing(drawing, {k: t for k, (t, _) in maker.nodes.items()})
+
+
+def _width(title: tuple[str, str]) -> float:
+    return max(64.0, min(260.0, _LETTER * max(map(len, title)) + 26))
+
+
+class _Maker:
+    """Collects what is drawn. A closed group or call is one node, with its own key."""
+
+    def __init__(self, program: Program, opened: frozenset[str]) -> None:
+        self._insides = Insides(program)
+        self._opened = opened
+        self.nodes: dict[str, tuple[tuple[str, str], str]] = {}
+        self.groups: list[Group] = []
+        self.edges: dict[tuple[str, str], None] = {}
+        self._inner: dict[str, list[Spot]] = {}
+
+    def add(self, spot: Spot, box: str) -> None:
+        """The nodes and boxes of an open group, in a box."""
+        part, prefix = spot.part, spot.prefix
+        groups, own = self._insides.of(spot)
+        for g in groups:
+            group = part.outline.groups[g]
+            key = group_key(prefix, group.key)
+            times = self._insides.instances(part, g)
+            label = f"{group.label} x{times}" if times else group.label
+            if key in self._opened:
+                self.groups.append(Group(key, label, group.kind, box))
+                self.add(Spot(part, g, prefix), key)
+            else:
+                self.nodes[key] = (label, f"{self._insides.count(part, g):,} ops"), box
+        for k in own:
+            self._op(part, k, prefix, box)
+        if spot.group < 0 and not prefix:
+            self._rim(part)
+
+    def _op(self, part: Part, k: int, prefix: str, box: str) -> None:
+        key = prefix + part.ops.names[k]
+        spots = self._insides.callees(part, k, key) if key in self._opened else ()
+        if not spots:
+            self.nodes[key] = (part.ops.words[k], part.ops.tokens[k].removeprefix(part.ops.words[k]).strip()), box
+            return
+        kind = "fusion" if part.ops.words[k] == "fusion" else "call"
+        self.groups.append(Group(key, part.ops.names[k], kind, box))
+        for spot in spots:
+            inner = key
+            if len(spots) > 1:
+                inner = spot.prefix.removesuffix("/")
+                self.groups.append(Group(inner, spot.part.name, "computation", key))
+            self.add(spot, inner)
+        self._inner[key] = list(spots)
+
+    def _rim(self, part: Part) -> None:
+        inputs = [k for k, role in enumerate(part.ops.roles) if role == INPUT]
+        for k in inputs if len(inputs) <= _PORTS else ():
+            self.nodes[part.ops.names[k]] = (part.ops.names[k], part.ops.tokens[k].partition(" ")[2]), ""
+        if len(inputs) > _PORTS:
+            self.nodes["@parameters"] = (f"{len(inputs)} parameters", ""), ""
+        for k, role in enumerate(part.ops.roles):
+            if role == RESULT:
+                self.nodes[part.ops.names[k]] = ("result", ""), ""
+
+    def connect(self, part: Part, prefix: str) -> None:
+        """Edges between what stands for the ops of a part, those of open calls by the ends of what is in them."""
+        keys = [self._key(part, k, prefix) for k in range(len(part.ops))]
+        for k in range(len(part.ops)):
+            key = keys[k]
+            reads = part.ops.sources[k]
+            inputs = [o for o in part.ops.operands[k] if part.ops.roles[o] == INPUT]
+            if key in self._inner:
+                for spot in self._inner[key]:
+                    self.connect(spot.part, spot.prefix)
+            for o in (*reads, *inputs):
+                self._edge(self._ends(keys[o], last=True), self._ends(key, last=False))
+
+    def _key(self, part: Part, k: int, prefix: str) -> str:
+        """What is drawn for an op: the outermost closed group around it, else itself."""
+        group = part.outline.member[k]
+        key = prefix + part.ops.names[k]
+        while group >= 0:
+            outer = group_key(prefix, part.outline.groups[group].key)
+            if outer in self.nodes:
+                key = outer
+            group = part.outline.groups[group].parent
+        return key
+
+    def _ends(self, key: str, *, last: bool) -> str:
+        """A node to draw an edge to: of an open call the last or the first in it."""
+        while key in self._inner:
+            inner = [k for k in self.nodes if k.startswith(f"{key}/")]
+            key = inner[-1 if last else 0] if inner else ""
+        return key
+
+    def _edge(self, a: str, b: str) -> None:
+        if a != b and a in self.nodes and b in self.nodes:
+            self.edges[a, b] = None
