@@ -192,6 +192,7 @@ def test_an_opened_group_closes_to_what_was(stepper, small_page):
     settled(stepper)
     assert key not in places(stepper)
     assert len(places(stepper)) > len(before)
+    assert "ops" in stepper.page.get_by_role("complementary").inner_text(), "the card of the group"
     stepper.page.locator(f".group[data-key='{key}'] .handle").click()
     settled(stepper)
     assert places(stepper) == before

@@ -1,6 +1,6 @@
 // The graph pane within the step view: what it asks of the view, finding ops in it, and what pointer and keys do there.
 import { besideTool, showBeside } from "./beside.js";
-import { opOf } from "./dom.js";
+import { bytes, h, opOf, plural, time } from "./dom.js";
 import { FindOp } from "./find.js";
 
 /** What the graph pane asks of the view. @param {any} view the step view @returns {import("./graph.js").Around} */
@@ -66,4 +66,24 @@ export function doubleClicked(view, e) {
   const group = /** @type {Element} */ (e.target).closest(".node[data-fold]");
   if (group) view.graph.toggle(group.getAttribute("data-fold") || "");
   else view._follow(opOf(e));
+}
+
+/** The card of a group that is pinned, null where an op is. @param {any} view @returns {HTMLElement | null} */
+export function groupCard(view) {
+  const sheet = view.graph.sheet;
+  const n = [...(sheet?.nodes || []), ...(sheet?.groups || [])].find((x) => (x.count || 1) > 1 && (x.key === view.pinned || x.item?.n === view.pinned));
+  if (!n || view.store.find(view.now, view.pinned)) return null;
+  const { added, removed, changed } = n.marks;
+  const { seconds, flops, bytes: moved } = n.weight;
+  const rows = [
+    ["Ops", plural(n.count, "op")],
+    ["Repeats", n.stack > 1 ? `${n.stack} alike, one is drawn` : ""],
+    ["This pass", added + removed + changed ? `${added} added, ${removed} removed, ${changed} changed` : ""],
+    ["Time", seconds === null ? "" : time(seconds)],
+    ["Work", flops ? `${Number(flops.toPrecision(3)).toLocaleString("en")} flops` : ""],
+    ["Memory", moved ? `${bytes(moved)} read and written` : ""],
+  ].filter(([, text]) => text);
+  const open = view.graph.sheet.groups.some((/** @type {any} */ g) => g.key === n.key);
+  const act = n.fold ? h("button", { type: "button", class: "tool", onclick: () => view.graph.toggle(n.key) }, open ? "Close" : "Open") : null;
+  return h("div", { class: "card-body" }, h("h3", {}, n.label || n.item.h[0]), h("dl", {}, rows.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)])), act);
 }
