@@ -31,7 +31,7 @@ export function lookOf(n) {
   if (family === "comm") return { look: "comm", icon: "comm" };
   if (op === "while") return { look: "control", icon: "while" };
   if (op === "custom-call" || op === "sort") return { look: "call", icon: "custom" };
-  if (family === "control") return { look: "control", icon: "control" };
+  if (family === "control" && op !== "NoOp") return { look: "control", icon: "control" };
   if (family === "launch") return { look: "fusion", icon: "launch" };
   if (n.fold || n.count > 1) return { look: "holds", icon: "" };
   if (family === "reduce") return { look: "reduce", icon: "reduce" };
