@@ -14,7 +14,7 @@ import { drawStub, labelOf } from "./stubs.js";
 /** @typedef {import("./store.js").Marks} Marks */
 /** @typedef {import("./fly.js").Sight} Sight */
 /**
- * @typedef {{name(): string, tools: Node[], lead?: Node[], over?: Node, foot?: Node, recolour(): void, resized(): void, pin(name: string): void, pair(name: string): void, toggle(key: string): void, spread(key: string): void, leave(): void,
+ * @typedef {{name(): string, tools: Node[], lead?: Node[], over?: Node, foot?: Node, where?(name: string): string | undefined, recolour(): void, resized(): void, pin(name: string): void, pair(name: string): void, toggle(key: string): void, spread(key: string): void, leave(): void,
  *   moved?(sight: Sight): void, label?: string, plain?: boolean}} Around `plain`: only its own tools; what the graph is called, further buttons, and what it asks of the view
  */
 
@@ -377,10 +377,10 @@ export class GraphView {
     this._goTo({ x, y, scale }, true);
   }
 
-  /** The key of a box, by its key or by the name of its op. @param {string} name @returns {string} */
+  /** The key of a box, by its key or by the name of its op; of an op within a closed group that of the group. @param {string} name @returns {string} */
   keyOf(name) {
     const all = this.sheet ? [...this.sheet.nodes, ...this.sheet.groups] : [];
-    return (all.find((n) => n.key === name) || all.find((n) => n.item?.n === name))?.key || "";
+    return (all.find((n) => n.key === name) || all.find((n) => n.item?.n === name))?.key || this.around.where?.(name) || "";
   }
 
   /** Take over the sight of another pane. @param {Sight} sight */

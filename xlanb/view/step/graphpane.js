@@ -12,6 +12,7 @@ export function graphActions(view) {
     lead: [find.element],
     tools: [...view.picture.tools.filter((/** @type {Node} */ x) => x !== view.picture.crumbs), besideTool(view)],
     foot: view.picture.crumbs,
+    where: (name) => view.picture.scene(view.pictureIndex)?.where.get(name),
     moved: (sight) => view.beside?.graph.follow(sight),
     over: find.list,
     recolour: () => view.update(),
