@@ -7,7 +7,7 @@ import { MAP_H, MAP_W, Minimap } from "./minimap.js";
 import { LEGIBLE, MARGIN } from "./place.js";
 import { wayPath } from "./route.js";
 import { dotText, saveBlob, savePng, svgText } from "./save.js";
-import { dressNode, drawGroups, edgeWidth, markOf } from "./shapes.js";
+import { dressNode, drawGroups, edgeWidth, grow, markOf } from "./shapes.js";
 import { drawStub, labelOf } from "./stubs.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
@@ -33,7 +33,7 @@ export class GraphView {
     this.view = s("g", { class: "view", role: "none" }, this.groups, this.edges, this.nodes, this.stubs);
     this.svg = s(
       "svg",
-      { class: "canvas", role: "tree", "aria-label": around.label || "Graph" },
+      { class: "canvas still", role: "tree", "aria-label": around.label || "Graph" },
       s("defs", {}, s("marker", { id: this.arrow, viewBox: "0 0 8 8", refX: 6.5, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "head", d: "M1,1 L7,4 L1,7 Z" }))),
       this.view,
     );
@@ -92,9 +92,13 @@ export class GraphView {
     const before = this.room;
     this.size = { width, height };
     if (Math.abs(width / before.w - 1) <= RESIZED && Math.abs(height / before.h - 1) <= RESIZED && this.placedFor) return this.fitted ? this._apply() : this.fit(this.marks);
+    const first = !this.placedFor;
     this.placedFor = { w: width, h: height };
     this.fitted = "";
-    return this.around.resized();
+    this.around.resized();
+    // The first picture stands at once; what comes later glides.
+    if (first) requestAnimationFrame(() => requestAnimationFrame(() => this.svg.classList.remove("still")));
+    return undefined;
   }
 
   _tools() {
@@ -165,7 +169,7 @@ export class GraphView {
       this._drawFrames(sheet);
       this.map.show(sheet);
       this.svg.classList.toggle("many", sheet.nodes.length > 150); // gliding would cost more than it tells
-      if (last) this._fadeEdges();
+      if (last && !this._isStill) this._fadeEdges();
     }
     shares(sheet.nodes, this.weigh, seconds);
     this._drawEdges(sheet, marks);
@@ -175,7 +179,7 @@ export class GraphView {
     this.focus.refresh();
     this.legend.replaceChildren(...colours.legend.map((k) => h("span", { class: `key ${k.cls}` }, k.label)));
     if (other && this.anchor && last) this._holdAnchor(last, sheet);
-    else if (!last || (other && !this.touched)) this.fit(marks, Boolean(last));
+    else if (!last || (other && !this.touched)) this.fit(marks, Boolean(last) && !this._isStill);
     else this._apply();
   }
 
@@ -199,6 +203,11 @@ export class GraphView {
     const [x, y] = (this.kept.get(key)?.style.transform.match(/-?[\d.]+/g) || []).map(Number);
     const body = this.kept.get(key)?.querySelector(".body");
     return x === undefined || !body ? null : { x, y, w: Number(body.getAttribute("width")) || 100, h: Number(body.getAttribute("height")) || 40 };
+  }
+
+  /** Whether the first picture is still being made: then nothing is animated. */
+  get _isStill() {
+    return this.svg.classList.contains("still");
   }
 
   _fadeEdges() {
@@ -251,7 +260,7 @@ export class GraphView {
       }
       this.kept.set(drawn.key, node);
     }
-    if (left.size || fresh.length < sheet.nodes.length) for (const node of fresh) node.animate?.([{ opacity: 0 }, { opacity: 0, offset: 0.4 }, { opacity: 1 }], { duration: 360 });
+    if (!this._isStill && (left.size || fresh.length < sheet.nodes.length)) for (const node of fresh) node.animate?.([{ opacity: 0 }, { opacity: 0, offset: 0.4 }, { opacity: 1 }], { duration: 360 });
     for (const node of left.values()) node.remove();
   }
 
@@ -485,11 +494,4 @@ export class GraphView {
       this.svg.addEventListener("pointercancel", up, { once: true });
     });
   }
-}
-
-/** Let a frame grow or move from where it was. @param {SVGElement} element @param {{x: number, y: number, w: number, h: number}} from @param {{x: number, y: number, w: number, h: number}} to */
-function grow(element, from, to) {
-  const keys = [from, to].map((b) => ({ x: `${b.x}px`, y: `${b.y}px`, width: `${b.w}px`, height: `${b.h}px` }));
-  element.querySelector(".frame")?.animate?.(keys, { duration: 320, easing: "cubic-bezier(0.3, 0.7, 0.2, 1)" });
-  for (const x of element.querySelectorAll("text, .handle")) x.animate?.([{ opacity: 0 }, { opacity: 1 }], { duration: 320 });
 }

@@ -186,3 +186,10 @@ export function drawGroups(groups) {
 export function edgeWidth(bytes) {
   return bytes > 0 ? Math.max(1.1, Math.min(4.2, 1.1 + 0.55 * (Math.log10(bytes) - 3))) : 1.3;
 }
+
+/** Let a frame grow or move from where it was. @param {SVGElement} element @param {{x: number, y: number, w: number, h: number}} from @param {{x: number, y: number, w: number, h: number}} to */
+export function grow(element, from, to) {
+  const keys = [from, to].map((b) => ({ x: `${b.x}px`, y: `${b.y}px`, width: `${b.w}px`, height: `${b.h}px` }));
+  element.querySelector(".frame")?.animate?.(keys, { duration: 320, easing: "cubic-bezier(0.3, 0.7, 0.2, 1)" });
+  for (const x of element.querySelectorAll("text, .handle")) x.animate?.([{ opacity: 0 }, { opacity: 1 }], { duration: 320 });
+}
