@@ -64,7 +64,7 @@ def test_run_shows_a_time_and_measuring_an_error_per_pass(live):
     press(live, "Run")
     settled(live)
     live.page.get_by_role("tab", name="Timing", exact=True).click()
-    assert "in order" in live.page.get_by_role("region", name="Timing").inner_text()
+    assert "All stages of the compilation" in live.page.get_by_role("region", name="Timing").inner_text()
     live.page.locator(ROOT).focus()
     live.page.keyboard.press("e")
     assert "Not measured" in live.page.get_by_role("region", name="Numerics").inner_text()
