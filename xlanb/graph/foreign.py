@@ -105,7 +105,7 @@ def _of_saved_model(folder: str | Path, signature: str | None) -> Graph:
     callable_ones = {n: s for n, s in model.signatures.items() if s.outputs}
     name = signature or ("serving_default" if "serving_default" in callable_ones else next(iter(callable_ones), ""))
     if name not in callable_ones:
-        known = nearest(name, callable_ones)
+        known = nearest(name, sorted(callable_ones))  # the file has them in no order
         raise GraphError(f"the SavedModel {str(folder)!r} has no signature {name!r} with results{known}")
     wanted = callable_ones[name]
     graph = model.graph.subgraph([*wanted.outputs.values(), *wanted.inputs.values()])

@@ -1,4 +1,4 @@
-"""Python's garbage collector while passes run.
+"""Python's garbage collector while passes run, and while a trace is read and written for the step view.
 
 Passes make many objects that stay: instructions, snapshots, events. The collector looks at all young ones after every 700, and at everything there is whenever what is new has grown to a
 quarter of it: of a compilation that is watched this was a third of the time, and found nothing. While passes run it looks more rarely; what becomes garbage waits a little longer.

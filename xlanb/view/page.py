@@ -15,6 +15,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.files import path_to_write
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
+from xlanb.transforms.collector import seldom
 from xlanb.view import assets
 from xlanb.view.parts.items import clip
 from xlanb.view.payload import MAX_BYTES, Payload, build_payload, with_less_code
@@ -48,6 +49,7 @@ def whole_page(body: str, title: str) -> str:
     )
 
 
+@seldom()
 def fragment_html(traces: Sequence[Trace], title: str = "") -> str:
     """The step view of these traces as a piece of HTML for a notebook's output; where no script runs, their text."""
     text = "\n\n".join(trace_text(t) for t in traces)

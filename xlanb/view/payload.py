@@ -33,6 +33,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.transforms.collector import seldom
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Opening, default_opening
@@ -167,6 +168,7 @@ class PayloadBuilder:
         self._read = 0
         self._later: dict[int, _Later] = {}
 
+    @seldom()
     def update(
         self,
         traces: Sequence[Trace],
@@ -196,6 +198,7 @@ class PayloadBuilder:
             changes.append(data)
         return self._close(changes, order)
 
+    @seldom()
     def load(self, number: int, position: int) -> Payload:
         """Read what a stage put off; the delta puts it in its place, with the difference that it made.
 
