@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import xlanb
-from xlanb.transforms.collector import seldom
+from xlanb.collector import seldom
 
 _UNITS = 6
 _SIZES = range(20, 20 + _UNITS)

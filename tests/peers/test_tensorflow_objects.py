@@ -108,7 +108,9 @@ def test_saved_models_and_model_files(real, tmp_path, rng):
     for program in (tmp_path / "exported", str(tmp_path / "exported"), tmp_path / "model.keras"):
         np.testing.assert_allclose(xlanb.compile(program, x)(x)[0], model(x).numpy(), atol=1e-6)
         assert len(xlanb.cluster(program, x).clusters) == 1
-    with pytest.raises(GraphError, match=r"no signature 'other' with results; there are 3: .*, serve, serving_default$"):
+    with pytest.raises(
+        GraphError, match=r"no signature 'other' with results; there are 3: .*, serve, serving_default$"
+    ):
         tf.Graph.from_tensorflow(tmp_path / "exported", signature="other")
 
 

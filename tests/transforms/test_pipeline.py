@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import pytest
 
+from xlanb import collector
+from xlanb.collector import seldom
 from xlanb.errors import PassError, ShapeError
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.tracing import Decision, Edit, current_cause, observing
-from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline, collector
-from xlanb.transforms.collector import seldom
+from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
 
 TEXT = """HloModule m
 

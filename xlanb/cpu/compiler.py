@@ -12,6 +12,7 @@ from typing import TypeVar
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
 from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
+from xlanb.collector import seldom
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.cpu.codegen.program import Program, emit_program
@@ -30,7 +31,6 @@ from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
 from xlanb.stage import Stage, Stages, exhaust
 from xlanb.transforms.base import PassResult
-from xlanb.transforms.collector import seldom
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 from xlanb.transforms.pipeline import HloPassPipeline

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from xlanb.collector import seldom
 from xlanb.display import Displayable
 from xlanb.errors import PassError, nearest
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, PassRegistry, PassResult, execute
-from xlanb.transforms.collector import seldom
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from html import escape
 from pathlib import Path
 
+from xlanb.collector import seldom
 from xlanb.explorer import displays
 from xlanb.explorer.numbers import time_text
 from xlanb.explorer.trace import Trace
 from xlanb.files import path_to_write
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
-from xlanb.transforms.collector import seldom
 from xlanb.view import assets
 from xlanb.view.parts.items import clip
 from xlanb.view.payload import MAX_BYTES, Payload, build_payload, with_less_code

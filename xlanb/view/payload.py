@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.collector import seldom
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
@@ -33,7 +34,6 @@ from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
-from xlanb.transforms.collector import seldom
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Opening, default_opening
