@@ -16,7 +16,9 @@ Counts = tuple[float, float]
 
 
 class RecordCosts:
-    """Floating-point operations (transcendental functions among them) and bytes of each instruction of a module's snapshot, counted when they are asked for."""
+    """Floating-point operations (transcendental functions among them) and bytes of each instruction of a module's
+    snapshot, counted when they are asked for.
+    """
 
     def __init__(self, module: ModuleRecord, known: dict[int, tuple[InstructionRecord, Counts]] | None = None) -> None:
         """`known` keeps what was counted, by record: the snapshots of a compilation share most of them."""
@@ -29,7 +31,8 @@ class RecordCosts:
     def of(self, computation: str) -> list[Counts]:
         """(operations, bytes) of one run of each instruction of a computation, in its order.
 
-        An instruction that lacks what is needed to count it (a snapshot of a text that no module can be made of) costs the bytes of its result.
+        An instruction that lacks what is needed to count it (a snapshot of a text that no module can be made of)
+        costs the bytes of its result.
         """
         found = []
         inside = self._computations[computation]

@@ -1,4 +1,7 @@
-"""Fuse what a pass did not fuse: what a refused fusion would cost and save, and a branch of the compilation in which it is done all the same."""
+"""Fuse what a pass did not fuse.
+
+What a refused fusion would cost and save, and a branch of the compilation in which it is done all the same.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ _TRANSCENDENTAL_FLOPS = 20
 
 @dataclass(frozen=True)
 class Attempt(Displayable):
-    """A refused fusion that was made all the same: seconds of a run without and with it (medians, run in turns), temporary bytes, and whether the results agree.
+    """A refused fusion that was made all the same: seconds of a run without and with it (medians, run in turns),
+    temporary bytes, and whether the results agree.
 
     `branch` is the trace with the fusion.
     """
@@ -67,10 +71,12 @@ class Attempt(Displayable):
 class RefusedFusion:
     """A fusion that a pass refused, and what is known of doing it all the same.
 
-    `stage` is the position of the pass, `condition` the one that failed; `impossible` says why it cannot be lifted, "" where it can. `users` counts those of the producer: with
-    several it is copied, and computed again by the consumer, which takes `copy_seconds` by its flops and the machine's measured peak. `saved_bytes` is what is read and written less: the
-    producer's result, but what it is computed from is read in its place; negative where that is more.
-    Estimates are None where the producer does not stand in the module before the pass (it is a fusion that the pass made).
+    `stage` is the position of the pass, `condition` the one that failed; `impossible` says why it cannot be lifted,
+    "" where it can. `users` counts those of the producer: with several it is copied, and computed again by the
+    consumer, which takes `copy_seconds` by its flops and the machine's measured peak. `saved_bytes` is what is read
+    and written less: the producer's result, but what it is computed from is read in its place; negative where that is
+    more. Estimates are None where the producer does not stand in the module before the pass (it is a fusion that the
+    pass made).
     """
 
     producer: str

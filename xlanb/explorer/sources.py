@@ -13,7 +13,10 @@ _MAX_TEXT = 200
 
 
 def source_lines(record: ModuleRecord | GraphRecord) -> dict[tuple[str, int], str]:
-    """By file and line, the text of each line that an instruction or node comes from, directly or through calls; lines that cannot be read are left out."""
+    """By file and line, the text of each line that an instruction or node comes from, directly or through calls.
+
+    Lines that cannot be read are left out.
+    """
     out: dict[tuple[str, int], str] = {}
     for place in _places(record):
         if len(out) >= _MAX_LINES:

@@ -1,4 +1,7 @@
-"""What each pass of a compilation is worth: the program compiled and run without each in turn, told as it is measured."""
+"""What each pass of a compilation is worth.
+
+The program compiled and run without each in turn, told as it is measured.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ _SECONDS = 20.0
 
 @dataclass
 class Worth:
-    """What was measured so far: by pass the median seconds of a run and the temporary bytes without it ("" for all passes), and why it failed where it did.
+    """What was measured so far: by pass the median seconds of a run and the temporary bytes without it ("" for all
+    passes), and why it failed where it did.
 
     `done` of about `total` pieces of work; the last was without the pass `name`.
     """
@@ -36,7 +40,11 @@ class Worth:
 
     @property
     def data(self) -> dict[str, dict[str, Any]]:
-        """By pass: `run`, the seconds of a run without it by those with all passes (2: it halves the time); `temp`, temporary bytes without it less those with it; `failure`."""
+        """By pass.
+
+        `run`, the seconds of a run without it by those with all passes (2: it halves the time); `temp`, temporary
+        bytes without it less those with it; `failure`.
+        """
         whole, bytes_ = self.seconds.get(""), self.temp_bytes.get("", 0)
         rows: dict[str, dict[str, Any]] = {n: {"failure": text} for n, text in self.failures.items()}
         for name, seconds in self.seconds.items():

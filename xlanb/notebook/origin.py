@@ -1,4 +1,7 @@
-"""The cell that made a widget: its text, and whether it was run again, after which the widget shows what no longer is."""
+"""The cell that made a widget.
+
+Its text, and whether it was run again, after which the widget shows what no longer is.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ AGAIN = "the cell that made this was run again"
 
 
 def origin_of(widget: StepWidget) -> dict[str, str]:
-    """The cell that is running, {"text": its source}, empty outside of a notebook; from now on the widget is told when the cell is run again."""
+    """The cell that is running, {"text".
+
+    Its source}, empty outside of a notebook; from now on the widget is told when the cell is run again.
+    """
     shell = get_ipython()
     request = shell.get_parent() if shell is not None and hasattr(shell, "get_parent") else {}
     if not isinstance(request, dict):

@@ -59,7 +59,8 @@ def op_name(value: str, known: Mapping[str, Any] | frozenset[str]) -> str:
 
 
 def overlay_values(values: Any, known: frozenset[str]) -> dict[str, float | str]:
-    """A mapping or pandas Series from op names to numbers or texts, as plain data; values that are missing are left out.
+    """A mapping or pandas Series from op names to numbers or texts, as plain data; values that are missing are left
+    out.
 
     Raises:
         ArgumentError: it is no mapping, or names no op that is here.

@@ -27,7 +27,8 @@ _WORTH_SECONDS = 1.0
 class Requests:
     """Answers the messages of a widget's views: {"type": ..., "trace": number, "stage": position, ...}.
 
-    What may take long runs as `SlicedWork`, one at a time, and tells its progress; "cancel" ends it after the stage that is running. Every request is answered in the end by "done", or by "error" with a message.
+    What may take long runs as `SlicedWork`, one at a time, and tells its progress; "cancel" ends it after the stage
+    that is running. Every request is answered in the end by "done", or by "error" with a message.
     """
 
     def __init__(self, widget: StepWidget) -> None:
@@ -215,7 +216,10 @@ class Requests:
 
 
 class _Progress:
-    """Tells the views how far a piece of work is: the stages that it ran, those left, what runs next, and the seconds so far."""
+    """Tells the views how far a piece of work is.
+
+    The stages that it ran, those left, what runs next, and the seconds so far.
+    """
 
     def __init__(self, widget: StepWidget) -> None:
         self._widget = widget
@@ -252,7 +256,10 @@ class _Progress:
 
 
 def _message(error: BaseException) -> str:
-    """What the widget shows: our own errors by their message, others (bugs of xlanb, errors of the user's functions) with the traceback."""
+    """What the widget shows.
+
+    Our own errors by their message, others (bugs of xlanb, errors of the user's functions) with the traceback.
+    """
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, XlanbError) and not isinstance(error, InternalError):

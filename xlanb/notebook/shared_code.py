@@ -1,4 +1,5 @@
-"""One copy of the step view's code in a notebook: the first output of a session carries it, later ones find it on the page.
+"""One copy of the step view's code in a notebook: the first output of a session carries it, later ones find it on the
+page.
 
 A front end that names the cell of each request (JupyterLab, Notebook, VS Code) shows all outputs on one page. The
 code goes into the first cell that shows something, into a cell that is run again (its output, or the one with the

@@ -1,4 +1,7 @@
-"""Work in slices: what takes long runs a bit at a time on the kernel's event loop, so that cells and messages get their turn."""
+"""Work in slices.
+
+What takes long runs a bit at a time on the kernel's event loop, so that cells and messages get their turn.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ _PAUSE_SECONDS = 0.002
 class SlicedWork:
     """Steps of an iterator, run in slices of about `SLICE_SECONDS`.
 
-    `on_step` is called after each step, `on_pause` after each slice, `on_end` once at the end, with the exception that ended the work, if any. On an event loop that runs,
-    the first slice is done at once and the others in turns with the loop's other tasks; elsewhere all are. During a slice in the main thread an interrupt of the kernel raises KeyboardInterrupt in the work.
-    A step is never cut by `cancel`.
+    `on_step` is called after each step, `on_pause` after each slice, `on_end` once at the end, with the exception
+    that ended the work, if any. On an event loop that runs, the first slice is done at once and the others in turns
+    with the loop's other tasks; elsewhere all are. During a slice in the main thread an interrupt of the kernel
+    raises KeyboardInterrupt in the work. A step is never cut by `cancel`.
     """
 
     def __init__(

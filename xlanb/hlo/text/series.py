@@ -1,8 +1,10 @@
-"""HLO texts that follow on one another, as a compiler dumps them between its passes: what two of them share is read once.
+"""HLO texts that follow on one another, as a compiler dumps them between its passes: what two of them share is read
+once.
 
-A computation whose text is that of the module before, and that calls the same computations, is taken over whole, with its
-record. Of any other the instructions are taken over whose line, operands' shapes and called computations are the same.
-The frames of Python's stack keep the numbers that the texts give them: a pass changes none of them, and neither does reading.
+A computation whose text is that of the module before, and that calls the same computations, is taken over whole, with
+its record. Of any other the instructions are taken over whose line, operands' shapes and called computations are the
+same. The frames of Python's stack keep the numbers that the texts give them: a pass changes none of them, and neither
+does reading.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _BLOCK = re.compile(r"[^\n]*\{\n(?:[^}\n][^\n]*\n)*\}[^\n]*(?=\s*(?:\Z|%|ENTRY\b
 class _Block:
     """A computation that was read: its text, what it became, and its instructions by their lines.
 
-    `names` are its own and those of its instructions as the text gives them. `is_whole` says that the text alone, with what it calls, decides what it becomes.
+    `names` are its own and those of its instructions as the text gives them. `is_whole` says that the text alone,
+    with what it calls, decides what it becomes.
     """
 
     text: str
@@ -105,7 +108,8 @@ class ModuleSeries:
 class _SeriesParser(ModuleParser):
     """Reads one text of a series.
 
-    `known` are the computations of the one before, by what stands before their parameters; `head` is what they depended on.
+    `known` are the computations of the one before, by what stands before their parameters; `head` is what they
+    depended on.
     """
 
     def __init__(self, cursor: Cursor, known: dict[str, _Block], head: _Head) -> None:
@@ -256,7 +260,10 @@ class _RememberingParser(InstructionParser):
             self.lines[line] = new
 
     def _repeat(self, scope: Scope, old: HloInstruction, line: str) -> bool:
-        """Insert an instruction again whose line was read before; False where what it takes is not what it took then."""
+        """Insert an instruction again whose line was read before.
+
+        False where what it takes is not what it took then.
+        """
         operands = []
         for before in old.operands:
             now = scope.by_name.get(before.name)
@@ -278,5 +285,8 @@ class _RememberingParser(InstructionParser):
 
 
 def _depends_on_more(instruction: HloInstruction) -> bool:
-    """Whether an instruction says more than its line: an element of a tuple comes from where the tuple's operand does."""
+    """Whether an instruction says more than its line.
+
+    An element of a tuple comes from where the tuple's operand does.
+    """
     return instruction.opcode is HloOpcode.GET_TUPLE_ELEMENT and instruction.operands[0].opcode is HloOpcode.TUPLE

@@ -1,9 +1,12 @@
 """Outlines as plain data, for the step view.
 
-A chunk's "t" says of its items, in their order: "g" the groups, each [position of its parent or -1, kind, label, key (0: the parent's key, a slash and the label), how many it stands for where that is not the number of groups in it];
-"m" the innermost group of each item, as pairs (group, how many items in a row); "r" the role of each, a letter (see `Ops`); "u" the different (floating-point operations, bytes),
-and "w" which of them each item with role "." has; "c" [item, function, ...] what nodes call. Of a computation that is not all there, "x" tells of the rest: "n" [group, ops, operations, bytes] and
-"e" [from, to, bytes, how many] between groups, or between a group and an item k, which is -2 - k.
+A chunk's "t" says of its items, in their order: "g" the groups, each [position of its parent or -1, kind, label, key
+(0: the parent's key, a slash and the label), how many it stands for where that is not the number of groups in it];
+"m" the innermost group of each item, as pairs (group, how many items in a row); "r" the role of each, a letter (see
+`Ops`); "u" the different (floating-point operations, bytes), and "w" which of them each item with role "." has; "c"
+[item, function, ...] what nodes call. Of a computation that is not all there, "x" tells of the rest: "n" [group, ops,
+operations, bytes] and "e" [from, to, bytes, how many] between groups, or between a group and an item k, which is -2 -
+k.
 """
 
 from __future__ import annotations
@@ -97,7 +100,9 @@ def _cut(part: Part, groups: list[OutlineGroup], member: list[int], first: int) 
 
 
 def _others(groups: list[OutlineGroup], member: list[int], first: int) -> set[int]:
-    """The instances of repeats but for one that is on the page as a whole, where there is one, and what is in them: that one shows what they are."""
+    """The instances of repeats but for one that is on the page as a whole, where there is one, and what is in them:
+    that one shows what they are.
+    """
     begin = [len(member)] * len(groups)
     for k in range(len(member) - 1, -1, -1):
         if member[k] >= 0:

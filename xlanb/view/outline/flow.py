@@ -17,7 +17,10 @@ _SMALL = 6  # nodes of the smallest segment
 
 
 def split_wide(root: Branch, ops: Ops) -> None:
-    """Group the ops of every group that has more than `WIDE` nodes: what repeats, what is not connected, then segments of the order."""
+    """Group the ops of every group that has more than `WIDE` nodes.
+
+    What repeats, what is not connected, then segments of the order.
+    """
     todo = [root]
     while todo:
         branch = todo.pop()
@@ -130,7 +133,10 @@ def _neighbours(own: list[int], ops: Ops) -> dict[int, list[int]]:
 
 
 def _repeated(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
-    """The longest sequence that is there several times, one after the other; what stands before and after it in segments."""
+    """The longest sequence that is there several times, one after the other.
+
+    What stands before and after it in segments.
+    """
     found = period([ops.tokens[k] for k in own])
     if found is None:
         return []

@@ -103,7 +103,8 @@ def _byte_size(outputs: Sequence[str]) -> int:
 def _paths(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]]) -> list[Path | None]:
     """Where each node lies, by its name.
 
-    A scope that only makes and sets variables is no layer: what a layer reads lies with that layer, the rest among the variables.
+    A scope that only makes and sets variables is no layer: what a layer reads lies with that layer, the rest among
+    the variables.
     """
     computing = {n.name.split("/", 1)[0] for n, given in zip(nodes, operands, strict=True) if given and _computes(n)}
     own = [scope_path(n.name, is_node=True) or () for n in nodes]

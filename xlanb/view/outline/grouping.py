@@ -58,7 +58,10 @@ def _branch(path: Path) -> Branch:
 
 
 def _prune(root: Branch, ops: Ops) -> None:
-    """Dissolve groups of fewer than two nodes; a group that holds nothing but another becomes one with it; so does the program with its only scope."""
+    """Dissolve groups of fewer than two nodes.
+
+    A group that holds nothing but another becomes one with it; so does the program with its only scope.
+    """
     root.branches = [c for b in root.branches for c in _pruned(b, ops, root)]
     while len(root.branches) == 1 and not any(ops.is_shown(k) for k in root.ops):
         only = root.branches[0]

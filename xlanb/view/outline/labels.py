@@ -16,7 +16,10 @@ _SHARE = 3  # a pattern names a group that has at most so many times its ops
 
 
 def describe(members: list[int], ops: Ops) -> str:
-    """The heavy ops by number, else what the ops are known as together, else the most frequent; and how many others there are."""
+    """The heavy ops by number, else what the ops are known as together, else the most frequent.
+
+    And how many others there are.
+    """
     words = Counter(ops.words[k] for k in members)
     heavy = Counter(ops.words[k] for k in members if ops.heavy[k])
     if heavy:

@@ -20,7 +20,10 @@ _DEEPER = 0.25  # and a group after those around it, and beside them, of so much
 
 @dataclass(frozen=True)
 class Opening:
-    """Keys of the groups that are open, those first that are most worth it, and of all that were looked at: what is new to a later stage may still be opened there."""
+    """Keys of the groups that are open, those first that are most worth it, and of all that were looked at.
+
+    What is new to a later stage may still be opened there.
+    """
 
     open: tuple[str, ...]
     known: frozenset[str] = field(default=frozenset())
@@ -51,7 +54,10 @@ def group_key(prefix: str, key: str) -> str:
 
 
 def default_opening(program: Program, previous: Opening | None = None, most: int = MOST) -> Opening:
-    """The groups to open, so that there are about `most` nodes. What was open in the stage before stays so while the picture remains of a readable size."""
+    """The groups to open, so that there are about `most` nodes.
+
+    What was open in the stage before stays so while the picture remains of a readable size.
+    """
     if previous is not None:
         total, kept = _Opener(program, previous, most).run()
         if total >= min(_FEWEST, most):

@@ -9,15 +9,20 @@ from functools import cached_property
 from xlanb.view.outline.scopes import Path
 
 SHOWN, INLINED, PASSED, INPUT, RESULT = ".", "q", "p", "i", "o"
-"""How an op is drawn: as a node; within its users, as `0.1`; as the edges that run through it; on the rim, as a parameter or as the tuple of the results."""
+"""How an op is drawn.
+
+As a node; within its users, as `0.1`; as the edges that run through it; on the rim, as a parameter or as the tuple of
+the results.
+"""
 
 
 @dataclass(frozen=True)
 class Ops:
     """Ops by position.
 
-    `tokens` say what two ops have in common that do the same (opcode and shape), `words` what an op does in one word, `paths` the scopes it was made in (None: unknown),
-    `weights` what it costs, in any unit, `roles` how it is drawn, `heavy` whether it is one that a reader looks for.
+    `tokens` say what two ops have in common that do the same (opcode and shape), `words` what an op does in one word,
+    `paths` the scopes it was made in (None: unknown), `weights` what it costs, in any unit, `roles` how it is drawn,
+    `heavy` whether it is one that a reader looks for.
     """
 
     names: Sequence[str]
@@ -62,7 +67,10 @@ class Ops:
 
 
 def settled_paths(ops: Ops) -> list[Path]:
-    """A path for every op: one without takes that of its users, else of its operands; what is inlined goes where its first user is."""
+    """A path for every op.
+
+    One without takes that of its users, else of its operands; what is inlined goes where its first user is.
+    """
     paths: list[Path | None] = [None if ops.roles[k] == INLINED else p for k, p in enumerate(ops.paths)]
     if not any(paths):
         return [() for _ in paths]

@@ -15,7 +15,8 @@ from xlanb.view.outline.tree import Outline
 class Part:
     """One computation or function body.
 
-    By position: `calls` the computations that an op calls and that can be drawn in its place, `costs` its floating-point operations and bytes, `sizes` the bytes of its result.
+    By position: `calls` the computations that an op calls and that can be drawn in its place, `costs` its
+    floating-point operations and bytes, `sizes` the bytes of its result.
     """
 
     name: str

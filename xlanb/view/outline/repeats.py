@@ -1,4 +1,8 @@
-"""Repeated structure: groups that do the same thing stand as one with a count, by name and content or, without names, by a period in the order of the ops."""
+"""Repeated structure.
+
+Groups that do the same thing stand as one with a count, by name and content or, without names, by a period in the
+order of the ops.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,10 @@ def stack_repeats(root: Branch, ops: Ops) -> None:
 
 
 def _stem(branch: Branch) -> str:
-    """The name without its last number, "" of a name that has none; what has no name of its own is known by what it says."""
+    """The name without its last number, "" of a name that has none.
+
+    What has no name of its own is known by what it says.
+    """
     if branch.kind == "flow":
         return f"~{branch.label}"
     if branch.kind != "scope" or not (numbers := list(_NUMBER.finditer(branch.label))):
@@ -83,7 +90,9 @@ def _label(stem: str, alike: list[Branch]) -> str:
 
 
 def period(tokens: Sequence[str]) -> tuple[int, int, int] | None:
-    """(start, length, times) of the sequence of tokens that repeats without a gap and covers most, at least half of all; None where there is none."""
+    """(start, length, times) of the sequence of tokens that repeats without a gap and covers most, at least half of
+    all; None where there is none.
+    """
     if len(tokens) < 3 * _SHORTEST:
         return None
     numbers = {t: k for k, t in enumerate(dict.fromkeys(tokens))}

@@ -29,7 +29,8 @@ _GRADIENTS = re.compile(r"(gradients|gradient_tape|gradients_\d+)$")
 def scope_path(op_name: str, *, is_node: bool = False) -> Path | None:
     """The scopes that an op lies in, outermost first; None where its name tells of none.
 
-    `is_node` says that the name is that of a TensorFlow node, whose scopes end before its last part; a JAX name ends in the primitive's.
+    `is_node` says that the name is that of a TensorFlow node, whose scopes end before its last part; a JAX name ends
+    in the primitive's.
     """
     parts = _split(op_name)
     if len(parts) < 2:
@@ -70,7 +71,10 @@ def _jax_path(parts: list[str]) -> Path:
 
 
 def _peel(part: str) -> tuple[str, str]:
-    """The direction that the wrappers of a part tell of, and the name inside: ("backward", "f") of "transpose(jvp(f))"."""
+    """The direction that the wrappers of a part tell of, and the name inside.
+
+    ("backward", "f") of "transpose(jvp(f))".
+    """
     direction = ""
     while (found := _WRAPPER.match(part)) is not None:
         wrapper, inner = found.groups()

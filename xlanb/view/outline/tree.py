@@ -10,7 +10,11 @@ from xlanb.view.outline.ops import Ops
 
 @dataclass(frozen=True, slots=True)
 class OutlineGroup:
-    """One group; `key` stays from pass to pass, `kind` is "scope", "repeat", "flow" or "cluster", `parent` the position of the group around it (-1: none)."""
+    """One group.
+
+    `key` stays from pass to pass, `kind` is "scope", "repeat", "flow" or "cluster", `parent` the position of the
+    group around it (-1: none).
+    """
 
     key: str
     label: str
@@ -20,7 +24,10 @@ class OutlineGroup:
 
 @dataclass(frozen=True)
 class Outline:
-    """Groups, parents before children; by op the innermost group that it lies in (-1: none) and its role (see `Ops`)."""
+    """Groups, parents before children.
+
+    By op the innermost group that it lies in (-1: none) and its role (see `Ops`).
+    """
 
     groups: tuple[OutlineGroup, ...]
     member: tuple[int, ...]
