@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 
 class Stepper:
     """A page with the step view, and what a reader does to it."""
@@ -47,3 +49,13 @@ class Stepper:
     def choose(self, name):
         """Go to the first stage of a name, by a click on it."""
         self.page.locator(".pass .name").get_by_text(name, exact=True).first.click()
+
+
+@contextmanager
+def opened(context, path):
+    """The page of this file in a new tab; it must leave no error on the console."""
+    stepper = Stepper(context.new_page())
+    stepper.page.set_default_timeout(10_000)
+    stepper.open(path)
+    yield stepper
+    assert stepper.errors == []

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import re
 
 import pytest
-from stepper import Stepper
+from stepper import opened
 
 import xlanb
 from xlanb.view.page import write_page
@@ -45,11 +45,8 @@ def stepper(context, tmp_path):
     trace.sources.update({("In [3]", k): text for k, text in enumerate(CELL, 1)})
     path = tmp_path / "page.html"
     write_page([trace], path)
-    stepper = Stepper(context.new_page())
-    stepper.page.set_default_timeout(10_000)
-    stepper.open(path)
-    yield stepper
-    assert stepper.errors == []
+    with opened(context, path) as stepper:
+        yield stepper
 
 
 def lit(stepper) -> set[str]:

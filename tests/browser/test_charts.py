@@ -14,7 +14,7 @@ from xlanb.view.page import write_page
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
 sys.path.insert(0, str(Path(__file__).parent))
 from factory import make_trace
-from stepper import Stepper
+from stepper import opened
 
 
 @pytest.fixture
@@ -25,11 +25,8 @@ def stepper(context, tmp_path):
     trace.stages.append(Stage("execution", "long run", None, record, index=len(trace.stages)))
     path = tmp_path / "page.html"
     write_page([trace], path)
-    stepper = Stepper(context.new_page())
-    stepper.page.set_default_timeout(10_000)
-    stepper.open(path)
-    yield stepper
-    assert stepper.errors == []
+    with opened(context, path) as stepper:
+        yield stepper
 
 
 def letters(stepper) -> list[float]:

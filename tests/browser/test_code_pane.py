@@ -17,7 +17,7 @@ from xlanb.view.page import write_page
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
 sys.path.insert(0, str(Path(__file__).parent))
 from factory import make_trace
-from stepper import Stepper
+from stepper import Stepper, opened
 
 HLO = """HloModule m
 
@@ -58,11 +58,8 @@ def page(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def stepper(context, page):
-    stepper = Stepper(context.new_page())
-    stepper.page.set_default_timeout(10_000)
-    stepper.open(page)
-    yield stepper
-    assert stepper.errors == []
+    with opened(context, page) as stepper:
+        yield stepper
 
 
 def column(stepper, title):
