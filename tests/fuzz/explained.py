@@ -180,7 +180,7 @@ def _flow(
     kind = kind or _noted(both, noted)
     if not kind and has_extremes and any(map(_unordered, both)):
         kind = _NAN
-    if not kind and is_rough and any(j.opcode in _SHARP for j in both):
+    if not kind and is_rough and any(map(_is_sharp, both)):
         kind = _ROUNDED
     return _Flow(kind, is_rough, is_singular)
 
@@ -202,11 +202,20 @@ def _noted(instructions: list[HloInstruction], noted: Noted) -> str:
 
 def _is_rough(i: HloInstruction) -> bool:
     """Whether a value is rounded more than once, or is narrow and so may be kept in a wider type."""
-    if i.opcode in ROUGH:
+    if i.opcode in ROUGH and not _is_top_k(i):
         return True
     leaves = (s for _, s in i.shape.leaves() if isinstance(s, ArrayShape))
     is_narrow = any(s.element_type.is_floating and s.element_type.bits < 32 for s in leaves)
     return is_narrow and i.opcode not in (Op.PARAMETER, Op.CONSTANT)
+
+
+def _is_sharp(i: HloInstruction) -> bool:
+    """Whether a rounding error of an operand may show as a whole step."""
+    return i.opcode in _SHARP or _is_top_k(i)
+
+
+def _is_top_k(i: HloInstruction) -> bool:
+    return i.opcode is Op.CUSTOM_CALL and i.get("custom_call_target") == "TopK"
 
 
 def _called(i: HloInstruction) -> list[HloComputation]:

@@ -79,6 +79,12 @@ def test_a_result_is_open_by_what_leads_to_it(instruction: str, kind: str) -> No
     assert _kinds(f"  r = {instruction}\n  ROOT t = ({shape}, f32[4]) tuple(r, n)") == [*[kind] * leaves, ""]
 
 
+@pytest.mark.parametrize("of", ["p", "w"])
+def test_a_choice_of_the_largest_is_open_where_they_are_rounded(of: str) -> None:
+    rows = f'  w = f32[4] log(p)\n  ROOT r = (f32[2], s32[2]) custom-call({of}), custom_call_target="TopK"'
+    assert _kinds(rows) == ["decision on a rounded" if of == "w" else ""] * 2
+
+
 @pytest.mark.parametrize(
     ("start", "reducer", "kind"),
     [

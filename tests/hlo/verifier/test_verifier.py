@@ -7,7 +7,8 @@ import pytest
 
 import xlanb
 from xlanb import hlo
-from xlanb.errors import HloVerifierError
+from xlanb.errors import HloVerifierError, InstructionError
+from xlanb.evaluator import evaluate
 from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.builder import HloBuilder
@@ -509,6 +510,50 @@ def test_a_value_is_taken_with_the_dynamic_dimensions_that_it_has(last):
     module.verify()
     with pytest.raises(HloVerifierError, match=r"%r: cannot be compiled: .*dynamic"):
         xlanb.compile(module)
+
+
+UNLIKE_SCATTER = """HloModule m
+
+second {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  ROOT t = (f32[], f32[]) tuple(c, d)
+}
+
+ENTRY e {
+  x = f32[50,5] parameter(0)
+  y = f32[ROWS,5] parameter(1)
+  i = s32[24,1] parameter(2)
+  u = f32[24,1,3] parameter(3)
+  v = f32[24,1,COLUMNS] parameter(4)
+  ROOT s = (f32[50,5], f32[ROWS,5]) scatter(x, y, i, u, v), update_window_dims={1,2}, inserted_window_dims={},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "said"),
+    [
+        ("2", "3", r"arrays of the same dimensions, not \{2,5\} and \{50,5\}"),
+        ("50", "2", "updates of the same dimensions"),
+    ],
+)
+def test_one_index_leads_into_each_array_of_a_scatter(rows, columns, said):
+    module = hlo.parse(UNLIKE_SCATTER.replace("ROWS", rows).replace("COLUMNS", columns))
+    module.verify()
+    with pytest.raises(HloVerifierError, match=rf"%s: cannot be compiled: expected {said}"):
+        xlanb.compile(module)
+    arguments = [np.zeros(p.array_shape.dimensions, p.array_shape.dtype) for p in module.entry_computation.parameters]
+    arguments[2] += np.arange(24, dtype=np.int32)[:, None]
+    with pytest.raises(InstructionError, match=said):
+        evaluate(module, *arguments)
+
+
+def test_a_scatter_into_several_arrays_of_one_size_is_compiled():
+    xlanb.compile(UNLIKE_SCATTER.replace("ROWS", "50").replace("COLUMNS", "3"))
 
 
 @pytest.mark.parametrize(

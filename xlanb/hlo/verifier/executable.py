@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.shape_inference.registry import compatible
+from xlanb.hlo.shape_inference.registry import brackets, compatible
 from xlanb.hlo.verifier.fault import fail
 from xlanb.hlo.verifier.instructions import Check
 from xlanb.hlo.verifier.layouts import HandOver, entry_hand_overs, hand_overs
@@ -127,10 +127,24 @@ def _verify_indexing(i: HloInstruction) -> None:
     both = set(i.ints(batching)) & set(i.ints(mapped))
     if both:
         fail(i, f"cannot be compiled: expected {mapped} without the {batching}, but both have {sorted(both)}")
+    if i.opcode is HloOpcode.SCATTER:
+        _verify_alike(i)
     if i.opcode is HloOpcode.GATHER and i.array_shape.element_count:
         sizes = i.ints("slice_sizes")
         if 0 in sizes:
             fail(i, f"cannot be compiled: slices of sizes {sizes} have no element to gather, but {i.shape} has some")
+
+
+def _verify_alike(i: HloInstruction) -> None:
+    """The arrays of a scatter have the same dimensions, so have its updates: one index leads into each (StableHLO's rule)."""
+    count = len(i.operands) // 2
+    for what, shapes in (("arrays", i.operands[:count]), ("updates", i.operands[count + 1 :])):
+        found = sorted({o.array_shape.dimensions for o in shapes})
+        if len(found) > 1:
+            fail(
+                i,
+                f"cannot be compiled: expected {what} of the same dimensions, not {' and '.join(map(brackets, found))}",
+            )
 
 
 def _verify_product(i: HloInstruction) -> None:
