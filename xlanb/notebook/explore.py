@@ -10,23 +10,53 @@ from xlanb.explorer import displays
 from xlanb.explorer.dump_directory import DumpDirectory
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
+from xlanb.notebook.start import StageName
 from xlanb.notebook.widget import StepWidget
 
 
 @filtered_traceback()
-def explore(x: Any, /, *args: Any, **named: Any) -> StepWidget:
+def explore(
+    x: Any,
+    /,
+    *args: Any,
+    stage: StageName | None = None,
+    pane: str = "",
+    pinned: str | Sequence[str] = (),
+    against: StageName | None = None,
+    predict: bool = False,
+    **named: Any,
+) -> StepWidget:
     """The step widget on anything that was compiled, or can be.
 
     On a DumpDirectory it shows the main program and the graphs. On a Compilation, or on anything that Compilation takes, it is live: Next at the end of what was recorded runs exactly one more stage. On a Trace, or a list of traces, it shows them.
 
+    Args:
+        x: what is shown.
+        *args: example arguments of a function.
+        stage: where it opens: a position, a name as `trace[...]` takes it, or a Stage; a live compilation runs up to a stage that it is given by name.
+        pane: "Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing" or "Compare"; by default the one that fits the stage.
+        pinned: the name of an instruction or node; of two, the card says what was decided about them.
+        against: another stage: the Diff pane compares the two, the Graph pane (`pane="Graph"`) draws both side by side.
+        predict: whether the reader is to guess first what the next pass takes away or changes.
+        **named: as `Compilation` takes them.
+
     Raises:
-        XlanbError: `x` is no program, or its first stage fails.
+        XlanbError: `x` is no program, or its first stage fails; there is no such stage, pane or instruction.
     """
+    widget = _open(x, args, named, stage)
+    if stage is not None or pane or pinned or against is not None or predict:
+        widget.open_at(stage, pane, pinned, against, predict)
+    return widget
+
+
+def _open(x: Any, args: tuple[Any, ...], named: dict[str, Any], stage: StageName | None) -> StepWidget:
     if isinstance(x, DumpDirectory):
         return _widget(x.traces)
     if isinstance(x, Trace) or (isinstance(x, Sequence) and x and all(isinstance(t, Trace) for t in x)):
         return _widget([x] if isinstance(x, Trace) else list(x))
     compilation = x if isinstance(x, Compilation) else Compilation(x, *args, **named)
+    if isinstance(stage, str) and not any(stage in (s.name, s.kind) for t in compilation.traces for s in t):
+        compilation.run_to(stage)
     if not compilation.traces:
         compilation.step()
     # a live compilation may begin further traces: the widget asks for them anew

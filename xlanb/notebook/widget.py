@@ -20,6 +20,7 @@ from xlanb.notebook.origin import origin_of
 from xlanb.notebook.positions import op_name, overlay_values, stage_position, trace_number
 from xlanb.notebook.requests import Requests
 from xlanb.notebook.saved import SavedPage, in_notebook
+from xlanb.notebook.start import StageName, start_at
 from xlanb.view import assets
 from xlanb.view.outline.opening import MOST
 from xlanb.view.page import passes_html, saved_html
@@ -54,6 +55,7 @@ class StepWidget(anywidget.AnyWidget):
     pinned = traitlets.Unicode().tag(sync=True)
     overlays = traitlets.Dict().tag(sync=True)
     origin = traitlets.Dict().tag(sync=True)
+    start = traitlets.Dict().tag(sync=True)
     stale = traitlets.Unicode().tag(sync=True)
 
     def __init__(
@@ -76,7 +78,8 @@ class StepWidget(anywidget.AnyWidget):
         super().__init__(payload=self._builder.payload, can=self._possible(), ident=uuid4().hex)
         # Who runs notebooks without a browser keeps the state that was sent, and knows nothing of deltas.
         self._saved = SavedPage(
-            lambda: saved_html(self._builder.payload, self.traces, self.ident), lambda: self.send_state("payload")
+            lambda: saved_html({**self._builder.payload, "start": self.start}, self.traces, self.ident),
+            lambda: self.send_state("payload"),
         )
         self.on_msg(Requests(self).handle)
         self.origin = origin_of(self)
@@ -114,6 +117,33 @@ class StepWidget(anywidget.AnyWidget):
         if self._named != len(items):
             self._names, self._named = frozenset(i["n"] for i in items), len(items)
         return self._names
+
+    def open_at(
+        self,
+        stage: StageName | None = None,
+        pane: str = "",
+        pinned: str | Sequence[str] = (),
+        against: StageName | None = None,
+        predict: bool = False,
+    ) -> None:
+        """Say what views that open from now on show first, as `explore` takes it.
+
+        Raises:
+            ArgumentError: there is no such pane, stage or op.
+            XlanbError: there is no stage of that name; the message has the nearest.
+        """
+        start = start_at(
+            self.bench.numbered,
+            self._op_names,
+            stage=stage,
+            pane=pane,
+            pinned=pinned,
+            against=against,
+            predict=predict,
+        )
+        self.branch, self.stage = start["branch"], start["stage"]
+        self.pinned = start.get("pinned", "")
+        self.start = start
 
     def overlay(self, values: Any, name: str = "overlay") -> None:
         """Colour and label the nodes by data of one's own; each name is one more way to colour, and None takes it away again.

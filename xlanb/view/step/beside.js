@@ -9,13 +9,19 @@ const DRAWN_KINDS = ["module", "graph"];
 
 /** The button that puts a second graph beside the first. @param {any} view the step view @returns {HTMLElement} */
 export function besideTool(view) {
-  const button = h("button", { type: "button", class: "tool", "aria-pressed": "false", title: "another stage beside this one, moved together", onclick: () => {
-    if (view.beside) close(view);
-    else open(view);
-    button.setAttribute("aria-pressed", String(Boolean(view.beside)));
+  view.besideButton = h("button", { type: "button", class: "tool", "aria-pressed": "false", title: "another stage beside this one, moved together", onclick: () => {
+    turnBeside(view, !view.beside);
     view.update();
   } }, "beside");
-  return button;
+  return view.besideButton;
+}
+
+/** Put a second graph beside the first, or take it away; it is drawn with the next update. @param {any} view @param {boolean} on @param {string} [chosen] which (see `choices`); "" for the first */
+export function turnBeside(view, on, chosen = "") {
+  if (on && !view.beside) open(view);
+  else if (!on && view.beside) close(view);
+  if (view.beside && chosen) view.beside.chosen = chosen;
+  view.besideButton.setAttribute("aria-pressed", String(on));
 }
 
 /** @param {any} view */

@@ -20,6 +20,7 @@ import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
 import { applyLayout } from "./splitter.js";
+import { drawFirst } from "./start.js";
 import { TextPane } from "./textpane.js";
 import { adopt, followModel, publish } from "./traits.js";
 import { askLine, bringToSight, light, showTouched } from "./walk.js";
@@ -51,7 +52,7 @@ class StepView {
     this.payload = model.get("payload");
     this.store = new Store(this.payload);
     this.trace = this.payload.order[0] ?? 0;
-    this.stage = this.payload.start ?? 0;
+    this.stage = 0;
     this.tab = "";
     this.paneTab = "";
     this.side = "after";
@@ -118,7 +119,7 @@ class StepView {
     this.cleanup.push(followTheme(this.root), () => leaveFullScreen(this));
     this._listen();
     this.cleanup.push(followCells(this, (op) => light(this, op)), followModel(this), keepClock(this), greet(this));
-    this.update();
+    drawFirst(this);
   }
 
   get can() {
@@ -275,10 +276,7 @@ class StepView {
     this.picture.guess = null;
     this.trace = number;
     this.stage = Math.min(this.stage, Math.max(0, this.current.stages.length - 1));
-    this.pinned = "";
-    this.second = "";
-    this.other = -1;
-    this.rewrite = -1;
+    Object.assign(this, { pinned: "", second: "", other: -1, rewrite: -1 });
     this.graph.touched = false;
     this.update();
   }

@@ -1,0 +1,73 @@
+"""A page opens where whoever made it said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import xlanb
+from xlanb.notebook.explore import explore
+from xlanb.view.page import saved_html, whole_page
+
+sys.path.insert(0, str(Path(__file__).parent))
+from stepper import opened
+
+TEXT = """HloModule m
+ENTRY e {
+  a = f32[8] parameter(0)
+  b = f32[8] parameter(1)
+  total = f32[8] add(a, b)
+  again = f32[8] add(a, b)
+  ROOT product = f32[8] multiply(total, again)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return xlanb.trace(TEXT)
+
+
+@pytest.fixture
+def page_of(context, tmp_path, trace):
+    context.set_offline(True)
+
+    def page(**asked):
+        widget = explore(trace, **asked)
+        path = tmp_path / "page.html"
+        payload = {**widget.payload, "start": widget.start}
+        path.write_text(whole_page(saved_html(payload, widget.traces, widget.ident), "page"), encoding="utf-8")
+        return opened(context, path)
+
+    return page
+
+
+def test_at_a_stage_on_a_pane_with_an_op_pinned(page_of, trace):
+    with page_of(stage="cse", pane="why", pinned="again") as stepper:
+        assert (stepper.step, stepper.tab) == (trace["cse"].index, "Why")
+        assert stepper.page.locator(".card h3").inner_text().endswith("again")
+        stepper.press("g", "n")
+        assert stepper.tab == "Graph"
+        assert stepper.step == trace["fusion"].index
+
+
+def test_on_the_difference_from_another_stage(page_of):
+    with page_of(stage="cse", against=0) as stepper:
+        assert stepper.tab == "Diff"
+        assert "before_optimizations" in stepper.page.locator(".pane").inner_text()
+
+
+def test_with_another_graph_beside(page_of):
+    with page_of(stage="fusion", against="cse", pane="Graph") as stepper:
+        assert stepper.page.locator(".graph").count() == 2
+        assert stepper.button("beside").get_attribute("aria-pressed") == "true"
+        chosen = stepper.page.get_by_label("Stage beside").locator("option:checked").inner_text()
+        assert chosen == "after cse"
+
+
+def test_with_a_guess_to_make(page_of):
+    with page_of(stage=0, predict=True) as stepper:
+        assert "cse comes next" in stepper.page.locator(".question").inner_text()
+        assert stepper.button("predict").get_attribute("aria-pressed") == "true"
