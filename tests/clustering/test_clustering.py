@@ -123,3 +123,18 @@ def test_a_cluster_of_the_graphs_own_has_a_name(value: object) -> None:
     graph.get_operation_by_name("t0").set_attr("_XlaCluster", value)
     with pytest.raises(GraphValueError, match=r"node 't0': the attribute '_XlaCluster' must be a cluster's name"):
         cluster(graph)
+
+
+def test_a_table_has_every_node_and_the_reason_without_its_name() -> None:
+    g = tf.Graph()
+    with g.as_default():
+        for name in ("v", "w"):
+            tf.get_variable(name, shape=[2])
+    found = cluster(g)
+    table = found.to_dataframe().set_index("node")
+    assert list(table.columns) == ["op", "cluster", "why", "reason"]
+    assert list(table.index) == list(found.cluster_of)
+    outside = table[table.op == "VariableV2"]
+    assert set(outside.cluster) == {""}
+    assert outside.why.nunique() == 2
+    assert set(outside.reason) == {"No registered 'VariableV2' OpKernel for XLA_CPU_JIT devices"}

@@ -207,6 +207,7 @@ def test_files_without_a_rule_are_listed(directory: Path) -> None:
     assert dump.others == [("notes.md", "follows no rule of naming")]
     assert "1 other file, " in str(dump)
     assert len(dump.files) == 11
+    assert dict(zip(dump.files.file, dump.files.kind, strict=True))["notes.md"] == "other"
 
 
 def test_an_empty_directory_has_nothing_to_show(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from xlanb.clustering.report_clustering_info_pass import AutoClusteringSummary, 
 from xlanb.debug_options import DebugOptions, flags
 from xlanb.display import Displayable
 from xlanb.errors import GraphError
+from xlanb.frames import framed
 from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
@@ -298,6 +299,14 @@ class Clustering(Displayable):
     def record(self) -> GraphRecord:
         """The marked graph."""
         return self.graph.record()
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per node: node, op, cluster ("" outside), why (it is outside; "" inside), reason (the same without the node's name, so that nodes can be counted by it)."""
+        rows = []
+        for op in self.graph:
+            cluster, why = self.cluster_of[op.name] or "", self.reasons.get(op.name, "")
+            rows.append((op.name, op.type, cluster, why, why.partition(" compatible with node ")[0]))
+        return framed(rows, ["node", "op", "cluster", "why", "reason"])
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:

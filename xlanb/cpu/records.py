@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xlanb.codegen.plan import KernelPlan
+from xlanb.cpu.listing import COLUMNS, instructions
 from xlanb.display import Displayable, Plottable
 from xlanb.frames import framed
 
@@ -28,6 +29,14 @@ class CodeRecord(Displayable):
     kernels: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[int, str] = field(default_factory=dict)
     plans: Mapping[str, KernelPlan] = field(default_factory=dict)
+
+    def to_dataframe(self) -> Frame:
+        """One row per instruction of assembly or LLVM IR.
+
+        Columns: line, function, instruction, operands, hlo (the HLO instruction that it came from, "" if unknown), vector_bits (of the widest vector in it, 0 for none), loop: "hot" in
+        the innermost loop with the most vector instructions, "inner" in the other innermost loops, else "".
+        """
+        return framed(instructions(self.text, self.language, self.lines), COLUMNS)
 
     def __repr__(self) -> str:
         return f"<CodeRecord {self.language}: {self.text.count(chr(10))} lines, {len(self.functions)} functions>"

@@ -124,19 +124,20 @@ class DumpDirectory(Displayable, Plottable):
     @property
     @boundary("list the files of a dump")
     def files(self) -> pd.DataFrame:
-        """One row per file: name, what the name says in words, module, bytes."""
+        """One row per file: name, what the name says in words, its kind ("pass", "llvm_ir", "graph"...), module, bytes."""
         listed = [(f, m.name) for m in self.listing.modules for f in m.files]
         listed += [(f, "") for f in (*self.listing.graphs, *self.listing.others)]
         rows = [
             {
                 "file": printable(f.path.relative_to(self.directory)),
                 "what": f.name.describe(),
+                "kind": f.name.kind,
                 "module": name,
                 "bytes": f.size,
             }
             for f, name in listed
         ]
-        return framed(rows, columns=["file", "what", "module", "bytes"])
+        return framed(rows, columns=["file", "what", "kind", "module", "bytes"])
 
     @property
     def others(self) -> list[tuple[str, str]]:
