@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from textwrap import dedent
 
 from xlanb.cpu import pipeline
 from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES, RELEASES
@@ -18,6 +17,7 @@ from xlanb.runtime.registered_ops import table
 from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import RULES
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.purpose import drawing
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -150,7 +150,7 @@ def passes() -> str:
         lines.append(f"| `{name}` | {_cell(title)} | `{_file(made)}` | {marks} | {_cell(reasons.get(name, ''))} |")
     lines += ["", "## Before and after", ""]
     for name, made in ours.items():
-        if drawn := _drawing(_document(made)):
+        if drawn := drawing(_document(made)):
             lines += [f"### {name}", "", "```", *drawn, "```", ""]
     lines += [f"## The {len(RULES.rules)} rules of algsimp", "", "| rule | where |", "|---|---|"]
     lines += [f"| `{_cell(r.label)}` | `{r.where.partition(':')[0]}` |" for r in RULES.rules]
@@ -169,14 +169,6 @@ def _document(made: type[HloPass]) -> str:
 
 def _file(made: type[HloPass]) -> str:
     return made.__module__.replace(".", "/") + ".py"
-
-
-def _drawing(text: str) -> list[str]:
-    """The block of a docstring that draws before => after; none where it has no such."""
-    for block in text.split("\n\n")[1:]:
-        if "=>" in block:
-            return dedent(block).strip("\n").splitlines()
-    return []
 
 
 def _cell(text: str) -> str:

@@ -11,19 +11,31 @@ variable carries both the observers and the cause, so nested and concurrent comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from xlanb.contexts import bound
+
+
+class Purpose(NamedTuple):
+    """What a pass does as a whole: the rule of the edits for which it names none. `file` is the source file of the pass, as its code objects name it; `place` where it begins."""
+
+    rule: str
+    file: str
+    place: str
 
 
 class Cause(NamedTuple):
     """Why something happens: the pass, the rule within it, and the rule's place in the source.
 
     A rule that is a pattern says it in `pattern`; `parts` are the names in it and of the instructions that they stood for, ("a", "add.3").
+    `purpose` is what the pass does as a whole; an edit for which no rule was named has that as its rule (`cause_of_edit`).
     """
 
     pass_name: str = ""
@@ -31,6 +43,12 @@ class Cause(NamedTuple):
     where: str = ""
     pattern: str = ""
     parts: tuple[tuple[str, str], ...] = ()
+    purpose: Purpose | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the rule is what the pass does as a whole, as no rule of it was named."""
+        return self.purpose is not None and self.rule == self.purpose.rule
 
 
 class Edit(NamedTuple):
@@ -184,7 +202,7 @@ def wants_code_texts() -> bool:
 class because:  # noqa: N801 - read as a word: with because(rule=...)
     """Name the cause of all edits made in this block; inner blocks add to the outer one's fields. Where nobody listens it does nothing."""
 
-    __slots__ = ("_outer", "_parts", "_pass_name", "_pattern", "_rule", "_where")
+    __slots__ = ("_outer", "_parts", "_pass_name", "_pattern", "_purpose", "_rule", "_where")
 
     def __init__(
         self,
@@ -193,9 +211,10 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
         where: str = "",
         pattern: str = "",
         parts: tuple[tuple[str, str], ...] = (),
+        purpose: Callable[[], Purpose] | None = None,
     ) -> None:
         self._pass_name, self._rule, self._where = pass_name, rule, where
-        self._pattern, self._parts = pattern, parts
+        self._pattern, self._parts, self._purpose = pattern, parts, purpose
         self._outer: Cause | None = None
 
     def __enter__(self) -> Cause:
@@ -208,6 +227,7 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
             self._where or outer.where,
             self._pattern or outer.pattern,
             self._parts or outer.parts,
+            self._purpose() if self._purpose is not None else outer.purpose,
         )
         self._outer = outer
         try:
@@ -236,6 +256,28 @@ def observers() -> tuple[Observer, ...]:
 def current_cause() -> Cause:
     """The cause in force, empty outside every `because` block."""
     return _CAUSE.get()
+
+
+def cause_of_edit() -> Cause:
+    """The cause of an edit that is made now. Where the pass named no rule, or no place, the rule is what the pass does, and the place the line of its source that is running."""
+    cause = _CAUSE.get()
+    purpose = cause.purpose
+    if cause.where or purpose is None:
+        return cause
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the stack is read as a debugger reads it
+    while frame is not None:
+        if frame.f_code.co_filename == purpose.file:
+            return _placed(cause, frame.f_lineno)
+        frame = frame.f_back
+    return _placed(cause, 0)
+
+
+@lru_cache(maxsize=1024)
+def _placed(cause: Cause, line: int) -> Cause:
+    """The cause at a line of the file of its pass, with the purpose of the pass for a rule that has no name; at the beginning of the pass for line 0."""
+    purpose = cause.purpose or Purpose("", "", "")
+    where = f"{purpose.place.rpartition(':')[0]}:{line}" if line else purpose.place
+    return cause._replace(rule=cause.rule or purpose.rule, where=where)
 
 
 def emit(event: Event) -> None:

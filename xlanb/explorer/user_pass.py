@@ -100,7 +100,13 @@ def make_pass(source: Any, name: str = "") -> HloPass:
     made: Any = type(
         title,
         (HloPass,),
-        {"name": title, "apply": apply, "__doc__": doc, "__module__": getattr(source, "__module__", "__main__")},
+        {
+            "name": title,
+            "apply": apply,
+            "defining_function": classmethod(lambda _: function),
+            "__doc__": doc,
+            "__module__": getattr(source, "__module__", "__main__"),
+        },
     )
     new: HloPass = made()
     return new

@@ -14,7 +14,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord
 from xlanb.shape import Literal, Shape
 from xlanb.shape.shape import same, same_layouts
-from xlanb.tracing import Edit, current_cause, emit, is_observed
+from xlanb.tracing import Edit, cause_of_edit, emit, is_observed
 
 if TYPE_CHECKING:
     from xlanb.hlo.module import HloModule
@@ -216,7 +216,7 @@ class HloComputation(Displayable):
             o._users[new] = o._users.get(new, 0) + 1
         self._touch()
         if is_observed():
-            emit(Edit(current_cause(), "add", self.name, None if source is None else source.record(), new.record()))
+            emit(Edit(cause_of_edit(), "add", self.name, None if source is None else source.record(), new.record()))
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class HloComputation(Displayable):
                 i._record = None
         self._touch()
         if is_observed():
-            emit(Edit(current_cause(), "set_root", self.name, before, root.record()))
+            emit(Edit(cause_of_edit(), "set_root", self.name, before, root.record()))
 
     def replace(self, old: HloInstruction, new: HloInstruction) -> None:
         """Let every use of `old` (the root too) use `new`; then remove `old` and the operands that die with it.
@@ -291,7 +291,7 @@ class HloComputation(Displayable):
         if users is None and self._root is old:
             self.set_root(new)
         if is_observed():
-            emit(Edit(current_cause(), "replace", self.name, old.record(), new.record()))
+            emit(Edit(cause_of_edit(), "replace", self.name, old.record(), new.record()))
 
     def _keep_bytes(self, old: HloInstruction, new: HloInstruction) -> None:
         """Let bitcasts of `old`, whose meaning hangs on its layout, read a copy of `new` in that layout."""
@@ -309,7 +309,7 @@ class HloComputation(Displayable):
         before = user.record() if is_observed() else None
         self._set_operands(user, (*user.operands[:index], new, *user.operands[index + 1 :]))
         if before is not None:
-            emit(Edit(current_cause(), "update", self.name, before, user.record()))
+            emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
 
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
         """Give `user` another list of operands."""
@@ -317,7 +317,7 @@ class HloComputation(Displayable):
         self._check_mine(operands, user.name)
         self._set_operands(user, tuple(operands))
         if before is not None:
-            emit(Edit(current_cause(), "update", self.name, before, user.record()))
+            emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
 
     def exchange_operand(self, user: HloInstruction, index: int, new: Sequence[HloInstruction]) -> None:
         """Take out one operand of `user` and append others, which it does not have; as `set_operands`, but of those that stay little is asked."""
@@ -335,7 +335,7 @@ class HloComputation(Displayable):
         user._record = None
         self._touch()
         if before is not None:
-            emit(Edit(current_cause(), "update", self.name, before, user.record()))
+            emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
 
     def _exchange(self, user: HloInstruction, old: HloInstruction, new: HloInstruction) -> None:
         """Let `user` use `new` for `old`; of its other operands, which may be thousands, nothing is asked."""
@@ -384,7 +384,7 @@ class HloComputation(Displayable):
         instruction._record = None
         self._touch()
         if before is not None:
-            emit(Edit(current_cause(), "update", self.name, before, instruction.record()))
+            emit(Edit(cause_of_edit(), "update", self.name, before, instruction.record()))
 
     def renumber_parameters(self, first: int) -> None:
         """Give the parameters behind the `first` ones consecutive numbers, in the order that they have."""
@@ -395,7 +395,7 @@ class HloComputation(Displayable):
                 p.attributes = {**p.attributes, "parameter_number": number}
                 p._record = None
                 if before is not None:
-                    emit(Edit(current_cause(), "update", self.name, before, p.record()))
+                    emit(Edit(cause_of_edit(), "update", self.name, before, p.record()))
         self._touch()
 
     def rename(self, instruction: HloInstruction, name: str) -> None:
@@ -407,7 +407,7 @@ class HloComputation(Displayable):
         instruction._record = None
         self._touch()
         if before is not None:
-            emit(Edit(current_cause(), "update", self.name, before, instruction.record()))
+            emit(Edit(cause_of_edit(), "update", self.name, before, instruction.record()))
         for i in (*instruction._users, *instruction.control_successors):
             i._record = None
 
@@ -449,7 +449,7 @@ class HloComputation(Displayable):
             self._parameters.remove(instruction)
         self._touch()
         if before is not None:
-            emit(Edit(current_cause(), "remove", self.name, before, None))
+            emit(Edit(cause_of_edit(), "remove", self.name, before, None))
 
     def remove_dead(self, instruction: HloInstruction) -> bool:
         """Remove an instruction if it is dead, then its operands that died with it; parameters and side effects stay."""

@@ -10,8 +10,9 @@ import dataclasses
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, ClassVar, final
@@ -24,6 +25,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.tracing import because, is_observed
+from xlanb.transforms.purpose import purpose_of
 from xlanb.transforms.side_effects import Effects, certain_effects, lost
 
 _SHOWN_LINES = 60
@@ -70,6 +72,11 @@ class HloPass(ABC):
         super().__init_subclass__(**kwargs)
         if "name" in cls.__dict__:
             _REGISTRY[cls.name] = cls
+
+    @classmethod
+    def defining_function(cls) -> Callable[..., Any]:
+        """The function that is the pass: an edit for which it names no rule is placed at the line of its file that is running."""
+        return cls.apply
 
     @abstractmethod
     def apply(self, module: HloModule) -> None:
@@ -128,7 +135,7 @@ def execute(
     start = time.perf_counter()
     try:
         if hlo_pass.triggers is None or not hlo_pass.triggers.isdisjoint(module.opcodes):
-            with because(pass_name=hlo_pass.name):
+            with because(pass_name=hlo_pass.name, purpose=partial(purpose_of, type(hlo_pass))):
                 hlo_pass.apply(module)
         seconds = time.perf_counter() - start
         touched = module.version != version

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from xlanb.tracing import because
+from xlanb.transforms.purpose import place_of
 
-_PACKAGE = Path(__file__).parent.parent.parent
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -22,8 +21,7 @@ def reason(rule: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Let the edits made in the decorated function, no generator, be caused by `rule`; the function's place in the source is the rule's."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        code = function.__code__
-        where = f"{Path(code.co_filename).relative_to(_PACKAGE).as_posix()}:{code.co_firstlineno}"
+        where = place_of(function)
 
         @wraps(function)
         def caused(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -17,7 +17,6 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from xlanb.analysis.dynamic import involves_dynamic
@@ -27,11 +26,11 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import Cause, Decision, because, current_cause, emit, is_observed
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.match import Captures, Pattern
+from xlanb.transforms.purpose import place_of
 from xlanb.transforms.told import Told, seen
 
 _INDEXED = 3
 """Up to so many operands take part in the index of the rules: longer ones would make as many keys as instructions."""
-_PACKAGE = Path(__file__).parent.parent.parent
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,7 @@ class RuleSet:
             for w in (*wants, *(w for g in guards for w in g.wants)):
                 if w not in known:
                     raise TypeError(f"rule {label!r} captures no {w!r}, only {', '.join(sorted(known))}")
-            where = f"{Path(code.co_filename).relative_to(_PACKAGE).as_posix()}:{code.co_firstlineno}"
-            self.rules.append(Rule(label, pattern, guards, formula, wants, where))
+            self.rules.append(Rule(label, pattern, guards, formula, wants, place_of(formula)))
             self._index.clear()
             self._by_operands.clear()
             return formula

@@ -17,6 +17,7 @@ from xlanb.errors import PassError
 from xlanb.hlo.module import HloModule
 from xlanb.tracing import because
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.purpose import place_of
 
 Transformation = Callable[[HloModule], None]
 _T = TypeVar("_T", bound=Transformation)
@@ -33,7 +34,7 @@ class ApplyXlaTransforms(HloPass):
 
     def apply(self, module: HloModule) -> None:
         for name, transformation in tuple(_of(self.stage).items()):
-            with because(rule=name):
+            with because(rule=name, where=place_of(transformation)):
                 transformation(module)
 
 

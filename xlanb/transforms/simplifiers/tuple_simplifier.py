@@ -12,8 +12,8 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import TupleShape
-from xlanb.tracing import because
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,13 @@ def remove_access(access: HloInstruction) -> bool:
     source = access.operands[0]
     if source.opcode is not HloOpcode.TUPLE or access.control_predecessors or access.control_successors:
         return False
-    with because(rule="GTE(Tuple(A, ...)) => A"):
-        access.parent.replace(access, source.operands[access.tuple_index])
+    _forward(access, source.operands[access.tuple_index])
     return True
+
+
+@reason("GTE(Tuple(A, ...)) => A")
+def _forward(access: HloInstruction, element: HloInstruction) -> None:
+    access.parent.replace(access, element)
 
 
 def _remove_whole_copy(whole: HloInstruction) -> None:
@@ -57,5 +61,9 @@ def _remove_whole_copy(whole: HloInstruction) -> None:
         return
     if whole.control_predecessors or whole.control_successors:
         return
-    with because(rule="Tuple(GTE(T, 0), GTE(T, 1), ...) => T"):
-        whole.parent.replace(whole, source)
+    _keep(whole, source)
+
+
+@reason("Tuple(GTE(T, 0), GTE(T, 1), ...) => T")
+def _keep(whole: HloInstruction, source: HloInstruction) -> None:
+    whole.parent.replace(whole, source)

@@ -16,14 +16,20 @@ MAX_EDITS = 50
 
 
 def rewrites(edits: Sequence[Edit]) -> list[list[Edit]]:
-    """Edits that belong to one rewrite: neighbours with one cause object; with no rule named, each edit of an equal cause is in one group."""
+    """Edits that belong to one rewrite: neighbours with one cause object. Of a pass that names no rules a rewrite ends where, after something was taken out, the next is added."""
     groups: list[list[Edit]] = []
     for edit in edits:
-        if groups and groups[-1][-1].cause is edit.cause and (edit.cause.rule or len(groups[-1]) < 50):
+        if groups and _goes_on(groups[-1][-1], edit):
             groups[-1].append(edit)
         else:
             groups.append([edit])
     return groups
+
+
+def _goes_on(last: Edit, edit: Edit) -> bool:
+    if not (last.cause.is_whole and edit.cause.is_whole):
+        return last.cause is edit.cause and bool(edit.cause.rule)
+    return last.cause.purpose == edit.cause.purpose and (edit.kind != "add" or last.kind in ("add", "update"))
 
 
 def why_data(
