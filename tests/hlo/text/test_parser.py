@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from xlanb.hlo import HloOpcode, parse
+from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.hlo.attributes import SliceDimension
 from xlanb.hlo.names import NameUniquer
 from xlanb.shape import PrimitiveType
@@ -163,6 +163,14 @@ def test_elided_constants_take_no_memory() -> None:
     assert literal.is_elided
     assert literal.array.strides == (0, 0)
     assert parse(entry("ROOT c = (f32[2], s32[]) constant({...})")).entry_computation.root.literal.is_elided
+
+
+@pytest.mark.parametrize("value", ["{...}", "({{1},{2}}, {3,4})"])
+def test_constants_have_no_dynamic_dimensions_also_in_tuples(value: str) -> None:
+    module = parse(entry(f"ROOT c = (u16[2,<=1], s4[2]{{0:E(4)}}) constant({value})"))
+    root = module.entry_computation.root
+    assert str(root.shape) == str(root.literal.shape) == "(u16[2,1]{1,0}, s4[2]{0})"
+    assert HloModule.from_proto(module.to_proto()).to_proto() == module.to_proto()
 
 
 def test_values_of_its_own_where_xla_ignores_the_text() -> None:

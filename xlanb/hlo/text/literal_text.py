@@ -72,14 +72,18 @@ def parse_literal(cursor: Cursor, shape: Shape) -> Literal:
         return _parse_tuple(cursor, shape)
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         cursor.fail(f"no literal of shape {shape} can be written")
+    return _Dense(cursor, _held(shape)).read()
+
+
+def _held(shape: ArrayShape) -> ArrayShape:
+    """The shape of a literal for a constant of a shape: XLA makes it of the bounds, as the shape of a constant is never dynamic."""
     layout = shape.layout
     if layout is not None and layout.element_size_in_bits and shape.element_type.bits < 8:
         # A literal holds an element a byte: its layout says nothing of packing.
         layout = replace(layout, element_size_in_bits=0)
     if shape.dynamic or layout is not shape.layout:
-        # XLA makes the literal of the bounds; the shape of a constant is never dynamic.
-        shape = ArrayShape(shape.element_type, shape.dimensions, layout)
-    return _Dense(cursor, shape).read()
+        return ArrayShape(shape.element_type, shape.dimensions, layout)
+    return shape
 
 
 def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
@@ -104,9 +108,11 @@ def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
 def _elided(shape: Shape) -> Literal:
     """Zeros for the elements that were left out; an array without elements is whole."""
     if isinstance(shape, TupleShape):
-        return Literal(shape, elements=tuple(map(_elided, shape.shapes)), is_elided=True)
+        elements = tuple(map(_elided, shape.shapes))
+        return Literal(TupleShape(tuple(e.shape for e in elements)), elements=elements, is_elided=True)
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         return Literal(shape, is_elided=True)
+    shape = _held(shape)
     zeros = np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions)
     return Literal(shape, zeros, is_elided=shape.element_count > 0)
 
