@@ -62,8 +62,8 @@ def changes_between(before: Any, after: Any) -> Changes:
     if before is after:
         return Changes()
     left, right = named_parts(before), named_parts(after)
-    old = _parts_outside(left, right)
-    new = _parts_outside(right, left)
+    old = _differing_parts(left, right)
+    new = _differing_parts(right, left)
     only_old, only_new = old.keys() - new.keys(), new.keys() - old.keys()
     uids = {uid: name for name in only_old if (uid := getattr(old[name][1], "uid", 0))}
     same = ((uids.get(getattr(new[name][1], "uid", 0)), name) for name in only_new)
@@ -77,16 +77,20 @@ def changes_between(before: Any, after: Any) -> Changes:
     )
 
 
-def _parts_outside(
+def _differing_parts(
     sections: Mapping[str, Mapping[str, Any]], others: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, tuple[str, Any]]:
-    """(section, part) by name, without the sections that are one object on both sides."""
-    differing = ((key, parts) for key, parts in sections.items() if others.get(key) is not parts)
-    return {name: (key, part) for key, parts in differing for name, part in parts.items()}
+    """(section, part) by name, without the parts that are one object in one section on both sides."""
+    found: dict[str, tuple[str, Any]] = {}
+    for key, parts in sections.items():
+        same = others.get(key, {})
+        if same is not parts:
+            found.update({name: (key, part) for name, part in parts.items() if same.get(name) is not part})
+    return found
 
 
 def _differs(before: tuple[str, Any], after: tuple[str, Any]) -> bool:
-    return before[0] != after[0] or (before[1] is not after[1] and before[1] != after[1])
+    return before[0] != after[0] or before[1] != after[1]
 
 
 @dataclass(eq=False)

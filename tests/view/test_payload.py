@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from factory import EVIL, FakeCompiler, graph_record, make_trace
 
+from xlanb import stage as stage_module
 from xlanb.buffers.records import BufferAssignmentRecord, live_bytes
 from xlanb.cpu.records import CodeRecord
 from xlanb.explorer.stage import Deferred, Stage
@@ -17,13 +18,17 @@ from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
+from xlanb.view import payload as payload_module
+from xlanb.view import pool as pool_module
 from xlanb.view.page import page_html
+from xlanb.view.parts import diff as diff_module
 from xlanb.view.parts.diff import graph_diff, module_diff
 from xlanb.view.parts.graph import graph_sheet
 from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.llvm import line_ops
 from xlanb.view.parts.memory import memory_data, memory_text
 from xlanb.view.payload import MAX_BYTES, MAX_JSON, READ_BYTES, PayloadBuilder, build_payload, merge
+from xlanb.view.pool import LEVELS
 
 
 @pytest.fixture(scope="module")
@@ -443,3 +448,51 @@ def test_code_that_does_not_fit_is_cut_before_anything_else_and_says_so():
     assert "note" not in payload
     assert len(payload["chunks"][module["c"][-1]]["i"]) == 301
     assert len(page_html([trace])) < MAX_BYTES
+
+
+def _calls(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[int]:
+    """One entry for each call of a function of a module, from now on."""
+    found: list[int] = []
+    real = getattr(module, name)
+
+    def counted(*given: object, **named: object) -> object:
+        found.append(1)
+        return real(*given, **named)
+
+    monkeypatch.setattr(module, name, counted)
+    return found
+
+
+def test_what_changed_is_found_once_for_all_that_a_payload_says_of_it(monkeypatch):
+    trace = make_trace()
+    calls = _calls(monkeypatch, stage_module, "changes_between")
+    again = _calls(monkeypatch, diff_module, "changes_between")
+    data = build_payload([trace])
+    assert any("diff" in s for s in data["traces"][0]["stages"])
+    assert 0 < len(calls) <= sum(s.changed for s in trace)
+    assert not again
+
+
+def test_a_payload_that_fits_is_judged_once(monkeypatch):
+    calls = _calls(monkeypatch, payload_module, "_fits")
+    build_payload([make_trace()])
+    assert len(calls) == 1
+
+
+def test_headings_are_written_once_for_computations_that_stay(monkeypatch):
+    trace = make_trace()
+    calls = _calls(monkeypatch, pool_module, "computation_heading")
+    chunks = build_payload([trace])["chunks"]
+    assert len(calls) == sum("->" in c["h"] for c in chunks)
+
+
+def test_limits_sink_before_the_next_delta_once_a_payload_is_large(monkeypatch):
+    monkeypatch.setattr(payload_module, "MAX_JSON", 2)
+    builder = PayloadBuilder()
+    trace = make_trace()
+    first = Trace(trace.name, trace.stages[:1])
+    builder.update([first])
+    assert builder.limits is LEVELS[0]
+    first.stages.extend(trace.stages[1:])
+    builder.update([first])
+    assert builder.limits is not LEVELS[0]

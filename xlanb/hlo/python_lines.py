@@ -6,6 +6,7 @@ import linecache
 import re
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from xlanb.hlo.attributes import StackFrame
@@ -26,7 +27,7 @@ def place_text(file: str, line: int) -> str:
     """A Python line; a notebook's cell is called as the notebook calls it, `In [3]:6`, and `cell:6` where it is of another session."""
     if not file:
         return ""
-    return f"{(cell_name(file) or 'cell') if _CELL.search(file) else file}:{line}"
+    return f"{(cell_name(file) or 'cell') if _is_cell(file) else file}:{line}"
 
 
 def cell_name(file: str) -> str:
@@ -56,6 +57,16 @@ def _shell() -> Any:
 
 def users_frames(stack: Sequence[StackFrame]) -> tuple[StackFrame, ...]:
     """The frames of a stack, innermost first, without those of the shell, of JAX and of Python's own modules, nor of what ran a notebook's cell; all where there are no others."""
-    of_cells = [n for n, f in enumerate(stack) if f.function == "<module>" and _CELL.search(f.file)]
+    of_cells = [n for n, f in enumerate(stack) if f.function == "<module>" and _is_cell(f.file)]
     inside = stack[: of_cells[0] + 1] if of_cells else stack
-    return tuple(f for f in inside if not _OF_LIBRARIES.search(f.file)) or tuple(stack)
+    return tuple(f for f in inside if not _is_of_library(f.file)) or tuple(stack)
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_of_library(file: str) -> bool:
+    return _OF_LIBRARIES.search(file) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_cell(file: str) -> bool:
+    return _CELL.search(file) is not None

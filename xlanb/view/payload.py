@@ -74,8 +74,8 @@ def build_payload(
     for level in LEVELS[_first_level(traces) :]:
         builder = PayloadBuilder(level, title=title, outlines=outlines)
         builder.update(traces, live=live)
-        payload = with_less_code(builder.payload, max_bytes)
-        if _fits(payload, max_bytes):
+        payload, fits = _cut_code(builder.payload, max_bytes)
+        if fits:
             break
         payload["note"] = "This trace is large: pictures and texts are cut."
     return payload
@@ -83,14 +83,19 @@ def build_payload(
 
 def with_less_code(payload: Payload, max_bytes: int = MAX_BYTES) -> Payload:
     """The payload as it is where it fits a page, else with its longest texts of code cut as far as that helps."""
+    return _cut_code(payload, max_bytes)[0]
+
+
+def _cut_code(payload: Payload, max_bytes: int) -> tuple[Payload, bool]:
+    """The same, and whether it fits."""
     if _fits(payload, max_bytes):
-        return payload
+        return payload, True
     if _fits(_with_code_lines(payload, 0), max_bytes):  # else it is not the code that is too much
         for lines in _CODE_LINES:
             shorter = _with_code_lines(payload, lines)
             if _fits(shorter, max_bytes):
-                return shorter
-    return _with_code_lines(payload, _CODE_LINES[-1])
+                return shorter, True
+    return _with_code_lines(payload, _CODE_LINES[-1]), False
 
 
 def _with_code_lines(payload: Payload, lines: int) -> Payload:
@@ -164,6 +169,7 @@ class PayloadBuilder:
         self._openings: list[dict[str, Opening]] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
+        self._unweighed: Payload | None = None
         self._source_count = 0
         self._read = 0
         self._later: dict[int, _Later] = {}
@@ -180,7 +186,7 @@ class PayloadBuilder:
 
         `live` says whether a trace can still be stepped, `coming` which stages it has still to run. Traces that are no longer listed stay in the payload but out of its order.
         """
-        self._new = []
+        self._begin()
         order, changes = [], []
         self._choose(traces)
         for trace in traces:
@@ -206,7 +212,7 @@ class PayloadBuilder:
             IndexError: there is no such trace or stage.
             XlanbError: it cannot be read.
         """
-        self._new = []
+        self._begin()
         trace = self._traces[number]
         stage = trace.stages[position]
         waiting = [
@@ -226,7 +232,7 @@ class PayloadBuilder:
 
         `rows` gives by stage, for each result, {"name", "min", "max", "nan", "inf", "err"}; None where a number is not known.
         """
-        self._new = []
+        self._begin()
         known = range(len(self.payload["traces"][number]["stages"]))
         sets = []
         for position, results in rows.items():
@@ -238,7 +244,7 @@ class PayloadBuilder:
 
     def set_worth(self, number: int, rows: Mapping[str, Mapping[str, Any]]) -> Payload:
         """Take in what the passes of a trace were measured to be worth, by name (see explorer.worth.Worth.data); the delta that says so."""
-        self._new = []
+        self._begin()
         return self._close([{"number": number, "stages": [], "worth": dict(rows)}], self.payload["order"])
 
     def _close(self, traces: list[Payload], order: list[int], **more: list[Any]) -> Payload:
@@ -258,13 +264,21 @@ class PayloadBuilder:
             **{k: v for k, v in more.items() if v},
         }
         merge(self.payload, delta)
-        code = sum(code_characters(a) for a in self._new if a["k"] == "code")
+        self._unweighed = delta
+        return delta
+
+    def _begin(self) -> None:
+        """Before a delta is made: weigh the last one, which a payload that is made at once never needs, and lower the limits where the payload grows too large."""
+        self._new = []
+        delta, self._unweighed = self._unweighed, None
+        if delta is None:
+            return
+        code = sum(code_characters(a) for a in delta["artifacts"] if a["k"] == "code")
         self._bytes += len(json.dumps(delta, separators=(",", ":"))) - code
         if self._bytes > MAX_JSON // 2 and self.limits is LEVELS[0]:
             self.limits = self.pool.limits = LEVELS[2]
         elif self._bytes > MAX_JSON * 3 // 4:
             self.limits = self.pool.limits = LEVELS[-1]
-        return delta
 
     def _new_lines(self) -> dict[str, str]:
         """The text of Python lines that the traces know and the payload does not."""
@@ -371,9 +385,9 @@ class PayloadBuilder:
         if before is None or not stage.changed or not self.limits.diff_rows:
             return []
         if isinstance(after, ModuleRecord) and isinstance(before, ModuleRecord):
-            return diff_rows(self.pool, module_diff(before, after))
+            return diff_rows(self.pool, module_diff(before, after, stage.changes))
         if isinstance(after, GraphRecord) and isinstance(before, GraphRecord):
-            return diff_rows(self.pool, graph_diff(before, after))
+            return diff_rows(self.pool, graph_diff(before, after, stage.changes))
         if isinstance(after, TextRecord) and isinstance(before, TextRecord) and before.language == after.language:
             return text_diff(self.pool, after.name, before.text, after.text)
         return []

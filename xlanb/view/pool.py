@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from xlanb.graph.records import GraphRecord, NodeRecord
-from xlanb.hlo.attributes import StackFrame
+from xlanb.hlo.attributes import OpMetadata, StackFrame
 from xlanb.hlo.python_lines import place_text, users_frames
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.outline.data import part_data
@@ -18,6 +19,9 @@ from xlanb.view.parts.graph import graph_label
 from xlanb.view.parts.hlo import computation_heading, module_heading
 from xlanb.view.parts.items import Item, clip, instruction_item, node_item
 
+S = TypeVar("S")
+
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _FRAMES = 24  # the innermost ones of a stack
 _CONTEXT = 3  # unchanged rows kept on each side of a change
 
@@ -51,6 +55,7 @@ class Pool:
         self._items: dict[int, tuple[object, int]] = {}
         self._by_text: dict[str, int] = {}
         self._chunks: dict[tuple[int, str], tuple[object, int]] = {}
+        self._stacks: dict[int, tuple[StackFrame, int]] = {}
         self._new_items: list[Item] = []
         self._new_chunks: list[dict[str, Any]] = []
         self._frames: dict[tuple[str, str, int], int] = {}
@@ -69,6 +74,16 @@ class Pool:
         new, self._new_frames = self._new_frames, []
         return new
 
+    def _stack(self, metadata: OpMetadata) -> int:
+        """The index of the innermost frame of the Python stack of an instruction that has one."""
+        innermost = metadata.frame
+        if innermost is None:
+            return -1
+        known = self._stacks.get(id(innermost))
+        if known is None:
+            known = self._stacks[id(innermost)] = innermost, self._frame(metadata.stack)
+        return known[1]
+
     def _frame(self, stack: Sequence[StackFrame]) -> int:
         """The index of the innermost frame of a stack."""
         index = -1
@@ -84,25 +99,25 @@ class Pool:
     def item(self, record: InstructionRecord | NodeRecord | Item) -> int:
         """The index of an instruction's or node's item."""
         known = self._items.get(id(record))
-        if known is not None and known[0] is record:
+        if known is not None:
             return known[1]
         if isinstance(record, InstructionRecord):
             data = self._plain(record)
-            if stack := record.metadata.stack:
-                data = {**data, "k": self._frame(stack)}
+            if record.metadata.frame is not None:
+                data = {**data, "k": self._stack(record.metadata)}
         elif isinstance(record, NodeRecord):
             data = node_item(record)
         else:
             data = dict(record)
         if "h" not in data:
             data["h"] = list(graph_label(data))
-        text = json.dumps(data, separators=(",", ":"))
+        text = _COMPACT.encode(data)
         index = self._by_text.get(text, -1)
         if index < 0:
             index = self._by_text[text] = self._item_count
             self._item_count += 1
             self._new_items.append(data)
-        self._items[id(record)] = (record, index)
+        self._items[id(record)] = record, index  # the record too: an id is only unique while its object lives
         return index
 
     def _plain(self, record: InstructionRecord) -> Item:
@@ -116,19 +131,21 @@ class Pool:
 
     def _chunk(
         self,
-        source: object,
-        head: str,
+        source: S,
+        word: str,
+        head: Callable[[S], str],
         records: Sequence[InstructionRecord] | Sequence[NodeRecord],
         tail: str,
         part: Part | None = None,
     ) -> int:
-        key = (id(source), head)
+        """The index of the chunk of a source; one source has a chunk for each `word` under which it is shown."""
+        key = (id(source), word)
         known = self._chunks.get(key)
-        if known is not None and known[0] is source:
+        if known is not None:
             return known[1]
         index = self._chunk_count
         self._chunk_count += 1
-        chunk: dict[str, Any] = {"h": clip(head), "i": [self.item(r) for r in records], "z": tail}
+        chunk: dict[str, Any] = {"h": clip(head(source)), "i": [self.item(r) for r in records], "z": tail}
         if part is not None:
             chunk["t"] = part_data(part, len(part.ops) - len(records))
         self._new_chunks.append(chunk)
@@ -137,7 +154,7 @@ class Pool:
 
     def module_chunks(self, module: ModuleRecord, program: Program) -> tuple[list[int], str]:
         """The chunks of a module's text, the entry last as XLA prints it; and a note where not all is there."""
-        chunks = [self._chunk(module, module_heading(module), (), "")]
+        chunks = [self._chunk(module, "module", module_heading, (), "")]
         left = self.limits.text_lines
         entry = module.by_name.get(module.entry)
         ordered = [c for c in module.computations if c is not entry]
@@ -149,15 +166,17 @@ class Pool:
                 kept.append(c)
                 left -= len(c.instructions)
         parts = program.parts
-        chunks.extend(self._chunk(c, computation_heading(c), c.instructions, "}", parts.get(c.name)) for c in kept)
+        chunks.extend(
+            self._chunk(c, "computation", computation_heading, c.instructions, "}", parts.get(c.name)) for c in kept
+        )
         hidden = len(ordered) - len(kept)
         note = f"{hidden:,} more computations are not shown." if hidden else ""
         if entry is not None:
             shown = entry.instructions[-self.limits.text_lines :]
             if len(shown) < len(entry.instructions):
                 note = f"The first {len(entry.instructions) - len(shown):,} instructions of the entry are not shown. {note}".strip()
-            heading = computation_heading(entry, entry=True)
-            chunks.append(self._chunk(entry, heading, shown, "}", parts.get(entry.name)))
+            heading = partial(computation_heading, entry=True)
+            chunks.append(self._chunk(entry, "entry", heading, shown, "}", parts.get(entry.name)))
         return chunks, note
 
     def graph_chunks(self, graph: GraphRecord, program: Program) -> tuple[list[int], str]:
@@ -170,8 +189,12 @@ class Pool:
             left -= len(shown)
             hidden += len(g.nodes) - len(shown)
             part = program.parts.get("" if g is graph else g.name)
-            chunks.append(self._chunk(g, f"{word} {g.name} {{", shown, "}", part))
+            chunks.append(self._chunk(g, word, partial(_graph_heading, word), shown, "}", part))
         return chunks, f"{hidden:,} more nodes are not shown." if hidden else ""
+
+
+def _graph_heading(word: str, graph: GraphRecord) -> str:
+    return f"{word} {graph.name} {{"
 
 
 def diff_rows(

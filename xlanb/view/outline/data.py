@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -61,6 +62,7 @@ def _groups(groups: Sequence[OutlineGroup], outline: Outline) -> list[list[Any]]
     return rows
 
 
+@lru_cache(maxsize=1 << 14)
 def _pair(cost: tuple[float, float]) -> tuple[float, float]:
     return _rounded(cost[0]), _rounded(cost[1])
 

@@ -42,10 +42,11 @@ def _by_scopes(ops: Ops, paths: list[Path]) -> Branch:
         path = path[:_DEEP]
         if ops.clusters and ops.clusters[k]:
             path = (f"\0{ops.clusters[k]}", *path)
-        for depth in range(1, len(path) + 1):
-            if path[:depth] not in found:
-                found[path[:depth]] = branch = _branch(path[:depth])
-                found[path[: depth - 1]].branches.append(branch)
+        if path not in found:
+            for depth in range(1, len(path) + 1):
+                if path[:depth] not in found:
+                    found[path[:depth]] = branch = _branch(path[:depth])
+                    found[path[: depth - 1]].branches.append(branch)
         found[path].ops.append(k)
     return root
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from xlanb.analysis.record_cost import RecordCosts
@@ -25,7 +26,7 @@ _HEAVY = frozenset(
         *(O.OUTFEED, O.SEND, O.RECV, O.ASYNC_START),
     )
 )
-_RENAMES = frozenset((O.BROADCAST, O.RESHAPE, O.BITCAST, O.CONVERT, O.COPY))
+_RENAMES = frozenset((O.RESHAPE, O.CONVERT, O.COPY))
 
 
 class ModuleOutlines:
@@ -34,11 +35,11 @@ class ModuleOutlines:
     def __init__(self) -> None:
         self._parts: dict[int, tuple[ComputationRecord, Part]] = {}
         self._costs: dict[int, tuple[InstructionRecord, tuple[float, float]]] = {}
-        self._tokens: dict[int, tuple[InstructionRecord, str]] = {}
+        self._traits: dict[int, _Traits] = {}
 
     def program(self, module: ModuleRecord) -> Program:
         """The entry and all that is drawn in the place of an op."""
-        maker = _Maker(module, self._costs, self._tokens)
+        maker = _Maker(module, self._costs, self._traits)
         parts: dict[str, Part] = {}
         todo = [module.entry] if module.entry in module.by_name else []
         while todo:
@@ -55,6 +56,35 @@ class ModuleOutlines:
         return Program(module.entry, parts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """What an instruction is, whatever module it is in: the snapshots of a compilation share most instructions.
+
+    `role` is that of `Ops`, or one of `_OPEN` where the operands decide; `path` leaves out what a fusion holds.
+    """
+
+    record: InstructionRecord  # an id is only unique while its object lives
+    word: str
+    token: str
+    path: Path | None
+    role: str
+    size: int
+    is_heavy: bool
+    is_caller: bool
+    is_scalar: bool
+
+    @classmethod
+    def of(cls, i: InstructionRecord) -> _Traits:
+        """Those of an instruction."""
+        code = i.opcode
+        token = f"{code.text} {i.shape.text(layout=False)}"
+        is_heavy = code in _HEAVY or code.kind == "collective"
+        is_scalar = isinstance(i.shape, ArrayShape) and not i.shape.dimensions
+        return cls(
+            i, code.text, token, _own_path(i), _own_role(i), i.shape.byte_size, is_heavy, code in CALLERS, is_scalar
+        )
+
+
 class _Maker:
     """Makes the parts of one module."""
 
@@ -62,66 +92,63 @@ class _Maker:
         self,
         module: ModuleRecord,
         costs: dict[int, tuple[InstructionRecord, tuple[float, float]]],
-        tokens: dict[int, tuple[InstructionRecord, str]],
+        traits: dict[int, _Traits],
     ) -> None:
         self.module = module
         self.costs = RecordCosts(module, costs)
-        self._tokens = tokens
+        self._known = traits
 
     def part(self, computation: ComputationRecord) -> Part:
         """One computation."""
-        calls = {
-            k: called
-            for k, i in enumerate(computation.instructions)
-            if i.opcode in CALLERS and (called := self._called(i))
-        }
+        traits = self._traits(computation)
+        calls = {k: called for k, t in enumerate(traits) if t.is_caller and (called := self._called(t.record))}
         costs = self.costs.of(computation.name)
-        sizes = [i.shape.byte_size for i in computation.instructions]
-        return Part(computation.name, self._ops(computation, costs), calls, costs, sizes)
+        return Part(computation.name, self._ops(traits, costs), calls, costs, [t.size for t in traits])
+
+    def _traits(self, computation: ComputationRecord) -> list[_Traits]:
+        known = self._known
+        found = []
+        for i in computation.instructions:
+            traits = known.get(id(i))
+            if traits is None:
+                traits = known[id(i)] = _Traits.of(i)
+            found.append(traits)
+        return found
 
     def _called(self, i: InstructionRecord) -> tuple[str, ...]:
-        if i.opcode not in CALLERS:
-            return ()
         return tuple(c for c in i.called_computations if c in self.module.by_name)
 
-    def _ops(self, computation: ComputationRecord, costs: Sequence[tuple[float, float]]) -> Ops:
-        instructions = computation.instructions
-        at = {i.name: k for k, i in enumerate(instructions)}
-        operands = [[at[o] for o in i.operands if o in at] for i in instructions]
-        roles = _roles(instructions, operands)
-        for k, i in enumerate(instructions):  # an element of a tuple that is made here is what it was made of
-            if i.opcode is O.GET_TUPLE_ELEMENT and operands[k]:
+    def _ops(self, traits: Sequence[_Traits], costs: Sequence[tuple[float, float]]) -> Ops:
+        names = [t.record.name for t in traits]
+        at = {name: k for k, name in enumerate(names)}
+        operands = [[at[o] for o in t.record.operands if o in at] for t in traits]
+        roles = _roles(traits, operands)
+        for k, t in enumerate(traits):  # an element of a tuple that is made here is what it was made of
+            if t.word == _ELEMENT and operands[k]:
                 source = operands[k][0]
-                index = int(i.attributes.get("index", 0))
-                if instructions[source].opcode is O.TUPLE and index < len(operands[source]):
+                index = int(t.record.attributes.get("index", 0))
+                if traits[source].word == _TUPLE and index < len(operands[source]):
                     operands[k] = [operands[source][index]]
         return Ops(
-            names=[i.name for i in instructions],
-            words=[i.opcode.text for i in instructions],
-            tokens=[self._token(i) for i in instructions],
+            names=names,
+            words=[t.word for t in traits],
+            tokens=[t.token for t in traits],
             operands=operands,
-            paths=[self._path(i) for i in instructions],
+            paths=[self._path(t) if t.word == _FUSION else t.path for t in traits],
             weights=[flops / BALANCE + size for flops, size in costs],
             roles=roles,
-            heavy=[i.opcode in _HEAVY or i.opcode.kind == "collective" for i in instructions],
+            heavy=[t.is_heavy for t in traits],
         )
 
-    def _token(self, i: InstructionRecord) -> str:
-        known = self._tokens.get(id(i))
-        if known is None:
-            known = self._tokens[id(i)] = i, f"{i.opcode.text} {i.shape.text(layout=False)}"
-        return known[1]
-
-    def _path(self, i: InstructionRecord) -> Path | None:
-        if i.opcode is not O.FUSION:
-            return _own_path(i)
+    def _path(self, fusion: _Traits) -> Path | None:
+        """Where most of the work that a fusion holds was asked for."""
         shares: dict[Path | None, float] = defaultdict(float)
-        for name in self._called(i):
-            inside = self.module.by_name[name].instructions
+        for name in self._called(fusion.record):
+            inside = self._traits(self.module.by_name[name])
             for inner, (flops, size) in zip(inside, self.costs.of(name), strict=True):
-                shares[_own_path(inner)] += flops / BALANCE + size
+                shares[inner.path] += flops / BALANCE + size
         known = {path: share for path, share in shares.items() if path is not None}
-        return max(known, key=known.__getitem__) if known else _own_path(i)
+        return max(known, key=known.__getitem__) if known else fusion.path
 
 
 def _own_path(i: InstructionRecord) -> Path | None:
@@ -131,16 +158,14 @@ def _own_path(i: InstructionRecord) -> Path | None:
     )
 
 
-def _roles(instructions: Sequence[InstructionRecord], operands: Sequence[Sequence[int]]) -> str:
-    roles: list[str] = []
-    for i, given in zip(instructions, operands, strict=True):
-        roles.append(_role(i, given, instructions, roles))
-    return "".join(roles)
+_ELEMENT, _TUPLE, _FUSION = O.GET_TUPLE_ELEMENT.text, O.TUPLE.text, O.FUSION.text
+_BY_ALL, _RENAMED, _SPREAD = "tuple", "rename", "broadcast"
+_OPEN = frozenset((_BY_ALL, _RENAMED, _SPREAD))
+"""Instructions that are inlined where all of their operands are; else edges, nodes, and the one or the other."""
 
 
-def _role(
-    i: InstructionRecord, operands: Sequence[int], instructions: Sequence[InstructionRecord], roles: Sequence[str]
-) -> str:
+def _own_role(i: InstructionRecord) -> str:
+    """The role of an instruction, one of `_OPEN` where its operands decide."""
     code = i.opcode
     if code is O.PARAMETER:
         return INPUT
@@ -149,13 +174,22 @@ def _role(
     if code in (O.CONSTANT, O.IOTA):
         return INLINED
     if code in (O.TUPLE, O.GET_TUPLE_ELEMENT, O.AFTER_ALL, O.BITCAST):
-        return PASSED if not operands or not all(roles[o] == INLINED for o in operands) else INLINED
-    if code in _RENAMES and operands and all(roles[o] == INLINED for o in operands):
+        return _BY_ALL
+    if code is O.BROADCAST:
+        return _SPREAD
+    return _RENAMED if code in _RENAMES else SHOWN
+
+
+def _roles(traits: Sequence[_Traits], operands: Sequence[Sequence[int]]) -> str:
+    roles: list[str] = []
+    for t, given in zip(traits, operands, strict=True):
+        roles.append(t.role if t.role not in _OPEN else _role(t.role, given, traits, roles))
+    return "".join(roles)
+
+
+def _role(own: str, operands: Sequence[int], traits: Sequence[_Traits], roles: Sequence[str]) -> str:
+    if operands and all(roles[o] == INLINED for o in operands):
         return INLINED
-    if code is O.BROADCAST and operands and _is_scalar(instructions[operands[0]]):
+    if own == _BY_ALL or (own == _SPREAD and operands and traits[operands[0]].is_scalar):
         return PASSED
     return SHOWN
-
-
-def _is_scalar(i: InstructionRecord) -> bool:
-    return isinstance(i.shape, ArrayShape) and not i.shape.dimensions

@@ -100,7 +100,10 @@ def period(tokens: Sequence[str]) -> tuple[int, int, int] | None:
     best: tuple[int, int, int] | None = None
     covered = max(len(row) // 2, 2 * _SHORTEST)
     for length in range(1, min(len(row) // 3, _LONGEST, _COMPARISONS // len(row)) + 1):
-        start, run = _longest_run(row[length:] == row[:-length])
+        same = row[length:] == row[:-length]
+        if np.count_nonzero(same) + length <= covered:
+            continue  # no run of these covers more
+        start, run = _longest_run(same)
         times = run // length + 1
         if times > 2 and length * times > covered * (1.05 if best else 1):
             best, covered = (start, length, times), length * times

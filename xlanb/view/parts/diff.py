@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from xlanb.graph.records import GraphRecord, NodeRecord
@@ -25,7 +26,7 @@ class DiffRow(Generic[R]):
     after: R | None
     is_moved: bool = False
 
-    @property
+    @cached_property
     def mark(self) -> str:
         """One of "+-~="."""
         if self.before is None:
@@ -49,21 +50,28 @@ class DiffSection(Generic[R]):
         return any(r.mark != "=" for r in self.rows)
 
 
-def module_diff(before: ModuleRecord | None, after: ModuleRecord | None) -> list[DiffSection[InstructionRecord]]:
-    """Every computation of either side, those of `after` first; computations that are one object on both sides are left out."""
+def module_diff(
+    before: ModuleRecord | None, after: ModuleRecord | None, changes: Changes | None = None
+) -> list[DiffSection[InstructionRecord]]:
+    """Every computation of either side, those of `after` first; computations that are one object on both sides are left out.
+
+    `changes` between the two are found here where they are not known yet.
+    """
     old = dict(before.by_name) if before else {}
     new = dict(after.by_name) if after else {}
     names = [n for n in new if old.get(n) is not new[n]] + [n for n in old if n not in new]
-    pairing = _Pairing[InstructionRecord](before, after)
+    pairing = _Pairing[InstructionRecord](before, after, changes)
     return [DiffSection(n, tuple(pairing.rows(n))) for n in names]
 
 
-def graph_diff(before: GraphRecord | None, after: GraphRecord | None) -> list[DiffSection[NodeRecord]]:
-    """A graph and its functions, those that differ."""
+def graph_diff(
+    before: GraphRecord | None, after: GraphRecord | None, changes: Changes | None = None
+) -> list[DiffSection[NodeRecord]]:
+    """A graph and its functions, those that differ; `changes` as for modules."""
     old = _graphs(before)
     new = _graphs(after)
     names = [n for n in (*new, *(n for n in old if n not in new)) if old.get(n) is not new.get(n)]
-    pairing = _Pairing[NodeRecord](before, after)
+    pairing = _Pairing[NodeRecord](before, after, changes)
     return [DiffSection(n, tuple(pairing.rows(n))) for n in names]
 
 
@@ -76,8 +84,13 @@ def _graphs(graph: GraphRecord | None) -> dict[str, tuple[NodeRecord, ...]]:
 class _Pairing(Generic[R]):
     """Which part of an artifact is which part of another, over all of their computations."""
 
-    def __init__(self, before: ModuleRecord | GraphRecord | None, after: ModuleRecord | GraphRecord | None) -> None:
-        self.changes: Changes = changes_between(before, after)
+    def __init__(
+        self,
+        before: ModuleRecord | GraphRecord | None,
+        after: ModuleRecord | GraphRecord | None,
+        changes: Changes | None,
+    ) -> None:
+        self.changes = changes if changes is not None else changes_between(before, after)
         self.old: Mapping[str, Mapping[str, R]] = named_parts(before)
         self.new: Mapping[str, Mapping[str, R]] = named_parts(after)
         self._was = {now: was for was, now in self.changes.renamed.items()}

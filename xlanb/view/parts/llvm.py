@@ -89,12 +89,14 @@ def _first_lines(text: str, max_lines: int, max_characters: int) -> tuple[list[s
 def line_ops(record: CodeRecord, lines: list[str]) -> list[str]:
     """The HLO instruction of every line, "" where unknown."""
     kernels = {name.strip('"'): op for name, op in record.kernels.items()}
-    start = {"llvm": _LLVM_DEFINE, "ptx": _PTX_ENTRY}.get(record.language, _ASM_LABEL)
+    start, word = {"llvm": (_LLVM_DEFINE, "define"), "ptx": (_PTX_ENTRY, ".entry")}.get(
+        record.language, (_ASM_LABEL, ":")
+    )
     known = set(kernels) | set(record.functions)
     current = ""
     ops = []
     for number, line in enumerate(lines, 1):
-        found = start.match(line)
+        found = start.match(line) if word in line else None
         if found and found.group(1).strip('"') in known:
             current = kernels.get(found.group(1).strip('"'), "")
         ops.append(record.lines.get(number, current))
