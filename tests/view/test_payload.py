@@ -483,7 +483,7 @@ def test_headings_are_written_once_for_computations_that_stay(monkeypatch):
     trace = make_trace()
     calls = _calls(monkeypatch, pool_module, "computation_heading")
     chunks = build_payload([trace])["chunks"]
-    assert len(calls) == sum("->" in c["h"] for c in chunks)
+    assert len(calls) == sum(" -> " in c["h"] and c["h"].endswith("{") for c in chunks)
 
 
 def test_limits_sink_before_the_next_delta_once_a_payload_is_large(monkeypatch):
