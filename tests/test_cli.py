@@ -142,6 +142,28 @@ def test_bisect_finds_nothing_in_what_is_right(file, dump, capsys):
     assert json.loads(capsys.readouterr().out)["moved"] is None
 
 
+def test_reduce_prints_the_smallest_module_that_fails(file, tmp_path, capsys):
+    check = tmp_path / "check.py"
+    check.write_text("def fails(module):\n    return any(i.opcode.text == 'multiply' for i in module.instructions())\n")
+    small = tmp_path / "small.hlo"
+    assert main(["reduce", file, "--test", f"{check}:fails", "-o", str(small)]) == 0
+    assert "5 instructions -> 2" in capsys.readouterr().out
+    assert xlanb.hlo.parse(small.read_text()).entry_computation.root.opcode.text == "multiply"
+    assert main(["reduce", file, "--test", f"{check}:fails", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["instructions"] == 2
+
+
+@pytest.mark.parametrize("fault", [["--against", "evaluator"], ["--without", "fusion"], ["--raises", "algsimp"]])
+def test_reduce_says_where_nothing_fails(fault, file, capsys):
+    assert main(["reduce", file, *fault]) == 1
+    assert "does not hold" in capsys.readouterr().err
+
+
+def test_reduce_wants_a_function_that_is_there(file, capsys):
+    assert main(["reduce", file, "--test", "nothing"]) == 1
+    assert "FILE.py:NAME" in capsys.readouterr().err
+
+
 def test_report_takes_a_dump(dump, tmp_path, capsys):
     page = tmp_path / "dump.html"
     assert main(["report", dump, "-o", str(page), "--json"]) == 0

@@ -28,6 +28,7 @@ _FACE = {
     "load_ipython_extension": "xlanb.notebook.magic",
     "read_dump": "xlanb.explorer.dump_directory",
     "recording": "xlanb.explorer.recording",
+    "reduce": "xlanb.reducer.search",
     "targets": "xlanb.peers.targets.installed",
     "trace": "xlanb.explorer.explore",
 }

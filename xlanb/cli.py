@@ -108,8 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
     bisect.set_defaults(command=_bisect)
 
+    reduce = _reduce_parser(commands)
     target = _target_parser(commands)
-    for command in (opened, opt, run, report, ls, diff, bisect, target):
+    for command in (opened, opt, run, report, ls, diff, bisect, reduce, target):
         command.add_argument("--json", action="store_true", help="print JSON")
 
     lab = commands.add_parser("lab", help="open JupyterLab on the tutorials")
@@ -135,6 +136,25 @@ def _target_parser(commands: Any) -> argparse.ArgumentParser:
     target.add_argument("-o", "--output", type=Path, help="an HTML file for the step view")
     target.set_defaults(command=_target)
     return target
+
+
+def _reduce_parser(commands: Any) -> argparse.ArgumentParser:
+    reduce: argparse.ArgumentParser = commands.add_parser(
+        "reduce", help="make a module smaller as long as it fails: the smallest case of a fault"
+    )
+    _file(reduce)
+    fault = reduce.add_mutually_exclusive_group(required=True)
+    fault.add_argument("--against", choices=("evaluator", "xla"), help="compiled code gives another result than this")
+    fault.add_argument("--without", metavar="PASS,..", help="it gives another result than without these passes")
+    fault.add_argument("--raises", metavar="PASS", help="this pass raises an error")
+    fault.add_argument("--dies", choices=("xlanb", "xla"), help="compiling or running by this ends the process")
+    fault.add_argument("--test", metavar="FILE.py:NAME", help="a function of a module says that it fails")
+    reduce.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: random)")
+    reduce.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
+    reduce.add_argument("--seconds", type=float, default=300.0, help="time after which the smallest so far is printed")
+    reduce.add_argument("-o", "--output", type=Path, help="a file for the module")
+    reduce.set_defaults(command=_reduce)
+    return reduce
 
 
 def _file(parser: argparse.ArgumentParser) -> None:
@@ -296,7 +316,7 @@ def _evaluated(module: Any, arguments: list[Any]) -> Any:
     return evaluate(module, *arguments)
 
 
-def _real(module: Any, arguments: list[Any]) -> Any:
+def _real(module: Any, arguments: Sequence[Any]) -> Any:
     from xlanb.peers.xla import RealExecutable
 
     return RealExecutable(module)(*arguments)
@@ -389,6 +409,45 @@ def _bisect(options: argparse.Namespace) -> int:
     else:
         print(found)
     return 0 if found.stage is None else 1
+
+
+def _fault(options: argparse.Namespace) -> Any:
+    """The test that the options ask for."""
+    from xlanb.explorer import failing
+    from xlanb.transforms import PASSES
+
+    if options.test is not None:
+        found = _FUNCTION.fullmatch(options.test)
+        if found is None:
+            raise ArgumentError(f"--test {options.test}: expected FILE.py:NAME")
+        return _called(Path(found["file"]), found["name"], "")[0]
+    if options.raises is not None:
+        return failing.raises(PASSES[options.raises]())
+    if options.dies is not None:
+        return failing.dies(real=options.dies == "xla")
+    if options.without is not None:
+        return failing.differs(failing.compiled, failing.without(*options.without.split(",")), options.tolerance)
+    reference: failing.Run = failing.interpreted if options.against == "evaluator" else _real
+    return failing.differs(failing.compiled, reference, options.tolerance)
+
+
+def _reduce(options: argparse.Namespace) -> int:
+    from xlanb.reducer import reduction
+    from xlanb.runtime.opt import arguments_for
+
+    module = _module(options.file, options.args)
+    arrays = arguments_for(module, options.inputs) if options.inputs else ()
+    found = reduction(module, _fault(options), *arrays, seconds=options.seconds, progress=_progress)
+    _progress("")
+    text = str(found.module)
+    if options.output is not None:
+        options.output.write_text(text, encoding="utf-8")
+    if options.json:
+        told = {"module": text, "instructions": found.module.instruction_count, "before": found.before}
+        print(json.dumps({**told, "tests": found.tests, "seconds": found.seconds, "finished": found.is_finished}))
+    else:
+        print(str(found).rstrip("\n"))
+    return 0
 
 
 def _target(options: argparse.Namespace) -> int:

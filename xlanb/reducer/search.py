@@ -1,0 +1,247 @@
+"""The search: delta debugging over a module, each step kept where the module is verified and the test still holds.
+
+First instructions of the entry are cut off in ever smaller runs (Zeller and Hildebrandt's ddmin); then calls, fusions, loops and conditionals are opened, and what they held is cut; then
+single instructions are passed over, parameters merged and arrays made smaller; and again from the beginning, until nothing of this makes the module smaller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from xlanb.display import Displayable
+from xlanb.errors import ArgumentError, XlanbError
+from xlanb.hlo import HloModule, parse
+from xlanb.reducer import simpler
+from xlanb.reducer.case import Case, named_arrays
+from xlanb.reducer.cutting import cut, names_of
+from xlanb.reducer.sizes import resized, resized_value, resizing, sizes_of
+
+Test = Callable[..., object]
+_SIZES = (1, 2, 3, 4, 8, 16)
+"""What a dimension is tried with, and half of it."""
+
+
+class _OutOfTimeError(Exception):
+    """The time is over."""
+
+
+@dataclass(frozen=True)
+class Reduction(Displayable):
+    """What a reduction found: the smallest `module` for which the test holds, the `arrays` that it is tried with (None where the test makes its own), and what it took.
+
+    `is_finished` says that no step makes it smaller; else the time was over, or somebody interrupted it. `seconds` is wall time.
+    """
+
+    module: HloModule
+    arrays: tuple[Any, ...] | None
+    before: int
+    tests: int
+    seconds: float
+    is_finished: bool
+
+    def __str__(self) -> str:
+        left = "" if self.is_finished else "; stopped before the end"
+        counts = f"{self.before} instructions -> {self.module.instruction_count}"
+        return f"{counts}, {self.tests} tests, {self.seconds:.1f} s{left}\n\n{self.module}"
+
+    def __repr__(self) -> str:
+        return f"<Reduction: {self.before} instructions -> {self.module.instruction_count}>"
+
+
+def reduction(
+    module: HloModule | str,
+    test: Test,
+    *arrays: Any,
+    seconds: float = 300.0,
+    progress: Callable[[str], None] | None = None,
+) -> Reduction:
+    """The smallest module found for which the test holds.
+
+    Args:
+        module: a module, or HLO text.
+        test: called with a module, and with arrays for its parameters where `arrays` are given; whether what is looked for is still there. It may change the module that it gets. An
+            XlanbError that it raises says no.
+        arrays: what the module is called with. What is cut off becomes parameters, whose arrays are the values that were computed there, by the interpreter.
+        seconds: the time after which the best so far is given. Ctrl-C gives it at once.
+        progress: told after each step that held.
+
+    Raises:
+        ArgumentError: the test does not hold for the module itself.
+        XlanbError: the module is broken.
+    """
+    given = parse(module) if isinstance(module, str) else module.clone()
+    given.verify()
+    start = Case(given, tuple(arrays) if arrays else None)
+    search = _Search(start, test, time.monotonic() + seconds, progress)
+    return search.run()
+
+
+def reduce(
+    module: HloModule | str,
+    test: Test,
+    *arrays: Any,
+    seconds: float = 300.0,
+    progress: Callable[[str], None] | None = None,
+) -> HloModule:
+    """The smallest HloModule found for which `test(module)` still holds: every module that the test sees is verified.
+
+    Arguments and errors are those of `reduction`, which also gives the arrays that the module is tried with.
+    """
+    return reduction(module, test, *arrays, seconds=seconds, progress=progress).module
+
+
+class _Search:
+    def __init__(self, case: Case, test: Test, end: float, progress: Callable[[str], None] | None) -> None:
+        self.best = case
+        self.tests = 0
+        self._before = case.module.instruction_count
+        self._test, self._end, self._progress = test, end, progress
+        self._began = time.monotonic()
+
+    def run(self) -> Reduction:
+        first = self.best
+        if not self._holds(first):
+            raise ArgumentError("the test does not hold for the module that is to be reduced")
+        finished = False
+        try:
+            self._strip()
+            size = (first.size[0] + 1, 0)
+            while self.best.size < size:
+                size = self.best.size
+                self._cut()
+                self._open()
+                self._steps(simpler.bypassed)
+                self._steps(simpler.merged)
+                self._resize()
+            finished = True
+        except (_OutOfTimeError, KeyboardInterrupt):
+            pass  # the best so far stands
+        seconds = time.monotonic() - self._began
+        return Reduction(self.best.module, self.best.arrays, self._before, self.tests, seconds, finished)
+
+    # -- one candidate --------------------------------------------------------------------------------------------
+
+    def _holds(self, case: Case) -> bool:
+        self.tests += 1
+        copy = case.module.clone()
+        return bool(self._test(copy) if case.arrays is None else self._test(copy, *case.arrays))
+
+    def _try(self, make: Callable[[], Case | None]) -> bool:
+        """Take what `make` gives as the best where it is a module for which the test holds."""
+        if time.monotonic() > self._end:
+            raise _OutOfTimeError
+        try:
+            case = make()
+            if case is None:
+                return False
+            case.module.verify()
+            if not self._holds(case):
+                return False
+        except XlanbError:  # no module, or none that the test can do anything with
+            return False
+        self.best = case
+        if self._progress is not None:
+            count, seconds = case.module.instruction_count, time.monotonic() - self._began
+            self._progress(f"{self._before} instructions -> {count}, {self.tests} tests, {seconds:.0f} s")
+        return True
+
+    # -- the steps ------------------------------------------------------------------------------------------------
+
+    def _strip(self) -> None:
+        """Drop what instructions say beside what they compute: all of it, or what can be spared."""
+        whole, *kinds = simpler.strip()
+        if not self._try(partial(self._stepped, whole)):
+            for step in kinds:
+                self._try(partial(self._stepped, step))
+
+    def _cut(self) -> None:
+        """Cut off runs of the entry's instructions: halves first, at last each by itself."""
+        base = self.best
+        values = self._values(base)
+        kept, parts = names_of(base.module), 2
+        while len(kept) > 1:
+            runs = _split(kept, min(parts, len(kept)))
+            choices: list[Sequence[str]] = (
+                [*runs] if len(runs) <= 4 else []
+            )  # of many small runs, one alone seldom holds
+            choices += [[name for r in runs if r is not run for name in r] for run in runs] if len(runs) > 2 else []
+            found = next((c for c in choices if self._try(partial(self._kept, base, c, values))), None)
+            if found is not None:
+                parts = 2 if len(found) <= len(kept) // 2 else max(parts - 1, 2)
+                kept = list(found)
+            elif parts >= len(kept):
+                break
+            else:
+                parts *= 2
+
+    def _kept(self, base: Case, names: Sequence[str], values: dict[str, Any]) -> Case | None:
+        module, stands_for = cut(base.module, set(names))
+        return base.with_values(module, {new: values[old] for new, old in stands_for.items() if old in values})
+
+    def _open(self) -> None:
+        """Open what calls computations, where less is left then."""
+        left = True
+        while left:
+            left = False
+            for step in list(simpler.inlined(self.best.module)):
+                before = self.best
+                if self._try(partial(self._stepped, step)):
+                    self._cut()
+                    if self.best.size < before.size:
+                        left = True
+                    else:
+                        self.best = before
+
+    def _steps(self, steps: Callable[[HloModule], Iterable[simpler.Step]]) -> None:
+        """Take all steps of a kind that hold, until none does."""
+        again = True
+        while again:
+            again = False
+            for step in list(steps(self.best.module)):
+                before = self.best
+                if self._try(partial(self._smaller, step)):
+                    again |= self.best.size < before.size
+
+    def _smaller(self, step: simpler.Step) -> Case | None:
+        case = self._stepped(step)
+        return case if case is not None and (case.size <= self.best.size) else None
+
+    def _stepped(self, step: simpler.Step) -> Case | None:
+        best = self.best
+        copy = best.module.clone()
+        copy.clear_schedule()
+        copy.entry_layout = None
+        copy.calling = None
+        step(copy)
+        return best.with_values(copy, named_arrays(best.module, best.arrays) if best.arrays is not None else {})
+
+    def _resize(self) -> None:
+        """Make dimensions smaller, the heaviest first."""
+        for size in sizes_of(self.best.module):
+            for new in sorted({*(s for s in _SIZES if s < size), size // 2}):
+                if new and any(self._try(partial(self._resized, size, new, multiples=m)) for m in (False, True)):
+                    break
+
+    def _resized(self, old: int, new: int, *, multiples: bool) -> Case | None:
+        best = self.best
+        module = resized(best.module, resizing(old, new, multiples=multiples))
+        if best.arrays is None:
+            return Case(module)
+        shapes = [p.shape for p in module.entry_computation.parameters]
+        return Case(module, tuple(resized_value(a, s) for a, s in zip(best.arrays, shapes, strict=True)))
+
+    def _values(self, case: Case) -> dict[str, Any]:
+        try:
+            return case.values()
+        except XlanbError:
+            return {} if case.arrays is None else named_arrays(case.module, case.arrays)
+
+
+def _split(names: Sequence[str], parts: int) -> list[Sequence[str]]:
+    """Runs of nearly equal length."""
+    ends = [len(names) * (k + 1) // parts for k in range(parts)]
+    return [names[a:b] for a, b in zip([0, *ends], ends, strict=False) if b > a]
