@@ -25,7 +25,14 @@ Step = Callable[[HloModule], None]
 
 def strip() -> Iterator[Step]:
     """Without metadata, shardings, frontend attributes, configurations: all at once, then kind by kind."""
-    kinds = {"metadata": NO_METADATA, "sharding": "", "frontend_attributes": (), "backend_config": "", "statistics": "", "origin": ""}
+    kinds = {
+        "metadata": NO_METADATA,
+        "sharding": "",
+        "frontend_attributes": (),
+        "backend_config": "",
+        "statistics": "",
+        "origin": "",
+    }
 
     def without(names: tuple[str, ...]) -> Step:
         def step(copy: HloModule) -> None:
