@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 import xlanb
 from xlanb.cpu import pipelines
 from xlanb.errors import CompilationError, XlanbError
+from xlanb.explorer import bisection
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import because
+from xlanb.transforms import HloPassFix, HloPassPipeline
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
@@ -65,6 +68,31 @@ def test_the_pass_and_the_rewrite_are_named() -> None:
     assert found.rewrite is not None
     assert (found.rewrite.cause.rule, found.rewrite.cause.where) == ("sine(x) => cosine(x)", "wrong.py:7")
     assert "sine(x) => cosine(x) (wrong.py:7)" in str(found)
+
+
+@dataclass(frozen=True)
+class WrongOnDemand(HloPass):
+    """sine(x) => cosine(x), but only with an option."""
+
+    name = "test-wrong-on-demand"
+    is_wrong: bool = False
+
+    def apply(self, module: HloModule) -> None:
+        if self.is_wrong:
+            WrongTrigonometry().apply(module)
+
+
+def test_a_rewrite_is_found_with_the_options_that_the_pass_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = HloPassPipeline("outer", [HloPassFix(HloPassPipeline("inner", [WrongOnDemand(is_wrong=True)]))])
+    monkeypatch.setattr(bisection, "pipeline", lambda: chosen)
+    module = xlanb.hlo.parse(PROGRAM)
+    trace = Trace("m", [Stage("hlo", "before_optimizations", None, module.record())])
+    for n, result in enumerate(chosen.steps(module), 1):
+        stage = Stage("hlo_pass", result.name, result.before, result.after, index=n, pipeline=result.pipeline)
+        trace.stages.append(stage)
+    found = trace.bisect(X)
+    assert found.rewrite is not None
+    assert found.rewrite.cause.rule == "sine(x) => cosine(x)"
 
 
 def test_halving_and_all_of_them_agree() -> None:

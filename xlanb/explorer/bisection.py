@@ -6,13 +6,14 @@ which it is taken, as code does: where that is not the layout in which it was ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from xlanb.boundary import boundary
+from xlanb.cpu.pipelines import pipeline
 from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
@@ -22,7 +23,7 @@ from xlanb.frames import framed
 from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Edit, Event, observing
-from xlanb.transforms import PASSES
+from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 
@@ -236,23 +237,45 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     if stage.kind != "hlo_pass" or stage.name not in PASSES or not isinstance(before, ModuleRecord):
         return None
 
-    def after(budget: _Budget) -> HloModule:
+    def after(hlo_pass: HloPass, budget: _Budget) -> HloModule:
         module = module_of(before)
         try:
             with observing(budget):
-                PASSES[stage.name]().run(module)
+                hlo_pass.run(module)
         except _Stop:
             pass  # what the pass had not begun is left undone; what is no longer used does no harm
         return module
 
-    whole = _Budget(-1)
-    if not check.module(stage, lambda: after(whole)).moved(limit):
-        return None  # with other options than the pass had, it moves nothing
-    low, high = 0, -1 - whole.left
-    while high - low > 1:
-        middle = (low + high) // 2
-        moved = check.module(stage, lambda: after(_Budget(middle))).moved(limit)  # noqa: B023 - called at once
-        low, high = (low, middle) if moved else (middle, high)
-    last = _Budget(high)
-    after(last)
-    return last.last
+    def moved(hlo_pass: HloPass, budget: _Budget) -> bool:
+        return check.module(stage, lambda: after(hlo_pass, budget)).moved(limit)
+
+    for hlo_pass in _as_configured(stage):
+        whole = _Budget(-1)
+        if not moved(hlo_pass, whole):
+            continue  # with these options it moves nothing
+        low, high = 0, -1 - whole.left
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if moved(hlo_pass, _Budget(middle)) else (middle, high)
+        last = _Budget(high)
+        after(hlo_pass, last)
+        return last.last
+    return None
+
+
+def _as_configured(stage: Stage) -> list[HloPass]:
+    """The pass of a stage with the options that it has at this place of the CPU pipeline, and with its defaults."""
+    found = [p for path, p in _leaves(pipeline(), ()) if p.name == stage.name and path == stage.pipeline]
+    return list(dict.fromkeys([*found, PASSES[stage.name]()]))
+
+
+def _leaves(
+    p: HloPass | HloPassPipeline | HloPassFix, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], HloPass]]:
+    if isinstance(p, HloPass):
+        yield path, p
+    elif isinstance(p, HloPassFix):
+        yield from _leaves(p.inner, path)
+    else:
+        for q in p.passes:
+            yield from _leaves(q, (*path, p.name))
