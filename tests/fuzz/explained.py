@@ -9,7 +9,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     fold without an order     XLA applies a reducer in any order: of two operands that is not associative, which it is in one type alone, or of several values
     fold over padding         of a dynamic dimension, from a value that is not the reducer's identity: XLA fills what is beyond the size with that value
     sort without an order     the comparator is no `<` or `>` of one key in one type, or several arrays follow keys that may be equal and the sort is not stable
-    comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
+    comparison with NaN       a sort by `<` or `>`, or the largest, of floats where some may be NaN: its sign, which no arithmetic promises, says where it goes
     algorithm over infinities an FFT, a solve or a decomposition of which some operand's elements were infinite or NaN: its order of operations decides which results are
     decomposition             vectors are as good with another sign, or of several equal values any others of their space
     singular system           of a triangular matrix that had 0 on its diagonal: infinite or NaN is one (`singular`)
@@ -98,6 +98,8 @@ def _keys(sort: HloInstruction) -> set[int]:
 
 
 def _unordered(i: HloInstruction) -> bool:
+    if i.opcode is Op.TOPK or _is_top_k(i):
+        return _is_float(i.operands[0])
     keys = _keys(i) if i.opcode is Op.SORT else set()
     return any(_is_float(i.operands[k // 2]) for k in keys)
 

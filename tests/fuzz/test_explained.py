@@ -85,6 +85,15 @@ def test_a_choice_of_the_largest_is_open_where_they_are_rounded(of: str) -> None
     assert _kinds(rows) == ["decision on a rounded" if of == "w" else ""] * 2
 
 
+def test_the_largest_are_open_where_some_may_be_nan() -> None:
+    rows = '  ROOT r = (f32[2], s32[2]) custom-call(p), custom_call_target="TopK"'
+    assert _kinds(rows, has_extremes=True) == ["comparison with NaN"] * 2
+    assert (
+        _kinds("  ROOT r = (f32[2], s32[2]) topk(p), k=2, largest=true", has_extremes=True)
+        == ["comparison with NaN"] * 2
+    )
+
+
 @pytest.mark.parametrize(
     ("start", "reducer", "kind"),
     [
