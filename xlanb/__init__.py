@@ -47,6 +47,7 @@ _PROVIDERS = {
     "errors.render_traceback": "xlanb.notebook.faults",
     "explorer.explore_traces": "xlanb.notebook.explore",
     "explorer.trace_text": "xlanb.view.text",
+    "explorer.write_film": "xlanb.view.film.page",
     "explorer.write_page": "xlanb.view.page",
     "graph.binary_operator": "xlanb.graph.builders.operators",
     "graph.graph_of_objects": "xlanb.peers.tensorflow_objects",

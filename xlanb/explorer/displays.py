@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from xlanb.hooks import Hook
 
 if TYPE_CHECKING:
+    from xlanb.explorer.film import Film
     from xlanb.explorer.trace import Trace
 
 trace_text: Final[Hook[[Trace], str]] = Hook("explorer.trace_text")
@@ -17,7 +18,10 @@ trace_text: Final[Hook[[Trace], str]] = Hook("explorer.trace_text")
 write_page: Final[Hook[[Sequence[Trace], str | Path], None]] = Hook("explorer.write_page")
 """Write the step view of traces to a file, as one self-contained page."""
 
+write_film: Final[Hook[[Film, str | Path], None]] = Hook("explorer.write_film")
+"""Write a film to a file, as one self-contained page."""
+
 explore_traces: Final[Hook[[Sequence[Trace]], Any]] = Hook("explorer.explore_traces")
 """The step widget on traces."""
 
-__all__ = ["explore_traces", "trace_text", "write_page"]
+__all__ = ["explore_traces", "trace_text", "write_film", "write_page"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xlanb.cpu.executable import Executable
     from xlanb.explorer.bisection import Bisection
     from xlanb.explorer.diff import ModuleDiff, TraceDiff
+    from xlanb.explorer.film import Film
     from xlanb.explorer.numerics import Numerics
     from xlanb.explorer.why import Why
     from xlanb.transforms.pipeline import HloPassPipeline
@@ -185,6 +186,16 @@ class Trace(Displayable):
     def coverage(self) -> float:
         """Share of the final instructions whose TensorFlow node (or op name) is known, 0 to 1."""
         return Provenance(self.stages).coverage()
+
+    def film(self) -> Film:
+        """The whole compilation as one moving picture: shown by a notebook, written by its `to_html`.
+
+        Raises:
+            XlanbError: there is no HLO in the trace.
+        """
+        from xlanb.explorer.film import Film
+
+        return Film(self)
 
     @boundary("write a page")
     def to_html(self, path: str) -> None:

@@ -13,9 +13,9 @@ _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
 _MODULES = tuple(
     "dom store highlight loops layers stay measure route stubs place outline part rim scene colours shapes save minimap fly opening focus graph predict picture replay text textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
-    "source side passes branches cell walk order progress traits stale live find beside start fullscreen graphpane keys panes around frame main".split()
+    "source side passes branches cell walk order progress traits stale live find beside start fullscreen graphpane filmlineage filmplan filmtime filmwords filmdraw filmsave filmbar filmpane keys panes around frame main".split()
 )
-_STYLES = ("step.css", "graph.css", "panes.css", "tpu.css", "gpu.css", "live.css")
+_STYLES = ("step.css", "graph.css", "panes.css", "tpu.css", "gpu.css", "live.css", "film.css")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
 

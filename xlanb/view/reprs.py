@@ -16,6 +16,7 @@ from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.errors import XlanbError
+from xlanb.explorer.film import Film
 from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
@@ -24,6 +25,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import Layout, Shape
 from xlanb.view.cards import card_html
+from xlanb.view.film.page import film_html
 from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
 from xlanb.view.parts.fusion import fused_computation, neighbourhood, traffic
 from xlanb.view.parts.items import clip
@@ -86,6 +88,8 @@ def _bundle(obj: Any) -> dict[str, str]:
         return _graph_def(obj)
     if isinstance(obj, Trace):
         return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
+    if isinstance(obj, Film):
+        return {"text/html": film_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Stage):
         return {"text/html": _stage_html(obj), "text/plain": stage_text(obj)}
     if isinstance(obj, Shape | Layout):

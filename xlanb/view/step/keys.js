@@ -1,4 +1,5 @@
 // What each key does, while the view has the focus.
+import { filmPressed } from "./filmpane.js";
 import { toggleFullScreen } from "./fullscreen.js";
 import { findOp, findsByKey } from "./graphpane.js";
 import { goLast, letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
@@ -13,6 +14,7 @@ export const HELP = [
   ["g d t", "graph, diff, text"],
   ["c w", "code side by side, why"],
   ["m i e", "memory, timing, numerics (errors)"],
+  ["v", "film: space plays, ← → one pass that changed something, with shift any pass"],
   ["b", "before or after, in graph and text"],
   ["h", "hide passes that changed nothing"],
   ["/ f", "filter passes, find in text (also Ctrl-F)"],
@@ -55,6 +57,7 @@ export function actionOf(view, key) {
     m: () => view.show("Memory"),
     e: () => view.show("Numerics"),
     i: () => view.show("Timing"),
+    v: () => view.show("Film"),
     b: () => view.turn(view.side === "after" ? "before" : "after"),
     h: () => view.toggleHide(),
     "/": () => view.filterBox.focus(),
@@ -79,7 +82,7 @@ export function pressed(view, e) {
   if (findsByKey(view, e)) return undefined;
   if (e.ctrlKey || e.metaKey || e.altKey) return undefined;
   const target = /** @type {Element} */ (e.composedPath()[0]);
-  if (target.matches("select, textarea, .find")) return undefined;
+  if (target.matches("select, textarea, .find, .filmsave input")) return undefined;
   if (target === view.filterBox) {
     if (e.key === "Escape" || e.key === "Enter") {
       view.root.focus({ preventScroll: true });
@@ -89,6 +92,7 @@ export function pressed(view, e) {
     return undefined;
   }
   const onButton = target instanceof HTMLButtonElement && (e.key === " " || e.key === "Enter");
+  if (!onButton && filmPressed(view, e)) return undefined;
   const action = onButton ? null : actionOf(view, e.key);
   if (!action) return undefined;
   e.preventDefault();

@@ -5,6 +5,7 @@ import { cacheView, memoryView, timingView } from "./charts.js";
 import { codePane } from "./code.js";
 import { differences, diffView } from "./compare.js";
 import { h } from "./dom.js";
+import { filmPane, hasFilm } from "./filmpane.js";
 import { GPU_VIEWS } from "./gpu.js";
 import { editor, startEdit } from "./live.js";
 import { numericsView } from "./numerics.js";
@@ -18,9 +19,9 @@ import { whyView } from "./why.js";
 /** @typedef {import("./store.js").Artifact} Artifact */
 
 /** The panes, in order. */
-export const TABS = ["Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Compare"];
+export const TABS = ["Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Film", "Compare"];
 /** Those that are not there at all where they have nothing to say. */
-export const EXTRA = ["Code", "Numerics", "Compare"];
+export const EXTRA = ["Code", "Numerics", "Film", "Compare"];
 /** Nothing changed. */
 export const NO_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };
 const IN_TEXT = ["module", "graph", "code", "text"];
@@ -31,6 +32,7 @@ export const OWN_VIEWS = { ...TPU_VIEWS, ...GPU_VIEWS };
 export function available(view) {
   const stage = view.now;
   if (!stage) return { Graph: true };
+  if (view.payload.film) return { Film: hasFilm(view) };
   const after = view.store.artifact(stage.a);
   const own = OWN_VIEWS[after?.k || ""]?.tab;
   return {
@@ -42,6 +44,7 @@ export function available(view) {
     Memory: own === "Memory" || Boolean(view.store.latest(view.current, view.stage, "buffers")),
     Numerics: !view.payload.single && Boolean(view.can.numerics || view.current.stages.some((/** @type {Stage} */ x) => x.numerics || (x.err ?? null) !== null)),
     Compare: view.payload.order.length > 1 && view.picture.veiled < 0, // the other branches know the answer
+    Film: hasFilm(view),
     Timing: own === "Timing" || !view.payload.single || !["module", "graph", "code", "buffers", ...Object.keys(OWN_VIEWS)].includes(after?.k || ""),
   };
 }
@@ -54,6 +57,7 @@ export function paneContent(view, tab, stage, marks) {
   const own = OWN_VIEWS[shown?.k || ""];
   if (shown && own?.tab === tab) return own.view(shown);
   if (tab === "Graph") return view.graph.element;
+  if (tab === "Film") return filmPane(view);
   if (tab === "Diff") return differencePane(view, stage);
   if (tab === "Why") return whyView(stage, store, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });
   if (tab === "Memory") return memoryView(store.latest(view.current, view.stage, "buffers"), (/** @type {string} */ n) => store.called(stage.ctx ?? stage.a, n));

@@ -2,6 +2,7 @@
 import { lightCounterparts } from "./beside.js";
 import { markLines } from "./cell.js";
 import { icon, selector } from "./dom.js";
+import { refreshFilm } from "./filmpane.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { layOver } from "./overlay.js";
 import { replayable } from "./replay.js";
@@ -125,6 +126,7 @@ export function bringToSight(view, name) {
 /** Light an op up wherever it shows. @param {any} view @param {string} name */
 export function light(view, name) {
   const wanted = name || view.pinned;
+  refreshFilm(view);
   for (const x of view.root.querySelectorAll(".lit, .near")) x.classList.remove("lit", "near");
   for (const x of view.root.querySelectorAll(".pinned")) x.classList.remove("pinned");
   for (const x of view.root.querySelectorAll(".of-this-line")) x.classList.remove("of-this-line");

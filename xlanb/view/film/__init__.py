@@ -1,0 +1,1 @@
+"""The film: a whole compilation as one moving picture."""
