@@ -34,7 +34,7 @@ def explore(
         x: what is shown.
         *args: example arguments of a function.
         stage: where it opens: a position, a name as `trace[...]` takes it, or a Stage; a live compilation runs up to a stage that it is given by name.
-        pane: "Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing" or "Compare"; by default the one that fits the stage.
+        pane: "Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Film" or "Compare"; by default the one that fits the stage.
         pinned: the name of an instruction or node; of two, the card says what was decided about them.
         against: another stage: the Diff pane compares the two, the Graph pane (`pane="Graph"`) draws both side by side.
         predict: whether the reader is to guess first what the next pass takes away or changes.

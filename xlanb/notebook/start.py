@@ -9,7 +9,7 @@ from xlanb.errors import ArgumentError, nearest
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 
-PANES = ("Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Compare")
+PANES = ("Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Film", "Compare")
 
 StageName = int | str | Stage
 """A stage by position (negative: from the end), by name as `trace[...]` takes it, or itself."""

@@ -272,7 +272,7 @@ function drawSigns(ctx, reel, look, seen, a, b, u) {
       ctx.globalAlpha = strength * (few ? 1 : 0.6);
       ctx.beginPath();
       if (s.w > 0) ctx.roundRect(s.x - s.w / 2 - 1.5, s.y - s.h / 2 - 1.5, s.w + 3, s.h + 3, 9);
-      else ctx.arc(s.x, s.y, s.r + 1.5 + 2.5 * (1 - strength), 0, 2 * Math.PI);
+      else ctx.arc(s.x, s.y, s.r * (familyOf(m.item) === "matrix" ? 1.3 : 1) + 1.5 + 2.5 * (1 - strength), 0, 2 * Math.PI);
       ctx.stroke();
       if (few && !s.w) ctx.fillText(sign, s.x + s.r + 6, s.y - s.r - 2);
     }

@@ -259,13 +259,13 @@ class FilmPane {
     if (open) this.form.begin(this.reel.timeline.total);
   }
 
-  /** Make the file and hand it out. @param {{kind: string, seconds: number, width: number, rate: number}} how @param {(share: number) => void} progress @returns {Promise<Blob | null>} */
+  /** Make the file and hand it out. @param {{kind: string, seconds: number, width: number, rate: number, quality: number}} how @param {(share: number) => void} progress @returns {Promise<Blob | null>} */
   async film(how, progress) {
     this.pause();
     this.stop = false;
     const reel = reelFor({ ...this.reel, cache: new Map() }, SAVED.w, SAVED.h, true);
     const look = { ...this.look(SAVED.w, SAVED.h), scrubber: true };
-    const order = { reel, look, seconds: how.seconds, rate: how.rate, scale: how.width / SAVED.w, progress, stopped: () => this.stop };
+    const order = { reel, look, seconds: how.seconds, rate: how.rate, quality: how.quality, scale: how.width / SAVED.w, progress, stopped: () => this.stop };
     const blob = await (how.kind === "webm" ? webmOf(order) : webpOf(order));
     this.size = ""; // slots were measured for the file: measure them for the pane again
     this.resize();
@@ -286,6 +286,7 @@ function saveForm(pane) {
   const seconds = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 120, step: 1 }));
   const width = /** @type {HTMLSelectElement} */ (h("select", {}, [480, 640, 880, 1320, 1760].map((w) => h("option", { value: w, selected: w === 880 }, `${w} px`))));
   const rate = /** @type {HTMLSelectElement} */ (h("select", {}, [10, 15, 24, 30].map((n) => h("option", { value: n, selected: n === 15 }, String(n)))));
+  const quality = /** @type {HTMLSelectElement} */ (h("select", {}, [["0.45", "small"], ["0.72", "good"], ["0.92", "best"]].map(([value, label]) => h("option", { value, selected: label === "good" }, label))));
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Saving the film", hidden: true });
   const said = h("span", { class: "muted", role: "status" });
   const cancel = h("button", { type: "button", class: "ctl text", hidden: true, onclick: () => (pane.stop = true) }, "Cancel");
@@ -295,7 +296,7 @@ function saveForm(pane) {
     bar.hidden = cancel.hidden = false;
     said.replaceChildren("");
     try {
-      const how = { kind: kind.value, seconds: Math.max(1, Math.min(120, Number(seconds.value) || 1)), width: Number(width.value), rate: Number(rate.value) };
+      const how = { kind: kind.value, seconds: Math.max(1, Math.min(120, Number(seconds.value) || 1)), width: Number(width.value), rate: Number(rate.value), quality: Number(quality.value) };
       const blob = await pane.film(how, (share) => bar.setAttribute("value", String(share)));
       if (blob) saveBlob(blob, `${pane.view.whole.name}.${how.kind}`);
       said.replaceChildren(blob ? `${Math.round(blob.size / 1024).toLocaleString("en")} kB saved` : "Cancelled.");
@@ -307,7 +308,7 @@ function saveForm(pane) {
     }
   });
   const field = (/** @type {string} */ label, /** @type {Node} */ x) => h("label", {}, h("span", {}, label), x);
-  const element = h("div", { class: "filmsave", role: "group", "aria-label": "Save the film", hidden: true }, field("As", kind), field("Seconds", seconds), field("Width", width), field("Frames per second", rate), begin, bar, cancel, said);
+  const element = h("div", { class: "filmsave", role: "group", "aria-label": "Save the film", hidden: true }, field("As", kind), field("Seconds", seconds), field("Width", width), field("Frames per second", rate), field("Quality", quality), begin, bar, cancel, said);
   return { element, begin: (/** @type {number} */ total) => (seconds.value = String(Math.max(1, Math.round(total)))) };
 }
 

@@ -3,10 +3,9 @@ import { drawFilm } from "./filmdraw.js";
 import { momentAt } from "./filmtime.js";
 
 /** @typedef {import("./filmdraw.js").Reel} Reel */
-/** @typedef {{reel: Reel, look: import("./filmdraw.js").Look, seconds: number, rate: number, scale: number, progress(share: number): void, stopped(): boolean}} Order what to save: `look` at scale 1 */
+/** @typedef {{reel: Reel, look: import("./filmdraw.js").Look, seconds: number, rate: number, scale: number, quality: number, progress(share: number): void, stopped(): boolean}} Order what to save: `look` at scale 1, `quality` from 0 to 1 */
 /** @typedef {{x: number, y: number, w: number, h: number, ms: number, data: Uint8Array}} Part one frame of an animation: `data` the chunks of its picture */
 
-const QUALITY = 0.72;
 const FADE = 0.5; // seconds in which the end becomes the beginning again
 
 /** Draw what a saved film shows at a moment: the same pixels for the same moment. @param {CanvasRenderingContext2D} ctx @param {Order} order @param {number} t */
@@ -65,7 +64,7 @@ export async function webpOf(order) {
     else if (box) {
       [cut.width, cut.height] = [box.w, box.h];
       cut.getContext("2d", { alpha: false })?.drawImage(canvas, -box.x, -box.y);
-      const blob = await new Promise((/** @type {(b: Blob | null) => void} */ done) => cut.toBlob(done, "image/webp", QUALITY));
+      const blob = await new Promise((/** @type {(b: Blob | null) => void} */ done) => cut.toBlob(done, "image/webp", order.quality));
       if (blob?.type !== "image/webp") throw new Error("This browser writes no WebP pictures: save as WebM.");
       parts.push({ ...box, ms: moments[k].ms, data: pictureChunks(new Uint8Array(await blob.arrayBuffer())) });
     }
@@ -153,7 +152,7 @@ export async function webmOf(order) {
   const canvas = Object.assign(document.createElement("canvas"), { width: w, height: h });
   const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
   drawSaved(ctx, order, 0);
-  const recorder = new MediaRecorder(canvas.captureStream(order.rate), { mimeType: webmKind(), videoBitsPerSecond: 4_000_000 });
+  const recorder = new MediaRecorder(canvas.captureStream(order.rate), { mimeType: webmKind(), videoBitsPerSecond: 6_000_000 * order.quality });
   const pieces = /** @type {Blob[]} */ ([]);
   recorder.addEventListener("dataavailable", (e) => pieces.push(e.data));
   const ended = new Promise((done) => recorder.addEventListener("stop", done));
