@@ -41,7 +41,14 @@ def _without_code(artifact: dict[str, Any]) -> dict[str, Any]:
     """An artifact without its text: of code it is enough which ops it is of, of a GPU's kernels how long they take."""
     if artifact["k"] == "code":
         ops = dict.fromkeys(op for _, op in artifact["ops"])
-        return {"k": "code", "lang": artifact["lang"], "lines": [], "total": 0, "functions": [], "ops": [[1, op] for op in ops]}
+        return {
+            "k": "code",
+            "lang": artifact["lang"],
+            "lines": [],
+            "total": 0,
+            "functions": [],
+            "ops": [[1, op] for op in ops],
+        }
     if artifact["k"] == "gpu":
         return {**artifact, "kernels": [{**k, "code": {}, "cut": {}} for k in artifact["kernels"]]}
     return {**artifact, "rows": []} if artifact["k"] == "bundles" else artifact
@@ -51,7 +58,10 @@ def _without_reasons(stage: dict[str, Any]) -> dict[str, Any]:
     """A stage with its edits as names, and of its difference what was renamed."""
     kept = {k: v for k, v in stage.items() if k not in {"why", "diff"}}
     if "why" in stage:
-        edits = [[{k: e[k] for k in ("kind", "in", "a", "b") if k in e} for e in r["edits"]] for r in stage["why"]["rewrites"]]
+        edits = [
+            [{k: e[k] for k in ("kind", "in", "a", "b") if k in e} for e in r["edits"]]
+            for r in stage["why"]["rewrites"]
+        ]
         kept["why"] = {"rewrites": [{"edits": e} for e in edits], "decisions": []}
     renamed = [r for section in stage.get("diff", ()) for r in section["rows"] if isinstance(r, list) and min(r) >= 0]
     if renamed:

@@ -12,7 +12,7 @@ import { saveBlob } from "./save.js";
 
 /** @typedef {import("./filmlineage.js").Mark} Mark */
 
-const SAVED = { w: 880, h: 495 }; // what a saved film shows, whatever its pixels
+const SAVED = { w: 800, h: 450 }; // what a saved film shows, whatever its pixels
 const GLIDE = 0.9; // seconds for one step by key, at most
 
 /** Whether a trace has a program to film. @param {any} view the step view */
@@ -284,9 +284,9 @@ function saveForm(pane) {
   const kinds = [["webp", "WebP"], ...(webmKind() ? [["webm", "WebM"]] : [])];
   const kind = /** @type {HTMLSelectElement} */ (h("select", {}, kinds.map(([value, label]) => h("option", { value }, label))));
   const seconds = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 120, step: 1 }));
-  const width = /** @type {HTMLSelectElement} */ (h("select", {}, [480, 640, 880, 1320, 1760].map((w) => h("option", { value: w, selected: w === 880 }, `${w} px`))));
+  const width = /** @type {HTMLSelectElement} */ (h("select", {}, [480, 640, 800, 1200, 1600].map((w) => h("option", { value: w, selected: w === 800 }, `${w} px`))));
   const rate = /** @type {HTMLSelectElement} */ (h("select", {}, [10, 15, 24, 30].map((n) => h("option", { value: n, selected: n === 15 }, String(n)))));
-  const quality = /** @type {HTMLSelectElement} */ (h("select", {}, [["0.45", "small"], ["0.72", "good"], ["0.92", "best"]].map(([value, label]) => h("option", { value, selected: label === "good" }, label))));
+  const quality = /** @type {HTMLSelectElement} */ (h("select", {}, [["0.32", "small"], ["0.72", "good"], ["0.92", "best"]].map(([value, label]) => h("option", { value, selected: label === "good" }, label))));
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Saving the film", hidden: true });
   const said = h("span", { class: "muted", role: "status" });
   const cancel = h("button", { type: "button", class: "ctl text", hidden: true, onclick: () => (pane.stop = true) }, "Cancel");
