@@ -8,7 +8,7 @@ import { drawCaption, drawLegend, drawPinned, drawScrubber, familyOf, fitText, F
 /** @typedef {import("./filmtime.js").Plan} Plan */
 /** @typedef {import("./filmtime.js").Shot} Shot */
 /** @typedef {{film: Film, plan: Plan, timeline: import("./filmtime.js").Timeline, kernels: import("./filmtime.js").Kernels, trace: import("./store.js").Trace, cache: Map<string, any>}} Reel */
-/** @typedef {{w: number, h: number, ink: Record<string, string>, hover?: Mark | null, pin?: Mark | null, cuts?: boolean, scrubber?: boolean, legend: {family: string, label: string}[]}} Look `cuts` without gliding */
+/** @typedef {{w: number, h: number, ink: Record<string, string>, hover?: Mark | null, pin?: Mark | null, cuts?: boolean, flows?: boolean, scrubber?: boolean, legend: {family: string, label: string}[]}} Look `cuts` without gliding, `flows` while time flows */
 /** @typedef {{m: Mark, x: number, y: number, r: number, w: number, h: number, alpha: number}} Seen */
 
 export const INKS = ["bg", "panel", "line", "text", "muted", "faint", "accent", "add", "rem", "chg", "edge", "fusion-f", "fusion-s", "scope-f", "scope-s", ..."input constant element data reduce matrix control comm variable".split(" ").map((f) => `${f}-s`)];

@@ -125,7 +125,7 @@ class FilmPane {
     const ctx = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d", { alpha: false }));
     const ratio = window.devicePixelRatio || 1;
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const look = { ...this.look(this.canvas.width / ratio, this.canvas.height / ratio), hover: this.hover, pin: this.pinned, cuts: this.still };
+    const look = { ...this.look(this.canvas.width / ratio, this.canvas.height / ratio), hover: this.hover, pin: this.pinned, cuts: this.still, flows: this.playing > 0 };
     this.seen = drawFilm(ctx, this.reel, this.t, look);
     const { name, tally, size, note } = captionAt(this.reel, this.t);
     const did = ["added", "removed", "changed"].map((word, k) => (tally[k] ? `${tally[k]} ${word}` : "")).filter(Boolean).join(", ");
@@ -264,7 +264,7 @@ class FilmPane {
     this.pause();
     this.stop = false;
     const reel = reelFor({ ...this.reel, cache: new Map() }, SAVED.w, SAVED.h, true);
-    const look = { ...this.look(SAVED.w, SAVED.h), scrubber: true };
+    const look = { ...this.look(SAVED.w, SAVED.h), scrubber: true, flows: true };
     const order = { reel, look, seconds: how.seconds, rate: how.rate, quality: how.quality, scale: how.width / SAVED.w, progress, stopped: () => this.stop };
     const blob = await (how.kind === "webm" ? webmOf(order) : webpOf(order));
     this.size = ""; // slots were measured for the file: measure them for the pane again

@@ -122,10 +122,11 @@ function bubble(ctx, look, s, head, lines) {
   rest.forEach((l, k) => ctx.fillText(l, x + 10, y + 33 + 17 * k));
 }
 
-/** What a moment is, in words: the pass, what it did, and how large the program is. @param {Reel} reel @param {number} t */
-export function captionAt(reel, t) {
+/** What a moment is, in words: the pass, what it did, and how large the program is. @param {Reel} reel @param {number} t @param {boolean} [flows] time flows: passes that changed nothing go by unnamed */
+export function captionAt(reel, t, flows = false) {
   const { trace, film, timeline, kernels } = reel;
-  const tick = tickAt(timeline, t);
+  const here = tickAt(timeline, t);
+  const tick = flows ? timeline.ticks.findLast((k) => k.start <= (here?.start ?? 0) && (k.size > 0 || k === timeline.ticks[0] || k === timeline.ticks.at(-1))) : here;
   const stage = trace.stages[tick?.stage ?? 0];
   const { to } = momentAt(timeline, t);
   const isEnd = to === film.frames.length;
@@ -138,7 +139,7 @@ export function captionAt(reel, t) {
 
 /** @param {CanvasRenderingContext2D} ctx @param {Reel} reel @param {Look} look @param {number} t */
 export function drawCaption(ctx, reel, look, t) {
-  const { name, path, tally, size, note } = captionAt(reel, t);
+  const { name, path, tally, size, note } = captionAt(reel, t, look.flows);
   ctx.textBaseline = "alphabetic";
   ctx.textAlign = "right";
   ctx.font = `12.5px ${FILM_SANS}`;
