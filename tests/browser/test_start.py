@@ -34,11 +34,13 @@ def trace():
 def page_of(context, tmp_path, trace):
     context.set_offline(True)
 
-    def page(**asked):
+    def page(overlay=None, **asked):
         widget = explore(trace, **asked)
+        if overlay:
+            widget.overlay(overlay, "mine")
         path = tmp_path / "page.html"
-        payload = {**widget.payload, "start": widget.start}
-        path.write_text(whole_page(saved_html(payload, widget.traces, widget.ident), "page"), encoding="utf-8")
+        html = saved_html(widget.saved_payload, widget.traces, widget.ident)
+        path.write_text(whole_page(html, "page"), encoding="utf-8")
         return opened(context, path)
 
     return page
@@ -68,6 +70,11 @@ def test_with_another_graph_beside(page_of):
 
 
 def test_with_a_guess_to_make(page_of):
-    with page_of(stage=0, predict=True) as stepper:
+    with page_of(stage="cse", predict=True) as stepper:
         assert "cse comes next" in stepper.page.locator(".question").inner_text()
         assert stepper.button("predict").get_attribute("aria-pressed") == "true"
+
+
+def test_with_data_laid_over_the_nodes(page_of):
+    with page_of(stage=0, overlay={"total": "mine to tell", "again": "another"}) as stepper:
+        assert "mine to tell" in stepper.page.locator(".legend").inner_text()

@@ -65,9 +65,18 @@ def test_a_stage_that_left_the_program_alone_is_drawn_as_the_one_before_it(trace
     assert start["beside"] == f"0:{quiet - 1}"
 
 
-def test_a_guess_is_made_on_the_graph(trace):
-    assert explore(trace, stage="cse", predict=True).start["predict"] == 1
-    assert explore(trace, stage="cse", predict=True).start["pane"] == "Graph"
+def test_a_guess_is_made_on_the_graph_before_the_stage(trace):
+    before = trace["cse"].index - 1
+    widget = explore(trace, stage="cse", predict=True)
+    assert widget.start == {"branch": 0, "stage": before, "pane": "Graph", "predict": 1}
+    assert widget.stage == before
+    assert explore(trace, predict=True).start["stage"] == 0
+
+
+def test_a_saved_page_has_what_was_laid_over_the_nodes(trace):
+    widget = explore(trace)
+    widget.overlay({"total": 1.5}, "mine")
+    assert widget.saved_payload["overlays"] == {"mine": {"total": 1.5}}
 
 
 def test_a_live_compilation_runs_to_the_stage():

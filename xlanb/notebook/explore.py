@@ -37,7 +37,7 @@ def explore(
         pane: "Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Film" or "Compare"; by default the one that fits the stage.
         pinned: the name of an instruction or node; of two, the card says what was decided about them.
         against: another stage: the Diff pane compares the two, the Graph pane (`pane="Graph"`) draws both side by side.
-        predict: whether the reader is to guess first what the next pass takes away or changes.
+        predict: open before that stage and have the reader guess what it takes away or changes.
         **named: as `Compilation` takes them.
 
     Raises:

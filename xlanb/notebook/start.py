@@ -48,7 +48,7 @@ def start_at(
                 " pane='Graph' shows them side by side"
             )
     if predict:
-        start |= {"pane": "Graph", "predict": 1}
+        start |= {"stage": max(position - 1, 0), "pane": "Graph", "predict": 1}
     return start
 
 

@@ -78,7 +78,7 @@ class StepWidget(anywidget.AnyWidget):
         super().__init__(payload=self._builder.payload, can=self._possible(), ident=uuid4().hex)
         # Who runs notebooks without a browser keeps the state that was sent, and knows nothing of deltas.
         self._saved = SavedPage(
-            lambda: saved_html({**self._builder.payload, "start": self.start}, self.traces, self.ident),
+            lambda: saved_html(self.saved_payload, self.traces, self.ident),
             lambda: self.send_state("payload"),
         )
         self.on_msg(Requests(self).handle)
@@ -155,6 +155,12 @@ class StepWidget(anywidget.AnyWidget):
         """
         others = {n: v for n, v in self.overlays.items() if n != name}
         self.overlays = others if values is None else {**others, name: overlay_values(values, self._op_names)}
+        self._saved.touch()
+
+    @property
+    def saved_payload(self) -> dict[str, Any]:
+        """What a saved page of it shows: the payload, where it opens, and the overlays."""
+        return {**self._builder.payload, "start": self.start, "overlays": self.overlays}
 
     def refresh(self, *, to_end: bool = True, branch: Trace | None = None) -> None:
         """Show what the traces hold by now; a view that stood at the end goes on to the new end, or to the first new stage. A `branch` is gone to."""

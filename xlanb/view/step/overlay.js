@@ -30,7 +30,7 @@ function wordOf(value) {
 
 /** @param {any} view @returns {Record<string, Record<string, number | string>>} */
 function overlaysOf(view) {
-  return view.model.get("overlays") || {};
+  return view.model.get("overlays") || view.payload.overlays || {};
 }
 
 /** Paint the chosen overlay over the graph that was just drawn. @param {any} view the step view */

@@ -10,7 +10,7 @@
  *   e?: string, diff?: any[], why?: any, numerics?: any[], err?: number | null}} Stage
  * @typedef {{name: string, live: boolean, counts: Record<string, number>, runs: number[], stages: Stage[], coming?: [string, string[], number, string[]][], worth?: Record<string, {run?: number, temp?: number, failure?: string}>}} Trace
  * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], frames?: [string, string, number][], lines?: Record<string, string>, note?: string,
- *   start?: import("./start.js").Start, single?: number}} Payload
+ *   start?: import("./start.js").Start, overlays?: Record<string, Record<string, number | string>>, single?: number}} Payload
  * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>}} Marks
  */
 
