@@ -29,6 +29,8 @@ SOLUTION = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)\n```", re
 PLOTLY = "application/vnd.plotly.v1+json"
 NATIVE = re.compile(r"(?:WARNING: All log messages before absl::InitializeLog|[IW]\d{4} .* cudart_stub\.cc:).*\n?")
 """What JAX's GPU plugin writes when it is loaded where there is no driver, whatever the level of its log."""
+USER_FRAMES = {"JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS": "0"}
+"""What is saved names the reader's own lines, not those of the libraries of the machine where it was run."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -59,11 +61,18 @@ def execute(path: Path, *, solutions: bool = False, timeout: int = 300) -> nbfor
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "notebooks"
         shutil.copytree(path.parent, place, ignore=shutil.ignore_patterns(".*", "*.html", "*.py"))
-        NotebookClient(
+        client = NotebookClient(
             notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(place)}}
-        ).execute()
+        )
+        client.on_cell_execute = lambda cell, **_: name_cell(client, cell)
+        client.execute()
     drop_native_logs(notebook)
     return notebook
+
+
+def name_cell(client: NotebookClient, cell: nbformat.NotebookNode) -> None:
+    """Say which cell a request comes from, as JupyterLab does: the outputs of one notebook then share the view's code."""
+    client.kc.session.metadata = {"cellId": cell.id}
 
 
 def drop_native_logs(notebook: nbformat.NotebookNode) -> None:
@@ -130,6 +139,7 @@ def add_pictures(outputs: list[Any]) -> None:
 
 
 def main() -> None:
+    os.environ.update(USER_FRAMES)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("numbers", nargs="*", help="the tutorials' numbers, such as 03")
     parser.add_argument("--save", action="store_true", help="write outputs into the notebooks")

@@ -137,3 +137,9 @@ def test_a_heavy_artifact_is_not_read_for_a_summary():
     earlier = Deferred(lambda: pytest.fail("it was read"), size=1)
     assert Stage("llo", "fusion.4", None, given).describe() == "fusion.4: not read yet"
     assert Stage("hlo_pass", "cse", earlier, given).describe() == "cse: changed"
+
+
+def test_the_reason_why_a_node_stays_out_is_no_change_of_the_node() -> None:
+    before = GraphRecord("g", (NodeRecord("a", "Add"), NodeRecord("b", "Add")))
+    after = GraphRecord("g", (NodeRecord("a", "Add", reason="too small"), NodeRecord("b", "Add", cluster="cluster_0")))
+    assert changes_between(before, after).modified == {"b"}

@@ -25,7 +25,7 @@ class NodeRecord(Displayable):
     outputs: tuple[str, ...] = ()
     device: str = ""
     cluster: str = ""
-    reason: str = ""
+    reason: str = field(default="", compare=False)  # what was said of it changes no node
     source_file: str = ""
     source_line: int = 0
 

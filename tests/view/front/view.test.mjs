@@ -74,6 +74,19 @@ test("a guess is scored against what the next pass did", () => {
   assert.match(score(new Set(["b", "c"]), marks, new Set(["b", "c"])).words, /all of it/);
 });
 
+test("the reason why a node stays out of clusters is no change of it", () => {
+  const payload = payloadOf();
+  const at = payload.items.length;
+  payload.items.push({ ...payload.items[0], n: "n", x: "" }, { ...payload.items[0], n: "n", x: "too small" }, { ...payload.items[0], n: "n", g: "cluster_0" });
+  const chunk = payload.chunks.length;
+  for (const k of [0, 1, 2]) payload.chunks.push({ h: "", i: [at + k], z: "" });
+  const graph = payload.artifacts.length;
+  for (const k of [0, 1, 2]) payload.artifacts.push({ k: "graph", name: "g", c: [chunk + k] });
+  const store = new Store(payload);
+  assert.equal(store.marks(graph, graph + 1).changed.size, 0);
+  assert.equal(store.marks(graph, graph + 2).changed.size, 1);
+});
+
 test("two ops: what was decided about them, and how they stand", () => {
   const payload = payloadOf();
   const store = new Store(payload);

@@ -157,12 +157,18 @@ export class Store {
       const now = this.names(after);
       for (const [name, item] of now) {
         if (!old.has(name)) marks.added.add(name);
-        else if (old.get(name) !== item) marks.changed.add(name);
+        else if (old.get(name) !== item && this._differ(/** @type {number} */ (old.get(name)), item)) marks.changed.add(name);
       }
       for (const name of old.keys()) if (!now.has(name)) marks.removed.add(name);
     }
     this._marks.set(key, marks);
     return marks;
+  }
+
+  /** Whether two forms of an op differ in more than the reason why it stays out of clusters: what was said of it changes no node. @param {number} before @param {number} after */
+  _differ(before, after) {
+    const [a, b] = [before, after].map((k) => this.payload.items[k]);
+    return a.x === b.x || JSON.stringify({ ...a, x: "" }) !== JSON.stringify({ ...b, x: "" });
   }
 
   /** Find an op in what a stage shows. @param {Stage} stage @param {string} name @returns {{item: Item, artifact: number} | null} */
