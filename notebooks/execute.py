@@ -131,7 +131,7 @@ def add_pictures(outputs: list[Any]) -> None:
         for output in figures:
             url = page.evaluate(
                 "async f => { const p = await Plotly.newPlot('figure', f.data, {...f.layout, width: 860});"
-                " return await Plotly.toImage(p, {format: 'png', width: 860, height: f.layout.height || 420, scale: f.layout.height > 700 ? 1 : 1.5}) }",
+                " return await Plotly.toImage(p, {format: 'png', width: 860, height: f.layout.height || 420, scale: 1}) }",
                 json.loads(json.dumps(output.data[PLOTLY])),
             )
             output.data["image/png"] = url.split(",", 1)[1] + "\n"

@@ -77,7 +77,8 @@ test("a guess is scored against what the next pass did", () => {
 test("the reason why a node stays out of clusters is no change of it", () => {
   const payload = payloadOf();
   const at = payload.items.length;
-  payload.items.push({ ...payload.items[0], n: "n", x: "" }, { ...payload.items[0], n: "n", x: "too small" }, { ...payload.items[0], n: "n", g: "cluster_0" });
+  const { n, o, ...others } = payload.items[0];
+  payload.items.push({ n: "n", o, ...others }, { n: "n", o, x: "too small", ...others }, { n: "n", o, g: "cluster_0", ...others });
   const chunk = payload.chunks.length;
   for (const k of [0, 1, 2]) payload.chunks.push({ h: "", i: [at + k], z: "" });
   const graph = payload.artifacts.length;

@@ -168,7 +168,8 @@ export class Store {
   /** Whether two forms of an op differ in more than the reason why it stays out of clusters: what was said of it changes no node. @param {number} before @param {number} after */
   _differ(before, after) {
     const [a, b] = [before, after].map((k) => this.payload.items[k]);
-    return a.x === b.x || JSON.stringify({ ...a, x: "" }) !== JSON.stringify({ ...b, x: "" });
+    const rest = (/** @type {Item} */ { x, ...others }) => JSON.stringify(others);
+    return a.x === b.x || rest(a) !== rest(b);
   }
 
   /** Find an op in what a stage shows. @param {Stage} stage @param {string} name @returns {{item: Item, artifact: number} | null} */
