@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import xlanb
 from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
 from xlanb.shape.primitive_type import BY_TEXT
 
 
@@ -193,6 +194,19 @@ def test_convolution_in_one_dimension(width, stride, pads, base, dilation, rever
     window = f"size={width} stride={stride} pad={pads[0]}_{pads[1]} lhs_dilate={base} rhs_dilate={dilation} rhs_reversal={int(reverse)}"
     text = f"x = f32[2,5,2] parameter(0)\n k = f32[{width},2,3] parameter(1)\n ROOT c = f32{list(expected.shape)} convolution(x, k), window={{{window}}}, dim_labels=b0f_0io->b0f"
     np.testing.assert_allclose(run(text, x, k), expected)
+
+
+def test_products_of_narrow_integers_wrap_before_they_become_predicates():
+    """As in XLA: -16 is 0 in four bits."""
+    text = (
+        "HloModule m\nENTRY e {\n  x = s4[1,2,1] parameter(0)\n  k = pred[1,1,1] parameter(1)\n"
+        "  ROOT c = pred[1,1,1] convolution(x, k), window={size=SIZE}, dim_labels=b0f_0io->b0f\n}"
+    )
+    x = np.full((1, 2, 1), -8).astype(ml_dtypes.int4)
+    module = parse(text.replace("SIZE", "2").replace("pred[1,1,1] parameter", "pred[2,1,1] parameter"))
+    k = np.ones((2, 1, 1), bool)
+    assert not evaluate(module, x, k).any()
+    assert not np.asarray(xlanb.compile(module)(x, k)).any()
 
 
 def test_grouped_convolutions(rng):

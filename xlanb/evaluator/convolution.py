@@ -137,11 +137,12 @@ def _correlate(
     patch = math.prod(kernel.shape[1:-1])
     flat_kernel = kernel.reshape(groups, patch, outputs)
     per_image = groups * math.prod(places) * patch * max(4, image.dtype.itemsize)
+    kind = product_type(primitive_type(image), primitive_type(kernel), from_dtype(dtype))  # the windows may be wider
     windows = _windows(image, kernel.shape[1:-2], dimensions, places)
     for part in _parts((batch, *places), per_image):
         here = (slice(None), *part)
         patches = windows[here].reshape(groups, -1, patch)
-        result[here] = matmul(patches, flat_kernel, dtype).reshape(result[here].shape)
+        result[here] = convert(matmul(patches, flat_kernel, kind.dtype), dtype).reshape(result[here].shape)
     return result
 
 

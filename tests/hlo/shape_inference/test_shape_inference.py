@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xlanb.errors import ShapeError
-from xlanb.hlo import HloOpcode, shape_inference
+from xlanb.hlo import HloOpcode, parse, shape_inference
 from xlanb.hlo.attributes import (
     ConvolutionDimensionNumbers,
     PaddingDimension,
@@ -467,3 +467,10 @@ def test_windows_are_as_many_as_fit(
         {"window": window, "to_apply": add()},
     )
     assert found == array(PrimitiveType.F32, [want])
+
+
+@pytest.mark.parametrize("integer", ["s2", "u2", "s4", "u4", "s8", "u8"])
+def test_any_integer_holds_more_than_a_predicate(integer: str) -> None:
+    for a, b in ((integer, "pred"), ("pred", integer)):
+        text = f"HloModule m\nENTRY e {{\n  x = {a}[2] parameter(0)\n  y = {b}[2] parameter(1)\n  ROOT d = dot(x, y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n}}\n"
+        assert parse(text).entry_computation.root.array_shape.element_type.text == integer

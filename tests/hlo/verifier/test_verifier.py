@@ -552,6 +552,37 @@ def test_one_index_leads_into_each_array_of_a_scatter(rows, columns, said):
         evaluate(module, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "c = f32[] constant(0.25)\n  ROOT b = bf16[4] broadcast(c), dimensions={}",
+            "elements of f32, as the operand has, not bf16",
+        ),
+        (
+            'x = f32[4] parameter(0)\n  n = s32[] parameter(1)\n  ROOT b = f32[<=4] custom-call(x, x, n), custom_call_target="SliceToDynamic"',
+            r"s32\[\] for the size of each of 1 dimensions, not f32\[4\]\{0\}, s32\[\]",
+        ),
+        (
+            'x = f32[4] parameter(0)\n  n = s32[] parameter(1)\n  ROOT b = f32[<=5] custom-call(x, n), custom_call_target="SliceToDynamic"',
+            "SliceToDynamic to take an array",
+        ),
+        (
+            'x = f32[<=4] parameter(0)\n  ROOT b = (f32[4], s32[], s32[]) custom-call(x), custom_call_target="PadToStatic"',
+            "each of 1 dimensions",
+        ),
+        ('x = f32[<=4] parameter(0)\n  ROOT b = f32[4] custom-call(x), custom_call_target="PadToStatic"', "not none"),
+        ('ROOT b = () custom-call(), custom_call_target="PadToStatic"', "PadToStatic to take an array"),
+        ('ROOT b = f32[<=4] custom-call(), custom_call_target="SliceToDynamic"', "not none"),
+    ],
+)
+def test_conversions_that_no_instruction_makes_are_refused(body, said):
+    module = hlo.parse(f"HloModule m\n\nENTRY e {{\n  {body}\n}}\n")
+    module.verify()
+    with pytest.raises(HloVerifierError, match=rf"%b: cannot be compiled: .*{said}"):
+        xlanb.compile(module)
+
+
 def test_a_scatter_into_several_arrays_of_one_size_is_compiled():
     xlanb.compile(UNLIKE_SCATTER.replace("ROWS", "50").replace("COLUMNS", "3"))
 

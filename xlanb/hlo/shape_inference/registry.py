@@ -165,7 +165,8 @@ def product_type(a: PrimitiveType, b: PrimitiveType, result: PrimitiveType) -> P
 def _precision(kind: PrimitiveType) -> tuple[bool, float, float, int, bool]:
     real = component_type(kind)
     if not real.is_floating:
-        return kind.is_complex, -math.inf, -math.inf, kind.bits, kind.is_signed
+        bits = 0 if kind is PrimitiveType.PRED else kind.bits  # any integer holds more, also of fewer bits than a byte
+        return kind.is_complex, -math.inf, -math.inf, bits, kind.is_signed
     info = finfo(real.dtype)  # type: ignore[no-untyped-call]
     return kind.is_complex, float(info.maxexp), float(info.nmant), kind.bits, kind.is_signed
 

@@ -11,7 +11,7 @@ from xlanb.hlo.shape_inference.registry import brackets, compatible
 from xlanb.hlo.verifier.fault import fail
 from xlanb.hlo.verifier.instructions import Check
 from xlanb.hlo.verifier.layouts import HandOver, entry_hand_overs, hand_overs
-from xlanb.shape import ArrayShape, Shape, TupleShape
+from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 
 _LARGEST_SIZE = 2**31 - 1
 
@@ -161,6 +161,44 @@ def _verify_top_k(i: HloInstruction) -> None:
         fail(i, f"cannot be compiled: expected real numbers, which have an order, not {kind.text}")
 
 
+def _verify_broadcast(i: HloInstruction) -> None:
+    """A broadcast repeats elements as they are (XLA's verifier)."""
+    given, taken = i.operands[0].array_shape.element_type, i.array_shape.element_type
+    if given is not taken:
+        fail(
+            i,
+            f"cannot be compiled: expected elements of {given.text}, as the operand has, not {taken.text} (convert converts)",
+        )
+
+
+def _verify_between_forms(i: HloInstruction) -> None:
+    """The custom calls between arrays of dynamic size and those at their bounds take, or give, the array and a size for each dimension."""
+    target = i.get("custom_call_target")
+    if target == "SliceToDynamic":
+        array, sizes = i.shape, [o.shape for o in i.operands[1:]]
+        whole = i.operands[0].shape if i.operands else i.shape
+    elif target == "PadToStatic":
+        parts = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
+        array, sizes = parts[0] if parts else i.shape, list(parts[1:])
+        whole = i.operands[0].shape if len(i.operands) == 1 else TupleShape(())
+    else:
+        return
+    if not (isinstance(array, ArrayShape) and isinstance(whole, ArrayShape) and array.dimensions == whole.dimensions):
+        fail(
+            i,
+            f"cannot be compiled: expected {target} to take an array of dynamic size or at its bounds, and to give the other",
+        )
+    if len(sizes) != array.rank or not all(
+        isinstance(s, ArrayShape) and s.is_array and not s.dimensions and s.element_type is PrimitiveType.S32
+        for s in sizes
+    ):
+        shown = ", ".join(map(str, sizes)) or "none"
+        fail(
+            i,
+            f"cannot be compiled: expected {target} to have s32[] for the size of each of {array.rank} dimensions, not {shown}",
+        )
+
+
 _INDEXED = {
     HloOpcode.GATHER: ("operand_batching_dims", "start_index_map"),
     HloOpcode.SCATTER: ("input_batching_dims", "scatter_dims_to_operand_dims"),
@@ -178,6 +216,8 @@ EXECUTABLE_CHECKS: Mapping[HloOpcode, Check] = {
     HloOpcode.SCAN: _verify_scan,
     HloOpcode.FUSION: _verify_fusion,
     HloOpcode.TOPK: _verify_top_k,
+    HloOpcode.BROADCAST: _verify_broadcast,
+    HloOpcode.CUSTOM_CALL: _verify_between_forms,
     HloOpcode.DOT: _verify_product,
     HloOpcode.CONVOLUTION: _verify_product,
     **dict.fromkeys(_INDEXED, _verify_indexing),
