@@ -11,8 +11,8 @@ import { isWhole } from "./scene.js";
  * One instruction over time. `died` is the first frame without it (Infinity: it is there in the end); `from` the mark that it grew out of, `into` the one that took its place (null: none).
  * `item`, `name` and `work` (seconds by the cost model) are the latest, `cost` is the most that it ever was.
  * @typedef {{id: number, name: string, item: Item, born: number, died: number, from: Mark | null, into: Mark | null, items: [number, Item][], holders: [number, Mark | null][], cost: number, work: number}} Mark
- * The program after a stage that changed it. `names` the marks by the name that they have here, `order` as they are written, `changed` those that a pass altered in place, `moved` those that went into a computation or out of one.
- * @typedef {{stage: number, artifact: number, count: number, names: Map<string, Mark>, order: Mark[], added: Mark[], gone: Mark[], changed: Mark[], moved: Mark[], lines: Map<string, Line>}} Frame
+ * The program after a stage that changed it. `names` the marks by the name that they have here, `order` as they are written, `changed` those that a pass altered in place, `moved` those that went into a computation or out of one, `whole` whether all of the program is on the page.
+ * @typedef {{stage: number, artifact: number, count: number, names: Map<string, Mark>, order: Mark[], added: Mark[], gone: Mark[], changed: Mark[], moved: Mark[], lines: Map<string, Line>, whole: boolean}} Frame
  * An instruction where it is written; `holder` the name of the op whose computation it is in.
  * @typedef {{item: Item, holder: string, outline: Outline, k: number}} Line
  * `lost` are marks by name that the page does not show at the moment, as texts are cut.
@@ -81,7 +81,7 @@ function frameOf(store, film, stage, k, artifact) {
   const f = film.frames.length;
   const last = film.frames[f - 1];
   const lines = linesIn(artifact, store);
-  const frame = /** @type {Frame} */ ({ stage: k, artifact: stage.a, count: artifact.n || lines.size, names: new Map(), order: [], added: [], gone: [], changed: [], moved: [], lines });
+  const frame = /** @type {Frame} */ ({ stage: k, artifact: stage.a, count: artifact.n || lines.size, names: new Map(), order: [], added: [], gone: [], changed: [], moved: [], lines, whole: isWhole(artifact, store.payload) });
   const make = (/** @type {Item} */ item) => {
     const mark = /** @type {Mark} */ ({ id: film.marks.length, name: item.n, item, born: f, died: Infinity, from: null, into: null, items: [[f, item]], holders: [], cost: 0, work: 0 });
     film.marks.push(mark);
@@ -106,7 +106,7 @@ function frameOf(store, film, stage, k, artifact) {
     mark.cost = Math.max(mark.cost, mark.work);
   }
   settleHolders(frame, f);
-  if (last) closeFrame(film, stage, frame, last, isWhole(artifact, store.payload), f);
+  if (last) closeFrame(film, stage, frame, last, f);
   return frame;
 }
 
@@ -121,15 +121,15 @@ function settleHolders(frame, f) {
   }
 }
 
-/** What is gone goes into what took its place; what is new grows from what it replaced, else from what it was copied from, reads or feeds. @param {Film} film @param {Stage} stage @param {Frame} frame @param {Frame} last @param {boolean} whole whether all of the program is on the page @param {number} f */
-function closeFrame(film, stage, frame, last, whole, f) {
+/** What is gone goes into what took its place; what is new grows from what it replaced, else from what it was copied from, reads or feeds. @param {Film} film @param {Stage} stage @param {Frame} frame @param {Frame} last @param {number} f */
+function closeFrame(film, stage, frame, last, f) {
   const here = new Set(frame.order);
   const { replaced, origin } = editsOf(stage);
   const twins = frame.order.length === last.order.length && !frame.added.length ? new Map() : new Map(frame.order.map((m) => [likeness(m.item), m]));
   for (const [name, mark] of last.names) {
     if (here.has(mark)) continue;
     frame.gone.push(mark);
-    if (!whole) film.lost.set(name, mark); // it is not on the page: nobody knows that it is gone
+    if (!frame.whole) film.lost.set(name, mark); // it is not on the page: nobody knows that it is gone
     else {
       mark.died = f;
       const heir = frame.names.get(follow(replaced, name)) || twins.get(likeness(mark.item));

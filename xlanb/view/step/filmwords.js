@@ -134,7 +134,7 @@ export function captionAt(reel, t, flows = false) {
   const fusions = frame.order.filter((m) => itemAt(m, to).o === "fusion").length;
   const count = trace.counts.kernels || kernels.kernels.length;
   const size = [`${frame.count.toLocaleString("en")} instructions`, fusions && !isEnd ? `${fusions.toLocaleString("en")} fusion${fusions === 1 ? "" : "s"}` : "", isEnd ? `${count.toLocaleString("en")} kernel${count === 1 ? "" : "s"}` : ""].filter(Boolean);
-  return { name: stage.name, path: stage.pl.join(" › "), tally: isEnd && !stage.n ? [0, 0, 0] : tick === timeline.ticks[0] ? [0, 0, 0] : stage.n || [0, 0, 0], size: size.join("  ·  "), note: isEnd ? kernels.note : "" };
+  return { name: stage.name, path: stage.pl.join(" › "), tally: isEnd && !stage.n ? [0, 0, 0] : tick === timeline.ticks[0] ? [0, 0, 0] : stage.n || [0, 0, 0], size: size.join("  ·  "), note: isEnd ? kernels.note : frame.whole ? "" : `${frame.order.length.toLocaleString("en")} of them are on this page` };
 }
 
 /** @param {CanvasRenderingContext2D} ctx @param {Reel} reel @param {Look} look @param {number} t */
