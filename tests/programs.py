@@ -9,6 +9,22 @@ import numpy as np
 
 from xlanb import tf
 
+#: tanh, which two ops use, is fused into none of them: what its fusion all the same brings is tested.
+REFUSED_FUSION = """
+HloModule m
+
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] parameter(1)
+  t = f32[64,64] tanh(x)
+  a = f32[64,64] add(t, y)
+  b = f32[64,64] multiply(t, t)
+  d = f32[64,64] dot(b, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[64,64] add(d, t)
+  ROOT r = (f32[64,64], f32[64,64]) tuple(a, s)
+}
+"""
+
 
 @dataclass
 class LineFit:

@@ -6,30 +6,16 @@ import numpy as np
 import pytest
 
 import xlanb
+from tests.programs import REFUSED_FUSION
 from xlanb.errors import XlanbError
 from xlanb.explorer.attempt import Attempt, RefusedFusion, refused_fusion
 from xlanb.tracing import Predicate
 from xlanb.transforms.fusion.cpu_instruction_fusion import CONDITIONS, required_conditions
 
-TEXT = """
-HloModule m
-
-ENTRY e {
-  x = f32[64,64] parameter(0)
-  y = f32[64,64] parameter(1)
-  t = f32[64,64] tanh(x)
-  a = f32[64,64] add(t, y)
-  b = f32[64,64] multiply(t, t)
-  d = f32[64,64] dot(b, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  s = f32[64,64] add(d, t)
-  ROOT r = (f32[64,64], f32[64,64]) tuple(a, s)
-}
-"""
-
 
 @pytest.fixture
 def compilation() -> xlanb.Compilation:
-    made = xlanb.Compilation(TEXT)
+    made = xlanb.Compilation(REFUSED_FUSION)
     made.finish()
     return made
 
@@ -71,7 +57,7 @@ def test_the_attempt_fuses_exactly_the_pair_and_computes_the_same(compilation: x
     rng = np.random.default_rng(0)
     arguments = [rng.standard_normal((64, 64), np.float32) for _ in range(2)]
     assert made.branch.program is not None
-    for got, wanted in zip(made.branch.program(*arguments), xlanb.evaluate(TEXT, *arguments), strict=True):
+    for got, wanted in zip(made.branch.program(*arguments), xlanb.evaluate(REFUSED_FUSION, *arguments), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4)
 
 

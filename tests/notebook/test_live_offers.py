@@ -10,24 +10,12 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import xlanb
 from tests.notebook.shells import printed, run, texts
+from tests.programs import REFUSED_FUSION
 from xlanb.explorer.recorder import Recorder
 from xlanb.notebook import origin
 from xlanb.notebook.explore import explore
 from xlanb.notebook.progress import cell_progress
 from xlanb.tracing import observing
-
-TEXT = """HloModule m
-ENTRY e {
-  x = f32[64,64] parameter(0)
-  y = f32[64,64] parameter(1)
-  t = f32[64,64] tanh(x)
-  a = f32[64,64] add(t, y)
-  b = f32[64,64] multiply(t, t)
-  d = f32[64,64] dot(b, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  s = f32[64,64] add(d, t)
-  ROOT r = (f32[64,64], f32[64,64]) tuple(a, s)
-}
-"""
 
 
 class Front:
@@ -43,7 +31,7 @@ class Front:
 
 @pytest.fixture
 def bench():
-    widget = explore(TEXT)
+    widget = explore(REFUSED_FUSION)
     widget.bench.run()
     return widget, Front(widget)
 
@@ -106,21 +94,21 @@ def kernel(monkeypatch, cell, code):
 
 def test_a_widget_is_stale_when_its_cell_is_run_again(monkeypatch):
     registered = kernel(monkeypatch, "c1", "explore(f)")
-    widget, other = explore(TEXT), explore(TEXT)
+    widget, other = explore(REFUSED_FUSION), explore(REFUSED_FUSION)
     assert len(registered) == 1
     assert widget.origin == {"text": "explore(f)"}
     registered[0](SimpleNamespace(cell_id="c2"))
     assert widget.stale == ""
     registered[0](SimpleNamespace(cell_id="c1"))
     assert widget.stale == other.stale == "the cell that made this was run again"
-    fresh = explore(TEXT)
+    fresh = explore(REFUSED_FUSION)
     assert fresh.stale == ""
     registered[0](SimpleNamespace())
     assert fresh.stale == ""
 
 
 def test_outside_of_a_notebook_there_is_no_cell():
-    widget = explore(TEXT)
+    widget = explore(REFUSED_FUSION)
     assert widget.origin == {}
     assert widget.stale == ""
 
@@ -134,13 +122,13 @@ def test_a_cell_that_compiles_for_long_tells_which_pass_it_is_at(monkeypatch):
     monkeypatch.setattr("xlanb.notebook.progress.display", lambda data, **_: shown.append(data["text/plain"]) or handle)
     recorder = Recorder()
     with observing(recorder), cell_progress(recorder):
-        xlanb.compile(TEXT)
+        xlanb.compile(REFUSED_FUSION)
     assert any("fusion done, next " in line and " of about " in line for line in shown)
     assert shown[-1] == ""
     shown.clear()
     monkeypatch.setattr("xlanb.notebook.progress.PATIENCE_SECONDS", 1e9)
     with observing(recorder), cell_progress(recorder):
-        xlanb.compile(TEXT)
+        xlanb.compile(REFUSED_FUSION)
     assert shown == []
 
 

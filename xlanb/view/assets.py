@@ -12,7 +12,7 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
 _MODULES = tuple(
-    "dom store highlight loops layers stay measure route stubs place outline part rim scene colours shapes save minimap fly opening focus graph predict picture replay text textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
+    "dom store highlight loops layers stay measure route edges trails stubs stublist place outline part rim scene ghosts colours shapes save minimap fly opening focus graph predict picture replay text textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
     "source side passes branches cell walk order progress traits stale live find beside start fullscreen graphpane filmlineage filmplan filmtime filmwords filmdraw filmsave filmbar filmpane keys panes around frame main".split()
 )
 _STYLES = ("step.css", "graph.css", "panes.css", "tpu.css", "gpu.css", "live.css", "film.css")

@@ -4,11 +4,16 @@ import { test } from "node:test";
 import { shares } from "./colours.js";
 import { matchingOps } from "./find.js";
 import { firstSight, freeCorner } from "./fly.js";
+import { lifted } from "./edges.js";
+import { ghostsOf, goneFrom } from "./ghosts.js";
 import { neighbour } from "./focus.js";
+import { layered } from "./layers.js";
 import { covered, LEGIBLE, newMemory, place } from "./place.js";
-import { route, wayPath } from "./route.js";
+import { guided, route, wayPath } from "./route.js";
 import { spoken } from "./shapes.js";
 import { stay } from "./stay.js";
+import { labelOf } from "./stubs.js";
+import { linkedTo } from "./trails.js";
 
 const ROOMS = [{ w: 898, h: 500 }, { w: 566, h: 340 }, { w: 898, h: 684 }];
 const item = (n, o = "add", more = {}) => ({ n, o, s: "f32[64,64]", f: "element", t: n, h: [o, "", "f32[64,64]"], ...more });
@@ -111,6 +116,62 @@ test("edges that would lead too far end in stubs at both ends", () => {
   }
 });
 
+test("edges between two open groups are drawn as one, from group to group", () => {
+  const [fs, bs] = [["f1", "f2"], ["b1", "b2"]];
+  const nodes = [...fs.map((n) => node(n, "f")), ...bs.map((n) => node(n, "b"))];
+  const edges = [edge("f1", "f2"), edge("f1", "b1", 100), edge("f2", "b1", 20), edge("f2", "b2", 3)];
+  const sheet = place(sceneOfParts(nodes, edges, [["f", group("forward")], ["b", group("backward")]]), newMemory());
+  assert.deepEqual(sheet.edges.map((e) => `${e.from} ${e.to}`).sort(), ["f b", "f1 f2"]);
+  const one = sheet.edges.find((e) => e.from === "f");
+  assert.deepEqual([one.bytes, one.ops, one.ends], [123, 3, [["f1", "b1"], ["f2", "b1"], ["f2", "b2"]]]);
+  assert.deepEqual(linkedTo(sheet, "f2").sort(), ["b1", "b2", "f1"], "what a node is joined to is known");
+  const [on] = sheet.across ? ["ArrowRight"] : ["ArrowDown"];
+  assert.ok(bs.includes(neighbour(sheet, "f2", on)), "arrows lead from group to group");
+  assert.equal(labelOf(sheet.groups[0]), "forward");
+});
+
+test("edges of groups keep their kind: those within a group stay with its boxes", () => {
+  const lifts = [{ box: "g", from: "a", to: "b" }, { box: "", from: "g", to: "z" }, { box: "", from: "g", to: "z" }];
+  const found = lifted({ edges: [edge("a", "b"), edge("a", "z", 1), edge("b", "z", 2)], lifts });
+  assert.deepEqual(found.map(({ from, to, box, bytes }) => [from, to, box, bytes]), [["a", "b", "g", 4096], ["g", "z", "", 3]]);
+});
+
+test("an edge over several ranks has a lane beside the boxes between", () => {
+  const sizes = new Map(["a", "b", "c", "d"].map((k) => [k, [80, 40]]));
+  const { boxes, lanes, rank } = layered(sizes, [["a", "b"], ["b", "c"], ["c", "d"], ["a", "d"]]);
+  assert.deepEqual(["a", "b", "c", "d"].map((k) => rank.get(k)), [0, 1, 2, 3]);
+  const bends = ["a\n1", "a\n2"].map((k) => lanes.get(k));
+  for (const [bend, k] of [[bends[0], "b"], [bends[1], "c"]]) assert.ok(Math.abs(bend.x - (boxes.get(k).x + 40)) >= 44, "clear of the box in its rank");
+  assert.equal(bends[0].x, bends[1].x, "straight");
+  const b = boxes.get("b");
+  assert.equal(b.x, boxes.get("c").x, "a chain stands straight");
+  const way = { from: "a", to: "d", a: boxes.get("a"), b: boxes.get("d"), across: false, at: 0, into: 0 };
+  const stops = ["a", "a\n1", "a\n2", "d"].map((k) => lanes.get(k));
+  const obstacles = [...boxes].map(([key, box]) => ({ key, box, inside: (k) => k === key }));
+  const found = guided(way, stops, obstacles);
+  assert.match(found.d, /^M.*C.*C/);
+  const blocked = { key: "new", box: { x: bends[0].x - 5, y: bends[0].from, w: 10, h: 10 }, inside: () => false };
+  assert.equal(guided(way, stops, [...obstacles, blocked]), null, "a box stands in its lane by now");
+  assert.equal(guided(way, null, obstacles), null);
+});
+
+test("of two groups that feed each other the one that feeds more stands first", () => {
+  const { rank } = layered(new Map([["backward", [80, 40]], ["forward", [80, 40]]]), [["backward", "forward"], ["forward", "backward"], ["forward", "backward"]]);
+  assert.deepEqual([rank.get("forward"), rank.get("backward")], [0, 1]);
+});
+
+test("a small program stands in one flow, with no edge that leads back", () => {
+  const names = ["x", "w", "b", "dot", "reshape", "broadcast", "reshape2", "broadcast2", "add", "tanh"];
+  const edges = [edge("x", "dot"), edge("w", "dot"), edge("b", "reshape"), edge("reshape", "broadcast"), edge("broadcast", "reshape2"), edge("reshape2", "broadcast2"), edge("dot", "add"), edge("broadcast2", "add"), edge("add", "tanh")];
+  const sheet = place(sceneOfParts(names.map((n) => node(n)), edges), newMemory(), { w: 865, h: 660 });
+  const at = new Map(sheet.nodes.map((n) => [n.key, n]));
+  for (const e of edges) {
+    const [a, b] = [at.get(e.from), at.get(e.to)];
+    assert.ok(sheet.across ? a.x + a.w < b.x : a.y + a.h < b.y, `${e.from} before ${e.to}`);
+  }
+  assert.deepEqual(sheet.stubs, []);
+});
+
 test("the map keeps out of the boxes' way", () => {
   const sheet = { w: 400, h: 300, nodes: [{ key: "a", x: 260, y: 200, w: 140, h: 90 }] };
   const pane = { width: 400, height: 300 };
@@ -150,4 +211,22 @@ test("shares of the weight: measured time before work", () => {
   assert.deepEqual(nodes.map((n) => n.share), [0, 1]);
   shares(nodes, "ops", new Map());
   assert.deepEqual(nodes.map((n) => n.share), [0.5, 0.5]);
+});
+
+test("what a pass removed stands where it stood, if its surroundings do and the place is free", () => {
+  const names = Array.from({ length: 8 }, (_, k) => `n${k}`);
+  const chain = (list) => list.slice(1).map((n, k) => edge(list[k], n));
+  const memory = newMemory();
+  const old = sceneOfParts([...names.map((n) => node(n)), node("side")], [...chain(names), edge("n2", "side"), edge("side", "n4")]);
+  const gone = goneFrom(old, new Set(["side", "elsewhere"]));
+  assert.deepEqual(gone, ["side"]);
+  const before = place(old, memory);
+  const after = place(sceneOfParts(names.map((n) => node(n)), chain(names)), memory);
+  const ghosts = ghostsOf(after, before, gone);
+  const was = before.nodes.find((n) => n.key === "side");
+  assert.deepEqual(ghosts.map((g) => [g.key, g.x, g.y]), was.x + was.w <= after.w ? [["side", was.x, was.y]] : []);
+  for (const g of ghosts) for (const n of after.nodes) assert.ok(!meet(g, n), n.key);
+  const moved = { ...after, nodes: after.nodes.map((n) => ({ ...n, x: n.x + 200 })) };
+  assert.deepEqual(ghostsOf(moved, before, gone), [], "all stands elsewhere");
+  assert.deepEqual(ghostsOf({ ...after, nodes: [...after.nodes, { ...was, key: "new" }] }, before, gone), [], "something stands there");
 });

@@ -191,3 +191,21 @@ def test_costs_are_those_of_the_analysis():
     whole = cost(parse(text))
     assert sum(f for f, _ in part.costs) == whole.flops + whole.transcendentals
     assert sum(b for _, b in part.costs) == whole.bytes_accessed
+
+
+def test_what_has_no_scope_beside_a_forward_and_a_backward_pass_is_one_group():
+    ops = ("tanh", "negate", "exponential", "sine", "cosine", "sqrt", "abs")
+
+    def scoped(start, count, scope):
+        meta = f', metadata={{op_name="{scope}/op"}}'
+        numbers = range(start, start + count)
+        return [f"v{k} = f32[64] {ops[k * k % len(ops) if k % 5 else k % 3]}(v{k - 1}){meta}" for k in numbers]
+
+    forward = scoped(1, 8, "jit(step)/jvp(layer)")
+    backward = scoped(9, 8, "jit(step)/transpose(jvp(layer))")
+    rest = scoped(17, 84, "jit(step)")
+    part = entry_of(module("v0 = f32[64] parameter(0)", *forward, *backward, *rest[:-1], f"ROOT {rest[-1]}"))
+    top = [g for g in part.outline.groups if g.parent < 0]
+    assert [g.label for g in top] == ["forward/layer", "backward/layer", "no scope"]
+    inside = [g for g in part.outline.groups if g.parent == part.outline.groups.index(top[-1])]
+    assert len(inside) > 3, "it is cut as the flow goes"

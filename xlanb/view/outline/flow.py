@@ -8,12 +8,15 @@ from itertools import pairwise
 from xlanb.view.outline.labels import describe
 from xlanb.view.outline.ops import INPUT, RESULT, SHOWN, Ops
 from xlanb.view.outline.repeats import period
+from xlanb.view.outline.scopes import BACKWARD, FORWARD
 from xlanb.view.outline.tree import Branch
 
 WIDE = 24
 """Nodes that a group may have side by side before they are grouped further."""
 _MOST = 12  # segments that a chain is cut into
 _SMALL = 6  # nodes of the smallest segment
+_FEW = 3  # groups that stand beside a forward and a backward pass; more of them become one
+_NO_SCOPE = "no scope"  # mostly what an optimizer does: JAX names no scope for it
 
 
 def split_wide(root: Branch, ops: Ops) -> None:
@@ -36,6 +39,8 @@ def _split(branch: Branch, ops: Ops) -> None:
     if len(own) <= 3:
         return
     made = _components(branch, own, ops) or _repeated(branch, own, ops) or _segments(branch, own, ops)
+    if len(made) > _FEW and {FORWARD, BACKWARD} <= {b.key.split("/", 1)[0] for b in branch.branches}:
+        made = [Branch(f"{branch.key}~{_NO_SCOPE}", _NO_SCOPE, "flow", branches=made)]
     home = {k: b for b in made for part in b.walk() for k in part.ops}
     branch.branches.extend(made)
     rest = [k for k in branch.ops if k not in home]

@@ -11,7 +11,7 @@ export function neighbour(sheet, key, arrow) {
   const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[arrow] || [0, 0];
   const along = (sheet.across ? dx : dy) > 0;
   const against = (sheet.across ? dx : dy) < 0;
-  const ends = sheet.edges.concat(/** @type {any} */ (sheet.stubs?.flatMap((s) => s.ends.map((e) => (s.side === "out" ? { from: s.key, to: e } : { from: e, to: s.key }))) || []));
+  const ends = sheet.edges.concat(/** @type {any} */ (sheet.links || []));
   const linked = new Set(along ? ends.filter((e) => e.from === key).map((e) => e.to) : against ? ends.filter((e) => e.to === key).map((e) => e.from) : []);
   const [hx, hy] = [here.x + here.w / 2, here.y + here.h / 2];
   const far = (/** @type {typeof here} */ n) => {

@@ -3,12 +3,14 @@ import { COLOURS, paint, shares, WEIGHTS } from "./colours.js";
 import { h, s } from "./dom.js";
 import { firstSight, fly, freeCorner, wholeSight } from "./fly.js";
 import { GraphFocus } from "./focus.js";
+import { drawGhost } from "./ghosts.js";
 import { MAP_H, MAP_W, Minimap } from "./minimap.js";
 import { LEGIBLE, MARGIN } from "./place.js";
 import { wayPath } from "./route.js";
 import { dotText, saveBlob, savePng, svgText } from "./save.js";
 import { dressNode, drawGroups, edgeWidth, grow, markOf } from "./shapes.js";
-import { drawStub, labelOf } from "./stubs.js";
+import { StubList } from "./stublist.js";
+import { linkedTo, trailsOf } from "./trails.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./store.js").Marks} Marks */
@@ -30,7 +32,9 @@ export class GraphView {
     this.edges = s("g", { class: "edges", role: "none" });
     this.nodes = s("g", { class: "nodes", role: "none" });
     this.stubs = s("g", { class: "stubs", role: "none" });
-    this.view = s("g", { class: "view", role: "none" }, this.groups, this.edges, this.nodes, this.stubs);
+    this.trails = s("g", { class: "trails", role: "none" });
+    this.ghosts = s("g", { class: "ghosts", role: "none" });
+    this.view = s("g", { class: "view", role: "none" }, this.groups, this.ghosts, this.edges, this.nodes, this.trails, this.stubs);
     this.svg = s(
       "svg",
       { class: "canvas still", role: "tree", "aria-label": around.label || "Graph" },
@@ -67,7 +71,8 @@ export class GraphView {
     this.stop = () => {};
     this.focus = new GraphFocus(this.svg, () => this.sheet, { ...around, toggle: (key) => this.toggle(key), reveal: (key) => this.reveal(key) });
     this._listen();
-    this._listenStubs();
+    this.stubList = new StubList(this.stubs, { sheet: () => this.sheet, node: (key) => this.kept.get(key) || this.frames.get(key)?.element, go: (key) => this.focus.go(key) });
+    this.stage.append(this.stubList.element);
     // Its size is kept: to ask for it in the midst of drawing would have everything laid out at once.
     this.size = { width: 0, height: 0 };
     /** @type {{w: number, h: number} | null} */
@@ -162,7 +167,7 @@ export class GraphView {
     this.note.textContent = sheet?.note || "";
     if (!sheet) {
       for (const kept of [this.kept, this.paths, this.frames]) kept.clear();
-      for (const part of [this.groups, this.edges, this.nodes, this.stubs]) part.replaceChildren();
+      for (const part of [this.groups, this.ghosts, this.edges, this.nodes, this.trails, this.stubs]) part.replaceChildren();
       return;
     }
     if (other) {
@@ -175,7 +180,8 @@ export class GraphView {
     this._drawEdges(sheet, marks);
     const colours = paint(this.colour, sheet.nodes.map((n) => n.item), seconds);
     this._drawNodes(sheet, marks, side, colours);
-    if (other) this._drawStubs(sheet);
+    if (other) this.stubList.draw(sheet);
+    this.ghosts.replaceChildren(...(sheet.ghosts || []).map(drawGhost));
     this.focus.refresh();
     this.legend.replaceChildren(...colours.legend.map((k) => h("span", { class: `key ${k.cls}` }, k.label)));
     if (other && this.anchor && last) this._holdAnchor(last, sheet);
@@ -216,7 +222,7 @@ export class GraphView {
 
   /** @param {Sheet} sheet @param {Marks} marks */
   _drawEdges(sheet, marks) {
-    const name = new Map(sheet.nodes.map((n) => [n.key, n.item.n]));
+    const name = new Map([...sheet.nodes, ...sheet.groups].map((n) => [n.key, n.item?.n || n.key]));
     const left = this.paths;
     this.paths = new Map();
     for (const e of sheet.edges) {
@@ -237,11 +243,12 @@ export class GraphView {
     for (const { path } of left.values()) path.remove();
   }
 
-  /** @param {Sheet} sheet */
-  _drawStubs(sheet) {
-    const at = new Map(sheet.nodes.map((n) => [n.key, n]));
-    const name = (/** @type {string} */ key) => labelOf(/** @type {any} */ (at.get(key)));
-    this.stubs.replaceChildren(...(sheet.stubs || []).map((x) => drawStub(x, x.ends.map(name))));
+  /** Show what flows into and out of a box where its edges are drawn from group to group, or as stubs. @param {string} name of an op, or the key of a box; "" for none */
+  trace(name) {
+    const key = name && this.sheet ? this.keyOf(name) : "";
+    this.trails.replaceChildren(...(key && this.sheet ? trailsOf(this.sheet, key, this.arrow) : []));
+    const ends = new Set(key ? linkedTo(/** @type {Sheet} */ (this.sheet), key) : []);
+    for (const [at, node] of this.kept) node.classList.toggle("linked", ends.has(at));
   }
 
   /** @param {Sheet} sheet @param {Marks} marks @param {string} side @param {import("./colours.js").Paint} colours */
@@ -430,28 +437,6 @@ export class GraphView {
   }
 
   // -- the pointer
-
-  _listenStubs() {
-    const of = (/** @type {Event} */ e) => {
-      const at = /** @type {Element} */ (e.target).closest?.(".stub");
-      return (at && this.sheet?.stubs?.find((x) => x.key === at.getAttribute("data-at") && x.side === at.getAttribute("data-side"))) || null;
-    };
-    this.stubs.addEventListener("pointerover", (e) => {
-      for (const x of this.svg.querySelectorAll(".far-end")) x.classList.remove("far-end");
-      for (const key of of(e)?.ends || []) this.kept.get(key)?.classList.add("far-end");
-    });
-    this.stubs.addEventListener("pointerleave", () => {
-      for (const x of this.svg.querySelectorAll(".far-end")) x.classList.remove("far-end");
-    });
-    let turn = 0;
-    this.stubs.addEventListener("click", (e) => {
-      const stub = of(e);
-      if (!stub) return;
-      e.stopPropagation();
-      turn += 1; // one end after another
-      this.focus.go(stub.ends[turn % stub.ends.length]);
-    });
-  }
 
   _listen() {
     // The page must still scroll where the reader only passes by: once the view has the focus the wheel moves a graph that is larger than the pane; with Ctrl it zooms.

@@ -4,7 +4,9 @@
  * @typedef {{x: number, y: number, w: number, h: number}} Box
  * @typedef {{across: boolean, bands: number, wide: number}} Flow `across`: from left to right instead of downwards; `bands`: into how many columns the longest part wraps;
  *   `wide`: a rank that is wider than this wraps too
- * @typedef {{boxes: Map<string, Box>, band: Map<string, number>, w: number, h: number, wraps: number}} Placed `band`: in which column each key stands; `wraps`: how many lines more than ranks
+ * @typedef {{x: number, from: number, to: number}} Lane where an edge passes a rank: beside the flow, and where the rank begins and ends along it
+ * @typedef {{boxes: Map<string, Box>, band: Map<string, number>, w: number, h: number, wraps: number, rank: Map<string, number>, lanes: Map<string, Lane>}} Placed
+ *   `band`: in which column each key stands; `wraps`: how many lines more than ranks; `lanes` of each key and of each bend ("source\n rank")
  */
 
 const BESIDE = 18; // between two in a rank
@@ -14,7 +16,9 @@ const RANK_GAP_ACROSS = 40;
 const BAND_GAP = 44;
 const BEND = 8;
 const SWEEPS = 6;
-const LONGEST = 3; // edges over more ranks than this shape nothing but the order of ranks
+const LONGEST = 7; // edges over more ranks than this shape nothing but the order of ranks
+const FEW_EDGES = 48; // the same of more edges than these: bends would take all the room
+const LONGEST_OF_MANY = 3;
 /** @type {Flow} */
 const DOWN = { across: false, bands: 1, wide: Infinity };
 
@@ -48,12 +52,13 @@ export function laidOut(all, sizes, flow) {
   const turned = flow.across ? new Map([...sizes].map(([k, [w, h]]) => /** @type {[string, [number, number]]} */ ([k, [h, w]]))) : sizes;
   const gaps = flow.across ? [BESIDE_ACROSS, RANK_GAP_ACROSS] : [BESIDE, RANK_GAP];
   let wraps = 0;
+  const rank = new Map(all.flatMap(({ rows }) => rows.flatMap((row, r) => row.map((k) => /** @type {[string, number]} */ ([k, r])))));
   const blocks = all.flatMap(({ rows, up, down }) => {
     const lines = rows.flatMap((row) => wrapped(row, turned, flow.wide, gaps[0]));
     if (down.size) wraps += lines.length - rows.length;
     return bandsOf(lines, turned, down, flow.bands, gaps[1]).map((band) => places(band, up, down, turned, gaps));
   });
-  const placed = { ...packed(blocks, turned, gaps), wraps };
+  const placed = { ...packed(blocks, turned, gaps), wraps, rank };
   if (!flow.across) return placed;
   const boxes = new Map([...placed.boxes].map(([k, b]) => [k, { x: b.y, y: b.x, w: b.h, h: b.w }]));
   return { ...placed, boxes, w: placed.h, h: placed.w };
@@ -114,8 +119,7 @@ function wrapped(row, sizes, wide, gap) {
 function bandsOf(lines, sizes, down, bands, gap) {
   const tall = lines.map((line) => Math.max(0, ...line.map((k) => sizes.get(k)?.[1] ?? 0)) + gap);
   const total = tall.reduce((t, h) => t + h, 0);
-  const after = new Map(lines.flatMap((line, r) => line.map((k) => /** @type {[string, number]} */ ([k, r]))));
-  const passing = (/** @type {number} */ r) => lines.slice(0, r).flat().reduce((t, k) => t + (down.get(k) || []).filter((d) => (after.get(d) ?? -1) >= r).length, 0);
+  const passing = bands > 1 ? passes(lines, down) : [];
   const out = [];
   let from = 0;
   for (let n = 1; n < Math.min(bands, lines.length); n += 1) {
@@ -127,7 +131,7 @@ function bandsOf(lines, sizes, down, bands, gap) {
       height += tall[r - 1];
       const off = Math.abs(height - ideal) / (total / bands);
       if (r <= from || off > 0.5) continue;
-      const cost = off * 6 + passing(r);
+      const cost = off * 6 + passing[r];
       if (cost < least) [best, least] = [r, cost];
     }
     if (best < 0) continue;
@@ -137,11 +141,30 @@ function bandsOf(lines, sizes, down, bands, gap) {
   return [...out, lines.slice(from)];
 }
 
-/** Edges without those that close a cycle, by a depth-first walk. @param {string[]} keys @param {[string, string][]} edges */
+/** How many edges pass from the lines before each line to it and those after. @param {string[][]} lines @param {Map<string, string[]>} down @returns {number[]} */
+function passes(lines, down) {
+  const line = new Map(lines.flatMap((keys, r) => keys.map((k) => /** @type {[string, number]} */ ([k, r]))));
+  const begun = new Array(lines.length + 1).fill(0);
+  for (const [k, r] of line) {
+    for (const d of down.get(k) || []) {
+      const to = line.get(d) ?? -1;
+      if (to <= r) continue;
+      begun[r + 1] += 1;
+      begun[to + 1] -= 1;
+    }
+  }
+  let total = 0;
+  return begun.map((n) => (total += n));
+}
+
+/** Edges without those that close a cycle: of two boxes that feed each other the way that fewer edges go, else those that a depth-first walk finds. @param {string[]} keys @param {[string, string][]} edges */
 function acyclic(keys, edges) {
+  /** @type {Map<string, number>} */
+  const count = new Map();
+  for (const [a, b] of edges) count.set(`${a}\n\n${b}`, (count.get(`${a}\n\n${b}`) || 0) + 1);
   /** @type {Map<string, string[]>} */
   const out = new Map(keys.map((k) => [k, []]));
-  for (const [a, b] of edges) /** @type {string[]} */ (out.get(a)).push(b);
+  for (const [a, b] of edges) if ((count.get(`${a}\n\n${b}`) || 0) >= (count.get(`${b}\n\n${a}`) || 0)) /** @type {string[]} */ (out.get(a)).push(b);
   const state = new Map();
   /** @type {[string, string][]} */
   const kept = [];
@@ -217,9 +240,10 @@ function rowsOf(keys, edges, rank) {
     /** @type {string[]} */ (up.get(b)).push(a);
   };
   const bends = new Set();
+  const longest = edges.length > FEW_EDGES ? LONGEST_OF_MANY : LONGEST;
   for (const [a, b] of edges) {
     const [from, to] = [/** @type {number} */ (rank.get(a)), /** @type {number} */ (rank.get(b))];
-    if (to - from > LONGEST) continue;
+    if (to - from > longest) continue;
     let last = a;
     for (let r = from + 1; r < to; r += 1) {
       const bend = `${a}\n${r}`;
@@ -268,30 +292,72 @@ function mean(values, otherwise) {
 /**
  * Where the boxes of some rows stand.
  * @param {string[][]} rows @param {Map<string, string[]>} up @param {Map<string, string[]>} down @param {Map<string, [number, number]>} sizes @param {number[]} gaps
- * @returns {Map<string, Box>}
+ * @returns {Block}
  */
 function places(rows, up, down, sizes, gaps) {
-  const width = (/** @type {string} */ k) => sizes.get(k)?.[0] ?? BEND;
-  /** @type {Map<string, number>} */
-  const centre = new Map();
-  for (const row of rows) {
-    let x = 0;
-    for (const k of row) {
-      centre.set(k, x + width(k) / 2);
-      x += width(k) + gaps[0];
-    }
-  }
-  const settle = (/** @type {string[]} */ row, /** @type {Map<string, string[]>[]} */ nears) => {
-    const near = (/** @type {string} */ k) => nears.flatMap((m) => m.get(k) || []).filter((n) => centre.has(n));
-    const wish = row.map((k) => mean(near(k).map((n) => /** @type {number} */ (centre.get(n))), /** @type {number} */ (centre.get(k))));
-    const weight = row.map((k) => (sizes.has(k) ? 1 : 3)); // long edges are worth being straight
-    spread(wish, weight, row.map(width), gaps[0]).forEach((x, i) => centre.set(row[i], x));
+  const keys = rows.flat();
+  const at = new Map(keys.map((k, i) => [k, i]));
+  const width = keys.map((k) => sizes.get(k)?.[0] ?? BEND);
+  const weight = keys.map((k) => (sizes.has(k) ? 1 : 3)); // long edges are worth being straight
+  const links = (/** @type {Map<string, string[]>} */ m) => keys.map((k) => /** @type {number[]} */ ((m.get(k) || []).map((n) => at.get(n)).filter((n) => n !== undefined)));
+  const [above, below] = [links(up), links(down)];
+  const x = new Float64Array(keys.length);
+  let next = 0;
+  const lines = rows.map((row) => {
+    let left = 0;
+    return row.map(() => {
+      x[next] = left + width[next] / 2;
+      left += width[next] + gaps[0];
+      return next++;
+    });
+  });
+  const settle = (/** @type {number[]} */ line, /** @type {number[][][]} */ nears) => {
+    const wish = line.map((i) => {
+      let [sum, count] = [0, 0];
+      for (const near of nears) {
+        for (const n of near[i]) sum += x[n];
+        count += near[i].length;
+      }
+      return count ? sum / count : x[i];
+    });
+    spread(wish, line.map((i) => weight[i]), line.map((i) => width[i]), gaps[0]).forEach((p, k) => {
+      x[line[k]] = p;
+    });
   };
   for (let n = 0; n < 4; n += 1) {
-    for (let r = 1; r < rows.length; r += 1) settle(rows[r], [up]);
-    for (let r = rows.length - 2; r >= 0; r -= 1) settle(rows[r], n < 3 ? [down] : [up, down]);
+    for (let r = 1; r < lines.length; r += 1) settle(lines[r], [above]);
+    for (let r = lines.length - 2; r >= 0; r -= 1) settle(lines[r], n < 3 ? [below] : [above, below]);
   }
+  const centre = new Map(keys.map((k, i) => [k, x[i]]));
+  straighten(rows, up, down, centre, (k) => sizes.get(k)?.[0] ?? BEND, gaps[0]);
   return boxesOf(rows, centre, sizes, gaps[1]);
+}
+
+/**
+ * Let the bends of an edge, and the boxes of a chain, stand below one another as far as what is beside them leaves room.
+ * @param {string[][]} rows @param {Map<string, string[]>} up @param {Map<string, string[]>} down @param {Map<string, number>} centre @param {(key: string) => number} width @param {number} gap
+ */
+function straighten(rows, up, down, centre, width, gap) {
+  const at = (/** @type {string} */ k) => /** @type {number} */ (centre.get(k));
+  const isBend = (/** @type {string} */ k) => k.includes("\n") && width(k) === BEND;
+  const apart = (/** @type {string} */ a, /** @type {string} */ b) => (width(a) + width(b)) / 2 + (isBend(a) || isBend(b) ? BEND : gap);
+  /** @type {Map<string, {key: string, low: number, high: number}[]>} */
+  const runs = new Map();
+  for (const row of rows) {
+    row.forEach((k, i) => {
+      const [above] = up.get(k) || [];
+      const follows = above !== undefined && isBend(k) === isBend(above) && up.get(k)?.length === 1 && (isBend(k) || down.get(above)?.length === 1);
+      const here = { key: k, low: i ? at(row[i - 1]) + apart(row[i - 1], k) : -Infinity, high: i + 1 < row.length ? at(row[i + 1]) - apart(k, row[i + 1]) : Infinity };
+      const run = (follows && runs.get(above)) || [];
+      const [low, high] = [Math.max(here.low, ...run.map((b) => b.low)), Math.min(here.high, ...run.map((b) => b.high))];
+      if (low > high) return void runs.set(k, [here]);
+      run.push(here);
+      runs.set(k, run);
+      const x = Math.max(low, Math.min(high, mean(run.map((b) => at(b.key)), 0)));
+      for (const b of run) centre.set(b.key, x);
+      return undefined;
+    });
+  }
 }
 
 /**
@@ -317,46 +383,54 @@ export function spread(wish, weight, widths, gap = BESIDE) {
   return out;
 }
 
-/** @param {string[][]} rows @param {Map<string, number>} centre @param {Map<string, [number, number]>} sizes @param {number} gap @returns {Map<string, Box>} */
+/** Boxes and lanes of some rows. @typedef {{boxes: Map<string, Box>, lanes: Map<string, Lane>}} Block */
+
+/** @param {string[][]} rows @param {Map<string, number>} centre @param {Map<string, [number, number]>} sizes @param {number} gap @returns {Block} */
 function boxesOf(rows, centre, sizes, gap) {
-  const real = rows.map((row) => row.filter((k) => sizes.has(k)));
-  const left = Math.min(...real.flat().map((k) => /** @type {number} */ (centre.get(k)) - /** @type {number[]} */ (sizes.get(k))[0] / 2));
+  const wide = (/** @type {string} */ k) => sizes.get(k)?.[0] ?? BEND;
+  const left = Math.min(...rows.flat().map((k) => /** @type {number} */ (centre.get(k)) - wide(k) / 2));
   /** @type {Map<string, Box>} */
   const boxes = new Map();
+  /** @type {Map<string, Lane>} */
+  const lanes = new Map();
   let y = 0;
-  for (const row of real) {
-    const tall = Math.max(0, ...row.map((k) => /** @type {number[]} */ (sizes.get(k))[1]));
+  for (const row of rows) {
+    const tall = Math.max(0, ...row.map((k) => sizes.get(k)?.[1] ?? 0));
     for (const k of row) {
-      const [w, h] = /** @type {[number, number]} */ (sizes.get(k));
-      boxes.set(k, { x: Math.round(/** @type {number} */ (centre.get(k)) - w / 2 - left), y: Math.round(y + (tall - h) / 2), w, h });
+      const x = /** @type {number} */ (centre.get(k)) - left;
+      lanes.set(k, { x, from: y, to: y + tall });
+      const size = sizes.get(k);
+      if (size) boxes.set(k, { x: Math.round(x - size[0] / 2), y: Math.round(y + (tall - size[1]) / 2), w: size[0], h: size[1] });
     }
     if (tall) y += tall + gap;
   }
-  return boxes;
+  return { boxes, lanes };
 }
 
 /**
  * Blocks in columns, from left to right: one below another while the column is no taller than the tallest block.
- * @param {Map<string, Box>[]} blocks @param {Map<string, [number, number]>} sizes @param {number[]} gaps
+ * @param {Block[]} blocks @param {Map<string, [number, number]>} sizes @param {number[]} gaps
  */
 function packed(blocks, sizes, gaps) {
-  const extent = (/** @type {Map<string, Box>} */ b) => [Math.max(0, ...[...b.values()].map((o) => o.x + o.w)), Math.max(0, ...[...b.values()].map((o) => o.y + o.h))];
+  const extent = (/** @type {Block} */ b) => [Math.max(0, ...[...b.lanes].map(([k, at]) => at.x + (sizes.get(k)?.[0] ?? BEND) / 2)), Math.max(0, ...[...b.lanes.values()].map((at) => at.to))];
   const ends = blocks.map(extent);
   const tallest = Math.max(0, ...ends.map((e) => e[1]));
   /** @type {Map<string, Box>} */
   const boxes = new Map();
+  /** @type {Map<string, Lane>} */
+  const lanes = new Map();
   const band = new Map();
   let [x, y, w, column] = [0, 0, 0, 0];
   blocks.forEach((block, n) => {
     if (y && y + ends[n][1] > tallest + 1) [x, y, w, column] = [x + w + BAND_GAP, 0, 0, column + 1];
-    for (const k of sizes.keys()) {
-      const b = block.get(k);
-      if (!b) continue;
-      boxes.set(k, { ...b, x: b.x + x, y: b.y + y });
+    for (const [k, b] of block.boxes) boxes.set(k, { ...b, x: b.x + x, y: b.y + y });
+    for (const [k, at] of block.lanes) {
+      lanes.set(k, { x: at.x + x, from: at.from + y, to: at.to + y });
       band.set(k, column);
     }
     [y, w] = [y + ends[n][1] + gaps[1], Math.max(w, ends[n][0])];
   });
-  const all = [...boxes.values()];
-  return { boxes, band, w: Math.max(0, ...all.map((b) => b.x + b.w)), h: Math.max(0, ...all.map((b) => b.y + b.h)) };
+  // In the order of the keys, so that what is drawn has the same order in every arrangement.
+  const ordered = new Map([...sizes.keys()].filter((k) => boxes.has(k)).map((k) => [k, /** @type {Box} */ (boxes.get(k))]));
+  return { boxes: ordered, lanes, band, w: Math.ceil(Math.max(0, x + w)), h: Math.max(0, ...[...boxes.values()].map((b) => b.y + b.h)) };
 }

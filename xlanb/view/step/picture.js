@@ -1,5 +1,6 @@
 // What the graph pane shows: which groups are open, what is in focus, what the reader guesses.
 import { h } from "./dom.js";
+import { ghostsOf, goneFrom } from "./ghosts.js";
 import { around, outlines } from "./outline.js";
 import { openingThatFits } from "./opening.js";
 import { newMemory, place } from "./place.js";
@@ -108,7 +109,11 @@ export class PictureState {
       const folds = this._folds(artifact);
       scene = sceneOf(artifact, payload, folds, { marks, seconds: store.seconds(this.view.current) });
       const before = marks?.removed.size && index === now.a && now.b !== now.a ? store.artifact(now.b) : null;
-      if (before && marks) countRemoved(scene, sceneOf(before, payload, folds), marks.removed);
+      if (before && marks) {
+        const old = sceneOf(before, payload, folds);
+        countRemoved(scene, old, marks.removed);
+        scene.gone = goneFrom(old, marks.removed);
+      }
       scene.path = pathTo(scene, this.opened[artifact.k].at);
       if (this.scenes.size > 60) this.scenes.clear();
       this.scenes.set(key, scene);
@@ -124,7 +129,9 @@ export class PictureState {
     const key = `${index}:${this.version}:${this.view.stage}:${this.view.payload.revision}:${room.w}x${room.h}`;
     let made = this.sheets.get(key);
     if (!made) {
+      const before = scene.gone?.length ? this.sheet(/** @type {any} */ (this.view.now).b) : null; // placed first: what survives stays where it stood
       made = place(scene, this.memory[/** @type {Artifact} */ (this.view.store.artifact(index)).k], room);
+      if (before) made.ghosts = ghostsOf(made, before, scene.gone || []);
       if (this.sheets.size > 60) this.sheets.clear();
       this.sheets.set(key, made);
     }

@@ -1,7 +1,7 @@
 // Where each box of a scene stands: the innermost groups first, in the direction and the columns that fill the pane best.
+import { drawnEdges, lifted } from "./edges.js";
 import { laidOut, layered, ranked } from "./layers.js";
 import { textWidth } from "./measure.js";
-import { wayPath, route } from "./route.js";
 import { density, extentOf, stay } from "./stay.js";
 import { labelOf, placedStubs } from "./stubs.js";
 
@@ -12,8 +12,8 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {import("./layers.js").Placed} Placed */
 /** @typedef {import("./layers.js").Flow} Flow */
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
-/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, 0 to 4 */
-/** @typedef {{boxes: Map<string, Box>, groups: Set<string>, dense: number, made: Map<string, Placed>, flow: Flow | null}} Kept what a container looked like, and which of its children were open groups */
+/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, an index of HEIGHTS */
+/** @typedef {{boxes: Map<string, Box>, groups: Set<string>, dense: number, made: Map<string, Placed>, rank: Placed["rank"], lanes: Placed["lanes"], flow: Flow | null}} Kept what a container looked like, and which of its children were open groups */
 /** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>, small: Set<string>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it, `small`: groups that the reader opened */
 /** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[]}} Nest */
 
@@ -23,7 +23,11 @@ export const LARGEST = 1.7;
 export const MARGIN = 18;
 const PAD = 18;
 const HEAD = 25;
-const HEIGHTS = [40, 52, 68, 86, 106];
+/** How large boxes are at least, by how much room there is; the last three are wide and low, for what is deep and narrow. */
+const HEIGHTS = [40, 52, 68, 86, 106, 46, 54, 76];
+const WIDTHS = [72, 112, 148, 168, 180, 190, 240, 300];
+const GROWING = [[1, 2, 3, 4], [5, 6, 7]]; // where one is too large, so are those after it
+const WITHIN = [0, 0, 1, 2, 3, 1, 1, 2]; // the same of boxes in open groups
 const QUIET = 0.9; // how much smaller what only maps or moves elements is
 const WIDEST = 210;
 const STACKED = 7;
@@ -32,8 +36,6 @@ const HEAVY = 0.08; // of all that is drawn: from here on a box is larger
 const COVERED = 0.52;
 const LEAST = 0.47;
 export const AROUND = 58; // the tools above and the legend below belong to the pane too
-const BUSY = 40;
-const FAN = 5; // of a box with more edges only the near ones are drawn
 const MADE = 24;
 const TOLERATED = 0.4; // how much worse the pane may be used before all is placed anew
 
@@ -65,9 +67,9 @@ export function nodeSize(n, roomy = 0, share = 0) {
   const operands = (n.operands || []).map((/** @type {any} */ o) => ` ·${o.text}`).join("");
   const said = n.count > 1 ? "" : `${rest}${operands}`;
   const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 58 : 0)) + 22;
-  const least = Math.max([72, 112, 148, 168, 180][roomy], n.count > 1 ? 118 : 0); // what a pass did must have place in a group
+  const least = Math.max(WIDTHS[roomy], n.count > 1 ? 118 : 0); // what a pass did must have place in a group
   const more = n.stack > 1 ? STACKED : 0;
-  return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 ? 1 : QUIET)) + more];
+  return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 && roomy < 5 ? 1 : QUIET)) + more];
 }
 
 /**
@@ -81,7 +83,7 @@ export function place(scene, memory = newMemory(), room = { w: 880, h: 460 }) {
   const total = [...scene.nodes.values()].reduce((t, n) => t + workOf(n), 0) || Infinity;
   const sizeOf = (/** @type {string} */ key, /** @type {number} */ roomy) => {
     const n = scene.nodes.get(key);
-    return nodeSize(n, n?.group ? (memory.small.has(n.group) ? 0 : Math.max(0, roomy - 1)) : roomy, workOf(n) / total);
+    return nodeSize(n, n?.group ? (memory.small.has(n.group) ? 0 : WITHIN[roomy]) : roomy, workOf(n) / total);
   };
   const arrange = () => {
     const style = styleOf(scene, nest, memory, room, sizeOf);
@@ -91,10 +93,17 @@ export function place(scene, memory = newMemory(), room = { w: 880, h: 460 }) {
     return { style, placed, value: worth(outer, [], boxes, room), good: isGood(outer, boxes, room) };
   };
   const known = memory.style;
+  const last = memory.kept.get("")?.boxes;
   let { style, placed, value, good } = arrange();
-  if (known && style === known && !room.hold && (value < memory.worth - TOLERATED || (memory.good && !good))) {
+  const isOther = placed.get("")?.boxes !== last;
+  if (known && style === known && !room.hold && (value < memory.worth - TOLERATED || (isOther && !good))) {
+    const [stood, kept] = [{ style, placed, value, good }, memory.kept];
     memory.style = null; // the program has become another: what was best for it no longer is
     ({ style, placed, value, good } = arrange());
+    if (!good && stood.value >= memory.worth - TOLERATED && value < stood.value + TOLERATED) {
+      ({ style, placed, value, good } = stood); // nothing better is found: all stays where it is
+      [memory.style, memory.kept] = [style, kept];
+    }
   }
   [memory.worth, memory.good] = [value, good];
   return sheetOfPlaced(scene, nest, placed, style, room);
@@ -163,8 +172,9 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   const attempt = (/** @type {Style} */ style) => {
     const { sizes, inner } = insides(style.across, style.roomy);
     const outer = laidOut(rows, sizes, flowOf(style.across, style.bands, style.lanes, room));
-    const value = worth(outer, links, allBoxes(scene, new Map([...inner, ["", outer]])), room) + (style.across ? 0 : 0.04) - 0.02 * style.bands;
+    const value = worth(outer, links, allBoxes(scene, new Map([...inner, ["", outer]])), room) + (style.across ? 0 : 0.04) - 0.05 * (style.bands - 1);
     tried.push({ value, style });
+    return isLegible(outer, room);
   };
   /** @type {Map<string, {sizes: Map<string, [number, number]>, inner: Map<string, Placed>}>} */
   const made = new Map();
@@ -182,7 +192,8 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   const most = Math.min(7, top.length);
   for (const across of [false, true]) for (let bands = 1; bands <= most; bands += 1) for (const lanes of bands > 1 ? [1, bands] : [1]) attempt({ across, bands, lanes, roomy: 0 });
   tried.sort((a, b) => b.value - a.value);
-  for (const { style } of tried.slice(0, 4)) for (const roomy of [1, 2, 3, 4]) attempt({ ...style, roomy });
+  const best = new Set([...tried.slice(0, 3), ...tried.filter((t) => t.style.bands === 1)].map((t) => t.style));
+  for (const style of best) for (const sizes of GROWING) for (const roomy of sizes) if (!attempt({ ...style, roomy })) break;
   tried.sort((a, b) => b.value - a.value);
   memory.style = tried[0]?.style || null;
   return memory.style || { across: false, bands: 1, lanes: 1, roomy: 0 };
@@ -202,6 +213,11 @@ function usage(outer, boxes, room) {
   return { whole, scale, cx: cover("x", "w", room.w), cy: cover("y", "h", room.h) * (room.h / (room.h + AROUND)) };
 }
 
+/** Whether all of it can be read at once. @param {Placed} outer @param {Room} room */
+function isLegible(outer, room) {
+  return Math.min((room.w - 2 * MARGIN) / outer.w, (room.h - 2 * MARGIN) / outer.h) >= LEGIBLE;
+}
+
 /** Whether all is legible at once, and covers enough of the pane. @param {Placed} outer @param {Map<string, Box>} boxes @param {Room} room */
 function isGood(outer, boxes, room) {
   const { whole, cx, cy } = usage(outer, boxes, room);
@@ -215,7 +231,7 @@ function worth(outer, edges, boxes, room) {
   const [over, under] = [Math.max(1, (outer.w * scale) / (room.w - 2 * MARGIN)), Math.max(1, (outer.h * scale) / (room.h - 2 * MARGIN))];
   const crossing = edges.filter(([a, b]) => outer.band.get(a) !== outer.band.get(b)).length / Math.max(1, edges.length);
   const beyond = Math.log(over * under) + 3 * Math.min(over - 1, under - 1, 1);
-  return Math.min(cx, 0.7) + Math.min(cy, 0.7) - (whole < LEGIBLE ? 0.5 : 0) - 4 * short + 0.2 * Math.min(scale, 1.3) - 0.9 * beyond - 0.5 * crossing - 0.12 * outer.wraps;
+  return Math.min(cx, 0.7) + Math.min(cy, 0.7) - (whole < LEGIBLE ? 0.5 : 0) - 4 * short + 0.2 * Math.min(scale, 1.3) - 2 * beyond - 1.6 * crossing - 0.12 * outer.wraps;
 }
 
 /** The length of the union of some intervals, up to an end. @param {number[][]} intervals @param {number} end */
@@ -263,7 +279,7 @@ function innerPlaces(key, sizes, edges, across, room, memory, groups) {
 
 /** A container as it was when it held the same; else with what survives where it stood; else anew, in the order that was. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Flow} flow @param {Memory} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
 function remembered(key, sizes, edges, flow, memory, groups) {
-  const kept = memory.kept.get(key) || { boxes: new Map(), groups: new Set(), dense: 1, made: new Map(), flow };
+  const kept = memory.kept.get(key) || { boxes: new Map(), groups: new Set(), dense: 1, made: new Map(), rank: new Map(), lanes: new Map(), flow };
   for (const [k, [w, h]] of sizes) {
     // A box keeps its size while its text about fits: else a mark would move all the others.
     const old = kept.boxes.get(k);
@@ -275,7 +291,7 @@ function remembered(key, sizes, edges, flow, memory, groups) {
     const same = kept.boxes.size ? stay(kept, sizes, edges, flow.across) : null;
     if (same) {
       const [w, h] = extentOf(same.values());
-      placed = { boxes: same, band: new Map(), w, h, wraps: 0 };
+      placed = { boxes: same, band: new Map(), w, h, wraps: 0, rank: kept.rank, lanes: kept.lanes };
     } else {
       const order = new Map([...kept.boxes].map(([k, b]) => [k, flow.across ? b.y + b.h / 2 : b.x + b.w / 2]));
       placed = layered(sizes, edges, flow, order);
@@ -284,7 +300,7 @@ function remembered(key, sizes, edges, flow, memory, groups) {
     if (kept.made.size >= MADE) kept.made.clear();
     kept.made.set(known, placed);
   }
-  memory.kept.set(key, { ...kept, boxes: placed.boxes, groups: new Set([...sizes.keys()].filter((k) => groups.has(k))), flow });
+  memory.kept.set(key, { ...kept, boxes: placed.boxes, rank: placed.rank, lanes: placed.lanes, groups: new Set([...sizes.keys()].filter((k) => groups.has(k))), flow });
   return placed;
 }
 
@@ -297,18 +313,21 @@ function arranged(scene, nest, style, room, sizeOf, memory) {
   return placed;
 }
 
+/** Where the inside of each box begins on the sheet. @param {Scene} scene @param {Map<string, Placed>} placed @returns {Map<string, {x: number, y: number}>} */
+function origins(scene, placed) {
+  /** @type {Map<string, {x: number, y: number}>} */
+  const at = new Map([["", { x: 0, y: 0 }]]);
+  for (const [box, { x, y }] of at) for (const [key, b] of placed.get(box)?.boxes || []) if (scene.groups.has(key)) at.set(key, { x: x + b.x + PAD, y: y + b.y + HEAD });
+  return at;
+}
+
 /** Every box on the sheet. @param {Scene} scene @param {Map<string, Placed>} placed @param {boolean} [groups] those of groups too @returns {Map<string, Box>} */
 function allBoxes(scene, placed, groups = false) {
   /** @type {Map<string, Box>} */
   const at = new Map();
-  const visit = (/** @type {string} */ box, /** @type {number} */ dx, /** @type {number} */ dy) => {
-    for (const [key, b] of placed.get(box)?.boxes || []) {
-      const isGroup = scene.groups.has(key);
-      if (groups || !isGroup) at.set(key, { x: b.x + dx, y: b.y + dy, w: b.w, h: b.h });
-      if (isGroup) visit(key, b.x + dx + PAD, b.y + dy + HEAD);
-    }
-  };
-  visit("", 0, 0);
+  for (const [box, { x, y }] of origins(scene, placed)) {
+    for (const [key, b] of placed.get(box)?.boxes || []) if (groups || !scene.groups.has(key)) at.set(key, { x: b.x + x, y: b.y + y, w: b.w, h: b.h });
+  }
   return at;
 }
 
@@ -321,66 +340,19 @@ function sheetOfPlaced(scene, nest, placed, style, room) {
   if (total) for (const n of nodes) n.share = workOf(n) / total;
   const groups = [...scene.groups].filter(([key]) => at.has(key)).map(([key, g]) => ({ ...g, key, ...box(key), fold: key }));
   const inside = (/** @type {string} */ group) => (/** @type {string} */ key) => {
-    let up = scene.nodes.get(key)?.group || "";
-    while (up && up !== group) up = scene.groups.get(up)?.parent || "";
-    return key === group || (up === group && group !== "");
+    for (let up = key; up; up = (scene.nodes.get(up) ? scene.nodes.get(up)?.group : scene.groups.get(up)?.parent) || "") if (up === group) return true;
+    return false;
   };
-  const headings = groups.map((g) => ({ key: g.key, box: { x: g.x, y: g.y + 2, w: Math.min(g.w, 92 + textWidth(g.label, "title") + tallyWidth(g.marks)), h: HEAD - 6 }, inside: () => false }));
+  const headings = groups.map((g) => ({ key: g.key, box: { x: g.x, y: g.y + 2, w: Math.min(g.w, 92 + textWidth(g.label, "title") + tallyWidth(g.marks)), h: HEAD - 6 }, inside: (/** @type {string} */ key) => key === g.key }));
   const obstacles = [...[...nodes, ...groups].map((n) => ({ key: n.key, box: n, inside: inside(n.key) })), ...headings];
   const [w, h] = extentOf(at.values());
-  const byKey = new Map(nodes.map((n) => [n.key, n]));
-  const { edges, stubs } = drawnEdges(nest, byKey, obstacles, style, { w: room.w / LEGIBLE, h: room.h / LEGIBLE });
-  return { w, h, nodes, edges, stubs: placedStubs(stubs, byKey, obstacles.map((o) => o.box).filter((b) => !groups.includes(/** @type {any} */ (b)))), groups, note: scene.note, across: style.across };
-}
-
-/**
- * Ways of the edges, and stubs for those that are too long or have no way.
- * @param {Nest} nest @param {Map<string, any>} nodes @param {import("./route.js").Obstacle[]} obstacles @param {Style} style @param {Room} room
- */
-function drawnEdges(nest, nodes, obstacles, style, room) {
-  const busy = nest.edges.length > BUSY || nest.edges.length > 1.6 * nodes.size + 4;
-  const taken = new Set();
-  const ins = spreadEnds(nest.edges, nodes, style.across);
-  /** @type {Map<string, {key: string, side: string, ends: string[]}>} */
-  const stubs = new Map();
-  const stub = (/** @type {string} */ key, /** @type {string} */ side, /** @type {string} */ end) => {
-    const id = `${key}\n${side}`;
-    if (!stubs.has(id)) stubs.set(id, { key, side, ends: [] });
-    stubs.get(id)?.ends.push(end);
+  const byKey = new Map([...nodes, ...groups].map((n) => [n.key, n]));
+  const start = origins(scene, placed);
+  const within = (/** @type {string} */ key) => {
+    const [inner, origin] = [placed.get(key), start.get(key)];
+    return inner && origin ? { placed: inner, at: origin } : null;
   };
-  const count = new Map();
-  for (const e of nest.edges) for (const end of [`${e.from} out`, `${e.to} in`]) count.set(end, (count.get(end) || 0) + 1);
-  const edges = [];
-  for (const [k, e] of nest.edges.entries()) {
-    const [a, b] = [nodes.get(e.from), nodes.get(e.to)];
-    const far = Math.max(0, Math.max(a.x - b.x - b.w, b.x - a.x - a.w)) / room.w + Math.max(0, Math.max(a.y - b.y - b.h, b.y - a.y - a.h)) / room.h;
-    const alone = count.get(`${e.from} out`) === 1 && count.get(`${e.to} in`) <= 2; // the flow goes on here
-    const many = (count.get(`${e.from} out`) || 0) > FAN || (count.get(`${e.to} in`) || 0) > FAN;
-    const points = far > (alone ? 3 : many ? 0.2 : busy ? 0.4 : 0.75) ? null : route({ from: e.from, to: e.to, a, b, across: style.across, at: 0, into: ins[k] }, obstacles, taken);
-    if (points) edges.push({ ...e, points, d: wayPath(points, style.across) });
-    else {
-      stub(e.from, "out", e.to);
-      stub(e.to, "in", e.from);
-    }
-  }
-  return { edges, stubs: [...stubs.values()] };
-}
-
-/** Where each edge ends on the side of its target, so that those of one target lie beside one another in the order of their sources. @param {Nest["edges"]} edges @param {Map<string, any>} nodes @param {boolean} across @returns {number[]} */
-function spreadEnds(edges, nodes, across) {
-  const middle = (/** @type {any} */ n) => (across ? n.y + n.h / 2 : n.x + n.w / 2);
-  /** @type {Map<string, number[]>} */
-  const into = new Map();
-  edges.forEach((e, k) => into.set(e.to, [...(into.get(e.to) || []), k]));
-  const out = edges.map(() => 0);
-  for (const [to, list] of into) {
-    const n = nodes.get(to);
-    const side = across ? n.h : n.w;
-    list.sort((p, q) => middle(nodes.get(edges[p].from)) - middle(nodes.get(edges[q].from)));
-    const apart = Math.min(16, (0.7 * side) / list.length);
-    list.forEach((k, i) => {
-      out[k] = (i - (list.length - 1) / 2) * apart;
-    });
-  }
-  return out;
+  const { edges, stubs } = drawnEdges(lifted(nest), byKey, obstacles, style.across, { w: room.w / LEGIBLE, h: room.h / LEGIBLE }, within);
+  const links = nest.edges.map(({ from, to, bytes }) => ({ from, to, bytes }));
+  return { w, h, nodes, edges, links, stubs: placedStubs(stubs, byKey, obstacles.map((o) => o.box).filter((b) => !groups.includes(/** @type {any} */ (b)))), groups, note: scene.note, across: style.across };
 }

@@ -30,18 +30,55 @@ export function route(way, obstacles, taken) {
   return points.map((_, k) => points[k ^ 1]);
 }
 
+/**
+ * The smooth way through lanes that were kept free for an edge; null where none were, or where a box stands in one of them by now.
+ * @param {Way} way @param {import("./layers.js").Lane[] | null} lanes @param {Obstacle[]} obstacles
+ * @returns {{points: number[], d: string} | null}
+ */
+export function guided(way, lanes, obstacles) {
+  if (!lanes) return null;
+  const { across } = way;
+  const [a, b] = [turned(way.a, across), turned(way.b, across)];
+  const [first, last] = [lanes[0], lanes[lanes.length - 1]];
+  const begin = { x: a.x + a.w / 2 + way.at, from: a.y + a.h, to: Math.max(a.y + a.h, first.to) };
+  const end = { x: b.x + b.w / 2 + way.into, from: Math.min(last.from, b.y - TIP), to: b.y - TIP };
+  const stops = [begin, ...lanes.slice(1, -1), end];
+  if (stops.some((s, k) => k > 0 && s.from < stops[k - 1].to)) return null;
+  const near = obstacles.filter((o) => !o.inside(way.from) && !o.inside(way.to)).map((o) => turned(o.box, across)).filter((o) => o.y < end.to && o.y + o.h > begin.from);
+  const n = (/** @type {number} */ x, /** @type {number} */ y) => (across ? [y, x] : [x, y]).map((v) => Math.round(v * 10) / 10).join(",");
+  const points = [begin.x, begin.from];
+  let d = `M${n(begin.x, begin.from)}`;
+  for (let k = 0; k < stops.length; k += 1) {
+    const [here, next] = [stops[k], stops[k + 1]];
+    if (!isFree(here.x, here.from, here.x, here.to, near)) return null;
+    d += `L${n(here.x, here.to)}`;
+    points.push(here.x, here.to);
+    if (!next) break;
+    if (!curveIsFree(here.x, here.to, next.x, next.from, near)) return null;
+    const middle = (here.to + next.from) / 2;
+    d += Math.abs(here.x - next.x) < 1 ? `L${n(next.x, next.from)}` : `C${n(here.x, middle)} ${n(next.x, middle)} ${n(next.x, next.from)}`;
+    points.push(next.x, next.from);
+  }
+  return { points: across ? points.map((_, k) => points[k ^ 1]) : points, d };
+}
+
 /** Straight down, or in one curve. @param {number} sx @param {number} sy @param {number} tx @param {number} ty @param {Box[]} near */
 function direct(sx, sy, tx, ty, near) {
   if (ty - sy < 12) return null;
+  return curveIsFree(sx, sy, tx, ty, near) ? [sx, sy, tx, ty] : null;
+}
+
+/** Whether the curve from one point to another, downwards at both, passes no box. @param {number} sx @param {number} sy @param {number} tx @param {number} ty @param {Box[]} near */
+function curveIsFree(sx, sy, tx, ty, near) {
   const steps = Math.abs(sx - tx) < 1 ? 1 : 10;
   let [x0, y0] = [sx, sy];
   for (let k = 1; k <= steps; k += 1) {
     const t = k / steps;
     const [x1, y1] = [sx + (tx - sx) * t * t * (3 - 2 * t), sy + (ty - sy) * (1.5 * t * (1 - t) + t * t * t)];
-    if (!isFree(x0, y0, x1, y1, near)) return null;
+    if (!isFree(x0, y0, x1, y1, near)) return false;
     [x0, y0] = [x1, y1];
   }
-  return [sx, sy, tx, ty];
+  return true;
 }
 
 /** By a lane: out, aside, along, aside, in. @param {number} sx @param {number} sy @param {number} tx @param {number} ty @param {Box[]} near @param {Set<number>} taken */

@@ -66,6 +66,6 @@ export function dotText(sheet, title) {
     }
   };
   write(null, "  ");
-  for (const e of sheet.edges) lines.push(`  ${quoted(e.from)} -> ${quoted(e.to)};`);
+  for (const e of sheet.links || sheet.edges) lines.push(`  ${quoted(e.from)} -> ${quoted(e.to)};`);
   return `${[...lines, "}"].join("\n")}\n`;
 }

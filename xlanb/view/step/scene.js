@@ -11,9 +11,9 @@ import { drawRim } from "./rim.js";
 /**
  * @typedef {SceneNode & {key: string, x: number, y: number, w: number, h: number, share: number, most?: number}} DrawnNode `share` of the weight of all that is drawn, `most` the largest share
  * @typedef {SceneGroup & {key: string, x: number, y: number, w: number, h: number, fold: string}} DrawnGroup
- * @typedef {{from: string, to: string, points: number[], d?: string, bytes?: number, ops?: number}} DrawnEdge
+ * @typedef {{from: string, to: string, points: number[], d?: string, bytes?: number, ops?: number, ends?: [string, string][]}} DrawnEdge between nodes or open groups; `ends` of the edges that it stands for
  * @typedef {{key: string, side: "in" | "out", ends: string[], text: string, x: number, y: number, w: number, h: number}} Stub edges of one node that are not drawn: the keys of their other ends
- * @typedef {{w: number, h: number, nodes: DrawnNode[], edges: DrawnEdge[], groups: DrawnGroup[], note: string, stubs?: Stub[], across?: boolean}} Sheet `across`: edges lead from left to right
+ * @typedef {{w: number, h: number, nodes: DrawnNode[], edges: DrawnEdge[], groups: DrawnGroup[], note: string, stubs?: Stub[], links?: {from: string, to: string, bytes: number}[], across?: boolean, ghosts?: import("./ghosts.js").Ghost[]}} Sheet `links`: the edges between nodes, however they are drawn; `ghosts`: what a pass removed; `across`: edges lead from left to right
  * @typedef {{open(key: string): boolean, spread(key: string): boolean, all: boolean, focus: string, radius: number}} Folds `all` draws what is inlined or an edge too
  * @typedef {{added: number, removed: number, changed: number}} Tally how many ops a pass added, removed and changed
  * @typedef {{seconds: number | null, flops: number, bytes: number}} Weight `seconds` null where nothing was measured
@@ -25,9 +25,9 @@ import { drawRim } from "./rim.js";
  * @typedef {{label: string, kind: GroupKind, parent: string, item: Item | null, count: number, stack: number, marks: Tally, weight: Weight}} SceneGroup an open group, drawn as a box
  * @typedef {{from: string, to: string, bytes: number, ops: number}} SceneEdge between nodes, by key: the bytes that flow, and how many edges of the program it stands for
  * @typedef {{nodes: Map<string, SceneNode>, groups: Map<string, SceneGroup>, edges: SceneEdge[], path: {key: string, label: string}[], note: string,
- *   where: Map<string, string>}} Scene
+ *   where: Map<string, string>, gone?: string[]}} Scene
  *   what is drawn: keys are stable from pass to pass; `groups` has parents before children; `path` leads from the program (key "") to the group looked at;
- *   `where` gives the key of what is drawn for an op, by the op's name
+ *   `where` gives the key of what is drawn for an op, by the op's name; `gone` are the keys of what a pass removed and was drawn before it
  */
 
 export const MAX_NODES = 400;

@@ -11,8 +11,9 @@ const TALL = 15;
 const LETTERS = 16;
 const SMALLER = 10.5 / 11.5; // its font is smaller than that of a node
 
-/** What a node is called: an argument by the user's name for it, a group by its title, an op by its own. @param {{item: Item, fold: string, count?: number}} n */
+/** What a box is called: an argument by the user's name for it, a group by its title, an op by its own. @param {{item: Item | null, fold: string, count?: number, label?: string}} n */
 export function labelOf(n) {
+  if (n.label !== undefined || !n.item) return n.label || "";
   return n.fold || n.item.fold || (n.count || 1) > 1 ? n.item.h[0] : argumentOf(n.item) || n.item.n;
 }
 
@@ -46,10 +47,11 @@ export function placedStubs(stubs, nodes, boxes) {
 
 /** @param {import("./scene.js").Stub} stub @param {string[]} names of the other ends */
 export function drawStub(stub, names) {
+  const said = `${stub.side === "out" ? "goes to" : "comes from"} ${names.join(", ")}`;
   return s(
     "g",
-    { class: `stub ${stub.side}`, "aria-hidden": "true", transform: `translate(${stub.x.toFixed(1)},${stub.y.toFixed(1)})`, data: { at: stub.key, side: stub.side } },
-    s("title", {}, `${stub.side === "out" ? "goes to" : "comes from"} ${names.join(", ")}`),
+    { class: `stub ${stub.side}`, role: "treeitem", tabindex: 0, "aria-label": said, transform: `translate(${stub.x.toFixed(1)},${stub.y.toFixed(1)})`, data: { at: stub.key, side: stub.side } },
+    names.length > 1 ? "" : s("title", {}, said),
     s("rect", { width: stub.w, height: stub.h, rx: stub.h / 2 }),
     s("text", { x: stub.w / 2, y: 11 }, stub.text),
   );

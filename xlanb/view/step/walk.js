@@ -135,6 +135,7 @@ export function light(view, name) {
   for (const n of [view.pinned, view.second]) if (n) for (const x of view.root.querySelectorAll(selector(n))) x.classList.add("pinned");
   if (view.cellOps?.size) for (const x of view.root.querySelectorAll("[data-op]")) x.classList.toggle("of-this-line", view.cellOps.has(x.getAttribute("data-op")));
   markLines(view, wanted);
+  for (const graph of [view.graph, view.beside?.graph]) graph?.trace(wanted || "");
   if (!wanted) return;
   for (const x of view.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
   if (wanted === view.pinned) for (const n of view.code.carriers.slice(1)) for (const x of view.root.querySelectorAll(`.columns .line${selector(n)}`)) x.classList.add("lit");

@@ -1,0 +1,92 @@
+"""Edges of the graph: those that are drawn as one appear for the op that is pinned, long ones end in stubs that one can use by keyboard."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import xlanb
+from xlanb.view.page import write_page
+
+sys.path.insert(0, str(Path(__file__).parent))
+from programs import small_step
+from stepper import Stepper
+
+FOCUSED = "document.querySelector('.xlanb-step').shadowRoot.activeElement"
+LENGTH = 24
+
+
+def shortcut_text() -> str:
+    """A chain whose first ops are used again, each one, half the chain later."""
+    lines = ["HloModule shortcuts", "", "ENTRY main {", "  x0 = f32[8,8] parameter(0)"]
+    for k in range(1, LENGTH + 1):
+        other = f"x{k - LENGTH // 2}" if k > LENGTH // 2 else f"x{k - 1}"
+        opcode = ["add", "multiply", "subtract", "maximum", "divide"][k * k % 5]
+        lines.append(f"  {'ROOT ' if k == LENGTH else ''}x{k} = f32[8,8] {opcode}(x{k - 1}, {other})")
+    return "\n".join([*lines, "}"])
+
+
+@pytest.fixture
+def stepper(context):
+    context.set_offline(True)
+    stepper = Stepper(context.new_page())
+    yield stepper
+    assert stepper.errors == []
+    assert stepper.requests == []
+
+
+@pytest.fixture(scope="module")
+def chain_page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("edges") / "page.html"
+    write_page([xlanb.trace(shortcut_text())], path)
+    return path
+
+
+def test_a_stub_is_used_by_keyboard(stepper, chain_page):
+    stepper.open(chain_page)
+    stubs = stepper.page.locator(".stub")
+    assert stubs.count() >= 2, "the edges to the middle of the chain are too long"
+    stub = stubs.first
+    assert stub.get_attribute("role") == "treeitem"
+    assert stub.get_attribute("aria-label").startswith(("goes to ", "comes from "))
+    start = stub.get_attribute("data-at")
+    stub.focus()
+    assert stepper.page.locator(".far-end").count() >= 1
+    stepper.press("Enter")
+    if stepper.page.locator(".stub-list button").count():
+        stepper.press("ArrowDown", "Enter")
+    key = stepper.page.evaluate(f"{FOCUSED}.dataset.key")
+    assert key
+    assert key != start
+    assert stepper.page.locator(".stub-list").is_hidden()
+
+
+@pytest.fixture(scope="module")
+def step_page(tmp_path_factory):
+    pytest.importorskip("jax")
+    step, arguments = small_step()
+    path = tmp_path_factory.mktemp("trails") / "page.html"
+    write_page([xlanb.trace(step, *arguments)], path)
+    return path
+
+
+def test_what_flows_through_a_pinned_op_is_drawn(stepper, step_page):
+    stepper.open(step_page)
+    stepper.button("unfold").click()
+    stepper.page.locator(".group").first.wait_for()
+    # Ops whose edges lead to another group: those are drawn from group to group.
+    crossing = stepper.page.locator(".edge").evaluate_all(
+        "(edges) => edges.filter((e) => e.dataset.from.startsWith('@') || e.dataset.to.startsWith('@')).length"
+    )
+    assert crossing >= 1
+    seen = 0
+    for name in stepper.page.locator(".node").evaluate_all("(nodes) => nodes.slice(0, 12).map((n) => n.dataset.op)"):
+        stepper.page.locator(f".node[data-op='{name}']").first.dispatch_event("click")
+        trails = stepper.page.locator(".trail").count()
+        assert trails == 0 or stepper.page.locator(".node.linked").count() >= 1
+        seen += trails
+    assert seen >= 1, "some op uses what another group makes"
+    stepper.press("Escape")
+    assert stepper.page.locator(".node.linked").count() == 0

@@ -1,0 +1,82 @@
+// What a pass removed, in place: where an op stood before, as far as nothing stands there now.
+import { s } from "./dom.js";
+import { shortened } from "./measure.js";
+
+/** @typedef {import("./scene.js").Sheet} Sheet */
+/** @typedef {import("./scene.js").Scene} Scene */
+/** @typedef {import("./layers.js").Box} Box */
+/** @typedef {Box & {key: string, item: import("./store.js").Item}} Ghost */
+
+const MOST_GHOSTS = 40;
+const CLEAR_OF_GHOST = 6;
+const STILL = 12;
+
+/** The removed ops that were drawn by themselves. @param {Scene} before @param {Set<string>} removed @returns {string[]} their keys */
+export function goneFrom(before, removed) {
+  return [...before.nodes].filter(([, n]) => !n.fold && !n.port && removed.has(n.item.n)).map(([key]) => key);
+}
+
+/** Where removed ops stood, moved along with the group that they stood in. @param {Sheet} sheet @param {Sheet} before @param {string[]} gone keys @returns {Ghost[]} */
+export function ghostsOf(sheet, before, gone) {
+  const frames = new Map(sheet.groups.map((g) => [g.key, g]));
+  const old = new Map(before.groups.map((g) => [g.key, g]));
+  const stood = new Map(before.nodes.map((n) => [n.key, n]));
+  const drawn = new Set(sheet.nodes.map((n) => n.key));
+  const still = stillGroups(sheet, before);
+  /** @type {Ghost[]} */
+  const out = [];
+  for (const key of gone) {
+    const n = stood.get(key);
+    if (!n || drawn.has(key) || out.length >= MOST_GHOSTS || !still.has(n.group)) continue;
+    const [from, to] = [old.get(n.group), frames.get(n.group)];
+    if (n.group && !(from && to)) continue; // its group is closed: that counts it
+    const ghost = { key, item: n.item, x: n.x + (from && to ? to.x - from.x : 0), y: n.y + (from && to ? to.y - from.y : 0), w: n.w, h: n.h };
+    if (ghost.x + ghost.w <= sheet.w && ghost.y + ghost.h <= sheet.h && isFreeFor(ghost, n.group, sheet, out)) out.push(ghost);
+  }
+  return out;
+}
+
+/** The groups ("" for the program) in which what survived stands where it stood: elsewhere a place of old tells nothing. @param {Sheet} sheet @param {Sheet} before */
+function stillGroups(sheet, before) {
+  const boxesOfGroup = (/** @type {Sheet} */ x) => {
+    const frames = new Map(x.groups.map((g) => [g.key, g]));
+    return new Map([...x.nodes, ...x.groups].map((n) => {
+      const group = "parent" in n ? n.parent : n.group;
+      const frame = frames.get(group);
+      return [n.key, { group, x: n.x - (frame?.x || 0), y: n.y - (frame?.y || 0) }];
+    }));
+  };
+  const old = boxesOfGroup(before);
+  /** @type {Map<string, number[]>} */
+  const stays = new Map();
+  for (const [key, now] of boxesOfGroup(sheet)) {
+    const was = old.get(key);
+    if (was?.group !== now.group) continue;
+    if (!stays.has(now.group)) stays.set(now.group, [0, 0]);
+    /** @type {number[]} */ (stays.get(now.group))[Math.hypot(was.x - now.x, was.y - now.y) < STILL ? 0 : 1] += 1;
+  }
+  return new Set([...stays].filter(([, [same, moved]]) => same > moved).map(([group]) => group));
+}
+
+/** @param {Ghost} ghost @param {string} group @param {Sheet} sheet @param {Ghost[]} others */
+function isFreeFor(ghost, group, sheet, others) {
+  const around = new Set();
+  const parents = new Map(sheet.groups.map((g) => [g.key, g]));
+  for (let g = parents.get(group); g; g = parents.get(g.parent)) around.add(g.key);
+  const meets = (/** @type {Box} */ b) => ghost.x < b.x + b.w + CLEAR_OF_GHOST && b.x < ghost.x + ghost.w + CLEAR_OF_GHOST && ghost.y < b.y + b.h + CLEAR_OF_GHOST && b.y < ghost.y + ghost.h + CLEAR_OF_GHOST;
+  const frame = parents.get(group);
+  if (frame && (ghost.x < frame.x || ghost.x + ghost.w > frame.x + frame.w || ghost.y + ghost.h > frame.y + frame.h)) return false;
+  return ![...sheet.nodes, ...others].some(meets) && !sheet.groups.some((g) => !around.has(g.key) && meets(g));
+}
+
+/** @param {Ghost} ghost @returns {SVGElement} */
+export function drawGhost({ item, x, y, w, h: ht }) {
+  return s(
+    "g",
+    { class: "ghost", role: "treeitem", "aria-label": `${item.o} ${item.n}, removed`, transform: `translate(${x},${y})`, data: { op: item.n } },
+    s("title", {}, `${item.n}: removed by this pass\n${item.t.trim()}`),
+    s("rect", { width: w, height: ht, rx: 7 }),
+    s("text", { x: w / 2, y: ht / 2 + 4.3 }, shortened(item.h[0], w - 30, "title")),
+    s("text", { class: "mark", x: w - 9, y: 12 }, "−"),
+  );
+}
