@@ -53,6 +53,27 @@ def test_a_weight_lies_with_the_layer_that_reads_it():
     assert found["w/kernel/Assign"].startswith("variables")
 
 
+def test_an_optimizer_is_a_group_of_its_own():
+    found = homes(
+        program_of(
+            node("w", "VariableV2"),
+            node("w/Assign", "Assign", "w"),
+            node("net/a/MatMul", "MatMul", "w"),
+            node("net/a/Relu", "Relu", "net/a/MatMul"),
+            node("gradients/net/a/Relu_grad/ReluGrad", "ReluGrad", "net/a/Relu"),
+            node("gradients/net/a/MatMul_grad/MatMul", "MatMul", "gradients/net/a/Relu_grad/ReluGrad"),
+            node("Descent/rate", "Const"),
+            *(
+                node(f"Descent/update_{k}/Apply", "ApplyGradientDescent", "w", "gradients/net/a/MatMul_grad/MatMul")
+                for k in range(2)
+            ),
+            node("Descent", "NoOp", "Descent/update_0/Apply"),
+        ).parts[""]
+    )
+    assert {found[f"Descent/update_{k}/Apply"] for k in range(2)} == {"Descent"}
+    assert not found["w/Assign"].startswith("Descent")
+
+
 def test_clusters_are_groups_around_scopes():
     part = program_of(
         node("a/x", "Relu", cluster="cluster_0"),

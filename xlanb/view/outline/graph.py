@@ -104,10 +104,14 @@ def _paths(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]]) -> li
     """Where each node lies, by its name.
 
     A scope that only makes and sets variables is no layer: what a layer reads lies with that layer, the rest among
-    the variables.
+    the variables. An optimizer, which sets them by what the backward pass found, is one.
     """
-    computing = {n.name.split("/", 1)[0] for n, given in zip(nodes, operands, strict=True) if given and _computes(n)}
     own = [scope_path(n.name, is_node=True) or () for n in nodes]
+    computing = {
+        n.name.split("/", 1)[0]
+        for n, given in zip(nodes, operands, strict=True)
+        if given and (_computes(n) or any(own[o][:1] == (BACKWARD,) for o in given))
+    }
     readers: list[list[int]] = [[] for _ in nodes]
     for k, given in enumerate(operands):
         for o in given:
