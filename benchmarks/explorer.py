@@ -1,9 +1,11 @@
 """The step widget: how long Next takes until it is painted in Chromium, the longest task meanwhile, what a page weighs, and whether opening compiles twice.
 
-Rows: live-sized programs of some 200, 2,000 and 40,000 instructions, each stepped by Next on a page from disk (graph pane, a pass that changes something and one that does not).
+Rows: the page of a six-layer GPT step (processor seconds and kilobytes) and of 40 passes over 500 instructions; the first picture of 10,000 instructions and opening a group;
+Next on a live view (below); live-sized programs of some 200, 2,000 and 40,000 instructions, each stepped by Next on a page from disk (graph pane, a pass that changes something and one that does not).
 `next_ms` and `worst_ms` are the median and the largest time from the key to the second frame after it, `idle_ms` the same
-where no key was pressed (what the machine itself takes for two frames, in turns with the others), `task_ms` the longest task of the main thread while stepping. Then a trace of 40 passes
-over 500 instructions as a page, and the number of compilations that opening a widget on a finished one begins. Needs playwright and a Chromium on the PATH; without them only page and compilations are told.
+where no key was pressed (what the machine itself takes for two frames, in turns with the others), `task_ms` the longest task of the main thread while stepping. At last the number of
+compilations that opening a widget on a finished one begins. `cpu_ms` is processor time of the kernel (Python) or of the page's main thread, which other programs on the machine
+disturb less than wall time: for Next, live, of a pass that changed nothing, `python_ms` is the kernel's part. Needs playwright and a Chromium on the PATH; without them only page and compilations are told.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 import pandas as pd
 
 import xlanb
+from benchmarks._live import session
 from benchmarks.dumps import program
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.stage import Stage
@@ -30,6 +33,7 @@ from xlanb.view.page import write_page
 
 _SIZES = (200, 2_000, 40_000)
 _STEPS = 12
+_LIVE_STEPS = 30
 _PASSES = ("algsimp", "cse", "dce", "tuple-simplifier", "constant_folding", "fusion")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 _NEXT = """async () => {
@@ -51,6 +55,17 @@ _NEXT = """async () => {
 }"""
 
 
+_LIVE_NEXT = """async () => {
+  const root = document.querySelector(".xlanb-step").shadowRoot.querySelector(".root");
+  const before = answered;
+  const from = performance.now();
+  root.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true, composed: true }));
+  while (answered === before) await new Promise((done) => setTimeout(done, 0));
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  return performance.now() - from;
+}"""
+
+
 _OPEN = """() => {
   const root = document.querySelector(".xlanb-step").shadowRoot.querySelector(".root");
   const times = [];
@@ -66,7 +81,7 @@ _OPEN = """() => {
 
 def table() -> pd.DataFrame:
     """One row per measurement; limits stand beside what was measured."""
-    rows = [*_next_rows(), *_picture_rows(), _page_row(), _open_row()]
+    rows = [*_step_rows(), _page_row(), *_picture_rows(), *_live_rows(), *_next_rows(), _open_row()]
     return pd.DataFrame(rows).fillna("")
 
 
@@ -84,6 +99,74 @@ def passes(module: HloModule, rounds: int, name: str) -> Trace:
         trace.stages.append(Stage("hlo_pass", chosen, before, after, ("benchmark",), seconds=seconds, index=k + 1))
         before = after
     return trace
+
+
+def _step_rows() -> list[dict[str, Any]]:
+    """The page of a training step that JAX traced, where JAX is there."""
+    if find_spec("jax") is None:
+        return []
+    from benchmarks._gpt import gpt_step
+
+    step, arrays = gpt_step()
+    trace = xlanb.trace(step, *arrays)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        begin = time.process_time()
+        write_page([trace], path)
+        seconds = time.process_time() - begin
+        return [
+            {
+                "what": "Page of a six-layer GPT step",
+                "cpu_ms": round(seconds * 1e3),
+                "page_kb": round(path.stat().st_size / 1e3),
+                "limit": "cpu < 3,000 ms",
+                "count": len(trace),
+            }
+        ]
+
+
+def _live_rows() -> list[dict[str, Any]]:
+    """Next on a compilation of 2,000 instructions, where the pass changes nothing."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None or find_spec("playwright") is None:
+        return []
+    from playwright.sync_api import sync_playwright
+
+    live = session(program(2_000), _LIVE_STEPS)
+    idle = [k for k, a in enumerate(live.answers) if not a.stage.changed][1:]  # the first one draws all
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        path = Path(folder) / "live.html"
+        live.write(path)
+        chromium = playwright.chromium.launch(executable_path=browser, args=_FLAGS)
+        page = chromium.new_page(viewport={"width": 1440, "height": 900})
+        clock = page.context.new_cdp_session(page)
+        clock.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def busy() -> float:
+            metrics = clock.send("Performance.getMetrics")["metrics"]
+            return float(next(m["value"] for m in metrics if m["name"] == "TaskDuration"))
+
+        page.goto(path.as_uri())
+        page.locator(".node").first.wait_for()
+        page.wait_for_timeout(1000)
+        spent = []
+        walls = []
+        for _ in live.answers:
+            before = busy()
+            walls.append(page.evaluate(_LIVE_NEXT))
+            spent.append((busy() - before) * 1e3)
+        chromium.close()
+    kernel = statistics.median(live.answers[k].seconds * 1e3 for k in idle)
+    return [
+        {
+            "what": "Next live, 2,000 instructions, no change",
+            "next_ms": round(statistics.median(walls[k] for k in idle), 1),
+            "worst_ms": round(max(walls[k] for k in idle), 1),
+            "cpu_ms": round(statistics.median(spent[k] for k in idle), 1),
+            "python_ms": round(kernel, 1),
+            "limit": "python + cpu < 50 ms",
+        }
+    ]
 
 
 def _next_rows() -> list[dict[str, Any]]:

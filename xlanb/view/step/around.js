@@ -1,6 +1,6 @@
 // The head and the foot: what this is, where one stands, what can be pressed.
 import { spark, sparkline } from "./charts.js";
-import { h, plural } from "./dom.js";
+import { h, plural, refill } from "./dom.js";
 import { actionsAt } from "./live.js";
 import { errorsOf, levels } from "./numerics.js";
 import { showCancel, workText } from "./progress.js";
@@ -8,6 +8,11 @@ import { staleness } from "./stale.js";
 import { tally } from "./side.js";
 
 /** @typedef {import("./store.js").Trace} Trace */
+
+/** What ribbon and foot tell of, in short. @param {any} view the step view */
+export function standsAt(view) {
+  return [view.store.serial, view.payload.revision, view.trace, view.stage, view.picture?.veiled ?? -1];
+}
 
 /** @param {any} view the step view @param {Trace} trace */
 export function showHead(view, trace) {
@@ -40,9 +45,11 @@ export function showFoot(view, trace) {
   const doing = workText(view);
   const veiled = view.picture.veiled >= 0 && view.stage >= view.picture.veiled;
   view.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? h("span", { class: "doing" }, ` ${doing}`) : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, view.store)) : "");
-  view.spark.replaceChildren(h("span", { class: "label" }, "pass ms"), sparkline(trace, view.stage));
-  const errors = errorsOf(trace);
-  if (errors.some((e) => e !== null)) view.spark.append(h("span", { class: "label" }, "error"), spark(levels(errors, 19), view.stage));
+  refill(view.spark, standsAt(view), () => {
+    const errors = errorsOf(trace);
+    const line = errors.some((e) => e !== null) ? [h("span", { class: "label" }, "error"), spark(levels(errors, 19), view.stage)] : [];
+    return [h("span", { class: "label" }, "pass ms"), sparkline(trace, view.stage), ...line];
+  });
   view.stepper.hidden = !total;
   view.place.textContent = total ? `rewrite ${view.rewrite >= 0 ? view.rewrite + 1 : "–"}/${total}` : "";
   view.run.hidden = !view.can.run;

@@ -48,6 +48,17 @@ function fill(element, props, children) {
   return element;
 }
 
+/** What an element was last filled for. @type {WeakMap<Element, string>} */
+const FILLED_FOR = new WeakMap();
+
+/** Fill an element anew where what it tells, `print` in short, is other than it was: what stays need not be laid out again. @param {Element} element @param {any} print @param {() => Node[]} make */
+export function refill(element, print, make) {
+  const key = JSON.stringify(print);
+  if (FILLED_FOR.get(element) === key) return;
+  FILLED_FOR.set(element, key);
+  element.replaceChildren(...make());
+}
+
 /** @param {number | null | undefined} seconds */
 export function time(seconds) {
   if (seconds === null || seconds === undefined) return "unknown";

@@ -58,14 +58,15 @@ export class GraphFocus {
 
   /** Which node the Tab key leads to. @param {string} key */
   _stop(key) {
-    this.element(this.key)?.setAttribute("tabindex", "-1");
-    this.element(key)?.setAttribute("tabindex", "0");
+    const next = this.element(key);
+    if (key !== this.key) this.element(this.key)?.setAttribute("tabindex", "-1");
+    if (next?.getAttribute("tabindex") !== "0") next?.setAttribute("tabindex", "0");
     this.key = key;
   }
 
   /** After a drawing: one of the nodes is the way in. */
   refresh() {
-    for (const x of this.root.querySelectorAll(".node")) x.setAttribute("tabindex", "-1");
+    for (const x of this.root.querySelectorAll('.node[tabindex="0"]')) if (x.getAttribute("data-key") !== this.key) x.setAttribute("tabindex", "-1");
     const there = this.element(this.key) ? this.key : inOrder(this.sheet() || /** @type {any} */ ({ nodes: [] }))[0]?.key;
     if (there !== undefined) this._stop(there);
   }

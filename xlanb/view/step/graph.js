@@ -1,6 +1,6 @@
 // The graph pane: an SVG with pan, zoom and a map. Boxes are kept by key, so that what survives a pass glides or stands still.
 import { COLOURS, paint, shares, WEIGHTS } from "./colours.js";
-import { h, s } from "./dom.js";
+import { h, refill, s } from "./dom.js";
 import { firstSight, fly, freeCorner, wholeSight } from "./fly.js";
 import { GraphFocus } from "./focus.js";
 import { drawGhost } from "./ghosts.js";
@@ -51,7 +51,7 @@ export class GraphView {
     this.element = h("div", { class: "graph" }, around.plain ? h("div", { class: "tools" }, around.tools) : this._tools(), this.stages, h("div", { class: "foot" }, this.legend, around.foot));
     /** @type {Map<string, SVGElement>} */
     this.kept = new Map();
-    /** @type {Map<string, {path: SVGElement, d: string, cls: string}>} */
+    /** @type {Map<string, {path: SVGElement, d: string, cls: string, width: string}>} */
     this.paths = new Map();
     /** @type {Map<string, {element: SVGElement, x: number, y: number, w: number, h: number}>} */
     this.frames = new Map();
@@ -164,7 +164,7 @@ export class GraphView {
     this.sheet = sheet;
     this.marks = marks;
     this.note.hidden = !(sheet && sheet.note);
-    this.note.textContent = sheet?.note || "";
+    if (this.note.textContent !== (sheet?.note || "")) this.note.textContent = sheet?.note || "";
     if (!sheet) {
       for (const kept of [this.kept, this.paths, this.frames]) kept.clear();
       for (const part of [this.groups, this.ghosts, this.edges, this.nodes, this.trails, this.stubs]) part.replaceChildren();
@@ -183,7 +183,7 @@ export class GraphView {
     if (other) this.stubList.draw(sheet);
     this.ghosts.replaceChildren(...(sheet.ghosts || []).map(drawGhost));
     this.focus.refresh();
-    this.legend.replaceChildren(...colours.legend.map((k) => h("span", { class: `key ${k.cls}` }, k.label)));
+    refill(this.legend, colours.legend, () => colours.legend.map((k) => h("span", { class: `key ${k.cls}` }, k.label)));
     if (other && this.anchor && last) this._holdAnchor(last, sheet);
     else if (!last || (other && !this.touched)) this.fit(marks, Boolean(last) && !this._isStill);
     else this._apply();
@@ -237,8 +237,9 @@ export class GraphView {
       if (!old) this.edges.append(path);
       if (old && old.d !== d) path.setAttribute("d", d);
       if (old && old.cls !== cls) path.setAttribute("class", cls);
-      path.setAttribute("stroke-width", edgeWidth(e.bytes || 0).toFixed(2));
-      this.paths.set(key, { path, d, cls });
+      const width = edgeWidth(e.bytes || 0).toFixed(2);
+      if (old?.width !== width) path.setAttribute("stroke-width", width);
+      this.paths.set(key, { path, d, cls, width });
     }
     for (const { path } of left.values()) path.remove();
   }
@@ -408,7 +409,8 @@ export class GraphView {
 
   /** @param {boolean} [tell] */
   _apply(tell = true) {
-    this.view.setAttribute("transform", `translate(${this.x.toFixed(2)},${this.y.toFixed(2)}) scale(${this.scale.toFixed(4)})`);
+    const sight = `translate(${this.x.toFixed(2)},${this.y.toFixed(2)}) scale(${this.scale.toFixed(4)})`;
+    if (this.view.getAttribute("transform") !== sight) this.view.setAttribute("transform", sight);
     const { width: w, height: ht } = this.size;
     if (this.sheet && w) this.map.look(-this.x / this.scale, -this.y / this.scale, w / this.scale, ht / this.scale, this.sheet);
     if (tell) this.around.moved?.({ x: this.x, y: this.y, scale: this.scale });

@@ -62,7 +62,7 @@ function takeDelta(view, message) {
   const before = view.current.stages.length;
   const known = view.payload.order.length;
   if (!merge(view.payload, message.delta)) view.model.send?.({ type: "sync" });
-  view.store = new Store(view.payload);
+  if (message.delta.fills?.length) view.store = new Store(view.payload); // else what was looked up stays so: a delta only adds
   const branched = view.payload.order.length > known && ["edit", "fork", "toggle", "reorder", "attempt"].includes(view.waiting);
   const to = message.trace ?? (branched ? view.payload.order.at(-1) : undefined);
   if (to !== undefined && to !== view.trace && view.payload.traces[to]) {

@@ -1,9 +1,9 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
-import { showFoot, showHead } from "./around.js";
+import { showFoot, showHead, standsAt } from "./around.js";
 import { furtherCard } from "./attempt.js";
 import { followCells } from "./cell.js";
 import { CodePanes } from "./code.js";
-import { h, opOf } from "./dom.js";
+import { h, opOf, refill } from "./dom.js";
 import { buildFrame, followTheme, showSaved } from "./frame.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { GraphView } from "./graph.js";
@@ -339,7 +339,7 @@ class StepView {
     this.root.classList.toggle("single", Boolean(this.payload.single));
     this.root.classList.toggle("small", ["cache", "execution"].includes(this.store.artifact(this.now?.a ?? -1)?.k || ""));
     showHead(this, trace);
-    this.ribbon.replaceChildren(...ribbon(trace, this.store, this.stage, (k) => this.go(k), this.canStep));
+    refill(this.ribbon, [standsAt(this), this.canStep], () => ribbon(trace, this.store, this.stage, (k) => this.go(k), this.canStep));
     showList(this);
     this.bar.hidden = !this.waiting || !this.progress;
     if (this.progress) {
@@ -389,9 +389,10 @@ class StepView {
     const can = available(this);
     const shown = this.shownTab;
     const focused = this.shadow.activeElement?.closest?.(".tabs");
-    this.tabs.replaceChildren(
-      ...TABS.filter((t) => can[t] || !EXTRA.includes(t)).map((t) =>
-        h("button", { type: "button", role: "tab", "aria-selected": String(t === shown), disabled: !can[t], onclick: () => this.show(t) }, t, t === "Why" && this.now?.why ? h("small", {}, String(this.now.why.rewrites.length + this.now.why.decisions.length)) : null),
+    const reasons = this.now?.why ? this.now.why.rewrites.length + this.now.why.decisions.length : null;
+    refill(this.tabs, [can, shown, reasons], () =>
+      TABS.filter((t) => can[t] || !EXTRA.includes(t)).map((t) =>
+        h("button", { type: "button", role: "tab", "aria-selected": String(t === shown), disabled: !can[t], onclick: () => this.show(t) }, t, t === "Why" && reasons !== null ? h("small", {}, String(reasons)) : null),
       ),
     );
     if (focused) /** @type {HTMLElement | null} */ (this.tabs.querySelector("[aria-selected=true]"))?.focus();

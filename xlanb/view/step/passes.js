@@ -105,9 +105,10 @@ export function comingStages(trace) {
  * @param {Trace} trace
  * @param {Store} store
  * @param {{current: number, other: number, filter: string, hide: boolean, folded: Set<string>, veiled: number, off: Set<string> | null,
- *   go(k: number, e: Event): void, to(position: number): void, fold(key: string): void, toggle(name: string, off: boolean): void}} state `veiled`: from there on it is not told what passes did
+ *   go(k: number, e: Event): void, to(k: number): void, fold(key: string): void, toggle(name: string, off: boolean): void}} state `veiled`: from there on it is not told what passes did
+ * @param {PassRows} made the rows of the last list
  */
-export function passList(trace, store, state) {
+export function passList(trace, store, state, made) {
   const wanted = state.filter.trim().toLowerCase();
   const visible = (/** @type {Stage} */ stage, /** @type {number} */ k) =>
     (!wanted || `${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) && (!state.hide || stage.ch || stage.e || k === state.current || k >= trace.stages.length || hides(state, k));
@@ -127,10 +128,12 @@ export function passList(trace, store, state) {
     const stage = all[entry.stage];
     if (!visible(stage, entry.stage)) continue;
     shown += 1;
-    for (const b of pending) if (entry.within.includes(b.key) && !entry.within.slice(0, entry.within.indexOf(b.key)).some((key) => state.folded.has(key))) rows.push(branchRow(b, all, done, state));
+    for (const b of pending) if (entry.within.includes(b.key) && !entry.within.slice(0, entry.within.indexOf(b.key)).some((key) => state.folded.has(key))) rows.push(branchRow(b, all, done, state, made));
     pending = [];
-    if (!entry.within.some((key) => state.folded.has(key))) rows.push(entry.stage < done ? passRow(stage, entry, store, state) : comingRow(stage, entry, done, state));
+    if (entry.within.some((key) => state.folded.has(key))) continue;
+    rows.push(entry.stage < done ? passRow(stage, entry, store, state, made) : comingRow(stage, entry, done, state, made));
   }
+  made.finish();
   if (!shown) rows.push(h("div", { class: "empty", role: "treeitem", "aria-disabled": "true" }, trace.stages.length ? "No pass matches." : "Nothing was compiled yet."));
   return rows;
 }
@@ -138,20 +141,25 @@ export function passList(trace, store, state) {
 /** Whether it is not told what a stage did, as the reader guesses. @param {{veiled: number}} state @param {number} k */
 const hides = (state, k) => state.veiled >= 0 && k >= state.veiled;
 
-/** @param {Branch} b @param {Stage[]} all @param {number} done how many of them ran @param {any} state */
-function branchRow(b, all, done, state) {
+/** @param {Branch} b @param {Stage[]} all @param {number} done how many of them ran @param {any} state @param {PassRows} made */
+function branchRow(b, all, done, state, made) {
   const folded = state.folded.has(b.key);
   const inside = all.slice(b.from, b.to + 1);
   const changed = inside.filter((x) => x.ch || x.e).length;
   const left = Math.max(0, b.to + 1 - Math.max(done, b.from));
   const rounds = b.from >= done ? /** @type {any} */ (all[b.from]).rounds : 0;
   const title = rounds ? `${b.title}: until nothing changes, at most ${plural(rounds, b.label === NEXT_ROUNDS ? "more round" : "round")}` : b.title;
-  return h(
-    "div",
-    { class: `pipeline${b.label.startsWith("round ") ? " round" : ""}${b.from >= done ? " coming" : ""}`, role: "treeitem", "aria-expanded": String(!folded), "aria-level": String(b.depth + 1), title, style: { "--depth": b.depth }, onclick: () => state.fold(b.key) },
-    h("span", { class: "twist", "aria-hidden": "true" }, folded ? "▸" : "▾"),
-    h("span", { class: "name" }, rounds ? `${b.label} ⟳` : b.label),
-    folded ? h("small", {}, `${plural(inside.length, "pass", "passes")}, ${left ? `${left} to come` : hides(state, b.to) ? "not told" : `${changed} changed`}`) : null,
+  const cls = `pipeline${b.label.startsWith("round ") ? " round" : ""}${b.from >= done ? " coming" : ""}`;
+  const name = rounds ? `${b.label} ⟳` : b.label;
+  const small = folded ? `${plural(inside.length, "pass", "passes")}, ${left ? `${left} to come` : hides(state, b.to) ? "not told" : `${changed} changed`}` : "";
+  return made.take([b.key, b.depth, cls, title, name, small, folded], () =>
+    h(
+      "div",
+      { class: cls, role: "treeitem", "aria-expanded": String(!folded), "aria-level": String(b.depth + 1), title, style: { "--depth": b.depth }, onclick: () => state.fold(b.key) },
+      h("span", { class: "twist", "aria-hidden": "true" }, folded ? "▸" : "▾"),
+      h("span", { class: "name" }, name),
+      small ? h("small", {}, small) : null,
+    ),
   );
 }
 
@@ -168,50 +176,65 @@ function worthBar(name, worth) {
   return h("span", { class: `worth ${doublings > 0.04 ? "gain" : doublings < -0.04 ? "loss" : "even"}`, role: "img", "aria-label": words, title: words }, h("i", { style: { ...side, width: `${Math.max(half, 3)}%` } }), found.temp > 0 ? h("b", {}, "▪") : null);
 }
 
-/** A pass that has not run: a click runs up to it. @param {Stage} stage @param {{stage: number, depth: number}} entry @param {number} done @param {any} state */
-function comingRow(stage, entry, done, state) {
-  const position = entry.stage - done;
+/** A pass that has not run: a click runs up to it. @param {Stage} stage @param {{stage: number, depth: number}} entry @param {number} done @param {any} state @param {PassRows} made */
+function comingRow(stage, entry, done, state, made) {
+  const off = Boolean(state.off?.has(stage.name));
+  const row = made.take(["coming", entry.stage, entry.depth, stage.name, off], () => newComingRow(stage, entry, off, state));
+  const id = `coming-${entry.stage - done}`; // the nearer the more passes have run
+  if (row.id !== id) row.id = id;
+  return row;
+}
+
+/** @param {Stage} stage @param {{stage: number, depth: number}} entry @param {boolean} off @param {any} state */
+function newComingRow(stage, entry, off, state) {
   return h(
     "div",
     {
-      class: `pass coming${state.off?.has(stage.name) ? " off" : ""}`,
+      class: `pass coming${off ? " off" : ""}`,
       role: "treeitem",
-      id: `coming-${position}`,
       data: { glyph: "○" },
       "aria-label": `${stage.name}, not run yet`,
       "aria-level": String(entry.depth + 1),
       title: `${stage.name} has not run yet: click to run the compilation up to here`,
       style: { "--depth": Math.max(0, entry.depth - 1) },
-      onclick: () => state.to(position),
+      onclick: () => state.to(entry.stage),
     },
     h("span", { class: "glyph", "aria-hidden": "true" }, "○"),
     h("span", { class: "name" }, stage.name),
   );
 }
 
-/** @param {Stage} stage @param {{stage: number, depth: number}} entry @param {Store} store @param {any} state */
-function passRow(stage, entry, store, state) {
+/** @param {Stage} stage @param {{stage: number, depth: number}} entry @param {Store} store @param {any} state @param {PassRows} made */
+function passRow(stage, entry, store, state, made) {
   const k = entry.stage;
-  const current = k === state.current;
   const veiled = hides(state, k);
   const off = Boolean(state.off?.has(stage.name));
+  const told = [stage.name, stage.ch, stage.e, stage.d, stage.s, stage.n, stage.b, stage.a, stage.kind];
+  const print = [state.trace, k, entry.depth, k === state.other, veiled, off, Boolean(state.off), state.worth?.[stage.name], told];
+  const row = made.take(print, () => newPassRow(stage, entry, store, state, veiled, off));
+  mark(row, k === state.current);
+  return row;
+}
+
+/** A row that is not the current one. @param {Stage} stage @param {{stage: number, depth: number}} entry @param {Store} store @param {any} state @param {boolean} veiled @param {boolean} off */
+function newPassRow(stage, entry, store, state, veiled, off) {
+  const k = entry.stage;
   const still = off ? "○" : veiled ? "?" : stage.e ? "✕" : stage.ch ? "✓" : "·";
-  const glyph = current && "✓·".includes(still) ? "▸" : still;
   const box = state.off && stage.kind === "hlo_pass" ? h("input", { type: "checkbox", class: "onoff", checked: !off, "aria-label": `${stage.name} is on`, title: off ? "switched off: check to run it again" : "uncheck to switch this pass off", tabindex: -1, onclick: (/** @type {Event} */ e) => e.stopPropagation(), onchange: (/** @type {Event} */ e) => state.toggle(stage.name, !(/** @type {HTMLInputElement} */ (e.target).checked)) }) : null;
   return h(
     "div",
     {
-      class: `pass${current ? " current" : ""}${k === state.other ? " other" : ""}${stage.ch || stage.e || veiled ? "" : " same"}${stage.e && !veiled ? " failed" : ""}${off ? " off" : ""}`,
+      class: `pass${k === state.other ? " other" : ""}${stage.ch || stage.e || veiled ? "" : " same"}${stage.e && !veiled ? " failed" : ""}${off ? " off" : ""}`,
       role: "treeitem",
       id: `pass-${k}`,
       data: { glyph: still },
-      "aria-selected": String(current),
+      "aria-selected": "false",
       "aria-level": String(entry.depth + 1),
       title: veiled ? stage.name : stage.d,
       style: { "--depth": Math.max(0, entry.depth - 1) },
       onclick: (/** @type {Event} */ e) => state.go(k, e),
     },
-    h("span", { class: "glyph", "aria-hidden": "true" }, glyph),
+    h("span", { class: "glyph", "aria-hidden": "true" }, still),
     h("span", { class: "name" }, stage.name),
     h("span", { class: "tally" }, veiled ? [] : tally(stage, store), veiled || !stage.ch ? null : worthBar(stage.name, state.worth)),
     h("span", { class: "ms" }, veiled || stage.s === null || stage.s === undefined ? "" : time(stage.s)),
@@ -219,9 +242,43 @@ function passRow(stage, entry, store, state) {
   );
 }
 
+/** The rows of a list by what they say, so that those that still say it stay in the page: to lay out a hundred rows at each step takes longer than the step. */
+class PassRows {
+  constructor() {
+    /** @type {Map<string, HTMLElement>} */
+    this.known = new Map();
+    /** @type {Map<string, HTMLElement>} */
+    this.taken = new Map();
+  }
+
+  /** @param {any[]} print @param {() => HTMLElement} make @returns {HTMLElement} */
+  take(print, make) {
+    const key = JSON.stringify(print);
+    const row = this.known.get(key) || make();
+    this.taken.set(key, row);
+    return row;
+  }
+
+  /** The list is made: what it does not show is forgotten. */
+  finish() {
+    [this.known, this.taken] = [this.taken, new Map()];
+  }
+}
+
+/** @type {WeakMap<HTMLElement, PassRows>} */
+const LIST_ROWS = new WeakMap();
+
+/** Let a list hold these rows in this order; those that stay are not touched. @param {HTMLElement} list @param {HTMLElement[]} rows */
+function arrangeRows(list, rows) {
+  const wanted = new Set(rows);
+  for (const child of [...list.children]) if (!wanted.has(/** @type {HTMLElement} */ (child))) child.remove();
+  rows.forEach((row, k) => list.children[k] !== row && list.insertBefore(row, list.children[k] || null));
+}
+
 /** Draw the list anew, the current pass in sight. @param {any} view the step view */
 export function showList(view) {
   const state = {
+    trace: view.trace,
     current: view.stage,
     other: view.other,
     filter: view.filter,
@@ -231,20 +288,20 @@ export function showList(view) {
     worth: view.current.worth,
     off: view.can.toggle ? new Set(view.can.off || []) : null,
     go: (/** @type {number} */ k, /** @type {Event} */ e) => view.choosePass(k, e),
-    to: (/** @type {number} */ position) => view.canStep && view.ask("to", { position }),
+    to: (/** @type {number} */ k) => view.canStep && view.ask("to", { position: k - view.whole.stages.length }),
     fold: (/** @type {string} */ key) => view.foldPipeline(key),
     toggle: (/** @type {string} */ name, /** @type {boolean} */ off) => togglePass(view, name, off),
   };
-  // Most steps only move the mark: the rows are built anew where anything else is other than it was.
+  // Most steps only move the mark; where anything else is other than it was, only the rows that say so are built anew.
   const { current, ...rest } = state;
   const print = JSON.stringify([rest, [...state.folded], state.off && [...state.off], view.trace, view.payload.revision, state.hide && current]);
   const rows = view.list.querySelectorAll(".pass");
   if (view.list.dataset.print === print && rows.length) {
     for (const row of rows) mark(row, row.id === `pass-${current}`);
   } else {
-    const from = view.list.scrollTop;
-    view.list.replaceChildren(...passList(view.whole, view.store, state));
-    view.list.scrollTop = from;
+    let made = LIST_ROWS.get(view.list);
+    if (!made) LIST_ROWS.set(view.list, (made = new PassRows()));
+    arrangeRows(view.list, passList(view.whole, view.store, state, made));
     view.list.dataset.print = print;
   }
   if (view.list.querySelector(".pass.current")) view.list.setAttribute("aria-activedescendant", `pass-${current}`);

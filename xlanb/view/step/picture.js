@@ -35,6 +35,7 @@ export class PictureState {
     /** @type {Record<string, Map<string, boolean>>} which groups are open at first, by kind of artifact: from stage to stage the same */
     this.decided = { module: new Map(), graph: new Map() };
     this.version = 0;
+    this.store = view.store;
     /** @type {{guesses: Set<string>, target: number, result: ReturnType<typeof score> | null} | null} */
     this.guess = null;
     const tool = (/** @type {string} */ face, /** @type {string} */ title, /** @type {() => void} */ onclick) => h("button", { type: "button", class: "tool", title, onclick }, face);
@@ -102,7 +103,7 @@ export class PictureState {
     const { store, payload, now } = this.view;
     const artifact = store.artifact(index);
     if (!artifact?.c || !this._openedOf(artifact)) return null;
-    const key = `${index}:${this.version}:${this.view.stage}:${payload.revision}`;
+    const key = this._told(index);
     let scene = this.scenes.get(key);
     if (!scene) {
       const marks = now && now.b >= 0 && (index === now.a || index === now.b) ? store.marks(now.b, now.a) : undefined;
@@ -121,12 +122,25 @@ export class PictureState {
     return scene;
   }
 
+  /** What a picture of an artifact shows, in short: the same from stage to stage where nothing changed. @param {number} index */
+  _told(index) {
+    const { store, current, now } = this.view;
+    if (store !== this.store) {
+      // an artifact was read that was put off
+      this.store = store;
+      this.scenes.clear();
+      this.sheets.clear();
+    }
+    const change = now && now.b >= 0 && now.b !== now.a && (index === now.a || index === now.b) ? `${now.b}>${now.a}` : "";
+    return `${index}:${this.version}:${change}:${store.timed(current)}`;
+  }
+
   /** The drawing of an artifact as the reader wants it. @param {number} index @returns {Sheet | null} */
   sheet(index) {
     const scene = this.scene(index);
     if (!scene) return null;
     const { room } = this.view.graph;
-    const key = `${index}:${this.version}:${this.view.stage}:${this.view.payload.revision}:${room.w}x${room.h}`;
+    const key = `${this._told(index)}:${room.w}x${room.h}`;
     let made = this.sheets.get(key);
     if (!made) {
       const before = scene.gone?.length ? this.sheet(/** @type {any} */ (this.view.now).b) : null; // placed first: what survives stays where it stood

@@ -91,10 +91,13 @@ export function stationOf(stage) {
   return /** @type {Record<string, string>} */ (KIND_STATION)[stage.kind] || stage.kind;
 }
 
+let stores = 0;
+
 export class Store {
   /** @param {Payload} payload */
   constructor(payload) {
     this.payload = payload;
+    this.serial = stores += 1;
     /** @type {Map<number, Map<string, number>>} */
     this._names = new Map();
     /** @type {Map<string, Marks>} */
@@ -134,13 +137,19 @@ export class Store {
     return chunk < 0 ? "" : this.payload.chunks[chunk].h.match(/^(?:ENTRY )?(?:graph |function )?%?(\S+)/)?.[1] || "";
   }
 
+  /** The index of the last run that was timed by kernel, -1 where there is none. @param {Trace} trace @returns {number} */
+  timed(trace) {
+    for (let k = trace.stages.length - 1; k >= 0; k -= 1) {
+      const artifact = this.artifact(trace.stages[k].a);
+      if (artifact?.k === "execution" && artifact.kernels.length) return trace.stages[k].a;
+    }
+    return -1;
+  }
+
   /** Seconds by op, of the last run that was timed by kernel. @param {Trace} trace @returns {Map<string, number>} */
   seconds(trace) {
     const out = new Map();
-    for (let k = trace.stages.length - 1; k >= 0 && !out.size; k -= 1) {
-      const artifact = this.artifact(trace.stages[k].a);
-      if (artifact?.k === "execution") for (const [, op, seconds] of artifact.kernels) out.set(op, (out.get(op) || 0) + seconds);
-    }
+    for (const [, op, seconds] of this.artifact(this.timed(trace))?.kernels || []) out.set(op, (out.get(op) || 0) + seconds);
     return out;
   }
 
