@@ -4,7 +4,8 @@
     python notebooks/execute.py 03 04           some of them
     python notebooks/execute.py --save 03       run as a reader does, and write the outputs into the notebook
 
-Saved outputs are for who reads without running: GitHub and nbviewer draw no plotly figure and no widget. So each figure is saved as a picture too (needs playwright and Chromium).
+Saved outputs are for who reads without running: GitHub and nbviewer draw no plotly figure and no widget. So each figure of plotly's own is saved as a picture too (needs playwright and
+Chromium); those of xlanb have one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ NATIVE = re.compile(r"(?:WARNING: All log messages before absl::InitializeLog|[I
 """What JAX's GPU plugin writes when it is loaded where there is no driver, whatever the level of its log."""
 USER_FRAMES = {"JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS": "0"}
 """What is saved names the reader's own lines, not those of the libraries of the machine where it was run."""
+CODE = re.compile(r"<script[^>]* data-code=.*?</script>\n?", re.DOTALL)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -103,7 +105,9 @@ def save(path: Path) -> None:
     for k, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{k:02d}"
         cell.metadata.pop("execution", None)
-    add_pictures([o for c in notebook.cells for o in c.get("outputs", []) if "data" in o])
+    outputs = [o for c in notebook.cells for o in c.get("outputs", []) if "data" in o]
+    add_pictures(outputs)
+    share_code(outputs)
     notebook.metadata.pop("widgets", None)
     text = nbformat.writes(notebook)
     for private in {os.getcwd(), str(Path.home()), sys.prefix} - {"/"}:
@@ -117,7 +121,7 @@ def add_pictures(outputs: list[Any]) -> None:
     for output in outputs:
         if "text/plain" in output.data:
             output.data.pop(WIDGET, None)
-    figures = [o for o in outputs if PLOTLY in o.data]
+    figures = [o for o in outputs if PLOTLY in o.data and "<img " not in o.data.get("text/html", "")]
     if not figures:
         return
     from playwright.sync_api import sync_playwright
@@ -136,6 +140,16 @@ def add_pictures(outputs: list[Any]) -> None:
             )
             output.data["image/png"] = url.split(",", 1)[1] + "\n"
         browser.close()
+
+
+def share_code(outputs: list[Any]) -> None:
+    """Leave the step view's code in the first output that has it: the others find it on the page, as in JupyterLab."""
+    found = False
+    for output in outputs:
+        html = output.data.get("text/html", "")
+        if found and html:
+            output.data["text/html"] = CODE.sub("", html)
+        found = found or bool(CODE.search(html))
 
 
 def main() -> None:

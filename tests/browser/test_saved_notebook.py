@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_what_is_kept_is_small_and_says_it_in_words_too(executed):
     assert len(widget["text/plain"]) < 200
     html = page["text/html"]
     assert len(html) < 205_000  # most of it is the step view's own program, packed
+    assert len(re.sub(r"<script[^>]* data-code=.*?</script>", "", html, flags=re.DOTALL)) < 20_000
     assert "<td>algsimp</td>" in html
     assert "The program after" in html
     assert "tanh(" in html
@@ -87,15 +89,19 @@ def test_nbconvert_makes_a_page_that_steps_with_the_network_off(executed, contex
     assert not stepper.page.locator(".xlanb-fallback").is_visible()
 
 
-def test_without_scripts_there_is_the_table(executed, chromium, tmp_path):
+def test_without_scripts_there_are_a_picture_ten_lines_and_a_folded_table(executed, chromium, tmp_path):
     [html] = [o["data"]["text/html"] for c in executed.cells for o in c.outputs if "text/html" in o.get("data", {})]
     path = tmp_path / "page.html"
     path.write_text(f"<!doctype html><title>t</title><body>{html}</body>", encoding="utf-8")
     with chromium.new_context(java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(path.as_uri())
-        assert page.locator("td").get_by_text("algsimp", exact=True).first.is_visible()
+        assert page.locator("img").evaluate("i => i.naturalWidth > 100 && i.naturalWidth < 900")
+        assert len(page.locator(".xlanb-fallback > pre").inner_text().splitlines()) <= 10
+        assert page.locator("td").first.is_hidden()
         page.locator("summary").first.click()
+        assert page.locator("td").get_by_text("algsimp", exact=True).first.is_visible()
+        page.locator("summary").nth(1).click()
         assert "tanh(" in page.locator("details pre").first.inner_text()
 
 

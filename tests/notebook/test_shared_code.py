@@ -30,7 +30,7 @@ def shown(shell, cell, obj=None):
 
 def carries(html):
     assert 'data-part="payload"' in html
-    return 'data-part="program"' in html
+    return 'data-code="program"' in html
 
 
 def test_the_first_output_carries_the_code_for_all(shell):

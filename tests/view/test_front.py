@@ -43,7 +43,7 @@ def test_what_is_put_together_is_a_module(folder):
 
 
 def test_every_module_is_taken_along_and_no_name_twice():
-    assert {p.stem for p in MODULES.glob("*.js")} == {*assets._MODULES, "loader"}
+    assert {p.stem for p in MODULES.glob("*.js")} == {*assets._MODULES, *assets._STARTERS, *assets._LOADERS}
     sources = "\n".join((MODULES / f"{name}.js").read_text(encoding="utf-8") for name in assets._MODULES)
     names = re.findall(r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)", sources, re.MULTILINE)
     assert [n for n, count in Counter(names).items() if count > 1] == []

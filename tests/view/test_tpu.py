@@ -120,7 +120,7 @@ def test_records_show_themselves_in_notebooks() -> None:
     schedule = schedule_of(module, {"a": CodeFacts(10, 0, {})}, {}, {}, CHIPS["v5e"])
     for record in (program(), schedule):
         bundle = record._repr_mimebundle_()
-        assert "xlanb-step" in bundle["text/html"]
+        assert "xlanb-static" in bundle["text/html"]
         assert bundle["text/plain"].count("\n") > 0
     shown = schedule.roofline()._repr_mimebundle_()
     assert "bound by memory" in shown["text/html"]

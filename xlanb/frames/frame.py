@@ -13,6 +13,8 @@ import pandas as pd
 from xlanb.display import table_html
 
 _MOST_ROWS: Final = 60
+_FEWER_ROWS: Final = 20  # of a table whose text would be longer than so many
+_MOST_CHARACTERS: Final = 10_000
 
 
 class Frame(pd.DataFrame):
@@ -25,8 +27,12 @@ class Frame(pd.DataFrame):
     def __repr__(self) -> str:
         if self.empty:
             return super().__repr__()
-        shown = self.to_string(max_rows=_MOST_ROWS, max_colwidth=None)
-        cut = f"\n\n[{len(self):,} rows x {self.shape[1]} columns]" if len(self) > _MOST_ROWS else ""
+        rows = _MOST_ROWS
+        shown = self.to_string(max_rows=rows, max_colwidth=None)
+        if len(shown) > _MOST_CHARACTERS and len(self) > _FEWER_ROWS:
+            rows = _FEWER_ROWS
+            shown = self.to_string(max_rows=rows, max_colwidth=None)
+        cut = f"\n\n[{len(self):,} rows x {self.shape[1]} columns]" if len(self) > rows else ""
         return shown + cut
 
     def _repr_html_(self) -> str | None:

@@ -15,6 +15,9 @@ from weakref import WeakSet
 from IPython.core.getipython import get_ipython
 from IPython.display import publish_display_data
 
+from xlanb.notebook.shared_code import is_elsewhere
+from xlanb.view.page import code_shared_by
+
 _REST_SECONDS = 1.0
 """After the last change: who steps quickly has one page written, not ten."""
 
@@ -28,12 +31,14 @@ class SavedPage:
         self._make = make
         self._at_end_of_cell = at_end_of_cell
         self._display_id = ""
+        self._is_lean = False
         self._is_stale = False
         self._timer: asyncio.TimerHandle | None = None
 
     def show(self) -> None:
         """Put it below what is there. A second time it is another output; the first stays as it is."""
         self._display_id = uuid4().hex
+        self._is_lean = is_elsewhere()  # stays so: what is written anew later belongs to the same cell
         self._is_stale = False
         self._publish(update=False)
         _SHOWN.add(self)
@@ -66,7 +71,9 @@ class SavedPage:
 
     def _publish(self, *, update: bool) -> None:
         # No plain text: a terminal, which has the widget's own, would print it too.
-        publish_display_data({"text/html": self._make()}, {}, transient={"display_id": self._display_id}, update=update)
+        with code_shared_by(lambda: self._is_lean):
+            html = self._make()
+        publish_display_data({"text/html": html}, {}, transient={"display_id": self._display_id}, update=update)
 
 
 def in_notebook() -> bool:

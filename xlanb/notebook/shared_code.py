@@ -50,6 +50,15 @@ class SharedCode:
         return str(metadata.get("cellId") or "")
 
 
+_SHARED: list[SharedCode] = []
+
+
 def share_code(shell: InteractiveShell) -> None:
     """Have the outputs of this shell share the code."""
-    show_within(SharedCode(shell))
+    _SHARED[:] = [SharedCode(shell)]
+    show_within(_SHARED[0])
+
+
+def is_elsewhere() -> bool:
+    """Whether another output on the page of the cell that runs has the code; False where outputs share none."""
+    return _SHARED[0].is_elsewhere() if _SHARED else False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
-import zlib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+
+from xlanb.view.packing import packed_text
 
 _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
@@ -15,6 +16,8 @@ _MODULES = tuple(
     "dom store highlight loops layers stay measure route edges trails stubs stublist place outline part rim scene ghosts colours shapes save minimap fly opening focus graph predict picture replay text textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
     "source side passes branches cell walk order progress traits stale live find beside start fullscreen graphpane filmlineage filmplan filmtime filmwords filmdraw filmsave filmbar filmpane keys panes around frame main".split()
 )
+_STARTERS = ("unpack", "saved")  # of the output that has program and style
+_LOADERS = ("loader", "standin")  # of every output
 _STYLES = ("step.css", "graph.css", "panes.css", "tpu.css", "gpu.css", "live.css", "film.css")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
@@ -26,8 +29,12 @@ _COMMENT = re.compile(r"/\*\*.*?\*/ ?|^[ \t]+(?://[^\n]*\n)?|^//[^\n]*\n|^\n", r
 @cache
 def program() -> str:
     """All modules as one piece of JavaScript that defines `render`."""
-    parts = ['"use strict";']
-    for name in _MODULES:
+    return _put_together('"use strict";', _MODULES)
+
+
+def _put_together(first: str, modules: Iterable[str]) -> str:
+    parts = [first]
+    for name in modules:
         source = (_FOLDER / f"{name}.js").read_text(encoding="utf-8")
         parts.append(_EXPORT.sub("", _IMPORT.sub("", source)))
     return _COMMENT.sub("", "\n".join(parts))
@@ -56,17 +63,19 @@ def css() -> str:
 
 
 @cache
-def loader() -> str:
-    """What starts the view on a page without a kernel."""
-    return (_FOLDER / "loader.js").read_text(encoding="utf-8")
+def loader(*, stands_in: bool = False) -> str:
+    """What starts a view on a page without a kernel, in each of them; `stands_in`: where a live one beside it does not come."""
+    modules, start = (_LOADERS, "standIn(waitingView({}))") if stands_in else (_LOADERS[:1], "waitingView({}).start()")
+    return f"(() => {{\n{_put_together('', modules).strip()}\n{start.format('document.currentScript')};\n}})();"
 
 
 @cache
-def packed_files() -> dict[str, str]:
-    """Program and style, packed, by the names that the loader knows."""
-    return {"program": packed(script()), "style": packed(css())}
-
-
-def packed(text: str) -> str:
-    """Deflated, in base64: safe between script tags whatever it holds."""
-    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
+def shared_html() -> str:
+    """Program and style, packed, and what unpacks and starts them: one of the views of a page has it."""
+    given = {"program": script(), "style": css()}
+    parts = [
+        f'<script type="application/octet-stream" data-code="{k}">{packed_text(v)}</script>' for k, v in given.items()
+    ]
+    start = f'shareCode(document.currentScript, "{version()}");'
+    parts.append(f'<script data-code="start">(() => {{\n{_put_together("", _STARTERS)}{start}\n}})();</script>')
+    return "\n".join(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,14 +16,19 @@ from xlanb.files import path_to_write
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
+from xlanb.view.brief import last_drawn, traces_brief
+from xlanb.view.packing import packed
 from xlanb.view.parts.items import clip
-from xlanb.view.payload import MAX_BYTES, Payload, build_payload, with_less_code
-from xlanb.view.text import artifact_text, trace_text
+from xlanb.view.parts.llvm import kept_code
+from xlanb.view.payload import MAX_BYTES, Payload, build_payload
+from xlanb.view.still import still_html
+from xlanb.view.text import artifact_text
 
-_FALLBACK_LINES = 400
 _TABLE_ROWS = 100
-_PROGRAM_LINES = 200
-_PROGRAM_CHARACTERS = 20_000
+_PROGRAM_LINES = 30
+_PROGRAM_CHARACTERS = 3_000
+_KEPT_CODE = 3_000
+"""Characters of LLVM IR and assembly that a notebook keeps with a view, where they are not what it is of."""
 _IS_ELSEWHERE: ContextVar[Callable[[], bool] | None] = ContextVar("xlanb code is elsewhere", default=None)
 
 
@@ -50,23 +54,37 @@ def whole_page(body: str, title: str) -> str:
 
 
 @seldom()
-def fragment_html(traces: Sequence[Trace], title: str = "") -> str:
-    """The step view of these traces as a piece of HTML for a notebook's output; where no script runs, their text."""
-    text = "\n\n".join(trace_text(t) for t in traces)
-    return view_html(build_payload(traces, title=title), text)
+def fragment_html(traces: Sequence[Trace], title: str = "", *, is_kept: bool = False) -> str:
+    """The step view of these traces as a piece of HTML; where no script runs, a picture of the first and its ten lines.
+
+    With `is_kept` it is for a notebook, which keeps it: with the code of its kernels alone.
+    """
+    payload = build_payload(traces, title=title)
+    return view_html(kept(payload) if is_kept else payload, traces_brief(traces), _picture(traces))
+
+
+def _picture(traces: Sequence[Trace]) -> str:
+    drawn = next((found for t in traces if (found := last_drawn(t)) is not None), None)
+    return still_html(drawn) if drawn is not None else ""
+
+
+def kept(payload: Payload) -> Payload:
+    """The payload as a notebook keeps it: of LLVM IR and assembly the kernels, as far as they are short."""
+    codes = sum(a["k"] == "code" for a in payload["artifacts"])
+    artifacts = [kept_code(a, _KEPT_CODE // codes) if a["k"] == "code" else a for a in payload["artifacts"]]
+    return {**payload, "artifacts": artifacts}
 
 
 def saved_html(payload: Payload, traces: Sequence[Trace], ident: str) -> str:
     """What a notebook keeps beside a live step view: the same view without a kernel, which hides itself where the live one of this `ident` is shown.
 
-    Where no script runs there are the stages as a table and the program as it is in the end; that is all where the rest is too large to be kept.
+    Where no script runs there are a picture, ten lines, and folded the stages as a table and the program as it is in the end; that is all where the rest is too large to be kept.
     """
     tables = "\n".join(f"{passes_html(t)}\n{_program_html(t)}" for t in traces)
-    fallback, attributes = f'<div class="xlanb-fallback">\n{tables}\n</div>', f' data-ident="{escape(ident)}"'
-    html = _view_html(payload, fallback, attributes)
-    if len(html) > MAX_BYTES:
-        html = _view_html(with_less_code(payload), fallback, attributes)
-    return html if len(html) <= MAX_BYTES else tables
+    folded = f"<details><summary>The stages that changed something</summary>\n{tables}\n</details>"
+    fallback, attributes = _fallback(traces_brief(traces), _picture(traces), folded), f' data-ident="{escape(ident)}"'
+    html = _view_html(kept(payload), fallback, attributes)
+    return html if len(html) <= MAX_BYTES else fallback
 
 
 def _program_html(trace: Trace) -> str:
@@ -80,16 +98,17 @@ def _program_html(trace: Trace) -> str:
     return ""
 
 
-def view_html(payload: Payload, text: str) -> str:
-    """A payload with the program that shows it; `text` stands there where no script runs.
+def view_html(payload: Payload, text: str, picture: str = "") -> str:
+    """A payload with the program that shows it; `picture` (HTML) and `text` stand there where no script runs.
 
     Nothing outside the piece is touched: the style lives in a shadow root, the program under one symbol.
     """
-    lines = text.splitlines()
-    if len(lines) > _FALLBACK_LINES:
-        text = "\n".join([*lines[:_FALLBACK_LINES], f"... {len(lines) - _FALLBACK_LINES:,} more lines"])
-    fallback = f'<pre class="xlanb-fallback" style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>'
-    return _view_html(payload, fallback)
+    return _view_html(payload, _fallback(text, picture))
+
+
+def _fallback(text: str, picture: str, more: str = "") -> str:
+    words = f'<pre style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>'
+    return f'<div class="xlanb-fallback">{picture}{words}{more}</div>'
 
 
 @contextmanager
@@ -104,16 +123,11 @@ def code_shared_by(is_elsewhere: Callable[[], bool]) -> Iterator[None]:
 
 def _view_html(payload: Payload, fallback: str, attributes: str = "") -> str:
     is_elsewhere = _IS_ELSEWHERE.get()
-    parts = {
-        **({} if is_elsewhere is not None and is_elsewhere() else assets.packed_files()),
-        "payload": assets.packed(json.dumps(payload, separators=(",", ":"))),
-    }
-    scripts = "\n".join(
-        f'<script type="application/octet-stream" data-part="{name}">{data}</script>' for name, data in parts.items()
-    )
+    shared = "" if is_elsewhere is not None and is_elsewhere() else f"{assets.shared_html()}\n"
     return (
-        f'<div class="xlanb-static"{attributes}>\n{fallback}\n'
-        f'{scripts}\n<script data-version="{assets.version()}">{assets.loader()}</script>\n</div>'
+        f'<div class="xlanb-static"{attributes}>\n{fallback}\n{shared}'
+        f'<script type="application/octet-stream" data-part="payload">{packed(payload)}</script>\n'
+        f'<script data-version="{assets.version()}">{assets.loader(stands_in=bool(attributes))}</script>\n</div>'
     )
 
 

@@ -24,17 +24,19 @@ from xlanb.graph.graphdef.reader import graph_of_proto
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import Layout, Shape
+from xlanb.view.brief import artifact_brief, stage_brief, trace_brief
 from xlanb.view.cards import card_html
 from xlanb.view.film.page import film_html
-from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
+from xlanb.view.page import fragment_html, kept, pre_html, view_html, whole_page
 from xlanb.view.parts.fusion import fused_computation, neighbourhood, traffic
 from xlanb.view.parts.items import clip
 from xlanb.view.payload import PayloadBuilder, build_payload
 from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
 from xlanb.view.shape import layout_text, shape_html, shape_text
+from xlanb.view.still import still_html
 from xlanb.view.tables import tables_html
-from xlanb.view.text import artifact_text, stage_text, trace_text, traces_text
+from xlanb.view.text import artifact_text, stage_text, traces_text
 
 _ARTIFACTS = (
     GraphRecord,
@@ -49,8 +51,8 @@ _ARTIFACTS = (
     TpuScheduleRecord,
     GpuProgram,
 )
-_MOST_LINES = 1500
-_MOST_CHARACTERS = 150_000
+_MOST_LINES = 60
+_MOST_CHARACTERS = 6_000
 _CODE_LINES = 20_000  # of one text by itself
 
 _KINDS = {
@@ -87,7 +89,7 @@ def _bundle(obj: Any) -> dict[str, str]:
     if isinstance(obj, Message):
         return _graph_def(obj)
     if isinstance(obj, Trace):
-        return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
+        return {"text/html": fragment_html([obj], is_kept=True), "text/plain": trace_brief(obj)}
     if isinstance(obj, Film):
         return {"text/html": film_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Stage):
@@ -107,7 +109,7 @@ def _bundle(obj: Any) -> dict[str, str]:
     traces = getattr(obj, "traces", None)
     if isinstance(traces, Sequence) and traces and all(isinstance(t, Trace) for t in traces):
         text = _own_text(obj, traces_text(traces))
-        return {"text/html": shown + fragment_html(list(traces)), "text/plain": text}
+        return {"text/html": shown + fragment_html(list(traces), is_kept=True), "text/plain": text}
     if shown:
         text = _own_text(obj, repr(obj))
         drawn = _as_artifact(_record_of(obj)) if picture else None
@@ -119,8 +121,8 @@ def _bundle(obj: Any) -> dict[str, str]:
         return _instruction(obj, record)
     if isinstance(record, Trace):
         return {
-            "text/html": fragment_html([record]),
-            "text/plain": _own_text(obj, trace_text(record)),
+            "text/html": fragment_html([record], is_kept=True),
+            "text/plain": _own_text(obj, trace_brief(record)),
         }
     artifact = _as_artifact(record)
     if artifact is not None:
@@ -185,7 +187,7 @@ def _record_of_parent(obj: Any, *path: str) -> Any:
 
 
 def artifact_html(artifact: Artifact, title: str = "", fallback: str = "") -> str:
-    """One artifact by itself: its graph, its text, or its figures. Where no script runs `fallback` stands, by default the artifact's whole text."""
+    """One artifact by itself: its graph, its text, or its figures. Where no script runs there are its picture and ten lines of `fallback`, by default of its text."""
     name = title or str(
         getattr(artifact, "name", "")
         or getattr(artifact, "module", "")
@@ -201,7 +203,11 @@ def artifact_html(artifact: Artifact, title: str = "", fallback: str = "") -> st
     else:
         payload = build_payload([trace], title=name)
     payload["single"] = 1
-    return view_html(payload, _clipped(fallback or artifact_text(artifact), "its .text"))
+    return view_html(payload, artifact_brief(artifact, fallback or artifact_text(artifact)), _picture(artifact))
+
+
+def _picture(artifact: object) -> str:
+    return still_html(artifact) if isinstance(artifact, ModuleRecord | GraphRecord) else ""
 
 
 def artifact_page(artifact: Artifact, title: str = "") -> str:
@@ -228,10 +234,8 @@ def _stage_html(stage: Stage) -> str:
     )
     payload = build_payload([Trace(stage.name, [alone])], title=stage.name)
     payload["single"] = 1
-    text = stage_text(stage)
-    if stage.after is not None:
-        text += "\n\n" + artifact_text(stage.after)
-    return view_html(payload, text)
+    is_code = isinstance(stage.after, CodeRecord | TextRecord)
+    return view_html(payload if is_code else kept(payload), stage_brief(stage), _picture(stage.after))
 
 
 def _record_of(obj: Any) -> Any:

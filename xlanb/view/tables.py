@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MAX_ROWS = 60
 _MAX_COLUMNS = 30
+_MIN_ROWS = 10
+_MAX_HTML = 12_000  # a notebook keeps it
 _TABLE = '<table cellpadding="4" style="border-collapse:collapse;font:12px system-ui,sans-serif;text-align:left" '
 
 
@@ -51,8 +53,13 @@ def table_html(table: pd.DataFrame, *, index: bool = False) -> str:
 @table_html_hook.implement
 def frame_html(table: pd.DataFrame) -> str:
     """A `Frame` as a notebook shows it: its first rows, and how many there are."""
-    cut = f"<p>{len(table):,} rows, the first {_MAX_ROWS} shown</p>" if len(table) > _MAX_ROWS else ""
-    return f'<div style="overflow-x:auto">{table_html(table.head(_MAX_ROWS), index=True)}</div>{cut}'
+    shown = table.head(_MAX_ROWS)
+    body = table_html(shown, index=True)
+    if len(body) > _MAX_HTML:
+        shown = table.head(max(_MIN_ROWS, len(shown) * _MAX_HTML // len(body)))
+        body = table_html(shown, index=True)
+    cut = f"<p>{len(table):,} rows, the first {len(shown)} shown</p>" if len(table) > len(shown) else ""
+    return f'<div style="overflow-x:auto">{body}</div>{cut}'
 
 
 def _figure(value: float) -> str:

@@ -61,6 +61,20 @@ class Ops:
             found.append(tuple(reads))
         return found
 
+    @cached_property
+    def inputs(self) -> list[tuple[int, ...]]:
+        """The parameters that each op reads, those behind what is drawn as an edge too."""
+        found: list[tuple[int, ...]] = []
+        for operands in self.operands:
+            reads: dict[int, None] = {}
+            for o in operands:
+                if self.roles[o] == INPUT:
+                    reads[o] = None
+                elif self.roles[o] != SHOWN and o < len(found):
+                    reads.update(dict.fromkeys(found[o]))
+            found.append(tuple(reads))
+        return found
+
     def is_shown(self, k: int) -> bool:
         """Whether an op is a node of its own."""
         return self.roles[k] == SHOWN

@@ -109,7 +109,7 @@ class _Maker:
         for k in range(len(part.ops)):
             key = keys[k]
             reads = part.ops.sources[k]
-            inputs = [o for o in part.ops.operands[k] if part.ops.roles[o] == INPUT]
+            inputs = part.ops.inputs[k]
             if key in self._inner:
                 for spot in self._inner[key]:
                     self.connect(spot.part, spot.prefix)

@@ -13,6 +13,7 @@ _PTX_ENTRY = re.compile(r"^[ \t]*(?:\.\w+[ \t]+)*\.entry[ \t]+([\w$]+)")
 _ASM_LABEL = re.compile(r"^(\"[^\"]*\"|[A-Za-z_$][\w.$]*):")
 
 
+_KERNEL_LINES = 40  # of one kernel, where not all is kept
 MAX_CHARACTERS = 4_000_000
 """Of one text in a page: packed that is some hundred kilobytes."""
 
@@ -51,6 +52,34 @@ def shorten_code(data: dict[str, Any], max_lines: int) -> dict[str, Any]:
     ops = [run for run in data["ops"] if run[0] <= max_lines]
     note = _cut_note(max_lines, data["total"])
     return {**data, "lines": data["lines"][:max_lines], "ops": ops, "note": note}
+
+
+def kept_code(data: dict[str, Any], characters: int) -> dict[str, Any]:
+    """The same data with the beginnings of kernels alone, about so many characters of them, and a note on the rest."""
+    if code_characters(data) <= characters:
+        return data
+    ends = [run[0] - 1 for run in data["ops"][1:]] + [len(data["lines"])]
+    lines: list[str] = []
+    ops: list[list[Any]] = []
+    left, shown, missing = characters, 0, 0
+    for (begin, op), end in zip(data["ops"], ends, strict=True):
+        given = data["lines"][begin - 1 : min(end, begin - 1 + _KERNEL_LINES)] if op and left > 0 else []
+        left -= sum(map(len, given))
+        missing += end - begin + 1 - len(given)
+        if not given:
+            continue
+        ops.append([len(lines) + 1, op])
+        lines += given
+        shown += len(given)
+        if missing:
+            lines.append(_left_out(data["lang"], missing))
+            missing = 0
+    note = f"A notebook keeps {shown:,} of {data['total']:,} lines; xlanb.explore(trace) and trace.to_html(path) have all, as the record's .text."
+    return {**data, "lines": lines, "ops": ops, "note": note}
+
+
+def _left_out(language: str, count: int) -> str:
+    return f"{';' if language == 'llvm' else '//' if language == 'ptx' else '#'} ... {count:,} lines"
 
 
 def _cut_note(shown: int, total: int) -> str:

@@ -57,6 +57,13 @@ def figure(obj: Any, what: str = "") -> Any:
         XlanbError: there is nothing to draw.
         MissingLibraryError: plotly is not installed.
     """
+    drawn = _drawn(obj, what)
+    from xlanb.view.plots.plot import Plot  # late: it needs plotly
+
+    return Plot(drawn)
+
+
+def _drawn(obj: Any, what: str) -> Any:
     if isinstance(obj, Trace):
         if what not in _OF_TRACE:
             raise ArgumentError(f"a trace has no figure {what!r}{nearest(what, _OF_TRACE)}")

@@ -1,0 +1,152 @@
+"""Payloads as a page carries them: regular JSON turned into columns, deflated, in base64.
+
+`packed` leaves out what can be told from the rest, `packed_text` deflates; `step/unpack.js` undoes both. A float
+keeps four digits. In the JSON
+
+    {"~": [forms, index, names, columns]}   a list of objects: the keys of each kind of object as positions in `names`,
+                                            the kind of each object (or how many there are, of one kind), then all
+                                            values of each key
+    {"~": [lengths, values]}                a list of lists: their lengths, and what is in them in a row
+    {"~": ["rows", columns, length]}        a list of lists that are equally long: their first parts, their second, ...
+    {"~": ["words", words, indices]}        a list of texts of which many are the same
+    {"~": [numbers]}                        a list of integers: the first, and the difference of each to the one before
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+Data = Any
+
+_MARK: Final = "~"
+_FEWEST: Final = 3  # objects or lists that are worth columns
+_NUMBERS: Final = 8
+_WIDEST: Final = 6
+_SAME: Final = 3  # times that each text is there at least
+_NAMED: Final = "\x01"  # stands for the op_name in an item's text
+
+
+def packed(payload: Mapping[str, Any]) -> str:
+    """A payload for a page."""
+    return packed_text(json.dumps(columns(lean(payload)), separators=(",", ":"), ensure_ascii=False))
+
+
+def packed_text(text: str) -> str:
+    """Text deflated, in base64: safe between script tags whatever it holds."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode("ascii")
+
+
+# ----------------------------------------------------------------------------------------------------------- columns
+
+
+def columns(data: Data) -> Data:
+    """JSON data with the same parts beside each other."""
+    if isinstance(data, float):
+        return float(f"{data:.4g}")
+    if isinstance(data, dict):
+        if _MARK in data:
+            return _objects([data])
+        return {k: columns(v) for k, v in data.items()}
+    if not isinstance(data, list):
+        return data
+    if len(data) >= _FEWEST and all(isinstance(v, dict) for v in data):
+        return _objects(data)
+    if len(data) >= _FEWEST and all(isinstance(v, list) for v in data):
+        return _lists(data)
+    if len(data) >= _FEWEST and all(isinstance(v, str) for v in data):
+        return _words(data)
+    if len(data) >= _NUMBERS and all(type(v) is int for v in data):
+        steps = [data[0], *(b - a for a, b in pairwise(data))]
+        return {_MARK: [steps]} if len(str(steps)) < len(str(data)) else data
+    return [columns(v) for v in data]
+
+
+def _lists(rows: Sequence[Sequence[Data]]) -> Data:
+    length = len(rows[0])
+    is_table = 2 <= length <= _WIDEST and all(len(row) == length for row in rows)
+    if is_table and any(isinstance(v, str) for v in rows[0]):
+        return {_MARK: ["rows", [columns(list(column)) for column in zip(*rows, strict=True)], length]}
+    return {_MARK: [columns([len(v) for v in rows]), columns([w for v in rows for w in v])]}
+
+
+def _words(texts: list[str]) -> Data:
+    words = {text: k for k, text in enumerate(dict.fromkeys(texts))}
+    if len(words) * _SAME > len(texts):
+        return texts
+    return {_MARK: ["words", list(words), [words[text] for text in texts]]}
+
+
+def _objects(rows: Sequence[Mapping[str, Data]]) -> Data:
+    kinds: dict[tuple[str, ...], int] = {}
+    index = [kinds.setdefault(tuple(row), len(kinds)) for row in rows]
+    names = list(dict.fromkeys(key for kind in kinds for key in kind))
+    at = {name: k for k, name in enumerate(names)}
+    forms = [[at[key] for key in kind] for kind in kinds]
+    return {
+        _MARK: [
+            forms,
+            columns(index) if len(kinds) > 1 else len(rows),
+            names,
+            [columns([row[name] for row in rows if name in row]) for name in names],
+        ]
+    }
+
+
+# ------------------------------------------------------------------------------------------- what the rest tells
+
+
+def lean(payload: Mapping[str, Any]) -> Data:
+    """The payload without labels and texts of items, and names in edits, that follow from other fields."""
+    items = payload.get("items", [])
+    traces = [
+        {**trace, "stages": [_lean_stage(stage, items) for stage in trace["stages"]]}
+        for trace in payload.get("traces", [])
+    ]
+    return {**payload, "items": [_lean_item(item) for item in items], "traces": traces}
+
+
+def _lean_item(item: Mapping[str, Any]) -> Data:
+    left = dict(item)
+    begin = instruction_begin(item)
+    if item["t"].startswith(begin):
+        rest = item["t"][len(begin) :]
+        if item.get("m"):
+            rest = rest.replace(f'op_name="{item["m"]}"', _NAMED)
+        left["t"] = f"){rest}"
+    if item.get("h") == plain_label(item):
+        del left["h"]
+    return left
+
+
+def instruction_begin(item: Mapping[str, Any]) -> str:
+    """How the text of an instruction with an item's fields begins, to the end of its operands."""
+    root = "ROOT " if item.get("r") else ""
+    operands = ", ".join(f"%{name}" for name in item.get("p", ()))
+    return f"  {root}%{item['n']} = {item['s']}{item.get('l', '')} {item['o']}({operands}"
+
+
+def plain_label(item: Mapping[str, Any]) -> list[str]:
+    """The label of an item about which there is nothing special."""
+    name, op = item["n"], item["o"]
+    return [op, name[len(op) :] if name.startswith(op) else f" {name}", item["s"]]
+
+
+def _lean_stage(stage: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> Data:
+    why = stage.get("why")
+    if not why or not why.get("rewrites"):
+        return stage
+    rewrites = [{**r, "edits": [_lean_edit(e, items) for e in r.get("edits", ())]} for r in why["rewrites"]]
+    return {**stage, "why": {**why, "rewrites": rewrites}}
+
+
+def _lean_edit(edit: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> Data:
+    left = dict(edit)
+    for name, index in (("a", "i"), ("b", "j")):
+        if index in edit and items[edit[index]]["n"] == edit.get(name):
+            del left[name]
+    return left
