@@ -8,6 +8,7 @@ import pytest
 import xlanb
 import xlanb.display
 from xlanb.hlo import parse
+from xlanb.notebook import saved
 from xlanb.notebook.shared_code import SharedCode, share_code
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[2] negate(x)\n}\n"
@@ -71,3 +72,19 @@ def test_pages_on_disk_always_carry_it(shell, tmp_path):
     trace.to_html(str(tmp_path / "page.html"))
     assert carries((tmp_path / "page.html").read_text())
     assert not carries(trace._repr_mimebundle_()["text/html"])
+
+
+def test_the_page_beside_a_live_step_view_shares_it_too(shell, monkeypatch):
+    """As long as it is written anew: what the cell had at first stays."""
+    told = []
+    monkeypatch.setattr(saved, "publish_display_data", lambda data, *_, **__: told.append(data["text/html"]))
+    widget = xlanb.explore(xlanb.trace(TEXT))
+    for cell in "ab":
+        shell.execution_count += 1
+        shell.parent_header = {"metadata": {"cellId": cell}}
+        widget._saved.show()
+    shell.parent_header = {}
+    widget._saved.touch()
+    widget._saved.flush()
+    assert [carries(html) for html in told] == [True, False, False]
+    assert not carries(shown(shell, "c"))

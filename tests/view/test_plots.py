@@ -1,12 +1,16 @@
 """Figures fit a screen, name their units, and show names as they are."""
 
+import pickle
+import re
 import sys
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from plotly import io
 
 import xlanb
-from tests.view.factory import make_trace
+from tests.view.factory import EVIL, make_trace
 from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue
 from xlanb.cpu.records import ExecutionRecord, KernelTime
 from xlanb.errors import ArgumentError, MissingLibraryError, XlanbError
@@ -19,6 +23,7 @@ from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.frames import framed
 from xlanb.view.plots.chart import Bar, bar_figure, fitting
+from xlanb.view.plots.picture import figure_svg, figure_text
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[8,8] parameter(0)\n  y = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  ROOT t = f32[8,8] tanh(y)\n}\n"
 
@@ -156,3 +161,32 @@ def test_kernels_say_their_share_and_their_limit():
     assert bars.customdata[0][1] == "75% of the run, 1 KiB, 5 flops, 33% of the memory limit, jit(f)/a"
     table = ExecutionRecord(4e-6, kernels).to_dataframe()
     assert list(table["% of run"]) == [pytest.approx(75.0), pytest.approx(25.0)]
+
+
+@pytest.mark.parametrize("what", ["time", "instructions", "kernels", "memory"])
+def test_a_figure_is_a_picture_where_no_script_runs(what):
+    figure = make_trace().plot(what)
+    svg = figure_svg(figure)
+    tree = ET.fromstring(svg)  # noqa: S314 - our own
+    assert float(tree.get("width")) <= 860
+    assert len(svg) < 15_000
+    marks = [e for e in tree.iter() if e.tag.endswith(("rect", "circle"))]
+    assert len(marks) > 2
+    lines = figure_text(figure).splitlines()
+    assert 2 <= len(lines) <= 10
+    assert lines[0].startswith(figure.layout.title.text[:20])
+
+
+def test_what_a_notebook_keeps_of_a_figure(monkeypatch):
+    monkeypatch.setattr(io.renderers, "default", "plotly_mimetype")
+    figure = make_trace(EVIL, evil=True).plot()
+    assert figure._ipython_display_ is None  # IPython takes the bundle
+    bundle = figure._repr_mimebundle_()
+    assert set(bundle) == {"application/vnd.plotly.v1+json", "text/html", "text/plain"}
+    assert re.fullmatch(
+        r'<img alt="[^"<]*" style="max-width:100%" src="data:image/svg\+xml;base64,[\w+/=]+">', bundle["text/html"]
+    )
+    assert pickle.loads(pickle.dumps(figure)) == figure  # noqa: S301 - its own
+    monkeypatch.setattr(io.renderers, "default", "png")
+    monkeypatch.setattr(io.renderers, "render_on_display", False)
+    assert figure._ipython_display_ is not None

@@ -197,6 +197,19 @@ def test_a_small_object_is_small_in_a_notebook():
     assert len(table._repr_html_()) + len(repr(table)) < 24_000
 
 
+def test_what_opens_on_code_keeps_it():
+    trace = xlanb.trace(attention())
+    payload = build_payload([trace])
+    position = next(s.index for s in trace if s.kind == "llvm_ir")
+    for start in ({"branch": 0, "stage": 0, "pane": "Code"}, {"branch": 0, "stage": position}):
+        codes = [
+            a for a in payload_of(saved_html(payload | {"start": start}, [trace], "a"))["artifacts"] if a["k"] == "code"
+        ]
+        assert all(len(a["lines"]) == a["total"] for a in codes)
+    codes = [a for a in payload_of(saved_html(payload | {"start": {}}, [trace], "a"))["artifacts"] if a["k"] == "code"]
+    assert all(len(a["lines"]) < a["total"] for a in codes)
+
+
 def test_the_code_that_is_left_out_is_named():
     trace = xlanb.trace(attention())
     html = mimebundle(trace)["text/html"]

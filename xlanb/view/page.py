@@ -83,8 +83,20 @@ def saved_html(payload: Payload, traces: Sequence[Trace], ident: str) -> str:
     tables = "\n".join(f"{passes_html(t)}\n{_program_html(t)}" for t in traces)
     folded = f"<details><summary>The stages that changed something</summary>\n{tables}\n</details>"
     fallback, attributes = _fallback(traces_brief(traces), _picture(traces), folded), f' data-ident="{escape(ident)}"'
-    html = _view_html(kept(payload), fallback, attributes)
+    html = _view_html(payload if _opens_on_code(payload) else kept(payload), fallback, attributes)
+    if len(html) > MAX_BYTES:
+        html = _view_html(kept(payload), fallback, attributes)
     return html if len(html) <= MAX_BYTES else fallback
+
+
+def _opens_on_code(payload: Payload) -> bool:
+    """Whether the view opens at LLVM IR or assembly: then they are what it is about."""
+    start = payload.get("start") or {}
+    if start.get("pane") == "Code":
+        return True
+    stages = payload["traces"][start.get("branch", 0)]["stages"] if start and payload["traces"] else []
+    shown = stages[start.get("stage", 0)]["a"] if start.get("stage", 0) < len(stages) else -1
+    return shown >= 0 and payload["artifacts"][shown]["k"] == "code"
 
 
 def _program_html(trace: Trace) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly import io
 
 from xlanb.view.plots.picture import figure_svg, figure_text
 from xlanb.view.still import image_html
@@ -21,12 +23,8 @@ class Plot(go.Figure):  # type: ignore[misc]
         picture = {} if "image/png" in bundle else {"text/html": image_html(figure_svg(self), text.split("\n", 1)[0])}
         return {**picture, "text/plain": text, **bundle}
 
-    def _ipython_display_(self) -> None:
-        from IPython.display import publish_display_data
-        from plotly import io
-
-        bundle = self._repr_mimebundle_() if io.renderers.render_on_display and io.renderers.default else None
-        if bundle:
-            publish_display_data(bundle)
-        else:
-            super()._ipython_display_()
+    @property
+    def _ipython_display_(self) -> Callable[[], None] | None:
+        """Plotly's own, which shows its bundle alone, where a renderer opens a window; else IPython takes the bundle."""
+        shows_itself = io.renderers.render_on_display and super()._repr_mimebundle_()
+        return None if shows_itself else super()._ipython_display_
