@@ -32,7 +32,6 @@ NATIVE = re.compile(r"(?:WARNING: All log messages before absl::InitializeLog|[I
 """What JAX's GPU plugin writes when it is loaded where there is no driver, whatever the level of its log."""
 USER_FRAMES = {"JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS": "0"}
 """What is saved names the reader's own lines, not those of the libraries of the machine where it was run."""
-CODE = re.compile(r"<script[^>]* data-code=.*?</script>\n?", re.DOTALL)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -105,9 +104,7 @@ def save(path: Path) -> None:
     for k, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{k:02d}"
         cell.metadata.pop("execution", None)
-    outputs = [o for c in notebook.cells for o in c.get("outputs", []) if "data" in o]
-    add_pictures(outputs)
-    share_code(outputs)
+    add_pictures([o for c in notebook.cells for o in c.get("outputs", []) if "data" in o])
     notebook.metadata.pop("widgets", None)
     text = nbformat.writes(notebook)
     for private in {os.getcwd(), str(Path.home()), sys.prefix} - {"/"}:
@@ -140,16 +137,6 @@ def add_pictures(outputs: list[Any]) -> None:
             )
             output.data["image/png"] = url.split(",", 1)[1] + "\n"
         browser.close()
-
-
-def share_code(outputs: list[Any]) -> None:
-    """Leave the step view's code in the first output that has it: the others find it on the page, as in JupyterLab."""
-    found = False
-    for output in outputs:
-        html = output.data.get("text/html", "")
-        if found and html:
-            output.data["text/html"] = CODE.sub("", html)
-        found = found or bool(CODE.search(html))
 
 
 def main() -> None:

@@ -20,8 +20,9 @@ from xlanb.view.parts.memory import bytes_text
 from xlanb.view.text import artifact_text, stage_text
 
 LINES: Final = 10
-_WIDTH: Final = 160  # characters
+_WIDTH: Final = 130  # characters
 _NAMED: Final = 4
+_LANGUAGES: Final = {"llvm": "LLVM IR", "asm": "assembly", "ptx": "PTX", "sass": "SASS"}
 _QUIET: Final = frozenset((HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
 
 
@@ -91,7 +92,7 @@ def _program(trace: Trace) -> str:
 
 def _code(trace: Trace) -> str:
     codes = {a.language: a for a in reversed(list(_artifacts(trace))) if isinstance(a, CodeRecord)}
-    lines = [f"{c.text.count(chr(10)) + 1:,} lines of {language}" for language, c in codes.items()]
+    lines = [f"{c.text.count(chr(10)) + 1:,} lines of {_LANGUAGES.get(language, language)}" for language, c in codes.items()]
     count = trace.kernel_count if trace.program is not None else count_kernels(s for s in trace if not _is_later(s))
     kernels = [_counted(count, "kernel")] if count else []
     return ", ".join([*kernels, *lines])
