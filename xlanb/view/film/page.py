@@ -9,9 +9,10 @@ from xlanb.collector import seldom
 from xlanb.explorer import displays
 from xlanb.explorer.film import Film
 from xlanb.files import path_to_write
+from xlanb.view.brief import last_drawn, trace_brief
 from xlanb.view.page import view_html, whole_page
 from xlanb.view.payload import Payload, build_payload
-from xlanb.view.text import trace_text
+from xlanb.view.still import still_html
 
 
 @displays.write_film.implement
@@ -23,8 +24,11 @@ def write_film(film: Film, path: str | Path) -> None:
 
 @seldom()
 def film_html(film: Film) -> str:
-    """A film as a piece of HTML for a notebook's output; where no script runs, the stages as text."""
-    return view_html(film_payload(film), f"{film}\n\n{trace_text(film.trace)}")
+    """A film as a piece of HTML for a notebook's output; where no script runs, a picture of the program and ten lines."""
+    drawn = last_drawn(film.trace)
+    return view_html(
+        film_payload(film), f"{film}\n{trace_brief(film.trace)}", "" if drawn is None else still_html(drawn)
+    )
 
 
 def film_payload(film: Film) -> Payload:

@@ -64,7 +64,7 @@ export function whole(payload) {
   }
   for (const { stages } of payload.traces) {
     for (const rewrite of stages.flatMap((/** @type {any} */ s) => s.why?.rewrites || [])) {
-      for (const edit of rewrite.edits) {
+      for (const edit of rewrite.edits || []) {
         if ("i" in edit) edit.a ??= items[edit.i].n;
         if ("j" in edit) edit.b ??= items[edit.j].n;
       }
