@@ -90,7 +90,11 @@ def _differing_parts(
 
 
 def _differs(before: tuple[str, Any], after: tuple[str, Any]) -> bool:
-    return before[0] != after[0] or before[1] != after[1]
+    """Whether a part stands elsewhere or is another; of one that says its `essence`, by that alone."""
+    if before[0] != after[0]:
+        return True
+    old, new = before[1], after[1]
+    return bool(old != new and getattr(old, "essence", old) != getattr(new, "essence", new))
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xlanb.display import Displayable
@@ -25,9 +25,14 @@ class NodeRecord(Displayable):
     outputs: tuple[str, ...] = ()
     device: str = ""
     cluster: str = ""
-    reason: str = field(default="", compare=False)  # what was said of it changes no node
+    reason: str = ""
     source_file: str = ""
     source_line: int = 0
+
+    @property
+    def essence(self) -> NodeRecord:
+        """What counts as the node itself: what was said of it changes no node."""
+        return replace(self, reason="") if self.reason else self
 
 
 @dataclass(frozen=True)
