@@ -8,7 +8,7 @@ import { LARGEST, LEGIBLE, MARGIN } from "./place.js";
 const FLIGHT_MS = 260;
 const SCALES = [1, 1.04, 1.08, 1.13, 1.2];
 
-/** All of a drawing, centred. @param {Sheet} sheet @param {Pane} pane @returns {Sight} */
+/** All of a drawing, centred. @param {{w: number, h: number}} sheet @param {Pane} pane @returns {Sight} */
 export function wholeSight(sheet, pane) {
   const scale = Math.min((pane.width - 2 * MARGIN) / sheet.w, (pane.height - 2 * MARGIN) / sheet.h, LARGEST);
   return { scale, x: (pane.width - sheet.w * scale) / 2, y: (pane.height - sheet.h * scale) / 2 };

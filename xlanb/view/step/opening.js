@@ -1,6 +1,6 @@
 // Which groups the first picture has open: as many as fit the pane at a legible size, the heaviest first.
 import { wholeSight } from "./fly.js";
-import { AROUND, covered, LEGIBLE, newMemory, place, workOf } from "./place.js";
+import { AROUND, covered, LEGIBLE, outlook, workOf } from "./place.js";
 
 /** @typedef {import("./scene.js").Scene} Scene */
 /** @typedef {import("./place.js").Room} Room */
@@ -14,7 +14,7 @@ const SEEN = new WeakMap();
 
 /** How a scene would look: whether all of it is legible at once, and how much of the pane its boxes cover. @param {Scene} scene @param {Room} room */
 function prospect(scene, room) {
-  const sheet = place(scene, newMemory(), room);
+  const sheet = outlook(scene, room);
   const sight = wholeSight(sheet, { width: room.w, height: room.h });
   const part = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s) => covered(sheet.nodes.map((n) => [n[p], n[p] + n[s]]), Infinity) * sight.scale;
   return { fits: sight.scale >= LEGIBLE, cover: Math.min(part("x", "w") / room.w, part("y", "h") / (room.h + AROUND)) };

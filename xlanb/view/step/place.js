@@ -15,7 +15,7 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, an index of HEIGHTS */
 /** @typedef {{boxes: Map<string, Box>, groups: Set<string>, dense: number, made: Map<string, Placed>, rank: Placed["rank"], lanes: Placed["lanes"], flow: Flow | null}} Kept what a container looked like, and which of its children were open groups */
 /** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>, small: Set<string>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it, `small`: groups that the reader opened */
-/** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[]}} Nest */
+/** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[], ranks: Map<string, import("./layers.js").Ranked>}} Nest `ranks`: those of containers, which no size changes */
 
 /** Below this scale titles of 12.5 px would be less than 11 px on the screen, and what stands below them less than 11 px. */
 export const LEGIBLE = 0.96;
@@ -78,6 +78,19 @@ export function nodeSize(n, roomy = 0, share = 0) {
  * @returns {Sheet}
  */
 export function place(scene, memory = newMemory(), room = { w: 880, h: 460 }) {
+  const { nest, placed, style } = settled(scene, memory, room);
+  return sheetOfPlaced(scene, nest, placed, style, room);
+}
+
+/** Where the boxes of a scene would stand in an empty pane: its extent and its boxes, without edges. @param {Scene} scene @param {Room} room @returns {{w: number, h: number, nodes: Box[]}} */
+export function outlook(scene, room) {
+  const { placed } = settled(scene, newMemory(), room);
+  const [w, h] = extentOf(allBoxes(scene, placed, true).values());
+  return { w, h, nodes: [...allBoxes(scene, placed).values()] };
+}
+
+/** The places of all boxes, container by container. @param {Scene} scene @param {Memory} memory @param {Room} room */
+function settled(scene, memory, room) {
   const nest = nested(scene);
   for (const key of scene.groups.keys()) if (room.hold && !memory.kept.has(key)) memory.small.add(key);
   const total = [...scene.nodes.values()].reduce((t, n) => t + workOf(n), 0) || Infinity;
@@ -106,7 +119,7 @@ export function place(scene, memory = newMemory(), room = { w: 880, h: 460 }) {
     }
   }
   [memory.worth, memory.good] = [value, good];
-  return sheetOfPlaced(scene, nest, placed, style, room);
+  return { nest, placed, style };
 }
 
 /** Which box lies in which, and the edges between the children of each box. @param {Scene} scene @returns {Nest} */
@@ -139,7 +152,7 @@ function nested(scene) {
     return { box, from, to };
   });
   for (const [box, inside] of children) anchorPorts(scene, inside, lifted, box);
-  return { children, lifted, lifts, edges };
+  return { children, lifted, lifts, edges, ranks: new Map() };
 }
 
 /** A port that nothing drawn is joined to stands by the first or the last box nevertheless. @param {Scene} scene @param {string[]} inside @param {Map<string, [string, string][]>} lifted @param {string} box */
@@ -253,28 +266,32 @@ function boxSize(scene, nest, key, across, room, sizeOf, memory, placed) {
   const group = scene.groups.get(key);
   if (!group) return sizeOf(key);
   const sizes = new Map((nest.children.get(key) || []).map((k) => [k, boxSize(scene, nest, k, across, room, sizeOf, memory, placed)]));
-  const p = innerPlaces(key, sizes, nest.lifted.get(key) || [], across, room, memory, scene.groups);
+  const p = innerPlaces(key, sizes, nest, across, room, memory, scene.groups);
   placed.set(key, p);
   const label = Math.min(230, 7.2 * group.label.length + 60);
   return [Math.max(p.w, label) + 2 * PAD, p.h + PAD + HEAD + 2];
 }
 
-/** The children of a group, in the columns that give it about the shape of the pane. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {boolean} across @param {Room} room @param {Memory | null} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
-function innerPlaces(key, sizes, edges, across, room, memory, groups) {
+/** The children of a group, in the columns that give it about the shape of the pane. @param {string} key @param {Map<string, [number, number]>} sizes @param {Nest} nest @param {boolean} across @param {Room} room @param {Memory | null} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
+function innerPlaces(key, sizes, nest, across, room, memory, groups) {
+  const edges = nest.lifted.get(key) || [];
   const known = memory?.kept.get(key);
   if (memory && known?.flow && known.flow.across === across) return remembered(key, sizes, edges, known.flow, memory, groups);
   const wish = Math.min(2.2, Math.max(0.8, room.w / room.h));
   const half = { w: room.w * 0.8, h: room.h * 0.9 };
-  const rows = ranked([...sizes.keys()], edges);
+  const rows = nest.ranks.get(key) || ranked([...sizes.keys()], edges);
+  nest.ranks.set(key, rows);
   let best = flowOf(across, 1, 1, half);
+  /** @type {Placed | null} */
+  let made = null;
   let least = Infinity;
   for (let bands = 1; bands <= Math.min(5, sizes.size); bands += 1) {
     const flow = flowOf(across, bands, 1, half);
     const p = laidOut(rows, sizes, flow);
     const cost = Math.abs(Math.log(p.w / Math.max(1, p.h) / wish)) + 0.25 * (bands - 1) + (p.h < room.h * 0.55 && p.w < room.w * 0.6 && bands > 1 ? 0.6 : 0);
-    if (cost < least) [least, best] = [cost, flow];
+    if (cost < least) [least, best, made] = [cost, flow, p];
   }
-  return memory ? remembered(key, sizes, edges, best, memory, groups) : layered(sizes, edges, best);
+  return memory || !made ? remembered(key, sizes, edges, best, memory || newMemory(), groups) : made;
 }
 
 /** A container as it was when it held the same; else with what survives where it stood; else anew, in the order that was. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Flow} flow @param {Memory} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
