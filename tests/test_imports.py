@@ -90,6 +90,7 @@ LATE = {
     "xlanb.graph.foreign": "SavedModels need protobuf",
     "xlanb.pjrt": "JAX imports the entry points of all plugins when it starts",
     "xlanb.teach": "a lesson without tables needs no view",
+    "xlanb.view.plots.figures": "its class extends plotly's, which is slow to import and may be missing",
 }
 
 

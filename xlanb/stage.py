@@ -90,11 +90,14 @@ def _differing_parts(
 
 
 def _differs(before: tuple[str, Any], after: tuple[str, Any]) -> bool:
-    """Whether a part stands elsewhere or is another; of one that says its `essence`, by that alone."""
-    if before[0] != after[0]:
-        return True
-    old, new = before[1], after[1]
-    return bool(old != new and getattr(old, "essence", old) != getattr(new, "essence", new))
+    return before[0] != after[0] or is_other(before[1], after[1])
+
+
+def is_other(before: Any, after: Any) -> bool:
+    """Whether a part of an artifact is another than before; of one that says its `essence`, by that alone."""
+    if before is after or before == after:
+        return False
+    return bool(getattr(before, "essence", before) != getattr(after, "essence", after))
 
 
 @dataclass(eq=False)

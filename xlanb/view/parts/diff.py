@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
-from xlanb.stage import Changes, changes_between, named_parts
+from xlanb.stage import Changes, changes_between, is_other, named_parts
 
 R = TypeVar("R", InstructionRecord, NodeRecord)
 
@@ -33,8 +33,7 @@ class DiffRow(Generic[R]):
             return "+"
         if self.after is None:
             return "-"
-        same = not self.is_moved and (self.before is self.after or self.before == self.after)
-        return "=" if same else "~"
+        return "~" if self.is_moved or is_other(self.before, self.after) else "="
 
 
 @dataclass(frozen=True)
