@@ -41,6 +41,10 @@ def test_names_of_tensorflow_nodes(name, path):
     assert scope_path(name, is_node=True) == path
 
 
+def test_of_several_names_the_first_counts() -> None:
+    assert scope_path("jit(step)/loss/mul;jit(step)/head/dot") == scope_path("jit(step)/loss/mul")
+
+
 def test_unbalanced_parentheses_are_no_error():
     assert scope_path("jit(f)/a(b/c") == ()
     assert scope_path(")/(/x/y") is not None

@@ -30,9 +30,9 @@ def scope_path(op_name: str, *, is_node: bool = False) -> Path | None:
     """The scopes that an op lies in, outermost first; None where its name tells of none.
 
     `is_node` says that the name is that of a TensorFlow node, whose scopes end before its last part; a JAX name ends
-    in the primitive's.
+    in the primitive's. Of an instruction that took the names of several, "a;b", the first counts.
     """
-    parts = _split(op_name)
+    parts = _split(op_name if is_node else op_name.partition(";")[0])
     if len(parts) < 2:
         return None
     if parts[0].startswith(("jit(", "pjit(", "pmap(")) and not is_node:
