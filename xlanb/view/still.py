@@ -17,7 +17,7 @@ from typing import Final
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view.layout import Point
-from xlanb.view.outline.picture import OutlineDrawing, outline_drawing
+from xlanb.view.outline.picture import OutlineDrawing, outline_drawing, outlined
 
 Box = tuple[float, float, float, float]
 
@@ -74,8 +74,9 @@ def image_html(svg: str, what: str) -> str:
 def still_svg(record: ModuleRecord | GraphRecord) -> str:
     """The groups of a program that are open at first, as SVG of at most about 860 pixels; "" of an empty program."""
     best: tuple[OutlineDrawing, _Sheet] | None = None
+    program = outlined(record)
     for most in _TRIED:
-        made = outline_drawing(record, most)
+        made = outline_drawing(program, most)
         if not made.drawing.nodes:
             return ""
         for columns in range(math.ceil(made.drawing.height / _HEIGHT), 0, -1):

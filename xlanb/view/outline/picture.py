@@ -27,12 +27,15 @@ class OutlineDrawing:
     titles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def outline_drawing(record: ModuleRecord | GraphRecord, most: int = MOST) -> OutlineDrawing:
-    """A program with the groups open that are open at first; at most about `most` nodes."""
+def outlined(record: ModuleRecord | GraphRecord) -> Program:
+    """A program as a tree of groups."""
     if isinstance(record, ModuleRecord):
-        program = ModuleOutlines().program(record)
-    else:
-        program = GraphOutlines(function_of).program(record)
+        return ModuleOutlines().program(record)
+    return GraphOutlines(function_of).program(record)
+
+
+def outline_drawing(program: Program, most: int = MOST) -> OutlineDrawing:
+    """A program with the groups open that are open at first; at most about `most` nodes."""
     maker = _Maker(program, frozenset(default_opening(program, most=most).open))
     start = program.parts.get(program.entry)
     if start is not None:
