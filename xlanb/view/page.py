@@ -20,7 +20,7 @@ from xlanb.view.brief import last_drawn, traces_brief
 from xlanb.view.packing import packed
 from xlanb.view.parts.items import clip
 from xlanb.view.parts.llvm import kept_code
-from xlanb.view.payload import MAX_BYTES, Payload, build_payload
+from xlanb.view.payload import MAX_BYTES, Outlines, Payload, build_payload
 from xlanb.view.still import still_html
 from xlanb.view.text import artifact_text
 
@@ -59,13 +59,14 @@ def fragment_html(traces: Sequence[Trace], title: str = "", *, is_kept: bool = F
 
     With `is_kept` it is for a notebook, which keeps it: with the code of its kernels alone.
     """
-    payload = build_payload(traces, title=title)
-    return view_html(kept(payload) if is_kept else payload, traces_brief(traces), _picture(traces))
+    outlines = Outlines()
+    payload = build_payload(traces, title=title, outlines=outlines)
+    return view_html(kept(payload) if is_kept else payload, traces_brief(traces), _picture(traces, outlines))
 
 
-def _picture(traces: Sequence[Trace]) -> str:
+def _picture(traces: Sequence[Trace], outlines: Outlines) -> str:
     drawn = next((found for t in traces if (found := last_drawn(t)) is not None), None)
-    return still_html(drawn) if drawn is not None else ""
+    return still_html(drawn, outlines=outlines) if drawn is not None else ""
 
 
 def kept(payload: Payload) -> Payload:
@@ -82,7 +83,10 @@ def saved_html(payload: Payload, traces: Sequence[Trace], ident: str) -> str:
     """
     tables = "\n".join(f"{passes_html(t)}\n{_program_html(t)}" for t in traces)
     folded = f"<details><summary>The stages that changed something</summary>\n{tables}\n</details>"
-    fallback, attributes = _fallback(traces_brief(traces), _picture(traces), folded), f' data-ident="{escape(ident)}"'
+    fallback, attributes = (
+        _fallback(traces_brief(traces), _picture(traces, Outlines()), folded),
+        f' data-ident="{escape(ident)}"',
+    )
     html = _view_html(payload if _opens_on_code(payload) else kept(payload), fallback, attributes)
     if len(html) > MAX_BYTES:
         html = _view_html(kept(payload), fallback, attributes)

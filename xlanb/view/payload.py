@@ -66,11 +66,19 @@ READ_BYTES = 24 << 20
 
 
 def build_payload(
-    traces: Sequence[Trace], *, live: bool = False, title: str = "", max_bytes: int = MAX_BYTES
+    traces: Sequence[Trace],
+    *,
+    live: bool = False,
+    title: str = "",
+    max_bytes: int = MAX_BYTES,
+    outlines: Outlines | None = None,
 ) -> Payload:
-    """The payload of finished or running traces, under `max_bytes` where it is packed for a page: where needed with less code, then with less text and smaller pictures, which it notes."""
+    """The payload of finished or running traces, under `max_bytes` where it is packed for a page: where needed with less code, then with less text and smaller pictures, which it notes.
+
+    `outlines` keeps the groups of the programs for who asks for them afterwards.
+    """
     payload: Payload = {}
-    outlines = Outlines()
+    outlines = outlines or Outlines()
     for level in LEVELS[_first_level(traces) :]:
         builder = PayloadBuilder(level, title=title, outlines=outlines)
         builder.update(traces, live=live)
@@ -130,6 +138,10 @@ class Outlines:
         self.modules = ModuleOutlines()
         self.graphs = GraphOutlines(function_of)
         self.items: dict[int, tuple[InstructionRecord, dict[str, Any]]] = {}
+
+    def program(self, record: ModuleRecord | GraphRecord) -> Program:
+        """A program as a tree of groups."""
+        return self.modules.program(record) if isinstance(record, ModuleRecord) else self.graphs.program(record)
 
 
 class PayloadBuilder:
@@ -411,7 +423,7 @@ class PayloadBuilder:
         if isinstance(record, _Later):
             return record.data()
         if isinstance(record, ModuleRecord):
-            program = self._outlines.modules.program(record)
+            program = self._outlines.program(record)
             chunks, note = self.pool.module_chunks(record, program)
             return {
                 "k": "module",
@@ -422,7 +434,7 @@ class PayloadBuilder:
                 "o": self._opening(number, "module", program),
             }
         if isinstance(record, GraphRecord):
-            program = self._outlines.graphs.program(record)
+            program = self._outlines.program(record)
             chunks, note = self.pool.graph_chunks(record, program)
             return {
                 "k": "graph",

@@ -17,7 +17,8 @@ from typing import Final
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view.layout import Point
-from xlanb.view.outline.picture import OutlineDrawing, outline_drawing, outlined
+from xlanb.view.outline.picture import OutlineDrawing, outline_drawing
+from xlanb.view.payload import Outlines
 
 Box = tuple[float, float, float, float]
 
@@ -59,9 +60,9 @@ _CONTROL: Final = re.compile("[^\\t -\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ff
 _KEYS: Final = {"fusion": "f", "parameter": "p", "result": "p", "Placeholder": "p", "_Arg": "p", "_Retval": "p"}
 
 
-def still_html(record: ModuleRecord | GraphRecord, what: str = "") -> str:
-    """The picture as an `<img>`; "" where there is nothing to draw."""
-    svg = still_svg(record)
+def still_html(record: ModuleRecord | GraphRecord, what: str = "", outlines: Outlines | None = None) -> str:
+    """The picture as an `<img>`; "" where there is nothing to draw. `outlines` may know the groups of the program already."""
+    svg = still_svg(record, outlines)
     return image_html(svg, what or f"The graph of {record.name}") if svg else ""
 
 
@@ -71,10 +72,10 @@ def image_html(svg: str, what: str) -> str:
     return f'<img alt="{escape(what)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
 
 
-def still_svg(record: ModuleRecord | GraphRecord) -> str:
+def still_svg(record: ModuleRecord | GraphRecord, outlines: Outlines | None = None) -> str:
     """The groups of a program that are open at first, as SVG of at most about 860 pixels; "" of an empty program."""
     best: tuple[OutlineDrawing, _Sheet] | None = None
-    program = outlined(record)
+    program = (outlines or Outlines()).program(record)
     for most in _TRIED:
         made = outline_drawing(program, most)
         if not made.drawing.nodes:

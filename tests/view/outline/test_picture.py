@@ -4,7 +4,8 @@ import pytest
 
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo import parse
-from xlanb.view.outline.picture import outline_drawing, outlined
+from xlanb.view.outline.picture import outline_drawing
+from xlanb.view.payload import Outlines
 
 
 def layers(count):
@@ -21,7 +22,7 @@ def layers(count):
 
 @pytest.mark.parametrize("count", [1, 3, 200])
 def test_the_first_picture_is_drawn_small_whatever_the_program(count):
-    made = outline_drawing(outlined(layers(count)))
+    made = outline_drawing(Outlines().program(layers(count)))
     assert 2 <= len(made.drawing.nodes) <= 30
     assert made.titles.keys() == made.drawing.nodes.keys()
     assert made.drawing.edges
@@ -29,7 +30,7 @@ def test_the_first_picture_is_drawn_small_whatever_the_program(count):
 
 
 def test_a_repeat_tells_how_often_it_is_there():
-    made = outline_drawing(outlined(layers(200)), most=2)
+    made = outline_drawing(Outlines().program(layers(200)), most=2)
     assert made.titles["@layer_*"] == ("layer 0-199 x200", "400 ops")
     assert ("x0", "@layer_*") in made.drawing.edges
 
@@ -40,7 +41,7 @@ def test_a_fusion_that_is_open_is_a_box():
         "ENTRY main {\n  x = f32[4] parameter(0)\n  fused = f32[4] fusion(x), kind=kLoop, calls=f\n"
         "  ROOT n = f32[4] negate(fused)\n}\n"
     )
-    made = outline_drawing(outlined(parse(text).record()))
+    made = outline_drawing(Outlines().program(parse(text).record()))
     assert set(made.drawing.nodes) == {"x", "fused/s", "fused/t", "n"}
     assert set(made.drawing.groups) == {"fused"}
     assert {("x", "fused/s"), ("fused/s", "fused/t"), ("fused/t", "n")} == set(made.drawing.edges)
@@ -53,11 +54,11 @@ def test_a_tensorflow_graph_is_drawn_with_its_scopes():
         NodeRecord("a/z", "Tanh", ("a/y",)),
         NodeRecord("b", "Mean", ("a/z",)),
     )
-    made = outline_drawing(outlined(GraphRecord("g", nodes)), most=3)
+    made = outline_drawing(Outlines().program(GraphRecord("g", nodes)), most=3)
     assert set(made.drawing.nodes) == {"x", "@a", "b"}
     assert set(made.drawing.edges) == {("x", "@a"), ("@a", "b")}
 
 
 def test_a_program_without_instructions_to_draw_is_an_empty_picture():
-    made = outline_drawing(outlined(GraphRecord("g", ())))
+    made = outline_drawing(Outlines().program(GraphRecord("g", ())))
     assert not made.drawing.nodes

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from xlanb.graph.records import GraphRecord
-from xlanb.hlo.records import ModuleRecord
 from xlanb.view.drawing import Drawing, Group, Node, draw
-from xlanb.view.outline.graph import GraphOutlines
-from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Insides, Spot, default_opening, group_key
 from xlanb.view.outline.ops import INPUT, RESULT
 from xlanb.view.outline.program import Part, Program
-from xlanb.view.parts.graph import function_of
 
 _LETTER, _HEIGHT = 7.4, 42.0
 _PORTS = 8
@@ -25,13 +20,6 @@ class OutlineDrawing:
 
     drawing: Drawing
     titles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-
-
-def outlined(record: ModuleRecord | GraphRecord) -> Program:
-    """A program as a tree of groups."""
-    if isinstance(record, ModuleRecord):
-        return ModuleOutlines().program(record)
-    return GraphOutlines(function_of).program(record)
 
 
 def outline_drawing(program: Program, most: int = MOST) -> OutlineDrawing:
