@@ -26,6 +26,18 @@ ENTRY e {
 """
 
 
+#: cse makes one of two sums.
+TWO_SUMS = """HloModule m
+ENTRY e {
+  a = f32[8] parameter(0)
+  b = f32[8] parameter(1)
+  total = f32[8] add(a, b)
+  again = f32[8] add(a, b)
+  ROOT product = f32[8] multiply(total, again)
+}
+"""
+
+
 @dataclass
 class LineFit:
     """The linear regression of 2017: its graph, its ends, and a hundred points to fit."""

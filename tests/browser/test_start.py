@@ -8,26 +8,17 @@ from pathlib import Path
 import pytest
 
 import xlanb
+from tests.programs import TWO_SUMS
 from xlanb.notebook.explore import explore
 from xlanb.view.page import saved_html, whole_page
 
 sys.path.insert(0, str(Path(__file__).parent))
 from stepper import opened
 
-TEXT = """HloModule m
-ENTRY e {
-  a = f32[8] parameter(0)
-  b = f32[8] parameter(1)
-  total = f32[8] add(a, b)
-  again = f32[8] add(a, b)
-  ROOT product = f32[8] multiply(total, again)
-}
-"""
-
 
 @pytest.fixture(scope="module")
 def trace():
-    return xlanb.trace(TEXT)
+    return xlanb.trace(TWO_SUMS)
 
 
 @pytest.fixture

@@ -8,24 +8,15 @@ from pathlib import Path
 import pytest
 
 import xlanb
+from tests.programs import TWO_SUMS
 from xlanb.errors import ArgumentError, XlanbError
 from xlanb.notebook.explore import explore
 from xlanb.notebook.start import PANES
 
-TEXT = """HloModule m
-ENTRY e {
-  a = f32[8] parameter(0)
-  b = f32[8] parameter(1)
-  total = f32[8] add(a, b)
-  again = f32[8] add(a, b)
-  ROOT product = f32[8] multiply(total, again)
-}
-"""
-
 
 @pytest.fixture(scope="module")
 def trace():
-    return xlanb.trace(TEXT)
+    return xlanb.trace(TWO_SUMS)
 
 
 def test_a_stage_a_pane_and_an_op(trace):
@@ -50,7 +41,7 @@ def test_another_stage_is_compared_or_drawn_beside(trace):
     assert explore(trace, stage=cse, against=fusion).start == {
         "branch": 0, "stage": cse.index, "pane": "Diff", "other": fusion.index
     }  # fmt: skip
-    both = [trace, xlanb.trace(TEXT)]
+    both = [trace, xlanb.trace(TWO_SUMS)]
     assert explore(both, stage=both[1]["fusion"], against=cse, pane="Graph").start == {
         "branch": 1, "stage": both[1]["fusion"].index, "pane": "Graph", "beside": f"0:{cse.index}"
     }  # fmt: skip
@@ -80,7 +71,7 @@ def test_a_saved_page_has_what_was_laid_over_the_nodes(trace):
 
 
 def test_a_live_compilation_runs_to_the_stage():
-    compilation = xlanb.Compilation(TEXT)
+    compilation = xlanb.Compilation(TWO_SUMS)
     widget = explore(compilation, stage="cse")
     assert compilation.trace.stages[-1].name == "cse"
     assert widget.stage == len(compilation.trace) - 1
@@ -104,7 +95,7 @@ def test_what_is_not_there_is_refused_with_near_names(trace, asked, message):
 
 def test_a_stage_of_another_compilation_is_refused(trace):
     with pytest.raises(ArgumentError, match="stage 'cse' is of none of these: m"):
-        explore(trace, stage=xlanb.trace(TEXT)["cse"])
+        explore(trace, stage=xlanb.trace(TWO_SUMS)["cse"])
 
 
 def test_the_panes_are_those_of_the_front_end():

@@ -151,16 +151,16 @@ class Counter:
         """The computation of a reduce, map, ... as often as it is applied."""
         code = i.opcode
         if code is O.REDUCE:
-            folded = _elements(i.operands[0].shape) - _elements(_first(i.shape))
+            folded = elements_of(i.operands[0].shape) - elements_of(_first(i.shape))
             return _times(self._body(i.to_apply), max(0, folded))
         if code is O.MAP:
-            return _times(self._body(i.to_apply), _elements(i.shape))
+            return _times(self._body(i.to_apply), elements_of(i.shape))
         if code is O.SCATTER:
-            return _times(self._body(i.to_apply), _elements(i.operands[-1].shape))
+            return _times(self._body(i.to_apply), elements_of(i.operands[-1].shape))
         window = math.prod(d.size for d in i.window.dimensions)
         if code is O.REDUCE_WINDOW:
-            return _times(self._body(i.to_apply), _elements(_first(i.shape)) * max(0, window - 1))
-        source = _elements(i.operands[1].shape)
+            return _times(self._body(i.to_apply), elements_of(_first(i.shape)) * max(0, window - 1))
+        source = elements_of(i.operands[1].shape)
         selecting = _times(self._body(i.attributes["select"]), source * max(0, window - 1))
         return _sum((selecting, _times(self._body(i.attributes["scatter"]), source)))
 
@@ -179,7 +179,7 @@ _APPLIED = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SCATTER, O.SELECT_AND_
 
 
 def _elementwise(i: HloInstruction) -> Counts:
-    code, elements = i.opcode, _elements(i.shape)
+    code, elements = i.opcode, elements_of(i.shape)
     if code in _TRANSCENDENTAL:
         return 0, 0, elements
     return (2 * elements if code is O.CLAMP else 0 if code in _NO_FLOPS else elements), 0, 0
@@ -187,25 +187,25 @@ def _elementwise(i: HloInstruction) -> Counts:
 
 def _dot(i: HloInstruction) -> float:
     left = _first(i.operands[0].shape)
-    return 2 * _elements(i.shape) * math.prod(left.dimensions[d] for d in i.ints("lhs_contracting_dims"))
+    return 2 * elements_of(i.shape) * math.prod(left.dimensions[d] for d in i.ints("lhs_contracting_dims"))
 
 
 def _sort(i: HloInstruction) -> float:
     n = max(1, _first(i.operands[0].shape).dimensions[i.dimensions[0]])
-    return _elements(i.operands[0].shape) * math.ceil(math.log2(n)) if n > 1 else 0
+    return elements_of(i.operands[0].shape) * math.ceil(math.log2(n)) if n > 1 else 0
 
 
 def _fft(i: HloInstruction) -> float:
-    return 4 * _elements(i.shape) * math.log2(max(2, math.prod(i.ints("fft_length"))))
+    return 4 * elements_of(i.shape) * math.log2(max(2, math.prod(i.ints("fft_length"))))
 
 
 def _batch_norm(i: HloInstruction) -> float:
-    return 5 * _elements(i.operands[0].shape)
+    return 5 * elements_of(i.operands[0].shape)
 
 
 def _triangle(i: HloInstruction) -> float:
     columns = _first(i.operands[0].shape).dimensions[-1]
-    return _elements(i.shape) * columns * (1 if i.opcode is O.TRIANGULAR_SOLVE else 1 / 3)
+    return elements_of(i.shape) * columns * (1 if i.opcode is O.TRIANGULAR_SOLVE else 1 / 3)
 
 
 def _bytes(i: HloInstruction) -> float:
@@ -264,7 +264,8 @@ def _hits(start: int, step: int, count: int, last: int, divisor: int) -> int:
     return max(0, (high - first) // period + 1)
 
 
-def _elements(shape: Shape) -> int:
+def elements_of(shape: Shape) -> int:
+    """How many elements a value has, those of a tuple together."""
     if isinstance(shape, ArrayShape):
         return shape.element_count if shape.is_array else 0
     return sum(s.element_count for _, s in shape.leaves() if isinstance(s, ArrayShape) and s.is_array)

@@ -1,6 +1,8 @@
-"""What a module may do wrong, as tests for `xlanb.reduce`: results that differ, a process that dies, a pass that raises.
+"""What a module may do wrong, as tests for `xlanb.reduce`: results that differ, a process that dies, a pass that
+raises.
 
-Each is a function of a module, and of arrays for its parameters: without arrays random ones are made, the same for the same shapes.
+Each is a function of a module, and of arrays for its parameters: without arrays random ones are made, the same for
+the same shapes.
 """
 
 from __future__ import annotations
@@ -25,23 +27,15 @@ from xlanb.transforms import PASSES, HloPass
 Run = Callable[[HloModule, Sequence[Any]], Any]
 Test = Callable[..., bool]
 
-_RUN_REAL = """
+_CHILD = """
 import sys
-from xlanb.peers.xla import RealExecutable
-from xlanb.hlo import parse
-from xlanb.runtime.opt import random_value
-module = parse(open(sys.argv[1], encoding="utf-8").read())
-RealExecutable(module)(*(random_value(p.shape, k) for k, p in enumerate(module.entry_computation.parameters)))
-"""
-_RUN_OURS = """
-import sys
-import xlanb
 from xlanb.hlo import parse
 from xlanb.runtime.opt import random_value
 module = parse(open(sys.argv[1], encoding="utf-8").read())
 arrays = [random_value(p.shape, k) for k, p in enumerate(module.entry_computation.parameters)]
-xlanb.compile(module)(*arrays)
 """
+_RUN_REAL = f"{_CHILD}from xlanb.peers.xla import RealExecutable\nRealExecutable(module)(*arrays)\n"
+_RUN_OURS = f"{_CHILD}import xlanb\nxlanb.compile(module)(*arrays)\n"
 
 
 def compiled(module: HloModule, arrays: Sequence[Any]) -> Any:
@@ -70,7 +64,10 @@ def without(*passes: str) -> Run:
 
 
 def differs(run: Run, reference: Run, tolerance: float | None = None) -> Test:
-    """Whether two ways to compute a module differ by more than a relative error, or in which elements are finite; without a tolerance some units in the last place."""
+    """Whether two ways to compute a module differ by more than a relative error, or in which elements are finite.
+
+    Without a tolerance some units in the last place.
+    """
 
     def test(module: HloModule, *arrays: Any) -> bool:
         arrays = arrays or _made_up(module)
@@ -99,7 +96,10 @@ def raises(hlo_pass: HloPass, message: str = "") -> Test:
 
 
 def dies(*, real: bool, seconds: float = 60.0) -> Test:
-    """Whether a process of its own dies, or does not end in time, that compiles and runs a module: by the real XLA, or by xlanb."""
+    """Whether a process of its own dies, or does not end in time, that compiles and runs a module.
+
+    By the real XLA, or by xlanb.
+    """
 
     def test(module: HloModule, *_: Any) -> bool:
         with tempfile.TemporaryDirectory() as folder:

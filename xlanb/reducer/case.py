@@ -1,4 +1,8 @@
-"""Case: a module and the arrays that it is tried with; what is cut off becomes parameters, with the values that were computed there."""
+"""Case.
+
+A module and the arrays that it is tried with; what is cut off becomes parameters, with the values that were computed
+there.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlanb.analysis.cost import elements_of
 from xlanb.evaluator import evaluate
-from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.reducer.cutting import released
 from xlanb.shape import ArrayShape, Shape
 
 _MOST_ELEMENTS = 2**28
@@ -26,20 +31,20 @@ class Case:
     @property
     def size(self) -> tuple[int, int]:
         """What a smaller case has less of: instructions, then elements."""
-        return self.module.instruction_count, sum(map(elements, self.module.instructions()))
+        return self.module.instruction_count, sum(elements_of(i.shape) for i in self.module.instructions())
 
     def values(self) -> dict[str, Any]:
-        """The value of each instruction of the entry by its name, as the interpreter computes it; empty where the case has no arrays.
+        """The value of each instruction of the entry by its name, as the interpreter computes it; empty where the
+        case has no arrays.
 
         Raises:
             XlanbError: an instruction has no value.
         """
-        if self.arrays is None or sum(map(elements, self.module.entry_computation.instructions)) > _MOST_ELEMENTS:
+        mine = self.module.entry_computation.instructions
+        if self.arrays is None or sum(elements_of(i.shape) for i in mine) > _MOST_ELEMENTS:
             return {}
-        copy = self.module.clone()
+        copy = released(self.module)
         entry = copy.entry_computation
-        copy.clear_schedule()
-        copy.entry_layout = None
         wanted = [i for i in entry.post_order() if _is_data(i.shape)]
         entry.set_root(entry.add(HloOpcode.TUPLE, wanted))
         given = evaluate(copy, *self.arrays)
@@ -53,11 +58,6 @@ class Case:
         if any(n not in values for n in names):
             return None
         return Case(module, tuple(values[n] for n in names))
-
-
-def elements(i: HloInstruction) -> int:
-    """How many elements an instruction's value has, those of a tuple together."""
-    return sum(s.element_count for _, s in i.shape.leaves() if isinstance(s, ArrayShape) and s.is_array)
 
 
 def _is_data(shape: Shape) -> bool:

@@ -1,6 +1,8 @@
-"""Parts of a module: some instructions of its entry; what they read from elsewhere becomes parameters, what nobody else reads becomes results.
+"""Parts of a module: some instructions of its entry; what they read from elsewhere becomes parameters, what nobody
+else reads becomes results.
 
-a = exponential(x);  b = add(a, y);  ROOT c = negate(b)      kept: b      =>      a = parameter(0);  y = parameter(1);  ROOT b = add(a, y)
+a = exponential(x);  b = add(a, y);  ROOT c = negate(b)      kept: b      =>      a = parameter(0);  y = parameter(1);
+ROOT b = add(a, y)
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ def cut(module: HloModule, kept: Collection[str]) -> tuple[HloModule, dict[str, 
 
 
 def released(module: HloModule) -> HloModule:
-    """A copy without what holds it together as a whole: schedule, aliases, layouts of the entry, the function's signature."""
+    """A copy without what holds it together as a whole.
+
+    Schedule, aliases, layouts of the entry, the function's signature.
+    """
     copy = module.clone()
     copy.clear_schedule()
     copy.header = {k: v for k, v in copy.header.items() if k not in _FOR_THE_WHOLE}

@@ -1,7 +1,9 @@
 """The search: delta debugging over a module, each step kept where the module is verified and the test still holds.
 
-First instructions of the entry are cut off in ever smaller runs (Zeller and Hildebrandt's ddmin); then calls, fusions, loops and conditionals are opened, and what they held is cut; then
-single instructions are passed over, parameters merged and arrays made smaller; and again from the beginning, until nothing of this makes the module smaller.
+First instructions of the entry are cut off in ever smaller runs (Zeller and Hildebrandt's ddmin); then calls,
+fusions, loops and conditionals are opened, and what they held is cut; then single instructions are passed over,
+parameters merged and arrays made smaller; and again from the beginning, until nothing of this makes the module
+smaller.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ class _OutOfTimeError(Exception):
 
 @dataclass(frozen=True)
 class Reduction(Displayable):
-    """What a reduction found: the smallest `module` for which the test holds, the `arrays` that it is tried with (None where the test makes its own), and what it took.
+    """What a reduction found: the smallest `module` for which the test holds, the `arrays` that it is tried with
+    (None where the test makes its own), and what it took.
 
-    `is_finished` says that no step makes it smaller; else the time was over, or somebody interrupted it. `seconds` is wall time.
+    `is_finished` says that no step makes it smaller; else the time was over, or somebody interrupted it. `seconds` is
+    wall time.
     """
 
     module: HloModule
@@ -62,12 +66,11 @@ def reduction(
     """The smallest module found for which the test holds.
 
     Args:
-        module: a module, or HLO text.
-        test: called with a module, and with arrays for its parameters where `arrays` are given; whether what is looked for is still there. It may change the module that it gets. An
-            XlanbError that it raises says no.
-        arrays: what the module is called with. What is cut off becomes parameters, whose arrays are the values that were computed there, by the interpreter.
-        seconds: the time after which the best so far is given. Ctrl-C gives it at once.
-        progress: told after each step that held.
+        module: a module, or HLO text. test: called with a module, and with arrays for its parameters where `arrays`
+        are given; whether what is looked for is still there. It may change the module that it gets. An XlanbError
+        that it raises says no. arrays: what the module is called with. What is cut off becomes parameters, whose
+        arrays are the values that were computed there, by the interpreter. seconds: the time after which the best so
+        far is given. Ctrl-C gives it at once. progress: told after each step that held.
 
     Raises:
         ArgumentError: the test does not hold for the module itself.

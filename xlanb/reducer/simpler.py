@@ -1,6 +1,8 @@
-"""Simpler modules: each function gives the ways to take one thing out of a module, as functions that do it to a copy, the largest steps first.
+"""Simpler modules: each function gives the ways to take one thing out of a module, as functions that do it to a copy,
+the largest steps first.
 
-A step names instructions and computations, so that it can be tried on a copy: it finds them there again. Where it does not fit it raises, and nothing is lost but the copy.
+A step names instructions and computations, so that it can be tried on a copy: it finds them there again. Where it
+does not fit it raises, and nothing is lost but the copy.
 """
 
 from __future__ import annotations
@@ -80,7 +82,10 @@ def _inline(name: str, which: int) -> Step:
 
 
 def bypassed(module: HloModule) -> Iterator[Step]:
-    """Without one instruction: its users read an operand of its shape, another value of its shape that is there, or zeros."""
+    """Without one instruction.
+
+    Its users read an operand of its shape, another value of its shape that is there, or zeros.
+    """
     for c in module.computations:
         order = c.post_order()
         for n in range(len(order) - 1, -1, -1):

@@ -1,6 +1,8 @@
-"""Smaller arrays: a module whose dimensions of one size have another, everywhere at once, with its attributes and constants.
+"""Smaller arrays: a module whose dimensions of one size have another, everywhere at once, with its attributes and
+constants.
 
-Which dimensions belong together is not computed: all of a size change (with `multiples` those of its multiples too, which reshapes make), and the verifier says whether that makes a module.
+Which dimensions belong together is not computed: all of a size change (with `multiples` those of its multiples too,
+which reshapes make), and the verifier says whether that makes a module.
 """
 
 from __future__ import annotations

@@ -31,7 +31,10 @@ def drawing(text: str) -> list[str]:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function begins: "xlanb/transforms/fusion/row_fusion.py:41", "In [3]:1" of a notebook's cell; "" of what Python did not compile."""
+    """Where a function begins.
+
+    "xlanb/transforms/fusion/row_fusion.py:41", "In [3]:1" of a notebook's cell; "" of what Python did not compile.
+    """
     code = getattr(unwrap(function), "__code__", None)
     if code is None:
         return ""
@@ -42,7 +45,11 @@ def place_of(function: Callable[..., Any]) -> str:
 
 @lru_cache(maxsize=512)
 def purpose_of(made: Any) -> Purpose:
-    """What a class of passes does: the drawing of its file where that is one short rewrite of no shape in particular, else the first sentence of its own docstring, else its name."""
+    """What a class of passes does.
+
+    The drawing of its file where that is one short rewrite of no shape in particular, else the first sentence of its
+    own docstring, else its name.
+    """
     function = unwrap(made.defining_function())
     document = getattr(sys.modules.get(made.__module__), "__doc__", None) or ""
     sentence = re.split(r"(?<=\.)\s|\n|;", (made.__doc__ or "").strip(), maxsplit=1)[0]
@@ -52,7 +59,10 @@ def purpose_of(made: Any) -> Purpose:
 
 
 def _one_line(lines: list[str]) -> str:
-    """A drawing as one line: `before => after`, or before and after on a line each; "" of any other, and of an example with shapes."""
+    """A drawing as one line.
+
+    `before => after`, or before and after on a line each; "" of any other, and of an example with shapes.
+    """
     whole = " ".join(" ".join(lines).split())
     is_one = len(lines) == 1 or (len(lines) == 2 and lines[1].lstrip().startswith("=>"))
     return whole if is_one and len(whole) <= _LONGEST and whole.count("=>") == 1 and "[" not in whole else ""

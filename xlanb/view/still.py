@@ -61,7 +61,10 @@ _KEYS: Final = {"fusion": "f", "parameter": "p", "result": "p", "Placeholder": "
 
 
 def still_html(record: ModuleRecord | GraphRecord, what: str = "", outlines: Outlines | None = None) -> str:
-    """The picture as an `<img>`; "" where there is nothing to draw. `outlines` may know the groups of the program already."""
+    """The picture as an `<img>`.
+
+    "" where there is nothing to draw. `outlines` may know the groups of the program already.
+    """
     svg = still_svg(record, outlines)
     return image_html(svg, what or f"The graph of {record.name}") if svg else ""
 

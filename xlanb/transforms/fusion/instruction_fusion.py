@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.cost import elements_of
 from xlanb.analysis.operand_use import reused_operands
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -260,7 +261,9 @@ class FusionRun:
         """Producers whose fusion would read more memory than it saves, unless they vanish into all consumers on all paths."""
         self._silent = True  # these are questions on the way to a decision, not decisions
         unfusible = {i for i in order if self.policy.must_materialize(i)}
-        suspects = [i for i in order if not effectively_at_most_unary(i) and _operand_elements(i) > _elements(i.shape)]
+        suspects = [
+            i for i in order if not effectively_at_most_unary(i) and _operand_elements(i) > elements_of(i.shape)
+        ]
         if suspects:
             unfusible |= AllPaths(self.computation, self.is_fusible, self.should_fuse).forbidden(suspects)
         self._silent = False
@@ -322,7 +325,7 @@ class FusionRun:
 
     def _tell_unfusible(self, producer: HloInstruction, consumer: HloInstruction) -> None:
         if is_observed():
-            value = f"reads {_operand_elements(producer)} elements, gives {_elements(producer.shape)}, cannot be fused into all of its users"
+            value = f"reads {_operand_elements(producer)} elements, gives {elements_of(producer.shape)}, cannot be fused into all of its users"
             self._tell(producer, consumer, "operand can be duplicated", value)
 
     @staticmethod
@@ -382,9 +385,5 @@ def is_reduced_too(producer: HloInstruction) -> bool:
     return producer.user_count > 1 and any(u.opcode in _REDUCTIONS for u in producer.users)
 
 
-def _elements(shape: Shape) -> int:
-    return sum(s.element_count for _, s in shape.leaves() if isinstance(s, ArrayShape) and s.is_array)
-
-
 def _operand_elements(i: HloInstruction) -> int:
-    return sum(_elements(o.shape) for o in dict.fromkeys(i.operands))
+    return sum(elements_of(o.shape) for o in dict.fromkeys(i.operands))
