@@ -1,5 +1,5 @@
 // Several compilations side by side: what each came to, as a table, and what it looks like.
-import { bytes, h, s, time } from "./dom.js";
+import { bytes, grouped, h, s, time } from "./dom.js";
 import { number } from "./numerics.js";
 import { place } from "./place.js";
 import { givenFolds, sceneOf } from "./scene.js";
@@ -46,7 +46,7 @@ export function summary(store, trace) {
 const ROWS = [
   ["stages", (x) => String(x.stages), false],
   ["passes that changed something", (x) => String(x.changed), false],
-  ["ops at the end", (x) => (x.ops === null ? "unknown" : x.ops.toLocaleString("en")), true],
+  ["ops at the end", (x) => (x.ops === null ? "unknown" : grouped(x.ops)), true],
   ["of these", (x) => x.mix, false],
   ["kernels", (x) => String(x.kernels), false],
   ["temporary memory", (x) => (x.temp === null ? "unknown" : bytes(x.temp)), true],

@@ -1,5 +1,5 @@
 // Memory over program order, and times.
-import { bytes, h, plural, s, time } from "./dom.js";
+import { bytes, grouped, h, plural, s, time } from "./dom.js";
 
 /** @typedef {import("./store.js").Artifact} Artifact */
 /** @typedef {import("./store.js").Trace} Trace */
@@ -115,7 +115,7 @@ function table(record, called) {
   const rows = record.allocations.flatMap((/** @type {any} */ a) => [
     h("tr", { class: "allocation" }, h("td", {}, `#${a.i}`), h("td", {}, a.kind, a.parameter !== null && a.parameter !== undefined ? ` ${a.parameter}` : ""), h("td", { class: "num" }, bytes(a.size)), h("td", {}, plural(a.values.length, "value")), h("td", {}), h("td", {})),
     .../** @type {any[][]} */ (a.values).slice(0, 60).map(([name, index, shape, offset, size, start, end]) =>
-      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, called(name), index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `${offset.toLocaleString("en")} B`), h("td", { class: "num" }, `${start}–${end}`)),
+      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, called(name), index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `${grouped(offset)} B`), h("td", { class: "num" }, `${start}–${end}`)),
     ),
   ]);
   return h("table", {}, h("thead", {}, h("tr", {}, ["#", "what", "size", "shape", "offset", "steps alive"].map((t) => h("th", { scope: "col", class: ["size", "offset", "steps alive"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows));
@@ -132,7 +132,7 @@ export function timingView(trace, current, execution, go) {
   const total = trace.counts?.seconds ?? null; // without runs, and without what a cache saved
   body.append(h("div", { class: "figures" }, figure(total === null ? "unknown" : time(total), trace.live ? "compiling, so far" : "compiling"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
   if (execution && execution.kernels.length) {
-    body.append(h("h4", {}, "Kernels of the run"), fewBars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : "", limit(k)].filter((x) => x).join(" · ") })), "kernel"));
+    body.append(h("h4", {}, "Kernels of the run"), fewBars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${grouped(k[4])} flops` : "", limit(k)].filter((x) => x).join(" · ") })), "kernel"));
   }
   const roof = execution && roofline(execution.kernels, execution.roof);
   const meaning = execution?.roof?.flops ? "the roof is what this machine reached with kernels made to measure it" : "no roof: the machine was not measured";

@@ -80,9 +80,15 @@ export function bytes(size) {
   return `${k ? Number(size.toPrecision(3)) : size} ${units[k]}`;
 }
 
+/** A number with commas between its thousands. Intl would take some 20 ms before the first one. @param {number} n */
+export function grouped(n) {
+  const [whole, part] = String(Math.round(n * 1000) / 1000).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
+}
+
 /** @param {number} n @param {string} one @param {string} [many] */
 export function plural(n, one, many = `${one}s`) {
-  return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+  return `${grouped(n)} ${n === 1 ? one : many}`;
 }
 
 /** @type {Record<string, string>} */

@@ -1,6 +1,6 @@
 // The Film pane: the whole compilation as one picture that is scrubbed, played and saved.
 import { paint } from "./colours.js";
-import { h, icon } from "./dom.js";
+import { grouped, h, icon } from "./dom.js";
 import { FilmBar } from "./filmbar.js";
 import { drawFilm, INKS } from "./filmdraw.js";
 import { filmOf, itemAt } from "./filmlineage.js";
@@ -299,7 +299,7 @@ function saveForm(pane) {
       const how = { kind: kind.value, seconds: Math.max(1, Math.min(120, Number(seconds.value) || 1)), width: Number(width.value), rate: Number(rate.value), quality: Number(quality.value) };
       const blob = await pane.film(how, (share) => bar.setAttribute("value", String(share)));
       if (blob) saveBlob(blob, `${pane.view.whole.name}.${how.kind}`);
-      said.replaceChildren(blob ? `${Math.round(blob.size / 1024).toLocaleString("en")} kB saved` : "Cancelled.");
+      said.replaceChildren(blob ? `${grouped(Math.round(blob.size / 1024))} kB saved` : "Cancelled.");
     } catch (error) {
       said.replaceChildren(`The film could not be saved: ${/** @type {Error} */ (error).message}`);
     } finally {

@@ -1,5 +1,5 @@
 // What stands where at each moment of a film: the stages in time, the places of all marks before and after each, and the kernels at the end as bars.
-import { time } from "./dom.js";
+import { grouped, time } from "./dom.js";
 import { holderOf, isQuiet, itemAt } from "./filmlineage.js";
 import { isHull, measure } from "./filmplan.js";
 
@@ -253,7 +253,7 @@ function barPlaces(film, told, plan) {
     fillBar(out, parts, box);
   };
   shown.forEach((k, n) => bar(k, k.name, k.text, k.value, k.parts, n));
-  if (rest.length) bar(null, `${rest.length.toLocaleString("en")} more`, told.note.includes("model") ? share(sum / told.kernels.reduce((t, k) => t + k.value, 0)) : time(sum), sum, rest.flatMap((k) => k.parts), shown.length);
+  if (rest.length) bar(null, `${grouped(rest.length)} more`, told.note.includes("model") ? share(sum / told.kernels.reduce((t, k) => t + k.value, 0)) : time(sum), sum, rest.flatMap((k) => k.parts), shown.length);
   return out;
 }
 

@@ -1,4 +1,5 @@
 // The words of a film's picture: what a moment is, what a mark is and becomes, what the colours mean.
+import { grouped } from "./dom.js";
 import { fateOf, itemAt } from "./filmlineage.js";
 import { momentAt, tickAt } from "./filmtime.js";
 
@@ -133,8 +134,8 @@ export function captionAt(reel, t, flows = false) {
   const frame = film.frames[Math.min(to, film.frames.length - 1)];
   const fusions = frame.order.filter((m) => itemAt(m, to).o === "fusion").length;
   const count = trace.counts.kernels || kernels.kernels.length;
-  const size = [`${frame.count.toLocaleString("en")} instructions`, fusions && !isEnd ? `${fusions.toLocaleString("en")} fusion${fusions === 1 ? "" : "s"}` : "", isEnd ? `${count.toLocaleString("en")} kernel${count === 1 ? "" : "s"}` : ""].filter(Boolean);
-  return { name: stage.name, path: stage.pl.join(" › "), tally: isEnd && !stage.n ? [0, 0, 0] : tick === timeline.ticks[0] ? [0, 0, 0] : stage.n || [0, 0, 0], size: size.join("  ·  "), note: isEnd ? kernels.note : frame.whole ? "" : `${frame.order.length.toLocaleString("en")} of them are on this page` };
+  const size = [`${grouped(frame.count)} instructions`, fusions && !isEnd ? `${grouped(fusions)} fusion${fusions === 1 ? "" : "s"}` : "", isEnd ? `${grouped(count)} kernel${count === 1 ? "" : "s"}` : ""].filter(Boolean);
+  return { name: stage.name, path: stage.pl.join(" › "), tally: isEnd && !stage.n ? [0, 0, 0] : tick === timeline.ticks[0] ? [0, 0, 0] : stage.n || [0, 0, 0], size: size.join("  ·  "), note: isEnd ? kernels.note : frame.whole ? "" : `${grouped(frame.order.length)} of them are on this page` };
 }
 
 /** @param {CanvasRenderingContext2D} ctx @param {Reel} reel @param {Look} look @param {number} t */
@@ -156,7 +157,7 @@ export function drawCaption(ctx, reel, look, t) {
   ctx.font = `600 14px ${FILM_SANS}`;
   for (const [n, sign, ink] of /** @type {[number, string, string][]} */ ([[tally[0], "+", "add"], [tally[1], "−", "rem"], [tally[2], "~", "chg"]])) {
     if (!n) continue;
-    const text = `${sign}${n.toLocaleString("en")}`;
+    const text = `${sign}${grouped(n)}`;
     ctx.fillStyle = look.ink[ink];
     ctx.fillText(text, x, 29);
     x += ctx.measureText(text).width + 9;

@@ -1,6 +1,6 @@
 // What XLA:GPU made: launches as a timeline, kernels as a table, and a card of each with its code.
 import { figure } from "./charts.js";
-import { bytes, h, plural, s, time } from "./dom.js";
+import { bytes, grouped, h, plural, s, time } from "./dom.js";
 import { TextPane } from "./textpane.js";
 
 /** @typedef {import("./store.js").Artifact} Artifact */
@@ -13,15 +13,15 @@ const LANGUAGE_OF = { hlo: "hlo", triton: "llvm", llvm: "llvm", llvm_optimized: 
 /** Columns of the table: title, place in a kernel's row, how it is written. @type {[string, number, (v: any) => string][]} */
 const COLUMNS = [
   ["time", 1, (v) => time(v)],
-  ["times", 0, (v) => v.toLocaleString("en")],
+  ["times", 0, (v) => grouped(v)],
   ["bound by", 2, String],
   ["registers", 3, String],
   ["spills", 4, (v) => (v ? bytes(v) : "0")],
   ["occupancy", 5, (v) => `${Math.round(100 * v)} %`],
   ["limited by", 6, String],
-  ["blocks", 7, (v) => v.toLocaleString("en")],
+  ["blocks", 7, (v) => grouped(v)],
   ["threads", 8, String],
-  ["flops", 9, (v) => v.toLocaleString("en", { maximumFractionDigits: 0 })],
+  ["flops", 9, (v) => grouped(Math.round(v))],
   ["bytes", 10, bytes],
   ["made by", 11, String],
 ];
@@ -134,7 +134,7 @@ function sourceOf(kernel, form) {
 function noteOf(kernel, form) {
   const cut = kernel.cut[form];
   const shown = kernel.code[form]?.length || 0;
-  return cut ? `Shown: ${shown.toLocaleString("en")} of ${plural(cut, "line")}; the kernel's .code.${form} has them all.` : "";
+  return cut ? `Shown: ${grouped(shown)} of ${plural(cut, "line")}; the kernel's .code.${form} has them all.` : "";
 }
 
 /** The code in one form; SASS beside its PTX, the lines of which light up. @param {any} kernel @param {string} form */

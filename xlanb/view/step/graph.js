@@ -91,18 +91,27 @@ export class GraphView {
     return { ...(this.placedFor || USUAL), hold: Boolean(this.anchor) };
   }
 
+  /** Whether the pane has a size by now. What is placed before it has one is placed in vain: the observer asks for it once there is one. */
+  isMeasured() {
+    if (this.placedFor) return true;
+    const { width, height } = this.svg.getBoundingClientRect();
+    if (!width || !height) return false;
+    this.size = { width, height };
+    this.placedFor = { w: width, h: height };
+    return true;
+  }
+
   /** @param {{width: number, height: number}} rect */
   _resized({ width, height }) {
     if (!width || !height) return;
-    const before = this.room;
+    const before = this.placedFor;
     this.size = { width, height };
-    if (Math.abs(width / before.w - 1) <= RESIZED && Math.abs(height / before.h - 1) <= RESIZED && this.placedFor) return this.fitted ? this._apply() : this.fit(this.marks);
-    const first = !this.placedFor;
+    // The first picture stands at once; what comes later glides.
+    if (this._isStill) requestAnimationFrame(() => requestAnimationFrame(() => this.svg.classList.remove("still")));
+    if (before && Math.abs(width / before.w - 1) <= RESIZED && Math.abs(height / before.h - 1) <= RESIZED) return this.fitted ? this._apply() : this.fit(this.marks);
     this.placedFor = { w: width, h: height };
     this.fitted = "";
     this.around.resized();
-    // The first picture stands at once; what comes later glides.
-    if (first) requestAnimationFrame(() => requestAnimationFrame(() => this.svg.classList.remove("still")));
     return undefined;
   }
 

@@ -1,6 +1,6 @@
 // The graph pane within the step view: what it asks of the view, finding ops in it, and what pointer and keys do there.
 import { besideTool, showBeside } from "./beside.js";
-import { bytes, h, opOf, plural, time } from "./dom.js";
+import { bytes, grouped, h, opOf, plural, time } from "./dom.js";
 import { FindOp } from "./find.js";
 
 /** What the graph pane asks of the view. @param {any} view the step view @returns {import("./graph.js").Around} */
@@ -27,6 +27,7 @@ export function graphActions(view) {
 
 /** Draw what the stage shows, and what stands beside it. @param {any} view @param {import("./store.js").Marks} marks */
 export function showGraph(view, marks) {
+  if (!view.graph.isMeasured()) return;
   const seconds = view.store.seconds(view.current);
   const sheet = view.moment ? view.picture.momentSheet(view.moment) : view.picture.sheet(view.pictureIndex);
   view.graph.show(sheet, marks, view.moment ? "after" : view.side, seconds);
@@ -81,7 +82,7 @@ export function groupCard(view) {
     ["Repeats", n.stack > 1 ? `${n.stack} alike, one is drawn` : ""],
     ["This pass", added + removed + changed ? `${added} added, ${removed} removed, ${changed} changed` : ""],
     ["Time", seconds === null ? "" : time(seconds)],
-    ["Work", flops ? `${Number(flops.toPrecision(3)).toLocaleString("en")} flops` : ""],
+    ["Work", flops ? `${grouped(Number(flops.toPrecision(3)))} flops` : ""],
     ["Memory", moved ? `${bytes(moved)} read and written` : ""],
   ].filter(([, text]) => text);
   const open = view.graph.sheet.groups.some((/** @type {any} */ g) => g.key === n.key);

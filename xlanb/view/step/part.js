@@ -1,4 +1,5 @@
 // One computation on its way into a scene: which of its ops are nodes, which stand in a closed group, and what flows between them.
+import { grouped } from "./dom.js";
 import { around, bytesOf, twinsOf } from "./outline.js";
 
 /** @typedef {import("./store.js").Item} Item */
@@ -183,7 +184,7 @@ export class PartMaker {
       node.count += ops;
       node.weight.flops += flops;
       node.weight.bytes += bytes;
-      node.item.h[2] = `${node.count.toLocaleString("en")} ops`;
+      node.item.h[2] = `${grouped(node.count)} ops`;
     });
   }
 

@@ -60,13 +60,27 @@ function iconic(n) {
   return /matrix|fusion|comm|control|launch|reduce/.test(n.item.f);
 }
 
+/** Widths of a node's two lines: every arrangement asks for them. @type {WeakMap<any, [number, number]>} */
+const LINES = new WeakMap();
+
+/** @param {any} n a node of a scene @returns {[number, number]} */
+function lineWidths(n) {
+  let lines = LINES.get(n);
+  if (!lines) {
+    const [title, rest, below] = n.item.h;
+    const operands = (n.operands || []).map((/** @type {any} */ o) => ` ·${o.text}`).join("");
+    const said = n.count > 1 ? "" : `${rest}${operands}`;
+    lines = [textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below")];
+    LINES.set(n, lines);
+  }
+  return lines;
+}
+
 /** Width and height of a node's box. @param {any} n a node of a scene @param {number} roomy @param {number} share its part of all work drawn @returns {[number, number]} */
 export function nodeSize(n, roomy = 0, share = 0) {
   if (n.port) return [Math.max(52, Math.min(150, textWidth(labelOf(n), "title") + 24 + (n.fold ? 20 : 0))), PORT];
-  const [title, rest, below] = n.item.h;
-  const operands = (n.operands || []).map((/** @type {any} */ o) => ` ·${o.text}`).join("");
-  const said = n.count > 1 ? "" : `${rest}${operands}`;
-  const text = Math.max(textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below") + (share >= 0.05 ? 58 : 0)) + 22;
+  const [first, second] = lineWidths(n);
+  const text = Math.max(first, second + (share >= 0.05 ? 58 : 0)) + 22;
   const least = Math.max(WIDTHS[roomy], n.count > 1 ? 118 : 0); // what a pass did must have place in a group
   const more = n.stack > 1 ? STACKED : 0;
   return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 && roomy < 5 ? 1 : QUIET)) + more];
@@ -277,21 +291,34 @@ function innerPlaces(key, sizes, nest, across, room, memory, groups) {
   const edges = nest.lifted.get(key) || [];
   const known = memory?.kept.get(key);
   if (memory && known?.flow && known.flow.across === across) return remembered(key, sizes, edges, known.flow, memory, groups);
+  const { flow, made } = bestColumns(key, sizes, edges, nest, across, room);
+  return memory || !made ? remembered(key, sizes, edges, flow, memory || newMemory(), groups) : made;
+}
+
+/** The best columns by what they depend on: while it is decided which groups to open most of them are asked for again. @type {Map<string, {flow: Flow, made: Placed | null}>} */
+const BEST = new Map();
+const MOST_BEST = 600;
+
+/** @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Nest} nest @param {boolean} across @param {Room} room @returns {{flow: Flow, made: Placed | null}} */
+function bestColumns(key, sizes, edges, nest, across, room) {
+  const told = `${across} ${room.w} ${room.h}\n\n${[...sizes].join("\n")}\n\n${edges.join("\n")}`;
+  let found = BEST.get(told);
+  if (found) return found;
   const wish = Math.min(2.2, Math.max(0.8, room.w / room.h));
   const half = { w: room.w * 0.8, h: room.h * 0.9 };
   const rows = nest.ranks.get(key) || ranked([...sizes.keys()], edges);
   nest.ranks.set(key, rows);
-  let best = flowOf(across, 1, 1, half);
-  /** @type {Placed | null} */
-  let made = null;
+  found = { flow: flowOf(across, 1, 1, half), made: null };
   let least = Infinity;
   for (let bands = 1; bands <= Math.min(5, sizes.size); bands += 1) {
     const flow = flowOf(across, bands, 1, half);
-    const p = laidOut(rows, sizes, flow);
-    const cost = Math.abs(Math.log(p.w / Math.max(1, p.h) / wish)) + 0.25 * (bands - 1) + (p.h < room.h * 0.55 && p.w < room.w * 0.6 && bands > 1 ? 0.6 : 0);
-    if (cost < least) [least, best, made] = [cost, flow, p];
+    const made = laidOut(rows, sizes, flow);
+    const cost = Math.abs(Math.log(made.w / Math.max(1, made.h) / wish)) + 0.25 * (bands - 1) + (made.h < room.h * 0.55 && made.w < room.w * 0.6 && bands > 1 ? 0.6 : 0);
+    if (cost < least) [least, found] = [cost, { flow, made }];
   }
-  return memory || !made ? remembered(key, sizes, edges, best, memory || newMemory(), groups) : made;
+  if (BEST.size >= MOST_BEST) BEST.clear();
+  BEST.set(told, found);
+  return found;
 }
 
 /** A container as it was when it held the same; else with what survives where it stood; else anew, in the order that was. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Flow} flow @param {Memory} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */

@@ -1,4 +1,5 @@
 // Parameters and results on the rim of a scene: few are ports, weights are named in what reads them.
+import { grouped } from "./dom.js";
 import { argumentOf } from "./store.js";
 
 /** @typedef {import("./scene.js").Scene} Scene */
@@ -33,7 +34,7 @@ export function drawRim(scene) {
   const [first] = others.values();
   for (const key of others.keys()) scene.nodes.delete(key);
   const key = "@parameters";
-  const size = others.size.toLocaleString("en");
+  const size = grouped(others.size);
   const item = { n: key, o: "parameters", s: "", f: "input", an: 1, m: `${size} parameters`, t: `  ${[...others.values()].slice(0, 12).map((n) => argumentOf(n.item) || n.item.n).join(", ")}${others.size > 12 ? ", …" : ""}`, h: [`${size} parameters`, "", ""] };
   scene.nodes.set(key, { ...first, item, fold: "", count: others.size, port: "in" });
   for (const p of others.keys()) scene.where.set(p, key);

@@ -26,14 +26,14 @@ async function showSaved(box, version, code) {
   const source = box.querySelector("script[data-code]") ? given : given.replace(/<script\b/, (first) => `${code.html}\n${first}`);
   const key = Symbol.for(`xlanb.step.${version}`);
   const page = /** @type {any} */ (globalThis);
+  // All at once: while one is inflated another is read.
+  const [program, css, payload] = await Promise.all([page[key] ? "" : code.text("program"), code.text("style"), unpack(box.querySelector('script[data-part="payload"]')?.textContent?.trim() || "")]);
   if (!page[key]) {
-    const program = document.createElement("script");
-    program.textContent = await code.text("program");
-    document.head.append(program);
-    program.remove();
+    const script = document.createElement("script");
+    script.textContent = program;
+    document.head.append(script);
+    script.remove();
   }
-  const css = await code.text("style");
-  const payload = await unpack(box.querySelector('script[data-part="payload"]')?.textContent?.trim() || "");
   const escaped = (/** @type {string} */ t) => t.replace(/[&<>]/g, (c) => /** @type {any} */ ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
   const whole = () => `<!doctype html><html lang="en"><meta charset="utf-8"><title>${escaped(payload.title || "xlanb")}</title><body style="margin:0">${source}</body></html>`;
   /** @type {Record<string, any>} */

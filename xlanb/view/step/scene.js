@@ -1,4 +1,5 @@
 // What of an artifact is drawn: its ops in groups, open or closed, with what is inlined, what flows and what it costs. Where it is drawn: place().
+import { grouped } from "./dom.js";
 import { bytesOf, outlines } from "./outline.js";
 import { noTally, noWeight, PartMaker } from "./part.js";
 import { drawRim } from "./rim.js";
@@ -170,5 +171,5 @@ function addFocus(scene, all, entry, folds, maker) {
     scene.where.set(i.n, i.n);
     for (const p of new Set([...(i.p || []), ...(i.cp || [])])) if (kept.has(p)) maker.addEdge(p, i.n, bytesOf(/** @type {Item} */ (byName.get(p)).s));
   });
-  scene.note = `${kept.size.toLocaleString("en")} of ${items.length.toLocaleString("en")} ops: those within ${folds.radius} ${folds.radius === 1 ? "step" : "steps"} of ${folds.focus}.`;
+  scene.note = `${grouped(kept.size)} of ${grouped(items.length)} ops: those within ${folds.radius} ${folds.radius === 1 ? "step" : "steps"} of ${folds.focus}.`;
 }

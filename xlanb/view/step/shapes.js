@@ -1,5 +1,5 @@
 // Nodes, boxes, edges and stubs of a drawing as SVG.
-import { plural, s } from "./dom.js";
+import { grouped, plural, s } from "./dom.js";
 import { shortened, textWidth } from "./measure.js";
 import { tallyWidth } from "./place.js";
 import { argumentOf } from "./store.js";
@@ -163,7 +163,7 @@ export function drawGroups(groups) {
     const space = g.w - indent - (g.kind === "repeat" ? 52 : 14);
     const named = textWidth(g.label, "title");
     const tally = named + tallyWidth(g.marks) <= space ? tallyText(g.marks) : [];
-    const said = g.count > 1 ? `${g.count.toLocaleString("en")} ops` : "";
+    const said = g.count > 1 ? `${grouped(g.count)} ops` : "";
     const count = named + (tally.length ? tallyWidth(g.marks) : 0) + textWidth(said, "rest") + 8 <= space ? said : "";
     const label = shortened(g.label, space, "title");
     const box = s(

@@ -1,5 +1,5 @@
 // What stands around the panes: the ribbon, the card of an op, the card of a stage.
-import { h, plural, time } from "./dom.js";
+import { grouped, h, plural, time } from "./dom.js";
 import { sourceParts } from "./source.js";
 import { argumentOf, STATIONS, stationOf } from "./store.js";
 import { layoutWords } from "./tpu.js";
@@ -143,7 +143,7 @@ export function stageCard(store, stage) {
   const after = store.artifact(stage.a);
   const before = store.artifact(stage.b);
   const alone = store.payload.single && !stage.ch && !stage.e; // an object, not a step
-  const size = after && after.n !== undefined ? `${before && before !== after && before.n !== undefined && before.k === after.k ? `${before.n.toLocaleString("en")} → ` : ""}${plural(after.n, after.k === "graph" ? "node" : "instruction")}` : "";
+  const size = after && after.n !== undefined ? `${before && before !== after && before.n !== undefined && before.k === after.k ? `${grouped(before.n)} → ` : ""}${plural(after.n, after.k === "graph" ? "node" : "instruction")}` : "";
   return h(
     "div",
     { class: "card-body" },

@@ -1,6 +1,6 @@
 // What XLA:TPU leaves: VLIW bundles with the use of each unit, memory spaces over the schedule, the schedule with what runs beside it.
 import { bars, figure, liveChart, tempChart } from "./charts.js";
-import { bytes, h, plural, s, time } from "./dom.js";
+import { bytes, grouped, h, plural, s, time } from "./dom.js";
 
 /** @typedef {import("./store.js").Artifact} Artifact */
 
@@ -97,7 +97,7 @@ function profile(record, go) {
 function stageList(record) {
   if (!record.stages.length) return null;
   const changed = record.stages.filter((/** @type {any[]} */ x) => x[3]).length;
-  const rows = record.stages.map(([label, form, count, differs]) => h("tr", { class: differs ? "" : "same" }, h("td", {}, differs ? "~" : "="), h("td", { class: "mono" }, label), h("td", {}, form), h("td", { class: "num" }, count === null ? "" : count.toLocaleString("en"))));
+  const rows = record.stages.map(([label, form, count, differs]) => h("tr", { class: differs ? "" : "same" }, h("td", {}, differs ? "~" : "="), h("td", { class: "mono" }, label), h("td", {}, form), h("td", { class: "num" }, count === null ? "" : grouped(count))));
   return h(
     "details",
     { class: "section" },
@@ -111,7 +111,7 @@ function bundleRows(record, root) {
   const columns = record.units.map((/** @type {any[]} */ u) => `${NARROW.includes(u[0]) ? 130 : 190}px`);
   const heat = record.capacity || [];
   const grid = h("div", { class: "grid", role: "table", "aria-label": "Bundles by unit", style: { "--columns": `64px ${Math.max(30, heat.length * 8)}px ${columns.join(" ")}` } });
-  grid.append(h("div", { class: "row head", role: "row" }, h("span", { role: "columnheader" }, "bundle"), h("span", { role: "columnheader", title: heat.map((/** @type {any[]} */ c) => c[0]).join(", ") }, heat.length ? "use" : ""), record.units.map((/** @type {any[]} */ u) => h("span", { role: "columnheader", title: u[1] }, u[0], h("small", {}, u[2].toLocaleString("en"))))));
+  grid.append(h("div", { class: "row head", role: "row" }, h("span", { role: "columnheader" }, "bundle"), h("span", { role: "columnheader", title: heat.map((/** @type {any[]} */ c) => c[0]).join(", ") }, heat.length ? "use" : ""), record.units.map((/** @type {any[]} */ u) => h("span", { role: "columnheader", title: u[1] }, u[0], h("small", {}, grouped(u[2]))))));
   const build = (/** @type {HTMLElement} */ block) => {
     if (block.childElementCount) return;
     const at = Number(block.getAttribute("data-at"));
@@ -191,11 +191,11 @@ export function scheduleView(record) {
   const body = h("div", { class: "timing", role: "region", "aria-label": "Schedule", tabindex: 0 });
   const whole = spent(record, record.total);
   const collectives = record.spans.filter((/** @type {any[]} */ x) => x[8]).length;
-  body.append(h("div", { class: "figures" }, figure(Math.round(record.total).toLocaleString("en"), "bundles, loops once"), whole ? figure(whole, `of ${record.chip[0]} at ${record.chip[1] / 1e9} GHz, if no unit waits`) : null, ...(record.roof ? [figure(time(record.roof[0]), "least for its arithmetic"), figure(time(record.roof[1]), "least for its HBM traffic"), record.roof[3] ? figure(time(record.roof[3]), "by XLA's cost analysis") : null, figure(percent(record.roof[2]), "of the matrix units' capacity")] : []), figure(String(record.rows.filter((/** @type {any[]} */ r) => r[3]).length), "instructions with code"), figure(String(record.spans.length), `copies and collectives beside${collectives ? `, ${collectives} of them collectives` : ""}`)));
+  body.append(h("div", { class: "figures" }, figure(grouped(Math.round(record.total)), "bundles, loops once"), whole ? figure(whole, `of ${record.chip[0]} at ${record.chip[1] / 1e9} GHz, if no unit waits`) : null, ...(record.roof ? [figure(time(record.roof[0]), "least for its arithmetic"), figure(time(record.roof[1]), "least for its HBM traffic"), record.roof[3] ? figure(time(record.roof[3]), "by XLA's cost analysis") : null, figure(percent(record.roof[2]), "of the matrix units' capacity")] : []), figure(String(record.rows.filter((/** @type {any[]} */ r) => r[3]).length), "instructions with code"), figure(String(record.spans.length), `copies and collectives beside${collectives ? `, ${collectives} of them collectives` : ""}`)));
   body.append(h("h4", {}, "Schedule", h("small", {}, "across: bundles in order; a copy or collective runs beside, from its start until something waits for it")), scheduleChart(record));
-  body.append(h("h4", {}, "Bundles by HLO instruction"), bars([...record.rows].sort((a, b) => b[3] + b[4] - a[3] - a[4]).map((r) => ({ label: r[0], op: r[0], value: record.chip ? (r[3] + r[4]) / record.chip[1] : r[3] + r[4], detail: [r[1], r[3] ? plural(r[3], "bundle") : `${r[4]} bundles of the top level`, r[6] && r[7] ? `busiest ${r[6]} ${percent(r[7])}` : "", r[8] ? `MXU ${percent(r[8])}` : "", r[11] ? `${r[11].toLocaleString("en")} flops` : "", r[12] ? `HBM ${bytes(r[12])}` : "", r[13] ? `${bytes(r[13])} of scoped VMEM` : "", r[9]].filter((x) => x).join(" · ") }))));
+  body.append(h("h4", {}, "Bundles by HLO instruction"), bars([...record.rows].sort((a, b) => b[3] + b[4] - a[3] - a[4]).map((r) => ({ label: r[0], op: r[0], value: record.chip ? (r[3] + r[4]) / record.chip[1] : r[3] + r[4], detail: [r[1], r[3] ? plural(r[3], "bundle") : `${r[4]} bundles of the top level`, r[6] && r[7] ? `busiest ${r[6]} ${percent(r[7])}` : "", r[8] ? `MXU ${percent(r[8])}` : "", r[11] ? `${grouped(r[11])} flops` : "", r[12] ? `HBM ${bytes(r[12])}` : "", r[13] ? `${bytes(r[13])} of scoped VMEM` : "", r[9]].filter((x) => x).join(" · ") }))));
   if (record.spans.length) {
-    const rows = record.spans.map((/** @type {any[]} */ x) => h("tr", { data: { op: x[0] } }, h("td", { class: "mono" }, x[0]), h("td", {}, x[1]), h("td", { class: "num" }, bytes(x[4])), h("td", {}, `${x[5]} → ${x[6]}`), h("td", { class: "num" }, x[7].toLocaleString("en")), h("td", { class: "num" }, spent(record, x[7]))));
+    const rows = record.spans.map((/** @type {any[]} */ x) => h("tr", { data: { op: x[0] } }, h("td", { class: "mono" }, x[0]), h("td", {}, x[1]), h("td", { class: "num" }, bytes(x[4])), h("td", {}, `${x[5]} → ${x[6]}`), h("td", { class: "num" }, grouped(x[7])), h("td", { class: "num" }, spent(record, x[7]))));
     body.append(h("h4", {}, "Copies and collectives"), h("table", {}, h("thead", {}, h("tr", {}, ["instruction", "what", "bytes", "from, to", "bundles beside", "time beside"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, rows)));
   }
   if (record.hidden) body.append(h("p", { class: "note inline" }, `${plural(record.hidden, "more row")} not shown.`));

@@ -4,7 +4,9 @@ const MARK = "~";
 
 /** Text from base64. @param {string} packed @returns {Promise<string>} */
 export async function unpackText(packed) {
-  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+  const binary = atob(packed);
+  const bytes = new Uint8Array(binary.length);
+  for (let k = 0; k < bytes.length; k += 1) bytes[k] = binary.charCodeAt(k);
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
 }
 
