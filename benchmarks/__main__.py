@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME`: run one of the measurements and print its table."""
+"""`python -m benchmarks NAME [WORD ...]`: run one of the measurements and print its table; the words are for those that take some."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from importlib import import_module
 from pathlib import Path
 
 NAMES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+TAKE_WORDS = {"verdicts"}
 
 
 def main() -> int:
-    """Run the measurements that the command line names."""
-    wanted = sys.argv[1:]
+    """Run the measurements that the command line names, or one with what it takes."""
+    wanted, words = sys.argv[1:], []
+    if wanted and wanted[0] in TAKE_WORDS:
+        wanted, words = wanted[:1], wanted[1:]
     if not wanted or not set(wanted) <= set(NAMES):
         print(f"usage: python -m benchmarks {{{','.join(NAMES)}}} ...")
         return 2
     for name in wanted:
-        print(import_module(f"benchmarks.{name}").table().to_string(index=False, na_rep=""))
+        print(import_module(f"benchmarks.{name}").table(*words).to_string(index=False, na_rep=""))
     return 0
 
 

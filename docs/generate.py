@@ -20,6 +20,10 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.purpose import drawing
 
 REFERENCE = Path(__file__).parent / "reference"
+_VERDICTS = (
+    "Each rule keeps integers and predicates to the bit; its verdict says what it keeps of floating-point numbers. *Exact*: the same bits, or NaN as before. *Real numbers only*: equal over the "
+    "real numbers, so that rounding, overflow and underflow may change. `python -m benchmarks verdicts` establishes them."
+)
 
 
 def opcodes() -> str:
@@ -152,8 +156,9 @@ def passes() -> str:
     for name, made in ours.items():
         if drawn := drawing(_document(made)):
             lines += [f"### {name}", "", "```", *drawn, "```", ""]
-    lines += [f"## The {len(RULES.rules)} rules of algsimp", "", "| rule | where |", "|---|---|"]
-    lines += [f"| `{_cell(r.label)}` | `{r.where.partition(':')[0]}` |" for r in RULES.rules]
+    lines += [f"## The {len(RULES.rules)} rules of algsimp", "", _VERDICTS, ""]
+    lines += ["| rule | keeps | where |", "|---|---|---|"]
+    lines += [f"| `{_cell(r.label)}` | {r.keeps} | `{r.where.partition(':')[0]}` |" for r in RULES.rules]
     return "\n".join([*lines, ""])
 
 

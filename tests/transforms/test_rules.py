@@ -9,6 +9,7 @@ from xlanb.hlo import parse
 from xlanb.tracing import Decision, observing
 from xlanb.transforms import match as m
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT
 
 TEXT = """HloModule m
 
@@ -31,7 +32,7 @@ class Recorder:
 def double_negation(*guards) -> RuleSet:
     rules = RuleSet("test")
 
-    @rules.rule("-(-A) => A", m.op(O.NEGATE, m.op(O.NEGATE, "a")), *guards)
+    @rules.rule("-(-A) => A", m.op(O.NEGATE, m.op(O.NEGATE, "a")), *guards, keeps=EXACT)
     def _(a):
         return a
 
@@ -65,7 +66,7 @@ def test_a_guard_that_fails_is_told():
 def test_a_formula_may_decline():
     rules = RuleSet("test")
 
-    @rules.rule("no", m.op(O.NEGATE, "a"))
+    @rules.rule("no", m.op(O.NEGATE, "a"), keeps=EXACT)
     def _(a):
         return None
 
@@ -78,7 +79,7 @@ def test_a_formula_may_decline():
 def test_a_replacement_of_another_shape_is_dropped():
     rules = RuleSet("test")
 
-    @rules.rule("wrong", m.op(O.NEGATE, "a"))
+    @rules.rule("wrong", m.op(O.NEGATE, "a"), keeps=EXACT)
     def _(b, a):
         return b.reshape(a, (2, 2))
 
@@ -92,20 +93,20 @@ def test_asking_for_what_is_not_captured_is_refused():
     rules = RuleSet("test")
     with pytest.raises(TypeError, match="captures no 'zzz'"):
 
-        @rules.rule("bad", m.op(O.NEGATE, "a"))
+        @rules.rule("bad", m.op(O.NEGATE, "a"), keeps=EXACT)
         def _(zzz):
             return zzz
 
 
 def test_rules_print_with_pattern_and_guards():
     (rule,) = double_negation(guard("real", lambda: True)).rules
-    assert str(rule).splitlines()[1:] == ["    negate(negate(a))", "    if real"]
+    assert str(rule).splitlines()[1:] == ["    negate(negate(a))", "    if real", "    keeps: exact"]
 
 
 def test_each_instruction_is_visited_once():
     rules = RuleSet("test")
 
-    @rules.rule("A => -(-A)", m.op(O.NEGATE, "a", name="self"))
+    @rules.rule("A => -(-A)", m.op(O.NEGATE, "a", name="self"), keeps=EXACT)
     def _(b, a):
         return b.unary(O.NEGATE, b.unary(O.NEGATE, b.unary(O.NEGATE, a)))
 

@@ -1,13 +1,14 @@
 """Rules: a pattern beside a formula, under XLA's own label; RuleSet: rules applied to a computation in one post-order walk.
 
-    @ARITHMETIC.rule("A + 0 => A", m.op(HloOpcode.ADD, "a", m.all_equal(0)))
+    @ARITHMETIC.rule("A + 0 => A", m.op(HloOpcode.ADD, "a", m.all_equal(0)), keeps=exact_except(Loss.ZERO_SIGN))
     def _(a): return a
 
     @ARITHMETIC.rule("(A + C1) + C2 => A + (C1 + C2)", m.op(HloOpcode.ADD, m.op(HloOpcode.ADD, "a", m.constant("c1")), m.constant("c2")),
-                     guard("one user", lambda c1: ...))
+                     guard("one user", lambda c1: ...), keeps=REAL)
     def _(b, a, c1, c2): return b.binary(HloOpcode.ADD, a, b.binary(HloOpcode.ADD, c1, c2))
 
 Formulas and guards name what they want: captures, `root` (the matched instruction), `b` (a Builder of new instructions), `options` (whatever the pass gave).
+`keeps` is the rule's verdict: what it keeps of the values.
 A formula returns what takes root's place; `root` itself where it rewrote in place, or around the root (its users); or None where it declines, having changed nothing.
 """
 
@@ -28,6 +29,7 @@ from xlanb.transforms.builder import Builder
 from xlanb.transforms.match import Captures, Pattern
 from xlanb.transforms.purpose import place_of
 from xlanb.transforms.told import Told, seen
+from xlanb.transforms.verdict import Verdict
 
 _INDEXED = 3
 """Up to so many operands take part in the index of the rules: longer ones would make as many keys as instructions."""
@@ -49,7 +51,7 @@ def guard(name: str, holds: Callable[..., object], *wants: str) -> Guard:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rewrite: label, pattern, guards, formula, and where it stands in the source ("file.py:line")."""
+    """A rewrite: label, pattern, guards, formula, where it stands in the source ("file.py:line"), and what it keeps of the values."""
 
     label: str
     pattern: Pattern
@@ -57,6 +59,7 @@ class Rule:
     formula: Callable[..., HloInstruction | None]
     wants: tuple[str, ...]
     where: str
+    keeps: Verdict
 
     @cached_property
     def builds_in_guards(self) -> bool:
@@ -75,7 +78,7 @@ class Rule:
 
     def __str__(self) -> str:
         guards = "".join(f"\n    if {g.name}" for g in self.guards)
-        return f"{self.label}    [{self.where}]\n    {self.pattern}{guards}"
+        return f"{self.label}    [{self.where}]\n    {self.pattern}{guards}\n    keeps: {self.keeps}"
 
     def check(self, scope: dict[str, Any]) -> bool:
         """Whether every guard holds; the answer is explained to observers where one does not."""
@@ -144,9 +147,9 @@ class RuleSet:
     _by_operands: dict[tuple[HloOpcode, ...], tuple[Rule, ...]] = field(default_factory=dict, repr=False)
 
     def rule(
-        self, label: str, pattern: Pattern, *guards: Guard
+        self, label: str, pattern: Pattern, *guards: Guard, keeps: Verdict
     ) -> Callable[[Callable[..., HloInstruction | None]], Callable[..., HloInstruction | None]]:
-        """Add the decorated formula as a rule."""
+        """Add the decorated formula as a rule, with its verdict: what it keeps of the values."""
         known = {"root", "b", "options", *pattern.names}
 
         def register(formula: Callable[..., HloInstruction | None]) -> Callable[..., HloInstruction | None]:
@@ -155,7 +158,7 @@ class RuleSet:
             for w in (*wants, *(w for g in guards for w in g.wants)):
                 if w not in known:
                     raise TypeError(f"rule {label!r} captures no {w!r}, only {', '.join(sorted(known))}")
-            self.rules.append(Rule(label, pattern, guards, formula, wants, place_of(formula)))
+            self.rules.append(Rule(label, pattern, guards, formula, wants, place_of(formula), keeps))
             self._index.clear()
             self._by_operands.clear()
             return formula

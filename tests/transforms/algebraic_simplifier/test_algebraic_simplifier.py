@@ -315,6 +315,17 @@ def test_division_by_what_has_no_reciprocal_stays():
         assert module.entry_computation.root.opcode is wanted, value
 
 
+@pytest.mark.parametrize(("count", "is_kept"), [(128, False), (129, True)])
+def test_an_iota_that_wraps_is_not_taken_for_non_negative(count: int, is_kept: bool) -> None:
+    text = written(
+        f"i = s8[{count}] iota(), iota_dimension=0 z = s8[] constant(0) c = s8[{count}] broadcast(z), dimensions={{}} ROOT r = pred[{count}] compare(i, c), direction=GE"
+    )
+    module = parse(text)
+    AlgebraicSimplifier().run(module)
+    assert any(i.opcode is O.COMPARE for i in module.entry_computation) is is_kept
+    assert bool(evaluate(module).all()) is not is_kept
+
+
 @pytest.mark.parametrize("count", [15, 16, 100, 162, 256, 300])
 @pytest.mark.parametrize("t", ["s2", "u4", "s8", "u8", "s16", "f8e4m3", "f8e4m3fnuz", "f8e5m2", "bf16", "f32", "c64"])
 def test_sums_of_equal_numbers_count_in_the_element_type(t: str, count: int) -> None:

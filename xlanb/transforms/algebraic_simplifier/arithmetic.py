@@ -18,6 +18,7 @@ from xlanb.transforms.algebraic_simplifier.facts import (
 )
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, EXACT_REALS, INTEGERS, REAL, Loss, exact_except
 
 ARITHMETIC = RuleSet("arithmetic")
 rule = ARITHMETIC.rule
@@ -93,6 +94,7 @@ def _at_most(c1: HloInstruction, c2: HloInstruction) -> bool:
     )
 
 
+_UNSIGNED_FLOATS = exact_except(Loss.NAN, note="of f8e8m0fnu, which has no negative numbers")
 _not_constant = guard("A is not constant", lambda a: not is_constant(a))
 _integers = guard("integers", is_integral, "root")
 _reassociable = guard(
@@ -104,7 +106,7 @@ _reassociable = guard(
 # -- sums ----------------------------------------------------------------------------------------------------------
 
 
-@rule("A + 0 => A", m.op(O.ADD, "a", m.all_equal(0)))
+@rule("A + 0 => A", m.op(O.ADD, "a", m.all_equal(0)), keeps=exact_except(Loss.ZERO_SIGN))
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -116,6 +118,7 @@ def _(a: HloInstruction) -> HloInstruction:
         "the constant stands first",
         lambda root: root.operands[0].opcode is O.CONSTANT and root.operands[1].opcode is not O.CONSTANT,
     ),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.add(O.ADD, root.operands[::-1], root.shape)
@@ -126,6 +129,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.ADD, m.op(O.ADD, "a", m.constant("c1")), m.constant("c2")),
     _not_constant,
     _reassociable,
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.ADD, a, _folded(b, O.ADD, c1, c2))
@@ -136,6 +140,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
     m.op(O.ADD, m.op(O.SUBTRACT, m.constant("c1"), "a"), m.constant("c2")),
     guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
     _reassociable,
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.SUBTRACT, _folded(b, O.ADD, c1, c2), a)
@@ -149,6 +154,7 @@ _one_use_each = guard("both products are used here only", lambda p, q: only_user
     m.op(O.ADD, m.op(O.MULTIPLY, "a", "c", name="p"), m.op(O.MULTIPLY, "b2", "c", name="q")),
     _integers,
     _one_use_each,
+    keeps=INTEGERS,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, b.binary(O.ADD, a, b2), c)
@@ -159,6 +165,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
     m.op(O.ADD, m.op(O.MULTIPLY, "a", m.constant("c"), name="p"), m.op(O.MULTIPLY, "b2", m.constant("c"), name="q")),
     guard("C is a power of two", lambda c: is_real(c) and _exact_factor(c)),
     _one_use_each,
+    keeps=exact_except(Loss.RANGE),
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, b.binary(O.ADD, a, b2), c)
@@ -167,17 +174,17 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
 # -- differences ----------------------------------------------------------------------------------------------------
 
 
-@rule("A - 0 => A", m.op(O.SUBTRACT, "a", m.all_equal(0)))
+@rule("A - 0 => A", m.op(O.SUBTRACT, "a", m.all_equal(0)), keeps=exact_except(Loss.ZERO_SIGN))
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("A - A => 0", m.op(O.SUBTRACT, "a", "a"), _integers)
+@rule("A - A => 0", m.op(O.SUBTRACT, "a", "a"), _integers, keeps=INTEGERS)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(0, root.array_shape)
 
 
-@rule("A - C => A + (-C)", m.op(O.SUBTRACT, "a", m.constant("c")), _not_constant)
+@rule("A - C => A + (-C)", m.op(O.SUBTRACT, "a", m.constant("c")), _not_constant, keeps=_UNSIGNED_FLOATS)
 def _(b: Builder, root: HloInstruction, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     scalar = _scalar(c)
     if scalar is None:
@@ -186,7 +193,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, c: HloInstruction) ->
     return b.binary(O.ADD, a, b.broadcast(negated, (), root.array_shape))
 
 
-@rule("-(-A) => A", m.op(O.NEGATE, m.op(O.NEGATE, "a")))
+@rule("-(-A) => A", m.op(O.NEGATE, m.op(O.NEGATE, "a")), keeps=_UNSIGNED_FLOATS)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -194,17 +201,17 @@ def _(a: HloInstruction) -> HloInstruction:
 # -- products ------------------------------------------------------------------------------------------------------
 
 
-@rule("A * 1 => A", m.op(O.MULTIPLY, "a", m.all_equal(1)))
+@rule("A * 1 => A", m.op(O.MULTIPLY, "a", m.all_equal(1)), keeps=EXACT_REALS)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("A * 0 => 0", m.op(O.MULTIPLY, m.any("a"), m.all_equal(0, "zero")), _integers)
+@rule("A * 0 => 0", m.op(O.MULTIPLY, m.any("a"), m.all_equal(0, "zero")), _integers, keeps=INTEGERS)
 def _(zero: HloInstruction) -> HloInstruction:
     return zero
 
 
-@rule("(-A) * (-B) => A * B", m.op(O.MULTIPLY, m.op(O.NEGATE, "a"), m.op(O.NEGATE, "b2")))
+@rule("(-A) * (-B) => A * B", m.op(O.MULTIPLY, m.op(O.NEGATE, "a"), m.op(O.NEGATE, "b2")), keeps=_UNSIGNED_FLOATS)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b2)
 
@@ -213,6 +220,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     "|A| * |A| => A * A",
     m.op(O.MULTIPLY, m.op(O.ABS, "a"), m.op(O.ABS, "a")),
     guard("A is real", lambda a: not a.shape.element_type.is_complex),
+    keeps=EXACT,
 )
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, a)
@@ -223,6 +231,7 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
     m.op(O.MULTIPLY, m.op(O.MULTIPLY, "a", m.constant("c1")), m.constant("c2")),
     _not_constant,
     _reassociable,
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, _folded(b, O.MULTIPLY, c1, c2))
@@ -238,6 +247,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
     guard("neither A nor B is constant", lambda a, b2: not is_constant(a) and not is_constant(b2)),
     guard("C1 and C2 are not repeated", lambda c1, c2: c1.opcode is O.CONSTANT and c2.opcode is O.CONSTANT),
     _reassociable,
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, b.binary(O.MULTIPLY, a, b2), _folded(b, O.MULTIPLY, c1, c2))
@@ -250,6 +260,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c1: HloInstruction, c2:
     guard("B is no constant", lambda b2: b2.opcode is not O.CONSTANT),
     guard("C is a scalar", lambda c: (behind := m.constant_behind(c)) is not None and behind.array_shape.is_scalar),
     _reassociable,
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction, p: HloInstruction) -> HloInstruction:
     scalar = c if c.opcode is O.CONSTANT else c.operands[0]
@@ -262,6 +273,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction, p: H
     m.op(O.MULTIPLY, m.op(O.CONVERT, "p"), "a"),
     guard("P is a predicate", is_predicate, "p"),
     guard("real or integral", lambda root: is_real(root) or is_integral(root)),
+    keeps=exact_except(Loss.NAN | Loss.ZERO_SIGN),
 )
 def _(b: Builder, p: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.select(p, a, b.full(0, a.array_shape))
@@ -271,6 +283,7 @@ def _(b: Builder, p: HloInstruction, a: HloInstruction) -> HloInstruction:
     "exp(A) * exp(B) => exp(A + B)",
     m.op(O.MULTIPLY, m.op(O.EXPONENTIAL, "a", name="p"), m.op(O.EXPONENTIAL, "b2", name="q")),
     _one_use_each,
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.unary(O.EXPONENTIAL, b.binary(O.ADD, a, b2))
@@ -280,6 +293,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     "rsqrt(A) * rsqrt(A) => 1 / A",
     m.op(O.MULTIPLY, m.op(O.RSQRT, "a"), m.op(O.RSQRT, "a")),
     guard("A is abs, exp or a square", _is_positive, "a"),
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.full(1, a.array_shape), a)
@@ -288,7 +302,7 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
 # -- minimum and maximum ----------------------------------------------------------------------------------------------
 
 
-@rule("min(A, A) => A, max(A, A) => A", m.op((O.MINIMUM, O.MAXIMUM), "a", "a"))
+@rule("min(A, A) => A, max(A, A) => A", m.op((O.MINIMUM, O.MAXIMUM), "a", "a"), keeps=EXACT)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -297,6 +311,7 @@ def _(a: HloInstruction) -> HloInstruction:
     "max(A, lowest) => A, min(A, highest) => A",
     m.op((O.MINIMUM, O.MAXIMUM), "a", m.constant("c")),
     guard("C is neutral", lambda root, c: _extreme(root, c, neutral=True)),
+    keeps=EXACT,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -307,6 +322,7 @@ def _(a: HloInstruction) -> HloInstruction:
     m.op((O.MINIMUM, O.MAXIMUM), "a", m.constant("c")),
     guard("no NaN to keep", lambda root: not is_inexact(root)),
     guard("C swallows all", lambda root, c: _extreme(root, c, neutral=False)),
+    keeps=INTEGERS,
 )
 def _(c: HloInstruction) -> HloInstruction:
     return c
@@ -316,6 +332,7 @@ def _(c: HloInstruction) -> HloInstruction:
     "max(reduce_max(A, C1), C2) => reduce_max(A, C1) if C1 >= C2",
     m.op((O.MINIMUM, O.MAXIMUM), m.op(O.REDUCE, name="r"), m.constant("c")),
     guard("the fold starts beyond C2", _reduce_starts_beyond),
+    keeps=EXACT,
 )
 def _(r: HloInstruction) -> HloInstruction:
     return r
@@ -327,6 +344,7 @@ def _(r: HloInstruction) -> HloInstruction:
     guard("C1 and C2 are scalars", lambda c1, c2: m.scalar_value(c1) is not None and m.scalar_value(c2) is not None),
     guard("C1 <= C2", _at_most, "c1", "c2"),
     guard("real or integral", lambda root: is_real(root) or is_integral(root)),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.add(O.CLAMP, (c1, a, c2), root.shape)
@@ -336,6 +354,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, c1: HloInstruction, c
     "max(max(A, B), B) => max(A, B), min(min(A, B), B) => min(A, B)",
     m.op((O.MINIMUM, O.MAXIMUM), m.op((O.MINIMUM, O.MAXIMUM), "a", "b2", name="p"), "b2"),
     guard("the same opcode", lambda root, p: root.opcode is p.opcode),
+    keeps=EXACT,
 )
 def _(p: HloInstruction) -> HloInstruction:
     return p
@@ -344,16 +363,23 @@ def _(p: HloInstruction) -> HloInstruction:
 # -- absolute value ---------------------------------------------------------------------------------------------------
 
 
-@rule("||A|| => |A|", m.op(O.ABS, m.op(O.ABS, "a", name="inner")))
+@rule("||A|| => |A|", m.op(O.ABS, m.op(O.ABS, "a", name="inner")), keeps=EXACT)
 def _(inner: HloInstruction) -> HloInstruction:
     return inner
 
 
-@rule("|A| => A for unsigned A", m.op(O.ABS, "a"), guard("A is unsigned", lambda a: a.shape.element_type.is_unsigned))
+@rule(
+    "|A| => A for unsigned A",
+    m.op(O.ABS, "a"),
+    guard("A is unsigned", lambda a: a.shape.element_type.is_unsigned),
+    keeps=INTEGERS,
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("|A| => A for A = exp(B) or B * B", m.op(O.ABS, "a"), guard("A is exp(B) or B * B", _is_positive, "a"))
+@rule(
+    "|A| => A for A = exp(B) or B * B", m.op(O.ABS, "a"), guard("A is exp(B) or B * B", _is_positive, "a"), keeps=EXACT
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a

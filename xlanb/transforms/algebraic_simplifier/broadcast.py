@@ -8,6 +8,7 @@ from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import inserted_ones
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, MOVES
 
 BROADCAST = RuleSet("broadcast")
 rule = BROADCAST.rule
@@ -23,6 +24,7 @@ rule = BROADCAST.rule
             and root.dimensions == tuple(range(a.array_shape.rank))
         ),
     ),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -33,6 +35,7 @@ def _(a: HloInstruction) -> HloInstruction:
     m.op(O.BROADCAST, "a"),
     guard("no element is repeated", lambda root, a: root.array_shape.element_count == a.array_shape.element_count),
     guard("in order", lambda root: list(root.dimensions) == sorted(root.dimensions)),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.RESHAPE, (a,), root.shape)
@@ -49,6 +52,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
             and root.array_shape.element_count > 0
         ),
     ),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     permutation = sorted(range(len(root.dimensions)), key=lambda d: root.dimensions[d])
@@ -59,6 +63,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "broadcast(reshape(A)) => broadcast(A) where the reshape adds ones",
     m.op(O.BROADCAST, m.op(O.RESHAPE, "a", name="r")),
     guard("it adds ones, nothing else", lambda a, r: inserted_ones(a.array_shape, r.array_shape) is not None),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) -> HloInstruction:
     added = inserted_ones(a.array_shape, r.array_shape) or ()
@@ -98,6 +103,7 @@ def _takes_alike(root: HloInstruction, a: HloInstruction, user: HloInstruction) 
         "an elementwise user takes broadcasts alike, or of scalars",
         lambda root, a: any(_takes_alike(root, a, u) for u in root.users),
     ),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     c = root.parent
@@ -131,6 +137,7 @@ def _reorders(root: HloInstruction, user: HloInstruction) -> bool:
     m.op(O.BROADCAST, "a"),
     guard("of a scalar", lambda a: a.array_shape.is_scalar),
     guard("a user only reorders or picks", lambda root: any(_reorders(root, u) for u in root.users)),
+    keeps=MOVES,
 )
 def _(root: HloInstruction, a: HloInstruction) -> HloInstruction:
     # As in XLA the first such user only; it is left to its own rule, and to dce.
@@ -140,12 +147,12 @@ def _(root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return root
 
 
-@rule("broadcast(iota) => iota", m.op(O.BROADCAST, m.op(O.IOTA, name="i")))
+@rule("broadcast(iota) => iota", m.op(O.BROADCAST, m.op(O.IOTA, name="i")), keeps=EXACT)
 def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     return b.add(O.IOTA, (), root.shape, iota_dimension=root.dimensions[i.get("iota_dimension")])
 
 
-@rule("broadcast(broadcast(A)) => broadcast(A)", m.op(O.BROADCAST, m.op(O.BROADCAST, "a", name="inner")))
+@rule("broadcast(broadcast(A)) => broadcast(A)", m.op(O.BROADCAST, m.op(O.BROADCAST, "a", name="inner")), keeps=MOVES)
 def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
     return b.add(O.BROADCAST, (a,), root.shape, dimensions=tuple(root.dimensions[d] for d in inner.dimensions))
 
@@ -155,6 +162,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction
     m.op(O.BROADCAST, "a"),
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
     guard("A has dimensions of size 1", lambda a: 1 in a.array_shape.dimensions),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     kept = [k for k, n in enumerate(a.array_shape.dimensions) if n != 1]
@@ -171,6 +179,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
             root.array_shape.dimensions[root.get("iota_dimension")] <= 1 and root.array_shape.element_count > 0
         ),
     ),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(0, root.array_shape)

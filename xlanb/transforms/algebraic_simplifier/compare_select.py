@@ -13,6 +13,7 @@ from xlanb.transforms.algebraic_simplifier.facts import (
 )
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, INTEGERS
 
 COMPARE_SELECT = RuleSet("compare_select")
 rule = COMPARE_SELECT.rule
@@ -31,6 +32,7 @@ _of_predicates = guard("of predicates", is_predicate, "a")
     "compare(A, A) => true for EQ, LE, GE, false for NE, LT, GT",
     m.op(O.COMPARE, "a", "a"),
     guard("no NaN", lambda a: not is_inexact(a)),
+    keeps=INTEGERS,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(root.get("direction") in ("EQ", "LE", "GE"), root.array_shape)
@@ -44,6 +46,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
         "it says P",
         lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE"),
     ),
+    keeps=INTEGERS,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -57,6 +60,7 @@ def _(a: HloInstruction) -> HloInstruction:
         "it says P",
         lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE"),
     ),
+    keeps=INTEGERS,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -70,6 +74,7 @@ def _(a: HloInstruction) -> HloInstruction:
         "it says not P",
         lambda root, c: m.is_all(c, root.get("direction") == "NE") and root.get("direction") in ("EQ", "NE"),
     ),
+    keeps=INTEGERS,
 )
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.unary(O.NOT, a)
@@ -80,6 +85,7 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
     m.op(O.COMPARE, "a", m.all_equal(0)),
     guard("direction LT", lambda root: root.get("direction") == "LT"),
     guard("A >= 0", is_non_negative, "a"),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(False, root.array_shape)
@@ -90,6 +96,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.COMPARE, "a", m.all_equal(0)),
     guard("direction GE", lambda root: root.get("direction") == "GE"),
     guard("A >= 0, no NaN", lambda a: not is_inexact(a) and is_non_negative(a)),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(True, root.array_shape)
@@ -100,27 +107,28 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.COMPARE, m.all_equal(0), "a"),
     guard("direction GT", lambda root: root.get("direction") == "GT"),
     guard("A >= 0", is_non_negative, "a"),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(False, root.array_shape)
 
 
-@rule("select(P, A, A) => A", m.op(O.SELECT, "p", "a", "a"))
+@rule("select(P, A, A) => A", m.op(O.SELECT, "p", "a", "a"), keeps=EXACT)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("select(true, A, B) => A", m.op(O.SELECT, m.all_equal(1), "a", "b2"))
+@rule("select(true, A, B) => A", m.op(O.SELECT, m.all_equal(1), "a", "b2"), keeps=EXACT)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("select(false, A, B) => B", m.op(O.SELECT, m.all_equal(0), "a", "b2"))
+@rule("select(false, A, B) => B", m.op(O.SELECT, m.all_equal(0), "a", "b2"), keeps=EXACT)
 def _(b2: HloInstruction) -> HloInstruction:
     return b2
 
 
-@rule("select(!P, A, B) => select(P, B, A)", m.op(O.SELECT, m.op(O.NOT, "p"), "a", "b2"))
+@rule("select(!P, A, B) => select(P, B, A)", m.op(O.SELECT, m.op(O.NOT, "p"), "a", "b2"), keeps=EXACT)
 def _(b: Builder, p: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.select(p, b2, a)
 
@@ -129,6 +137,7 @@ def _(b: Builder, p: HloInstruction, a: HloInstruction, b2: HloInstruction) -> H
     "select(P, true, false) => P",
     m.op(O.SELECT, "p", m.all_equal(1), m.all_equal(0)),
     guard("predicates of one shape", lambda root, p: is_predicate(root) and p.shape == root.shape),
+    keeps=EXACT,
 )
 def _(p: HloInstruction) -> HloInstruction:
     return p
@@ -138,17 +147,26 @@ def _(p: HloInstruction) -> HloInstruction:
     "select(P, false, true) => !P",
     m.op(O.SELECT, "p", m.all_equal(0), m.all_equal(1)),
     guard("predicates of one shape", lambda root, p: is_predicate(root) and p.shape == root.shape),
+    keeps=EXACT,
 )
 def _(b: Builder, p: HloInstruction) -> HloInstruction:
     return b.unary(O.NOT, p)
 
 
-@rule("select(P, select(P, A, B), C) => select(P, A, C)", m.op(O.SELECT, "p", m.op(O.SELECT, "p", "a", "b2"), "c"))
+@rule(
+    "select(P, select(P, A, B), C) => select(P, A, C)",
+    m.op(O.SELECT, "p", m.op(O.SELECT, "p", "a", "b2"), "c"),
+    keeps=EXACT,
+)
 def _(b: Builder, p: HloInstruction, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.add(O.SELECT, (p, a, c), c.shape)
 
 
-@rule("select(P, A, select(P, B, C)) => select(P, A, C)", m.op(O.SELECT, "p", "a", m.op(O.SELECT, "p", "b2", "c")))
+@rule(
+    "select(P, A, select(P, B, C)) => select(P, A, C)",
+    m.op(O.SELECT, "p", "a", m.op(O.SELECT, "p", "b2", "c")),
+    keeps=EXACT,
+)
 def _(b: Builder, p: HloInstruction, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.add(O.SELECT, (p, a, c), a.shape)
 
@@ -156,6 +174,7 @@ def _(b: Builder, p: HloInstruction, a: HloInstruction, c: HloInstruction) -> Hl
 @rule(
     "clamp(C1, clamp(C1, A, C2), C2) => clamp(C1, A, C2)",
     m.op(O.CLAMP, "c1", m.op(O.CLAMP, "c1", "a", "c2", name="inner"), "c2"),
+    keeps=EXACT,
 )
 def _(inner: HloInstruction) -> HloInstruction:
     return inner
@@ -166,6 +185,7 @@ def _(inner: HloInstruction) -> HloInstruction:
     m.op(O.CLAMP, m.constant("low"), "a", m.constant("high")),
     guard("integers", is_integral, "root"),
     guard("nothing lies outside", _spans, "low", "high"),
+    keeps=INTEGERS,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a

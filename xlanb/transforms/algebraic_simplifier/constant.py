@@ -10,6 +10,7 @@ from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import is_integral
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, INTEGERS
 
 CONSTANT = RuleSet("constant")
 rule = CONSTANT.rule
@@ -51,12 +52,19 @@ _array = guard("an array of some elements", _is_array, "root")
     m.op(O.CONSTANT),
     _array,
     guard("all are equal", _is_uniform, "root"),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(b.scalar(root.literal.array.flat[0], root.shape.element_type), (), root.array_shape)
 
 
-@rule("constant 0, 1, 2, .. => iota", m.op(O.CONSTANT), _array, guard("counts from 0", lambda root: _stride(root) == 1))
+@rule(
+    "constant 0, 1, 2, .. => iota",
+    m.op(O.CONSTANT),
+    _array,
+    guard("counts from 0", lambda root: _stride(root) == 1),
+    keeps=EXACT,
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.add(O.IOTA, (), root.shape, iota_dimension=0)
 
@@ -67,6 +75,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     _array,
     guard("integers", is_integral, "root"),
     guard("counts by C from 0", lambda root: _stride(root) != 0),
+    keeps=INTEGERS,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     iota = b.add(O.IOTA, (), root.shape, iota_dimension=0)

@@ -8,6 +8,7 @@ from xlanb.shape import PrimitiveType
 from xlanb.transforms import match as m
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, MOVES
 
 CONVERT = RuleSet("convert")
 rule = CONVERT.rule
@@ -56,6 +57,7 @@ _MANTISSA = {
             root.shape.element_type is a.shape.element_type and root.shape.without_layout() == a.shape.without_layout()
         ),
     ),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -66,6 +68,7 @@ def _(a: HloInstruction) -> HloInstruction:
     m.op(O.CONVERT, m.op(O.CONVERT, "a", name="inner")),
     guard("back where it came from", lambda root, a: root.shape.element_type is a.shape.element_type),
     guard("nothing is lost between", lambda a, inner: is_lossless(a.shape.element_type, inner.shape.element_type)),
+    keeps=EXACT,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -76,13 +79,16 @@ def _(a: HloInstruction) -> HloInstruction:
     m.op(O.CONVERT, m.op(O.CONVERT, "a", name="inner")),
     guard("nothing is lost between", lambda a, inner: is_lossless(a.shape.element_type, inner.shape.element_type)),
     guard("nor after", lambda root, inner: is_lossless(inner.shape.element_type, root.shape.element_type)),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.CONVERT, (a,), root.shape)
 
 
 @rule(
-    "bitcast-convert(bitcast-convert(A)) => bitcast-convert(A)", m.op(O.BITCAST_CONVERT, m.op(O.BITCAST_CONVERT, "a"))
+    "bitcast-convert(bitcast-convert(A)) => bitcast-convert(A)",
+    m.op(O.BITCAST_CONVERT, m.op(O.BITCAST_CONVERT, "a")),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction | None:
     if (
@@ -100,6 +106,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction | N
     m.op(O.BITCAST_CONVERT, "a"),
     guard("layouts count", lambda options: options.is_layout_sensitive),
     guard("the same bytes", _same_width),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
@@ -109,6 +116,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "reduce-precision(reduce-precision(A)) => reduce-precision(A)",
     m.op(O.REDUCE_PRECISION, m.op(O.REDUCE_PRECISION, name="inner")),
     guard("the same precision", lambda root, inner: root.attributes == inner.attributes),
+    keeps=EXACT,
 )
 def _(inner: HloInstruction) -> HloInstruction:
     return inner

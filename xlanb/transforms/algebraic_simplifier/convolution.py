@@ -10,6 +10,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms import match as m
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import REAL
 
 CONVOLUTION = RuleSet("convolution")
 rule = CONVOLUTION.rule
@@ -50,6 +51,7 @@ def _fits_matrices(root: HloInstruction) -> bool:
     guard("windows of size 1, one group", _is_pointwise, "root"),
     guard("features are contiguous", _fits_matrices, "root"),
     guard("some element", lambda a, b2: 0 not in (a.array_shape.element_count, b2.array_shape.element_count)),
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     n: ConvolutionDimensionNumbers = root.attributes["dim_labels"]

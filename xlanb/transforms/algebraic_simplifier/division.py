@@ -20,6 +20,7 @@ from xlanb.transforms.algebraic_simplifier.facts import (
 )
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT_REALS, INTEGERS, REAL
 
 DIVISION = RuleSet("division")
 rule = DIVISION.rule
@@ -51,12 +52,17 @@ _wide_enough = guard("at least 32 bits", lambda root: root.shape.element_type.bi
 """Two roundings to a narrow type are felt. XLA:CPU has none here: its float-normalization passes widened them before."""
 
 
-@rule("A / 1 => A", m.op(O.DIVIDE, "a", m.all_equal(1)))
+@rule("A / 1 => A", m.op(O.DIVIDE, "a", m.all_equal(1)), keeps=EXACT_REALS)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("A / -1 => -A", m.op(O.DIVIDE, "a", m.all_equal(-1)), guard("signed or inexact", is_inexact, "root"))
+@rule(
+    "A / -1 => -A",
+    m.op(O.DIVIDE, "a", m.all_equal(-1)),
+    guard("signed or inexact", is_inexact, "root"),
+    keeps=EXACT_REALS,
+)
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.unary(O.NEGATE, a)
 
@@ -68,7 +74,11 @@ _power = guard("C is a power of two", lambda c: power_of_two(c) is not None)
 
 
 @rule(
-    "A / 2^k => A >> k for A >= 0", m.op(O.DIVIDE, "a", m.constant("c")), _power, guard("A >= 0", is_non_negative, "a")
+    "A / 2^k => A >> k for A >= 0",
+    m.op(O.DIVIDE, "a", m.constant("c")),
+    _power,
+    guard("A >= 0", is_non_negative, "a"),
+    keeps=INTEGERS,
 )
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.SHIFT_RIGHT_LOGICAL, a, _shift(b, c))
@@ -79,6 +89,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     m.op(O.DIVIDE, "a", m.constant("c")),
     _power,
     guard("signed", lambda root: root.shape.element_type.is_signed),
+    keeps=INTEGERS,
 )
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     zero = b.full(0, a.array_shape)
@@ -93,6 +104,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     m.op(O.REMAINDER, "a", m.constant("c")),
     _power,
     guard("A >= 0", is_non_negative, "a"),
+    keeps=INTEGERS,
 )
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.AND, a, b.full((1 << (power_of_two(c) or 0)) - 1, a.array_shape))
@@ -103,6 +115,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     m.op(O.REMAINDER, "a", m.constant("c")),
     _power,
     guard("signed", lambda root: root.shape.element_type.is_signed),
+    keeps=INTEGERS,
 )
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     mask = b.full((1 << (power_of_two(c) or 0)) - 1, a.array_shape)
@@ -115,6 +128,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     "(A % C) % C => A % C",
     m.op(O.REMAINDER, m.op(O.REMAINDER, "a", "c", name="inner"), "c"),
     guard("integers", is_integral, "root"),
+    keeps=INTEGERS,
 )
 def _(inner: HloInstruction) -> HloInstruction:
     return inner
@@ -127,6 +141,7 @@ def _(inner: HloInstruction) -> HloInstruction:
     guard(
         "C is no less than the dimension", lambda i, c: _at_least(c, i.array_shape.dimensions[i.get("iota_dimension")])
     ),
+    keeps=INTEGERS,
 )
 def _(i: HloInstruction) -> HloInstruction:
     return i
@@ -135,12 +150,12 @@ def _(i: HloInstruction) -> HloInstruction:
 # -- exponentials and roots -------------------------------------------------------------------------------------------
 
 
-@rule("exp(A) / exp(B) => exp(A - B)", m.op(O.DIVIDE, m.op(O.EXPONENTIAL, "a"), m.op(O.EXPONENTIAL, "b2")))
+@rule("exp(A) / exp(B) => exp(A - B)", m.op(O.DIVIDE, m.op(O.EXPONENTIAL, "a"), m.op(O.EXPONENTIAL, "b2")), keeps=REAL)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.unary(O.EXPONENTIAL, b.binary(O.SUBTRACT, a, b2))
 
 
-@rule("A / exp(B) => A * exp(-B)", m.op(O.DIVIDE, "a", m.op(O.EXPONENTIAL, "b2")))
+@rule("A / exp(B) => A * exp(-B)", m.op(O.DIVIDE, "a", m.op(O.EXPONENTIAL, "b2")), keeps=REAL)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.EXPONENTIAL, b.unary(O.NEGATE, b2)))
 
@@ -149,6 +164,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     "A / pow(B, C) => A * pow(B, -C)",
     m.op(O.DIVIDE, "a", m.op(O.POWER, "b2", "c")),
     guard("floating-point", is_real, "root"),
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.binary(O.POWER, b2, b.unary(O.NEGATE, c)))
@@ -158,6 +174,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
     "A / sqrt(B) => A * rsqrt(B)",
     m.op(O.DIVIDE, "a", m.op(O.SQRT, "b2", name="s")),
     guard("sqrt is used here only", only_user, "s"),
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.RSQRT, b2))
@@ -167,6 +184,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     "A / rsqrt(B) => A * sqrt(B)",
     m.op(O.DIVIDE, "a", m.op(O.RSQRT, "b2", name="s")),
     guard("rsqrt is used here only", only_user, "s"),
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.SQRT, b2))
@@ -182,6 +200,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     _wide_enough,
     guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
     guard("1 / C is finite and not 0", _reciprocal_is_finite, "c"),
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None:
     behind = m.constant_behind(c)
@@ -206,6 +225,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None
         ),
     ),
     guard("neither A nor B is constant", lambda a, b2: m.constant_behind(a) is None and b2.opcode is not O.CONSTANT),
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, spread_b: HloInstruction) -> HloInstruction:
     inverse = b.binary(O.DIVIDE, b.full(1, b2.array_shape), b2)
@@ -216,16 +236,17 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, spread_b: HloInstructio
     "(A / B) / (C / D) => (A * D) / (B * C)",
     m.op(O.DIVIDE, m.op(O.DIVIDE, "a", "b2"), m.op(O.DIVIDE, "c", "d")),
     _inexact,
+    keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction, d: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.binary(O.MULTIPLY, a, d), b.binary(O.MULTIPLY, b2, c))
 
 
-@rule("(A / B) / C => A / (B * C)", m.op(O.DIVIDE, m.op(O.DIVIDE, "a", "b2"), "c"), _inexact)
+@rule("(A / B) / C => A / (B * C)", m.op(O.DIVIDE, m.op(O.DIVIDE, "a", "b2"), "c"), _inexact, keeps=REAL)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, a, b.binary(O.MULTIPLY, b2, c))
 
 
-@rule("A / (B / C) => (A * C) / B", m.op(O.DIVIDE, "a", m.op(O.DIVIDE, "b2", "c")), _inexact)
+@rule("A / (B / C) => (A * C) / B", m.op(O.DIVIDE, "a", m.op(O.DIVIDE, "b2", "c")), _inexact, keeps=REAL)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.binary(O.MULTIPLY, a, c), b2)

@@ -13,6 +13,7 @@ from xlanb.transforms.algebraic_simplifier.facts import scalar_reducer
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.precision.operand_upcaster import computed_in
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, REAL
 
 DOT = RuleSet("dot")
 rule = DOT.rule
@@ -56,6 +57,7 @@ def _has_no_free_dimension(root: HloInstruction) -> bool:
             0 in (a.array_shape.element_count, b2.array_shape.element_count, root.array_shape.element_count)
         ),
     ),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(0, root.array_shape)
@@ -67,6 +69,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     _layouts_do_not_count,
     _plain,
     guard("nothing is contracted", lambda root: not root.ints("lhs_contracting_dims")),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     (batch, _), (batch2, _) = _dimensions(root)
@@ -87,6 +90,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -
     _layouts_do_not_count,
     _plain,
     guard("all is contracted or batch", _has_no_free_dimension, "root"),
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     left_dims, right_dims = _dimensions(root)
@@ -129,6 +133,7 @@ def _without_ones(
     _layouts_do_not_count,
     guard("a dimension is 1", _has_ones, "a", "b2"),
     guard("static shapes", lambda a, b2: not a.array_shape.is_dynamic and not b2.array_shape.is_dynamic),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     left_dims, right_dims = _dimensions(root)

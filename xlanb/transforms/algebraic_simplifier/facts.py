@@ -58,7 +58,7 @@ def is_non_negative(i: HloInstruction, depth: int = 0) -> bool:
     if behind is not None:
         return is_integral(i) and bool(np.all(behind.literal.array >= 0))
     if i.opcode is O.IOTA:
-        return True
+        return not is_integral(i) or not _wraps(i)
     if i.opcode is O.EXPONENTIAL:
         return is_real(i)
     if i.opcode is O.SELECT:
@@ -78,6 +78,11 @@ def is_non_negative(i: HloInstruction, depth: int = 0) -> bool:
     if i.opcode is O.MULTIPLY and is_real(i):
         return i.operands[0] is i.operands[1]
     return False
+
+
+def _wraps(iota: HloInstruction) -> bool:
+    """Whether a signed iota counts beyond its type's largest number and goes on at the lowest, as s8[200] does (XLA's IsNonNegative takes it for non-negative)."""
+    return iota.array_shape.dimensions[iota.get("iota_dimension")] > 1 << (iota.shape.element_type.bits - 1)
 
 
 def power_of_two(i: HloInstruction) -> int | None:

@@ -12,6 +12,7 @@ from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import is_inexact, is_integral, only_user, unmodified_pairs
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import MOVES, REAL, Loss, exact_except
 
 REDUCE = RuleSet("reduce")
 rule = REDUCE.rule
@@ -94,6 +95,7 @@ _one_operand = guard("of one operand", lambda root: len(root.operands) == 2)
     "reduce(A) => A over no dimension",
     m.op(O.REDUCE, "a", "init"),
     guard("no dimension, a neutral start", lambda root, init: not root.dimensions and _is_neutral(root, init)),
+    keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -107,6 +109,7 @@ def _(a: HloInstruction) -> HloInstruction:
         lambda root, a: bool(root.dimensions) and all(a.array_shape.dimensions[d] == 1 for d in root.dimensions),
     ),
     guard("a neutral start", _is_neutral, "root", "init"),
+    keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     if a.opcode is O.RESHAPE and a.operands[0].shape.without_layout() == root.shape.without_layout():
@@ -118,6 +121,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "reduce of nothing => broadcast(init)",
     m.op(O.REDUCE, "a", "init"),
     guard("no element", lambda a: a.array_shape.element_count == 0),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, init: HloInstruction) -> HloInstruction:
     return b.broadcast(init, (), root.array_shape)
@@ -128,6 +132,7 @@ def _(b: Builder, root: HloInstruction, init: HloInstruction) -> HloInstruction:
     m.op(O.REDUCE, m.op(O.NEGATE, "a", name="n"), m.all_equal(0)),
     guard("a sum", lambda root: reducer(root.to_apply) is O.ADD),
     guard("the negation is used here only", only_user, "n"),
+    keeps=exact_except(Loss.ZERO_SIGN),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     root.parent.replace_operand(root, 0, a)
@@ -138,6 +143,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "reduce(transpose(A)) => reduce(A)",
     m.op(O.REDUCE, m.op(O.TRANSPOSE, "a", name="t"), "init"),
     guard("what is left keeps its order", _kept_in_order, "root", "t"),
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, t: HloInstruction, init: HloInstruction) -> HloInstruction:
     dims = tuple(sorted(t.dimensions[d] for d in root.dimensions))
@@ -153,6 +159,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, t: HloInstruction, in
     ),
     guard("both start neutral", lambda root, inner, init, init2: _is_neutral(root, init2) and _is_neutral(inner, init)),
     guard("the inner one is used here only", only_user, "inner"),
+    keeps=REAL,
 )
 def _(
     b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, inner: HloInstruction
@@ -178,6 +185,7 @@ def _dimensions_before(root: HloInstruction, r: HloInstruction, a: HloInstructio
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
     guard("in any order", lambda root: reducer(root.to_apply) is not None),
     guard("the others stay", lambda root, r, a: _dimensions_before(root, r, a) is not None),
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, r: HloInstruction) -> HloInstruction:
     dims = _dimensions_before(root, r, a) or ()
@@ -204,6 +212,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction,
         ),
     ),
     guard("the count is exact", lambda root, p: _factor(root, p) is not None),
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     if not a.array_shape.is_scalar:
@@ -217,6 +226,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
     "reduce-window(A) => A of windows of size 1",
     m.op(O.REDUCE_WINDOW, "a", "init"),
     guard("one element each, nothing else", lambda root, init: _is_trivial_window(root) and _is_neutral(root, init)),
+    keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a

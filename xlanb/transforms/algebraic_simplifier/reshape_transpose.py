@@ -15,6 +15,7 @@ from xlanb.transforms.algebraic_simplifier.facts import (
 from xlanb.transforms.bitcasts import is_bitcast
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, MOVES, REAL
 
 RESHAPE_TRANSPOSE = RuleSet("reshape_transpose")
 rule = RESHAPE_TRANSPOSE.rule
@@ -57,12 +58,13 @@ _static = guard("static shapes", lambda root, a: not root.array_shape.is_dynamic
     "reshape(A) => A to its own shape",
     m.op(O.RESHAPE, "a"),
     guard("the same shape", lambda root, a: root.shape.without_layout() == a.shape.without_layout()),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("reshape(reshape(A)) => reshape(A)", m.op(O.RESHAPE, m.op(O.RESHAPE, "a")), _static)
+@rule("reshape(reshape(A)) => reshape(A)", m.op(O.RESHAPE, m.op(O.RESHAPE, "a")), _static, keeps=MOVES)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     if root.shape.without_layout() == a.shape.without_layout():
         return a
@@ -74,6 +76,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     m.op(O.RESHAPE, m.op(O.BROADCAST, "a", name="p")),
     _static,
     guard("A's dimensions are kept whole", lambda root, p: _kept(root, p) is not None),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction | None:
     kept = _kept(root, p)
@@ -90,6 +93,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
     "reshape(iota) => iota",
     m.op(O.RESHAPE, m.op(O.IOTA, name="i")),
     guard("the dimension is kept whole", lambda root, i: _iota_dimension(root, i) is not None),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     return b.add(O.IOTA, (), root.shape, iota_dimension=_iota_dimension(root, i))
@@ -102,6 +106,7 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     guard("of one dimension", lambda root, i: i.array_shape.rank == 1 and root.array_shape.rank > 1),
     guard("integers or floats", lambda root: not root.shape.element_type.is_complex),
     guard("every dimension has elements", lambda root: root.array_shape.element_count > 0),
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     shape, stride, total = root.array_shape, 1, None
@@ -121,12 +126,13 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.RESHAPE, "a"),
     guard("layouts count", lambda options: options.is_layout_sensitive),
     guard("the bytes stay", lambda root, a: is_bitcast(a.array_shape, root.array_shape)),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
 
 
-@rule("bitcast(bitcast(A)) => bitcast(A)", m.op(O.BITCAST, m.op(O.BITCAST, "a")))
+@rule("bitcast(bitcast(A)) => bitcast(A)", m.op(O.BITCAST, m.op(O.BITCAST, "a")), keeps=MOVES)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return a if a.shape == root.shape else b.bitcast(a, root.shape)
 
@@ -135,6 +141,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "bitcast(A) => A to its own shape",
     m.op(O.BITCAST, "a"),
     guard("the same shape and layout", lambda root, a: root.shape == a.shape),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -148,6 +155,7 @@ def _(a: HloInstruction) -> HloInstruction:
         "another layout of the same bytes",
         lambda root, a: root.shape.is_array and root.shape != a.shape and is_bitcast(a.array_shape, root.array_shape),
     ),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
@@ -160,12 +168,13 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "transpose(A) => A in its own order",
     m.op(O.TRANSPOSE, "a"),
     guard("the identity", lambda root: root.dimensions == tuple(range(len(root.dimensions)))),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("transpose(transpose(A)) => transpose(A)", m.op(O.TRANSPOSE, m.op(O.TRANSPOSE, "a", name="inner")))
+@rule("transpose(transpose(A)) => transpose(A)", m.op(O.TRANSPOSE, m.op(O.TRANSPOSE, "a", name="inner")), keeps=MOVES)
 def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
     permutation = tuple(inner.dimensions[d] for d in root.dimensions)
     if permutation == tuple(range(len(permutation))):
@@ -191,18 +200,19 @@ def _comes_back(root: HloInstruction, t: HloInstruction, r: HloInstruction) -> b
     m.op(O.TRANSPOSE, m.op(O.RESHAPE, m.op(O.TRANSPOSE, m.op(O.RESHAPE, "a", name="r"), name="t"))),
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
     guard("it comes back to A", _comes_back),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("transpose(broadcast(A)) => broadcast(A)", m.op(O.TRANSPOSE, m.op(O.BROADCAST, "a", name="p")))
+@rule("transpose(broadcast(A)) => broadcast(A)", m.op(O.TRANSPOSE, m.op(O.BROADCAST, "a", name="p")), keeps=MOVES)
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     places = {d: n for n, d in enumerate(root.dimensions)}
     return b.add(O.BROADCAST, (a,), root.shape, dimensions=tuple(places[d] for d in p.dimensions))
 
 
-@rule("transpose(iota) => iota", m.op(O.TRANSPOSE, m.op(O.IOTA, name="i")))
+@rule("transpose(iota) => iota", m.op(O.TRANSPOSE, m.op(O.IOTA, name="i")), keeps=EXACT)
 def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     return b.add(O.IOTA, (), root.shape, iota_dimension=root.dimensions.index(i.get("iota_dimension")))
 
@@ -212,6 +222,7 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     m.op(O.TRANSPOSE, m.op(O.DOT, "a", "b2", name="d")),
     guard("the dot is used here only", only_user, "d"),
     guard("it swaps the two free sides", _swaps_sides, "root", "d"),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d: HloInstruction) -> HloInstruction:
     swapped = {k.replace("lhs", "tmp").replace("rhs", "lhs").replace("tmp", "rhs"): v for k, v in d.attributes.items()}
@@ -224,6 +235,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d
     "transpose(A) => reshape(A) where only ones move",
     m.op(O.TRANSPOSE, "a"),
     guard("only dimensions of size 1 move", lambda root, a: _only_ones_move(root, a.array_shape)),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.RESHAPE, (a,), root.shape)
@@ -234,6 +246,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     m.op(O.TRANSPOSE, "a"),
     guard("layouts count", lambda options: options.is_layout_sensitive),
     guard("the bytes stay", lambda root, a: _is_relabelling(root, a.array_shape)),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
@@ -246,6 +259,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "reverse(A) => A along dimensions of size 1",
     m.op(O.REVERSE, "a"),
     guard("nothing to turn round", lambda root: all(root.array_shape.dimensions[d] == 1 for d in root.dimensions)),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -254,6 +268,7 @@ def _(a: HloInstruction) -> HloInstruction:
 @rule(
     "reverse(reverse(A)) => reverse(A) along what only one of them turns",
     m.op(O.REVERSE, m.op(O.REVERSE, "a", name="inner")),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
     left = tuple(sorted(set(root.dimensions) ^ set(inner.dimensions)))

@@ -11,6 +11,7 @@ from xlanb.transforms.algebraic_simplifier.facts import is_integral
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.concatenations import flattened
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import MOVES
 
 SLICE_PAD_CONCAT = RuleSet("slice_pad_concat")
 rule = SLICE_PAD_CONCAT.rule
@@ -66,6 +67,7 @@ def _is_index(o: HloInstruction) -> bool:
     "slice(A) => A of everything",
     m.op(O.SLICE, "a"),
     guard("the same shape", lambda root, a: root.array_shape.dimensions == a.array_shape.dimensions),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -75,6 +77,7 @@ def _(a: HloInstruction) -> HloInstruction:
     "slice(A) by strides => slice(A) where one step is enough",
     m.op(O.SLICE, "a"),
     guard("a stride that never comes to bear", lambda root: any(_is_idle(x) for x in _boxes(root))),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     boxes = tuple(SliceDimension(x.start, x.start + 1, 1) if _is_idle(x) else x for x in _boxes(root))
@@ -89,6 +92,7 @@ def _is_idle(x: SliceDimension) -> bool:
     "slice(slice(A)) => slice(A)",
     m.op(O.SLICE, m.op(O.SLICE, "a", name="inner")),
     guard("no strides", lambda root, inner: all(x.stride == 1 for x in (*_boxes(root), *_boxes(inner)))),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
     boxes = tuple(
@@ -101,6 +105,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction
 @rule(
     "slice(broadcast(A)) => broadcast(slice(A))",
     m.op(O.SLICE, m.op(O.BROADCAST, "a", name="p")),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     boxes = [_boxes(root)[d] for d in p.dimensions]
@@ -113,6 +118,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
     "slice(reverse(A)) => reverse(slice(A))",
     m.op(O.SLICE, m.op(O.REVERSE, "a", name="r")),
     guard("some element", lambda root: root.array_shape.element_count > 0),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) -> HloInstruction:
     boxes = list(_boxes(root))
@@ -148,6 +154,7 @@ def _reshaped_slice(root: HloInstruction, a: HloInstruction) -> tuple[SliceDimen
     m.op(O.SLICE, m.op(O.RESHAPE, "a")),
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
     guard("it is a slice of A", lambda root, a: _reshaped_slice(root, a) is not None),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     boxes = _reshaped_slice(root, a) or ()
@@ -158,6 +165,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "slice(concatenate(.., A, ..)) => slice(A)",
     m.op(O.SLICE, m.op(O.CONCATENATE, name="c")),
     guard("within one operand", lambda root, c: _piece(root, c) is not None),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction | None:
     piece = _piece(root, c)
@@ -178,6 +186,7 @@ def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction | N
     "slice(pad(A)) => slice(A) within A",
     m.op(O.SLICE, m.op(O.PAD, "a", "value", name="p")),
     guard("no padding is seen", _inside, "root", "p", "a"),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     boxes = tuple(
@@ -196,6 +205,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
     "pad(A) => A by nothing",
     m.op(O.PAD, "a", "value"),
     guard("no padding", lambda root: all(q == PaddingDimension() for q in _padding(root))),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
@@ -205,6 +215,7 @@ def _(a: HloInstruction) -> HloInstruction:
     "pad of nothing => broadcast(value)",
     m.op(O.PAD, "a", "value"),
     guard("no element", lambda a: a.array_shape.element_count == 0),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, value: HloInstruction) -> HloInstruction:
     return b.broadcast(value, (), root.array_shape)
@@ -216,6 +227,7 @@ def _(b: Builder, root: HloInstruction, value: HloInstruction) -> HloInstruction
     guard(
         "a dimension of size 1 is padded within", lambda root, a: any(_is_loose(q, n) for q, n in _pad_rows(root, a))
     ),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction) -> HloInstruction:
     padding = tuple(PaddingDimension(q.low, q.high) if _is_loose(q, n) else q for q, n in _pad_rows(root, a))
@@ -240,6 +252,7 @@ def _padded(root: HloInstruction) -> list[int]:
     guard("some dimension is not padded", lambda root: len(_padded(root)) < root.array_shape.rank),
     guard("no padding alone", lambda root: bool(_padded(root))),
     guard("all of A's are", lambda root, p: set(p.dimensions) <= set(_padded(root))),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction, p: HloInstruction) -> HloInstruction:
     padded = _padded(root)
@@ -255,6 +268,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction
     "pad(broadcast(C), C) => broadcast(C)",
     m.op(O.PAD, m.op(O.BROADCAST, "c"), "c"),
     guard("of a scalar", lambda c: c.array_shape.is_scalar),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.broadcast(c, (), root.array_shape)
@@ -264,6 +278,7 @@ def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction:
     "pad(A) with negative padding => slice(A)",
     m.op(O.PAD, "a", "value"),
     guard("it only cuts", lambda root: all(q.low <= 0 and q.high <= 0 and q.interior == 0 for q in _padding(root))),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     boxes = tuple(
@@ -275,7 +290,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 # -- concatenate ------------------------------------------------------------------------------------------------------
 
 
-@rule("concatenate(A) => A", m.op(O.CONCATENATE, "a"))
+@rule("concatenate(A) => A", m.op(O.CONCATENATE, "a"), keeps=MOVES)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -289,6 +304,7 @@ def _(a: HloInstruction) -> HloInstruction:
             any(o.array_shape.element_count == 0 for o in root.operands) and root.array_shape.element_count > 0
         ),
     ),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     full = [o for o in root.operands if o.array_shape.element_count]
@@ -299,6 +315,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "concatenate(slice(A, i, j), slice(A, j, k)) => slice(A, i, k)",
     m.op(O.CONCATENATE),
     guard("neighbouring slices", lambda root: _first_neighbours(root) is not None),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
     n = _first_neighbours(root)
@@ -329,6 +346,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
             and not root.operands[0].dimensions
         ),
     ),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(root.operands[0].operands[0], (), root.array_shape)
@@ -339,6 +357,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.CONCATENATE),
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
     guard("one within the other", lambda root: flattened(root) is not None),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
     flat = flattened(root)
@@ -354,6 +373,7 @@ def _is_filler(i: HloInstruction) -> bool:
     m.op(O.CONCATENATE, m.any("x"), m.any("y")),
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
     guard("one of two is a broadcast scalar", lambda x, y: _is_filler(x) or _is_filler(y)),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, x: HloInstruction, y: HloInstruction) -> HloInstruction:
     low = _is_filler(x)
@@ -378,6 +398,7 @@ def _(b: Builder, root: HloInstruction, x: HloInstruction, y: HloInstruction) ->
             and root.operands[0].array_shape.dimensions[root.dimensions[0]] == 1
         ),
     ),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     a, d = root.operands[0], root.dimensions[0]
@@ -393,6 +414,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "dynamic-slice(A) => A of everything",
     m.op(O.DYNAMIC_SLICE),
     guard("the same shape", lambda root: root.array_shape.dimensions == root.operands[0].array_shape.dimensions),
+    keeps=MOVES,
 )
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[0]
@@ -405,6 +427,7 @@ def _(root: HloInstruction) -> HloInstruction:
         "of a scalar",
         lambda root: root.operands[0].opcode is O.BROADCAST and root.operands[0].operands[0].array_shape.is_scalar,
     ),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(root.operands[0].operands[0], (), root.array_shape)
@@ -414,6 +437,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "dynamic-slice(A, constants) => slice(A)",
     m.op(O.DYNAMIC_SLICE),
     guard("constant starts", lambda root: len(root.operands) > 1 and all(_is_index(o) for o in root.operands[1:])),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     source, sizes = root.operands[0], root.array_shape.dimensions
@@ -440,6 +464,7 @@ def _whole_dimensions(root: HloInstruction) -> list[int]:
     "dynamic-slice(A, I) => dynamic-slice(A, 0) along what it covers whole, dynamic-update-slice likewise",
     m.op((O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE)),
     guard("a dimension is covered whole", lambda root: bool(_whole_dimensions(root))),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     operands, first = list(root.operands), 1 + (root.opcode is O.DYNAMIC_UPDATE_SLICE)
@@ -461,6 +486,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
         ),
     ),
     guard("its result says how many starts", lambda root: len(root.operands) == 2 + root.array_shape.rank > 2),
+    keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     whole, update = root.array_shape.dimensions, root.operands[1]
@@ -475,6 +501,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "dynamic-update-slice(A, B) => B of everything",
     m.op(O.DYNAMIC_UPDATE_SLICE),
     guard("the same shape", lambda root: root.operands[1].array_shape.dimensions == root.array_shape.dimensions),
+    keeps=MOVES,
 )
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[1]
@@ -484,6 +511,7 @@ def _(root: HloInstruction) -> HloInstruction:
     "dynamic-update-slice(A, nothing) => A",
     m.op(O.DYNAMIC_UPDATE_SLICE),
     guard("no element", lambda root: root.operands[1].array_shape.element_count == 0),
+    keeps=MOVES,
 )
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[0]
@@ -500,6 +528,7 @@ def _(root: HloInstruction) -> HloInstruction:
             and root.operands[1].operands[1:] == root.operands[2:]
         ),
     ),
+    keeps=MOVES,
 )
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[0]

@@ -7,6 +7,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms import match as m
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
+from xlanb.transforms.verdict import EXACT, MOVES
 
 STRUCTURE = RuleSet("structure")
 rule = STRUCTURE.rule
@@ -20,7 +21,7 @@ def _maps_one_opcode(root: HloInstruction) -> bool:
     return plain or inner.opcode is O.PARAMETER
 
 
-@rule("get-tuple-element(tuple(.., A, ..)) => A", m.op(O.GET_TUPLE_ELEMENT, m.op(O.TUPLE, name="t")))
+@rule("get-tuple-element(tuple(.., A, ..)) => A", m.op(O.GET_TUPLE_ELEMENT, m.op(O.TUPLE, name="t")), keeps=MOVES)
 def _(root: HloInstruction, t: HloInstruction) -> HloInstruction:
     return t.operands[root.tuple_index]
 
@@ -29,6 +30,7 @@ def _(root: HloInstruction, t: HloInstruction) -> HloInstruction:
     "map(A, B) of one opcode => opcode(A, B)",
     m.op(O.MAP),
     guard("one elementwise opcode of parameters", _maps_one_opcode, "root"),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     inner = root.to_apply.root
@@ -42,6 +44,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "map to a constant => broadcast(constant)",
     m.op(O.MAP),
     guard("a constant scalar", lambda root: root.to_apply.root.opcode is O.CONSTANT),
+    keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(b.literal(root.to_apply.root.literal), (), root.array_shape)
@@ -51,6 +54,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "sort along a dimension of size 1 => its operands",
     m.op(O.SORT, "a"),
     guard("nothing to sort", lambda root, a: a.array_shape.dimensions[root.dimensions[0]] <= 1),
+    keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a

@@ -1,0 +1,94 @@
+"""Verdicts: what a rule keeps of the values that it rewrites, by the class of their element type.
+
+Integers and predicates are kept to the bit by every rule. Of floating-point numbers a rule may lose what `Loss` lists; elements count as equal if they have the same bits or both are NaN.
+A verdict is a claim: `python -m benchmarks verdicts` establishes those of algsimp, rule by rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag, auto
+from functools import cached_property
+
+
+class Loss(Flag):
+    """Where an element may differ after a rewrite from what it was before.
+
+    NAN: it is NaN before or after. INFINITY: it is infinite before or after. ZERO_SIGN: it is zero before and after. RANGE: a step on either side overflows or underflows.
+    ROUNDING: anywhere; both sides are equal over the real numbers only, as are reassociated sums and products with a reciprocal.
+    """
+
+    NAN = auto()
+    INFINITY = auto()
+    ZERO_SIGN = auto()
+    RANGE = auto()
+    ROUNDING = auto()
+
+
+NOTHING = Loss(0)
+_WORDS = {
+    Loss.NAN: "NaN",
+    Loss.INFINITY: "infinities",
+    Loss.ZERO_SIGN: "the sign of zeros",
+    Loss.RANGE: "overflow and underflow",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule keeps: what is lost of floats, and of complex numbers (None: the same); `moves` if it computes nothing; `has_floats` False if it applies to integers and predicates only.
+
+    `note` says which types a loss is limited to, or why it is there.
+    """
+
+    floats: Loss = NOTHING
+    complexes: Loss | None = None
+    moves: bool = False
+    has_floats: bool = True
+    note: str = ""
+
+    def loss(self, *, is_complex: bool = False) -> Loss:
+        """What may be lost of floats or of complex numbers."""
+        return self.complexes if is_complex and self.complexes is not None else self.floats
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing is ever lost."""
+        return not self.floats and not self.complexes
+
+    @cached_property
+    def text(self) -> str:
+        """The verdict in some words: "exact", "real numbers only", "exact except for NaN"."""
+        if not self.has_floats:
+            return "exact, integers only"
+        if self.moves:
+            return "exact, moves elements"
+        said = _text(self.floats)
+        if self.complexes is not None and self.complexes != self.floats:
+            said += f"; complex numbers: {_text(self.complexes)}"
+        return f"{said} ({self.note})" if self.note else said
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _text(loss: Loss) -> str:
+    if Loss.ROUNDING in loss:
+        return "real numbers only"
+    lost = [words for flag, words in _WORDS.items() if flag in loss]
+    return f"exact except for {', '.join(lost)}" if lost else "exact"
+
+
+EXACT = Verdict()
+MOVES = Verdict(moves=True)
+INTEGERS = Verdict(has_floats=False)
+REAL = Verdict(Loss.ROUNDING)
+
+
+def exact_except(loss: Loss, *, of_complex: Loss | None = None, note: str = "") -> Verdict:
+    """Exact but for some losses; of complex numbers for others."""
+    return Verdict(loss, of_complex, note=note)
+
+
+EXACT_REALS = exact_except(NOTHING, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN)
+"""Exact for floats. Complex products and quotients mix the parts: an infinite or NaN one spoils the other, and zeros lose their sign."""
