@@ -166,7 +166,7 @@ class ArrayShape(Shape):
         """Number of elements (of the bound, where dynamic)."""
         return math.prod(self.dimensions)
 
-    @property
+    @cached_property
     def byte_size(self) -> int:
         """Bytes of all elements, packed without padding; a sub-byte element takes one byte."""
         return self.element_count * self.element_type.byte_size
@@ -228,17 +228,21 @@ class ArrayShape(Shape):
         yield index, self
 
     def text(self, *, layout: bool = True) -> str:
-        dims = ",".join(_dimension(d, self.is_dynamic_dimension(i)) for i, d in enumerate(self.dimensions))
-        # XLA prints no layout for a scalar unless it says something beyond the order.
-        shown = layout and self.layout is not None and (self.dimensions or not self.layout.is_default)
-        return f"{self.element_type}[{dims}]{self.layout if shown else ''}"
+        return self._text if layout else self._text_without_layout
 
     def __str__(self) -> str:
         return self._text
 
     @cached_property
     def _text(self) -> str:
-        return self.text()
+        # XLA prints no layout for a scalar unless it says something beyond the order.
+        shown = self.layout is not None and (self.dimensions or not self.layout.is_default)
+        return f"{self._text_without_layout}{self.layout if shown else ''}"
+
+    @cached_property
+    def _text_without_layout(self) -> str:
+        dims = ",".join(_dimension(d, self.is_dynamic_dimension(i)) for i, d in enumerate(self.dimensions))
+        return f"{self.element_type}[{dims}]"
 
     def __hash__(self) -> int:
         return self._hash

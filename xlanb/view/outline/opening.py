@@ -70,33 +70,26 @@ class Insides:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._children: dict[str, list[list[int]]] = {}
-        self._own: dict[str, list[list[int]]] = {}
-        self._weights: dict[str, list[float]] = {}
 
     def of(self, spot: Spot) -> tuple[list[int], list[int]]:
         """Groups and ops that are drawn in an open group: of a repeat those of its first instance."""
         part, group = spot.part, spot.group
-        self._look(part)
-        children = self._children[part.name]
+        children = part.contents.children
         while group >= 0 and part.outline.groups[group].kind == "repeat" and children[group]:
             group = children[group][0]
-        return children[group], self._own[part.name][group]
+        return children[group], part.contents.ops[group]
 
     def weight(self, part: Part, group: int) -> float:
         """What the ops in a group cost."""
-        self._look(part)
-        return self._weights[part.name][group]
+        return part.contents.weights[group]
 
     def count(self, part: Part, group: int) -> int:
         """How many nodes the ops in a group are."""
-        self._look(part)
-        return len(self._own[part.name][group]) + sum(self.count(part, g) for g in self._children[part.name][group])
+        return part.contents.counts[group]
 
     def instances(self, part: Part, group: int) -> int:
         """How many groups a repeat stands for; 0 of what is none."""
-        self._look(part)
-        return len(self._children[part.name][group]) if part.outline.groups[group].kind == "repeat" else 0
+        return len(part.contents.children[group]) if part.outline.groups[group].kind == "repeat" else 0
 
     def callees(self, part: Part, k: int, key: str) -> tuple[Spot, ...]:
         """The computations that are drawn in the place of an op."""
@@ -107,23 +100,6 @@ class Insides:
             for name in called
             if name in parts
         )
-
-    def _look(self, part: Part) -> None:
-        if part.name in self._children:
-            return
-        groups = part.outline.groups
-        children: list[list[int]] = [[] for _ in range(len(groups) + 1)]  # the last is that of -1
-        own: list[list[int]] = [[] for _ in range(len(groups) + 1)]
-        weights = [0.0] * (len(groups) + 1)
-        for k, g in enumerate(part.outline.member):
-            if part.ops.is_shown(k):
-                own[g].append(k)
-            weights[g] += part.ops.weights[k]
-        for number, group in enumerate(groups):
-            children[group.parent].append(number)
-        for number in range(len(groups) - 1, -1, -1):
-            weights[groups[number].parent] += weights[number]
-        self._children[part.name], self._own[part.name], self._weights[part.name] = children, own, weights
 
 
 class _Opener:

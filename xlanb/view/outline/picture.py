@@ -96,27 +96,26 @@ class _Maker:
 
     def connect(self, part: Part, prefix: str) -> None:
         """Edges between what stands for the ops of a part, those of open calls by the ends of what is in them."""
-        keys = [self._key(part, k, prefix) for k in range(len(part.ops))]
-        for k in range(len(part.ops)):
-            key = keys[k]
-            reads = part.ops.sources[k]
-            inputs = part.ops.inputs[k]
-            if key in self._inner:
-                for spot in self._inner[key]:
-                    self.connect(spot.part, spot.prefix)
+        closed = self._closed(part, prefix)
+        members = zip(part.outline.member, part.ops.names, strict=True)
+        found = (closed[group] or prefix + name for group, name in members)
+        keys = [key if key in self.nodes or key in self._inner else "" for key in found]
+        for key, reads, inputs in zip(keys, part.ops.sources, part.ops.inputs, strict=True):
+            if not key:
+                continue
+            for spot in self._inner.get(key, ()):
+                self.connect(spot.part, spot.prefix)
             for o in (*reads, *inputs):
-                self._edge(self._ends(keys[o], last=True), self._ends(key, last=False))
+                if keys[o] not in ("", key):
+                    self._edge(self._ends(keys[o], last=True), self._ends(key, last=False))
 
-    def _key(self, part: Part, k: int, prefix: str) -> str:
-        """What is drawn for an op: the outermost closed group around it, else itself."""
-        group = part.outline.member[k]
-        key = prefix + part.ops.names[k]
-        while group >= 0:
-            outer = group_key(prefix, part.outline.groups[group].key)
-            if outer in self.nodes:
-                key = outer
-            group = part.outline.groups[group].parent
-        return key
+    def _closed(self, part: Part, prefix: str) -> list[str]:
+        """By group the key of the outermost closed group that holds it, "" where there is none; the last that of -1."""
+        closed = [""] * (len(part.outline.groups) + 1)
+        for number, group in enumerate(part.outline.groups):
+            key = group_key(prefix, group.key)
+            closed[number] = closed[group.parent] or (key if key in self.nodes else "")
+        return closed
 
     def _ends(self, key: str, *, last: bool) -> str:
         """A node to draw an edge to: of an open call the last or the first in it."""

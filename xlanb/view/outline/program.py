@@ -8,7 +8,7 @@ from functools import cached_property
 
 from xlanb.view.outline.grouping import outline_of
 from xlanb.view.outline.ops import Ops
-from xlanb.view.outline.tree import Outline
+from xlanb.view.outline.tree import Contents, Outline
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,11 @@ class Part:
     def outline(self) -> Outline:
         """Its tree of groups."""
         return outline_of(self.ops)
+
+    @cached_property
+    def contents(self) -> Contents:
+        """What lies in which group."""
+        return Contents.of(self.outline, self.ops)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,14 +25,21 @@ _LOOPS = frozenset(("while", "scan", "fori_loop"))
 _GRADIENTS = re.compile(r"(gradients|gradient_tape|gradients_\d+)$")
 
 
-@lru_cache(maxsize=1 << 16)
 def scope_path(op_name: str, *, is_node: bool = False) -> Path | None:
     """The scopes that an op lies in, outermost first; None where its name tells of none.
 
     `is_node` says that the name is that of a TensorFlow node, whose scopes end before its last part; a JAX name ends
     in the primitive's. Of an instruction that took the names of several, "a;b", the first counts.
     """
-    parts = _split(op_name if is_node else op_name.partition(";")[0])
+    name = op_name if is_node else op_name.partition(";")[0]
+    head, slash, last = name.rpartition("/")
+    # What stands behind the last slash says nothing of the scopes: the ops of one scope are looked at once.
+    return _known_path(name if "(" in last or ")" in last else head + slash, is_node)
+
+
+@lru_cache(maxsize=1 << 16)
+def _known_path(name: str, is_node: bool) -> Path | None:
+    parts = _split(name)
     if len(parts) < 2:
         return None
     if parts[0].startswith(("jit(", "pjit(", "pmap(")) and not is_node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from xlanb.view.outline.ops import Ops
+from xlanb.view.outline.ops import SHOWN, Ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,39 @@ class Outline:
     groups: tuple[OutlineGroup, ...]
     member: tuple[int, ...]
     roles: str
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """By the position of a group, the last that of the program as a whole (-1).
+
+    `children` the groups and `ops` the drawn ops that lie in it directly, `counts` how many drawn ops lie in it at
+    any depth, `weights` what all that is in it costs.
+    """
+
+    children: list[list[int]]
+    ops: list[list[int]]
+    counts: list[int]
+    weights: list[float]
+
+    @classmethod
+    def of(cls, outline: Outline, ops: Ops) -> Contents:
+        """Those of an outline of these ops."""
+        groups = outline.groups
+        children: list[list[int]] = [[] for _ in range(len(groups) + 1)]
+        own: list[list[int]] = [[] for _ in range(len(groups) + 1)]
+        weights = [0.0] * (len(groups) + 1)
+        for k, (home, role, weight) in enumerate(zip(outline.member, ops.roles, ops.weights, strict=True)):
+            if role == SHOWN:
+                own[home].append(k)
+            weights[home] += weight
+        counts = [len(inside) for inside in own]
+        for number, group in enumerate(groups):
+            children[group.parent].append(number)
+        for number in range(len(groups) - 1, -1, -1):
+            weights[groups[number].parent] += weights[number]
+            counts[groups[number].parent] += counts[number]
+        return cls(children, own, counts, weights)
 
 
 @dataclass(eq=False)
