@@ -66,11 +66,16 @@ class Edit(NamedTuple):
 
 
 class Predicate(NamedTuple):
-    """One condition of a decision: its name, the value it had, and whether it held."""
+    """One condition of a decision: its name, whether it held, and the value it had.
+
+    `remedy` says what would have to change for one that failed, names of instructions and nodes in backquotes; "" where
+    nothing is known.
+    """
 
     name: str
     holds: bool
     value: str = ""
+    remedy: str = ""
 
 
 class Decision(NamedTuple):

@@ -32,7 +32,7 @@ def test_conditions_are_lines_and_a_tuple() -> None:
     assert isinstance(found, tuple)
     first, *_ = found
     assert (first, first.holds) == (found[0], True)
-    assert list(pd.DataFrame(found).columns) == ["name", "holds", "value"]
+    assert list(pd.DataFrame(found).columns) == ["name", "holds", "value", "remedy"]
 
 
 def test_a_node_outside_shows_what_fails() -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xlanb.clustering.backwards_const_analysis import must_be_constant
-from xlanb.clustering.compilability import Scope, detailed, objections
+from xlanb.clustering.compilability import CONDITIONS, Judged, Scope, detailed
 from xlanb.clustering.devices import ALWAYS, IF_ASKED, IF_ENABLED, compilation_device, device_of, device_type
 from xlanb.clustering.node_graph import CONSTANT, CONTROL, IDENTITY, SWITCH, NodeGraph
 from xlanb.clustering.ops_to_cluster import listed_ops
 from xlanb.clustering.resource_operation_safety_analysis import VARIABLE, resource_kind
+from xlanb.conditions import Condition, asked, first_failing, objecting
 from xlanb.debug_options import DebugOptions
+from xlanb.errors import GraphError
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation
 from xlanb.logs import VLog
+from xlanb.tracing import Predicate
 
 LOG = VLog("clustering", "mark_for_compilation_pass")
 _CHECK_LOG = VLog("clustering", "compilability_check_util")
@@ -78,11 +80,11 @@ def _flag(op: Operation, name: str) -> bool | None:
     return None
 
 
-Check = tuple[str, Callable[[Operation], str], str]
-
-
 class Candidates:
-    """The checks, over one graph. `found` are the candidates' ids in order, `reasons` says why the others are none."""
+    """The conditions, over one graph.
+
+    `found` are the candidates' ids in order, `reasons` says why the others are none.
+    """
 
     def __init__(self, graph: NodeGraph, order: list[int], options: MarkingOptions) -> None:
         self._graph = graph
@@ -94,6 +96,9 @@ class Candidates:
         self._out_of_fuel: set[Operation] = set()
         self.found: list[int] = []
         self.reasons: dict[str, str] = {}
+        conditions = self._conditions()
+        self.conditions = tuple([c for c, _ in conditions])
+        self._logs = [log for _, log in conditions]
         self._find()
 
     def _find(self) -> None:
@@ -103,41 +108,84 @@ class Candidates:
                 continue
             if fuel <= 0:
                 self._out_of_fuel.add(op)
-            failed = next(((log, reason) for _, reason, log in self.checks(op) if reason), None)
+            failed = first_failing(self.conditions, op)
             if failed is None:
                 self.found.append(node)
                 fuel -= 1
                 continue
-            log, reason = failed
+            log, reason = self._logs[failed], self.conditions[failed].value(op)
             self.reasons[op.name] = reason
             if log:
                 place = _CHECK_LOG if log.startswith("Found uncompilable") else LOG
                 if place.is_on(2):
                     place.vlog(2, "%s", log.format(name=op.name, type=op.type, reason=reason))
 
-    def checks(self, op: Operation) -> Iterator[tuple[str, str, str]]:
-        """Every check: its name, the reason against the node ("" where it holds), how TensorFlow logs it."""
-        yield "fuel is left (tf_xla_clustering_fuel)", self._fuel(op), "{reason}"
-        yield "_XlaCompile is not false", self._disallowed(op), "Rejecting {name}: {reason}"
-        device = device_of(op)
-        known = compilation_device(device)
-        missing = "" if known is not None else f"could not find JIT device for {device_type(device)}"
-        yield "its device can compile", missing, "Rejecting {name}: {reason}"
-        if known is None:
-            return
-        asked = self._options.compiles(device, is_asked=is_asked_for(op, self._options))
-        yield "compilation is asked for", "" if asked else f"nothing asks for compilation on {device}", ""
-        if device not in self._scopes:
-            self._scopes[device] = Scope(known, self._allows_where, self._options.only_lowered)
-        for name, reason in objections(op, self._scopes[device]):
-            yield name, reason, _UNCOMPILABLE
-        yield (
-            "is listed in tf_xla_ops_to_cluster",
-            self._unlisted(op),
-            "Rejecting TF operation {type} as it is not listed in --tf_xla_ops_to_cluster.",
+    def _conditions(self) -> tuple[tuple[Condition[Operation], str], ...]:
+        """Every condition in TensorFlow's order, with the words in which TensorFlow logs that it fails."""
+        flags = self._options.flags
+        return (
+            (
+                objecting(
+                    "fuel is left (tf_xla_clustering_fuel)",
+                    self._fuel,
+                    remedy=lambda _: f"raise --tf_xla_clustering_fuel above {flags.tf_xla_clustering_fuel}",
+                ),
+                "{reason}",
+            ),
+            (
+                objecting(
+                    f"{COMPILE} is not false", self._disallowed, remedy=lambda op: f"take {COMPILE} off `{op.name}`"
+                ),
+                "Rejecting {name}: {reason}",
+            ),
+            (objecting("its device can compile", self._no_device), "Rejecting {name}: {reason}"),
+            (
+                objecting(
+                    "compilation is asked for",
+                    self._unasked,
+                    remedy=lambda op: f"set --tf_xla_auto_jit=2, or put `{op.name}` in a jit scope",
+                ),
+                "",
+            ),
+            *((self._of_node(c), _UNCOMPILABLE) for c in CONDITIONS),
+            (
+                objecting(
+                    "is listed in tf_xla_ops_to_cluster",
+                    self._unlisted,
+                    remedy=lambda op: f"list {op.type} in --tf_xla_ops_to_cluster for `{op.name}`",
+                ),
+                "Rejecting TF operation {type} as it is not listed in --tf_xla_ops_to_cluster.",
+            ),
+            (objecting("if it must be constant, it has no state", self._isolated), "Isolating {name}: {reason}"),
+            (
+                objecting("holds no loop's condition and body together", self._drives_constants),
+                "Rejecting {name}: {reason}",
+            ),
         )
-        yield "if it must be constant, it has no state", self._isolated(op), "Isolating {name}: {reason}"
-        yield "holds no loop's condition and body together", self._drives_constants(op), "Rejecting {name}: {reason}"
+
+    def _of_node(self, condition: Condition[Judged]) -> Condition[Operation]:
+        """A condition on a node as one that knows the scope of its device."""
+        return Condition(
+            condition.name,
+            lambda op: condition.holds(Judged(op, self._scope(op))),
+            lambda op: condition.value(Judged(op, self._scope(op))),
+            lambda op: condition.remedy(Judged(op, self._scope(op))),
+        )
+
+    def _scope(self, op: Operation) -> Scope:
+        device = device_of(op)
+        found = self._scopes.get(device)
+        if found is None:
+            known = compilation_device(device)
+            if known is None:
+                raise GraphError(f"node {op.name!r}: nothing is compiled for {device!r}")
+            found = self._scopes[device] = Scope(known, self._allows_where, self._options.only_lowered)
+        return found
+
+    def predicates(self, op: Operation) -> tuple[Predicate, ...]:
+        """Every condition on a node, to the end."""
+        found = asked(self.conditions, op, to_the_end=True)
+        return tuple(p if p.holds else p._replace(value=self.detailed(op, p.value)) for p in found)
 
     def detailed(self, op: Operation, reason: str) -> str:
         """The reason; of a call that cannot be compiled, with the node within that is at fault."""
@@ -146,6 +194,16 @@ class Candidates:
 
     def _fuel(self, op: Operation) -> str:
         return "Hit fuel limit; not marking any remaining ops as clusterable." if op in self._out_of_fuel else ""
+
+    def _no_device(self, op: Operation) -> str:
+        device = device_of(op)
+        return "" if compilation_device(device) is not None else f"could not find JIT device for {device_type(device)}"
+
+    def _unasked(self, op: Operation) -> str:
+        device = device_of(op)
+        self._scope(op)  # of a device for which nothing is compiled that is no question
+        is_asked = self._options.compiles(device, is_asked=is_asked_for(op, self._options))
+        return "" if is_asked else f"nothing asks for compilation on {device}"
 
     def _disallowed(self, op: Operation) -> str:
         if _flag(op, COMPILE) is not False:

@@ -232,18 +232,16 @@ class Clustering(Displayable):
             is_joined,
             text if is_joined else f"no edge {text}: only edges are contracted",
         )
-        values = {
-            "both are alive at the same time": str(start.alive),
-            "their devices go together": ", ".join(sorted(start.devices | to.devices)),
-            "both are in one XLA scope": " and ".join(c.scope or "none" for c in (start, to)),
-            "together they keep tf_xla_max_cluster_size": f"{start.size} + {to.size} nodes",
-        }
-        out = [joined]
-        for name, reason in contraction.objections(start, to):
-            conflicts = contraction.resource_conflicts(start, to) if reason and "resource" in reason else []
-            value = f"{reason}: {', '.join(conflicts)}" if conflicts else reason or values.get(name, "")
-            out.append(Predicate(name, not reason, value))
-        return tuple(out)
+        conflicts = ", ".join(contraction.resource_conflicts(start, to))
+        return (
+            joined,
+            *(
+                p._replace(value=f"{p.value}: {conflicts}")
+                if not p.holds and "resource" in p.value and conflicts
+                else p
+                for p in contraction.predicates(start, to)
+            ),
+        )
 
     def path(self, node: str, other: str) -> tuple[str, ...]:
         """The cycle that merging the clusters of two nodes would close: the way from one to the other round the edge between them, as names of nodes, clusters and loops.

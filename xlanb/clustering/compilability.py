@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xlanb.clustering.devices import CompilationDevice
 from xlanb.clustering.node_graph import IDENTITY
 from xlanb.clustering.resource_operation_safety_analysis import STACK, TENSOR_ARRAY, resource_kind
 from xlanb.clustering.xla_kernels import missing_kernel
+from xlanb.conditions import Condition, first_failing, objecting
 from xlanb.graph.functions import FunctionRef
 from xlanb.graph.operation import Operation
 from xlanb.graph.ops.table import find_op
@@ -44,12 +46,20 @@ class Scope:
         return Scope(self.device, self.allows_where, self.only_lowered, (*self.stack, function), self.calls)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition: `objection` gives TensorFlow's reason against a node, "" where the condition holds."""
+class Judged(NamedTuple):
+    """A node, and what it is judged by."""
 
-    name: str
-    objection: Callable[[Operation, Scope], str]
+    op: Operation
+    scope: Scope
+
+
+def _condition(name: str, objection: Callable[[Operation, Scope], str], change: str = "") -> Condition[Judged]:
+    """A condition whose `objection` gives TensorFlow's reason against a node, "" where the condition holds.
+
+    `change` is what to do about a node, before its name.
+    """
+    remedy = (lambda j: f"{change} `{j.op.name}`") if change else (lambda _: "")
+    return objecting(name, lambda j: objection(j.op, j.scope), remedy=remedy)
 
 
 def _unless(fails: Callable[[Operation, Scope], bool], reason: str) -> Callable[[Operation, Scope], str]:
@@ -121,43 +131,47 @@ def _lowered(op: Operation, scope: Scope) -> str:
     return "" if known else f"xlanb has no lowering for {op.type}"
 
 
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(
+CONDITIONS: tuple[Condition[Judged], ...] = (
+    _condition(
         "is no argument or result",
         _unless(lambda op, s: not s.stack and op.type in _ARGUMENTS, "top level _Arg or _Retval"),
     ),
-    Condition(
+    _condition(
         "shares no buffer of the allocator",
         _unless(
             lambda op, _: "_scoped_allocator" in op.attrs or "_forward_from" in op.attrs,
             "_scoped_allocator or _forward_from attribute",
         ),
     ),
-    Condition("has a kernel, or calls what can be compiled", _kernel),
-    Condition("its loop can be compiled", _branches(_WHILE, "cond", "body")),
-    Condition("its branches can be compiled", _branches(_IF, "then_branch", "else_branch")),
-    Condition("all its cases can be compiled", _branches(_CASE, "branches")),
-    Condition("is no stateful random op", _unless_everything(lambda op: op.type in _RANDOM, "stateful random op")),
-    Condition(
+    _condition("has a kernel, or calls what can be compiled", _kernel, "compute with other ops what is computed by"),
+    _condition("its loop can be compiled", _branches(_WHILE, "cond", "body")),
+    _condition("its branches can be compiled", _branches(_IF, "then_branch", "else_branch")),
+    _condition("all its cases can be compiled", _branches(_CASE, "branches")),
+    _condition("is no stateful random op", _unless_everything(lambda op: op.type in _RANDOM, "stateful random op")),
+    _condition(
         "is no control trigger",
         _unless_everything(lambda op: op.type == "ControlTrigger", "not allowed control trigger"),
     ),
-    Condition(
+    _condition(
         "is no assertion",
         _unless_everything(lambda op: op.type in ("Assert", "CheckNumerics"), "Assert or CheckNumerics"),
     ),
-    Condition("is no collective", _unless(lambda op, _: op.type == "CollectiveReduceV2", "Collective op")),
-    Condition("is no Where", _unless(lambda op, s: op.type == "Where" and not s.allows_where, "Where op")),
-    Condition("is no Unique", _unless(lambda op, _: op.type == "Unique", "Unique op")),
-    Condition(
+    _condition("is no collective", _unless(lambda op, _: op.type == "CollectiveReduceV2", "Collective op")),
+    _condition(
+        "is no Where",
+        _unless(lambda op, s: op.type == "Where" and not s.allows_where, "Where op"),
+        "take Where out of --tf_xla_cluster_exclude_ops for",
+    ),
+    _condition("is no Unique", _unless(lambda op, _: op.type == "Unique", "Unique op")),
+    _condition(
         "holds no variants",
         _unless_everything(_holds_variants, "DT_VARIANT producer/consumer"),
     ),
-    Condition("is no stack", _unless_everything(lambda op: resource_kind(op.type) == STACK, "Stack op")),
-    Condition(
+    _condition("is no stack", _unless_everything(lambda op: resource_kind(op.type) == STACK, "Stack op")),
+    _condition(
         "is no TensorArray", _unless_everything(lambda op: resource_kind(op.type) == TENSOR_ARRAY, "TensorArray op")
     ),
-    Condition(
+    _condition(
         "touches no variable within a function",
         lambda op, s: (
             "resource variable op in called function"
@@ -165,24 +179,20 @@ CONDITIONS: tuple[Condition, ...] = (
             else ""
         ),
     ),
-    Condition(
+    _condition(
         "is accurate enough",
         _unless_everything(lambda op: op.type in _INACCURATE, "operation with numerical accuracy issues"),
     ),
-    Condition("is fast enough", _unless_everything(lambda op: op.type in _SLOW, "slow operation")),
-    Condition("can be lowered here", _lowered),
+    _condition("is fast enough", _unless_everything(lambda op: op.type in _SLOW, "slow operation")),
+    _condition("can be lowered here", _lowered),
 )
-
-
-def objections(op: Operation, scope: Scope) -> Iterator[tuple[str, str]]:
-    """Every condition with the reason against the node, "" where it holds, to the end: what `why` shows."""
-    for condition in CONDITIONS:
-        yield condition.name, condition.objection(op, scope)
 
 
 def reason_against(op: Operation, scope: Scope) -> str:
     """The first reason why the node cannot be compiled, "" if it can."""
-    return next((reason for _, reason in objections(op, scope) if reason), "")
+    judged = Judged(op, scope)
+    failed = first_failing(CONDITIONS, judged)
+    return "" if failed is None else CONDITIONS[failed].value(judged)
 
 
 def detailed(op: Operation, scope: Scope, reason: str) -> str:

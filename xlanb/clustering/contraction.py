@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xlanb.clustering.candidates import LOG, MarkingOptions, is_asked_for
 from xlanb.clustering.control_flow import control_flow_info, cycle_detection_graph
@@ -18,7 +19,9 @@ from xlanb.clustering.resource_operation_safety_analysis import (
     incompatible_resource_operations,
     may_call_function,
 )
+from xlanb.conditions import Condition, asked, first_failing, objecting
 from xlanb.graph.operation import Operation
+from xlanb.tracing import Predicate
 
 _SHAPE_CONSUMERS = frozenset({"Shape", "Rank", "Size"})
 _FUNCTIONAL = frozenset({"While", "StatelessWhile", "If", "StatelessIf"})
@@ -73,6 +76,9 @@ class ClusterState:
 Objection = Callable[[ClusterState, ClusterState], str]
 
 
+Pair: TypeAlias = tuple[ClusterState, ClusterState]
+
+
 class Contraction:
     """Clusters of one graph, at first one for each candidate. `is_possible` is False where loops cannot be told apart: then nothing is clustered."""
 
@@ -91,6 +97,9 @@ class Contraction:
         for node in candidates:
             self._at[node] = self._single(node)
         self._picked: dict[frozenset[str], str] = {}
+        self._known_cycles: dict[tuple[int, int], str] = {}
+        self.conditions = self._conditions()
+        self._quick = self.conditions[:-1]
         self._log_unsafe()
 
     def _single(self, node: int) -> ClusterState:
@@ -139,8 +148,9 @@ class Contraction:
                     self._try(start, to)
 
     def _try(self, start: ClusterState, to: ClusterState) -> None:
-        objection = next((reason for _, reason in self._quick_objections(start, to) if reason), "")
-        if not objection:
+        failed = first_failing(self._quick, (start, to))
+        objection = "" if failed is None else self._quick[failed].value((start, to))
+        if failed is None:
             merged = self.cycles.contract_edge(start.node, to.node)
             if merged is not None:
                 start.absorb(to)
@@ -176,18 +186,54 @@ class Contraction:
 
     # ---------------------------------------------------------------------------------------------------- conditions
 
-    def _quick_objections(self, start: ClusterState, to: ClusterState) -> Iterator[tuple[str, str]]:
-        yield "both are alive at the same time", self._deadness(start, to)
-        yield "their devices go together", self._devices(start, to)
-        yield "both are in one XLA scope", self._scopes(start, to)
-        yield "together they keep tf_xla_max_cluster_size", self._max_size(start, to)
-        yield "no other device has to be waited for", self._inter_device(start, to)
-        yield "variables are read before they are written", self._resources(start, to)
+    def _conditions(self) -> tuple[Condition[Pair], ...]:
+        """The conditions on contracting an edge, the costly one, on cycles, last."""
+        limit = self.options.flags.tf_xla_max_cluster_size
+        return (
+            objecting("both are alive at the same time", lambda p: self._deadness(*p), lambda p: str(p[0].alive)),
+            objecting(
+                "their devices go together",
+                lambda p: self._devices(*p),
+                lambda p: ", ".join(sorted(p[0].devices | p[1].devices)),
+                lambda p: f"place both on one device: {', '.join(sorted(p[0].devices | p[1].devices))}",
+            ),
+            objecting(
+                "both are in one XLA scope",
+                lambda p: self._scopes(*p),
+                lambda p: " and ".join(c.scope or "none" for c in p),
+                lambda p: f"put both in one jit scope: they are in {' and '.join(c.scope for c in p)}",
+            ),
+            objecting(
+                "together they keep tf_xla_max_cluster_size",
+                lambda p: self._max_size(*p),
+                lambda p: f"{p[0].size} + {p[1].size} nodes",
+                lambda p: f"raise --tf_xla_max_cluster_size from {limit} to {p[0].size + p[1].size}",
+            ),
+            objecting("no other device has to be waited for", lambda p: self._inter_device(*p)),
+            objecting("variables are read before they are written", lambda p: self._resources(*p)),
+            objecting("no cycle would arise", self._known_cycle, remedy=self._without_cycle),
+        )
 
-    def objections(self, start: ClusterState, to: ClusterState) -> Iterator[tuple[str, str]]:
-        """Every condition on contracting an edge, with the reason against it or "", to the end."""
-        yield from self._quick_objections(start, to)
-        yield "no cycle would arise", self._cycle(start, to)
+    def objection(self, start: ClusterState, to: ClusterState) -> str:
+        """The first reason against contracting an edge, "" where there is none."""
+        failed = first_failing(self.conditions, (start, to))
+        return "" if failed is None else self.conditions[failed].value((start, to))
+
+    def predicates(self, start: ClusterState, to: ClusterState) -> tuple[Predicate, ...]:
+        """Every condition on contracting an edge, to the end."""
+        return asked(self.conditions, (start, to), to_the_end=True)
+
+    def _known_cycle(self, pair: Pair) -> str:
+        """`_cycle`, searched for once: it is asked when contraction is over."""
+        key = (pair[0].node, pair[1].node)
+        if key not in self._known_cycles:
+            self._known_cycles[key] = self._cycle(*pair)
+        return self._known_cycles[key]
+
+    def _without_cycle(self, pair: Pair) -> str:
+        between = self.alternate_path(*pair) or []
+        outside = [self.graph.name(n) for n in between if self.cluster_at(n) is None and n not in self._frame_names]
+        return f"have {', '.join(f'`{n}`' for n in outside)} compiled too" if outside else ""
 
     def _deadness(self, start: ClusterState, to: ClusterState) -> str:
         if start.alive is to.alive:

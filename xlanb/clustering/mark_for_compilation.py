@@ -109,11 +109,7 @@ class Marking:
         """Every condition on a node with its outcome, the size of its cluster last."""
         if self.candidates is None:
             return (Predicate("the graph has not been clustered before", False, f"{ALREADY_CLUSTERED} is set"),)
-        found = [
-            Predicate(name, not reason, self.candidates.detailed(op, reason))
-            for name, reason, _ in self.candidates.checks(op)
-        ]
-        return (*found, *self._size_predicates(op))
+        return (*self.candidates.predicates(op), *self._size_predicates(op))
 
     @cached_property
     def refusals(self) -> dict[tuple[str, str], str]:
@@ -128,7 +124,7 @@ class Marking:
             if start is None or to is None or start is to:
                 continue
             if (start, to) not in known:
-                known[start, to] = next((reason for _, reason in contraction.objections(start, to) if reason), "")
+                known[start, to] = contraction.objection(start, to)
             found[contraction.graph.name(edge.src), contraction.graph.name(edge.dst)] = known[start, to]
         return found
 

@@ -15,12 +15,13 @@ A formula returns what takes root's place; `root` itself where it rewrote in pla
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from xlanb.analysis.dynamic import involves_dynamic
+from xlanb.conditions import Condition, asked_names, first_failing, holding_beyond
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -35,18 +36,13 @@ _INDEXED = 3
 """Up to so many operands take part in the index of the rules: longer ones would make as many keys as instructions."""
 
 
-@dataclass(frozen=True)
-class Guard:
-    """A named condition of a rule over its captures, `root` and `options`; `holds` takes what `wants` names."""
-
-    name: str
-    holds: Callable[..., object]
-    wants: tuple[str, ...]
+Guard: TypeAlias = Condition[Mapping[str, Any]]
+"""A condition of a rule over its captures, `root` and `options`; `holds` takes what `wants` names."""
 
 
 def guard(name: str, holds: Callable[..., object], *wants: str) -> Guard:
     """A condition under a name, over the captures that `wants` names, or that the parameters of `holds` name where it is empty."""
-    return Guard(name, holds, wants or tuple(inspect.signature(holds).parameters))
+    return Condition(name, holds, wants=wants or tuple(inspect.signature(holds).parameters))
 
 
 @dataclass(frozen=True)
@@ -64,12 +60,12 @@ class Rule:
     @cached_property
     def builds_in_guards(self) -> bool:
         """Whether a guard wants a Builder: most want none, and most guards fail."""
-        return any("b" in g.wants for g in self.guards)
+        return any("b" in (g.wants or ()) for g in self.guards)
 
     @cached_property
     def wanted_by_guards(self) -> tuple[str, ...]:
         """What its guards look at."""
-        return tuple(dict.fromkeys(w for g in self.guards for w in g.wants if w != "b"))
+        return tuple(dict.fromkeys(w for g in self.guards for w in g.wants or () if w != "b"))
 
     @cached_property
     def pattern_text(self) -> str:
@@ -82,17 +78,19 @@ class Rule:
 
     def check(self, scope: dict[str, Any]) -> bool:
         """Whether every guard holds; the answer is explained to observers where one does not."""
-        for n, g in enumerate(self.guards):
-            wants = g.wants
-            if not (g.holds(scope[wants[0]]) if len(wants) == 1 else g.holds(*[scope[w] for w in wants])):
-                if is_observed() and scope["root"].tell_once((id(self), n)):
-                    self._explain(scope, n)
-                return False
-        return True
+        failed = first_failing(self.guards, scope)
+        if failed is None:
+            return True
+        if is_observed() and scope["root"].tell_once((id(self), failed)):
+            self._explain(scope, failed)
+        return False
 
     def _explain(self, scope: dict[str, Any], failed: int | None) -> None:
         """Say which guards held and which one failed, each with what it saw; of an instruction that stays as it is a failure is told once."""
-        told = Told(self.guards, failed, seen(self.wanted_by_guards, scope)) if self.guards else ()
+        outcomes: list[bool | None] = [n != failed for n in range(len(self.guards) if failed is None else failed + 1)]
+        if failed is not None and scope["root"].name in asked_names():
+            outcomes += holding_beyond(self.guards[failed + 1 :], scope)
+        told = Told(self.guards, outcomes, seen(self.wanted_by_guards, scope)) if self.guards else ()
         cause = current_cause()
         if cause.where != self.where:
             cause = Cause(cause.pass_name, self.label, self.where)
@@ -155,7 +153,7 @@ class RuleSet:
         def register(formula: Callable[..., HloInstruction | None]) -> Callable[..., HloInstruction | None]:
             code = formula.__code__
             wants = code.co_varnames[: code.co_argcount]
-            for w in (*wants, *(w for g in guards for w in g.wants)):
+            for w in (*wants, *(w for g in guards for w in g.wants or ())):
                 if w not in known:
                     raise TypeError(f"rule {label!r} captures no {w!r}, only {', '.join(sorted(known))}")
             self.rules.append(Rule(label, pattern, guards, formula, wants, place_of(formula), keeps))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
+from xlanb.conditions import Condition
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.records import ComputationName, InstructionRecord
 from xlanb.shape import Literal
@@ -14,18 +15,6 @@ _LONGEST = 40
 """Letters of an attribute that is worth showing in a line."""
 _MANY = 8
 """Numbers of a list that is."""
-
-
-class Named(Protocol):
-    """A guard: its name, and the names of what it looks at."""
-
-    @property
-    def name(self) -> str:
-        """What it asks."""
-
-    @property
-    def wants(self) -> tuple[str, ...]:
-        """What it looks at."""
 
 
 def seen(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -41,21 +30,24 @@ def seen(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class Told(Sequence[Predicate]):
-    """The guards of a rule as conditions with values, up to the one that failed; equal to a tuple of the same."""
+    """The guards of a rule as conditions with values; equal to a tuple of the same.
 
-    __slots__ = ("_failed", "_guards", "_seen", "_words")
+    `outcomes` are whether each held, as far as they were asked: None for one that could not be asked.
+    """
 
-    def __init__(self, guards: Sequence[Named], failed: int | None, saw: tuple[Any, ...]) -> None:
-        self._guards, self._failed, self._seen = guards, failed, saw
+    __slots__ = ("_guards", "_outcomes", "_seen", "_words")
+
+    def __init__(self, guards: Sequence[Condition[Any]], outcomes: Sequence[bool | None], saw: tuple[Any, ...]) -> None:
+        self._guards, self._outcomes, self._seen = guards, outcomes, saw
         self._words: tuple[Predicate, ...] | None = None
 
     def _told(self) -> tuple[Predicate, ...]:
         if self._words is None:
-            last = len(self._guards) if self._failed is None else self._failed + 1
             values = {self._seen[n]: _words(*self._seen[n : n + 3]) for n in range(0, len(self._seen), 3)}
             self._words = tuple(
-                Predicate(g.name, n != self._failed, "; ".join(filter(None, (values.get(w) for w in g.wants))))
-                for n, g in enumerate(self._guards[:last])
+                Predicate(g.name, holds, "; ".join(filter(None, (values.get(w) for w in g.wants or ()))))
+                for g, holds in zip(self._guards, self._outcomes, strict=False)
+                if holds is not None
             )
         return self._words
 
@@ -69,7 +61,7 @@ class Told(Sequence[Predicate]):
         return self._told()[index]
 
     def __len__(self) -> int:
-        return len(self._guards) if self._failed is None else self._failed + 1
+        return sum(holds is not None for holds in self._outcomes)
 
     def __eq__(self, other: object) -> bool:
         return self._told() == (other._told() if isinstance(other, Told) else other)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlanb.analysis.operand_use import is_elementwise
+from xlanb.conditions import Condition
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -23,12 +24,12 @@ from xlanb.transforms.fusion import in_place
 from xlanb.transforms.fusion.fusion_indexing import ALLOWED_CODE_DUPLICATION, opens_block
 from xlanb.transforms.fusion.fusion_loops import LOOP_CONDITIONS
 from xlanb.transforms.fusion.instruction_fusion import (
-    Condition,
     Edge,
     FusionPolicy,
     is_always_duplicable,
     is_effective_scalar,
     is_reduced_too,
+    one_user,
     run_fusion,
 )
 from xlanb.wording import counted
@@ -105,9 +106,9 @@ class CpuInstructionFusion(HloPass):
 @dataclass(frozen=True)
 class _CpuPolicy(FusionPolicy):
     materialize_shifted_exponents: bool
-    loop_conditions: tuple[Condition, ...]
+    loop_conditions: tuple[Condition[Edge], ...]
 
-    def conditions(self, edge: Edge) -> Sequence[Condition]:
+    def conditions(self, edge: Edge) -> Sequence[Condition[Edge]]:
         return _OUTPUT_CONDITIONS if can_be_output_fused(edge.producer, edge.consumer) else self.loop_conditions
 
     def kind(self, edge: Edge) -> str:
@@ -225,12 +226,18 @@ def _awaited(e: Edge) -> list[str]:
     return [o.name for o in e.producer.operands if o.opcode is O.DOT and can_be_output_fused(o, e.producer)]
 
 
-def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition:
+def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition[Edge]:
     return Condition(
         "no concatenation that is better copied",
         lambda e: not is_awkward(e.producer) and not is_awkward(e.consumer),
         lambda e: ", ".join(i.name for i in (e.producer, e.consumer) if is_awkward(i)) or "none",
+        lambda e: f"join at most {_MAX_CONCATENATED} pieces, along shorter rows: {_awkward(e, is_awkward)}",
     )
+
+
+def _awkward(e: Edge, is_awkward: Callable[[HloInstruction], bool]) -> str:
+    found = [i for i in (e.producer, e.consumer) if is_awkward(i)]
+    return ", ".join(f"`{i.name}` has {counted(len(i.operands), 'piece')} along {i.shape}" for i in found)
 
 
 _NO_COPIED_ROWS = _no_concatenate(_is_awkward_concatenate)
@@ -289,7 +296,7 @@ def _taker(e: Edge) -> str:
     return f"fusion of kind {e.consumer.get('kind')}" if e.consumer.opcode is O.FUSION else str(e.consumer.opcode)
 
 
-def _few_copies(limit: int) -> Condition:
+def _few_copies(limit: int) -> Condition[Edge]:
     """At most so many instructions of one fusion are computed or stored for a reduction too."""
 
     def allowed(e: Edge) -> int:
@@ -299,10 +306,11 @@ def _few_copies(limit: int) -> Condition:
         "few instructions of a fusion are there for a reduction too",
         lambda e: not is_reduced_too(e.producer) or e.run.copies(e.consumer) < allowed(e),
         lambda e: f"{e.run.copies(e.consumer)} copies inside, at most {allowed(e)}",
+        one_user,
     )
 
 
-CONDITIONS: tuple[Condition, ...] = (
+CONDITIONS: tuple[Condition[Edge], ...] = (
     Condition(
         "producer is no array constant",
         lambda e: e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape),
@@ -323,17 +331,25 @@ CONDITIONS: tuple[Condition, ...] = (
         is_required=True,
     ),
     _NO_COPIED_ROWS,
-    Condition("producer is cheap, or its elements are used once", _profitable, _uses, final=lambda _: True),
+    Condition(
+        "producer is cheap, or its elements are used once",
+        _profitable,
+        _uses,
+        lambda e: f"let `{e.consumer.name}` use each element of `{e.producer.name}` once",
+        final=lambda _: True,
+    ),
     Condition(
         "producer is not the root",
         lambda e: not e.producer.is_root,
         lambda e: f"the root is {e.producer.parent.root.name}",
+        lambda e: f"do not return `{e.producer.name}` itself: a result is stored in any case",
         is_required=True,
     ),
     Condition(
         "no expensive producer is duplicated",
         _no_expensive_duplicate,
         lambda e: f"{counted(e.producer.user_count, 'user')}, {'expensive' if is_expensive(e.producer) else 'cheap'}",
+        one_user,
     ),
     Condition(
         "no conflict with an update in place",
@@ -347,6 +363,7 @@ CONDITIONS: tuple[Condition, ...] = (
         lambda e: (
             f"{e.run.reductions(e.consumer) if e.consumer.opcode is O.FUSION else 0} inside, at most {_MAX_REDUCTIONS}"
         ),
+        lambda e: f"let `{e.consumer.name}` read fewer reductions",
         final=lambda _: True,
     ),
     Condition(
@@ -366,6 +383,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "code duplication is low",
         _code_stays_small,
         lambda e: f"emitted {counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
+        lambda e: f"use `{e.producer.name}` in fewer places of `{e.consumer.name}`",
         final=_is_emitted_too_often,
         final_while_shared=lambda e: e.consumer.opcode is O.FUSION and opens_block(e.producer),
     ),
@@ -376,7 +394,7 @@ CONDITIONS: tuple[Condition, ...] = (
         is_required=True,
     ),
 )
-_OUTPUT_CONDITIONS = (
+_OUTPUT_CONDITIONS: tuple[Condition[Edge], ...] = (
     CONDITIONS[0],
     Condition(
         "matrix-vector product whose only use is an addition",

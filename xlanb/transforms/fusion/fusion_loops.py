@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 
 from xlanb.analysis.operand_use import is_elementwise
+from xlanb.conditions import Condition
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.transforms.fusion.instruction_fusion import Condition, Edge
+from xlanb.transforms.fusion.instruction_fusion import Edge
 
 _LARGE = 1024
 """Elements from which a loop is worth a kernel of its own."""
@@ -100,15 +101,17 @@ def _computes_much(i: HloInstruction) -> bool:
     return len(seen) > _SHORT_CHAIN
 
 
-LOOP_CONDITIONS = (
+LOOP_CONDITIONS: tuple[Condition[Edge], ...] = (
     Condition(
         "large reductions of one fusion go over the same dimensions",
         lambda e: _unlike_reduction(e) is None,
         lambda e: f"other dimensions than {found.name}" if (found := _unlike_reduction(e)) is not None else "they do",
+        lambda e: f"reduce the same dimensions in `{e.producer.name}` as in `{e.consumer.name}`",
     ),
     Condition(
         "no long computation of rows that are narrow",
         lambda e: _narrow_broadcast(e) is None,
         lambda e: f"repeated by {found.name}" if (found := _narrow_broadcast(e)) is not None else "none",
+        lambda e: f"repeat `{e.producer.name}` along another dimension than the fastest one of `{e.consumer.name}`",
     ),
 )

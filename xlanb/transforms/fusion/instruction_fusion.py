@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.cost import elements_of
 from xlanb.analysis.operand_use import reused_operands
+from xlanb.conditions import Condition, asked, asked_names, first_failing, told
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -42,30 +43,7 @@ class Edge:
     run: FusionRun
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A named condition: whether it holds, and the value that it looked at in words, which is asked for only where somebody listens.
-
-    `is_required`: an edge that fails it cannot be fused; one that fails another may be, where somebody asks for it (see FusionRun).
-    `lasting`: it asks only what a producer is; what it answered once it answers for every consumer.
-    `final`: whether a failure for a fusion stays one however that fusion grows; `final_while_shared`: whether it does as long as
-    the producer has several users.
-    """
-
-    name: str
-    holds: Callable[[Edge], bool]
-    value: Callable[[Edge], str]
-    lasting: bool = False
-    is_required: bool = False
-    final: Callable[[Edge], bool] = lambda _: False
-    final_while_shared: Callable[[Edge], bool] = lambda _: False
-
-    def still_fails(self, edge: Edge) -> bool:
-        """Whether it fails for an edge without being asked again, having failed before."""
-        return self.lasting or self.final(edge) or (edge.producer.user_count > 1 and self.final_while_shared(edge))
-
-
-_UNTOLD = Condition("untold", lambda _: False, lambda _: "")
+_UNTOLD: Condition[Edge] = Condition("untold", lambda _: False)
 """Stands for the answer about an edge that nobody was told of."""
 
 
@@ -73,7 +51,7 @@ class FusionPolicy(ABC):
     """What a backend decides about fusion."""
 
     @abstractmethod
-    def conditions(self, edge: Edge) -> Sequence[Condition]:
+    def conditions(self, edge: Edge) -> Sequence[Condition[Edge]]:
         """The conditions that an edge must meet, cheapest and most telling first."""
 
     @abstractmethod
@@ -106,16 +84,19 @@ class FusionRun:
         self.policy = policy
         self.forced = forced
         self._observed = is_observed()
-        self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition, ...]]] = {}
+        self._asked = asked_names()
+        self._inside: dict[HloInstruction, frozenset[str]] = {}
+        """Of the fusions that this run made, the instructions that are in them; where somebody asks about some."""
+        self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition[Edge], ...]]] = {}
         self._answers: dict[tuple[HloInstruction, int], bool] = {}
-        self._told: dict[tuple[HloInstruction, HloInstruction], Condition | None] = {}
-        self._said: dict[tuple[tuple[str, ...], bool], tuple[Predicate, ...]] = {}
+        self._told: dict[tuple[HloInstruction, HloInstruction], Condition[Edge] | None] = {}
+        self._said: dict[tuple[tuple[str, ...], int | None, str], tuple[Predicate, ...]] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
         self._shut_out: dict[HloInstruction, set[HloInstruction]] = {}
         self._shut_out_while_shared: dict[HloInstruction, set[HloInstruction]] = {}
-        self._failed: dict[tuple[HloInstruction, HloInstruction], Condition] = {}
+        self._failed: dict[tuple[HloInstruction, HloInstruction], Condition[Edge]] = {}
         self._copies: Counter[HloInstruction] = Counter()
         self._reductions: dict[HloInstruction, int] = {}
         order = computation.post_order()
@@ -153,11 +134,10 @@ class FusionRun:
     def _required_hold(self, edge: Edge) -> bool:
         """Whether the conditions hold without which an edge cannot be fused; told to observers."""
         required = [c for c in self.policy.conditions(edge) if c.is_required]
-        failed = next((c for c in required if not c.holds(edge)), None)
+        failed = first_failing(required, edge)
         if self._observed and not self._silent:
-            seen = [Predicate("asked for by hand", True, "conditions that are not required are lifted")]
-            seen += [Predicate(c.name, c is not failed, c.value(edge)) for c in required]
-            emit(Decision(current_cause(), "fuse", (edge.producer.name, edge.consumer.name), failed is None, seen))
+            by_hand = Predicate("asked for by hand", True, "conditions that are not required are lifted")
+            self._emit(edge, failed is None, (by_hand, *told(required, failed, edge)))
         return failed is None
 
     def _all_hold(self, edge: Edge) -> bool:
@@ -165,8 +145,8 @@ class FusionRun:
         lasting, passing = self._split(self.policy.conditions(edge))
         allowed = lasting.get(edge.producer)
         if allowed is None:
-            conditions = self.policy.conditions(edge)
-            allowed = lasting[edge.producer] = all(c.holds(edge) for c in conditions if c.lasting)
+            conditions = [c for c in self.policy.conditions(edge) if c.lasting]
+            allowed = lasting[edge.producer] = first_failing(conditions, edge) is None
         if not allowed:
             return False
         # A fusion is asked about each of its operands whenever it has grown: what failed before mostly fails again.
@@ -174,17 +154,19 @@ class FusionRun:
         before = self._failed.get(pair)
         if before is not None and not before.holds(edge):
             return False
-        for c in passing:
-            if not c.holds(edge):
-                self._failed[pair] = c
-                if c.final(edge):
-                    self._shut_out.setdefault(edge.consumer, set()).add(edge.producer)
-                elif c.final_while_shared(edge):
-                    self._shut_out_while_shared.setdefault(edge.consumer, set()).add(edge.producer)
-                return False
-        return True
+        failed = first_failing(passing, edge)
+        if failed is None:
+            return True
+        c = self._failed[pair] = passing[failed]
+        if c.final(edge):
+            self._shut_out.setdefault(edge.consumer, set()).add(edge.producer)
+        elif c.final_while_shared(edge):
+            self._shut_out_while_shared.setdefault(edge.consumer, set()).add(edge.producer)
+        return False
 
-    def _split(self, conditions: Sequence[Condition]) -> tuple[dict[HloInstruction, bool], tuple[Condition, ...]]:
+    def _split(
+        self, conditions: Sequence[Condition[Edge]]
+    ) -> tuple[dict[HloInstruction, bool], tuple[Condition[Edge], ...]]:
         """What the lasting ones of some conditions answered by producer, and the others."""
         found = self._lasting.get(id(conditions))
         if found is None:
@@ -194,32 +176,51 @@ class FusionRun:
     def _explained(self, edge: Edge) -> bool:
         """Whether the conditions hold, each told with its value up to the first that fails."""
         pair = (edge.producer, edge.consumer)
-        told = self._told.get(pair, _UNTOLD)
-        if told is not None and told is not _UNTOLD and told.still_fails(edge):
+        before = self._told.get(pair, _UNTOLD)
+        if before is not None and before is not _UNTOLD and _still_fails(before, edge):
             return False
         conditions = self.policy.conditions(edge)
-        failed: Condition | None = None
-        for c in conditions:
-            if not c.holds(edge):
-                failed = c
-                break
+        n = first_failing(conditions, edge)
+        failed = None if n is None else conditions[n]
         # A consumer is asked again each time it grows: the same answer is told once.
-        if told is not failed:
+        if before is not failed:
             self._told[pair] = failed
-            asked = conditions if failed is None else conditions[: conditions.index(failed) + 1]
-            seen = self._predicates(asked, tuple([c.value(edge) for c in asked]), taken=failed is None)
-            subject = (edge.producer.name, edge.consumer.name)
-            emit(Decision(current_cause(), "fuse", subject, failed is None, seen))
-        return failed is None
+            if self._asked and self._is_asked(edge):
+                self._emit(edge, n is None, self._to_the_end(edge, conditions, n))
+            else:
+                self._emit(edge, n is None, self._predicates(conditions, n, edge))
+        return n is None
 
-    def _predicates(self, asked: Sequence[Condition], values: tuple[str, ...], *, taken: bool) -> tuple[Predicate, ...]:
-        """The conditions with their values, of which the last one failed where the edge is not taken: most edges of a program say the same, once."""
-        found = self._said.get((values, taken))
+    def _predicates(
+        self, conditions: Sequence[Condition[Edge]], failed: int | None, edge: Edge
+    ) -> tuple[Predicate, ...]:
+        """The conditions with their values, up to the one that failed: most edges of a program say the same, once."""
+        looked_at = conditions if failed is None else conditions[: failed + 1]
+        values = tuple([c.value(edge) for c in looked_at])
+        remedy = "" if failed is None else conditions[failed].remedy(edge)
+        found = self._said.get((values, failed, remedy))
         if found is None:
-            last = len(asked) - 1
-            found = tuple(Predicate(c.name, taken or n < last, values[n]) for n, c in enumerate(asked))
-            self._said[values, taken] = found
+            rows = enumerate(zip(looked_at, values, strict=True))
+            found = tuple([Predicate(c.name, n != failed, v, "" if n != failed else remedy) for n, (c, v) in rows])
+            self._said[values, failed, remedy] = found
         return found
+
+    def _is_asked(self, edge: Edge) -> bool:
+        """Whether somebody asks about the producer, and the consumer or what is in it by now."""
+        inside = self._inside.get(edge.consumer, frozenset((edge.consumer.name,)))
+        return edge.producer.name in self._asked and not inside.isdisjoint(self._asked)
+
+    def _to_the_end(
+        self, edge: Edge, conditions: Sequence[Condition[Edge]], failed: int | None
+    ) -> tuple[Predicate, ...]:
+        """Every condition, those of the run first."""
+        inside = sorted(self._inside.get(edge.consumer, frozenset()) & self._asked)
+        grown = [Predicate(f"{name} is in {edge.consumer.name} by then", True) for name in inside]
+        return (*grown, *asked(_OF_THE_RUN, edge), *told(conditions, failed, edge, to_the_end=True))
+
+    @staticmethod
+    def _emit(edge: Edge, taken: bool, predicates: Sequence[Predicate]) -> None:
+        emit(Decision(current_cause(), "fuse", (edge.producer.name, edge.consumer.name), taken, predicates))
 
     def is_fusible(self, i: HloInstruction) -> bool:
         """`is_fusible`, asked once of an instruction: fusion changes no side effect."""
@@ -255,6 +256,11 @@ class FusionRun:
             found = self._evaluations[fusion] = FusionNodeIndexingEvaluation(fusion)
         return found
 
+    @property
+    def may_duplicate(self) -> bool:
+        """Whether producers that stay for other users may still be copied."""
+        return self._duplicates_left > 0
+
     # -- what may not be duplicated --------------------------------------------------------------------------------
 
     def _globally_unfusible(self, order: list[HloInstruction]) -> set[HloInstruction]:
@@ -288,10 +294,10 @@ class FusionRun:
             if not self.is_fusible(producer):
                 continue
             forced = bool(self.forced) and self._is_forced(producer, consumer)
-            if producer in self.unfusible and not forced:
-                self._tell_unfusible(producer, consumer)
-            elif self._duplicates_left <= 0 and producer.user_count > 1 and not forced:
-                self._tell(producer, consumer, "few duplicates in the computation", "no more are allowed")
+            refused = None if forced else first_failing(_OF_THE_RUN, edge := Edge(producer, consumer, n, self))
+            if refused is not None:
+                if self._observed:
+                    self._tell(edge, refused)
             elif self.should_fuse(consumer, n):
                 parts = (("producer", producer.name), ("consumer", consumer.name))
                 with because(rule="fuse", where=f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}", parts=parts):
@@ -314,6 +320,8 @@ class FusionRun:
             reused |= self.reused(producer)
         self._copies[fusion] += is_reduced_too(producer)
         self._duplicates_left -= producer.user_count > 1
+        if self._asked:
+            self._inside[fusion] = self._inside.get(edge.consumer, frozenset((edge.consumer.name,))) | {producer.name}
         users = evaluation.remove_operand(producer)
         copy = fuse_into(fusion, producer)
         evaluation.update(copy, users)
@@ -323,16 +331,51 @@ class FusionRun:
             self._queue[self._place.pop(producer)] = None
             self.computation.remove(producer)
 
-    def _tell_unfusible(self, producer: HloInstruction, consumer: HloInstruction) -> None:
-        if is_observed():
-            value = f"reads {_operand_elements(producer)} elements, gives {elements_of(producer.shape)}, cannot be fused into all of its users"
-            self._tell(producer, consumer, "operand can be duplicated", value)
+    def _tell(self, edge: Edge, refused: int) -> None:
+        """Say which condition of the run an edge fails; of a pair that somebody asks about, what else it fails."""
+        if not (self._asked and self._is_asked(edge)):
+            self._emit(edge, False, (_OF_THE_RUN[refused].told(edge, holds=False),))
+            return
+        policy = asked(self.policy.conditions(edge), edge, to_the_end=True)
+        self._emit(edge, False, (*told(_OF_THE_RUN, refused, edge, to_the_end=True), *policy))
 
-    @staticmethod
-    def _tell(producer: HloInstruction, consumer: HloInstruction, name: str, value: str) -> None:
-        if is_observed():
-            subject = (producer.name, consumer.name)
-            emit(Decision(current_cause(), "fuse", subject, False, (Predicate(name, False, value),)))
+
+def _still_fails(condition: Condition[Edge], edge: Edge) -> bool:
+    """Whether a condition fails for an edge without being asked again, having failed before."""
+    return (
+        condition.lasting
+        or condition.final(edge)
+        or (edge.producer.user_count > 1 and condition.final_while_shared(edge))
+    )
+
+
+def _vanishes_in_words(edge: Edge) -> str:
+    p = edge.producer
+    if p not in edge.run.unfusible:
+        return "it can"
+    return f"reads {_operand_elements(p)} elements, gives {elements_of(p.shape)}, cannot be fused into all of its users"
+
+
+def one_user(edge: Edge) -> str:
+    """How a producer with several users comes to be fused: it is not copied where it has one."""
+    others = [f"`{u.name}`" for u in edge.producer.users if u is not edge.consumer]
+    if not others:
+        return ""
+    rest = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    verb = "use" if len(others) > 1 else "uses"
+    return f"give `{edge.producer.name}` one user: {', '.join(others[:3])}{rest} {verb} it too"
+
+
+_OF_THE_RUN: tuple[Condition[Edge], ...] = (
+    Condition("operand can be duplicated", lambda e: e.producer not in e.run.unfusible, _vanishes_in_words, one_user),
+    Condition(
+        "few duplicates in the computation",
+        lambda e: e.run.may_duplicate or e.producer.user_count <= 1,
+        lambda e: "some are left" if e.run.may_duplicate else "no more are allowed",
+        one_user,
+    ),
+)
+"""What a run asks before the conditions of the backend."""
 
 
 def run_fusion(module: HloModule, policy: FusionPolicy, forced: frozenset[tuple[str, str]] = frozenset()) -> None:

@@ -7,10 +7,13 @@ Two instructions are one where opcode, operands, attributes and shape agree; cal
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple, TypeAlias
 
+from xlanb.conditions import Condition, asked_names, first_failing, told
+from xlanb.conditions import asked as asked_conditions
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -19,6 +22,9 @@ from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, has_layouts
 from xlanb.transforms.reason import reason
 
+Key: TypeAlias = tuple[Any, ...]
+
+_NUMBERS = (HloOpcode.PARTITION_ID, HloOpcode.REPLICA_ID)
 _UNIQUE = frozenset(
     (HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.RNG_GET_AND_UPDATE_STATE, HloOpcode.AFTER_ALL, HloOpcode.OPT_BARRIER)
 )
@@ -50,27 +56,53 @@ class HloCse(HloPass):
         return list(dict.fromkeys(i.fused_computation for i in module.instructions() if i.opcode is HloOpcode.FUSION))
 
     def _merge_constants(self, computation: HloComputation, keys: _Keys) -> None:
-        first: dict[Hashable, HloInstruction] = {}
+        first: dict[Key, HloInstruction] = {}
         for i in computation:
             if i.opcode is HloOpcode.CONSTANT and self._concerns(i):
                 _merge_into(first.setdefault(keys.of(i), i), i)
 
     def _merge(self, computation: HloComputation, keys: _Keys) -> None:
-        first: dict[Hashable, HloInstruction] = {}
-        same_operands: dict[Hashable, HloInstruction] = {}
+        first: dict[Key, HloInstruction] = {}
+        like: dict[Key, tuple[HloInstruction, Key]] = {}
+        conditions = (_SCALAR, *_MERGEABLE) if self.only_scalars else _MERGEABLE
+        asked = asked_names()
         for i in computation.post_order():
-            if i not in computation or i.opcode in _UNIQUE or not self._concerns(i):
+            if i not in computation:
                 continue
-            if not i.operands and i.opcode not in (HloOpcode.PARTITION_ID, HloOpcode.REPLICA_ID):
+            if first_failing(conditions, i) is not None:
                 continue
-            if i.has_side_effect or i.control_predecessors or i.control_successors:
-                continue
-            merged = _merge_into(first.setdefault(keys.of(i), i), i)
+            key = keys.of(i)
+            merged = _merge_into(first.setdefault(key, i), i)
             if is_observed() and not merged:
-                _explain_near_miss(same_operands, i, keys)
+                # Two that agree in the first parts of their keys, opcode and operands, differ in a later one.
+                other, other_key = like.setdefault(key[:_ALIKE], (i, key))
+                if other is not i:
+                    _tell_apart(_Pair(other, other_key, i, key))
+        if asked and is_observed():
+            self._answer(computation, conditions, keys, asked)
+
+    def _answer(
+        self,
+        computation: HloComputation,
+        conditions: Sequence[Condition[HloInstruction]],
+        keys: _Keys,
+        names: frozenset[str],
+    ) -> None:
+        """Tell of pairs that somebody asks about and that were not merged which conditions they fail, to the end."""
+        found = [i for i in computation.post_order() if i.name in names and i.opcode is not HloOpcode.CONSTANT]
+        for a, b in combinations(found, 2):
+            alone = [
+                p._replace(name=f"{i.name} {p.name}")
+                for i in (a, b)
+                for p in asked_conditions(conditions, i, to_the_end=True)
+            ]
+            pair = _Pair(a, keys.of(a), b, keys.of(b))
+            found_apart = (*alone, *asked_conditions(_SAME, pair, to_the_end=True))
+            if not all(p.holds for p in found_apart):
+                emit(Decision(current_cause(), "cse", (a.name, b.name), False, found_apart))
 
     def _concerns(self, i: HloInstruction) -> bool:
-        return not self.only_scalars or (i.shape.is_array and not i.array_shape.dimensions)
+        return not self.only_scalars or bool(_SCALAR.holds(i))
 
 
 @reason("identical")
@@ -83,21 +115,77 @@ def _merge_into(kept: HloInstruction, copy: HloInstruction) -> bool:
     return True
 
 
-def _explain_near_miss(seen: dict[Hashable, HloInstruction], i: HloInstruction, keys: _Keys) -> None:
+def _tell_apart(pair: _Pair) -> None:
     """Say of two instructions that agree in opcode and operands what keeps them apart."""
-    other = seen.setdefault((i.opcode, tuple(o.uid for o in i.operands)), i)
-    if other is i:
-        return
-    conditions = (
-        ("same shape", keys.shape(other) == keys.shape(i), f"{other.shape} and {i.shape}"),
-        ("same attributes", keys.attributes(other) == keys.attributes(i), ""),
-        ("same sharding", other.sharding == i.sharding, f"{other.sharding} and {i.sharding}"),
-        ("same backend config", other.backend_config == i.backend_config, ""),
-    )
-    failed = next((n for n, (_, holds, _) in enumerate(conditions) if not holds), None)
+    later = _SAME[_ALIKE:]
+    failed = first_failing(later, pair)
     if failed is not None:
-        predicates = tuple(Predicate(*c) for c in conditions[: failed + 1])
-        emit(Decision(current_cause(), "cse", (other.name, i.name), False, predicates))
+        subject = (pair.first.name, pair.second.name)
+        emit(Decision(current_cause(), "cse", subject, False, told(later, failed, pair)))
+
+
+_SCALAR: Condition[HloInstruction] = Condition(
+    "is a scalar", lambda i: i.shape.is_array and not i.array_shape.dimensions, lambda i: str(i.shape)
+)
+
+_MERGEABLE: tuple[Condition[HloInstruction], ...] = (
+    Condition("is no instruction that is one of its kind", lambda i: i.opcode not in _UNIQUE, lambda i: i.opcode.text),
+    Condition(
+        "has operands",
+        lambda i: i.operands or i.opcode in _NUMBERS,
+        lambda i: "" if i.operands else f"{i.opcode.text}: each is cheap to fuse",
+    ),
+    Condition("has no side effect", lambda i: not i.has_side_effect, lambda i: i.opcode.text),
+    Condition(
+        "waits for nothing but its operands",
+        lambda i: not i.control_predecessors and not i.control_successors,
+        lambda i: ", ".join(o.name for o in (*i.control_predecessors, *i.control_successors)),
+        lambda i: f"take the control dependencies of `{i.name}` out",
+    ),
+)
+"""What an instruction must be to be merged with another."""
+
+
+class _Pair(NamedTuple):
+    """Two instructions with their keys."""
+
+    first: HloInstruction
+    first_key: Key
+    second: HloInstruction
+    second_key: Key
+
+    @property
+    def operands(self) -> str:
+        texts = [", ".join(o.name for o in i.operands) for i in (self.first, self.second)]
+        return " and ".join(dict.fromkeys(texts))
+
+
+def _same(name: str, part: int, value: Callable[[_Pair], str], remedy: Callable[[_Pair], str]) -> Condition[_Pair]:
+    """A part of the keys that must be equal."""
+    return Condition(name, lambda p: p.first_key[part] == p.second_key[part], value, remedy)
+
+
+def _give(p: _Pair, what: str) -> str:
+    return f"give `{p.second.name}` the {what} of `{p.first.name}`"
+
+
+def _differing(p: _Pair) -> str:
+    """The names of the attributes in which two instructions differ."""
+    a, b = (dict(k[3]) if k[0] is not HloOpcode.CONSTANT else {} for k in (p.first_key, p.second_key))
+    return ", ".join(sorted(n for n in a.keys() | b.keys() if a.get(n) != b.get(n)))
+
+
+_SAME: tuple[Condition[_Pair], ...] = (
+    _same("same opcode", 0, lambda p: f"{p.first.opcode.text} and {p.second.opcode.text}", lambda _: ""),
+    _same("same operands", 1, lambda p: p.operands, lambda p: _give(p, "operands")),
+    _same("same shape", 2, lambda p: f"{p.first.shape} and {p.second.shape}", lambda p: _give(p, "shape")),
+    _same("same attributes", 3, _differing, lambda p: _give(p, "attributes")),
+    _same("same sharding", 4, lambda p: f"{p.first.sharding} and {p.second.sharding}", lambda p: _give(p, "sharding")),
+    _same("same backend config", 5, lambda _: "", lambda p: _give(p, "backend config")),
+)
+"""The parts of a key in their order: what `_Keys.of` gives."""
+_ALIKE = 2
+"""Two instructions are nearly the same where so many parts are: opcode and operands."""
 
 
 @dataclass
@@ -107,7 +195,8 @@ class _Keys:
     is_layout_sensitive: bool
     _computations: dict[HloComputation, Hashable] = field(default_factory=dict)
 
-    def of(self, i: HloInstruction) -> Hashable:
+    def of(self, i: HloInstruction) -> Key:
+        """The parts that _SAME compares: opcode, operands, shape, attributes, sharding, backend config."""
         operands: tuple[Hashable, ...] = tuple(
             [o.uid if o.opcode is not HloOpcode.IOTA else self._iota(o) for o in i.operands]
         )
@@ -122,7 +211,7 @@ class _Keys:
     def shape(self, i: HloInstruction) -> Hashable:
         return i.shape if self.is_layout_sensitive else i.shape.without_layout()
 
-    def attributes(self, i: HloInstruction) -> Hashable:
+    def attributes(self, i: HloInstruction) -> Any:
         if i.opcode is HloOpcode.CONSTANT:
             # Of a literal in another layout only the values count.
             literal = i.literal

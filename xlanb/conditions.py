@@ -1,0 +1,144 @@
+"""Conditions: what decides whether a rewrite, a fusion or a cluster is made, and explains it.
+
+A decision is a list of conditions on one subject: the captures of a rule, an edge between a producer and a consumer, two
+instructions, a node of a graph. The pass stops at the first that fails; `why` asks the same list to the end.
+
+    wide = Condition(
+        "the array is wide",
+        lambda i: i.shape.byte_size > 64,
+        value=lambda i: f"{i.shape.byte_size} bytes",
+        remedy=lambda i: f"give `{i.name}` more than 64 bytes",
+    )
+    first_failing([wide], i)             # None where all hold, else the place of the first that fails
+    asked([wide], i, to_the_end=True)    # (Predicate("the array is wide", True, "256 bytes"),)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from xlanb.contexts import bound
+from xlanb.tracing import Predicate
+
+T = TypeVar("T")
+
+
+def _nothing(_: Any) -> str:
+    return ""
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Condition(Generic[T]):
+    """A named condition on a subject.
+
+    `holds` decides. `value` says in words what it looked at, and `remedy` what would have to change where it fails, with
+    names of instructions and nodes in backquotes; both are asked only where somebody listens. A subject that is a mapping
+    (the captures of a rule) is taken apart where there are `wants`: `holds` takes what they name.
+
+    Of fusion. `is_required`: an edge that fails it cannot be fused; one that fails another may be, where somebody asks for
+    it. `lasting`: it asks only what a producer is; what it answered once it answers for every consumer. `final`: whether a
+    failure for a fusion stays one however that fusion grows; `final_while_shared`: whether it does as long as the producer
+    has several users.
+    """
+
+    name: str
+    holds: Callable[..., object]
+    value: Callable[[T], str] = _nothing
+    remedy: Callable[[T], str] = _nothing
+    wants: tuple[str, ...] | None = None
+    is_required: bool = False
+    lasting: bool = False
+    final: Callable[[T], bool] = _never
+    final_while_shared: Callable[[T], bool] = _never
+
+    def told(self, subject: T, *, holds: bool) -> Predicate:
+        """The condition with its value, and where it fails with what would have to change."""
+        return Predicate(self.name, holds, self.value(subject), "" if holds else self.remedy(subject))
+
+
+def objecting(
+    name: str,
+    objection: Callable[[T], str],
+    value: Callable[[T], str] = _nothing,
+    remedy: Callable[[T], str] = _nothing,
+) -> Condition[T]:
+    """A condition that fails with a reason: `objection` gives it, "" where the condition holds.
+
+    `value` says what it saw where it holds.
+    """
+    return Condition(name, lambda s: not objection(s), lambda s: objection(s) or value(s), remedy)
+
+
+def first_failing(conditions: Sequence[Condition[Any]], subject: Any) -> int | None:
+    """The place of the first condition that fails for a subject; None where all hold.
+
+    Later ones are not asked: they may rely on those before.
+    """
+    for n, c in enumerate(conditions):
+        wants = c.wants
+        if wants is None:
+            if not c.holds(subject):
+                return n
+        elif not (c.holds(subject[wants[0]]) if len(wants) == 1 else c.holds(*[subject[w] for w in wants])):
+            return n
+    return None
+
+
+def asked(conditions: Sequence[Condition[Any]], subject: Any, *, to_the_end: bool = False) -> tuple[Predicate, ...]:
+    """The conditions with their values, up to the first that fails, or `to_the_end`.
+
+    Past one that failed a condition that cannot be asked any more, since it relies on one before, is left out.
+    """
+    failed = first_failing(conditions, subject)
+    return told(conditions, failed, subject, to_the_end=to_the_end)
+
+
+def told(
+    conditions: Sequence[Condition[Any]], failed: int | None, subject: Any, *, to_the_end: bool = False
+) -> tuple[Predicate, ...]:
+    """What `asked` gives, where it is known which condition is the first that fails."""
+    last = len(conditions) if failed is None else failed + 1
+    found = tuple([c.told(subject, holds=n != failed) for n, c in enumerate(conditions[:last])])
+    if not to_the_end:
+        return found
+    beyond = conditions[last:]
+    outcomes = zip(beyond, holding_beyond(beyond, subject), strict=True)
+    return (*found, *(c.told(subject, holds=holds) for c, holds in outcomes if holds is not None))
+
+
+def holding_beyond(conditions: Sequence[Condition[Any]], subject: Any) -> list[bool | None]:
+    """Whether each of the conditions after one that failed holds; None for one that relies on it."""
+    return [_holds(c, subject) for c in conditions]
+
+
+def _holds(condition: Condition[Any], subject: Any) -> bool | None:
+    if condition.wants is not None and "b" in condition.wants:  # a builder: it would add instructions
+        return None
+    try:
+        return first_failing((condition,), subject) is None
+    except Exception:  # noqa: BLE001 - it was written for subjects that meet those before it
+        return None
+
+
+_NAMES: ContextVar[frozenset[str]] = ContextVar("xlanb_asked_names", default=frozenset())
+
+
+def asking(names: frozenset[str]) -> AbstractContextManager[frozenset[str]]:
+    """Let passes that run in this block tell their decisions about these instructions to the end.
+
+    Otherwise they stop at the first condition that fails.
+    """
+    return bound(_NAMES, names)
+
+
+def asked_names() -> frozenset[str]:
+    """The instructions that somebody asks about now: see `asking`."""
+    return _NAMES.get()
