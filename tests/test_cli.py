@@ -142,6 +142,29 @@ def test_bisect_finds_nothing_in_what_is_right(file, dump, capsys):
     assert json.loads(capsys.readouterr().out)["moved"] is None
 
 
+@pytest.fixture
+def wrong_rule():
+    """`A * 1 => A` takes the operand of A for A."""
+    from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
+
+    rule = next(r for r in ARITHMETIC.rules if r.label == "A * 1 => A")
+    right = rule.formula
+    object.__setattr__(rule, "formula", lambda a: a.operands[0])
+    yield rule
+    object.__setattr__(rule, "formula", right)
+
+
+def test_bisect_writes_a_file_that_shows_the_fault(wrong_rule, tmp_path, capsys):
+    python, text = tmp_path / "fault.py", tmp_path / "ones.hlo"
+    text.write_text(
+        "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  one = f32[] constant(1)\n"
+        "  b = f32[4] broadcast(one), dimensions={}\n  t = f32[4] tanh(x)\n  ROOT y = f32[4] multiply(t, b)\n}\n"
+    )
+    assert main(["bisect", str(text), "--reproducer", str(python)]) == 1
+    assert f"rewrite {wrong_rule.label}" in capsys.readouterr().out
+    assert f"rule: {wrong_rule.label}" in python.read_text()
+
+
 def test_reduce_prints_the_smallest_module_that_fails(file, tmp_path, capsys):
     check = tmp_path / "check.py"
     check.write_text("def fails(module):\n    return any(i.opcode.text == 'multiply' for i in module.instructions())\n")
@@ -149,7 +172,9 @@ def test_reduce_prints_the_smallest_module_that_fails(file, tmp_path, capsys):
     assert main(["reduce", file, "--test", f"{check}:fails", "-o", str(small)]) == 0
     assert "5 instructions -> 2" in capsys.readouterr().out
     assert xlanb.hlo.parse(small.read_text()).entry_computation.root.opcode.text == "multiply"
-    assert main(["reduce", file, "--test", f"{check}:fails", "--json"]) == 0
+    python = tmp_path / "fault.py"
+    assert main(["reduce", file, "--test", f"{check}:fails", "--json", "--reproducer", str(python)]) == 0
+    assert "def fails(module):" in python.read_text()
     assert json.loads(capsys.readouterr().out)["instructions"] == 2
 
 

@@ -29,6 +29,7 @@ _FACE = {
     "read_dump": "xlanb.explorer.dump_directory",
     "recording": "xlanb.explorer.recording",
     "reduce": "xlanb.reducer.search",
+    "reproducer": "xlanb.explorer.reproducer",
     "targets": "xlanb.peers.targets.installed",
     "trace": "xlanb.explorer.explore",
 }
@@ -46,6 +47,7 @@ _PROVIDERS = {
     "dump.llo_trace": "xlanb.explorer.tpu_stages",
     "errors.render_traceback": "xlanb.notebook.faults",
     "explorer.explore_traces": "xlanb.notebook.explore",
+    "explorer.reproducer_of": "xlanb.explorer.reproducer",
     "explorer.trace_text": "xlanb.view.text",
     "explorer.write_film": "xlanb.view.film.page",
     "explorer.write_page": "xlanb.view.page",
@@ -71,6 +73,7 @@ _PROVIDERS = {
     "hlo.reread": "xlanb.hlo.text.parser",
     "hlo.verify": "xlanb.hlo.verifier",
     "hlo.write_proto": "xlanb.hlo.proto",
+    "reducer.reproducer": "xlanb.explorer.reproducer",
     "runtime.timeline_figure": "xlanb.view.timeline",
 }
 set_providers(_PROVIDERS)

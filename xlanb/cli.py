@@ -106,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     bisect.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: random)")
     bisect.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
+    bisect.add_argument(
+        "--reproducer",
+        type=Path,
+        metavar="FILE.py",
+        help="write a Python file that shows the fault in its smallest case",
+    )
     bisect.set_defaults(command=_bisect)
 
     reduce = _reduce_parser(commands)
@@ -149,10 +155,14 @@ def _reduce_parser(commands: Any) -> argparse.ArgumentParser:
     fault.add_argument("--raises", metavar="PASS", help="this pass raises an error")
     fault.add_argument("--dies", choices=("xlanb", "xla"), help="compiling or running by this ends the process")
     fault.add_argument("--test", metavar="FILE.py:NAME", help="a function of a module says that it fails")
+    reduce.add_argument(
+        "--by", choices=("xlanb", "xla"), default="xlanb", help="with --against: whose code it is (default: xlanb)"
+    )
     reduce.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: random)")
     reduce.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
     reduce.add_argument("--seconds", type=float, default=300.0, help="time after which the smallest so far is printed")
     reduce.add_argument("-o", "--output", type=Path, help="a file for the module")
+    reduce.add_argument("--reproducer", type=Path, metavar="FILE.py", help="write a Python file that shows the fault")
     reduce.set_defaults(command=_reduce)
     return reduce
 
@@ -316,17 +326,19 @@ def _evaluated(module: Any, arguments: list[Any]) -> Any:
     return evaluate(module, *arguments)
 
 
-def _real(module: Any, arguments: Sequence[Any]) -> Any:
-    from xlanb.peers.xla import RealExecutable
+def _real() -> Any:
+    from xlanb.peers.xla import real
 
-    return RealExecutable(module)(*arguments)
+    return real
 
 
 def _run(options: argparse.Namespace) -> int:
     from xlanb.runtime.opt import run_module
 
-    references = {"evaluator": ("evaluator", _evaluated), "xla": ("real XLA", _real), None: ("", None)}
-    name, reference = references[options.reference]
+    names = {"evaluator": "evaluator", "xla": "real XLA", None: ""}
+    name, reference = names[options.reference], None
+    if options.reference is not None:
+        reference = _evaluated if options.reference == "evaluator" else _real()
     module = _module(options.file, options.args)
     outcome = run_module(
         module,
@@ -402,6 +414,8 @@ def _bisect(options: argparse.Namespace) -> int:
     start = start_of(trace)
     inputs = arguments_for(start, options.inputs)
     found = trace.bisect(*inputs, tolerance=options.tolerance, exhaustive=options.all)
+    if options.reproducer is not None and found.stage is not None:
+        found.reproducer().write(options.reproducer)
     if options.json:
         guilty = None if found.stage is None else {"index": found.stage.index, "pass": found.stage.name}
         rows = json.loads(found.errors.to_json(orient="records"))
@@ -427,8 +441,9 @@ def _fault(options: argparse.Namespace) -> Any:
         return failing.dies(real=options.dies == "xla")
     if options.without is not None:
         return failing.differs(failing.compiled, failing.without(*options.without.split(",")), options.tolerance)
-    reference: failing.Run = failing.interpreted if options.against == "evaluator" else _real
-    return failing.differs(failing.compiled, reference, options.tolerance)
+    run = failing.compiled if options.by == "xlanb" else _real()
+    reference = failing.interpreted if options.against == "evaluator" else _real()
+    return failing.differs(run, reference, options.tolerance)
 
 
 def _reduce(options: argparse.Namespace) -> int:
@@ -442,6 +457,8 @@ def _reduce(options: argparse.Namespace) -> int:
     text = str(found.module)
     if options.output is not None:
         options.output.write_text(text, encoding="utf-8")
+    if options.reproducer is not None:
+        found.reproducer().write(options.reproducer)
     if options.json:
         told = {"module": text, "instructions": found.module.instruction_count, "before": found.before}
         print(json.dumps({**told, "tests": found.tests, "seconds": found.seconds, "finished": found.is_finished}))

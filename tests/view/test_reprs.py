@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import time
 
 import numpy as np
 import pytest
 
 from xlanb.cpu.records import CodeRecord
-from xlanb.hlo import parse
+from xlanb.hlo import HloModule, HloOpcode, parse
+from xlanb.reducer import reduction
 from xlanb.shape import ArrayShape, Layout, PrimitiveType
 from xlanb.tracing import observing
 from xlanb.transforms import PASSES
@@ -145,3 +148,21 @@ def test_what_is_near_a_wide_tuple_is_not_only_its_operands() -> None:
     kept = near(neighbours, ["root"], 100)
     assert len(kept) == 100
     assert {"root", "a0", "b0", "c0"} <= kept
+
+
+def is_negated(module: HloModule) -> bool:
+    """Something is <negated>."""
+    return any(i.opcode is HloOpcode.NEGATE for i in module.instructions())
+
+
+def test_a_reduction_can_be_saved_as_a_file() -> None:
+    text = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  n = f32[4] negate(x)\n  ROOT t = f32[4] tanh(n)\n}\n"
+    found = reduction(text, is_negated)
+    html = mimebundle(found)["text/html"]
+    link = re.search(r'download="fault.py" href="data:text/x-python;base64,([^"]+)"', html)
+    assert link is not None
+    assert base64.b64decode(link[1]).decode() == found.reproducer().text
+    assert "Something is &lt;negated&gt;" in mimebundle(found.reproducer())["text/html"]
+    unknown = mimebundle(reduction(text, lambda module: module.instruction_count > 1))["text/html"]
+    assert "no function with a name" in unknown
+    assert "3 instructions -&gt; " in unknown

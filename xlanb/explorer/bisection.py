@@ -7,8 +7,8 @@ which it is taken, as code does: where that is not the layout in which it was ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ from xlanb.explorer.stage import Stage
 from xlanb.frames import framed
 from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.records import ModuleRecord
+from xlanb.hooks import Hook
 from xlanb.tracing import Edit, Event, observing
 from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
 from xlanb.transforms.layout.layout_agreement import agree
@@ -30,7 +31,11 @@ from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 if TYPE_CHECKING:
     import pandas as pd
 
+    from xlanb.explorer.reproducer import Reproducer
     from xlanb.explorer.trace import Trace
+
+reproducer_of: Final[Hook[..., Reproducer]] = Hook("explorer.reproducer_of")
+"""The Python file that shows what a bisection found."""
 
 _KINDS = ("hlo", "tf2xla", "hlo_pass", "schedule")
 _COUNTED = ("replace", "set_root", "update")
@@ -51,13 +56,37 @@ class Checked:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a bisection was asked about: the trace, the arrays for the program's parameters, the tolerance that was given."""
+
+    trace: Trace
+    inputs: tuple[Any, ...]
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
 class Bisection(Displayable, Plottable):
-    """What was found: `stage` is the first that moved the numbers (None: none did), `rewrite` the rewrite in it, `checked` every stage that was evaluated, in order."""
+    """What was found: `stage` is the first that moved the numbers (None: none did), `rewrite` the rewrite in it,
+    `checked` every stage that was evaluated, in order; `asked` what was looked at.
+    """
 
     tolerance: float
     checked: tuple[Checked, ...]
     stage: Stage | None = None
     rewrite: Edit | None = None
+    asked: Asked | None = field(default=None, repr=False, compare=False)
+
+    def reproducer(self, *, seconds: float = 60.0) -> Reproducer:
+        """One Python file that shows the fault: the module before the pass, made as small as it gets within `seconds`.
+
+        Print it, or `.write("fault.py")`. A pass of another compiler cannot be run here: then the file holds the
+        module before it and after it.
+
+        Raises:
+            ArgumentError: no pass moved the numbers.
+            XlanbError: a module of the trace has no meaning, or its constants are not known.
+        """
+        return reproducer_of(self, seconds=seconds)
 
     @property
     def errors(self) -> pd.DataFrame:
@@ -102,6 +131,8 @@ class Bisection(Displayable, Plottable):
             lines += [
                 f"    {sign} {r}" for sign, r in (("-", self.rewrite.old), ("+", self.rewrite.new)) if r is not None
             ]
+        if self.asked is not None:
+            lines.append('  .reproducer().write("fault.py") makes a file that shows it, as small as it gets')
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -127,7 +158,7 @@ def bisect(
     checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)
     guilty = next((c.stage for c in checked if c.moved(limit)), None)
     rewrite = _rewrite(guilty, check, limit) if guilty is not None and within else None
-    return Bisection(limit, tuple(checked), guilty, rewrite)
+    return Bisection(limit, tuple(checked), guilty, rewrite, Asked(trace, tuple(inputs), tolerance))
 
 
 def start_of(trace: Trace) -> HloModule:
@@ -152,6 +183,11 @@ def hlo_stages_of(trace: Trace) -> list[Stage]:
 
 def compiled_meaning(trace: Trace, stage: Stage) -> Callable[[HloModule], HloModule]:
     """What turns a module of a stage into one that the interpreter evaluates as code would run: from layout-assignment on, bytes in the wrong order are read in the wrong order."""
+    return _with_bytes_read if reads_bytes(trace, stage) else lambda module: module
+
+
+def reads_bytes(trace: Trace, stage: Stage) -> bool:
+    """Whether arrays have layouts at a stage: layout-assignment has run, or the program was scheduled before."""
     stages = hlo_stages_of(trace)
     first = stages[0].after
     has_run = isinstance(first, ModuleRecord) and dict(first.header).get("is_scheduled") == "true"
@@ -159,7 +195,7 @@ def compiled_meaning(trace: Trace, stage: Stage) -> Callable[[HloModule], HloMod
         has_run |= s.kind == "hlo_pass" and s.name == LayoutAssignment.name
         if s is stage:
             break
-    return _with_bytes_read if has_run else lambda module: module
+    return has_run
 
 
 def _with_bytes_read(module: HloModule) -> HloModule:
@@ -249,7 +285,7 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     def moved(hlo_pass: HloPass, budget: _Budget) -> bool:
         return check.module(stage, lambda: after(hlo_pass, budget)).moved(limit)
 
-    for hlo_pass in _as_configured(stage):
+    for hlo_pass in as_configured(stage):
         whole = _Budget(-1)
         if not moved(hlo_pass, whole):
             continue  # with these options it moves nothing
@@ -263,7 +299,7 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     return None
 
 
-def _as_configured(stage: Stage) -> list[HloPass]:
+def as_configured(stage: Stage) -> list[HloPass]:
     """The pass of a stage with the options that it has at this place of the CPU pipeline, and with its defaults."""
     found = [p for path, p in _leaves(pipeline(), ()) if p.name == stage.name and path == stage.pipeline]
     return list(dict.fromkeys([*found, PASSES[stage.name]()]))

@@ -1,8 +1,8 @@
 """What a module may do wrong, as tests for `xlanb.reduce`: results that differ, a process that dies, a pass that
-raises.
+raises or that moves the numbers.
 
-Each is a function of a module, and of arrays for its parameters: without arrays random ones are made, the same for
-the same shapes.
+Each is called with a module, and with arrays for its parameters: without arrays random ones are made, the same for
+the same shapes. Each is data too, from which `xlanb.explorer.reproducer` writes a file that shows the fault.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from xlanb.cpu.compiler import compile_module
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
 from xlanb.explorer.numbers import compared, leaves_of, tolerance_of
-from xlanb.hlo import HloModule
+from xlanb.hlo import HloModule, HloOpcode
 from xlanb.runtime.compiler import options_in_force
 from xlanb.runtime.opt import random_value
 from xlanb.transforms import PASSES, HloPass
+from xlanb.transforms.layout.layout_agreement import agree
 
 Run = Callable[[HloModule, Sequence[Any]], Any]
-Test = Callable[..., bool]
 
 _CHILD = """
 import sys
@@ -38,17 +38,39 @@ _RUN_REAL = f"{_CHILD}from xlanb.peers.xla import RealExecutable\nRealExecutable
 _RUN_OURS = f"{_CHILD}import xlanb\nxlanb.compile(module)(*arrays)\n"
 
 
-def compiled(module: HloModule, arrays: Sequence[Any]) -> Any:
-    """What our compiled code gives."""
-    return compile_module(module, options_in_force())(*arrays)
+@dataclass(frozen=True)
+class Way:
+    """A way to compute a module, called with it and its arrays.
+
+    `name` says in words what computes it. `code` is a Python expression over `module` and `arrays` that does the
+    same in a file that imports xlanb, under `flags`; `is_real` says that the real XLA computes it, for which a file
+    needs JAX alone.
+    """
+
+    name: str
+    run: Run
+    code: str = ""
+    flags: str = ""
+    is_real: bool = False
+
+    def __call__(self, module: HloModule, arrays: Sequence[Any]) -> Any:
+        return self.run(module, arrays)
 
 
-def interpreted(module: HloModule, arrays: Sequence[Any]) -> Any:
-    """What the interpreter gives."""
-    return evaluate(module, *arrays)
+compiled = Way(
+    "xlanb's compiled code",
+    lambda module, arrays: compile_module(module, options_in_force())(*arrays),
+    "xlanb.compile(module)(*arrays)",
+)
+"""What our compiled code gives."""
+
+interpreted = Way(
+    "xlanb's interpreter", lambda module, arrays: evaluate(module, *arrays), "xlanb.evaluate(module, *arrays)"
+)
+"""What the interpreter gives."""
 
 
-def without(*passes: str) -> Run:
+def without(*passes: str) -> Way:
     """What our compiled code gives without some passes.
 
     Raises:
@@ -60,60 +82,140 @@ def without(*passes: str) -> Run:
     def run(module: HloModule, arrays: Sequence[Any]) -> Any:
         return compile_module(module, replace(options_in_force(), disable_passes=passes))(*arrays)
 
-    return run
+    flags = f"--xla_disable_hlo_passes={','.join(passes)}"
+    return Way(f"xlanb's compiled code without {', '.join(passes)}", run, compiled.code, flags)
 
 
-def differs(run: Run, reference: Run, tolerance: float | None = None) -> Test:
+@dataclass(frozen=True)
+class Differs:
+    """Whether two ways to compute a module differ: see `differs`."""
+
+    run: Run
+    reference: Run
+    tolerance: float | None = None
+
+    def __call__(self, module: HloModule, *arrays: Any) -> bool:
+        arrays = arrays or made_up(module)
+        found, wanted = leaves_of(self.run(module, arrays)), leaves_of(self.reference(module, arrays))
+        limit = tolerance_of(wanted) if self.tolerance is None else self.tolerance
+        return _is_apart(found, wanted, limit)
+
+
+def differs(run: Run, reference: Run, tolerance: float | None = None) -> Differs:
     """Whether two ways to compute a module differ by more than a relative error, or in which elements are finite.
 
     Without a tolerance some units in the last place.
     """
-
-    def test(module: HloModule, *arrays: Any) -> bool:
-        arrays = arrays or _made_up(module)
-        found, wanted = leaves_of(run(module, arrays)), leaves_of(reference(module, arrays))
-        limit = tolerance_of(wanted) if tolerance is None else tolerance
-        for a, b in zip(found, wanted, strict=True):
-            error, broken = compared(a, b)
-            if broken or not error <= limit:
-                return True
-        return False
-
-    return test
+    return Differs(run, reference, tolerance)
 
 
-def raises(hlo_pass: HloPass, message: str = "") -> Test:
-    """Whether a pass raises an error over a module, with some words in its message."""
+@dataclass(frozen=True)
+class Raises:
+    """Whether a pass raises an error over a module: see `raises`."""
 
-    def test(module: HloModule, *_: Any) -> bool:
+    hlo_pass: HloPass
+    message: str = ""
+
+    def __call__(self, module: HloModule, *_: Any) -> bool:
         try:
-            hlo_pass.run(module)
+            self.hlo_pass.run(module)
         except XlanbError as error:
-            return message in str(error)
+            return self.message in str(error)
         return False
 
-    return test
+
+def raises(hlo_pass: HloPass, message: str = "") -> Raises:
+    """Whether a pass raises an error over a module, with some words in its message."""
+    return Raises(hlo_pass, message)
 
 
-def dies(*, real: bool, seconds: float = 60.0) -> Test:
-    """Whether a process of its own dies, or does not end in time, that compiles and runs a module.
+@dataclass(frozen=True)
+class Moves:
+    """Whether a pass of the default pipeline moves the numbers of a module, by the interpreter.
 
-    By the real XLA, or by xlanb.
+    `hlo_pass` is the pass as configured at `path`, the names of the pipelines around it ("" the pass by its defaults);
+    with `reads_bytes` a value is read in the layout in which it is taken, as code does after layout-assignment.
     """
 
-    def test(module: HloModule, *_: Any) -> bool:
+    hlo_pass: HloPass
+    path: tuple[str, ...] = ()
+    tolerance: float | None = None
+    reads_bytes: bool = False
+
+    def __call__(self, module: HloModule, *arrays: Any) -> bool:
+        arrays = arrays or made_up(module)
+        after = module.clone()
+        self.hlo_pass.run(after)
+        wanted, found = (leaves_of(evaluate(self.as_read(m), *arrays)) for m in (module, after))
+        limit = tolerance_of(wanted) if self.tolerance is None else self.tolerance
+        return _is_apart(found, wanted, limit)
+
+    def as_read(self, module: HloModule) -> HloModule:
+        """The module whose meaning is looked at; in place."""
+        if self.reads_bytes:
+            agree(module, HloOpcode.BITCAST)
+        return module
+
+
+def _is_apart(found: Sequence[Any], wanted: Sequence[Any], limit: float) -> bool:
+    pairs = [compared(a, b) for a, b in zip(found, wanted, strict=True)]
+    return any(broken or not error <= limit for error, broken in pairs)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its exit `status`, negative where a signal ended it and None where it did not end in
+    time, and what it said on its standard error.
+    """
+
+    status: int | None
+    said: str = ""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it did not come to its end by itself."""
+        return self.status is None or self.status < 0
+
+    @property
+    def reason(self) -> str:
+        """The check that failed, or the last line that was said; empty where nothing was."""
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        return next((line for line in lines if "Check failed" in line), lines[-1] if lines else "")
+
+
+@dataclass(frozen=True)
+class Dies:
+    """Whether a process dies that compiles and runs a module: see `dies`."""
+
+    real: bool
+    seconds: float = 60.0
+    message: str = ""
+
+    def __call__(self, module: HloModule, *_: Any) -> bool:
+        ended = self.ended(module)
+        return ended.is_dead and self.message in ended.said
+
+    def ended(self, module: HloModule) -> Ended:
+        """How the process ends, and what it says."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "module.hlo"
             file.write_text(str(module), encoding="utf-8")
-            command = [sys.executable, "-c", _RUN_REAL if real else _RUN_OURS, str(file)]
+            command = [sys.executable, "-c", _RUN_REAL if self.real else _RUN_OURS, str(file)]
             try:
-                done = subprocess.run(command, capture_output=True, timeout=seconds, check=False)
-            except subprocess.TimeoutExpired:
-                return True
-        return done.returncode < 0
-
-    return test
+                done = subprocess.run(command, capture_output=True, timeout=self.seconds, check=False)
+            except subprocess.TimeoutExpired as late:
+                return Ended(None, (late.stderr or b"").decode(errors="replace"))
+        return Ended(done.returncode, done.stderr.decode(errors="replace"))
 
 
-def _made_up(module: HloModule) -> tuple[Any, ...]:
+def dies(*, real: bool, seconds: float = 60.0, message: str = "") -> Dies:
+    """Whether a process of its own dies, or does not end in time, that compiles and runs a module.
+
+    By the real XLA, or by xlanb; `message` is a part of what it says then, so that one fault is not taken for another.
+    """
+    return Dies(real, seconds, message)
+
+
+def made_up(module: HloModule) -> tuple[Any, ...]:
+    """Arrays for the parameters of a module: random, the same for the same shapes."""
     return tuple(random_value(p.shape, k) for k, p in enumerate(module.entry_computation.parameters))

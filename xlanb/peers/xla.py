@@ -12,6 +12,7 @@ import numpy as np
 
 from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
+from xlanb.explorer.failing import Way
 from xlanb.frontends.jax import from_jax, import_jax
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
@@ -90,6 +91,10 @@ class RealExecutable:
         """Bytes of temporaries that XLA's buffer assignment needs."""
         size: int = self._loaded.get_compiled_memory_stats().temp_size_in_bytes
         return size
+
+
+real = Way("the real XLA", lambda module, arrays: RealExecutable(module)(*arrays), is_real=True)
+"""What the real XLA:CPU gives: a way to compute a module for `xlanb.explorer.failing.differs`."""
 
 
 @overload

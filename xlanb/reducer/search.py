@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from xlanb.display import Displayable
 from xlanb.errors import ArgumentError, XlanbError
 from xlanb.hlo import HloModule, parse
+from xlanb.hooks import Hook
 from xlanb.reducer import simpler
 from xlanb.reducer.case import Case, named_arrays
 from xlanb.reducer.cutting import cut, names_of
@@ -25,6 +26,10 @@ from xlanb.reducer.sizes import resized, resized_value, resizing, sizes_of
 Test = Callable[..., object]
 _SIZES = (1, 2, 3, 4, 8, 16)
 """What a dimension is tried with, and half of it."""
+
+
+reproducer: Final[Hook[..., Any]] = Hook("reducer.reproducer")
+"""The Python file that shows for a module and its arrays that a test holds."""
 
 
 class _OutOfTimeError(Exception):
@@ -37,7 +42,7 @@ class Reduction(Displayable):
     (None where the test makes its own), and what it took.
 
     `is_finished` says that no step makes it smaller; else the time was over, or somebody interrupted it. `seconds` is
-    wall time.
+    wall time; `test` is the test.
     """
 
     module: HloModule
@@ -46,6 +51,15 @@ class Reduction(Displayable):
     tests: int
     seconds: float
     is_finished: bool
+    test: Test
+
+    def reproducer(self) -> Any:
+        """One Python file that shows the fault, `print` it or `.write("fault.py")`: a `Reproducer`.
+
+        Raises:
+            ArgumentError: the file cannot hold the test: its source is not known, or it uses what cannot be written.
+        """
+        return reproducer(self.module, self.test, *(self.arrays or ()))
 
     def __str__(self) -> str:
         left = "" if self.is_finished else "; stopped before the end"
@@ -124,7 +138,7 @@ class _Search:
         except (_OutOfTimeError, KeyboardInterrupt):
             pass  # the best so far stands
         seconds = time.monotonic() - self._began
-        return Reduction(self.best.module, self.best.arrays, self._before, self.tests, seconds, finished)
+        return Reduction(self.best.module, self.best.arrays, self._before, self.tests, seconds, finished, self._test)
 
     # -- one candidate --------------------------------------------------------------------------------------------
 

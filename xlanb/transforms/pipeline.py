@@ -83,6 +83,18 @@ class HloPassPipeline(Displayable):
             raise self._missing(name)
         return kept
 
+    def at(self, *names: str) -> HloPass:
+        """The first pass of a name, as it is configured there: the names of pipelines around it, those that matter, then its own.
+
+        Raises:
+            PassError: there is no such pass in the pipeline, or not within pipelines of these names.
+        """
+        found = _at(self, names)
+        if found is None:
+            missing = next((n for n in names if n not in self.names and n != self.name), None)
+            raise self._missing(missing if missing is not None else "/".join(names))
+        return found
+
     def insert(self, new: AnyPass, *, after: str | None = None, before: str | None = None) -> HloPassPipeline:
         """With one more pass, after (or before) each pass of a name; at the end where neither is given.
 
@@ -293,6 +305,16 @@ def _kept(pipeline: HloPassPipeline, keep: Callable[[AnyPass], bool], whole: tup
         if _inner(inner).passes:
             out.append(inner)
     return replace_passes(pipeline, out)
+
+
+def _at(within: AnyPass, names: tuple[str, ...]) -> HloPass | None:
+    """The first pass that is reached through all of these names, in their order."""
+    rest = names[1:] if names and within.name == names[0] else names
+    if isinstance(within, HloPass):
+        return within if not rest else None
+    if not rest:
+        return None
+    return next((found for p in _inner(within).passes if (found := _at(p, rest)) is not None), None)
 
 
 def _until(pipeline: HloPassPipeline, name: str) -> tuple[bool, HloPassPipeline]:

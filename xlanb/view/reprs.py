@@ -18,11 +18,13 @@ from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.errors import XlanbError
 from xlanb.explorer.film import Film
 from xlanb.explorer.gpu_program import GpuProgram
+from xlanb.explorer.reproducer import Reproducer
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.graphdef.reader import graph_of_proto
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.reducer import Reduction
 from xlanb.shape import Layout, Shape
 from xlanb.view.brief import artifact_brief, stage_brief, trace_brief
 from xlanb.view.cards import card_html
@@ -33,6 +35,7 @@ from xlanb.view.parts.items import clip
 from xlanb.view.payload import PayloadBuilder, build_payload
 from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
+from xlanb.view.saved_file import reduction_html, reproducer_html
 from xlanb.view.shape import layout_text, shape_html, shape_text
 from xlanb.view.still import still_html
 from xlanb.view.tables import tables_html
@@ -92,6 +95,10 @@ def _bundle(obj: Any) -> dict[str, str]:
         return {"text/html": fragment_html([obj], is_kept=True), "text/plain": trace_brief(obj)}
     if isinstance(obj, Film):
         return {"text/html": film_html(obj), "text/plain": str(obj)}
+    if isinstance(obj, Reproducer):
+        return {"text/html": reproducer_html(obj), "text/plain": str(obj)}
+    if isinstance(obj, Reduction):
+        return {"text/html": reduction_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Stage):
         return {"text/html": _stage_html(obj), "text/plain": stage_text(obj)}
     if isinstance(obj, Shape | Layout):

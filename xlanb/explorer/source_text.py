@@ -1,0 +1,164 @@
+"""Values and functions as Python source, for a file that stands alone."""
+
+from __future__ import annotations
+
+import base64
+import dis
+import inspect
+import sys
+import textwrap
+import types
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.errors import ArgumentError
+
+_FEW = 64
+"""Elements that are written as numbers; more are written as packed bytes."""
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+def arrays_source(arrays: Sequence[Any]) -> str:
+    """A Python list of arrays (tuples of arrays as tuples), over `np`, `ml_dtypes` and `unpacked` where it needs them."""
+    if not arrays:
+        return "[]"
+    return "[\n" + "".join(f"    {value_source(a)},\n" for a in arrays) + "]"
+
+
+def value_source(value: Any) -> str:
+    """An array, or a tuple of them, bit for bit (of NaN the kind, not the payload, where there are few elements)."""
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{value_source(v)}, " for v in value).rstrip(" ") + ")"
+    array = np.asarray(value)
+    dtype = _dtype_source(array.dtype)
+    if array.size and bool(np.all(_same(array))):
+        return f"np.full({array.shape}, {_number(array.flat[0])}, {dtype})"
+    if array.size > _FEW:
+        packed = base64.b85encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
+        return f"unpacked({packed!r}, {dtype}, {array.shape})"
+    return f"np.array({_nested(array)}, {dtype}).reshape{array.shape}"
+
+
+def _same(array: NDArray[Any]) -> NDArray[Any]:
+    """Which elements have the first one's bits."""
+    words = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
+    same: NDArray[Any] = np.all(words == words[0], axis=1)
+    return same
+
+
+def _nested(array: NDArray[Any]) -> str:
+    return f"[{', '.join(_number(x) for x in array.reshape(-1))}]"
+
+
+def _number(x: Any) -> str:
+    """A number such that the array's dtype gives the same bits again."""
+    if isinstance(x, np.bool_):
+        return str(bool(x))
+    if isinstance(x, complex | np.complexfloating):
+        return f"complex({_float(x.real)}, {_float(x.imag)})"
+    if isinstance(x, np.integer) or type(x).__name__.startswith(("int", "uint")):
+        return str(int(x))
+    return _float(x)
+
+
+def _float(x: Any) -> str:
+    text = repr(float(x))
+    return text if text[-1].isdigit() else f'float("{text}")'
+
+
+def _dtype_source(dtype: np.dtype[Any]) -> str:
+    if dtype.name == "bool":
+        return "bool"
+    home = "np" if getattr(np, dtype.name, None) is not None else "ml_dtypes"
+    if home == "ml_dtypes" and getattr(ml_dtypes, dtype.name, None) is None:
+        raise ArgumentError(f"a file cannot hold an array of {dtype}")
+    return f"{home}.{dtype.name}"
+
+
+UNPACKED = """
+def unpacked(text, dtype, shape):
+    return np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype).reshape(shape)
+"""
+"""The function that packed arrays are written with; it wants base64, zlib and NumPy as np."""
+
+
+def function_source(function: Callable[..., Any]) -> tuple[str, str]:
+    """The imports and the source of a function (or of an object's class), with the plain values and functions of its
+    own module that it uses.
+
+    Raises:
+        ArgumentError: its source is not known, or it uses what cannot be written down; the message names that.
+    """
+    imports: dict[str, None] = {}
+    sources: dict[str, str] = {}
+    _collect(function, function.__name__, imports, sources)
+    return "\n".join(sorted(imports)), "\n\n".join(sources.values())
+
+
+def _collect(function: Any, name: str, imports: dict[str, None], sources: dict[str, str]) -> None:
+    if name in sources:
+        return
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise ArgumentError(f"a file cannot hold {name}: its source is not known ({error})") from None
+    if not source.lstrip().startswith(("def ", "class ", "@")):
+        raise ArgumentError(f"a file cannot hold {name}: it is no function with a name (def {name}(...))")
+    sources[name] = ""  # its place is before what uses it, and it may use itself
+    for key, value in _used(function).items():
+        if isinstance(value, types.ModuleType):
+            imports[f"import {value.__name__}" + (f" as {key}" if key != value.__name__ else "")] = None
+        elif isinstance(value, _PLAIN):
+            sources[f"{key} ="] = f"{key} = {value!r}"
+        elif _can_be_imported(value):
+            alias = "" if value.__name__ == key else f" as {key}"
+            imports[f"from {value.__module__} import {value.__name__}{alias}"] = None
+        elif isinstance(value, types.FunctionType | type):
+            _collect(value, key, imports, sources)
+        else:
+            raise ArgumentError(
+                f"a file cannot hold {name}: it uses {key}, a {type(value).__name__}; make that within the function"
+            )
+    sources.pop(name)
+    sources[name] = source.rstrip("\n") + "\n"
+
+
+def _used(function: Any) -> dict[str, Any]:
+    """The names from outside that a function, or the functions of a class, use, and what they stand for."""
+    functions, out = [function], dict[str, Any]()
+    if isinstance(function, type):
+        file = inspect.getsourcefile(function)
+        functions = [
+            f for f in vars(function).values() if isinstance(f, types.FunctionType) and f.__code__.co_filename == file
+        ]  # not those that a decorator made
+        home = vars(sys.modules.get(function.__module__, types.ModuleType("nowhere")))
+        decorated = inspect.getsource(function).lstrip().startswith("@")
+        out = {k: v for k, v in home.items() if any(v is base for base in function.__bases__)}
+        out |= {"dataclass": dataclass} if decorated and is_dataclass(function) else {}
+    for f in functions:
+        bound = inspect.getclosurevars(f).nonlocals
+        names = _global_names(f.__code__)
+        out |= {k: v for k, v in {**f.__globals__, **bound}.items() if k in names | set(bound) and k != f.__name__}
+    return out
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    """The names that a function, and the functions and comprehensions in it, take from outside."""
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    mine = {str(i.argval) for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return mine.union(*(_global_names(c) for c in inner))
+
+
+def _can_be_imported(value: Any) -> bool:
+    """Whether a function or class is one of an installed package, not of the user's own file or notebook."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    file = getattr(module, "__file__", None) or ""
+    return "site-packages" in file or (
+        module is not None and module.__name__.split(".")[0] in ("xlanb", "jax", "numpy", "dataclasses")
+    )
