@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.transforms.meaning import retyped
 from xlanb.hlo import parse
 from xlanb.transforms import PASSES
 
@@ -22,6 +23,12 @@ def test_golden(path: Path, golden, keeps_meaning):
     after = keeps_meaning(text, hlo_pass.run)
     assert str(after) != str(parse(text)), "the example is there to show a change"
     golden(path.with_suffix(".expected.hlo"), str(after))
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_golden_in_other_types(path: Path, keeps_meaning):
+    for text in retyped(path.read_text(encoding="utf-8")):
+        keeps_meaning(text, PASSES[path.parent.name]().run)
 
 
 def test_every_pass_has_an_example():

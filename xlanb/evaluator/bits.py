@@ -210,14 +210,14 @@ def _reduce_precision(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @rule("stochastic-convert", lifted=True)
 def _stochastic_convert(ev: Evaluator, i: HloInstruction, x: Array, random: Array) -> Array:
-    """Towards zero, then one further where the random number is below the fraction that was cut."""
+    """Towards zero, then one further where the random number is below the fraction that was cut, in as many bits as it has."""
     target = i.array_shape.element_type
     if not target.is_integral or not is_floating(x):
         raise EvaluationError(f"stochastic-convert to {target} is defined from floats to integers only")
     wide = widen(x).astype(np.float64)
     magnitude = np.abs(wide)
     whole = np.floor(magnitude)
-    threshold = np.ldexp(magnitude - whole, primitive_type(random).bits)
+    threshold = np.floor(np.ldexp(magnitude - whole, primitive_type(random).bits))
     rounded = whole + (np.asarray(random).astype(np.float64) < threshold)
     return _saturate(np.copysign(rounded, wide), target)
 

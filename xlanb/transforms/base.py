@@ -27,6 +27,7 @@ from xlanb.hlo.verifier import verify_layouts
 from xlanb.tracing import because, is_observed
 from xlanb.transforms.purpose import purpose_of
 from xlanb.transforms.side_effects import Effects, certain_effects, lost
+from xlanb.transforms.verdict import EXACT, Verdict
 
 _SHOWN_LINES = 60
 _NO_EFFECTS: Effects = Counter()
@@ -67,6 +68,10 @@ class HloPass(ABC):
     """Opcodes without which a module is left as it is: where there is none of them the pass is not even asked. None: it looks at any module."""
     assigns_layouts: ClassVar[bool] = False
     """Whether layouts count after this pass, and each value must be taken in the layout in which it is given."""
+    keeps: ClassVar[Verdict] = EXACT
+    """What the pass keeps of the values that a module computes: every bit, unless it says otherwise."""
+    ulps: ClassVar[float] = 0.0
+    """How far floats may be off after a pass that keeps real numbers only: units in the last place of the largest magnitude of an array. Tests hold it to that."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

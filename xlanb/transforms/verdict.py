@@ -1,7 +1,7 @@
-"""Verdicts: what a rule keeps of the values that it rewrites, by the class of their element type.
+"""Verdicts: what a rule or a pass keeps of the values that it rewrites, by the class of their element type.
 
 Integers and predicates are kept to the bit by every rule. Of floating-point numbers a rule may lose what `Loss` lists; elements count as equal if they have the same bits or both are NaN.
-A verdict is a claim: `python -m benchmarks verdicts` establishes those of algsimp, rule by rule.
+A verdict is a claim: `python -m benchmarks verdicts` establishes those of algsimp, rule by rule; the tests of passes hold each pass to its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ class Loss(Flag):
 
     NAN: it is NaN before or after. INFINITY: it is infinite before or after. ZERO_SIGN: it is zero before and after. RANGE: a step on either side overflows or underflows.
     ROUNDING: anywhere; both sides are equal over the real numbers only, as are reassociated sums and products with a reciprocal.
+    NUMBERS: anywhere; other numbers are what is wanted, as those of another random generator.
     """
 
     NAN = auto()
@@ -23,6 +24,7 @@ class Loss(Flag):
     ZERO_SIGN = auto()
     RANGE = auto()
     ROUNDING = auto()
+    NUMBERS = auto()
 
 
 NOTHING = Loss(0)
@@ -73,6 +75,8 @@ class Verdict:
 
 
 def _text(loss: Loss) -> str:
+    if Loss.NUMBERS in loss:
+        return "other numbers, on purpose"
     if Loss.ROUNDING in loss:
         return "real numbers only"
     lost = [words for flag, words in _WORDS.items() if flag in loss]
@@ -83,6 +87,7 @@ EXACT = Verdict()
 MOVES = Verdict(moves=True)
 INTEGERS = Verdict(has_floats=False)
 REAL = Verdict(Loss.ROUNDING)
+OTHER_NUMBERS = Verdict(Loss.NUMBERS)
 
 
 def exact_except(loss: Loss, *, of_complex: Loss | None = None, note: str = "") -> Verdict:

@@ -92,6 +92,13 @@ def test_dots_that_need_each_other_are_not_merged():
     assert codes(run("dot-merger", text)).count("dot") == 2
 
 
+def test_stochastic_conversion_has_as_many_bits_of_the_fraction_as_there_are_random_ones():
+    text = "HloModule m\nENTRY main {\n  x = f32[2] parameter(0)\n  r = u32[2] parameter(1)\n  ROOT s = s8[2] stochastic-convert(x, r)\n}"
+    x, r = np.array([2.0**-40, 2.0**-31], np.float32), np.zeros(2, np.uint32)
+    assert evaluate(parse(text), x, r).tolist() == [0, 1]
+    assert evaluate(run("stochastic_convert_decomposer", text), x, r).tolist() == [0, 1]
+
+
 def test_stochastic_conversion_is_to_signed_integers():
     text = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  r = u32[4] parameter(1)\n  ROOT s = u8[4] stochastic-convert(x, r)\n}"
     with pytest.raises(PassError, match="only signed integers"):

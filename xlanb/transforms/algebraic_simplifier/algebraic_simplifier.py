@@ -27,6 +27,7 @@ from xlanb.transforms.algebraic_simplifier.slice_pad_concat import SLICE_PAD_CON
 from xlanb.transforms.algebraic_simplifier.structure import STRUCTURE
 from xlanb.transforms.base import HloPass, has_layouts
 from xlanb.transforms.rules import RuleSet
+from xlanb.transforms.verdict import REAL
 
 RULES = RuleSet.union(
     "algsimp",
@@ -61,6 +62,7 @@ class AlgebraicSimplifier(HloPass):
     """
 
     name = "algsimp"
+    keeps = REAL
     is_layout_sensitive: bool | None = None
     reassociates_floats: bool = True
 

@@ -20,6 +20,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.loops.counted_loop import counted_loop
+from xlanb.transforms.verdict import REAL
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class CholeskyExpander(HloPass):
     """Expands every cholesky of real matrices."""
 
     name = "cholesky_expander"
+    keeps = REAL
+    ulps = 4.0
 
     def apply(self, module: HloModule) -> None:
         cache: regions.Cache = {}

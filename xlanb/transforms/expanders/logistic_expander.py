@@ -12,6 +12,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.verdict import REAL
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class LogisticExpander(HloPass):
     """Expands every logistic."""
 
     name = "logistic-expander"
+    keeps = REAL
+    ulps = 2.0
 
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():

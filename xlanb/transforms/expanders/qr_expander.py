@@ -23,6 +23,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.loops.counted_loop import counted_loop
+from xlanb.transforms.verdict import REAL
 
 _INDEX = PrimitiveType.S32
 _FLOATS = frozenset((PrimitiveType.F32, PrimitiveType.F64))
@@ -36,6 +37,8 @@ class QrExpander(HloPass):
     """
 
     name = "qr_expander"
+    keeps = REAL
+    ulps = 16.0
 
     def apply(self, module: HloModule) -> None:
         cache: regions.Cache = {}

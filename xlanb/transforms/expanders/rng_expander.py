@@ -23,6 +23,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.expanders.philox import Counter, philox_bits
+from xlanb.transforms.verdict import OTHER_NUMBERS
 
 P = PrimitiveType
 _SMALL = frozenset((P.F16, P.BF16))
@@ -40,6 +41,7 @@ class RngExpander(HloPass):
     """Expands every rng over 32 or 64 bits; half precision is drawn in f32. Other types stay."""
 
     name = "rng-expander"
+    keeps = OTHER_NUMBERS
 
     def apply(self, module: HloModule) -> None:
         keys, made = random.Random(_SEED), Made()  # noqa: S311  a fixed sequence is what is wanted

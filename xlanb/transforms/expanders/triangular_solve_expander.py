@@ -19,6 +19,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.loops.counted_loop import counted_loop
+from xlanb.transforms.verdict import REAL
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class TriangularSolveExpander(HloPass):
     """Expands every triangular-solve of real matrices."""
 
     name = "triangular_solve_expander"
+    keeps = REAL
+    ulps = 4.0
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

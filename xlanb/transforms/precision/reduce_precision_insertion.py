@@ -17,6 +17,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.verdict import OTHER_NUMBERS
 
 LOCATIONS = ("OP_OUTPUTS", "OP_INPUTS")
 _UNTOUCHED = frozenset(
@@ -29,6 +30,7 @@ class ReducePrecisionInsertion(HloPass):
     """Rounds the f32 results (OP_OUTPUTS) or operands (OP_INPUTS) of `opcodes` (all arithmetic where empty) to so many bits."""
 
     name = "reduce-precision-insertion"
+    keeps = OTHER_NUMBERS
     location: str = "OP_OUTPUTS"
     exponent_bits: int = 5
     mantissa_bits: int = 10

@@ -24,6 +24,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reductions.reduce_window_rewriter import rewrite_scan
+from xlanb.transforms.verdict import REAL
 
 _NEUTRAL = {O.ADD: (0,), O.OR: (0,), O.XOR: (0,), O.MULTIPLY: (0, 1)}
 
@@ -33,6 +34,8 @@ class AssociativeScanRewriter(HloPass):
     """Rewrites associative scans of one array whose step is elementwise."""
 
     name = "associative-scan-rewriter"
+    keeps = REAL
+    ulps = 4.0
     base_length: int = 16
 
     def apply(self, module: HloModule) -> None:

@@ -20,6 +20,7 @@ from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reductions.reduce_window_util import with_second_dimension
+from xlanb.transforms.verdict import REAL
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class ReduceWindowRewriter(HloPass):
     """Cuts scans written as windows into runs of `base_length`."""
 
     name = "reduce-window-rewriter"
+    keeps = REAL
+    ulps = 8.0
     base_length: int = 16
 
     def apply(self, module: HloModule) -> None:

@@ -19,6 +19,7 @@ from xlanb.transforms.algebraic_simplifier.reduce import reducer
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.dots.ynn_support import takes_reduction
+from xlanb.transforms.verdict import REAL
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class TreeReductionRewriter(HloPass):
     """Folds windows of `reduce_window_size` elements first."""
 
     name = "tree_reduction_rewriter"
+    keeps = REAL
+    ulps = 16.0
     reduce_window_size: int = 32
 
     def apply(self, module: HloModule) -> None:
