@@ -35,6 +35,7 @@ class Cause(NamedTuple):
     """Why something happens: the pass, the rule within it, and the rule's place in the source.
 
     A rule that is a pattern says it in `pattern`; `parts` are the names in it and of the instructions that they stood for, ("a", "add.3").
+    `keeps` is the rule's verdict, what it keeps of the values ("exact", "real numbers only").
     `purpose` is what the pass does as a whole; an edit for which no rule was named has that as its rule (`cause_of_edit`).
     """
 
@@ -44,6 +45,7 @@ class Cause(NamedTuple):
     pattern: str = ""
     parts: tuple[tuple[str, str], ...] = ()
     purpose: Purpose | None = None
+    keeps: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -207,7 +209,7 @@ def wants_code_texts() -> bool:
 class because:  # noqa: N801 - read as a word: with because(rule=...)
     """Name the cause of all edits made in this block; inner blocks add to the outer one's fields. Where nobody listens it does nothing."""
 
-    __slots__ = ("_outer", "_parts", "_pass_name", "_pattern", "_purpose", "_rule", "_where")
+    __slots__ = ("_keeps", "_outer", "_parts", "_pass_name", "_pattern", "_purpose", "_rule", "_where")
 
     def __init__(
         self,
@@ -217,9 +219,11 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
         pattern: str = "",
         parts: tuple[tuple[str, str], ...] = (),
         purpose: Callable[[], Purpose] | None = None,
+        keeps: str = "",
     ) -> None:
         self._pass_name, self._rule, self._where = pass_name, rule, where
         self._pattern, self._parts, self._purpose = pattern, parts, purpose
+        self._keeps = keeps
         self._outer: Cause | None = None
 
     def __enter__(self) -> Cause:
@@ -233,6 +237,7 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
             self._pattern or outer.pattern,
             self._parts or outer.parts,
             self._purpose() if self._purpose is not None else outer.purpose,
+            self._keeps or outer.keeps,
         )
         self._outer = outer
         try:

@@ -154,6 +154,7 @@ def test_one_rewrite_is_seen_in_graph_difference_text_and_card(stepper):
     assert "rewrite 1 of 2" in card.inner_text()
     assert "Looked for" in card.inner_text()
     assert "w.one" in card.locator(".parts").inner_text()
+    assert card.locator(".keeps").inner_text() == "exact"
     assert ".py:" in card.inner_text()
     stepper.press("d")
     assert "rewrite 1 of 2" in stepper.page.locator(".textpane .tools").inner_text()

@@ -47,6 +47,7 @@ def test_a_rule_fires_and_says_so():
     (decision,) = [e for e in recorder.events if isinstance(e, Decision)]
     assert (decision.action, decision.subject, decision.taken) == ("-(-A) => A", ("r",), True)
     assert decision.cause.where.startswith("tests/transforms/test_rules.py:")
+    assert decision.cause.keeps == "exact"
 
 
 def test_a_guard_that_fails_is_told():

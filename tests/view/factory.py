@@ -250,7 +250,7 @@ class FakeCompiler:
         def simplify() -> None:
             parts = (("root", "w.one"), ("a", "w"))
             pattern = EVIL if self.evil else "multiply(a, 1)"
-            with because(rule="A * 1 => A", where="multiply.py:41", pattern=pattern, parts=parts):
+            with because(rule="A * 1 => A", where="multiply.py:41", pattern=pattern, parts=parts, keeps="exact"):
                 entry.replace(find("w.one"), find("w"))
             with because(rule="A / C => A * (1 / C)", where="divide.py:22"):
                 new = entry.add(HloOpcode.MULTIPLY, [find("reduce"), entry.constant(np.float32(0.01))])

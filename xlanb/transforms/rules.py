@@ -101,7 +101,9 @@ class Rule:
         if not is_observed():
             return because(rule=self.label, where=self.where)
         parts = tuple((name, scope[name].name) for name in dict.fromkeys(self.pattern.names))
-        return because("", self.label, self.where, self.pattern_text, (("root", root.name), *parts))
+        return because(
+            "", self.label, self.where, self.pattern_text, (("root", root.name), *parts), keeps=self.keeps.text
+        )
 
     def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
         """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines.

@@ -82,7 +82,8 @@ def is_non_negative(i: HloInstruction, depth: int = 0) -> bool:
 
 def _wraps(iota: HloInstruction) -> bool:
     """Whether a signed iota counts beyond its type's largest number and goes on at the lowest, as s8[200] does (XLA's IsNonNegative takes it for non-negative)."""
-    return iota.array_shape.dimensions[iota.get("iota_dimension")] > 1 << (iota.shape.element_type.bits - 1)
+    count: int = iota.array_shape.dimensions[iota.get("iota_dimension")]
+    return count > 1 << (iota.shape.element_type.bits - 1)
 
 
 def power_of_two(i: HloInstruction) -> int | None:

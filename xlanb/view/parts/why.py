@@ -57,7 +57,13 @@ def why_data(
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    known = {"pass": cause.pass_name, "rule": cause.rule, "where": cause.where, "pattern": clip(cause.pattern, 600)}
+    known = {
+        "pass": cause.pass_name,
+        "rule": cause.rule,
+        "where": cause.where,
+        "pattern": clip(cause.pattern, 600),
+        "keeps": cause.keeps,
+    }
     parts = {"parts": [[name, clip(i, 200)] for name, i in cause.parts]} if cause.parts else {}
     return {k: v for k, v in known.items() if v} | parts
 

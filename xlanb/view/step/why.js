@@ -99,6 +99,7 @@ export function rewriteCard(store, stage, k) {
     h("h3", {}, h("span", { class: "opname" }, r.rule || r.pass || stage.name)),
     h("p", { class: "muted" }, `rewrite ${k + 1} of ${stage.why.rewrites.length} in ${stage.name}`),
     r.pattern || r.parts ? [h("h4", {}, r.pattern ? "Looked for" : "About"), foundParts(stage, r, store)].flat() : [h("h4", {}, "What it did"), editList(r)],
+    r.keeps ? [h("h4", {}, "Keeps"), h("p", { class: "keeps" }, r.keeps)] : null,
     r.where ? [h("h4", {}, "Source"), h("p", { class: "mono where" }, r.where)] : null,
   );
 }
@@ -117,7 +118,7 @@ function rewrite(r, k, state, stage, store) {
   return h(
     "section",
     { class: `rewrite${state.rewrite === k ? " current" : ""}`, data: { rewrite: k }, onclick: () => state.choose(k) },
-    h("header", { role: "presentation" }, h("span", { class: "n" }, String(k + 1)), h("b", {}, r.rule || r.pass || "edit"), r.where ? h("span", { class: "where" }, r.where) : null),
+    h("header", { role: "presentation" }, h("span", { class: "n" }, String(k + 1)), h("b", {}, r.rule || r.pass || "edit"), r.keeps ? h("span", { class: "keeps", title: "what the rule keeps of the values" }, r.keeps) : null, r.where ? h("span", { class: "where" }, r.where) : null),
     r.parts ? h("div", { class: "bindings" }, foundParts(stage, r, store)) : null,
     h("div", { class: "code", tabindex: 0, role: "group", "aria-label": `Rewrite ${k + 1}` }, lines),
     r.more ? h("p", { class: "note inline" }, `${plural(r.more, "more edit")}.`) : null,
