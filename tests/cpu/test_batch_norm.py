@@ -65,3 +65,19 @@ def test_a_narrow_float_is_rounded_at_the_end(t: str) -> None:
     within = np.abs(exact) < float(np.asarray(BY_TEXT[t].scalar(1)).astype(dtype)) * 10
     for run in (xlanb.compile(text), lambda *a: xlanb.evaluate(text, *a)):
         np.testing.assert_allclose(wide(leaves(run(*given))[0])[within], exact[within], rtol=0.13, atol=0.07)
+
+
+def test_features_of_fewer_digits_are_normalised_in_the_type_of_the_array() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = f64[3,5,2] parameter(0)
+  v = f32[5] parameter(1)
+  ROOT y = f64[3,5,2] batch-norm-inference(x, v, v, v, v), epsilon=0.001, feature_index=1
+}
+"""
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((3, 5, 2)), rng.uniform(0.1, 2, 5).astype(np.float32)
+    wide = v.astype(np.float64)[None, :, None]
+    wanted = (x - wide) / np.sqrt(wide + 0.001) * wide + wide
+    np.testing.assert_allclose(xlanb.compile(text)(x, v), wanted, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(xlanb.evaluate(text, x, v), wanted, rtol=0, atol=1e-14)

@@ -192,3 +192,34 @@ ENTRY e {{
 }}"""
     arrays = (np.arange(605, dtype=np.int32).reshape(1, 5, 11, 11), np.int32(-1))
     np.testing.assert_array_equal(compile_module(parse(text))(*arrays), evaluate(parse(text), *arrays))
+
+
+@pytest.mark.parametrize("axis", [0, 1], ids=["columns", "rows"])
+@pytest.mark.parametrize("counted", [0, 1])
+@pytest.mark.parametrize("p", ["s64", "s32"])
+@pytest.mark.parametrize("kept", ["select(c, i, j)", "select(c, j, j)", "select(c, i, i)"])
+def test_positions_that_differ_along_no_or_another_axis(axis: int, counted: int, p: str, kept: str) -> None:
+    """Positions that count along the other dimension, or of which one is taken whatever the values are, are the same in all lanes or count from lane to lane."""
+    text = f"""HloModule m
+    first {{
+      a = s64[] parameter(0)
+      i = {p}[] parameter(1)
+      b = s64[] parameter(2)
+      j = {p}[] parameter(3)
+      c = pred[] compare(a, b), direction=GT
+      d = pred[] multiply(c, c)
+      v = s64[] select(d, a, b)
+      k = {p}[] {kept}
+      ROOT r = (s64[], {p}[]) tuple(v, k)
+    }}
+    ENTRY e {{
+      x = s64[64,127]{{0,1}} parameter(0)
+      q = {p}[64,127] iota(), iota_dimension={counted}
+      s = s64[] parameter(1)
+      t = {p}[] convert(s)
+      ROOT r = (s64[{(127, 64)[axis]}], {p}[{(127, 64)[axis]}]) reduce(x, q, s, t), dimensions={{{axis}}}, to_apply=first
+    }}"""
+    x = np.random.default_rng(1).permutation(64 * 127).reshape(64, 127)
+    seen, wanted = (run(x, np.int64(-1)) for run in (compile_module(parse(text)), lambda *a: evaluate(text, *a)))
+    np.testing.assert_array_equal(seen[0], wanted[0])
+    np.testing.assert_array_equal(seen[1], wanted[1])

@@ -231,3 +231,12 @@ def test_the_logarithm_of_a_complex_number_near_one_keeps_its_digits():
     result = unary("log-plus-one", z, "c128")
     np.testing.assert_allclose(result.real, exact.real, rtol=1e-12)
     np.testing.assert_allclose(result.imag, exact.imag, rtol=1e-12)
+
+
+def test_a_fraction_below_one_step_of_the_random_number_is_never_rounded_up() -> None:
+    """XLA compares whole numbers: the fraction times 2^bits is cut first."""
+    text = "HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n r = u32[4] parameter(1)\n ROOT s = s8[4] stochastic-convert(x, r)\n}"
+    x = np.array([1e-40, -1e-12, 2 + 2.0**-20, 0.5], np.float32)
+    seen = evaluate(text, x, np.zeros(4, np.uint32))
+    np.testing.assert_array_equal(seen, np.array([0, 0, 3, 1], np.int8))
+    np.testing.assert_array_equal(xlanb.compile(text)(x, np.zeros(4, np.uint32)), seen)

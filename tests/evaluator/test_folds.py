@@ -246,3 +246,20 @@ ENTRY e {
     x[[3, 5000]] = 2, 1
     module = parse(text)
     assert evaluate(module, x.astype(module.entry_computation.parameters[0].array_shape.dtype)) == 3
+
+
+@pytest.mark.parametrize("t", ["f4e2m1fn", "f8e4m3fn", "bf16"])
+def test_a_window_begins_with_a_number_of_another_type(t: str) -> None:
+    """The reducer's type counts, whatever narrow float the initial value has; there are types that NumPy does not convert between."""
+    text = f"""HloModule m
+    mul {{ a = f8e8m0fnu[] parameter(0)
+      b = f8e8m0fnu[] parameter(1)
+      ROOT r = f8e8m0fnu[] multiply(a, b) }}
+    ENTRY e {{
+      x = f8e8m0fnu[4] parameter(0)
+      one = {t}[] constant(2)
+      ROOT r = reduce-window(x, one), window={{size=2}}, to_apply=mul
+    }}"""
+    x = np.array([1, 2, 4, 8], ml_dtypes.float8_e8m0fnu)
+    seen = evaluate(text, x)
+    np.testing.assert_array_equal(np.asarray(seen).astype(np.float32), np.array([4, 16, 64], seen.dtype).astype("f4"))

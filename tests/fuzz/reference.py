@@ -110,7 +110,7 @@ def _has_tie(packed: np.ndarray[Any, Any]) -> bool:
     """Whether in some column of an LU factorization but the first, which holds what was given, another element is as large as the pivot but for rounding."""
     wide = packed.astype(np.complex128 if packed.dtype.kind == "c" else np.float64)
     pivots = np.diagonal(wide, axis1=-2, axis2=-1)
-    count, unit = pivots.shape[-1], float(np.finfo(packed.dtype).eps)
+    count, unit = pivots.shape[-1], float(ml_dtypes.finfo(packed.dtype).eps)
     candidates = np.tril(wide[..., :count], -1) * pivots[..., None, :]
     largest = np.max(_size(candidates), axis=-2, initial=0.0)
     return bool(

@@ -139,6 +139,8 @@ def rounds(f: Function, state: Sequence[Value], guard: Value | None = None) -> I
     f.dbg = mark
     if loop.again is None:
         raise AssertionError("a loop without a condition")
+    last = [instructions.as_type(f, value.type, v) for value, v in zip(phis, loop.next, strict=True)]
+    loop.next = last
     left = polling.end_round(f, body, loop)
     latch = f.block
     behind = f.fresh("strip") if loop.strip is not None else exit_
@@ -160,7 +162,6 @@ def rounds(f: Function, state: Sequence[Value], guard: Value | None = None) -> I
         branch(f, head)
         came = [(strip.value, entry[1:]) for strip in strips]
     begin(f, head)
-    last = [instructions.as_type(f, value.type, v) for value, v in zip(phis, loop.next, strict=True)]
     here.extend(Phi(v, [first, (then, latch)], mark) for v, first, then in zip(phis, came, last, strict=True))
     here.extend(body.lines)
     if loop.strip is not None:

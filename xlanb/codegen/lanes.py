@@ -375,6 +375,7 @@ def by_registers(f: Function, rule: Callable[[Sequence[Value]], Sequence[Value]]
 
     A result that is no vector is of operands that are none, and the same for each register.
     """
+    operands = tuple(materialize(v) if isinstance(v, LaneIndex) else v for v in operands)
     vectors = [v for v in operands if isinstance(v, Vector)]
     total = vectors[0].lanes if vectors else 0
     each = f.target.vector_bits // max((v.type.bits for v in vectors), default=1)

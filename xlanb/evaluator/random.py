@@ -126,6 +126,8 @@ def _as_type(words: Array, shape: ArrayShape) -> Array:
 def _rng_bit_generator(ev: Evaluator, i: HloInstruction, state: Array) -> Any:
     shapes = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
     shape = shapes[-1].as_array()
+    if shape.element_type.is_complex:
+        raise EvaluationError(f"random bits are made for integers and floats, not for {shape.element_type}")
     if state.nbytes % 8 or primitive_type(state).bits < 8:
         raise EvaluationError(f"{describe(state)} are no whole words of 64 bits; two or three were expected")
     words = [int(w) for w in np.ascontiguousarray(state).reshape(-1).view(np.uint64)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xlanb.errors import EvaluationError
+from xlanb.evaluator.bits import convert
 from xlanb.evaluator.folding import combine, monoid
 from xlanb.evaluator.indexing import scatter_into
 from xlanb.evaluator.registry import rule
@@ -117,13 +118,13 @@ def _reduce_any(
     kinds = [
         leaf.as_array().dtype for _, leaf in i.to_apply.root.shape.leaves()
     ]  # the reducer's: arrays may have others
-    accumulators = tuple(np.broadcast_to(v.astype(k, copy=False), shape) for v, k in zip(inits, kinds, strict=True))
+    accumulators = tuple(np.broadcast_to(convert(v, k), shape) for v, k in zip(inits, kinds, strict=True))
     if 0 in sizes:
         return accumulators
     for at, inside in _offsets(dimensions, sizes):
         new = combine(ev, i.to_apply, accumulators, [np.broadcast_to(x[at], shape) for x in arrays])
         accumulators = tuple(
-            np.where(inside, n.astype(k, copy=False), a) for n, a, k in zip(new, accumulators, kinds, strict=True)
+            np.where(inside, convert(n, k), a) for n, a, k in zip(new, accumulators, kinds, strict=True)
         )
     return accumulators
 

@@ -216,3 +216,10 @@ def test_half_of_a_surrogate_pair_is_no_text(place):
     with pytest.raises(HloParseError, match=r"2:\d+: '\\ud800' is half of a surrogate pair"):
         parse("HloModule m ENTRY e {\n ROOT " + place % "\ud800" + "\n}")
     parse("HloModule m ENTRY e {\n ROOT " + place % "\udcff" + "\n}")  # a byte that is not UTF-8
+
+
+@pytest.mark.parametrize("value", ["{...}", "({...}, {...})"])
+def test_a_constant_that_no_machine_holds_is_refused(value: str) -> None:
+    shape = "f32[9223372036854775807]" if value == "{...}" else "(f32[9223372036854775807], f32[2])"
+    with pytest.raises(HloParseError, match="no machine holds"):
+        parse(f"HloModule m\nENTRY e {{\n  ROOT c = {shape} constant({value})\n}}\n")

@@ -313,3 +313,12 @@ def test_rows_without_elements_are_written_while_they_are_few() -> None:
     assert "constant({...})" in str(many)
     assert str(parse(str(many))) == str(many)
     assert not many.entry_computation.root.literal.is_elided
+
+
+@pytest.mark.parametrize("config", ['{"a"/*: 1}', '{"a": 1 // 2}', "{'a: 1}"])
+def test_a_configuration_that_reads_as_a_comment_is_quoted(config: str) -> None:
+    given = config.replace("\\", "\\\\").replace('"', '\\"')
+    text = f'HloModule m\nENTRY e {{\n  ROOT c = f32[] custom-call(), custom_call_target="f", backend_config="{given}"\n}}\n'
+    module = parse(text)
+    assert module.entry_computation.root.backend_config == config
+    assert parse(str(module)).entry_computation.root.backend_config == config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import xlanb
 from xlanb.hlo import parse
@@ -28,3 +29,13 @@ def test_any_number_of_them_is_inlined():
     small = parse(chain(20))
     state = np.array([3, 7], np.uint64)
     np.testing.assert_array_equal(xlanb.compile(small)(state), xlanb.evaluate(small, state))
+
+
+@pytest.mark.parametrize("algorithm", ["rng_default", "rng_philox", "rng_three_fry"])
+def test_random_bits_make_no_complex_numbers(algorithm):
+    text = f"HloModule m\nENTRY e {{\n s = u64[2] parameter(0)\n ROOT r = (u64[2], c128[5]) rng-bit-generator(s), algorithm={algorithm}\n}}"
+    state = np.array([1, 2], np.uint64)
+    with pytest.raises(xlanb.errors.XlanbError, match="not for c128"):
+        xlanb.evaluate(text, state)
+    with pytest.raises(xlanb.errors.XlanbError, match="not for c128"):
+        xlanb.compile(text)(state)

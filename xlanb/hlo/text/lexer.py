@@ -18,7 +18,7 @@ MAX_DEPTH = 100
 
 _STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"' + r"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'"
 # A quote that is never closed takes the rest: looking for its end again from every later quote would be quadratic.
-_COMMENT = re.compile(rf"(?:{_STRING})" + r"""|["'][\s\S]*|//[^\n\r]*|/\*[\s\S]*?\*/|/\*""")
+_COMMENT = re.compile(rf"(?:{_STRING})" + r"""|(?P<open>["'][\s\S]*)|//[^\n\r]*|/\*[\s\S]*?\*/|/\*""")
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NOT_EOL = re.compile(r"[^\n\r]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -275,6 +275,13 @@ class Cursor:
         self.pos = pos
         self.skip()
         return self.source[start:pos]
+
+
+def has_comment(source: str) -> bool:
+    """Whether something in it, not within strings, reads as a comment, or as a string that does not end."""
+    if "//" not in source and "/*" not in source and "'" not in source:
+        return False
+    return any(found[0][0] == "/" or found.lastgroup == "open" for found in _COMMENT.finditer(source))
 
 
 def blank_comments(source: str) -> str:

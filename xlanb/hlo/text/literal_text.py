@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -92,7 +93,7 @@ def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
         cursor.expect("{")
         cursor.expect("...")
         cursor.expect("}")
-        return _elided(shape)
+        return _elided(cursor, shape)
     cursor.enter()
     cursor.expect("(", "in front of tuple elements")
     elements: list[Literal] = []
@@ -105,14 +106,16 @@ def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
     return Literal(TupleShape(tuple(e.shape for e in elements)), elements=tuple(elements))
 
 
-def _elided(shape: Shape) -> Literal:
+def _elided(cursor: Cursor, shape: Shape) -> Literal:
     """Zeros for the elements that were left out; an array without elements is whole."""
     if isinstance(shape, TupleShape):
-        elements = tuple(map(_elided, shape.shapes))
+        elements = tuple(_elided(cursor, s) for s in shape.shapes)
         return Literal(TupleShape(tuple(e.shape for e in elements)), elements=elements, is_elided=True)
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         return Literal(shape, is_elided=True)
     shape = _held(shape)
+    if shape.element_count * shape.dtype.itemsize > sys.maxsize:
+        cursor.fail(f"no machine holds a constant of shape {shape}")
     zeros = np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions)
     return Literal(shape, zeros, is_elided=shape.element_count > 0)
 
@@ -272,7 +275,7 @@ class _Dense:
     def _finish(self) -> Literal:
         shape = self.shape
         if self.elided:
-            return _elided(shape)
+            return _elided(self.cursor, shape)
         missing = shape.element_count - len(self.values)
         if missing < 0:
             self.cursor.fail(

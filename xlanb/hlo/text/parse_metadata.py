@@ -7,7 +7,7 @@ from typing import Any
 
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, index_text
 from xlanb.hlo.names import escape
-from xlanb.hlo.text.lexer import Cursor, is_attribute_name
+from xlanb.hlo.text.lexer import Cursor, has_comment, is_attribute_name
 
 _FAST = re.compile(
     r'\{(?:op_type="(?P<op_type>[^"\\]*)"[ ]?)?(?:op_name="(?P<op_name>[^"\\]*)"[ ]?)?(?:source_file="(?P<source_file>[^"\\]*)"[ ]?)?'
@@ -140,8 +140,10 @@ _JSON_FLAT = re.compile(r'[^{}"]*(?:"[^"\\]*(?:\\[\s\S][^"\\]*)*"[^{}"]*)*')
 
 
 def lexes_as_json(value: str) -> bool:
-    """Whether it is one pair of balanced braces, text in double quotes not counted."""
+    """Whether it is one pair of balanced braces, text in double quotes not counted, without what reads as a comment."""
     if not value.startswith("{") or not value.endswith("}"):
+        return False
+    if has_comment(value):
         return False
     depth, pos = 0, 0
     while pos < len(value):

@@ -60,6 +60,11 @@ class _Norm:
         self.count = self.x.array_shape.element_count // max(1, size)
         self.narrow = array(self.x.shape.element_type, (size,))
 
+    def no_narrower(self, v: HloInstruction) -> HloInstruction:
+        """A value per feature in the type of x where its own has fewer digits: the normalisation of f64 by f32 is one of f64."""
+        mine = self.x.shape.element_type
+        return self.b.convert(v, mine) if v.shape.element_type.bits < mine.bits else v
+
     def wide(self, v: HloInstruction) -> HloInstruction:
         """A value per feature, spread over x."""
         return self.b.broadcast(v, (self.feature,), self.x.array_shape)
@@ -93,7 +98,8 @@ class _Norm:
 
 def _inference(n: _Norm) -> HloInstruction:
     b = n.b
-    x, scale, offset, mean, variance = n.i.operands
+    x = n.x
+    scale, offset, mean, variance = map(n.no_narrower, n.i.operands[1:])
     factor = b.binary(O.MULTIPLY, scale, n.inverse_deviation(variance))
     shift = b.binary(O.SUBTRACT, offset, b.binary(O.MULTIPLY, mean, factor))
     return b.binary(O.ADD, b.binary(O.MULTIPLY, x, n.wide(factor)), n.wide(shift))
