@@ -73,14 +73,14 @@ def test_layers_of_one_name_and_content_are_a_repeat():
 
 def test_layers_of_one_name_and_other_content_are_none():
     text = layers(6).replace("tanh(t1.0)", "exponential(t1.0)").replace("tanh(d1)", "sine(d1)")
-    assert labels(entry_of(text), "repeat") == ["layer 0, 2, 3, 4, ..."]
+    assert labels(entry_of(text), "repeat") == ["layer 2-5"]
 
 
 def test_what_repeats_without_names_is_found_by_its_period():
     part = entry_of(layers(40, scope=""))
     (repeat,) = (k for k, g in enumerate(part.outline.groups) if g.kind == "repeat")
     assert sum(g.parent == repeat for g in part.outline.groups) == 40
-    assert part.outline.groups[repeat].label == "dot + 3"
+    assert part.outline.groups[repeat].label == "dot, 2 tanh, add"
 
 
 def test_a_chain_is_cut_into_segments_in_its_order():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+from xlanb.view.outline.blocks import cut_into_blocks
 from xlanb.view.outline.labels import describe
 from xlanb.view.outline.ops import INPUT, RESULT, SHOWN, Ops
 from xlanb.view.outline.repeats import period
-from xlanb.view.outline.scopes import BACKWARD, FORWARD
+from xlanb.view.outline.scopes import BACKWARD, FORWARD, INITIALIZERS
 from xlanb.view.outline.tree import Branch
 
 WIDE = 24
@@ -20,9 +21,9 @@ _NO_SCOPE = "no scope"  # mostly what an optimizer does: JAX names no scope for 
 
 
 def split_wide(root: Branch, ops: Ops) -> None:
-    """Group the ops of every group that has more than `WIDE` nodes.
+    """Group what is in every group that has more than `WIDE` nodes.
 
-    What repeats, what is not connected, then segments of the order.
+    What is not connected, then blocks between which the flow is narrow, else what repeats, else segments of the order.
     """
     todo = [root]
     while todo:
@@ -30,35 +31,57 @@ def split_wide(root: Branch, ops: Ops) -> None:
         if branch.kind != "repeat" and branch.shown(ops) > WIDE:
             _split(branch, ops)
             if len(branch.branches) > WIDE:
-                _bundle(branch)
+                _bundle(branch, ops)
         todo.extend(branch.branches)
 
 
 def _split(branch: Branch, ops: Ops) -> None:
     own = [k for k in branch.ops if ops.is_shown(k)]
-    if len(own) <= 3:
+    has_passes = {FORWARD, BACKWARD} <= {b.key.split("/", 1)[0] for b in branch.branches}
+    is_apart = has_passes or not branch.branches
+    made = _components(branch, own, ops) if is_apart and len(own) > 3 else []
+    if made:
+        _adopt(branch, made, ops, has_passes=has_passes)
+        own = [k for k in branch.ops if ops.is_shown(k)]
+    if not has_passes and branch.shown(ops) > WIDE and cut_into_blocks(branch, ops):
+        _settle(branch, ops)
         return
-    made = _components(branch, own, ops) or _repeated(branch, own, ops) or _segments(branch, own, ops)
-    if len(made) > _FEW and {FORWARD, BACKWARD} <= {b.key.split("/", 1)[0] for b in branch.branches}:
+    if not made and len(own) > 3:
+        _adopt(branch, _repeated(branch, own, ops) or _segments(branch, own, ops), ops, has_passes=has_passes)
+
+
+def _adopt(branch: Branch, made: list[Branch], ops: Ops, *, has_passes: bool) -> None:
+    """Let a group have these groups of its ops; beside a forward and a backward pass many of them become one."""
+    if len(made) > _FEW and has_passes:
         made = [Branch(f"{branch.key}~{_NO_SCOPE}", _NO_SCOPE, "flow", branches=made)]
-    home = {k: b for b in made for part in b.walk() for k in part.ops}
+    taken = {k for b in made for part in b.walk() for k in part.ops}
     branch.branches.extend(made)
-    rest = [k for k in branch.ops if k not in home]
-    branch.ops = [k for k in rest if not _follow(k, ops, home)]
+    branch.ops = [k for k in branch.ops if k not in taken]
+    _settle(branch, ops)
 
 
-def _bundle(branch: Branch) -> None:
+def _settle(branch: Branch, ops: Ops) -> None:
+    """Put what is not drawn as a node into the group of its first user."""
+    home = {k: b for inner in branch.branches if inner.kind != "scope" for b in inner.walk() for k in b.ops}
+    branch.ops = [k for k in branch.ops if not _follow(k, ops, home)]
+
+
+def _bundle(branch: Branch, ops: Ops) -> None:
     """Put neighbours into groups where there are too many groups."""
-    ranked = sorted(branch.branches, key=lambda b: min(b.all_ops(), default=0))
+
+    def first(b: Branch) -> int:
+        return min((k for k in b.all_ops() if ops.is_shown(k)), default=0)
+
+    ranked = sorted((b for b in branch.branches if b.key != INITIALIZERS), key=first)
     size = -(-len(ranked) // _MOST)
     made = []
     for start in range(0, len(ranked), size):
         inner = ranked[start : start + size]
-        label = f"{inner[0].label} ... {inner[-1].label}"
+        label = f"{inner[0].label} … {inner[-1].label}"
         made.append(
             Branch(f"{branch.key}~{inner[0].key}", label, "flow", branches=inner) if len(inner) > 1 else inner[0]
         )
-    branch.branches = made
+    branch.branches = made + [b for b in branch.branches if b.key == INITIALIZERS]
 
 
 def _follow(k: int, ops: Ops, home: dict[int, Branch]) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.shape.primitive_type import BY_TEXT
-from xlanb.view.outline.ops import INLINED, INPUT, RESULT, SHOWN, Ops
+from xlanb.view.outline.graph_scopes import GraphScopes
+from xlanb.view.outline.ops import INLINED, INPUT, PASSED, RESULT, SHOWN, Ops
 from xlanb.view.outline.program import Part, Program
-from xlanb.view.outline.scopes import BACKWARD, Path, scope_path
-from xlanb.view.parts.families import tf_family
+from xlanb.view.outline.scopes import is_gradient
+from xlanb.view.parts.families import VARIABLE_OPS, tf_family
 from xlanb.view.parts.items import operand_name
 
 _SHAPE = re.compile(r"(\w+)\[([\d,?]*)\]")
@@ -18,8 +20,10 @@ _HEAVY = frozenset(("tf-matrix", "tf-launch"))
 _CALLING = frozenset(
     ("While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall", "StatefulPartitionedCall")
 )
-_VARIABLES = "variables"
-_SETTING = frozenset(("Identity", "VarIsInitializedOp", "IsVariableInitialized", "NoOp"))
+_INPUTS = frozenset(("Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"))
+_LEAVES = VARIABLE_OPS | {"Const", "HostConst"}
+_READS = frozenset(("ReadVariableOp", "Identity"))  # drawn within their users where what they read is
+_ENDS = frozenset(("Identity", "NoOp"))  # results where nothing reads them
 _SIZES = {text: t.byte_size for text, t in BY_TEXT.items()}
 
 
@@ -33,60 +37,88 @@ class GraphOutlines:
     def program(self, graph: GraphRecord) -> Program:
         """The graph, and the functions that its nodes call."""
         functions = {f.name: f for f in graph.functions}
-        names = tuple(functions)
         # a function may bear the graph's name: the graph is known as ""
-        parts = {name: self._part(name, f, names) for name, f in functions.items()}
-        parts[""] = self._part("", graph, names)
+        parts = {name: self._part(name, f, functions, frozenset((name,))) for name, f in functions.items()}
+        parts[""] = self._part("", graph, functions, frozenset())
         return Program("", parts)
 
-    def _part(self, name: str, graph: GraphRecord, functions: Sequence[str]) -> Part:
+    def _part(
+        self, name: str, graph: GraphRecord, functions: Mapping[str, GraphRecord], inside: AbstractSet[str]
+    ) -> Part:
+        """One graph; `inside` are the functions around it, which it may call again."""
         _, part = self._parts.get(id(graph), (None, None))
         if part is None:
-            ops, costs = _ops(graph)
-            calls = (
-                {k: (f,) for k, n in enumerate(graph.nodes) if (f := self._function_of(n, functions))}
-                if functions
-                else {}
-            )
-            part = Part(name, ops, calls, costs, [int(size) for _, size in costs])
+            called = {
+                k: f
+                for k, n in enumerate(graph.nodes if functions else ())
+                if (f := self._function_of(n, tuple(functions)))
+            }
+            inner = {
+                k: sum(size for _, size in self._part(f, functions[f], functions, inside | {f}).costs)
+                for k, f in called.items()
+                if f not in inside
+            }
+            ops, costs = _ops(graph, inner, is_entry=not name)
+            part = Part(name, ops, {k: (f,) for k, f in called.items()}, costs, [int(size) for _, size in costs])
             self._parts[id(graph)] = (graph, part)
         return part
 
 
-def _ops(graph: GraphRecord) -> tuple[Ops, list[tuple[float, float]]]:
+def _ops(graph: GraphRecord, inner: Mapping[int, float], *, is_entry: bool) -> tuple[Ops, list[tuple[float, float]]]:
+    """A graph as ops, and what they cost; `inner` has the bytes within what nodes call, by position."""
     nodes = graph.nodes
     at = {n.name: k for k, n in enumerate(nodes)}
     operands = [[at[o] for o in map(operand_name, n.inputs) if o in at] for n in nodes]
-    costs = [(0.0, float(_byte_size(n.outputs))) for n in nodes]
+    roles = _roles(nodes, operands, is_entry)
+    scopes = GraphScopes(nodes, operands, roles)
     families = [tf_family(n.op) for n in nodes]
+    costs = [
+        (0.0, 0.0 if once else float(_byte_size(n.outputs)) + inner.get(k, 0.0))
+        for k, (n, once) in enumerate(zip(nodes, scopes.initial, strict=True))
+    ]
     ops = Ops(
         names=[n.name for n in nodes],
         words=[n.op for n in nodes],
         tokens=[f"{n.op} {' '.join(n.outputs)}" for n in nodes],
         operands=operands,
-        paths=_paths(nodes, operands),
-        weights=[size + 1 for _, size in costs],
-        roles="".join(_role(n, users) for n, users in zip(nodes, _used(operands), strict=True)),
+        paths=scopes.paths,
+        weights=[0.0 if once else size + 1 for (_, size), once in zip(costs, scopes.initial, strict=True)],
+        roles=roles,
         heavy=[f in _HEAVY or n.op in _CALLING for n, f in zip(nodes, families, strict=True)],
         clusters=[n.cluster for n in nodes],
     )
     return ops, costs
 
 
-def _used(operands: Sequence[Sequence[int]]) -> list[bool]:
-    used = [False] * len(operands)
+def _roles(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]], is_entry: bool) -> str:
+    """How each node is drawn: a variable, as a constant, within what reads it."""
+    used = [False] * len(nodes)
     for given in operands:
         for o in given:
             used[o] = True
-    return used
+    roles: list[str] = []
+    for k, n in enumerate(nodes):
+        if n.op in _INPUTS:
+            role = INPUT
+        elif n.op == "_Retval":
+            role = RESULT
+        elif not used[k]:
+            role = _end_role(n, [nodes[o].name for o in operands[k]]) if is_entry else SHOWN
+        elif n.op in _LEAVES or (
+            n.op in _READS and operands[k] and all(o < k and roles[o] == INLINED for o in operands[k])
+        ):
+            role = INLINED
+        else:
+            role = PASSED if n.op == "NoOp" else SHOWN
+        roles.append(role)
+    return "".join(roles)
 
 
-def _role(node: NodeRecord, is_used: bool) -> str:
-    if node.op in ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"):
-        return INPUT
-    if node.op == "_Retval":
-        return RESULT
-    return INLINED if node.op in ("Const", "HostConst") and is_used else SHOWN
+def _end_role(node: NodeRecord, operands: Sequence[str]) -> str:
+    """How a node is drawn that nothing reads: an element of a loop or a gradient that nobody asked for is an edge."""
+    if node.op not in _ENDS:
+        return SHOWN
+    return PASSED if is_gradient(node.name) or node.name.rpartition("/")[0] in operands else RESULT
 
 
 def _byte_size(outputs: Sequence[str]) -> int:
@@ -98,44 +130,3 @@ def _byte_size(outputs: Sequence[str]) -> int:
             count *= int(size) if size.isdigit() else 1
         total += count * _SIZES.get(kind, 4)
     return total
-
-
-def _paths(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]]) -> list[Path | None]:
-    """Where each node lies, by its name.
-
-    A scope that only makes and sets variables is no layer: what a layer reads lies with that layer, the rest among
-    the variables. An optimizer, which sets them by what the backward pass found, is one.
-    """
-    own = [scope_path(n.name, is_node=True) or () for n in nodes]
-    computing = {
-        n.name.split("/", 1)[0]
-        for n, given in zip(nodes, operands, strict=True)
-        if given and (_computes(n) or any(own[o][:1] == (BACKWARD,) for o in given))
-    }
-    readers: list[list[int]] = [[] for _ in nodes]
-    for k, given in enumerate(operands):
-        for o in given:
-            readers[o].append(k)
-    paths: list[Path | None] = []
-    for k, n in enumerate(nodes):
-        scope = n.name.split("/", 1)[0]
-        if not own[k] or scope in computing:
-            paths.append(own[k])
-            continue
-        outside = [own[r] for r in readers[k] if own[r] and nodes[r].name.split("/", 1)[0] != scope]
-        forward = [p for p in outside if p[0] != BACKWARD] or outside
-        paths.append(_common(forward) if forward and not operands[k] else (_VARIABLES, *own[k]))
-    return paths
-
-
-def _computes(node: NodeRecord) -> bool:
-    return tf_family(node.op) != "tf-variable" and node.op not in _SETTING and "/Initializer/" not in node.name
-
-
-def _common(paths: Sequence[Path]) -> Path:
-    """The innermost scope around all of these."""
-    first, last = min(paths), max(paths)
-    same = 0
-    while same < min(len(first), len(last)) and first[same] == last[same]:
-        same += 1
-    return first[:same]

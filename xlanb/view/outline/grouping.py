@@ -8,10 +8,11 @@ from xlanb.view.outline.flow import split_wide
 from xlanb.view.outline.ops import INPUT, RESULT, Ops, settled_paths
 from xlanb.view.outline.prefixes import name_groups
 from xlanb.view.outline.repeats import stack_repeats
-from xlanb.view.outline.scopes import BACKWARD, FORWARD, Path
+from xlanb.view.outline.scopes import BACKWARD, FORWARD, INITIALIZERS, Path
 from xlanb.view.outline.tree import Branch, Outline, outline
 
 _DEEP = 40  # parts of a path that are looked at
+_LETTERS = 24  # of two scopes' names for one group: beyond it the outer one alone
 
 
 def outline_of(ops: Ops) -> Outline:
@@ -64,12 +65,13 @@ def _prune(root: Branch, ops: Ops) -> None:
     A group that holds nothing but another becomes one with it; so does the program with its only scope.
     """
     root.branches = [c for b in root.branches for c in _pruned(b, ops, root)]
-    while len(root.branches) == 1 and not any(ops.is_shown(k) for k in root.ops):
-        only = root.branches[0]
-        if only.kind == "cluster":
+    while not any(ops.is_shown(k) for k in root.ops):
+        apart = [b for b in root.branches if b.key == INITIALIZERS]
+        only = [b for b in root.branches if b.key != INITIALIZERS]
+        if len(only) != 1 or only[0].kind == "cluster":
             break
-        root.ops = sorted(root.ops + only.ops)
-        root.branches = only.branches
+        root.ops = sorted(root.ops + only[0].ops)
+        root.branches = only[0].branches + apart
 
 
 def _pruned(branch: Branch, ops: Ops, parent: Branch) -> list[Branch]:
@@ -83,6 +85,7 @@ def _pruned(branch: Branch, ops: Ops, parent: Branch) -> list[Branch]:
     if len(branch.branches) == 1 and not own:
         only = branch.branches[0]
         only.ops.extend(branch.ops)
-        only.label = f"{branch.label}/{only.label}"
+        both = f"{branch.label}/{only.label}"
+        only.label = both if len(both) <= _LETTERS else branch.label
         return [only]
     return [branch]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from xlanb.view.outline.ops import Ops
 
@@ -15,24 +16,32 @@ _PLAIN = frozenset(("reshape", "broadcast", "transpose", "copy", "convert", "bit
 _SHARE = 3  # a pattern names a group that has at most so many times its ops
 
 
-def describe(members: list[int], ops: Ops) -> str:
-    """The heavy ops by number, else what the ops are known as together, else the most frequent.
+CALLS = frozenset(("call",))
+"""Ops that say nothing of what they do."""
+_FEW = 4  # ops that are all named
+_FITS = 22  # letters that a box has room for
 
-    And how many others there are.
-    """
+
+def describe(members: list[int], ops: Ops) -> str:
+    """The heavy ops by number, else what the ops are known as together, else the most frequent."""
     words = Counter(ops.words[k] for k in members)
+    if len(members) <= _FEW:  # each, as the data flows
+        return _counted(words, words)
     heavy = Counter(ops.words[k] for k in members if ops.heavy[k])
-    if heavy:
-        return _counted(heavy, len(members), 2)
+    if telling := Counter({word: n for word, n in heavy.items() if word not in CALLS}):
+        return _counted(telling)
     for name, needed in _PATTERNS:
         if needed <= words.keys() and len(members) <= _SHARE * len(needed):
             return name
-    telling = Counter({word: n for word, n in words.items() if word not in _PLAIN})
-    return _counted(telling or words, len(members), 2)
+    return _counted(Counter({word: n for word, n in words.items() if word not in _PLAIN}) or words)
 
 
-def _counted(words: Counter[str], total: int, most: int) -> str:
-    kept = words.most_common(most)
-    text = ", ".join(word if n == 1 else f"{n} {word}" for word, n in kept)
-    rest = total - sum(n for _, n in kept)
-    return f"{text} + {rest}" if rest else text
+def _counted(words: Counter[str], order: Iterable[str] = ()) -> str:
+    """The words that fit, the most frequent first, in full: a box says below how many ops there are in all."""
+    text = ""
+    for word in order or [word for word, _ in words.most_common()]:
+        part = word if words[word] == 1 else f"{words[word]} {word}"
+        if text and len(f"{text}, {part}") > _FITS:
+            break
+        text = f"{text}, {part}" if text else part
+    return text

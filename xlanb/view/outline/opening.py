@@ -160,6 +160,8 @@ class _Opener:
         return len(groups) + len(own)
 
     def _push(self, key: str, spots: tuple[Spot, ...], weight: float, depth: int) -> None:
+        if not weight:  # what runs once, before the program
+            return
         nodes = sum(len(groups) + len(own) for groups, own in map(self._insides.of, spots))
         self._count += 1
         worth = weight * _DEEPER**depth / max(2, nodes) ** 0.5

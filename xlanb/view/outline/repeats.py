@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -32,9 +32,10 @@ def stack_repeats(root: Branch, ops: Ops) -> None:
         stems: dict[str, list[Branch]] = {}
         for b in branch.branches:
             stems.setdefault(_stem(b), []).append(b)
-        for stem, found in stems.items():
-            if len(found) >= _FEWEST:
-                _stack(branch, stem, found, ops)
+        many = {stem: found for stem, found in stems.items() if len(found) >= _FEWEST}
+        reads = _reads(branch, ops) if many else {}
+        for stem, found in many.items():
+            _stack(branch, stem, found, ops, reads)
 
 
 def _stem(branch: Branch) -> str:
@@ -50,16 +51,45 @@ def _stem(branch: Branch) -> str:
     return f"{branch.label[: last.start()]}*{branch.label[last.end() :]}"
 
 
-def _stack(parent: Branch, stem: str, found: list[Branch], ops: Ops) -> None:
-    for alike in _alike(found, ops):
-        if len(alike) < _FEWEST:
+def _stack(parent: Branch, stem: str, found: list[Branch], ops: Ops, reads: dict[int, set[int]]) -> None:
+    for same in (run for every in _alike(found, ops) for run in _runs(every, reads)):
+        if len(same) < _FEWEST:
             continue
-        inner = {id(b) for b in alike}
+        inner = {id(b) for b in same}
         at = next(k for k, b in enumerate(parent.branches) if id(b) in inner)
         prefix = f"{parent.key}/" if parent.key else ""
-        stacked = Branch(f"{prefix}{stem}", _label(stem, alike), "repeat", branches=alike)
+        stacked = Branch(f"{prefix}{stem}", label_of_repeat(same), "repeat", branches=same)
         kept = [b for b in parent.branches if id(b) not in inner]
         parent.branches = [*kept[:at], stacked, *kept[at:]]
+
+
+def _reads(branch: Branch, ops: Ops) -> dict[int, set[int]]:
+    """By group (its id) or op in a group (-1 - its position) the others in it that it reads."""
+    home = {k: id(b) for b in branch.branches for part in b.walk() for k in part.ops}
+    home |= {k: -1 - k for k in branch.ops}
+    found: dict[int, set[int]] = {}
+    for k, at in home.items():
+        found.setdefault(at, set()).update(home[o] for o in ops.sources[k] if o in home)
+    return found
+
+
+def _runs(same: list[Branch], reads: dict[int, set[int]]) -> Iterator[list[Branch]]:
+    """Those groups together between which no other stands: all, else those whose numbers follow each other."""
+    if not _is_interleaved(same, reads):
+        yield same
+        return
+    numbers = [int(found[-1]) if (found := _NUMBER.findall(b.label)) else k for k, b in enumerate(same)]
+    cuts = [0, *(k for k in range(1, len(same)) if abs(numbers[k] - numbers[k - 1]) != 1), len(same)]
+    for run in (same[a:b] for a, b in pairwise(cuts)):
+        if len(run) < len(same) and not _is_interleaved(run, reads):
+            yield run
+
+
+def _is_interleaved(same: list[Branch], reads: dict[int, set[int]]) -> bool:
+    """Whether what these groups hand on comes back to them: conv_1, relu_1, conv_2, ... is no three times conv."""
+    inside = {id(b) for b in same}
+    feeders = {o for at in inside for o in reads.get(at, ())} - inside
+    return any(not inside.isdisjoint(reads.get(o, ())) for o in feeders)
 
 
 def _alike(found: list[Branch], ops: Ops) -> list[list[Branch]]:
@@ -68,7 +98,7 @@ def _alike(found: list[Branch], ops: Ops) -> list[list[Branch]]:
     for branch in found:
         content = Counter(ops.tokens[k] for k in branch.all_ops() if ops.is_shown(k))
         for other, members in lists:
-            if 2 * (content & other).total() >= _ALIKE * (content.total() + other.total()):
+            if alike(content, other):
                 members.append(branch)
                 break
         else:
@@ -76,17 +106,33 @@ def _alike(found: list[Branch], ops: Ops) -> list[list[Branch]]:
     return [members for _, members in lists]
 
 
-def _label(stem: str, alike: list[Branch]) -> str:
-    """What names a repeat: `block 0-5` of block_0 ... block_5."""
-    if stem.startswith("~"):
-        return alike[0].label
-    numbers = [int(_NUMBER.findall(b.label)[-1]) for b in alike]
+def alike(one: Counter[str], other: Counter[str]) -> bool:
+    """Whether two groups hold nearly the same ops, by how often they have each."""
+    return 2 * (one & other).total() >= _ALIKE * (one.total() + other.total())
+
+
+def label_of_repeat(same: Sequence[Branch]) -> str:
+    """What names a repeat: `block 0-5` of block_0 ... block_5, where the names differ in one number."""
+    for at in range(-1, -1 - min(len(_NUMBER.findall(b.label)) for b in same), -1):
+        numbers, words = zip(*(_without_number(b.label, at) for b in same), strict=True)
+        if len(set(words)) == 1 and len(set(numbers)) == len(same):
+            return _numbered(words[0], numbers)
+    return same[0].label
+
+
+def _without_number(label: str, at: int) -> tuple[int, str]:
+    """The number at a place among those of a label, counted from the end, and the label with a gap in its place."""
+    found = list(_NUMBER.finditer(label))[at]
+    return int(found[0]), f"{label[: found.start()]}*{label[found.end() :]}"
+
+
+def _numbered(words: str, numbers: Sequence[int]) -> str:
     step = 1 if numbers[0] <= numbers[-1] else -1
-    words = stem.replace("_*", " *").replace("*", "{}")
+    words = words.replace("_*", " *")
     if all(b - a == step for a, b in pairwise(numbers)):
-        return words.format(f"{min(numbers)}-{max(numbers)}")
+        return words.replace("*", f"{min(numbers)}-{max(numbers)}")
     shown = ", ".join(map(str, numbers[:4]))
-    return words.format(f"{shown}, ..." if len(numbers) > 4 else shown)
+    return words.replace("*", f"{shown}, …" if len(numbers) > 4 else shown)
 
 
 def period(tokens: Sequence[str]) -> tuple[int, int, int] | None:

@@ -14,6 +14,8 @@ from functools import lru_cache
 Path = tuple[str, ...]
 
 FORWARD, BACKWARD = "forward", "backward"
+INITIALIZERS = "initializers"
+"""What gives a TensorFlow program's variables their first values: it runs once, not in a step."""
 _WRAPPER = re.compile(r"(\w+)\((.*)\)$", re.DOTALL)
 # transformations that say nothing of the layer: what is in parentheses is the layer
 _PEELED = frozenset(("vmap", "pmap", "xmap", "remat", "checkpoint", "custom_jvp", "custom_vjp", "linearize"))
@@ -45,6 +47,11 @@ def _known_path(name: str, is_node: bool) -> Path | None:
     if parts[0].startswith(("jit(", "pjit(", "pmap(")) and not is_node:
         return _jax_path(parts[1:-1])
     return _node_path(parts[:-1])
+
+
+def is_gradient(name: str) -> bool:
+    """Whether a TensorFlow node is one that `tf.gradients` made."""
+    return _GRADIENTS.match(name.partition("/")[0]) is not None
 
 
 def _split(name: str) -> list[str]:
@@ -105,7 +112,7 @@ def _word(name: str) -> str:
 
 def _node_path(parts: list[str]) -> Path:
     """Scopes of a TensorFlow node; those of its gradient are those of the layer that it belongs to."""
-    if _GRADIENTS.match(parts[0]):
+    if is_gradient(parts[0]):
         inner = [p for p in parts[1:] if not p.endswith("_grad")]
         return (BACKWARD, *inner)
     return tuple(parts)

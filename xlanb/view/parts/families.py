@@ -32,6 +32,8 @@ _TF = {
     "launch": "_XlaCompile _XlaRun _XlaMerge _XlaLaunch XlaLaunch _XlaLaunchOp XlaLaunchOp",
     "comm": "_Send _Recv _HostSend _HostRecv PyFunc Print PrintV2",
 }
+VARIABLE_OPS = frozenset(("Variable", "VariableV2", "VarHandleOp", "TemporaryVariable"))
+"""TensorFlow ops that are a variable, rather than read or write one."""
 _TF_FAMILY = {op: f"tf-{family}" for family, ops in _TF.items() for op in ops.split()}
 
 

@@ -16,7 +16,7 @@ from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord
 from xlanb.hlo.text.literal_text import literal_text
 from xlanb.shape import ArrayShape, Literal
-from xlanb.view.parts.families import hlo_family, tf_family
+from xlanb.view.parts.families import VARIABLE_OPS, hlo_family, tf_family
 
 Item = dict[str, Any]
 
@@ -104,6 +104,8 @@ def node_item(n: NodeRecord) -> Item:
     data = [operand_name(x) for x in n.inputs if not x.startswith("^")]
     control = [x[1:] for x in n.inputs if x.startswith("^")]
     value = clip(n.attributes.get("value", ""), 24) if n.op == "Const" else ""
+    if n.op in VARIABLE_OPS:  # what reads it names it so
+        value = n.name.rsplit("/", 1)[-1]
     optional = {
         "w": where,
         "p": data,

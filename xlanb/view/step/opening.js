@@ -41,7 +41,8 @@ export function openingThatFits(given, sceneWith, room, decided) {
     now = prospect(scene, room);
   }
   for (let n = 0; n < TRIED; n += 1) {
-    const closed = [...scene.nodes.values()].filter((x) => x.fold && !decided.has(x.fold) && (given.has(x.fold) || scene.nodes.size < FEWEST || now.cover < ENOUGH));
+    const total = [...scene.nodes.values()].reduce((t, x) => t + workOf(x), 0); // what does no work is not worth opening
+    const closed = [...scene.nodes.values()].filter((x) => x.fold && !decided.has(x.fold) && (workOf(x) || !total) && (given.has(x.fold) || scene.nodes.size < FEWEST || now.cover < ENOUGH));
     if (!closed.length) break;
     const [heaviest] = closed.sort((a, b) => workOf(b) - workOf(a) || b.count - a.count);
     const more = new Set([...open, heaviest.fold]);

@@ -226,6 +226,7 @@ export class PartMaker {
   /** What an op that is drawn as an edge hands on. @param {Item} item @param {number[]} sources @param {Ends[]} ends @returns {Ends} */
   passed(item, sources, ends) {
     if (item.o === "tuple") return { t: sources.map((s) => ends[s] || []) };
+    if (item.o === "NoOp") sources = (item.cp || []).map((p) => this.at.get(p) ?? -1);
     const source = ends[sources[0]] || [];
     if (item.o === "get-tuple-element" && !Array.isArray(source)) return source.t[Number(item.v || 0)] || [];
     return sources.length > 1 ? [...new Set(sources.flatMap((s) => flat(ends[s])))] : source;
@@ -256,8 +257,11 @@ export class PartMaker {
     const { groups } = this.outline;
     const [up, down] = [around(this.outline, a), around(this.outline, b)];
     const inside = new Set(down);
-    const meet = up.find((g) => inside.has(g)) ?? -1;
-    return meet >= 0 && groups[meet].kind === "repeat" && !this.state(meet).fold && this.stacks(meet);
+    const meet = up.findIndex((g) => inside.has(g));
+    if (meet < 0 || groups[up[meet]].kind !== "repeat" || this.twins[a] < 0) return false;
+    const drawn = around(this.outline, this.twins[a]); // as deep as the op that it stands for
+    const repeat = drawn[drawn.length - up.length + meet];
+    return !this.state(repeat).fold && this.stacks(repeat);
   }
 
   /** Draw the computations that an op calls in its place. @param {number} k @param {number[]} sources @param {Ends[]} ends @returns {Ends} */

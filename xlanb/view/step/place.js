@@ -169,15 +169,16 @@ function nested(scene) {
   return { children, lifted, lifts, edges, ranks: new Map() };
 }
 
-/** A port that nothing drawn is joined to stands by the first or the last box nevertheless. @param {Scene} scene @param {string[]} inside @param {Map<string, [string, string][]>} lifted @param {string} box */
+/** A port that nothing drawn is joined to stands beside the others nevertheless: by the box that they are joined to, else by the first or the last. @param {Scene} scene @param {string[]} inside @param {Map<string, [string, string][]>} lifted @param {string} box */
 function anchorPorts(scene, inside, lifted, box) {
   const links = lifted.get(box) || [];
   const linked = new Set(links.flat());
   const boxes = inside.filter((k) => linked.has(k) && !scene.nodes.get(k)?.port);
+  const [first] = [...links.filter(([from]) => scene.nodes.get(from)?.port === "in").map(([, to]) => to), ...boxes];
   for (const key of inside) {
     const port = scene.nodes.get(key)?.port;
     if (!port || linked.has(key) || !boxes.length) continue;
-    links.push(port === "in" ? [key, boxes[0]] : [boxes[boxes.length - 1], key]);
+    links.push(port === "in" ? [key, first] : [boxes[boxes.length - 1], key]);
   }
 }
 
