@@ -78,6 +78,7 @@ ENTRY e {
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((3, 5, 2)), rng.uniform(0.1, 2, 5).astype(np.float32)
     wide = v.astype(np.float64)[None, :, None]
-    wanted = (x - wide) / np.sqrt(wide + 0.001) * wide + wide
+    epsilon = float(np.float32(0.001))  # an attribute of 32 bits
+    wanted = (x - wide) / np.sqrt(wide + epsilon) * wide + wide
     np.testing.assert_allclose(xlanb.compile(text)(x, v), wanted, rtol=0, atol=1e-14)
     np.testing.assert_allclose(xlanb.evaluate(text, x, v), wanted, rtol=0, atol=1e-14)
