@@ -223,3 +223,25 @@ def test_a_constant_that_no_machine_holds_is_refused(value: str) -> None:
     shape = "f32[9223372036854775807]" if value == "{...}" else "(f32[9223372036854775807], f32[2])"
     with pytest.raises(HloParseError, match="no machine holds"):
         parse(f"HloModule m\nENTRY e {{\n  ROOT c = {shape} constant({value})\n}}\n")
+
+
+def test_a_scalar_has_no_dimension_to_sort_along() -> None:
+    text = """HloModule m
+less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT }
+ENTRY e { x = f32[] parameter(0)
+  ROOT s = f32[] sort(x), dimensions={0}, to_apply=less }
+"""
+    with pytest.raises(HloVerifierError, match="expected dimensions in"):
+        parse(text).verify()
+
+
+@pytest.mark.parametrize("flags", ["{}", "{true,false}"])
+def test_a_parameter_is_replicated_by_leaf(flags: str) -> None:
+    text = f"HloModule m\nENTRY e {{\n  ROOT p = f32[2] parameter(0), parameter_replication={flags}\n}}\n"
+    with pytest.raises(HloVerifierError, match="1 leaf buffers"):
+        parse(text).verify()
+    empty = parse("HloModule m\nENTRY e {\n  ROOT p = () parameter(0), parameter_replication={}\n}\n")
+    empty.verify()
+    assert type(empty).from_proto(empty.to_proto()).to_proto() == empty.to_proto()

@@ -243,9 +243,11 @@ def write_bools(proto: Message, text: str, _: HloInstruction) -> None:
 
 
 def read_bools(proto: Message, _: Sequence[Shape]) -> str | None:
-    """The text of `parameter_replication`; None where empty."""
+    """The text of `parameter_replication`; None where there is none."""
+    if not proto.HasField("parameter_replication"):
+        return None
     flags = proto.parameter_replication.replicated_at_leaf_buffers
-    return "{" + ",".join("true" if f else "false" for f in flags) + "}" if flags else None
+    return "{" + ",".join("true" if f else "false" for f in flags) + "}"
 
 
 def write_domain(proto: Message, text: str, _: HloInstruction) -> None:

@@ -116,9 +116,20 @@ def _verify_acyclic(computation: HloComputation) -> None:
         fail(caught, "it depends on itself")
 
 
+def _verify_replication(i: HloInstruction) -> None:
+    """A parameter says of all of its leaf buffers whether they are replicated, or of none."""
+    flags = i.get("parameter_replication")
+    if flags is not None:
+        told, leaves = len([f for f in flags.strip("{}").split(",") if f]), sum(1 for _ in i.shape.leaves())
+        if told != leaves:
+            fail(i, f"the parameter has {leaves} leaf buffers, but parameter_replication has {told} elements")
+
+
 def _verify_parameters(computation: HloComputation) -> None:
     """Parameters are numbered 0, 1, ... without gap or repetition."""
     parameters = [i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER]
+    for i in parameters:
+        _verify_replication(i)
     if len(parameters) != len(computation._parameters) or set(parameters) != set(computation._parameters):
         raise HloVerifierError(f"computation {computation.name} does not list its parameters rightly")
     taken: dict[int, HloInstruction] = {}
