@@ -67,6 +67,13 @@ class Edit(NamedTuple):
     new: Any = None
 
 
+def is_same_rewrite(last: Edit, edit: Edit) -> bool:
+    """Whether an edit belongs to the rewrite of the edit before it: they have one cause object. Of a pass that names no rules a rewrite ends where, after something was taken out, the next is added."""
+    if not (last.cause.is_whole and edit.cause.is_whole):
+        return last.cause is edit.cause and bool(edit.cause.rule)
+    return last.cause.purpose == edit.cause.purpose and (edit.kind != "add" or last.kind in ("add", "update"))
+
+
 class Predicate(NamedTuple):
     """One condition of a decision: its name, whether it held, and the value it had.
 

@@ -70,6 +70,33 @@ def test_the_pass_and_the_rewrite_are_named() -> None:
     assert "sine(x) => cosine(x) (wrong.py:7)" in str(found)
 
 
+class WrongAfterTwoSteps(HloPass):
+    """negate(negate(x)) => x, then tanh(x) => -tanh(-x), right once both of its steps are done, then a rewrite that is wrong."""
+
+    name = "test-wrong-after-two-steps"
+
+    def apply(self, module: HloModule) -> None:
+        entry = module.entry_computation
+        of = {i.name: i for i in entry}
+        if "b" not in of:
+            return
+        with because(rule="negate(negate(x)) => x", where="right.py:1"):
+            entry.replace(of["b"], of["x"])
+        t = of["t"]
+        with because(rule="tanh(x) => -tanh(-x)", where="right.py:3"):
+            entry.replace_operand(t, 0, entry.add(HloOpcode.NEGATE, t.operands, t.operands[0].shape))
+            entry.replace(t, entry.add(HloOpcode.NEGATE, (t,), t.shape))
+        with because(rule="sine(x) => cosine(x)", where="wrong.py:7"):
+            entry.replace(of["s"], entry.add(HloOpcode.COSINE, of["s"].operands, of["s"].shape))
+
+
+def test_the_module_is_looked_at_between_rewrites_not_within_one() -> None:
+    found = traced("test-wrong-after-two-steps").bisect(X)
+    assert found.rewrite is not None
+    assert found.rewrite.cause.rule == "sine(x) => cosine(x)"
+    assert found.rewrite.kind == "replace"
+
+
 @dataclass(frozen=True)
 class WrongOnDemand(HloPass):
     """sine(x) => cosine(x), but only with an option."""

@@ -7,6 +7,7 @@ which it is taken, as code does: where that is not the layout in which it was ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from xlanb.frames import framed
 from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hooks import Hook
-from xlanb.tracing import Edit, Event, observing
+from xlanb.tracing import Edit, Event, is_same_rewrite, observing
 from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
@@ -253,18 +254,38 @@ class _Stop(BaseException):
 
 
 class _Budget:
-    """Lets a pass make so many rewrites, and ends it at the last; remembers that one."""
+    """Lets a pass make so many rewrites of a module, and ends it where the next one begins; remembers the last, and the module after it.
 
-    def __init__(self, rewrites: int) -> None:
-        self.left = rewrites
+    Within a rewrite the module may be wrong: an operand is exchanged before the result is. So it is looked at between rewrites only.
+    """
+
+    def __init__(self, module: HloModule, rewrites: int | None = None) -> None:
+        self.module = module
+        self.rewrites = rewrites
+        self.begun = 0
         self.last: Edit | None = None
+        """What the last rewrite put in the place of something; else its first edit that counts."""
+        self.state: ModuleRecord | None = None
+        self._before: Edit | None = None
+        self._is_counted = False
 
     def on_event(self, event: Event) -> None:
-        if isinstance(event, Edit) and event.kind in _COUNTED:
-            self.last = event
-            self.left -= 1
-            if self.left == 0:
-                raise _Stop
+        if not isinstance(event, Edit):
+            return
+        if self._before is None or not is_same_rewrite(self._before, event):
+            self._is_counted = False
+        self._before = event
+        if event.kind in _COUNTED:
+            if not self._is_counted:
+                if self.begun == self.rewrites:
+                    raise _Stop
+                self.begun += 1
+                self._is_counted, self.last = True, event
+            elif event.kind == "replace":
+                self.last = event
+        if self._is_counted and self.begun == self.rewrites:
+            with suppress(XlanbError):  # a computation that is being built has no root yet
+                self.state = self.module.record()
 
 
 def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
@@ -273,29 +294,27 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     if stage.kind != "hlo_pass" or stage.name not in PASSES or not isinstance(before, ModuleRecord):
         return None
 
-    def after(hlo_pass: HloPass, budget: _Budget) -> HloModule:
+    def after(hlo_pass: HloPass, rewrites: int | None) -> tuple[HloModule, _Budget]:
         module = module_of(before)
+        budget = _Budget(module, rewrites)
         try:
             with observing(budget):
                 hlo_pass.run(module)
-        except _Stop:
-            pass  # what the pass had not begun is left undone; what is no longer used does no harm
-        return module
+        except _Stop:  # what the pass had not begun is left undone; what is no longer used does no harm
+            return (module if budget.state is None else module_of(budget.state)), budget
+        return module, budget
 
-    def moved(hlo_pass: HloPass, budget: _Budget) -> bool:
-        return check.module(stage, lambda: after(hlo_pass, budget)).moved(limit)
+    def moved(hlo_pass: HloPass, rewrites: int | None) -> bool:
+        return check.module(stage, lambda: after(hlo_pass, rewrites)[0]).moved(limit)
 
     for hlo_pass in as_configured(stage):
-        whole = _Budget(-1)
-        if not moved(hlo_pass, whole):
+        if not moved(hlo_pass, None):
             continue  # with these options it moves nothing
-        low, high = 0, -1 - whole.left
+        low, high = 0, after(hlo_pass, None)[1].begun
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if moved(hlo_pass, _Budget(middle)) else (middle, high)
-        last = _Budget(high)
-        after(hlo_pass, last)
-        return last.last
+            low, high = (low, middle) if moved(hlo_pass, middle) else (middle, high)
+        return after(hlo_pass, high)[1].last
     return None
 
 

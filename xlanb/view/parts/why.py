@@ -7,7 +7,7 @@ from typing import Any
 
 from xlanb.graph.records import NodeRecord
 from xlanb.hlo.records import InstructionRecord
-from xlanb.tracing import Cause, Decision, Edit
+from xlanb.tracing import Cause, Decision, Edit, is_same_rewrite
 from xlanb.view.parts.items import clip, node_text
 
 MAX_REWRITES = 300
@@ -16,20 +16,14 @@ MAX_EDITS = 50
 
 
 def rewrites(edits: Sequence[Edit]) -> list[list[Edit]]:
-    """Edits that belong to one rewrite: neighbours with one cause object. Of a pass that names no rules a rewrite ends where, after something was taken out, the next is added."""
+    """Edits that belong to one rewrite, rewrite by rewrite (see `is_same_rewrite`)."""
     groups: list[list[Edit]] = []
     for edit in edits:
-        if groups and _goes_on(groups[-1][-1], edit):
+        if groups and is_same_rewrite(groups[-1][-1], edit):
             groups[-1].append(edit)
         else:
             groups.append([edit])
     return groups
-
-
-def _goes_on(last: Edit, edit: Edit) -> bool:
-    if not (last.cause.is_whole and edit.cause.is_whole):
-        return last.cause is edit.cause and bool(edit.cause.rule)
-    return last.cause.purpose == edit.cause.purpose and (edit.kind != "add" or last.kind in ("add", "update"))
 
 
 def why_data(
