@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from xlanb.cpu import pipeline
 from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES, RELEASES
@@ -25,9 +28,22 @@ _KEPT_BY_PASSES = (
     "another order; ulp are units in the last place of the largest magnitude of an array. Tests hold each pass to it, in f8 to f64, complex numbers and integers, with random mantissas, both ends of "
     "the types, denormals, both zeros, infinities and NaN."
 )
+COUNTEREXAMPLES = Path(__file__).parents[1] / "tests/transforms/verdicts/counterexamples.json"
+_WIDEST = 90
+_LOSSES = {"NAN": "NaN", "INFINITY": "an infinity", "ZERO_SIGN": "the sign of a zero", "ROUNDING": "another number"}
+_RUN_BOTH = (
+    "```python",
+    "import jax",
+    "import xlanb",
+    "from xlanb.peers.xla import RealExecutable",
+    "",
+    "print(jax.__version__, xlanb.evaluate(xlanb.hlo.parse(text), *arrays), RealExecutable(text)(*arrays))",
+    "```",
+)
 _VERDICTS = (
     "Each rule keeps integers and predicates to the bit; its verdict says what it keeps of floating-point numbers. *Exact*: the same bits, or NaN as before. *Real numbers only*: equal over the "
-    "real numbers, so that rounding, overflow and underflow may change. `python -m benchmarks verdicts` establishes them."
+    "real numbers, so that rounding, overflow and underflow may change. `python -m benchmarks verdicts` establishes them; "
+    "[where they change numbers](counterexamples.md) lists inputs, and what the real XLA does with them."
 )
 
 
@@ -177,6 +193,76 @@ def _kept(made: type[HloPass]) -> str:
     return f"{made.keeps}, within {made.ulps:g} ulp" if made.ulps else str(made.keeps)
 
 
+def counterexamples() -> str:
+    """The page of inputs for which rules of algsimp change the result, and what the real XLA does with them."""
+    known = json.loads(COUNTEREXAMPLES.read_text(encoding="utf-8"))
+    entries, words = known["entries"], known["words"]
+    counts = Counter(e["real"] for e in entries)
+    rules = {e["rule"] for e in entries}
+    lines = [
+        "# Where algsimp changes numbers",
+        "",
+        f"{len(rules)} of the {len(RULES.rules)} [rules of algsimp](passes.md) change the result of some f32 or c64 module: {len(entries)} cases, one for each rule and kind of loss. The other "
+        "rules keep every bit there. The numbers before and after a rule are those of the reference interpreter; each case ran on the real XLA:CPU too (JAX "
+        f"{known['jax']}), with its own algsimp and without it (`XLA_FLAGS=--xla_disable_hlo_passes=algsimp`):",
+        "",
+        *[f"- **{kind}**, {counts[kind]}: {text}" for kind, text in words.items() if counts[kind]],
+        "",
+        "Made by `python -m tests.transforms.verdicts.counterexamples`; a test evaluates each again.",
+        "",
+        "## Integers",
+        "",
+        "Rules keep integers to the bit; XLA's do not where they take an iota that wraps around for non-negative (`IsNonNegative`). xlanb leaves these as they are. The last column counts the "
+        "elements of 200 that the real XLA gets wrong with its algsimp, and without it none.",
+        "",
+        "| rule | root of the module | wrong |",
+        "|---|---|---|",
+        *[f"| `{_cell(e['rule'])}` | `{_root(e['hlo'])}` | {e['wrong']} |" for e in known["mended"]],
+        "",
+        *_block(known["mended"][0]),
+        "",
+        "What the interpreter and the real XLA give; the modules below run alike:",
+        "",
+        *_RUN_BOTH,
+        "",
+        "## Floating-point numbers",
+        "",
+        "| rule | operands | before | after | the real XLA | gives, with algsimp | without |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| [`{_cell(e['rule'])}`](#case-{n}) | {_clipped(e['inputs'])} | {e['before']} | {e['after']} | {e['real']} | {e['real with']} | {e['real without']} |"
+        for n, e in enumerate(entries)
+    ]
+    lines += ["", "## The modules", ""]
+    for n, e in enumerate(entries):
+        lines += [f'<a id="case-{n}"></a>`{e["rule"]}`, {_LOSSES[e["loss"]]}:', "", *_block(e), ""]
+    return "\n".join(lines)
+
+
+def _block(entry: dict[str, Any]) -> list[str]:
+    """The text of a case and its arrays, to be pasted."""
+    made = [
+        f'np.frombuffer(bytes.fromhex("{a["bytes"]}"), "{a["type"]}").reshape({tuple(a["shape"])})'
+        for a in entry["arrays"]
+    ]
+    head = ["```python", *(["import numpy as np", ""] if made else [])]
+    return [
+        *head,
+        f'text = """{entry["hlo"].strip()}"""',
+        *(["arrays = [", *[f"    {m}," for m in made], "]"] if made else ["arrays = []"]),
+        "```",
+    ]
+
+
+def _root(hlo: str) -> str:
+    return next(line for line in hlo.splitlines() if "ROOT" in line).partition("= ")[2]
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _WIDEST else "see below"
+
+
 def _releases(name: str, where: Mapping[str, set[str]]) -> str:
     """Which releases of XLA:CPU have a pass: "yes" for all of them."""
     having = [release for p, release in PIPELINES.items() if release in RELEASES and name in where[p]]
@@ -195,7 +281,14 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"opcodes.md": opcodes, "flags.md": flags, "dumps.md": dumps, "tf_ops.md": tf_ops, "passes.md": passes}
+PAGES = {
+    "opcodes.md": opcodes,
+    "flags.md": flags,
+    "dumps.md": dumps,
+    "tf_ops.md": tf_ops,
+    "passes.md": passes,
+    "counterexamples.md": counterexamples,
+}
 
 
 def main() -> None:

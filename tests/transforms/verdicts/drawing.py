@@ -121,7 +121,7 @@ class Drawing:
         return self.entry.constant(np.asarray(drawn, kind.dtype))
 
     def constant(self, dims: Dims, kind: PrimitiveType, value: float | None = None) -> HloInstruction:
-        if dims and not self.moderate and not self.plain and value is None and 0 not in dims and self._often(0.2):
+        if dims and not self.plain and value is None and 0 not in dims and self._often(0.2):
             return self.entry.constant(self._values(dims, kind))
         scalar = self.scalar(kind, value)
         if not dims and self._often(0.8):
@@ -130,6 +130,8 @@ class Drawing:
 
     def _values(self, dims: Dims, kind: PrimitiveType) -> Any:
         count = int(np.prod(dims))
+        if self.moderate and not kind.is_integral and kind is not T.PRED:
+            return moderate_values(kind, self.rng, count).reshape(dims)
         how = int(self.rng.integers(3))
         if how == 0:
             return some_of(kind.text, self.rng, count).reshape(dims)
@@ -523,8 +525,8 @@ class Drawing:
 
     def draw_reduce(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         kept: list[int | None] = list(dims)
-        of_ones = self._often(0.2)
-        for _ in range(int(self.rng.integers(3))):
+        of_ones = self.plain or self._often(0.2)
+        for _ in range(int(self.rng.integers(2 if self.plain else 3))):
             kept.insert(int(self.rng.integers(len(kept) + 1)), None)
         folded = [d for d, n in enumerate(kept) if n is None]
         sizes = [(1 if of_ones else int(self._choice(SIZES))) if n is None else n for n in kept]

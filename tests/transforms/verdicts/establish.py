@@ -8,6 +8,7 @@ What holds over the real numbers only is compared in f64 and c128, with numbers 
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import numpy as np
 
 from tests.numeric_values import NUMERIC, same, some_of, values_of
 from tests.transforms.verdicts.drawing import Drawing, RedrawError, moderate_values
+from tests.transforms.verdicts.prove import algebra_of, are_equal
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import HloInstruction, HloModule, parse
@@ -34,14 +36,17 @@ EXHAUSTIBLE = 16
 _LANES = 97
 """A size that no other dimension has: it is replaced by the count of inputs."""
 _NEAR = 1e-9
+_MANY, _FEW = 200, 4
+"""A counterexample of more elements is an elementwise one, of which so few lanes are shown."""
 Arrays = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Inputs whose result a rule changes: the module, the operands, what it gives before and after, and what is lost."""
+    """Inputs whose result a rule changes: a small module and its arrays, the operands of one element, what it is before and after, and what is lost."""
 
     module: str
+    arrays: tuple[Any, ...]
     inputs: tuple[Any, ...]
     before: Any
     after: Any
@@ -58,6 +63,10 @@ class Established:
     rule: Rule
     exhausted: set[str] = field(default_factory=set)
     sampled: set[str] = field(default_factory=set)
+    proved: dict[str, int] = field(default_factory=dict)
+    """The algebras of `prove.py` ("free", "reals"), and the integer types of Z3, in which both sides are equal for all inputs; of how many modules."""
+    folds: bool = False
+    """Whether it fired on a fold of several elements: trying every element is not all then."""
     shapes: set[tuple[int, ...]] = field(default_factory=set)
     fired: int = 0
     cases: int = 0
@@ -69,12 +78,18 @@ class Established:
 
     @property
     def how(self) -> str:
-        """ "exhausted" where every input was tried of some type, or every place of some shapes; else "sampled"."""
+        """ "proved", "exhausted" where every input was tried of some type, or every place of some shapes; else "sampled"."""
         if not self.fired:
             return "never fired"
         if self.rule.keeps.moves or (not self.has_inputs and not self.exhausted):
             return f"exhausted over {len(self.shapes)} shapes"
-        if self.exhausted and (Loss.ROUNDING not in self.rule.keeps.floats):
+        if "reals" in self.proved:
+            return f"proved over the real numbers ({self.proved['reals']} modules)"
+        if "free" in self.proved:
+            return f"proved, the same operations ({self.proved['free']} modules)"
+        if self.proved and not self.rule.keeps.has_floats:
+            return "proved by Z3, and exhausted" if self.exhausted else "proved by Z3"
+        if self.exhausted and not self.folds and Loss.ROUNDING not in self.rule.keeps.floats:
             return "exhausted"
         return "sampled"
 
@@ -85,11 +100,12 @@ class Established:
 
     @property
     def over(self) -> str:
-        """The types all of whose values were tried, then in parentheses those that were sampled."""
+        """The types all of whose values were tried, or that Z3 has proved, then in parentheses those that were sampled."""
         if "shapes" in self.how:
             return f"{len(self.sampled | self.exhausted)} types"
-        only_sampled = sorted(self.sampled - self.exhausted, key=_width)
-        parts = [" ".join(sorted(self.exhausted, key=_width)), f"({' '.join(only_sampled)})" if only_sampled else ""]
+        sure = self.exhausted | (set(self.proved) & set(NUMERIC))
+        only_sampled = sorted(self.sampled - sure, key=_width)
+        parts = [" ".join(sorted(sure, key=_width)), f"({' '.join(only_sampled)})" if only_sampled else ""]
         return " ".join(filter(None, parts))
 
 
@@ -140,14 +156,22 @@ def _is_valid(module: HloModule) -> bool:
 def is_lanewise(module: HloModule) -> bool:
     """Whether every element of the result depends on the elements at the same place only."""
     for i in module.entry_computation:
-        if not i.shape.is_array or i.array_shape.dimensions not in ((), (_LANES,)):
+        if not i.shape.is_array or i.array_shape.dimensions not in ((), (_LANES,), (_LANES, 1), (1, _LANES)):
             return False
         if i.array_shape.is_scalar:  # made of constants
             if i.opcode is O.PARAMETER:
                 return False
-        elif not (i.opcode.is_elementwise or i.opcode is O.PARAMETER or _is_spread_scalar(i)):
+        elif not (i.opcode.is_elementwise or i.opcode is O.PARAMETER or _is_spread_scalar(i) or _is_lane_of_one(i)):
             return False
     return True
+
+
+def _is_lane_of_one(i: HloInstruction) -> bool:
+    """Whether it folds, reshapes or reinterprets one element at a time: the rows of its operand have one element."""
+    if i.opcode not in (O.BITCAST_CONVERT, O.REDUCE, O.REDUCE_WINDOW, O.RESHAPE):
+        return False
+    a = i.operands[0].array_shape
+    return a.element_count == i.array_shape.element_count and a.element_type.bits == i.shape.element_type.bits
 
 
 def _is_spread_scalar(i: HloInstruction) -> bool:
@@ -169,7 +193,7 @@ def lanes(kinds: list[PrimitiveType], rng: np.random.Generator, count: int) -> t
 
 def stretched(module: HloModule, count: int) -> HloModule:
     """An elementwise module over so many elements."""
-    return parse(str(module).replace(f"[{_LANES}]", f"[{count}]"))
+    return parse(re.sub(rf"(?<=[\[,]){_LANES}(?=[,\]])", str(count), str(module)))
 
 
 def kinds_of(module: HloModule) -> list[PrimitiveType]:
@@ -261,6 +285,7 @@ class Checker:
             if Loss.ROUNDING in self.rule.keeps.floats or Loss.RANGE in self.rule.keeps.floats:
                 for kind in (T.F64, T.C128):
                     self._near(kind)
+            self._prove()
         self.found.seconds = time.perf_counter() - begin
         return self.found
 
@@ -295,7 +320,10 @@ class Checker:
         if not arrays:
             return
         count = arrays[0].size
-        if self._compare(stretched(before, count), stretched(after, count), arrays):
+        before, after = stretched(before, count), stretched(after, count)
+        shapes = [p.array_shape.dimensions for p in before.entry_computation.parameters]
+        arrays = [a.reshape(s) for a, s in zip(arrays, shapes, strict=True)]
+        if self._compare(before, after, arrays):
             (self.found.exhausted if is_all else self.found.sampled).update(k.text for k in kinds if k is not T.PRED)
             if is_all and all(k is T.PRED for k in kinds):
                 self.found.exhausted.add("pred")
@@ -311,6 +339,9 @@ class Checker:
                 done |= self._compare(before, after, arrays)
             if done:
                 self.found.has_inputs |= bool(arrays)
+                self.found.folds |= any(
+                    i.opcode is O.REDUCE and not _is_lane_of_one(i) for i in before.entry_computation
+                )
                 self.found.sampled.add(kind.text)
                 self.found.shapes.add(
                     tuple(i.array_shape.dimensions for i in before.entry_computation if i.shape.is_array)
@@ -353,6 +384,37 @@ class Checker:
             return self._distinct("", shape)
         return moderate_values(t, self.rng, shape.element_count).reshape(shape.dimensions)
 
+    # -- proofs -----------------------------------------------------------------------------------------------------
+
+    def _prove(self) -> None:
+        kept = self.rule.keeps
+        if kept.moves:
+            return
+        if Loss.ROUNDING in kept.floats:
+            self._prove_in("reals", T.F64, "reals")
+        elif kept.has_floats and kept.is_exact:
+            self._prove_in("free", T.F32, "free")
+        for kind in (T.S32, T.U32, T.S64, T.U64):
+            if kind.text in self.found.sampled:
+                self._prove_in("bits", kind, kind.text)
+
+    def _prove_in(self, name: str, kind: PrimitiveType, mark: str) -> None:
+        """Prove what is drawn: elementwise modules for one element of each operand, others as they are."""
+        algebra = algebra_of(name)
+        if algebra is None:
+            return
+        tries, proofs = int(1500 * self.effort) + 30, []
+        for plain in (True, False):
+            pairs = drawn(self.rule, kind, self.rng, tries, plain=plain, moderate=True)
+            for before, after in itertools.islice(pairs, max(2, int(5 * self.effort))):
+                if plain and all(map(is_lanewise, (before, after))):
+                    before, after = stretched(before, 1), stretched(after, 1)
+                proofs.append(are_equal(before, after, algebra))
+                if proofs[-1] is False:
+                    return
+        if proofs.count(True) > 1:
+            self.found.proved[mark] = proofs.count(True)
+
     # -- the comparison ---------------------------------------------------------------------------------------------
 
     def _compare(self, before: HloModule, after: HloModule, arrays: list[Any], *, exactly: bool | None = None) -> bool:
@@ -370,12 +432,13 @@ class Checker:
                 continue
             if self.rule.keeps.moves and a.tobytes() != b.tobytes():
                 self._contradict(before, arrays, a, b, 0, Loss.ROUNDING)
-            if Loss.RANGE in self.rule.keeps.floats and (beyond := out_of_range(before, after, arrays)) is not None:
-                a, b = np.where(beyond, 0, a), np.where(beyond, 0, b)
-                for place, lost in losses(a, b):
-                    self._contradict(before, arrays, a, b, place, lost)
             for place, lost in losses(a, b):
                 self._note(before, arrays, a, b, place, lost)
+            if Loss.RANGE in self.rule.keeps.floats and (beyond := out_of_range(before, after, arrays)) is not None:
+                beyond &= ~((a == 0) & (b == 0))  # zeros of the wrong sign are no matter of range
+                for place, lost in losses(np.where(beyond, 0, a), np.where(beyond, 0, b)):
+                    if lost not in self.rule.keeps.floats:
+                        self._contradict(before, arrays, a, b, place, lost)
         return True
 
     def _note(self, before: HloModule, arrays: list[Any], a: Any, b: Any, place: int, lost: Loss) -> None:
@@ -407,7 +470,12 @@ class Checker:
     @staticmethod
     def _example(before: HloModule, arrays: list[Any], a: Any, b: Any, place: int, lost: Loss) -> Counterexample:
         at = [np.ravel(x)[place] if np.size(x) == a.size else np.asarray(x).tolist() for x in arrays]
-        return Counterexample(str(before), tuple(at), np.ravel(a)[place], np.ravel(b)[place], lost)
+        text, shown = str(before), tuple(np.array(x) for x in arrays)
+        if a.size > _MANY:  # elementwise: some of the lanes are enough
+            text = re.sub(rf"(?<=[\[,]){a.size}(?=[,\]])", str(_FEW), text)
+            few = [tuple(_FEW if n == a.size else n for n in x.shape) for x in arrays]
+            shown = tuple(np.full(s, np.ravel(x)[place]) for s, x in zip(few, arrays, strict=True))
+        return Counterexample(text, shown, tuple(at), np.ravel(a)[place], np.ravel(b)[place], lost)
 
 
 def _leaves(value: Any) -> list[Any]:

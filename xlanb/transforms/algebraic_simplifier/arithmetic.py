@@ -165,7 +165,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
     m.op(O.ADD, m.op(O.MULTIPLY, "a", m.constant("c"), name="p"), m.op(O.MULTIPLY, "b2", m.constant("c"), name="q")),
     guard("C is a power of two", lambda c: is_real(c) and _exact_factor(c)),
     _one_use_each,
-    keeps=exact_except(Loss.RANGE),
+    keeps=exact_except(Loss.ZERO_SIGN | Loss.RANGE),
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, b.binary(O.ADD, a, b2), c)

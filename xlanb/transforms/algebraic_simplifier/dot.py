@@ -133,7 +133,7 @@ def _without_ones(
     _layouts_do_not_count,
     guard("a dimension is 1", _has_ones, "a", "b2"),
     guard("static shapes", lambda a, b2: not a.array_shape.is_dynamic and not b2.array_shape.is_dynamic),
-    keeps=EXACT,
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     left_dims, right_dims = _dimensions(root)

@@ -222,7 +222,7 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     m.op(O.TRANSPOSE, m.op(O.DOT, "a", "b2", name="d")),
     guard("the dot is used here only", only_user, "d"),
     guard("it swaps the two free sides", _swaps_sides, "root", "d"),
-    keeps=EXACT,
+    keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d: HloInstruction) -> HloInstruction:
     swapped = {k.replace("lhs", "tmp").replace("rhs", "lhs").replace("tmp", "rhs"): v for k, v in d.attributes.items()}

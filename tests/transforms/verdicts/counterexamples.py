@@ -1,0 +1,177 @@
+"""Inputs for which a rule of algsimp changes the result, for each loss that its verdict declares; and what the real XLA does with them.
+
+`python -m tests.transforms.verdicts.counterexamples` draws them anew, runs each on the real XLA:CPU (needs JAX) with its own algsimp and without it, and writes
+`counterexamples.json`, of which `docs/generate.py` makes a page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.numeric_values import same
+from tests.transforms.verdicts.establish import Checker, Counterexample, applied
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import RULES
+from xlanb.transforms.rules import Rule
+
+PATH = Path(__file__).with_name("counterexamples.json")
+TYPES = ("f32", "c64")
+JUDGED = {
+    "yes": "the same: its algsimp gives what the rule gives",
+    "otherwise": "its algsimp changes it too, to another number (its exp, pow or complex division is another one)",
+    "always": "what the rule gives, with algsimp and without",
+    "no": "its algsimp changes nothing here",
+    "refused": "it refuses the module",
+}
+"""What the real XLA may do with a counterexample."""
+WITHOUT = "--xla_disable_hlo_passes=algsimp"
+_EFFORT = 1.0
+
+_IOTA = "HloModule wraps\n\nENTRY e {{\n  i = s8[200] iota(), iota_dimension=0\n  k = s8[] constant({value})\n  c = s8[200] broadcast(k), dimensions={{}}\n  ROOT r = {root}\n}}\n"
+MENDED = {
+    "A >= 0 => true for A >= 0": _IOTA.format(value=0, root="pred[200] compare(i, c), direction=GE"),
+    "A < 0 => false for A >= 0": _IOTA.format(value=0, root="pred[200] compare(i, c), direction=LT"),
+    "A / 2^k => A >> k for A >= 0": _IOTA.format(value=4, root="s8[200] divide(i, c)"),
+    "A % 2^k => A & (2^k - 1) for A >= 0": _IOTA.format(value=4, root="s8[200] remainder(i, c)"),
+}
+"""Integers that XLA's rules change and ours no longer: an iota of s8[200] wraps around to -128, and is taken for non-negative."""
+
+
+def found(rule: Rule) -> list[dict[str, Any]]:
+    """What contradicts that a rule were exact, one entry for each kind of loss, of floats and of complex numbers."""
+    seen = Checker(rule, effort=_EFFORT).run(TYPES).seen
+    return [entry(rule, e) for _, e in sorted(seen.items(), key=lambda k: (k[0][0], k[0][1].value))]
+
+
+def entry(rule: Rule, e: Counterexample) -> dict[str, Any]:
+    """A counterexample as plain data."""
+    return {
+        "rule": rule.label,
+        "loss": e.lost.name,
+        "hlo": e.module,
+        "arrays": [plain(a) for a in e.arrays],
+        "inputs": ", ".join(map(number, e.inputs)),
+        "before": number(e.before),
+        "after": number(e.after),
+    }
+
+
+def number(value: Any) -> str:
+    """A number with as many digits as tell it apart."""
+    return str(value)
+
+
+def plain(array: Any) -> dict[str, Any]:
+    """An array as type, shape and the bits of its elements, so that NaN and -0 come back as they were."""
+    return {"type": array.dtype.name, "shape": list(array.shape), "bytes": array.tobytes().hex()}
+
+
+def array(data: dict[str, Any]) -> Any:
+    """The array that `plain` wrote."""
+    return np.frombuffer(bytes.fromhex(data["bytes"]), np.dtype(data["type"])).reshape(data["shape"])
+
+
+def rewritten(data: dict[str, Any]) -> tuple[Any, Any]:
+    """What an entry's module gives before and after its rule, by the reference interpreter.
+
+    Raises:
+        AssertionError: the rule does not fire on it.
+    """
+    rule = next(r for r in RULES.rules if r.label == data["rule"])
+    arrays = [array(a) for a in data["arrays"]]
+    for is_layout_sensitive in (False, True):
+        pair = applied(rule, parse(data["hlo"]), is_layout_sensitive=is_layout_sensitive)
+        if pair is not None:
+            x, y = (np.asarray(leaf(evaluate(m, *arrays))) for m in pair)
+            return x, y
+    raise AssertionError(f"{rule.label} does not fire")
+
+
+def leaf(value: Any) -> Any:
+    """The first array of a result."""
+    return leaf(value[0]) if isinstance(value, tuple) else value
+
+
+def by_real_xla(entries: list[dict[str, Any]], flags: str = "") -> list[Any]:
+    """What the real XLA:CPU gives for each entry, under some flags: arrays, or a message where it refuses the module. It runs in a process of its own."""
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            __name__ if __name__ != "__main__" else "tests.transforms.verdicts.counterexamples",
+            "run",
+        ],
+        input=json.dumps(entries),
+        env=os.environ | {"XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [array(r) if isinstance(r, dict) else r for r in json.loads(ran.stdout)]
+
+
+def _run() -> None:
+    from xlanb.peers.xla import RealExecutable
+
+    results: list[Any] = []
+    for e in json.load(sys.stdin):
+        try:
+            results.append(plain(RealExecutable(e["hlo"])(*map(array, e["arrays"]))[0]))
+        except Exception as error:  # noqa: BLE001 - whatever the extension raises is the answer
+            results.append(f"refused: {str(error)[:200]}")
+    json.dump(results, sys.stdout)
+
+
+def judged(e: dict[str, Any], real: Any, without: Any) -> str:
+    """What the real XLA:CPU does with an entry, one of `JUDGED`."""
+    if isinstance(real, str) or isinstance(without, str):
+        return "refused"
+    _, after = rewritten(e)
+    has_after, had_after = (same(r.ravel(), after.ravel()).all() for r in (real, without))
+    if same(real.ravel(), without.ravel()).all():
+        return "always" if has_after else "no"
+    return "yes" if has_after and not had_after else "otherwise"
+
+
+def first_difference(e: dict[str, Any], real: Any, without: Any) -> tuple[str, str]:
+    """The element of the real results, with algsimp and without it, at which the entry's own results differ first."""
+    if isinstance(real, str) or isinstance(without, str):
+        return "", ""
+    before, after = rewritten(e)
+    place = int(np.flatnonzero(~same(before.ravel(), after.ravel()))[0])
+    return number(real.ravel()[place]), number(without.ravel()[place])
+
+
+def main() -> None:
+    """Draw them, run them on the real XLA, write them."""
+    if sys.argv[1:] == ["run"]:
+        _run()
+        return
+    import jax
+
+    entries = [e for r in RULES.rules if not r.keeps.is_exact for e in found(r)]
+    with_, without = by_real_xla(entries), by_real_xla(entries, WITHOUT)
+    for e, x, y in zip(entries, with_, without, strict=True):
+        e["real"] = judged(e, x, y)
+        e["real with"], e["real without"] = first_difference(e, x, y)
+    mended: list[dict[str, Any]] = [{"rule": rule, "hlo": hlo, "arrays": []} for rule, hlo in MENDED.items()]
+    for e, x, y in zip(mended, by_real_xla(mended), by_real_xla(mended, WITHOUT), strict=True):
+        right = evaluate(parse(e["hlo"]))
+        assert (y == right).all()
+        e["wrong"] = int((x != right).sum())
+    PATH.write_text(
+        json.dumps({"jax": jax.__version__, "words": JUDGED, "entries": entries, "mended": mended}, indent=1) + "\n",
+        encoding="utf-8",
+    )
+
+
+if __name__ == "__main__":
+    main()
