@@ -69,3 +69,28 @@ def test_with_a_guess_to_make(page_of):
 def test_with_data_laid_over_the_nodes(page_of):
     with page_of(stage=0, overlay={"total": "mine to tell", "again": "another"}) as stepper:
         assert "mine to tell" in stepper.page.locator(".legend").inner_text()
+
+
+MOVES = """
+globalThis.moved = [];
+const attach = Element.prototype.attachShadow;
+Element.prototype.attachShadow = function (given) {
+  const root = attach.call(this, given);
+  const watch = (records) => moved.push(...records.filter((r) => r.target.matches(".node")).map((r) => r.target.dataset.key));
+  new MutationObserver(watch).observe(root, { subtree: true, attributeFilter: ["style"] });
+  return root;
+};
+"""
+
+
+@pytest.mark.parametrize("screen", [(1440, 900), (760, 1100)], ids=str)
+def test_with_a_picture_that_is_placed_once(context, tmp_path, trace, screen):
+    path = tmp_path / "page.html"
+    trace.to_html(str(path))
+    page = context.new_page()
+    page.set_viewport_size({"width": screen[0], "height": screen[1]})
+    page.add_init_script(MOVES)
+    page.goto(path.as_uri())
+    page.wait_for_function("() => document.querySelector('.xlanb-step')?.shadowRoot.querySelector('.canvas:not(.still)')")
+    assert page.locator(".node").count() >= 3
+    assert page.evaluate("moved") == []

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { shares } from "./colours.js";
 import { matchingOps } from "./find.js";
-import { firstSight, freeCorner } from "./fly.js";
+import { firstSight, freeCorner, wholeSight } from "./fly.js";
 import { lifted } from "./edges.js";
 import { ghostsOf, goneFrom } from "./ghosts.js";
 import { neighbour } from "./focus.js";
@@ -55,6 +55,28 @@ test("boxes fill the pane in both directions, legibly, and none lies on another"
       assert.ok(part("y", "h", sight.y, room.h) >= 0.45, `${name} in ${room.w} x ${room.h}: height ${part("y", "h", sight.y, room.h)}`);
     }
   }
+});
+
+test("what is more than the pane holds is cut between boxes", () => {
+  const names = Array.from({ length: 20 }, (_, k) => `n${k}`);
+  const boxes = names.map((n, k) => ({ key: n, x: k % 2 ? 250 : 40, y: Math.floor(k / 2) * 83 + (k % 2 ? 22 : 0), w: 180, h: 52 }));
+  const sheet = { w: 470, h: 10 * 83, nodes: boxes };
+  for (const height of [400, 420, 440, 460, 480, 500, 520, 540]) {
+    const sight = firstSight(sheet, { width: 500, height }, new Set());
+    assert.ok(sight.scale >= LEGIBLE);
+    const cut = boxes.filter((b) => b.y * sight.scale + sight.y < height && (b.y + b.h) * sight.scale + sight.y > height);
+    assert.deepEqual(cut.map((b) => b.key), [], `in ${height}`);
+  }
+});
+
+test("closed boxes that are too many for the pane stand closer together", () => {
+  const names = Array.from({ length: 8 }, (_, k) => `n${k}`);
+  const scene = sceneOfParts(names.map((n) => node(n)), names.slice(1).map((n, k) => edge(names[k], n)));
+  const room = { w: 190, h: 470 };
+  const sheet = place(scene, newMemory(), room);
+  assert.ok(wholeSight(sheet, { width: room.w, height: room.h }).scale >= LEGIBLE);
+  const gaps = names.slice(1).map((n, k) => sheet.nodes[k + 1].y - sheet.nodes[k].y - sheet.nodes[k].h);
+  assert.ok(Math.min(...gaps) >= 18, `${gaps}`);
 });
 
 test("an open group lies around what is in it, and the rest keeps its order", () => {

@@ -7,6 +7,7 @@ import { LARGEST, LEGIBLE, MARGIN } from "./place.js";
 
 const FLIGHT_MS = 260;
 const SCALES = [1, 1.04, 1.08, 1.13, 1.2];
+const NEARBY = 120;
 
 /** All of a drawing, centred. @param {{w: number, h: number}} sheet @param {Pane} pane @returns {Sight} */
 export function wholeSight(sheet, pane) {
@@ -30,20 +31,28 @@ export function firstSight(sheet, pane, changed) {
   let least = Infinity;
   for (const factor of SCALES) {
     const scale = LEGIBLE * factor;
-    const starts = (/** @type {number} */ size, /** @type {number} */ room, /** @type {number} */ wish) => {
-      if (size * scale <= room - 2 * MARGIN) return [(room - size * scale) / 2];
-      const aim = focus ? room / 2 - wish * scale : MARGIN;
-      const within = (/** @type {number} */ v) => Math.min(MARGIN, Math.max(room - MARGIN - size * scale, v));
-      return [...new Set((focus ? [0, -18, 18, -36, 36, -54, 54, -80, 80] : [0, -18, -36, -60]).map((d) => within(aim + d)))];
+    const starts = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s, /** @type {number} */ room) => {
+      const size = sheet[s] * scale;
+      if (size <= room - 2 * MARGIN) return [(room - size) / 2];
+      const aim = focus ? room / 2 - middle(p, s) * scale : MARGIN;
+      const within = (/** @type {number} */ v) => Math.min(MARGIN, Math.max(room - MARGIN - size, v));
+      const beside = betweenBoxes(sheet.nodes.map((n) => [n[p] * scale, (n[p] + n[s]) * scale]), room, within(aim));
+      return [...new Set([...(focus ? [0, -18, 18, -36, 36, -54, 54, -80, 80] : [0, -18, -36, -60]).map((d) => within(aim + d)), ...beside])];
     };
-    for (const x of starts(sheet.w, pane.width, middle("x", "w"))) {
-      for (const y of starts(sheet.h, pane.height, middle("y", "h"))) {
+    for (const x of starts("x", "w", pane.width)) {
+      for (const y of starts("y", "h", pane.height)) {
         const cost = badness(sheet, pane, { x, y, scale }) + (factor - 1) * 2;
         if (cost < least) [least, best] = [cost, { x, y, scale }];
       }
     }
   }
   return /** @type {Sight} */ (best);
+}
+
+/** Where a drawing may begin so that an end of the pane lies beside a box and does not cut it: those nearest to the wish. @param {number[][]} boxes from and to @param {number} room @param {number} wish */
+function betweenBoxes(boxes, room, wish) {
+  const all = boxes.flatMap(([from, to]) => [room - from, room - 4 - to, 4 - from, -to]);
+  return [...new Set(all)].filter((v) => Math.abs(v - wish) <= NEARBY).sort((a, b) => Math.abs(a - wish) - Math.abs(b - wish)).slice(0, 16);
 }
 
 /** How many boxes an edge of the pane cuts, and how few are to be seen. @param {Sheet} sheet @param {Pane} pane @param {Sight} sight */

@@ -2,8 +2,8 @@
 
 /**
  * @typedef {{x: number, y: number, w: number, h: number}} Box
- * @typedef {{across: boolean, bands: number, wide: number}} Flow `across`: from left to right instead of downwards; `bands`: into how many columns the longest part wraps;
- *   `wide`: a rank that is wider than this wraps too
+ * @typedef {{across: boolean, bands: number, wide: number, tight?: boolean}} Flow `across`: from left to right instead of downwards; `bands`: into how many columns the longest part wraps;
+ *   `wide`: a rank that is wider than this wraps too; `tight`: with little between boxes
  * @typedef {{x: number, from: number, to: number}} Lane where an edge passes a rank: beside the flow, and where the rank begins and ends along it
  * @typedef {{boxes: Map<string, Box>, band: Map<string, number>, w: number, h: number, wraps: number, rank: Map<string, number>, lanes: Map<string, Lane>}} Placed
  *   `band`: in which column each key stands; `wraps`: how many lines more than ranks; `lanes` of each key and of each bend ("source\n rank")
@@ -13,6 +13,8 @@ const BESIDE = 18; // between two in a rank
 const BESIDE_ACROSS = 24; // the same where ranks go from left to right: stubs need the room
 const RANK_GAP = 34;
 const RANK_GAP_ACROSS = 40;
+const TIGHT = [12, 21];
+const TIGHT_ACROSS = [19, 26];
 const BAND_GAP = 44;
 const BEND = 8;
 const SWEEPS = 6;
@@ -50,7 +52,7 @@ export function ranked(keys, edges, hints = new Map()) {
 /** @param {Ranked} all @param {Map<string, [number, number]>} sizes @param {Flow} flow @returns {Placed} */
 export function laidOut(all, sizes, flow) {
   const turned = flow.across ? new Map([...sizes].map(([k, [w, h]]) => /** @type {[string, [number, number]]} */ ([k, [h, w]]))) : sizes;
-  const gaps = flow.across ? [BESIDE_ACROSS, RANK_GAP_ACROSS] : [BESIDE, RANK_GAP];
+  const gaps = flow.tight ? (flow.across ? TIGHT_ACROSS : TIGHT) : flow.across ? [BESIDE_ACROSS, RANK_GAP_ACROSS] : [BESIDE, RANK_GAP];
   let wraps = 0;
   const rank = new Map(all.flatMap(({ rows }) => rows.flatMap((row, r) => row.map((k) => /** @type {[string, number]} */ ([k, r])))));
   const blocks = all.flatMap(({ rows, up, down }) => {

@@ -12,7 +12,7 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {import("./layers.js").Placed} Placed */
 /** @typedef {import("./layers.js").Flow} Flow */
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
-/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, an index of HEIGHTS */
+/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number, tight?: boolean}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, an index of HEIGHTS; `tight`: with little between them */
 /** @typedef {{boxes: Map<string, Box>, groups: Set<string>, dense: number, made: Map<string, Placed>, rank: Placed["rank"], lanes: Placed["lanes"], flow: Flow | null}} Kept what a container looked like, and which of its children were open groups */
 /** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>, small: Set<string>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it, `small`: groups that the reader opened */
 /** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[], ranks: Map<string, import("./layers.js").Ranked>}} Nest `ranks`: those of containers, which no size changes */
@@ -197,12 +197,16 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   const rows = ranked(top, links);
   /** @type {{value: number, style: Style}[]} */
   const tried = [];
+  let legible = false;
   const attempt = (/** @type {Style} */ style) => {
     const { sizes, inner } = insides(style.across, style.roomy);
-    const outer = laidOut(rows, sizes, flowOf(style.across, style.bands, style.lanes, room));
-    const value = worth(outer, links, allBoxes(scene, new Map([...inner, ["", outer]])), room) + (style.across ? 0 : 0.04) - 0.05 * (style.bands - 1);
-    tried.push({ value, style });
-    return isLegible(outer, room);
+    const outer = laidOut(rows, sizes, flowOf(style.across, style.bands, style.lanes, room, style.tight));
+    const boxes = allBoxes(scene, new Map([...inner, ["", outer]]));
+    const value = worth(outer, links, boxes, room) + (style.across ? 0 : 0.04) - 0.05 * (style.bands - 1);
+    if (!style.tight || isGood(outer, boxes, room)) tried.push({ value, style });
+    const isSeen = isLegible(outer, room);
+    legible ||= isSeen;
+    return isSeen;
   };
   /** @type {Map<string, {sizes: Map<string, [number, number]>, inner: Map<string, Placed>}>} */
   const made = new Map();
@@ -218,19 +222,22 @@ function styleOf(scene, nest, memory, room, sizeOf) {
     return found;
   };
   const most = Math.min(7, top.length);
-  for (const across of [false, true]) for (let bands = 1; bands <= most; bands += 1) for (const lanes of bands > 1 ? [1, bands] : [1]) attempt({ across, bands, lanes, roomy: 0 });
+  for (const across of [false, true]) for (let bands = 1; bands <= most; bands += 1) for (const lanes of bands > 1 ? [1, bands] : [1, 1.5]) attempt({ across, bands, lanes, roomy: 0 });
   tried.sort((a, b) => b.value - a.value);
   const best = new Set([...tried.slice(0, 3), ...tried.filter((t) => t.style.bands === 1)].map((t) => t.style));
   for (const style of best) for (const sizes of GROWING) for (const roomy of sizes) if (!attempt({ ...style, roomy })) break;
+  // Where even closed groups are too many they stand closer together.
+  const isTooMuch = !scene.groups.size && top.length > 1 && !legible;
+  if (isTooMuch) for (const { style } of tried.slice(0, 12)) attempt({ ...style, roomy: 0, tight: true });
   tried.sort((a, b) => b.value - a.value);
   memory.style = tried[0]?.style || null;
   return memory.style || { across: false, bands: 1, lanes: 1, roomy: 0 };
 }
 
-/** @param {boolean} across @param {number} bands @param {number} lanes by how many a rank shares the side of the pane @param {Room} room @returns {Flow} */
-function flowOf(across, bands, lanes, room) {
+/** @param {boolean} across @param {number} bands @param {number} lanes by how many a rank shares the side of the pane @param {Room} room @param {boolean} [tight] @returns {Flow} */
+function flowOf(across, bands, lanes, room, tight = false) {
   const side = (across ? room.h : room.w) / LEGIBLE - 2 * MARGIN;
-  return { across, bands, wide: Math.max(260, side / lanes - 30) };
+  return { across, bands, wide: Math.max(260, side / lanes - 30), tight };
 }
 
 /** How much of the pane boxes cover, across and down, at the scale at which they are first seen. @param {Placed} outer @param {Map<string, Box>} boxes @param {Room} room */
@@ -354,7 +361,7 @@ function arranged(scene, nest, style, room, sizeOf, memory) {
   /** @type {Map<string, Placed>} */
   const placed = new Map();
   const sizes = new Map((nest.children.get("") || []).map((k) => [k, boxSize(scene, nest, k, style.across, room, sizeOf, memory, placed)]));
-  placed.set("", remembered("", sizes, nest.lifted.get("") || [], flowOf(style.across, style.bands, style.lanes, room), memory, scene.groups));
+  placed.set("", remembered("", sizes, nest.lifted.get("") || [], flowOf(style.across, style.bands, style.lanes, room, style.tight), memory, scene.groups));
   return placed;
 }
 

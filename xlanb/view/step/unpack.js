@@ -4,10 +4,17 @@ const MARK = "~";
 
 /** Text from base64. @param {string} packed @returns {Promise<string>} */
 export async function unpackText(packed) {
+  return new Response(new Blob([bytesFrom(packed)]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+}
+
+/** @param {string} packed in base64 @returns {Uint8Array<ArrayBuffer>} */
+function bytesFrom(packed) {
+  const native = /** @type {any} */ (Uint8Array).fromBase64; // of browsers since 2025
+  if (native) return native.call(Uint8Array, packed);
   const binary = atob(packed);
   const bytes = new Uint8Array(binary.length);
   for (let k = 0; k < bytes.length; k += 1) bytes[k] = binary.charCodeAt(k);
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  return bytes;
 }
 
 /** A payload from base64. @param {string} packed @returns {Promise<any>} */
