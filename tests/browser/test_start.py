@@ -91,6 +91,8 @@ def test_with_a_picture_that_is_placed_once(context, tmp_path, trace, screen):
     page.set_viewport_size({"width": screen[0], "height": screen[1]})
     page.add_init_script(MOVES)
     page.goto(path.as_uri())
-    page.wait_for_function("() => document.querySelector('.xlanb-step')?.shadowRoot.querySelector('.canvas:not(.still)')")
+    page.wait_for_function(
+        "() => document.querySelector('.xlanb-step')?.shadowRoot.querySelector('.canvas:not(.still)')"
+    )
     assert page.locator(".node").count() >= 3
     assert page.evaluate("moved") == []
