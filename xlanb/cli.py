@@ -114,9 +114,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     bisect.set_defaults(command=_bisect)
 
+    why = commands.add_parser(
+        "why", help="say why two instructions were fused or merged, or not: of ours or of the real XLA"
+    )
+    why.add_argument("file", help="HLO, - for standard input, a function FILE.py:NAME, or a dump directory")
+    why.add_argument(
+        "names", nargs="*", metavar="NAME", help="one or two instructions (of a dump, none: where it differs)"
+    )
+    _args(why)
+    why.add_argument("--module", help="which module of a dump (default: the main program)")
+    why.add_argument("--stage", default="fusion", help="without names: the pass of the real XLA (default: fusion)")
+    why.set_defaults(command=_why)
+
     reduce = _reduce_parser(commands)
     target = _target_parser(commands)
-    for command in (opened, opt, run, report, ls, diff, bisect, reduce, target):
+    for command in (opened, opt, run, report, ls, diff, bisect, why, reduce, target):
         command.add_argument("--json", action="store_true", help="print JSON")
 
     lab = commands.add_parser("lab", help="open JupyterLab on the tutorials")
@@ -361,6 +373,17 @@ def _report(options: argparse.Namespace) -> int:
     told = {"file": str(options.output), "stages": len(trace), "changed": len(trace.changed), "bytes": size}
     words = f"{trace.name}, {len(trace)} stage{'s' * (len(trace) != 1)}, {len(trace.changed)} changed something, {size:,} bytes"
     print(json.dumps(told) if options.json else f"{told['file']}: {words}")
+    return 0
+
+
+def _why(options: argparse.Namespace) -> int:
+    trace = _trace(options.file, options.module, options.args)
+    if not options.names:
+        found = trace.replay(int(options.stage) if options.stage.isdigit() else options.stage)
+        print(found.to_dataframe().to_json(orient="records") if options.json else found)
+        return 0
+    why = trace.why(*options.names)
+    print(json.dumps(why.to_json()) if options.json else why)
     return 0
 
 

@@ -135,17 +135,15 @@ def test_the_program_tells_what_its_figures_rest_on(trace: Trace) -> None:
 def test_why_answers_with_the_real_costs(trace: Trace) -> None:
     fused = trace.why("neg.1", "add.1")
     assert (fused[0].cause.pass_name, fused[0].action, fused[0].taken) == ("priority-fusion", "fuse", True)
-    assert fused[0].predicates[0] == (
+    assert fused[0].predicates[0][:3] == (
         "the cost model accepts it",
         True,
         "1.05 us fused, 2.1 us apart",
     )
     assert fused[0].predicates[1].value == "fusion.9"
     apart = trace.why("sine.1", "neg.1")
-    assert (apart[0].taken, apart[0].predicates) == (
-        False,
-        (("the consumer is not fusible", False, "neg.1 is a negate"),),
-    )
+    assert not apart[0].taken
+    assert [p[:3] for p in apart[0].predicates] == [("the consumer is not fusible", False, "neg.1 is a negate")]
     assert [d.subject[0] for d in trace.why("sine.1")] == ["sine.1"]
     assert [s.name for s in trace if s.decisions] == ["priority-fusion"]
     frame = trace["priority-fusion"].decisions.frame()
@@ -167,7 +165,9 @@ def test_why_asks_about_what_the_two_were_fused_with(tmp_path: Path) -> None:
     write_dump(tmp_path, **own, **{"priority_fusion_dump.txt": reason})
     found = xlanb.read_dump(tmp_path).main.trace.why("sine.1", "add.1")
     assert found[0].subject == ("sine.1", "neg.1")
-    assert found[0].predicates == (("the producer is not fusible", False, "sine.1 is a call of cuBLAS"),)
+    assert [p[:3] for p in found[0].predicates] == [
+        ("the producer is not fusible", False, "sine.1 is a call of cuBLAS")
+    ]
 
 
 def test_nothing_is_decided_about_what_has_no_users_left(tmp_path: Path) -> None:

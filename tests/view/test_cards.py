@@ -70,7 +70,18 @@ def test_of_many_decisions_the_first_are_shown_and_where_the_others_are():
     assert "20 more decisions: .to_dataframe() has them all" in _bundle(why)[0]
     table = why.to_dataframe()
     assert len(table) == 80
-    assert list(table.columns) == ["stage", "pass", "action", "subject", "taken", "condition", "holds", "value"]
+    assert list(table.columns) == [
+        "stage",
+        "pass",
+        "action",
+        "subject",
+        "taken",
+        "condition",
+        "holds",
+        "value",
+        "remedy",
+        "basis",
+    ]
 
 
 def test_why_without_decisions_says_so(trace):

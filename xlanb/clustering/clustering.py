@@ -13,7 +13,6 @@ from xlanb.clustering.build_xla_ops import build_xla_compile_and_run, build_xla_
 from xlanb.clustering.clone_constants_for_better_clustering import clone_constants_for_better_clustering
 from xlanb.clustering.cluster import Cluster
 from xlanb.clustering.cluster_scoping_pass import SCOPE, cluster_scoping
-from xlanb.clustering.conditions import Conditions
 from xlanb.clustering.contraction import ClusterState, Contraction
 from xlanb.clustering.dataflow import Dataflow, dataflow
 from xlanb.clustering.diff import ClusteringDiff, Side
@@ -32,7 +31,8 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
 from xlanb.graph.records import GraphRecord
 from xlanb.tf2xla.stand_in_shapes import Solution, stand_in_shapes
-from xlanb.tracing import Predicate
+from xlanb.tracing import Cause, Decision, Predicate
+from xlanb.why import Why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ class Clustering(Displayable):
     # ----------------------------------------------------------------------------------------------------------- why
 
     @boundary("explain a clustering")
-    def why(self, node: str, other: str | None = None) -> Conditions:
+    def why(self, node: str, other: str | None = None) -> Why:
         """Every condition on a node with its outcome and TensorFlow's words; of two nodes, why their clusters were not merged.
 
         Raises:
@@ -188,23 +188,34 @@ class Clustering(Displayable):
             reason = self.declustering.reasons.get(node, "")
             found = (*found, Predicate("stays in its cluster (partially_decluster)", not reason, reason))
             outcome = f"taken out of {name} again" if reason else f"in {name}"
-        return Conditions(f"{op.name} ({op.type})", outcome, found)
+        decision = Decision(Cause("mark_for_compilation"), "cluster", (node,), all(p.holds for p in found), found)
+        about = f"{op.name} ({op.type})"
+        return Why((node,), (decision,), question=f"Is {about} in a cluster?", answer=outcome, about=about)
 
-    def _why_two(self, first: Operation, second: Operation) -> Conditions:
+    def _why_two(self, first: Operation, second: Operation) -> Why:
         """Why two nodes are in one cluster, or are not."""
-        subject = f"{first.name} ({first.type}) and {second.name} ({second.type})"
         names = [self.cluster_of[op.name] for op in (first, second)]
         if names[0] is not None and names[0] == names[1]:
             both = Predicate("both are in one cluster", True, names[0])
-            return Conditions(subject, f"both in {names[0]}", (both,))
+            return self._of_two(first, second, f"both in {names[0]}", (both,), taken=True)
         against = [
-            Predicate(f"{op.name}: {p.name}", p.holds, p.value)
+            p._replace(name=f"{op.name}: {p.name}")
             for op in (first, second)
             for p in self._marking.predicates(op)
             if not p.holds
         ]
         outcome = " and ".join(f"in {name}" if name else "in no cluster" for name in names)
-        return Conditions(subject, outcome, (*against, *self._pair(first.name, second.name)))
+        return self._of_two(first, second, outcome, (*against, *self._pair(first.name, second.name)))
+
+    @staticmethod
+    def _of_two(
+        first: Operation, second: Operation, answer: str, predicates: tuple[Predicate, ...], *, taken: bool = False
+    ) -> Why:
+        subject = (first.name, second.name)
+        decision = Decision(Cause("mark_for_compilation"), "same cluster", subject, taken, predicates)
+        about = " and ".join(f"{op.name} ({op.type})" for op in (first, second))
+        question = f"Are {about} in one cluster?"
+        return Why(subject, (decision,), question=question, answer=answer, about=about)
 
     def _states(self, node: str, other: str) -> tuple[Contraction, ClusterState, ClusterState] | None:
         """The clusters of two candidates as contraction left them, the one that comes first first."""

@@ -5,7 +5,7 @@ What a refused fusion would cost and save, and a branch of the compilation in wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xlanb.analysis.cost import cost
 from xlanb.cpu.machine import limits
@@ -19,9 +19,10 @@ from xlanb.explorer.trace import Trace
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.memory import size_text
 from xlanb.runtime.compiler import options_in_force
-from xlanb.tracing import Decision, Predicate
+from xlanb.tracing import Cause, Decision, Predicate
 from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion, required_conditions
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+from xlanb.why import Why
 
 _NOISE = 0.03
 """Runs that differ by less are told as equally fast."""
@@ -43,6 +44,11 @@ class Attempt(Displayable):
     seconds: tuple[float, float]
     temp_bytes: tuple[int, int]
     difference: float
+
+    @property
+    def why(self) -> Why:
+        """Why the pass refused it."""
+        return self.refused.why
 
     @property
     def speedup(self) -> float:
@@ -87,6 +93,17 @@ class RefusedFusion:
     users: int | None = None
     copy_seconds: float | None = None
     saved_bytes: int | None = None
+    decision: Decision | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def why(self) -> Why:
+        """The decision with its conditions."""
+        subject = (self.producer, self.consumer)
+        decision = self.decision or Decision(Cause("fusion"), "fuse", subject, False, (self.condition,))
+        question = f"Why is {self.producer} not fused into {self.consumer}?"
+        return Why(
+            subject, (decision,), (self.stage,), question=question, answer=str(self), about=" and ".join(subject)
+        )
 
     def __str__(self) -> str:
         if self.impossible:
@@ -111,7 +128,7 @@ def refused_fusion(trace: Trace, a: str, b: str) -> RefusedFusion:
     stage, decision = _decision(trace, a, b)
     producer, consumer = decision.subject[:2]
     failed = next((p for p in decision.predicates if not p.holds), Predicate("fused", False))
-    found = RefusedFusion(producer, consumer, stage.index, failed)
+    found = RefusedFusion(producer, consumer, stage.index, failed, decision=decision)
     if failed.name in required_conditions():
         return replace(found, impossible=f"{failed.name}: {failed.value}")
     record = next((i for c in stage.before.computations for i in c.instructions if i.name == producer), None)

@@ -15,6 +15,7 @@ from xlanb.errors import XlanbError
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.tracing import Cause, Decision, Predicate
+from xlanb.why import Why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +82,11 @@ class FusionDecisions(Sequence[Decision]):
             for d in self
         ]
         return pd.DataFrame(rows, columns=["producer", "consumers", "fused", "why"])
+
+    def why(self, *names: str) -> Why:
+        """What the pass decided about these instructions, all of which take part, as it told it itself."""
+        found = [d for d in self if set(names) <= set(d.subject)]
+        return Why(names, found, question=f"What did {PASS} decide about {' and '.join(names)}?")
 
     def holders(self, names: Iterable[str]) -> set[str]:
         """The fusions that held any of these instructions while the pass ran.

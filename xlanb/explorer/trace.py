@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from xlanb.explorer.diff import ModuleDiff, TraceDiff
     from xlanb.explorer.film import Film
     from xlanb.explorer.numerics import Numerics
-    from xlanb.explorer.why import Why
+    from xlanb.explorer.replay import Replay
     from xlanb.transforms.pipeline import HloPassPipeline
+    from xlanb.why import Why
 
 _COUNTS = ("added", "removed", "modified")
 
@@ -166,12 +167,28 @@ class Trace(Displayable):
 
         Of two, what became of them in the end comes last: whether they are in one cluster, in one kernel, or one instruction, and what stood between them.
 
+        Of a dump of the real XLA, which tells no reasons, xlanb's own conditions are asked about the modules in it: these
+        decisions are marked as a replay, what the dump shows as facts, and where the two differ it is said (see `replay`).
+
         Raises:
             XlanbError: a name is that of no instruction or node of any stage; the message has the nearest.
         """
         from xlanb.explorer.why import why
 
         return why(self, subject)
+
+    @boundary("replay a pass of the real XLA")
+    def replay(self, stage: int | str = "fusion") -> Replay:
+        """What a pass of the real XLA decided beside what xlanb's conditions decide on the same module, and where they differ.
+
+        It is one of fusion, cse, algsimp, constant_folding.
+
+        Raises:
+            XlanbError: the trace is none of the real XLA's, or that stage cannot be replayed; the message says which can.
+        """
+        from xlanb.explorer.replay import replay
+
+        return replay(self, stage)
 
     @boundary("follow an instruction through the stages")
     def lineage(self, name: str) -> Lineage:

@@ -5,92 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import permutations
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from xlanb.boundary import boundary
-from xlanb.display import Displayable
 from xlanb.errors import ArgumentError, XlanbError, nearest
 from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.lineage import Provenance
-from xlanb.frames import framed
+from xlanb.explorer.replay import answers, unreplayable
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.stage import named_parts
 from xlanb.tracing import Cause, Decision, Predicate
+from xlanb.why import DECIDED, FACT, REPLAY, Why
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from xlanb.explorer.stage import Stage
     from xlanb.explorer.trace import Trace
-
-
-class Why(Sequence[Decision], Displayable):
-    """Decisions in order, with the value of every condition that was looked at; shows itself as text, in which what was decided alike in several stages stands once.
-
-    `stages` are the indices of the stages that decided, -1 for what is said in the end of the final module. `told` is whether the compiler told its decisions at all: a dump of XLA:CPU or XLA:TPU holds none.
-    """
-
-    def __init__(
-        self, subject: tuple[str, ...], decisions: Iterable[Decision], stages: Iterable[int] = (), *, told: bool = True
-    ) -> None:
-        self.subject = subject
-        self.told = told
-        self.decisions = tuple(decisions)
-        given = tuple(stages)
-        self.stages = given + (-1,) * (len(self.decisions) - len(given))
-
-    @overload
-    def __getitem__(self, index: int) -> Decision: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Decision, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Decision | tuple[Decision, ...]:
-        return self.decisions[index]
-
-    def __len__(self) -> int:
-        return len(self.decisions)
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """One row per condition of each decision: stage (-1: the end), pass, action, subject, what came of it, condition, whether it holds, its value."""
-        rows = [
-            (stage, d.cause.pass_name, d.action, " -> ".join(d.subject), d.taken, p.name, p.holds, str(p.value))
-            for d, stage in zip(self.decisions, self.stages, strict=True)
-            for p in d.predicates
-        ]
-        return framed(rows, ["stage", "pass", "action", "subject", "taken", "condition", "holds", "value"])
-
-    def __repr__(self) -> str:
-        return f"<Why {' and '.join(self.subject)}: {len(self)} decisions>"
-
-    def __str__(self) -> str:
-        title = " and ".join(self.subject)
-        if self.told and not self:
-            return f"{title}: {self.note}"
-        lines = [line for d, stages in self.distinct for line in _lines(d, stages)]
-        return "\n".join([title, *lines, *([f"  {self.note}"] if self.note else [])])
-
-    @property
-    def distinct(self) -> list[tuple[Decision, tuple[int, ...]]]:
-        """The decisions, those that several stages took alike once, with the stages."""
-        alike: dict[Decision, list[int]] = {}
-        for d, stage in zip(self.decisions, self.stages, strict=True):
-            alike.setdefault(d, []).append(stage)
-        return [(d, tuple(dict.fromkeys(stages))) for d, stages in alike.items()]
-
-    @property
-    def note(self) -> str:
-        """Why there are no (more) decisions, and what answers instead; "" where the decisions are the answer."""
-        if self.told:
-            nothing = f"no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
-            return "" if self else nothing
-        calls = " or ".join(f".lineage({name!r})" for name in self.subject)
-        return (
-            f"a dump holds what the passes did and not why: {calls} follows it through them, "
-            ".diff(a, b) shows two stages; xlanb.trace of the first module asks xlanb's own passes"
-        )
 
 
 @boundary("explain")
@@ -102,6 +33,7 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
     wanted = set(names)
     found = [(d, s.index) for s in trace.stages for d in s.decisions if wanted <= set(d.subject)]
     outcome: Iterable[Decision] = ()
+    question: _Question | None = None
     if len(names) == 2 and names[0] != names[1]:
         question = _Question(trace, names[0], names[1])
         found = found or list(question.under_other_names()) or list(question.about_their_fusions())
@@ -109,7 +41,34 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
     if not found:
         _check_names(trace, names)
     told = any(s.decisions or s.edits for s in trace.stages)
-    return Why(names, [*(d for d, _ in found), *outcome], [index for _, index in found], told=told)
+    rows = [(d, index, DECIDED) for d, index in found]
+    if trace.pipeline is None and any(s.kind == "hlo_pass" for s in trace.stages):
+        asked = question or _Question(trace, names[0], names[0])
+        ever = (asked.names_a, asked.names_b)
+        rows += answers(trace, dict(zip(names, ever, strict=False)))
+    at_the_end = list(outcome)
+    last = DECIDED if trace.pipeline is not None else FACT
+    rows += [(d, -1, last) for d in at_the_end]
+    told = told or any(basis == REPLAY for _, _, basis in rows)
+    return Why(
+        names,
+        [d for d, _, _ in rows],
+        [index for _, index, _ in rows],
+        told=told,
+        answer=_in_short(at_the_end[-1]) if at_the_end else "",
+        bases=[basis for _, _, basis in rows],
+        note="" if told else unreplayable(trace),
+    )
+
+
+def _in_short(d: Decision) -> str:
+    """What became of two instructions or nodes, in a few words."""
+    first = d.predicates[0]
+    if d.action == "same cluster":
+        return f"both in {first.value}" if d.taken else "not in one cluster"
+    if d.taken:
+        return f"in one kernel, {first.value}"
+    return "in different kernels" if first.name == "in one kernel" else "not both there in the end"
 
 
 def _check_names(trace: Trace, names: Iterable[str]) -> None:
@@ -121,15 +80,6 @@ def _check_names(trace: Trace, names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise XlanbError(f"no instruction and no node {name!r} in trace {trace.name!r}{nearest(name, known)}")
-
-
-def _lines(d: Decision, stages: Sequence[int]) -> Iterable[str]:
-    where = f" ({d.cause.where})" if d.cause.where else ""
-    when = [str(s) for s in dict.fromkeys(stages) if s >= 0]
-    at = f", stage{'s' * (len(when) > 1)} {', '.join(when)}" if when else ""
-    yield f"  {d.cause.pass_name or 'xlanb'}: {'yes' if d.taken else 'no '} {d.action} {' -> '.join(d.subject)}{where}{at}"
-    for p in d.predicates:
-        yield f"      {'holds' if p.holds else 'FAILS'}  {p.name}{f': {p.value}' if p.value else ''}"
 
 
 class _Question:

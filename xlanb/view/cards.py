@@ -7,15 +7,14 @@ from functools import singledispatch
 from html import escape
 from typing import Any, Final
 
-from xlanb.clustering.conditions import Conditions
 from xlanb.explorer.lineage import HAND_EDIT, Lineage
-from xlanb.explorer.why import Why
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.recording import attribute_text
 from xlanb.runtime.session import Session
 from xlanb.tracing import Decision, Predicate
 from xlanb.view.parts.items import clip
 from xlanb.view.tables import tables_html
+from xlanb.why import BASES, Why
 
 _MOST_DECISIONS: Final = 60
 _MOST_LINKS: Final = 100
@@ -37,22 +36,26 @@ def card_html(_obj: Any) -> str:
 
 @card_html.register
 def _why(why: Why) -> str:
-    distinct = why.distinct
-    shown = [_decision(d, at, is_open=k < _OPEN) for k, (d, at) in enumerate(distinct[:_MOST_DECISIONS])]
-    rest = len(distinct) - len(shown)
+    if why.is_one:
+        return _one_decision(why)
+    grouped = why.grouped
+    shown = [_decision(d, basis, at, is_open=k < _OPEN) for k, (d, basis, at) in enumerate(grouped[:_MOST_DECISIONS])]
+    rest = len(grouped) - len(shown)
     more = _note(f"{rest:,} more decisions: .to_dataframe() has them all") if rest > 0 else ""
     note = _note(why.note) if why.note else ""
-    return _card(" and ".join(map(_code, why.subject)), _plural(len(distinct), "decision"), [*shown, more, note])
+    head = " and ".join(map(_code, why.subject)) + (f": {_linked(why.answer)}" if why.answer else "")
+    return _card(head, _plural(len(grouped), "decision"), [*shown, more, note])
 
 
-@card_html.register
-def _conditions(conditions: Conditions) -> str:
-    failing = [p for p in conditions if not p.holds]
-    said = f"{len(conditions) - len(failing)} of {_plural(len(conditions), 'condition')} hold"
-    parts = [_predicates(failing), _folded("those that hold", _predicates(p for p in conditions if p.holds))]
+def _one_decision(why: Why) -> str:
+    """An answer with the conditions that decided it, those that failed first."""
+    predicates = why.decisions[0].predicates
+    failing = [p for p in predicates if not p.holds]
+    said = f"{len(predicates) - len(failing)} of {_plural(len(predicates), 'condition')} hold"
+    parts = [_predicates(failing), _folded("those that hold", _predicates(p for p in predicates if p.holds))]
     if not failing:
-        parts = [_predicates(conditions)]
-    return _card(f"{_code(conditions.subject)}: {escape(conditions.outcome)}", said, parts)
+        parts = [_predicates(predicates)]
+    return _card(f"{_code(why.about)}: {_linked(why.answer)}", said, [*parts, _note(why.note) if why.note else ""])
 
 
 @card_html.register
@@ -139,11 +142,12 @@ def _card(head: str, said: str, parts: Iterable[str]) -> str:
     return f'<div class="xlanb-card" style="{_CARD}"><div><b>{head}</b>{count}</div>{"".join(parts)}</div>'
 
 
-def _decision(d: Decision, stages: Sequence[int], *, is_open: bool) -> str:
+def _decision(d: Decision, basis: str, stages: Sequence[int], *, is_open: bool) -> str:
     """What was decided, unfolding to the conditions that decided it."""
     when = [str(s) for s in stages if s >= 0]
     where = [f"stage {', '.join(when)}"] if when else ["in the end"]
     where += [d.cause.where] if d.cause.where else []
+    where += [BASES[basis]] if BASES.get(basis) else []
     about = " &rarr; ".join(map(_code, d.subject))
     head = (
         f"{_mark('yes' if d.taken else 'no', good=d.taken)} "
@@ -156,10 +160,22 @@ def _decision(d: Decision, stages: Sequence[int], *, is_open: bool) -> str:
 def _predicates(predicates: Iterable[Predicate]) -> str:
     rows = [
         f'<tr><td style="{_CELL};white-space:nowrap">{_mark("holds" if p.holds else "FAILS", good=p.holds)}</td>'
-        f'<td style="{_CELL}">{escape(p.name)}</td><td style="{_CELL};{_CODE};line-height:20px">{escape(str(p.value))}</td></tr>'
+        f'<td style="{_CELL}">{escape(p.name)}</td>'
+        f'<td style="{_CELL};{_CODE};line-height:20px">{escape(str(p.value))}{_remedy(p.remedy)}</td></tr>'
         for p in predicates
     ]
     return f'<table style="border:0;margin-left:1em">{"".join(rows)}</table>' if rows else ""
+
+
+def _remedy(remedy: str) -> str:
+    """What would have to change, on a line of its own."""
+    return f'<div style="{_CARD}">&#8618; {_linked(remedy)}</div>' if remedy else ""
+
+
+def _linked(text: str) -> str:
+    """Words with the names in backquotes as code."""
+    parts = text.split("`")
+    return "".join(_code(part) if n % 2 else escape(part) for n, part in enumerate(parts))
 
 
 def _mark(word: str, *, good: bool) -> str:

@@ -218,9 +218,12 @@ class FusionRun:
         grown = [Predicate(f"{name} is in {edge.consumer.name} by then", True) for name in inside]
         return (*grown, *asked(_OF_THE_RUN, edge), *told(conditions, failed, edge, to_the_end=True))
 
-    @staticmethod
-    def _emit(edge: Edge, taken: bool, predicates: Sequence[Predicate]) -> None:
-        emit(Decision(current_cause(), "fuse", (edge.producer.name, edge.consumer.name), taken, predicates))
+    def _emit(self, edge: Edge, taken: bool, predicates: Sequence[Predicate]) -> None:
+        cause = current_cause()
+        if self._asked:
+            parts = tuple(("inside", n) for n in sorted(self._inside.get(edge.consumer, frozenset()) & self._asked))
+            cause = cause._replace(parts=parts)
+        emit(Decision(cause, "fuse", (edge.producer.name, edge.consumer.name), taken, predicates))
 
     def is_fusible(self, i: HloInstruction) -> bool:
         """`is_fusible`, asked once of an instruction: fusion changes no side effect."""

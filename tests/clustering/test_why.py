@@ -1,4 +1,4 @@
-"""What Clustering.why gives: a tuple of conditions that shows itself as lines and as a table."""
+"""What Clustering.why gives: an answer with its conditions, that shows itself as lines and as a table."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ def clustering() -> Clustering:
     return found
 
 
-def test_conditions_are_lines_and_a_tuple() -> None:
+def test_conditions_are_lines_and_rows() -> None:
     found = clustering().why("out")
     lines = str(found).splitlines()
     assert lines[0] == "out (Exp): in cluster_1"
-    assert len(lines) == 1 + len(found)
+    assert len(lines) == 1 + len(found.conditions)
     assert all(line.startswith("  holds  ") for line in lines[1:])
-    assert isinstance(found, tuple)
-    first, *_ = found
-    assert (first, first.holds) == (found[0], True)
-    assert list(pd.DataFrame(found).columns) == ["name", "holds", "value", "remedy"]
+    assert all(p.holds for p in found.conditions)
+    assert (found.subject, found.outcome) == (("out",), "in cluster_1")
+    assert list(pd.DataFrame(found.conditions).columns) == ["name", "holds", "value", "remedy"]
 
 
 def test_a_node_outside_shows_what_fails() -> None:
     found = clustering().why("seen")
     assert str(found).startswith("seen (PyFunc): in no cluster\n")
     failing = [line for line in str(found).splitlines() if line.startswith("  FAILS  ")]
-    assert len(failing) == sum(not p.holds for p in found) > 0
+    assert len(failing) == len(found.failing) > 0
     assert any("PyFunc" in line for line in failing)
-    assert repr(found).startswith("<Conditions seen (PyFunc): in no cluster; ")
+    assert repr(found).startswith("<Why seen (PyFunc): in no cluster; ")
 
 
 def test_two_nodes_say_where_each_is() -> None:

@@ -1,0 +1,386 @@
+"""Why and why not, for the real XLA: xlanb's own conditions, asked about the module that a pass of the real one began with.
+
+A dump says what a pass of the real XLA did, and not why. Our pass of that name, with the options of XLA:CPU's pipeline, runs
+on a copy of the same module and tells its decisions: a replay. What the real pass did is read in the module after it: a fact.
+Where the two differ it is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from xlanb.conditions import asking
+from xlanb.cpu.pipelines import RELEASES, pipeline
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.explorer.gpu_fusion import FusionDecisions
+from xlanb.explorer.matching import Side
+from xlanb.frames import framed
+from xlanb.hlo import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ComputationName, InstructionRecord, ModuleRecord
+from xlanb.tracing import Cause, Decision, Predicate, observing
+from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
+from xlanb.why import FACT, REPLAY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xlanb.explorer.trace import Trace
+
+DECIDING = ("fusion", "cse", "algsimp", "constant_folding")
+"""The passes that tell decisions."""
+
+_AFTER_LAYOUT = "HLO_passes_after_layout_assignment"
+_LARGEST = 30_000
+"""Instructions of a module up to which a pass is run again, some seconds' work."""
+_FREE = frozenset((HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
+
+Answer = tuple[Decision, int, str]
+"""A decision, the index of its stage, what it rests on."""
+
+
+@dataclass(frozen=True)
+class Replay(Displayable):
+    """A pass of the real XLA, and our pass of its name run on the module before it.
+
+    `before` and `real` are the modules before and after the real pass, `after` is what ours made of `before`; `release` is
+    the release of JAX whose XLA:CPU has the options that it ran with.
+    """
+
+    name: str
+    stage: int
+    before: ModuleRecord
+    real: ModuleRecord
+    after: ModuleRecord
+    decisions: tuple[Decision, ...]
+    release: str
+
+    @cached_property
+    def _fused(self) -> tuple[_Fused, _Fused]:
+        return _Fused(self.real), _Fused(self.after)
+
+    @cached_property
+    def _side(self) -> Side:
+        return Side(self.before)
+
+    @cached_property
+    def known(self) -> dict[str, tuple[str, InstructionRecord]]:
+        """By name the instructions of the module before, each with its computation."""
+        return {i.name: (c.name, i) for c in self.before.computations for i in c.instructions}
+
+    def together(self, a: str, b: str) -> tuple[str, str]:
+        """The fusion that holds two instructions of the module before, after the real pass and after ours; "" for none."""
+        meanings = [self._side.meaning[self.known[n][0], n] for n in (a, b)]
+        real, ours = (fused.holder(*meanings) for fused in self._fused)
+        return real, ours
+
+    @cached_property
+    def _forms(self) -> tuple[dict[str, _Form], dict[str, _Form], dict[str, _Form]]:
+        return _forms(self.before), _forms(self.real), _forms(self.after)
+
+    def gone(self, name: str) -> tuple[bool, bool]:
+        """Whether an instruction is gone after the real pass, and after ours."""
+        _, real, ours = self._forms
+        return name not in real, name not in ours
+
+    def rewritten(self, name: str) -> tuple[str, str]:
+        """What became of an instruction by the real pass, and by ours.
+
+        "" where it is as it was, by opcode, shape, attributes and the opcodes of its operands.
+        """
+        before, *after = self._forms
+        real, ours = ("" if (now := a.get(name)) == before[name] else _in_words(now) for a in after)
+        return real, ours
+
+    @cached_property
+    def outcomes(self) -> tuple[tuple[str, str, bool, bool], ...]:
+        """What was decided, by the real pass and by ours.
+
+        Of fusion for each edge between two instructions whether it lies in a fusion afterwards: producer, consumer, real,
+        ours. Of other passes for each instruction whether it was taken out or rewritten: its name, "", real, ours.
+        """
+        return tuple(self._edges() if self.name == "fusion" else self._instructions())
+
+    def _edges(self) -> Iterator[tuple[str, str, bool, bool]]:
+        inner = {n for c in self.before.computations for i in c.instructions for n in _applied(i)}
+        for c in self.before.computations:
+            if c.name in inner:
+                continue
+            for i in c.instructions:
+                for o in dict.fromkeys(i.operands):
+                    if i.opcode in _FREE or c.by_name[o].opcode in _FREE:
+                        continue
+                    edge = self._side.meaning[c.name, o], self._side.meaning[c.name, i.name]
+                    real, ours = (edge in fused.edges for fused in self._fused)
+                    yield o, i.name, real, ours
+
+    def _instructions(self) -> Iterator[tuple[str, str, bool, bool]]:
+        for name, (_, i) in self.known.items():
+            if i.opcode not in _FREE:
+                real, ours = self.rewritten(name)
+                yield name, "", bool(real), bool(ours)
+
+    @property
+    def agreement(self) -> float:
+        """Share of the outcomes that are alike, 0 to 1; 1 where there is nothing to decide."""
+        alike = [real == ours for _, _, real, ours in self.outcomes]
+        return sum(alike) / len(alike) if alike else 1.0
+
+    @property
+    def differences(self) -> tuple[tuple[str, str, bool, bool], ...]:
+        """The outcomes that are not."""
+        return tuple(o for o in self.outcomes if o[2] != o[3])
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per outcome: producer, consumer ("" of other passes than fusion), whether the real pass did it, whether ours would."""
+        return framed(list(self.outcomes), ["producer", "consumer", "real", "replay"])
+
+    def __str__(self) -> str:
+        what = "edges" if self.name == "fusion" else "instructions"
+        unlike = self.differences
+        lines = [
+            f"{self.name}, stage {self.stage}: xlanb's conditions (XLA:CPU of JAX {self.release}) decide like the real XLA "
+            f"on {len(self.outcomes) - len(unlike)} of {len(self.outcomes)} {what}"
+        ]
+        did, would = ("fused", "fuse") if self.name == "fusion" else ("rewrote", "rewrite")
+        for a, b, real, _ in unlike[:20]:
+            edge = f"{a} -> {b}" if b else a
+            lines.append(f"  the real one {did} {edge}" if real else f"  xlanb's conditions would {would} {edge}")
+        return "\n".join([*lines, *([f"  and {len(unlike) - 20} more"] if len(unlike) > 20 else [])])
+
+    def __repr__(self) -> str:
+        return f"<Replay {self.name}, stage {self.stage}: {self.agreement:.0%} alike>"
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def about(self, here: list[list[str]]) -> Iterator[Answer]:
+        """What ours decided about an instruction, or about two, and what the real one did; each under the names that it has in the module before."""
+        found = [d for d in self.decisions if _is_about(d, here)]
+        yield from ((d, self.stage, REPLAY) for d in found)
+        if len(here) == 2:
+            pairs = [(a, b) for a in here[0] for b in here[1] if a != b]
+            yield from self._of_two(pairs, is_decided=bool(found))
+        elif self.name != "fusion":
+            yield from self._of_one(here[0], is_decided=bool(found))
+
+    def _of_two(self, pairs: list[tuple[str, str]], *, is_decided: bool) -> Iterator[Answer]:
+        if self.name == "fusion":
+            for a, b in pairs:
+                real, ours = self.together(a, b)
+                yield from self._compared((a, b), "fuse", "after it both are in one fusion", (real, ours))
+        elif self.name == "cse" and is_decided:
+            for a, b in pairs:
+                merged = [any(pair) for pair in zip(self.gone(a), self.gone(b), strict=True)]
+                yield from self._compared((a, b), "cse", "after it there is one of them", (merged[0], merged[1]))
+
+    def _of_one(self, names: list[str], *, is_decided: bool) -> Iterator[Answer]:
+        for name in names:
+            real, ours = self.rewritten(name)
+            if is_decided or real or ours:
+                yield from self._compared((name,), self.name, "it was rewritten", (real, ours))
+
+    def _compared(
+        self, subject: tuple[str, ...], action: str, asked: str, did: tuple[str | bool, str | bool]
+    ) -> Iterator[Answer]:
+        """What the real pass did, and whether ours does the same."""
+        real, ours = did
+        seen = Predicate(asked, bool(real), real if isinstance(real, str) else "")
+        yield Decision(Cause(self.name), action, subject, bool(real), (seen,)), self.stage, FACT
+        if bool(real) != bool(ours):
+            so = f"it is so{f': {ours}' if isinstance(ours, str) else ''}" if ours else "it is not so"
+            which = f"by xlanb's conditions (XLA:CPU of JAX {self.release}) {so}"
+            same = Predicate("xlanb's conditions decide like the real XLA", False, which)
+            yield Decision(Cause(self.name), "agree", subject, False, (same,)), self.stage, REPLAY
+
+
+class _Fused:
+    """What lies in the fusions of a module, by what it computes."""
+
+    def __init__(self, module: ModuleRecord) -> None:
+        side = Side(module)
+        self.edges: set[tuple[int, int]] = set()
+        self._inside: dict[str, set[int]] = {}
+        for name, (_, caller) in side.callers.items():
+            inside = self._inside.setdefault(caller, set())
+            for i in module.by_name[name].instructions:
+                meaning = side.meaning[name, i.name]
+                if i.opcode is not HloOpcode.PARAMETER:
+                    inside.add(meaning)
+                    for o in i.operands:
+                        if module.by_name[name].by_name[o].opcode is not HloOpcode.PARAMETER:
+                            self.edges.add((side.meaning[name, o], meaning))
+
+    def holder(self, a: int, b: int) -> str:
+        """A fusion that holds both of two values."""
+        return next((name for name, inside in self._inside.items() if a in inside and b in inside), "")
+
+
+class _Decisions(list[Decision]):
+    """Keeps the decisions of what runs."""
+
+    def on_event(self, event: object) -> None:
+        if isinstance(event, Decision):
+            self.append(event)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of a pass of the real XLA that can be replayed."""
+
+    name: str
+    index: int
+    before: ModuleRecord
+    after: ModuleRecord
+    pipeline: str
+    has_layouts: bool
+
+
+def replay(trace: Trace, stage: int | str = "fusion", names: Iterable[str] = ()) -> Replay:
+    """Ask xlanb's conditions what a pass of the real XLA decided; about `names` to the end.
+
+    Raises:
+        XlanbError: the stage is no pass that tells decisions, or holds too large a module, or our pass cannot run on it.
+    """
+    runs = list(_runs(trace))
+    wanted = [r for r in runs if stage in (r.name, r.index)]
+    if not wanted:
+        known = ", ".join(f"{r.name} (stage {r.index})" for r in runs) or "none: " + unreplayable(trace)
+        raise XlanbError(f"no pass {stage!r} in trace {trace.name!r} that can be replayed; those that can: {known}")
+    return _best(wanted[-1], frozenset(names))
+
+
+def answers(trace: Trace, names: Mapping[str, Collection[str]]) -> Iterator[Answer]:
+    """What xlanb's conditions say of an instruction, or of two, at each pass of the real XLA that can be replayed.
+
+    With what the real one did. `names` are all that each was ever called.
+    """
+    for run in _runs(trace):
+        if len(names) == 2 and run.name not in ("fusion", "cse"):
+            continue
+        there = {i.name for c in run.before.computations for i in c.instructions}
+        here = [[name] if name in there else sorted(there.intersection(others)) for name, others in names.items()]
+        if not all(here):
+            continue
+        asked = frozenset(n for some in here for n in some)
+        try:
+            yield from _best(run, asked).about(here)
+        except XlanbError as error:
+            failed = Predicate("xlanb's pass runs on this module", False, str(error).splitlines()[0])
+            yield Decision(Cause(run.name), "replay", tuple(sorted(asked)), False, (failed,)), run.index, REPLAY
+
+
+def unreplayable(trace: Trace) -> str:
+    """What of a trace cannot be replayed, and why; "" where nothing stands in the way."""
+    if any(s.kind in ("llo", "tpu_schedule", "memory_space_assignment") for s in trace):
+        return "what XLA:TPU fuses is decided by rules that are not public: of its dump only the facts are shown"
+    if any(isinstance(s.decisions, FusionDecisions) for s in trace):
+        return (
+            "XLA:GPU fuses by a cost model, and its dump holds these decisions; cse and algsimp are replayed "
+            "with XLA:CPU's options"
+        )
+    return ""
+
+
+def _runs(trace: Trace) -> Iterator[_Run]:
+    """The runs that can be replayed, in order. A pass that changed nothing is not in a dump; that nothing was fused is read in what follows."""
+    has_layouts = fusion_seen = False
+    is_cpu = not unreplayable(trace)
+    for s in trace:
+        if not isinstance(s.before, ModuleRecord) or not isinstance(s.after, ModuleRecord) or s.edits:
+            continue
+        within = s.pipeline[-1] if s.pipeline else ""
+        if s.name == "fusion" or (s.kind == "hlo_pass" and s.name in DECIDING):
+            fusion_seen = fusion_seen or s.name == "fusion"
+            yield _Run(s.name, s.index, s.before, s.after, within, has_layouts)
+        elif is_cpu and not fusion_seen and _AFTER_LAYOUT in s.pipeline and not _has_fusions(s.before):
+            fusion_seen = True
+            yield _Run("fusion", s.index, s.before, s.before, _AFTER_LAYOUT, has_layouts)
+        has_layouts = has_layouts or s.name == "layout-assignment"
+
+
+def _best(run: _Run, names: frozenset[str]) -> Replay:
+    """The replay by the release of XLA:CPU whose options agree best with what the real one did."""
+    count = sum(len(c.instructions) for c in run.before.computations)
+    if count > _LARGEST:
+        raise XlanbError(f"{run.name} is not replayed on {count:,} instructions, only up to {_LARGEST:,}")
+    best: Replay | None = None
+    for release in RELEASES:
+        made = _replayed(run, release, names)
+        if best is None or made.agreement > best.agreement:
+            best = made
+        if best.agreement == 1.0:
+            break
+    if best is None:
+        raise XlanbError("no release of XLA:CPU is known")
+    return best
+
+
+def _replayed(run: _Run, release: str, names: frozenset[str]) -> Replay:
+    module = HloModule.from_record(run.before)
+    decisions = _Decisions()
+    with observing(decisions), asking(names):
+        _pass(run, release).run(module)
+    return Replay(run.name, run.index, run.before, run.after, module.record(), tuple(decisions), release)
+
+
+def _pass(run: _Run, release: str) -> HloPass:
+    """Our pass as XLA:CPU's pipeline of a release configures it, in the same place or, of a place that it has not, with layouts as they are there."""
+    passes = list(_leaves(pipeline(xla=release)))
+    named = [(within, p) for within, p in passes if p.name == run.name]
+    in_place = [p for within, p in named if within == run.pipeline]
+    alike = [p for _, p in named if bool(getattr(p, "is_layout_sensitive", False)) == run.has_layouts]
+    return (in_place or alike or [p for _, p in named] or [PASSES[run.name]()])[0]
+
+
+def _leaves(p: HloPassPipeline) -> Iterator[tuple[str, HloPass]]:
+    """The passes of a pipeline and of those within it, each with the name of its own pipeline."""
+    for one in p.passes:
+        inner = one.inner if isinstance(one, HloPassFix) else one
+        if isinstance(inner, HloPassPipeline):
+            yield from _leaves(inner)
+        elif isinstance(inner, HloPass):
+            yield p.name, inner
+
+
+def _is_about(d: Decision, here: list[list[str]]) -> bool:
+    """Whether a decision is about an instruction, or about two, of which the one that reads may be in a fusion by then."""
+    if len(here) == 1:
+        return not set(d.subject).isdisjoint(here[0])
+    first, *others = d.subject
+    reading = {*others, *(name for role, name in d.cause.parts if role == "inside")}
+    return any(first in a and not reading.isdisjoint(b) for a, b in permutations(here))
+
+
+_Form = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+
+
+def _forms(module: ModuleRecord) -> dict[str, _Form]:
+    """What each instruction is by itself: opcode, shape, attributes, and the opcodes of its operands."""
+    found = {}
+    for c in module.computations:
+        for i in c.instructions:
+            attributes = tuple(
+                f"{k}={v}" for k, v in sorted(i.attributes.items()) if not isinstance(v, ComputationName | tuple)
+            )
+            operands = tuple(c.by_name[o].opcode.text for o in i.operands)
+            found[i.name] = (i.opcode.text, str(i.shape), attributes, operands)
+    return found
+
+
+def _in_words(form: _Form | None) -> str:
+    return "gone" if form is None else f"now {form[0]} of {', '.join(form[3]) or 'nothing'}, {form[1]}"
+
+
+def _applied(i: InstructionRecord) -> tuple[str, ...]:
+    """The computations that an instruction applies to elements or holds as a fusion."""
+    loops = (HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL)
+    return () if i.opcode in loops else tuple(i.called_computations)
+
+
+def _has_fusions(module: ModuleRecord) -> bool:
+    return any(i.opcode is HloOpcode.FUSION for c in module.computations for i in c.instructions)

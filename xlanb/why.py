@@ -1,0 +1,230 @@
+"""Why: a question about one or two instructions or nodes, its answer, and the decisions that led to it.
+
+A compilation, a clustering and a dump of the real XLA give the same object: text, HTML in a notebook, JSON, a table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from xlanb.display import Displayable
+from xlanb.frames import framed
+from xlanb.tracing import Decision, Predicate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DECIDED, FACT, REPLAY = "decided", "fact", "replay"
+"""What a decision rests on: the compiler told it while it took it; it is seen in what the compiler left, a dump; or xlanb's
+own conditions were asked about the module of a dump."""
+
+BASES: Mapping[str, str] = {
+    DECIDED: "",
+    FACT: "fact: in the dump",
+    REPLAY: "replay: xlanb's conditions on the dump's module",
+}
+"""The words for each."""
+
+_NAME = re.compile(r"`([^`]+)`")
+
+
+class Why(Sequence[Decision], Displayable):
+    """Decisions in order, with the value of every condition that was looked at.
+
+    As text, what was decided alike in several stages stands once. `subject` are the names that it is about, `about` is how
+    these are headed; `question` and `answer` are words, `answer` "" where the decisions are it. `stages` are the indices of
+    the stages that decided, -1 for what is said in the end of the final module. `bases` says of each decision what it rests
+    on: DECIDED, FACT or REPLAY. `told` is whether there is anybody who tells decisions.
+    """
+
+    def __init__(
+        self,
+        subject: tuple[str, ...],
+        decisions: Iterable[Decision],
+        stages: Iterable[int] = (),
+        *,
+        told: bool = True,
+        question: str = "",
+        answer: str = "",
+        about: str = "",
+        bases: Iterable[str] = (),
+        note: str = "",
+    ) -> None:
+        self.subject = subject
+        self.told = told
+        self.answer = answer
+        self.about = about or " and ".join(subject)
+        self.question = question or f"What was decided about {self.about}?"
+        self.decisions = tuple(decisions)
+        given, found = tuple(stages), tuple(bases)
+        self.stages = given + (-1,) * (len(self.decisions) - len(given))
+        self.bases = found + (DECIDED,) * (len(self.decisions) - len(found))
+        self._note = note
+
+    @overload
+    def __getitem__(self, index: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Decision, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Decision | tuple[Decision, ...]:
+        return self.decisions[index]
+
+    def __len__(self) -> int:
+        return len(self.decisions)
+
+    # -- what it says -------------------------------------------------------------------------------------------
+
+    @property
+    def headline(self) -> str:
+        """What it is about, and the answer."""
+        return f"{self.about}: {self.answer}" if self.answer else self.about
+
+    @property
+    def outcome(self) -> str:
+        """The answer, as a clustering calls it."""
+        return self.answer
+
+    @property
+    def conditions(self) -> tuple[Predicate, ...]:
+        """Every condition that was looked at, with its value; those that several decisions share once."""
+        return tuple(dict.fromkeys(p for d in self.decisions for p in d.predicates))
+
+    @property
+    def failing(self) -> tuple[Predicate, ...]:
+        """The conditions that failed."""
+        return tuple(p for p in self.conditions if not p.holds)
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What would have to change for conditions that failed, names of instructions and nodes in backquotes."""
+        return tuple(dict.fromkeys(p.remedy for p in self.failing if p.remedy))
+
+    @property
+    def links(self) -> dict[str, int]:
+        """The instructions and nodes that it speaks of, each with the index of the stage that did, -1 for the end."""
+        found: dict[str, int] = {}
+        for d, stage in zip(self.decisions, self.stages, strict=True):
+            remedies = (n for p in d.predicates for n in _NAME.findall(p.remedy))
+            for name in (*d.subject, *remedies):
+                found.setdefault(name, stage)
+        return found
+
+    @property
+    def distinct(self) -> list[tuple[Decision, tuple[int, ...]]]:
+        """The decisions, those that several stages took alike once, with the stages."""
+        return [(d, stages) for d, _, stages in self.grouped]
+
+    @property
+    def grouped(self) -> list[tuple[Decision, str, tuple[int, ...]]]:
+        """The distinct decisions, each with what it rests on and its stages."""
+        alike: dict[tuple[Decision, str], list[int]] = {}
+        for d, basis, stage in zip(self.decisions, self.bases, self.stages, strict=True):
+            alike.setdefault((d, basis), []).append(stage)
+        return [(d, basis, tuple(dict.fromkeys(stages))) for (d, basis), stages in alike.items()]
+
+    @property
+    def note(self) -> str:
+        """Why there are no (more) decisions, and what answers instead; "" where the decisions are the answer."""
+        if self._note:
+            return self._note
+        if self.told:
+            nothing = f"no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
+            return "" if self else nothing
+        calls = " or ".join(f".lineage({name!r})" for name in self.subject)
+        return (
+            f"a dump holds what the passes did and not why: {calls} follows it through them, "
+            ".diff(a, b) shows two stages; xlanb.trace of the first module asks xlanb's own passes"
+        )
+
+    # -- as text, table, JSON -----------------------------------------------------------------------------------
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per condition of each decision.
+
+        Stage (-1: the end), pass, action, subject, what came of it, condition, whether it holds, its value, what would have
+        to change, what the decision rests on.
+        """
+        rows = [
+            (stage, d.cause.pass_name, d.action, " -> ".join(d.subject), d.taken, *p, basis)
+            for d, stage, basis in zip(self.decisions, self.stages, self.bases, strict=True)
+            for p in (tuple(q) for q in d.predicates)
+        ]
+        columns = ["stage", "pass", "action", "subject", "taken", "condition", "holds", "value", "remedy", "basis"]
+        return framed(rows, columns)
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """The conditions as a table, a row each."""
+        rows = [(p.name, "holds" if p.holds else "FAILS", p.value, p.remedy) for p in self.conditions]
+        return (("Conditions", framed(rows, ["condition", "outcome", "value", "remedy"])),)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as `json.dumps` takes it.
+
+        Question, answer, subject, decisions with their conditions, what would have to change, links, a note.
+        """
+        decisions = [
+            {
+                "stage": stage,
+                "pass": d.cause.pass_name,
+                "rule": d.cause.rule,
+                "where": d.cause.where,
+                "action": d.action,
+                "subject": list(d.subject),
+                "taken": bool(d.taken),
+                "basis": basis,
+                "conditions": [
+                    {"name": p.name, "holds": bool(p.holds), "value": str(p.value), "remedy": p.remedy}
+                    for p in d.predicates
+                ],
+            }
+            for d, stage, basis in zip(self.decisions, self.stages, self.bases, strict=True)
+        ]
+        return {
+            "question": self.question,
+            "answer": self.answer,
+            "subject": list(self.subject),
+            "decisions": decisions,
+            "remedies": list(self.remedies),
+            "links": self.links,
+            "note": self.note,
+        }
+
+    def __repr__(self) -> str:
+        said = f": {self.answer}" if self.answer else ""
+        hold = f"{sum(p.holds for p in self.conditions)} of {len(self.conditions)} conditions hold"
+        count = f"{len(self)} decision{'s' * (len(self) != 1)}"
+        return f"<Why {self.about}{said}; {hold if self.is_one else count}>"
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one decision, which the headline says: its conditions stand by themselves."""
+        return len(self.decisions) == 1 and bool(self.answer)
+
+    def __str__(self) -> str:
+        if self.is_one:
+            return "\n".join([self.headline, *_conditions(self.decisions[0].predicates, "  ")])
+        if self.told and not self and not self.answer:
+            return f"{self.about}: {self.note}"
+        lines = [line for d, basis, stages in self.grouped for line in _lines(d, basis, stages)]
+        return "\n".join([self.headline, *lines, *([f"  {self.note}"] if self.note else [])])
+
+
+def _lines(d: Decision, basis: str, stages: Sequence[int]) -> Iterable[str]:
+    where = f" ({d.cause.where})" if d.cause.where else ""
+    when = [str(s) for s in stages if s >= 0]
+    at = f", stage{'s' * (len(when) > 1)} {', '.join(when)}" if when else ""
+    rests = f" [{BASES[basis]}]" if BASES.get(basis) else ""
+    taken = "yes" if d.taken else "no "
+    yield f"  {d.cause.pass_name or 'xlanb'}: {taken} {d.action} {' -> '.join(d.subject)}{where}{at}{rests}"
+    yield from _conditions(d.predicates, "      ")
+
+
+def _conditions(predicates: Iterable[Predicate], indent: str) -> Iterable[str]:
+    for p in predicates:
+        yield f"{indent}{'holds' if p.holds else 'FAILS'}  {p.name}{f': {p.value}' if p.value else ''}"
+        if p.remedy:
+            yield f"{indent}       to change: {p.remedy}"
