@@ -230,3 +230,36 @@ def test_axe_finds_nothing_serious(film, theme):
     film.press("End")
     film.button("Save the film").click()
     assert serious(film.page) == []
+
+
+def ebml_elements(data):
+    """Ids and contents of the EBML elements side by side in these bytes; one of unknown size reaches to their end."""
+    at = 0
+    while at < len(data):
+        width = 9 - data[at].bit_length()
+        ident, at = data[at : at + width].hex(), at + width
+        width = 9 - data[at].bit_length()
+        size = int.from_bytes(data[at : at + width], "big") & ((1 << 7 * width) - 1)
+        at += width
+        end = len(data) if size == (1 << 7 * width) - 1 else at + size
+        yield ident, data[at:end]
+        at = end
+
+
+def test_the_film_is_saved_as_a_webm_with_frames_in_its_clusters(film, tmp_path):
+    film.button("Save the film").click()
+    film.page.get_by_role("combobox", name="As").select_option("webm")
+    film.page.get_by_role("spinbutton", name="Seconds").fill("2")
+    film.page.get_by_role("combobox", name="Width").select_option("480")
+    with film.page.expect_download(timeout=90_000) as download:
+        film.button("Save").click()
+    path = tmp_path / "film.webm"
+    download.value.save_as(path)
+    (head, kind), (segment, content) = ebml_elements(path.read_bytes())
+    assert head == "1a45dfa3"
+    assert dict(ebml_elements(kind))["4282"] == b"webm"
+    assert segment == "18538067"
+    clusters = [inside for ident, inside in ebml_elements(content) if ident == "1f43b675"]
+    frames = [block for inside in clusters for ident, block in ebml_elements(inside) if ident in ("a3", "a0")]
+    assert len(frames) > 4
+    assert max(map(len, frames)) > 1000, "a picture, not an empty frame"

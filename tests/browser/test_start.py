@@ -96,3 +96,12 @@ def test_with_a_picture_that_is_placed_once(context, tmp_path, trace, screen):
     )
     assert page.locator(".node").count() >= 3
     assert page.evaluate("moved") == []
+
+
+def test_a_name_in_the_text_of_a_card_pins_what_it_names(page_of):
+    with page_of(stage="cse", pinned="again") as stepper:
+        name = stepper.page.locator(".card pre .tk-ref").first
+        wanted = name.get_attribute("data-op")
+        assert wanted != "again"
+        name.click()
+        assert stepper.page.locator(".card h3").inner_text().endswith(wanted)

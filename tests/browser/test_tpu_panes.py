@@ -54,6 +54,15 @@ def test_a_click_on_the_use_of_units_goes_to_the_bundle(stepper):
     assert found.locator(".heat").get_attribute("aria-label") == "VALU 1 of 4"
 
 
+def test_each_unit_stands_beside_its_own_lane(stepper):
+    stepper.choose("neg.1")
+    names, lanes = (stepper.page.locator(f".bundles {css}") for css in (".names span:not(.loops)", ".units .gridline"))
+    assert names.count() == lanes.count() > 0
+    for k in range(names.count()):
+        name, lane = names.nth(k).bounding_box(), lanes.nth(k).bounding_box()
+        assert abs(name["y"] + name["height"] - lane["y"]) <= 2
+
+
 def test_a_bundle_is_found_by_its_instruction(stepper):
     stepper.choose("neg.1")
     stepper.page.get_by_label("Find in bundles").fill("v380 = vadd")

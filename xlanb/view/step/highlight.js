@@ -78,8 +78,8 @@ export function highlighted(line, language, names, defined = NOTHING_DEFINED) {
   return out;
 }
 
-/** @param {string} text @param {{has(name: string): boolean}} names @returns {(Node | string)[]} */
-function references(text, names) {
+/** A text in which the names of ops can be pointed at and pinned. @param {string} text @param {{has(name: string): boolean}} names @returns {(Node | string)[]} */
+export function references(text, names) {
   return text
     .split(/([^\s,():]+)/)
     .filter((p) => p)

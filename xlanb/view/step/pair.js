@@ -74,7 +74,7 @@ export function pairCard(store, trace, current, a, b, act) {
   const body = h("div", { class: "card-body pair" }, h("h3", {}, "Why, of these two"), h("div", {}, name(a), " ", name(b)), relation(store, artifact, a, b).map((t) => h("p", {}, t)));
   for (const { stage: k, decisions, rewrites } of all.slice(0, 20)) {
     const title = h("button", { type: "button", class: "stagelink", onclick: () => act.go(k) }, trace.stages[k].name);
-    body.append(h("h4", {}, title), h("ul", { class: "decisions" }, decisions.map((d) => decision(d, (n) => store.called(trace.stages[k].b, n)))), ...rewrites.slice(0, 5).map((r) => h("p", { class: "mono" }, `${r.rule}${r.where ? `  ${r.where}` : ""}`)));
+    body.append(h("h4", {}, title), h("ul", { class: "decisions" }, decisions.map((d) => decision(d, (n) => store.called(trace.stages[k].b, n), store.names(trace.stages[k].b)))), ...rewrites.slice(0, 5).map((r) => h("p", { class: "mono" }, `${r.rule}${r.where ? `  ${r.where}` : ""}`)));
   }
   if (!all.length) body.append(h("p", { class: "muted" }, "No pass so far weighed these two against each other. Passes that decide by pairs are fusion and clustering: they only ask about neighbours."));
   return body;

@@ -174,7 +174,7 @@ function anchorPorts(scene, inside, lifted, box) {
   const links = lifted.get(box) || [];
   const linked = new Set(links.flat());
   const boxes = inside.filter((k) => linked.has(k) && !scene.nodes.get(k)?.port);
-  const [first] = [...links.filter(([from]) => scene.nodes.get(from)?.port === "in").map(([, to]) => to), ...boxes];
+  const [first] = [...links.filter(([from]) => scene.nodes.get(from)?.port === "in").map(([, to]) => to), ...boxes.filter((k) => !links.some(([, to]) => to === k)), ...boxes];
   for (const key of inside) {
     const port = scene.nodes.get(key)?.port;
     if (!port || linked.has(key) || !boxes.length) continue;

@@ -1,5 +1,6 @@
 // What stands around the panes: the ribbon, the card of an op, the card of a stage.
 import { grouped, h, plural, time } from "./dom.js";
+import { highlighted } from "./highlight.js";
 import { sourceParts } from "./source.js";
 import { argumentOf, STATIONS, stationOf } from "./store.js";
 import { layoutWords } from "./tpu.js";
@@ -107,7 +108,7 @@ export function opCard(store, trace, current, name, act, line) {
       links("After", item.cp || [], act.pin, called),
       links("Users", users, act.pin, called),
       links("Calls", item.c || [], null, called),
-      h("pre", { class: "plain" }, item.t.trim()),
+      h("pre", { class: "plain" }, highlighted(item.t.trim(), "hlo", { has: (n) => n !== item.n && store.names(artifact).has(n) })),
     );
   }
   const history = store.history(trace, name);

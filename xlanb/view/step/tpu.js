@@ -74,7 +74,7 @@ function profile(record, go) {
   const shown = record.capacity.map((/** @type {any[]} */ c, /** @type {number} */ k) => ({ unit: c[0], words: c[1], capacity: c[2], share: c[3], line: record.profile[k] })).filter((/** @type {any} */ u) => u.share > 0);
   const depth = Math.max(0, ...record.loops.map((/** @type {number[]} */ l) => l[2]));
   const height = shown.length * LANE + depth * 9 + 4;
-  const svg = s("svg", { class: "units", viewBox: `0 0 ${CHART} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `Use of units over ${plural(record.total, "bundle")}: ${shown.map((/** @type {any} */ u) => `${u.unit} ${percent(u.share)}`).join(", ")}` });
+  const svg = s("svg", { class: "units", height, viewBox: `0 0 ${CHART} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `Use of units over ${plural(record.total, "bundle")}: ${shown.map((/** @type {any} */ u) => `${u.unit} ${percent(u.share)}`).join(", ")}` });
   shown.forEach((/** @type {any} */ u, /** @type {number} */ k) => {
     const base = (k + 1) * LANE;
     const step = CHART / Math.max(u.line.length, 1);

@@ -1,6 +1,8 @@
 // Why: rewrites one by one, decisions with what each condition was; and what is known about two ops.
 import { h, plural } from "./dom.js";
-import { highlighted } from "./highlight.js";
+import { highlighted, references } from "./highlight.js";
+
+const NONE = { has: () => false };
 
 /** @typedef {import("./store.js").Stage} Stage */
 /** @typedef {import("./store.js").Store} Store */
@@ -24,7 +26,7 @@ export function whyView(stage, store, state) {
     const rows = why.decisions.filter((/** @type {any} */ d) => about(d.subject));
     const yes = why.decisions.filter((/** @type {any} */ d) => d.taken).length;
     body.append(heading("Decisions", `${yes} taken, ${why.decisions.length - yes} not${only(rows, why.decisions, state.pinned)}`));
-    body.append(h("ul", { class: "decisions" }, (rows.length ? rows : why.decisions).map((/** @type {any} */ d) => decision(d, (n) => store.called(stage.b, n)))));
+    body.append(h("ul", { class: "decisions" }, (rows.length ? rows : why.decisions).map((/** @type {any} */ d) => decision(d, (n) => store.called(stage.b, n), store.names(stage.b)))));
     if (why.more_decisions) body.append(h("p", { class: "note inline" }, `${plural(why.more_decisions, "more decision")} not shown.`));
   }
   if (why.rewrites.length) {
@@ -45,22 +47,23 @@ function heading(title, rest) {
   return h("h4", {}, title, h("small", {}, rest));
 }
 
-/** One decision: what was asked, what came out, and why. @param {any} d @param {(name: string) => string} called what the user calls an op */
-export function decision(d, called = (n) => n) {
-  const names = d.subject.flatMap((/** @type {string} */ n, /** @type {number} */ k) => [k ? h("span", { class: "to" }, " → ") : "", h("span", { class: "tk-ref", data: { op: n } }, called(n))]);
+/** One decision: what was asked, what came out, and why. @param {any} d @param {(name: string) => string} called what the user calls an op @param {{has(name: string): boolean}} names of the ops that there are */
+export function decision(d, called = (n) => n, names = NONE) {
+  const subject = d.subject.flatMap((/** @type {string} */ n, /** @type {number} */ k) => [k ? h("span", { class: "to" }, " → ") : "", h("span", { class: "tk-ref", data: { op: n } }, called(n))]);
   return h(
     "li",
     { class: d.taken ? "yes" : "no" },
-    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", names),
-    predicates(d.predicates),
+    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", subject),
+    predicates(d.predicates, names),
     d.where ? h("div", { class: "where" }, d.rule ? `${d.rule} · ` : "", d.where) : null,
   );
 }
 
-/** Every condition with the value it had; what failed stands first, what held is folded where it is much. @param {[string, number, string][]} all */
-function predicates(all) {
+/** Every condition with the value it had; what failed stands first, what held is folded where it is much. @param {[string, number, string][]} all @param {{has(name: string): boolean}} names */
+function predicates(all, names) {
   if (!all.length) return null;
-  const row = (/** @type {[string, number, string]} */ [name, holds, value]) => h("tr", { class: holds ? "holds" : "fails" }, h("td", { class: "sign" }, holds ? "✓" : "✗"), h("td", {}, name), h("td", { class: "mono" }, value));
+  const known = { has: (/** @type {string} */ n) => /[\d._]/.test(n) && names.has(n) }; // "dot" is an opcode here
+  const row = (/** @type {[string, number, string]} */ [name, holds, value]) => h("tr", { class: holds ? "holds" : "fails" }, h("td", { class: "sign" }, holds ? "✓" : "✗"), h("td", {}, references(name, known)), h("td", { class: "mono" }, references(value, known)));
   const table = (/** @type {any[]} */ rows) => h("table", { class: "predicates" }, h("tbody", {}, rows.map(row)));
   const failed = all.filter((p) => !p[1]);
   const held = all.filter((p) => p[1]);
@@ -80,7 +83,7 @@ function foundParts(stage, r, store) {
   const at = (/** @type {string} */ n) => lines.get(n) || store.payload.items[store.names(stage.b).get(n) ?? -1]?.t.trim().replace(/^ROOT /, "") || "";
   const parts = (r.parts || []).map((/** @type {string[]} */ [name, op]) => [h("dt", {}, h("code", {}, name)), h("dd", { class: "mono", title: at(op) }, ref(op), h("small", {}, at(op).replace(/^[^=]*= |, metadata=\{.*/g, "")))]);
   const asked = (stage.why.decisions || []).find((/** @type {any} */ d) => d.taken && d.action === r.rule && (r.parts || []).some((/** @type {string[]} */ p) => d.subject.includes(p[1])));
-  return [r.pattern ? h("p", { class: "pattern mono" }, r.pattern) : null, parts.length ? h("dl", { class: "parts" }, parts.flat()) : null, asked ? predicates(asked.predicates) : null];
+  return [r.pattern ? h("p", { class: "pattern mono" }, r.pattern) : null, parts.length ? h("dl", { class: "parts" }, parts.flat()) : null, asked ? predicates(asked.predicates, store.names(stage.b)) : null];
 }
 
 /** The edits in short: what came, went, changed. @param {any} r */
@@ -106,8 +109,9 @@ export function rewriteCard(store, stage, k) {
 
 /** @param {any} r @param {number} k @param {{rewrite: number, choose(k: number): void}} state @param {Stage} stage @param {Store} store */
 function rewrite(r, k, state, stage, store) {
+  const [before, after] = [store.names(stage.b), store.names(stage.a)];
   const line = (/** @type {string} */ mark, /** @type {string} */ kind, /** @type {string} */ text, /** @type {string} */ op) =>
-    h("div", { class: `line ${kind}`, data: op ? { op } : {} }, h("span", { class: "mk" }, mark), h("span", { class: "tx" }, highlighted(text, "hlo", { has: () => false })));
+    h("div", { class: `line ${kind}`, data: op ? { op } : {} }, h("span", { class: "mk" }, mark), h("span", { class: "tx" }, highlighted(text, "hlo", { has: (n) => n !== op && (before.has(n) || after.has(n)) })));
   const lines = r.edits.flatMap((/** @type {any} */ e) => {
     if (e.kind === "add") return [line("+", "added", textAt(store, e, "new"), e.b)];
     if (e.kind === "remove") return [line("−", "removed", textAt(store, e, "old"), e.a)];
