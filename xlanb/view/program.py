@@ -1,6 +1,6 @@
 """The whole program as one picture: clusters as boxes, what flows between them as edges with shapes; and what another clustering does with each cluster.
 
-A picture is SVG in the colours of the page around it; the HLO of each cluster is folded below.
+A picture is SVG, as an image: GitHub takes SVG out of an output, and shows images. The HLO of each cluster is folded below.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from xlanb.clustering.dataflow import Dataflow, Flow
 from xlanb.clustering.diff import ClusteringDiff
 from xlanb.errors import XlanbError
 from xlanb.view.drawing import Drawing, Node, draw
+from xlanb.view.still import image_html
 
 _CHARACTER: Final = 6.8  # width of a letter, pixels
 _SMALL: Final = 6.2  # width of a letter at an edge, pixels
@@ -28,7 +29,9 @@ _MOST_NODES: Final = 24  # outside of clusters: beyond it those with the same ne
 _MOST_CLUSTERS: Final = 60  # with HLO below the picture
 _HLO_LINES: Final = 400
 _PALETTE: Final = ("#2f8c9b", "#c98a2b", "#8a63d2", "#4f8a3c", "#b5527a", "#2867d6")
-_STYLE: Final = "font:12px ui-monospace,Menlo,Consolas,monospace;max-width:100%;height:auto;color:inherit"
+_STYLE: Final = (
+    "font:12px ui-monospace,Menlo,Consolas,monospace;max-width:100%;height:auto;color:#1c2530;background:#f8f9fb"
+)
 _FILL_OPACITY: Final = 0.16
 
 
@@ -37,9 +40,9 @@ def picture_html(obj: Any) -> str:
     if isinstance(obj, Clustering):
         return _clustering_html(obj)
     if isinstance(obj, Dataflow):
-        return program_svg(obj)
+        return image_html(program_svg(obj), "The flows between clusters")
     if isinstance(obj, ClusteringDiff):
-        return diff_svg(obj)
+        return image_html(diff_svg(obj), "Which nodes went to which cluster")
     return ""
 
 
@@ -65,7 +68,9 @@ class _Box:
 
 def _clustering_html(clustering: Clustering) -> str:
     sizes = {c.name: len(c) for c in clustering.clusters}
-    parts = ["<div>", program_svg(clustering.dataflow, sizes), "</div>"]
+    flows = clustering.dataflow
+    what = f"{len(flows.clusters)} clusters, and what flows between them"
+    parts = ["<div>", image_html(program_svg(flows, sizes), what), "</div>"]
     for cluster in clustering.clusters[:_MOST_CLUSTERS]:
         lines = _hlo_lines(cluster)
         if len(lines) > _HLO_LINES:
@@ -91,10 +96,7 @@ def _hlo_lines(cluster: Cluster) -> list[str]:
 
 
 def program_svg(flows: Dataflow, sizes: Mapping[str, int] | None = None) -> str:
-    """The flows of a program as SVG; `sizes` gives the number of nodes of each cluster.
-
-    No links in it: JupyterLab sets the `href` of every `a` that it finds, which those of SVG refuse, and the output ends in an error.
-    """
+    """The flows of a program as SVG; `sizes` gives the number of nodes of each cluster."""
     group_of = _groups(flows)
     members: dict[str, list[str]] = {}
     for name, group in group_of.items():
