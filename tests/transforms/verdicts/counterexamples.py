@@ -35,14 +35,29 @@ JUDGED = {
 WITHOUT = "--xla_disable_hlo_passes=algsimp"
 _EFFORT = 1.0
 
-_IOTA = "HloModule wraps\n\nENTRY e {{\n  i = s8[200] iota(), iota_dimension=0\n  k = s8[] constant({value})\n  c = s8[200] broadcast(k), dimensions={{}}\n  ROOT r = {root}\n}}\n"
+_WRAPS = (
+    "HloModule wraps\n\nENTRY e {{\n  {a}\n  k = s8[] constant({k})\n  c = s8[{n}] broadcast(k), dimensions={{}}\n"
+    "  ROOT r = {root}\n}}\n"
+)
+_IOTA = {"a": "a = s8[200] iota(), iota_dimension=0", "n": 200}
+_SQUARE = {"a": "x = s8[256] parameter(0)\n  a = s8[256] multiply(x, x)", "n": 256}
+_ABS = {"a": "x = s8[256] parameter(0)\n  a = s8[256] abs(x)", "n": 256}
 MENDED = {
-    "A >= 0 => true for A >= 0": _IOTA.format(value=0, root="pred[200] compare(i, c), direction=GE"),
-    "A < 0 => false for A >= 0": _IOTA.format(value=0, root="pred[200] compare(i, c), direction=LT"),
-    "A / 2^k => A >> k for A >= 0": _IOTA.format(value=4, root="s8[200] divide(i, c)"),
-    "A % 2^k => A & (2^k - 1) for A >= 0": _IOTA.format(value=4, root="s8[200] remainder(i, c)"),
+    "A >= 0 => true for A >= 0, an iota": _WRAPS.format(**_IOTA, k=0, root="pred[200] compare(a, c), direction=GE"),
+    "A < 0 => false for A >= 0, an iota": _WRAPS.format(**_IOTA, k=0, root="pred[200] compare(a, c), direction=LT"),
+    "A < 0 => false for A >= 0, a square": _WRAPS.format(**_SQUARE, k=0, root="pred[256] compare(a, c), direction=LT"),
+    "A < 0 => false for A >= 0, an abs": _WRAPS.format(**_ABS, k=0, root="pred[256] compare(a, c), direction=LT"),
+    "A / 2^k => A >> k for A >= 0, an iota": _WRAPS.format(**_IOTA, k=4, root="s8[200] divide(a, c)"),
+    "A / 2^k => A >> k for A >= 0, a square": _WRAPS.format(**_SQUARE, k=4, root="s8[256] divide(a, c)"),
+    "A / 2^k => A >> k for A >= 0, an abs": _WRAPS.format(**_ABS, k=4, root="s8[256] divide(a, c)"),
+    "A % 2^k => A & (2^k - 1) for A >= 0, an iota": _WRAPS.format(**_IOTA, k=4, root="s8[200] remainder(a, c)"),
 }
-"""Integers that XLA's rules change and ours no longer: an iota of s8[200] wraps around to -128, and is taken for non-negative."""
+"""Integers that XLA's rules change and ours do not: what wraps around to negative numbers is taken for non-negative (openxla/xla#46628)."""
+
+
+def arrays_of(hlo: str) -> list[Any]:
+    """All values of s8 for each parameter of a module of `MENDED`."""
+    return [np.arange(-128, 128).astype(np.int8)] * hlo.count("parameter(")
 
 
 def found(rule: Rule) -> list[dict[str, Any]]:
@@ -162,11 +177,10 @@ def main() -> None:
     for e, x, y in zip(entries, with_, without, strict=True):
         e["real"] = judged(e, x, y)
         e["real with"], e["real without"] = first_difference(e, x, y)
-    mended: list[dict[str, Any]] = [{"rule": rule, "hlo": hlo, "arrays": []} for rule, hlo in MENDED.items()]
-    for e, x, y in zip(mended, by_real_xla(mended), by_real_xla(mended, WITHOUT), strict=True):
-        right = evaluate(parse(e["hlo"]))
-        assert (y == right).all()
-        e["wrong"] = int((x != right).sum())
+    mended = [{"rule": r, "hlo": hlo, "arrays": list(map(plain, arrays_of(hlo)))} for r, hlo in MENDED.items()]
+    for m, x, y in zip(mended, by_real_xla(mended), by_real_xla(mended, WITHOUT), strict=True):
+        right = evaluate(parse(m["hlo"]), *arrays_of(m["hlo"]))
+        m["wrong"], m["wrong without"] = (f"{(r != right).sum()} of {r.size}" for r in (x, y))
     PATH.write_text(
         json.dumps({"jax": jax.__version__, "words": JUDGED, "entries": entries, "mended": mended}, indent=1) + "\n",
         encoding="utf-8",
