@@ -209,3 +209,27 @@ def test_what_has_no_scope_beside_a_forward_and_a_backward_pass_is_one_group():
     assert [g.label for g in top] == ["forward/layer", "backward/layer", "no scope"]
     inside = [g for g in part.outline.groups if g.parent == part.outline.groups.index(top[-1])]
     assert len(inside) > 3, "it is cut as the flow goes"
+
+
+def test_an_optimizer_is_a_group_though_its_ops_are_few():
+    def scoped(name, code, scope):
+        return f'{name} = f32[64] {code}, metadata={{op_name="{scope}/op"}}'
+
+    passes = [scoped(f"f{k}", f"tanh(f{k - 1})", "jit(step)/jvp(layer)") for k in range(1, 4)]
+    passes += [
+        scoped(f"b{k}", f"sine({f'b{k - 1}' if k else 'f3'})", "jit(step)/transpose(jvp(layer))") for k in range(4)
+    ]
+    updates = [
+        scoped(f"{name}{k}", code, "jit(step)")
+        for k in range(6)
+        for name, code in (("m", "multiply(b3, f0)"), ("new", f"subtract(f0, m{k})"))
+    ]
+    root = f"ROOT r = ({', '.join(['f32[64]'] * 6)}) tuple({', '.join(f'new{k}' for k in range(6))})"
+    part = entry_of(module("f0 = f32[64] parameter(0)", *passes, *updates, root))
+    top = [g for g in part.outline.groups if g.parent < 0]
+    assert [(g.label, g.kind) for g in top] == [
+        ("forward/layer", "scope"),
+        ("backward/layer", "scope"),
+        ("multiply, subtract", "repeat"),
+    ]
+    assert all(part.outline.member[part.ops.names.index(f"m{k}")] >= 0 for k in range(6))

@@ -17,6 +17,7 @@ WIDE = 24
 _MOST = 12  # segments that a chain is cut into
 _SMALL = 6  # nodes of the smallest segment
 _FEW = 3  # groups that stand beside a forward and a backward pass; more of them become one
+_LOOSE = 8  # ops that stand beside them at most
 _NO_SCOPE = "no scope"  # mostly what an optimizer does: JAX names no scope for it
 
 
@@ -28,16 +29,25 @@ def split_wide(root: Branch, ops: Ops) -> None:
     todo = [root]
     while todo:
         branch = todo.pop()
-        if branch.kind != "repeat" and branch.shown(ops) > WIDE:
+        if branch.kind != "repeat" and (branch.shown(ops) > WIDE or _has_loose_ops(branch, ops)):
             _split(branch, ops)
             if len(branch.branches) > WIDE:
                 _bundle(branch, ops)
         todo.extend(branch.branches)
 
 
+def _has_loose_ops(branch: Branch, ops: Ops) -> bool:
+    """Whether many ops stand beside a forward and a backward pass: an optimizer is a group as they are."""
+    return _has_passes(branch) and sum(ops.is_shown(k) for k in branch.ops) > _LOOSE
+
+
+def _has_passes(branch: Branch) -> bool:
+    return {FORWARD, BACKWARD} <= {b.key.split("/", 1)[0] for b in branch.branches}
+
+
 def _split(branch: Branch, ops: Ops) -> None:
     own = [k for k in branch.ops if ops.is_shown(k)]
-    has_passes = {FORWARD, BACKWARD} <= {b.key.split("/", 1)[0] for b in branch.branches}
+    has_passes = _has_passes(branch)
     is_apart = has_passes or not branch.branches
     made = _components(branch, own, ops) if is_apart and len(own) > 3 else []
     if made:
