@@ -172,6 +172,7 @@ class Why(Sequence[Decision], Displayable):
                 "pass": d.cause.pass_name,
                 "rule": d.cause.rule,
                 "where": d.cause.where,
+                "keeps": d.cause.keeps,
                 "action": d.action,
                 "subject": list(d.subject),
                 "taken": bool(d.taken),
@@ -221,6 +222,8 @@ def _lines(d: Decision, basis: str, stages: Sequence[int]) -> Iterable[str]:
     taken = "yes" if d.taken else "no "
     yield f"  {d.cause.pass_name or 'xlanb'}: {taken} {d.action} {' -> '.join(d.subject)}{where}{at}{rests}"
     yield from _conditions(d.predicates, "      ")
+    if d.taken and d.cause.keeps:
+        yield f"      keeps  {d.cause.keeps}"
 
 
 def _conditions(predicates: Iterable[Predicate], indent: str) -> Iterable[str]:

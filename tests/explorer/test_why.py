@@ -89,3 +89,19 @@ def test_what_was_decided_alike_in_several_stages_stands_once() -> None:
     shown = str(Why(("d",), [told[0], told[0]], [2, 5]))
     assert shown.count(told[0].action) == 1
     assert ", stages 2, 5" in shown
+
+
+def test_a_rule_says_what_it_keeps_in_why_and_in_a_bisection() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  k = f32[] constant(3)
+  c = f32[4] broadcast(k), dimensions={}
+  ROOT d = f32[4] divide(x, c)
+}"""
+    trace = xlanb.trace(text)
+    why = trace.why("d")
+    assert str(why).count("keeps  real numbers only") == 1, "of the rule that fired alone"
+    assert "real numbers only" in {d["keeps"] for d in why.to_json()["decisions"]}
+    found = trace.bisect(np.linspace(0.1, 2, 4, dtype=np.float32), tolerance=0)
+    assert "the rule keeps: real numbers only" in str(found)

@@ -84,6 +84,12 @@ def test_of_many_decisions_the_first_are_shown_and_where_the_others_are():
     ]
 
 
+def test_a_rule_that_fired_says_what_it_keeps():
+    of = [Decision(Cause("p", "r", keeps="real numbers only"), "r", ("x",), taken) for taken in (True, False)]
+    html = _bundle(Why(("x",), of, [1, 2]))[0]
+    assert html.count("keeps: real numbers only") == 1
+
+
 def test_why_without_decisions_says_so(trace):
     html, text = _bundle(trace.why("rows"))
     assert "no pass decided anything about it" in html

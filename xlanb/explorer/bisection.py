@@ -129,6 +129,7 @@ class Bisection(Displayable, Plottable):
         if self.rewrite is not None:
             cause = self.rewrite.cause
             lines.append(f"  rewrite {cause.rule or cause.pass_name}{f' ({cause.where})' if cause.where else ''}:")
+            lines += [f"    the rule keeps: {cause.keeps}"] if cause.keeps else []
             lines += [
                 f"    {sign} {r}" for sign, r in (("-", self.rewrite.old), ("+", self.rewrite.new)) if r is not None
             ]

@@ -147,6 +147,7 @@ def _decision(d: Decision, basis: str, stages: Sequence[int], *, is_open: bool) 
     when = [str(s) for s in stages if s >= 0]
     where = [f"stage {', '.join(when)}"] if when else ["in the end"]
     where += [d.cause.where] if d.cause.where else []
+    where += [f"keeps: {d.cause.keeps}"] if d.taken and d.cause.keeps else []
     where += [BASES[basis]] if BASES.get(basis) else []
     about = " &rarr; ".join(map(_code, d.subject))
     head = (
