@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from programs import residual_step, small_step, transformer_step
 from stepper import Stepper
 
-PROGRAMS = {"transformer": transformer_step, "residual net": residual_step}
+PROGRAMS = {"transformer": transformer_step, "residual net": residual_step, "two layers": small_step}
 SCREENS = [(1440, 900), (1000, 700)]
 STAGES = ["first", "fusion"]
 

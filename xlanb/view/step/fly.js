@@ -8,6 +8,7 @@ import { LARGEST, LEGIBLE, MARGIN } from "./place.js";
 const FLIGHT_MS = 260;
 const SCALES = [1, 1.04, 1.08, 1.13, 1.2];
 const NEARBY = 120;
+const FOOT = 26; // below the pane stands the legend: a box that begins there would look cut off
 
 /** All of a drawing, centred. @param {{w: number, h: number}} sheet @param {Pane} pane @returns {Sight} */
 export function wholeSight(sheet, pane) {
@@ -36,7 +37,7 @@ export function firstSight(sheet, pane, changed) {
       if (size <= room - 2 * MARGIN) return [(room - size) / 2];
       const aim = focus ? room / 2 - middle(p, s) * scale : MARGIN;
       const within = (/** @type {number} */ v) => Math.min(MARGIN, Math.max(room - MARGIN - size, v));
-      const beside = betweenBoxes(sheet.nodes.map((n) => [n[p] * scale, (n[p] + n[s]) * scale]), room, within(aim));
+      const beside = betweenBoxes(sheet.nodes.map((n) => [n[p] * scale, (n[p] + n[s]) * scale]), room, within(aim), p === "y" ? FOOT : 0);
       return [...new Set([...(focus ? [0, -18, 18, -36, 36, -54, 54, -80, 80] : [0, -18, -36, -60]).map((d) => within(aim + d)), ...beside])];
     };
     for (const x of starts("x", "w", pane.width)) {
@@ -49,9 +50,9 @@ export function firstSight(sheet, pane, changed) {
   return /** @type {Sight} */ (best);
 }
 
-/** Where a drawing may begin so that an end of the pane lies beside a box and does not cut it: those nearest to the wish. @param {number[][]} boxes from and to @param {number} room @param {number} wish */
-function betweenBoxes(boxes, room, wish) {
-  const all = boxes.flatMap(([from, to]) => [room - from, room - 4 - to, 4 - from, -to]);
+/** Where a drawing may begin so that an end of the pane lies beside a box and does not cut it: those nearest to the wish. @param {number[][]} boxes from and to @param {number} room @param {number} wish @param {number} foot */
+function betweenBoxes(boxes, room, wish, foot) {
+  const all = boxes.flatMap(([from, to]) => [room + foot - from, room - 4 - to, 4 - from, -to]);
   return [...new Set(all)].filter((v) => Math.abs(v - wish) <= NEARBY).sort((a, b) => Math.abs(a - wish) - Math.abs(b - wish)).slice(0, 16);
 }
 
@@ -60,8 +61,8 @@ function badness(sheet, pane, { x, y, scale }) {
   let [cut, seen] = [0, 0];
   for (const n of sheet.nodes) {
     const [left, top, right, bottom] = [n.x * scale + x, n.y * scale + y, (n.x + n.w) * scale + x, (n.y + n.h) * scale + y];
-    if (right <= 0 || bottom <= 0 || left >= pane.width || top >= pane.height) continue;
-    if (left < 0 || top < 0 || right > pane.width || bottom > pane.height) cut += 1;
+    if (right <= 0 || bottom <= 0 || left >= pane.width || top >= pane.height + FOOT) continue;
+    if (left < 0 || top < 0 || right > pane.width || bottom > pane.height) cut += top < pane.height ? 1 : 0.5;
     else seen += 1;
   }
   return (10 * cut) / Math.max(1, cut + seen) + 3 * (1 - seen / sheet.nodes.length);
