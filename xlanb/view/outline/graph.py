@@ -82,7 +82,10 @@ def _ops(graph: GraphRecord, inner: Mapping[int, float], *, is_entry: bool) -> t
         tokens=[f"{n.op} {' '.join(n.outputs)}" for n in nodes],
         operands=operands,
         paths=scopes.paths,
-        weights=[0.0 if once else size + 1 for (_, size), once in zip(costs, scopes.initial, strict=True)],
+        weights=[
+            0.0 if once or role == INLINED else size + 1
+            for (_, size), once, role in zip(costs, scopes.initial, roles, strict=True)
+        ],
         roles=roles,
         heavy=[f in _HEAVY or n.op in _CALLING for n, f in zip(nodes, families, strict=True)],
         clusters=[n.cluster for n in nodes],
