@@ -97,6 +97,27 @@ def test_the_module_is_looked_at_between_rewrites_not_within_one() -> None:
     assert found.rewrite.kind == "replace"
 
 
+class WrongCount(HloPass):
+    """sine(x) => a reshape to another number of elements, which no text of HLO can say."""
+
+    name = "test-wrong-count"
+
+    def apply(self, module: HloModule) -> None:
+        entry = module.entry_computation
+        with because(rule="sine(x) => reshape(one)", where="wrong.py:9"):
+            for i in [i for i in entry if i.opcode is HloOpcode.SINE]:
+                entry.replace(i, entry.add(HloOpcode.RESHAPE, (entry.constant(np.float32(1)),), i.shape))
+        with because(rule="tanh(x) => x", where="wrong.py:12"):
+            for i in [i for i in entry if i.opcode is HloOpcode.TANH]:
+                entry.replace(i, i.operands[0])
+
+
+def test_a_rewrite_that_leaves_what_cannot_be_read_is_named() -> None:
+    found = traced("dce", "test-wrong-count").bisect(X)
+    assert found.rewrite is not None
+    assert found.rewrite.cause.rule == "sine(x) => reshape(one)"
+
+
 @dataclass(frozen=True)
 class WrongOnDemand(HloPass):
     """sine(x) => cosine(x), but only with an option."""

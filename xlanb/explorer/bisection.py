@@ -288,6 +288,14 @@ class _Budget:
             with suppress(XlanbError):  # a computation that is being built has no root yet
                 self.state = self.module.record()
 
+    def result(self) -> HloModule:
+        """The module after the last rewrite.
+
+        Raises:
+            XlanbError: the rewrite left none that can be read.
+        """
+        return self.module if self.state is None else module_of(self.state)
+
 
 def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     """The first rewrite of one of our passes after which the result has moved, by running the pass with a budget of rewrites."""
@@ -295,27 +303,24 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     if stage.kind != "hlo_pass" or stage.name not in PASSES or not isinstance(before, ModuleRecord):
         return None
 
-    def after(hlo_pass: HloPass, rewrites: int | None) -> tuple[HloModule, _Budget]:
-        module = module_of(before)
-        budget = _Budget(module, rewrites)
-        try:
-            with observing(budget):
-                hlo_pass.run(module)
-        except _Stop:  # what the pass had not begun is left undone; what is no longer used does no harm
-            return (module if budget.state is None else module_of(budget.state)), budget
-        return module, budget
+    def run(hlo_pass: HloPass, rewrites: int | None) -> _Budget:
+        budget = _Budget(module_of(before), rewrites)
+        with suppress(_Stop), observing(budget):  # what the pass had not begun is left undone
+            hlo_pass.run(budget.module)
+            budget.state = None
+        return budget
 
     def moved(hlo_pass: HloPass, rewrites: int | None) -> bool:
-        return check.module(stage, lambda: after(hlo_pass, rewrites)[0]).moved(limit)
+        return check.module(stage, lambda: run(hlo_pass, rewrites).result()).moved(limit)
 
     for hlo_pass in as_configured(stage):
         if not moved(hlo_pass, None):
             continue  # with these options it moves nothing
-        low, high = 0, after(hlo_pass, None)[1].begun
+        low, high = 0, run(hlo_pass, None).begun
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if moved(hlo_pass, middle) else (middle, high)
-        return after(hlo_pass, high)[1].last
+        return run(hlo_pass, high).last
     return None
 
 
