@@ -10,7 +10,9 @@ import pytest
 import xlanb
 from xlanb.cli import main
 from xlanb.errors import XlanbError
+from xlanb.explorer.replay import edges_of
 from xlanb.explorer.trace import Trace
+from xlanb.view.payload import build_payload
 from xlanb.why import FACT, REPLAY
 
 BEFORE = """HloModule jit_f, entry_computation_layout={(f32[64]{0}, f32[64]{0})->(f32[64]{0}, f32[64]{0})}
@@ -96,6 +98,29 @@ def test_every_edge_is_compared(tmp_path: Path) -> None:
     table = found.to_dataframe()
     assert list(table["producer"] + " " + table["consumer"]) == ["exp.1 mul.1", "mul.1 add.1", "exp.1 add.1"]
     assert list(table["real"]) == list(table["replay"]) == [False, True, False]
+
+
+def test_a_page_shows_each_edge_with_fact_and_replay(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    stage = trace["fusion"]
+    found = {d.subject: d for d in edges_of(trace, stage)}
+    assert {s: d.taken for s, d in found.items()} == {
+        ("exp.1", "mul.1"): False,
+        ("mul.1", "add.1"): True,
+        ("exp.1", "add.1"): False,
+    }
+    assert found["mul.1", "add.1"].predicates[0].value == "in one fusion after it: multiply_add_fusion"
+    assert "no expensive producer is duplicated" in [p.name for p in found["exp.1", "mul.1"].predicates]
+    why = next(s["why"] for s in build_payload([trace])["traces"][0]["stages"] if s["name"] == "fusion")
+    refused = next(d for d in why["decisions"] if d["subject"] == ["exp.1", "mul.1"])
+    assert (refused["basis"], refused["taken"]) == (REPLAY, 0)
+    assert refused["predicates"][1][3].startswith("give `exp.1` one user: ")
+
+
+def test_nothing_is_replayed_of_our_own_passes() -> None:
+    trace = xlanb.trace(BEFORE)
+    assert not any(edges_of(trace, s) for s in trace if s.name == "fusion")
+    assert set(trace.why("exp.1").bases) == {"decided"}
 
 
 def test_what_cannot_be_replayed_says_which_can(tmp_path: Path) -> None:

@@ -30,12 +30,15 @@ from xlanb.why import FACT, REPLAY
 if TYPE_CHECKING:
     import pandas as pd
 
+    from xlanb.explorer.stage import Stage
     from xlanb.explorer.trace import Trace
 
 DECIDING = ("fusion", "cse", "algsimp", "constant_folding")
 """The passes that tell decisions."""
 
 _AFTER_LAYOUT = "HLO_passes_after_layout_assignment"
+_LARGEST_SHOWN = 600
+"""Instructions of a module up to which a page shows what was decided about each of its edges."""
 _LARGEST = 30_000
 """Instructions of a module up to which a pass is run again, some seconds' work."""
 _FREE = frozenset((HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
@@ -156,6 +159,24 @@ class Replay(Displayable):
     def __repr__(self) -> str:
         return f"<Replay {self.name}, stage {self.stage}: {self.agreement:.0%} alike>"
 
+    def decided(self) -> Iterator[Decision]:
+        """Of a fusion pass that was asked about every name: for each edge what ours decided last."""
+        last: dict[tuple[str, str], Decision] = {}
+        for d in self.decisions:
+            first, *others = d.subject
+            reading = (*others, *(name for role, name in d.cause.parts if role == "inside"))
+            last.update(((first, name), d) for name in reading)
+        for a, b, real, ours in self.outcomes:
+            where = f"in one fusion after it: {self.together(a, b)[0]}" if real else "in no fusion together after it"
+            fact = Predicate("the real XLA (fact: in the dump)", True, where)
+            decision = last.get((a, b))
+            failed = [p for p in decision.predicates if not p.holds] if decision is not None else []
+            if ours != real:
+                failed += [
+                    Predicate("xlanb's conditions decide like the real XLA", False, "fused" if ours else "not fused")
+                ]
+            yield Decision(Cause(self.name), "fuse", (a, b), ours, (fact, *failed))
+
     # -- answers ------------------------------------------------------------------------------------------------
 
     def about(self, here: list[list[str]]) -> Iterator[Answer]:
@@ -272,6 +293,24 @@ def answers(trace: Trace, names: Mapping[str, Collection[str]]) -> Iterator[Answ
         except XlanbError as error:
             failed = Predicate("xlanb's pass runs on this module", False, str(error).splitlines()[0])
             yield Decision(Cause(run.name), "replay", tuple(sorted(asked)), False, (failed,)), run.index, REPLAY
+
+
+def edges_of(trace: Trace, stage: Stage) -> tuple[Decision, ...]:
+    """For each edge of the module that a fusion pass of the real XLA began with, what xlanb's conditions decide.
+
+    Each has the conditions that failed, and what the real pass did as the first. None of a pass of our own, of another pass,
+    of a large module, or where our pass cannot run.
+    """
+    if stage.name != "fusion" or stage.decisions or stage.edits:
+        return ()
+    run = next((r for r in _runs(trace) if r.index == stage.index and r.name == "fusion"), None)
+    if run is None or sum(len(c.instructions) for c in run.before.computations) > _LARGEST_SHOWN:
+        return ()
+    try:
+        found = _best(run, frozenset(i.name for c in run.before.computations for i in c.instructions))
+    except XlanbError:  # the page shows the facts then, and trace.why says what is the matter
+        return ()
+    return tuple(found.decided())
 
 
 def unreplayable(trace: Trace) -> str:

@@ -29,6 +29,7 @@ from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.coming import ComingStage
 from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.gpu_program import GpuProgram
+from xlanb.explorer.replay import edges_of
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -336,7 +337,9 @@ class PayloadBuilder:
             data["ctx"] = self._context(trace, stage)
         data |= self._change(stage, left, right)
         heavy = isinstance(stage.decisions, FusionDecisions) and stage.decisions.is_heavy
-        why = why_data(stage.edits, () if heavy else stage.decisions, self.limits.rewrites, self.pool.item)
+        told = () if heavy else stage.decisions
+        replayed = edges_of(trace, stage) if trace.pipeline is None else ()
+        why = why_data(stage.edits, told, self.limits.rewrites, self.pool.item, replayed)
         if why:
             data["why"] = why
         return data

@@ -9,6 +9,7 @@ from xlanb.graph.records import NodeRecord
 from xlanb.hlo.records import InstructionRecord
 from xlanb.tracing import Cause, Decision, Edit, is_same_rewrite
 from xlanb.view.parts.items import clip, node_text
+from xlanb.why import REPLAY
 
 MAX_REWRITES = 300
 MAX_DECISIONS = 400
@@ -31,22 +32,26 @@ def why_data(
     decisions: Sequence[Decision],
     limit: int = MAX_REWRITES,
     item: Callable[[InstructionRecord], int] | None = None,
+    replayed: Sequence[Decision] = (),
 ) -> dict[str, Any] | None:
     """Plain data for the Why pane, None where there is nothing to tell.
 
     With `item`, which gives the index of an instruction's item, edits hold the indices `i` (before) and `j` (after) in place of text: what is needed to make every edit again.
+    `replayed` are decisions that the compiler did not tell: xlanb's conditions took them on the module of a dump.
     """
     groups = rewrites(edits)
-    if not groups and not decisions:
+    if not groups and not decisions and not replayed:
         return None
+    told = [*map(_decision, decisions[:limit]), *(_decision(d) | {"basis": REPLAY} for d in replayed[:limit])]
     data: dict[str, Any] = {
         "rewrites": [_rewrite(g, item) for g in groups[:limit]],
-        "decisions": [_decision(d) for d in decisions[:limit]],
+        "decisions": told,
     }
     if len(groups) > limit:
         data["more_rewrites"] = len(groups) - limit
-    if len(decisions) > limit:
-        data["more_decisions"] = len(decisions) - limit
+    rest = max(len(decisions) - limit, 0) + max(len(replayed) - limit, 0)
+    if rest:
+        data["more_decisions"] = rest
     return data
 
 
@@ -84,7 +89,10 @@ def _edit(e: Edit, item: Callable[[InstructionRecord], int] | None) -> dict[str,
 
 
 def _decision(d: Decision) -> dict[str, Any]:
-    predicates = [[p.name, int(p.holds), clip(str(p.value), 300)] for p in d.predicates]
+    predicates = [
+        [p.name, int(p.holds), clip(str(p.value), 300), *([clip(p.remedy, 300)] if p.remedy else [])]
+        for p in d.predicates
+    ]
     return _cause(d.cause) | {
         "action": d.action,
         "subject": [clip(s, 200) for s in d.subject[:20]],

@@ -53,18 +53,23 @@ export function decision(d, called = (n) => n, names = NONE) {
   return h(
     "li",
     { class: d.taken ? "yes" : "no" },
-    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", subject),
+    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", subject, d.basis ? h("span", { class: "basis", title: "A dump tells no reasons: xlanb's own conditions were asked about the dump's module" }, "replay") : null),
     predicates(d.predicates, names),
     d.where ? h("div", { class: "where" }, d.rule ? `${d.rule} · ` : "", d.where) : null,
   );
 }
 
-/** Every condition with the value it had; what failed stands first, what held is folded where it is much. @param {[string, number, string][]} all @param {{has(name: string): boolean}} names */
+/** Words in which names stand in backquotes, these as links. @param {string} text */
+function linked(text) {
+  return text.split("`").map((part, k) => (k % 2 ? h("span", { class: "tk-ref", data: { op: part } }, part) : part));
+}
+
+/** Every condition with the value it had, and what would have to change; what failed stands first, what held is folded where it is much. @param {[string, number, string, string?][]} all @param {{has(name: string): boolean}} names */
 function predicates(all, names) {
   if (!all.length) return null;
   const known = { has: (/** @type {string} */ n) => /[\d._]/.test(n) && names.has(n) }; // "dot" is an opcode here
-  const row = (/** @type {[string, number, string]} */ [name, holds, value]) => h("tr", { class: holds ? "holds" : "fails" }, h("td", { class: "sign" }, holds ? "✓" : "✗"), h("td", {}, references(name, known)), h("td", { class: "mono" }, references(value, known)));
-  const table = (/** @type {any[]} */ rows) => h("table", { class: "predicates" }, h("tbody", {}, rows.map(row)));
+  const row = (/** @type {[string, number, string, string?]} */ [name, holds, value, remedy]) => [h("tr", { class: holds ? "holds" : "fails" }, h("td", { class: "sign" }, holds ? "✓" : "✗"), h("td", {}, references(name, known)), h("td", { class: "mono" }, references(value, known))), remedy ? h("tr", { class: "remedy" }, h("td", { class: "sign" }, "↪"), h("td", { colspan: 2 }, linked(remedy))) : null];
+  const table = (/** @type {any[]} */ rows) => h("table", { class: "predicates" }, h("tbody", {}, rows.flatMap(row)));
   const failed = all.filter((p) => !p[1]);
   const held = all.filter((p) => p[1]);
   if (all.length <= 4) return table([...failed, ...held]);
