@@ -82,3 +82,19 @@ ENTRY e {
     wanted = (x - wide) / np.sqrt(wide + epsilon) * wide + wide
     np.testing.assert_allclose(xlanb.compile(text)(x, v), wanted, rtol=0, atol=1e-14)
     np.testing.assert_allclose(xlanb.evaluate(text, x, v), wanted, rtol=0, atol=1e-14)
+
+
+def test_the_statistics_have_the_type_that_the_instruction_says() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = f64[3,5,2] parameter(0)
+  v = f32[5] parameter(1)
+  ROOT y = (f64[3,5,2], f64[5], f64[5]) batch-norm-training(x, v, v), epsilon=0.001, feature_index=1
+}
+"""
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((3, 5, 2)), np.ones(5, np.float32)
+    for seen in (xlanb.compile(text)(x, v), xlanb.evaluate(text, x, v)):
+        assert [a.dtype for a in seen] == [np.float64] * 3
+        np.testing.assert_allclose(seen[1], x.mean((0, 2)), rtol=0, atol=1e-14)
+        np.testing.assert_allclose(seen[2], x.var((0, 2)), rtol=0, atol=1e-14)

@@ -65,8 +65,10 @@ def _batch_norm_training(ev: Evaluator, i: HloInstruction, x: Array, scale: Arra
     y = (n.x - mean) * n.inverse_deviation(variance) * s + o
     return (
         narrow(y, x.dtype),
-        narrow(mean.reshape(-1), scale.dtype),
-        narrow(variance.reshape(-1), scale.dtype),
+        *(
+            narrow(v.reshape(-1), shape.as_array().dtype)
+            for v, (_, shape) in zip((mean, variance), [*i.shape.leaves()][1:], strict=True)
+        ),
     )
 
 
