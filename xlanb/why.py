@@ -30,8 +30,10 @@ BASES: Mapping[str, str] = {
 _NAME = re.compile(r"`([^`]+)`")
 
 
-class Why(Sequence[Decision], Displayable):
+class Why(Sequence[Any], Displayable):
     """Decisions in order, with the value of every condition that was looked at.
+
+    It is the sequence of its decisions, or, `by_condition`, of the conditions of its one decision, as of a clustering.
 
     As text, what was decided alike in several stages stands once. `subject` are the names that it is about, `about` is how
     these are headed; `question` and `answer` are words, `answer` "" where the decisions are it. `stages` are the indices of
@@ -51,6 +53,7 @@ class Why(Sequence[Decision], Displayable):
         about: str = "",
         bases: Iterable[str] = (),
         note: str = "",
+        by_condition: bool = False,
     ) -> None:
         self.subject = subject
         self.told = told
@@ -62,18 +65,19 @@ class Why(Sequence[Decision], Displayable):
         self.stages = given + (-1,) * (len(self.decisions) - len(given))
         self.bases = found + (DECIDED,) * (len(self.decisions) - len(found))
         self._note = note
+        self._items: tuple[Any, ...] = self.conditions if by_condition else self.decisions
 
     @overload
-    def __getitem__(self, index: int) -> Decision: ...
+    def __getitem__(self, index: int) -> Any: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[Decision, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[Any, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> Decision | tuple[Decision, ...]:
-        return self.decisions[index]
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._items[index]
 
     def __len__(self) -> int:
-        return len(self.decisions)
+        return len(self._items)
 
     # -- what it says -------------------------------------------------------------------------------------------
 
@@ -132,7 +136,7 @@ class Why(Sequence[Decision], Displayable):
             return self._note
         if self.told:
             nothing = f"no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
-            return "" if self else nothing
+            return "" if self.decisions else nothing
         calls = " or ".join(f".lineage({name!r})" for name in self.subject)
         return (
             f"a dump holds what the passes did and not why: {calls} follows it through them, "
@@ -197,7 +201,7 @@ class Why(Sequence[Decision], Displayable):
     def __repr__(self) -> str:
         said = f": {self.answer}" if self.answer else ""
         hold = f"{sum(p.holds for p in self.conditions)} of {len(self.conditions)} conditions hold"
-        count = f"{len(self)} decision{'s' * (len(self) != 1)}"
+        count = f"{len(self.decisions)} decision{'s' * (len(self.decisions) != 1)}"
         return f"<Why {self.about}{said}; {hold if self.is_one else count}>"
 
     @property
@@ -208,7 +212,7 @@ class Why(Sequence[Decision], Displayable):
     def __str__(self) -> str:
         if self.is_one:
             return "\n".join([self.headline, *_conditions(self.decisions[0].predicates, "  ")])
-        if self.told and not self and not self.answer:
+        if self.told and not self.decisions and not self.answer:
             return f"{self.about}: {self.note}"
         lines = [line for d, basis, stages in self.grouped for line in _lines(d, basis, stages)]
         return "\n".join([self.headline, *lines, *([f"  {self.note}"] if self.note else [])])

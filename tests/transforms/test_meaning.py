@@ -14,7 +14,7 @@ from xlanb.hlo import HloComputation, HloInstruction, HloModule, HloOpcode, pars
 from xlanb.shape import PrimitiveType
 from xlanb.transforms import PASSES
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.verdict import EXACT, OTHER_NUMBERS, REAL
+from xlanb.transforms.verdict import EXACT, OTHER_NUMBERS, REAL, Loss
 
 Formula = Callable[[Builder, HloInstruction], HloInstruction]
 
@@ -136,3 +136,22 @@ def test_a_pass_says_what_it_keeps() -> None:
     for made in ours:
         assert not made.ulps or made.keeps == REAL, f"{made.name}: what is exact is not off"
         assert made.keeps != REAL or made.ulps or made.name == "algsimp", f"{made.name}: how far are floats off?"
+
+
+def test_groups_of_a_convolution_that_meet_in_one_kernel() -> None:
+    """XLA's converter multiplies the other groups by zero: their infinities become NaN, as its verdict says."""
+    text = """HloModule m
+ENTRY e {
+  x = f64[1,4,4] parameter(0)
+  k = f64[2,2,4] parameter(1)
+  ROOT c = f64[1,3,4] convolution(x, k), window={size=2}, dim_labels=b0f_0io->b0f, feature_group_count=2
+}"""
+    before, after, hlo_pass = parse(text), parse(text), PASSES["convolution-group-converter"]()
+    hlo_pass.run(after)
+    x = np.random.default_rng(0).standard_normal((1, 4, 4))
+    x[0, 0, 0] = np.inf
+    was, now = (np.asarray(evaluate(m, x, np.ones((2, 2, 4)))) for m in (before, after))
+    assert not np.isnan(was).any()
+    assert np.isnan(now).sum() == 2
+    assert Loss.NAN in hlo_pass.keeps.floats
+    np.testing.assert_array_equal(now[~np.isnan(now)], was[~np.isnan(now)])

@@ -190,7 +190,9 @@ class Clustering(Displayable):
             outcome = f"taken out of {name} again" if reason else f"in {name}"
         decision = Decision(Cause("mark_for_compilation"), "cluster", (node,), all(p.holds for p in found), found)
         about = f"{op.name} ({op.type})"
-        return Why((node,), (decision,), question=f"Is {about} in a cluster?", answer=outcome, about=about)
+        return Why(
+            (node,), (decision,), question=f"Is {about} in a cluster?", answer=outcome, about=about, by_condition=True
+        )
 
     def _why_two(self, first: Operation, second: Operation) -> Why:
         """Why two nodes are in one cluster, or are not."""
@@ -215,7 +217,7 @@ class Clustering(Displayable):
         decision = Decision(Cause("mark_for_compilation"), "same cluster", subject, taken, predicates)
         about = " and ".join(f"{op.name} ({op.type})" for op in (first, second))
         question = f"Are {about} in one cluster?"
-        return Why(subject, (decision,), question=question, answer=answer, about=about)
+        return Why(subject, (decision,), question=question, answer=answer, about=about, by_condition=True)
 
     def _states(self, node: str, other: str) -> tuple[Contraction, ClusterState, ClusterState] | None:
         """The clusters of two candidates as contraction left them, the one that comes first first."""

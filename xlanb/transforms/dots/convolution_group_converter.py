@@ -19,6 +19,7 @@ from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.verdict import Loss, exact_except
 
 _GROUPS_KEPT = frozenset({PrimitiveType.F16, PrimitiveType.F32})
 
@@ -28,6 +29,7 @@ class ConvolutionGroupConverter(HloPass):
     """Turns batch groups into feature groups, and feature groups into zeros in the kernel."""
 
     name = "convolution-group-converter"
+    keeps = exact_except(Loss.NAN | Loss.ZERO_SIGN, note="another group's infinity or NaN, times 0, is NaN")
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
