@@ -105,3 +105,17 @@ def test_a_name_in_the_text_of_a_card_pins_what_it_names(page_of):
         assert wanted != "again"
         name.click()
         assert stepper.page.locator(".card h3").inner_text().endswith(wanted)
+
+
+def test_no_tab_is_covered_on_a_small_screen(page_of):
+    with page_of(stage="cse") as stepper:
+        page = stepper.page
+        page.set_viewport_size({"width": 1000, "height": 700})
+        sides = page.locator(".sides").first.bounding_box()
+        tabs = page.get_by_role("tab").all()
+        assert len(tabs) > 5
+        assert sides is not None
+        for tab in tabs:
+            box = tab.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= sides["x"], f"{tab.inner_text()} is covered"
