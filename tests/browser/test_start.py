@@ -58,6 +58,16 @@ def test_with_another_graph_beside(page_of):
         assert stepper.button("beside").get_attribute("aria-pressed") == "true"
         chosen = stepper.page.get_by_label("Stage beside").locator("option:checked").inner_text()
         assert chosen == "after cse"
+        for name in ("Graph", "Graph beside"):  # both are seen whole, at one scale
+            graph = stepper.page.locator(f".canvas[aria-label='{name}']")
+            pane = graph.bounding_box()
+            assert pane is not None
+            for node in graph.locator(".node").all():
+                box = node.bounding_box()
+                assert box is not None
+                assert pane["x"] <= box["x"]
+                assert box["x"] + box["width"] <= pane["x"] + pane["width"]
+                assert box["y"] + box["height"] <= pane["y"] + pane["height"]
 
 
 def test_with_a_guess_to_make(page_of):

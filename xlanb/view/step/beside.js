@@ -42,11 +42,12 @@ function open(view) {
     toggle: (key) => view.picture.toggle(key),
     spread: (key) => view.picture.spread(key),
     leave: () => view.root.focus({ preventScroll: true }),
-    moved: (sight) => view.graph.follow(sight),
+    moved: (sight, touched) => view.graph.follow(sight, touched),
   });
   graph.element.classList.add("second-graph");
   view.graph.stages.append(graph.element);
   view.graph.element.classList.add("two");
+  [view.graph.mate, graph.mate] = [graph, view.graph];
   view.beside = { graph, select, chosen: "" };
 }
 
@@ -54,6 +55,7 @@ function open(view) {
 function close(view) {
   view.beside.graph.dispose();
   view.beside.graph.element.remove();
+  view.graph.mate = null;
   view.graph.element.classList.remove("two");
   view.beside = null;
 }
@@ -69,7 +71,8 @@ export function choices(view) {
     trace.stages.forEach((/** @type {Stage} */ stage, /** @type {number} */ k) => {
       if (!drawn(stage.a) || stage.a === last) return;
       last = stage.a;
-      out.push({ value: `${t}:${k}`, label: `after ${stage.name}`, index: stage.a, group: trace.name });
+      const whose = view.payload.order.length > 1 ? ` (${trace.name})` : "";
+      out.push({ value: `${t}:${k}`, label: `after ${stage.name}${whose}`, index: stage.a, group: trace.name });
     });
   }
   return out;
@@ -88,7 +91,8 @@ export function showBeside(view, seconds) {
   const marks = view.store.artifact(old)?.k === view.store.artifact(now)?.k ? view.store.marks(old, now) : SAME_MARKS;
   [beside.graph.colour, beside.graph.weigh] = [view.graph.colour, view.graph.weigh];
   beside.graph.show(view.picture.sheet(old), marks, "before", seconds);
-  beside.graph.follow({ x: view.graph.x, y: view.graph.y, scale: view.graph.scale });
+  if (!view.graph.touched) view.graph.fit(view.graph.marks); // for both, now that both are drawn
+  beside.graph.follow({ x: view.graph.x, y: view.graph.y, scale: view.graph.scale }, view.graph.touched);
 }
 
 const SAME_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };

@@ -66,6 +66,7 @@ export class GraphView {
     this.y = 0;
     this.touched = false;
     this.fitted = ""; // for which drawing and pane the sight was chosen
+    this.mate = /** @type {GraphView | null} */ (null); // the graph beside, which the sight is chosen for too
     this.anchor = ""; // the group that is being opened or closed
     this.all = false; // all was asked for
     this.stop = () => {};
@@ -306,22 +307,34 @@ export class GraphView {
 
   /** Show everything where it can be read so, else a part of it, where something changed. @param {Marks} [marks] @param {boolean} [glide] */
   fit(marks, glide = false) {
-    const sheet = this.sheet;
+    const [sheet, pane] = this._both();
     if (!sheet || !this.size.width || !sheet.nodes.length) return;
     const changed = this._changed(marks);
-    const drawing = [sheet.w, sheet.h, this.size.width, this.size.height].map(Math.round).join();
+    const drawing = [sheet.w, sheet.h, pane.width, pane.height].map(Math.round).join();
     const stays = !this.touched && !this.all && this.fitted && (this.fitted === drawing ? [...changed].some((k) => this._isInSight(k)) || !changed.size : this._fitsAsIs(sheet));
     this.touched = false;
     this.all = false;
     this.fitted = drawing;
     if (stays) return this._settle();
-    return this._goTo(firstSight(sheet, this.size, changed), glide);
+    return this._goTo(firstSight(sheet, pane, changed), glide);
+  }
+
+  /** The drawing and the pane that a sight is chosen for: of two graphs that move together, room for the larger in the smaller. @returns {[Sheet | null, {width: number, height: number}]} */
+  _both() {
+    const other = this.mate;
+    if (!this.sheet || !other?.sheet || !other.size.width) return [this.sheet, this.size];
+    const { width, height } = this.size;
+    return [
+      { ...this.sheet, w: Math.max(this.sheet.w, other.sheet.w), h: Math.max(this.sheet.h, other.sheet.h) },
+      { width: Math.min(width, other.size.width), height: Math.min(height, other.size.height) },
+    ];
   }
 
   /** Whether the present sight holds all of a drawing, and not from too far away. @param {Sheet} sheet */
   _fitsAsIs(sheet) {
-    const whole = wholeSight(sheet, this.size).scale;
-    const within = this.x >= 0 && this.y >= 0 && this.x + sheet.w * this.scale <= this.size.width && this.y + sheet.h * this.scale <= this.size.height;
+    const { width, height } = this._both()[1];
+    const whole = wholeSight(sheet, { width, height }).scale;
+    const within = this.x >= 0 && this.y >= 0 && this.x + sheet.w * this.scale <= width && this.y + sheet.h * this.scale <= height;
     return this.scale >= LEGIBLE && within && whole < 1.15 * this.scale;
   }
 
@@ -334,7 +347,8 @@ export class GraphView {
     }
     this.all = true;
     this.touched = false;
-    return this._goTo(wholeSight(this.sheet, this.size), true);
+    const [sheet, pane] = this._both();
+    return this._goTo(wholeSight(sheet || this.sheet, pane), true);
   }
 
   /** @param {Sight} sight @param {boolean} glide */
@@ -409,10 +423,10 @@ export class GraphView {
     return (all.find((n) => n.key === name) || all.find((n) => n.item?.n === name))?.key || this.around.where?.(name) || "";
   }
 
-  /** Take over the sight of another pane. @param {Sight} sight */
-  follow({ x, y, scale }) {
+  /** Take over the sight of another pane. @param {Sight} sight @param {boolean} [touched] whether the reader chose it */
+  follow({ x, y, scale }, touched = true) {
     this.stop();
-    [this.x, this.y, this.scale, this.touched] = [x, y, scale, true];
+    [this.x, this.y, this.scale, this.touched] = [x, y, scale, touched];
     this._apply(false);
   }
 
@@ -422,7 +436,7 @@ export class GraphView {
     if (this.view.getAttribute("transform") !== sight) this.view.setAttribute("transform", sight);
     const { width: w, height: ht } = this.size;
     if (this.sheet && w) this.map.look(-this.x / this.scale, -this.y / this.scale, w / this.scale, ht / this.scale, this.sheet);
-    if (tell) this.around.moved?.({ x: this.x, y: this.y, scale: this.scale });
+    if (tell) this.around.moved?.({ x: this.x, y: this.y, scale: this.scale }, this.touched);
   }
 
   /** Move over the sheet, no further than its ends. @param {number} dx @param {number} dy @returns {boolean} whether it moved */

@@ -13,7 +13,7 @@ export function graphActions(view) {
     tools: [...view.picture.tools.filter((/** @type {Node} */ x) => x !== view.picture.crumbs), besideTool(view)],
     foot: view.picture.crumbs,
     where: (name) => view.picture.scene(view.pictureIndex)?.where.get(name),
-    moved: (sight) => view.beside?.graph.follow(sight),
+    moved: (sight, touched) => view.beside?.graph.follow(sight, touched),
     over: find.list,
     recolour: () => view.update(),
     resized: () => view.picture.resized(),

@@ -10,7 +10,6 @@ import { isWhole, MAX_NODES, noFolds, sceneOf } from "./scene.js";
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./scene.js").Scene} Scene */
 /** @typedef {import("./scene.js").Folds} Folds */
-/** @typedef {{marks?: import("./store.js").Marks, seconds?: Map<string, number>}} Told */
 /** @typedef {import("./store.js").Artifact} Artifact */
 /** @typedef {{own: Map<string, boolean>, spread: Set<string>, all: boolean, focus: string, radius: number, at: string}} Opened what the reader opened (true) and closed (false), by key; `at` the group last opened */
 
@@ -85,12 +84,13 @@ export class PictureState {
     return artifact && artifact.k in this.opened ? this.opened[artifact.k] : null;
   }
 
-  /** What is open in an artifact. @param {Artifact} artifact @param {Told} [told] what its picture tells: that takes room too @returns {Folds} */
-  _folds(artifact, told = {}) {
+  /** What is open in an artifact. @param {Artifact} artifact @returns {Folds} */
+  _folds(artifact) {
     const opened = this.opened[artifact.k];
     let given = this.given.get(artifact);
     if (!given) {
-      const sceneWith = (/** @type {Set<string>} */ open) => sceneOf(artifact, this.view.payload, { ...noFolds(), open: (key) => open.has(key) }, told);
+      // without what one pass changed: that is another in the next stage, and boxes stand still
+      const sceneWith = (/** @type {Set<string>} */ open) => sceneOf(artifact, this.view.payload, { ...noFolds(), open: (key) => open.has(key) });
       given = openingThatFits(new Set(artifact.o || []), sceneWith, this.view.graph.room, this.decided[artifact.k]);
       this.given.set(artifact, given);
     }
@@ -108,9 +108,8 @@ export class PictureState {
     let scene = this.scenes.get(key);
     if (!scene) {
       const marks = now && now.b >= 0 && (index === now.a || index === now.b) ? store.marks(now.b, now.a) : undefined;
-      const told = { marks, seconds: store.seconds(this.view.current) };
-      const folds = this._folds(artifact, told);
-      scene = sceneOf(artifact, payload, folds, told);
+      const folds = this._folds(artifact);
+      scene = sceneOf(artifact, payload, folds, { marks, seconds: store.seconds(this.view.current) });
       const before = marks?.removed.size && index === now.a && now.b !== now.a ? store.artifact(now.b) : null;
       if (before && marks) {
         const old = sceneOf(before, payload, folds);
