@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.notebooks.test_notebooks import NOTEBOOKS, TOOL, needs, tutorials
+from tests.notebooks.test_notebooks import NOTEBOOKS, TARGETS, TOOL, needs, tutorials
 
 pytestmark = pytest.mark.slow
 WATCH = """
@@ -48,4 +48,4 @@ def test_every_edit_of_a_tutorial_names_its_rule(path: Path, tmp_path: Path, mon
     nbformat.write(notebook, folder / path.name)
     told = json.loads(TOOL.execute(folder / path.name).cells[-1].outputs[0].text)
     assert told["unexplained"] == {}
-    assert told["edits"] > 0
+    assert told["edits"] > 0 or package in TARGETS  # there the real XLA alone compiles
