@@ -6,6 +6,7 @@ import { GraphFocus } from "./focus.js";
 import { drawGhost } from "./ghosts.js";
 import { MAP_H, MAP_W, Minimap } from "./minimap.js";
 import { LEGIBLE, MARGIN } from "./place.js";
+import { listen } from "./pointer.js";
 import { wayPath } from "./route.js";
 import { dotText, saveBlob, savePng, svgText } from "./save.js";
 import { dressNode, drawGroups, edgeWidth, grow, markOf } from "./shapes.js";
@@ -71,7 +72,7 @@ export class GraphView {
     this.all = false; // all was asked for
     this.stop = () => {};
     this.focus = new GraphFocus(this.svg, () => this.sheet, { ...around, toggle: (key) => this.toggle(key), reveal: (key) => this.reveal(key) });
-    this._listen();
+    listen(this);
     this.stubList = new StubList(this.stubs, { sheet: () => this.sheet, node: (key) => this.kept.get(key) || this.frames.get(key)?.element, go: (key) => this.focus.go(key) });
     this.stage.append(this.stubList.element);
     // Its size is kept: to ask for it in the midst of drawing would have everything laid out at once.
@@ -315,7 +316,7 @@ export class GraphView {
     this.touched = false;
     this.all = false;
     this.fitted = drawing;
-    if (stays) return this._settle();
+    if (stays) return this.settle();
     return this._goTo(firstSight(sheet, pane, changed), glide);
   }
 
@@ -364,7 +365,7 @@ export class GraphView {
   }
 
   /** After the reader's own move. */
-  _settle() {
+  settle() {
     this._apply();
     if (this.sheet) this.map.putInto(freeCorner(this.sheet, this.size, { x: this.x, y: this.y, scale: this.scale }, MAP_W + 16, MAP_H + 16) || (this.touched ? ["right", "bottom"] : null));
   }
@@ -393,6 +394,13 @@ export class GraphView {
     if (!at) return true;
     const [x, y] = [at.x * this.scale + this.x, at.y * this.scale + this.y];
     return x >= 0 && y >= 0 && x + at.w * this.scale <= this.size.width && y + at.h * this.scale <= this.size.height;
+  }
+
+  /** Drag the sheet: its corner comes to stand here. @param {number} x @param {number} y */
+  drag(x, y) {
+    this.stop();
+    [this.x, this.y, this.touched] = [x, y, true];
+    this._apply();
   }
 
   /** Look at a point of the sheet. @param {number} x @param {number} y */
@@ -440,13 +448,13 @@ export class GraphView {
   }
 
   /** Move over the sheet, no further than its ends. @param {number} dx @param {number} dy @returns {boolean} whether it moved */
-  _scroll(dx, dy) {
+  scroll(dx, dy) {
     const [w, ht] = [(this.sheet?.w || 0) * this.scale, (this.sheet?.h || 0) * this.scale];
     const within = (/** @type {number} */ at, /** @type {number} */ by, /** @type {number} */ size, /** @type {number} */ room) => (size + MARGIN * 2 <= room ? at : Math.max(Math.min(at, room - size - MARGIN), Math.min(at - by, Math.max(at, MARGIN))));
     const [x, y] = [within(this.x, dx, w, this.size.width), within(this.y, dy, ht, this.size.height)];
     if (x === this.x && y === this.y) return false;
     [this.x, this.y, this.touched] = [x, y, true];
-    this._settle();
+    this.settle();
     return true;
   }
 
@@ -458,50 +466,6 @@ export class GraphView {
     this.y = cy - ((cy - this.y) * next) / this.scale;
     this.scale = next;
     this.touched = true;
-    this._settle();
-  }
-
-  // -- the pointer
-
-  _listen() {
-    // The page must still scroll where the reader only passes by: once the view has the focus the wheel moves a graph that is larger than the pane; with Ctrl it zooms.
-    this.svg.addEventListener(
-      "wheel",
-      (e) => {
-        const root = /** @type {ShadowRoot} */ (this.element.getRootNode());
-        const zooms = e.ctrlKey || e.metaKey;
-        if (!zooms && !root.activeElement) return;
-        const box = this.svg.getBoundingClientRect();
-        this.stop();
-        if (zooms) this.zoom(Math.exp(-e.deltaY * 0.0015), e.clientX - box.left, e.clientY - box.top);
-        else if (!this._scroll(e.shiftKey ? e.deltaY : e.deltaX, e.shiftKey ? 0 : e.deltaY)) return;
-        e.preventDefault();
-      },
-      { passive: false },
-    );
-    this.svg.addEventListener("pointerdown", (down) => {
-      if (down.button !== 0) return;
-      const from = { x: down.clientX - this.x, y: down.clientY - this.y };
-      let moved = false;
-      const move = (/** @type {PointerEvent} */ e) => {
-        if (!moved && Math.hypot(e.clientX - down.clientX, e.clientY - down.clientY) < 4) return;
-        if (!moved) this.svg.setPointerCapture(down.pointerId);
-        this.stop();
-        moved = true;
-        this.touched = true;
-        this.x = e.clientX - from.x;
-        this.y = e.clientY - from.y;
-        this.svg.classList.add("dragging");
-        this._apply();
-      };
-      const up = () => {
-        this.svg.removeEventListener("pointermove", move);
-        this.svg.classList.remove("dragging");
-        if (moved) this._settle();
-      };
-      this.svg.addEventListener("pointermove", move);
-      this.svg.addEventListener("pointerup", up, { once: true });
-      this.svg.addEventListener("pointercancel", up, { once: true });
-    });
+    this.settle();
   }
 }
