@@ -120,6 +120,30 @@ def test_reduce_window(sizes, strides, pads, base, window, generic):
     np.testing.assert_array_equal(evaluate(text, x).reshape(-1), [max([0, *e]) for e in elements])
 
 
+@pytest.mark.parametrize("reducer", ["add(a, b)", "maximum(b, a)"])
+@pytest.mark.parametrize(
+    ("window", "reaches"),
+    [
+        (f"size={2**40} pad={2**40 - 1}_0", [[0], [0, 1], [0, 1, 2]]),
+        (f"size={2**40} pad={2**40 - 3}_2 rhs_reversal=1", [[0, 1, 2]] * 3),
+        (f"size={2**62} pad={2**62 - 3}_0", [[0, 1, 2]]),
+        (f"size={2**20} rhs_dilate=2 pad={2**21 - 4}_1", [[0, 2], [1]]),
+        (f"size={2**20} stride={2**20} pad={2**20}_{2**20}", [[], [0, 1, 2]]),
+        (f"size={2**41} lhs_dilate={2**40} stride={2**40} pad={2**41 - 1}_0", [[0], [0, 1], [1, 2]]),
+    ],
+)
+def test_a_window_of_padding_alone_but_for_a_few_elements(window, reaches, reducer):
+    x = np.array([1, 2, 4], np.float32)
+    computation = ADD.replace("add(a, b)", reducer)
+    text = (
+        f"HloModule m\n{computation}ENTRY e {{ x = f32[3] parameter(0)\n z = f32[] constant(0)\n"
+        f" ROOT r = reduce-window(x, z), window={{{window}}}, to_apply=c }}"
+    )
+    fold = sum if "add" in reducer else max
+    got = evaluate(text, x)
+    np.testing.assert_array_equal(got[: len(reaches)], [fold([0, *x[read]]) for read in reaches])
+
+
 def test_select_and_scatter():
     text = f"""HloModule m
 {ADD}s {{ a = f32[] parameter(0)

@@ -26,7 +26,7 @@ DECOMPOSITIONS = {
 """An element's error follows the largest magnitude of operands and results."""
 _SUMS = {Op.DOT, Op.CONVOLUTION, Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER}
 _ARITHMETIC = {Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.CONVERT, Op.REDUCE_PRECISION, Op.ABS, Op.REMAINDER, *_SUMS}
-"""Exact where the result is a whole number of a wide type."""
+"""Exact where the result is a whole number that a wide type still tells from its neighbours' halves."""
 _ROUNDS = 16
 _UNITS_WIDE, _UNITS_NARROW = 8.0, 1.0
 """Units in the last place by which a result is disturbed."""
@@ -57,7 +57,7 @@ class _Disturbed(Evaluator):
     def _moved(self, value: Any, largest: float, *, is_exact: bool) -> Any:
         if isinstance(value, tuple):
             return tuple(self._moved(v, largest, is_exact=is_exact) for v in value)
-        if not _is_rounded(value):
+        if not is_rounded(value):
             return value
         x = value.astype(_wide(value))
         unit = float(ml_dtypes.finfo(value.dtype).eps)
@@ -67,11 +67,12 @@ class _Disturbed(Evaluator):
         if x.dtype.kind == "c":
             noise = noise + 1j * self._rng.uniform(-units, units, x.shape) * np.maximum(np.abs(x), largest)
         if is_exact and not is_narrow:
-            noise = np.where(x == np.rint(x), 0, noise)
+            noise = np.where((x == np.rint(x)) & (np.abs(x) * unit < 1), 0, noise)  # larger ones are all whole
         return np.where(np.isfinite(x), x + noise, x).astype(value.dtype)
 
 
-def _is_rounded(value: Any) -> bool:
+def is_rounded(value: Any) -> bool:
+    """Whether a value is an array of floats or complex numbers."""
     if not isinstance(value, np.ndarray) or value.dtype.kind == "b":
         return False
     t = from_dtype(value.dtype)
@@ -84,7 +85,7 @@ def _wide(x: NDArray[Any]) -> type:
 
 def _largest(x: Any) -> float:
     """The largest finite magnitude; 0 for what is not rounded."""
-    if not _is_rounded(x):
+    if not is_rounded(x):
         return 0.0
     magnitudes = np.abs(np.asarray(x).astype(_wide(x)))
     return float(np.max(magnitudes[np.isfinite(magnitudes)], initial=0.0))

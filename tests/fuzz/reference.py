@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.fuzz.conditioning import is_rounded
 from tests.fuzz.orders import FOLDS, shows_order
 from xlanb.evaluator import Evaluator
 from xlanb.explorer.numbers import leaves_of
@@ -36,7 +37,8 @@ class Noted:
     an infinity or NaN on the diagonal. `mixed`: algorithms over all elements (FFT, solves, decompositions) of which some are infinite
     or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones. `by_predicate`: products of
     a converted predicate and what is not finite. `tied`: LU factorizations in
-    which rounding decides which of several elements is the pivot. `unordered`: sums and products of floats that are others in other orders.
+    which rounding decides which of several elements is the pivot. `unordered`: sums and products of floats that are others in other orders;
+    products and quotients with constants, which may be folded first, of which another order leaves the type's range.
     """
 
     failed: set[HloInstruction] = field(default_factory=set)
@@ -69,6 +71,8 @@ class Reference(Evaluator):
         is_tried = self._tries_orders and not lifted and i not in self.noted.unordered
         if is_tried and i.opcode in FOLDS and shows_order(i, operands, value, self._seconds):
             self.noted.unordered.add(i)
+        if not lifted and _is_chained(i) and _leaves_range(value, operands):
+            self.noted.unordered.add(i)
         if _multiplies(i) and _is_by_one(operands):
             self.noted.by_one.add(i)
         if not lifted and _is_by_predicate(i, operands):
@@ -76,6 +80,32 @@ class Reference(Evaluator):
         if _solves(i) and not _is_regular(operands[0]):
             self.noted.singular.add(i)
         return value
+
+
+def _is_chained(i: HloInstruction) -> bool:
+    """Whether an instruction is a product or quotient of one of them, both with constants: compilers compute such constants first."""
+    return _scales(i) and any(_scales(o) for o in i.operands)
+
+
+def _scales(i: HloInstruction) -> bool:
+    return i.opcode in (Op.MULTIPLY, Op.DIVIDE) and any(map(_is_constant, i.operands))
+
+
+def _is_constant(i: HloInstruction) -> bool:
+    while i.opcode in (Op.BROADCAST, Op.CONVERT, Op.RESHAPE, Op.BITCAST, Op.COPY):
+        i = i.operands[0]
+    return i.opcode is Op.CONSTANT
+
+
+def _leaves_range(value: Any, operands: Sequence[Any]) -> bool:
+    """Whether a product or quotient, or an operand of it, is beyond its float type's range or so small that it has lost digits."""
+    if not is_rounded(value):
+        return False
+    smallest = float(ml_dtypes.finfo(value.dtype).smallest_normal)
+    wide = np.complex128 if value.dtype.kind == "c" else np.float64
+    result, lhs, rhs = (np.abs(x.astype(wide)) for x in (value, *operands))
+    is_lost = (result == 0) & (lhs != 0) & (rhs != 0)
+    return any(bool(np.any(~np.isfinite(x) | ((x < smallest) & (x > 0)) | is_lost)) for x in (result, lhs, rhs))
 
 
 def _solves(i: HloInstruction) -> bool:

@@ -42,3 +42,13 @@ def test_what_rounding_explains(below, got, is_explained):
 def test_whole_numbers_are_exact():
     module = parse("HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] add(x, x)\n}\n")
     assert not is_rounding(module, [X], [2 * X + np.float32(1e-5)], [2 * X], **LIMITS)
+
+
+def test_large_whole_numbers_are_rounded():
+    module = parse(
+        "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  s = f32[4] add(x, x)\n  ROOT r = s32[4] convert(s)\n}\n"
+    )
+    x = X * np.float32(2**27)  # floats lie 64 apart
+    expected = (2 * x).astype(np.int32)
+    assert is_rounding(module, [x], [expected + 64], [expected], **LIMITS)
+    assert not is_rounding(module, [X], [(2 * X).astype(np.int32) + 1], [(2 * X).astype(np.int32)], **LIMITS)

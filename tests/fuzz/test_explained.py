@@ -347,3 +347,15 @@ def test_predicates_as_factors_are_open_where_the_other_is_not_finite(row: str, 
     module = parse(text)
     noted = _noted(module, np.array([True, False]), np.float32(x))
     assert explained.which(module, noted, has_extremes=True) == [kind]
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"), [(3e38, "order of a sum or product"), (2.0, ""), (1e-44, "order of a sum or product")]
+)
+def test_constants_folded_first_may_keep_a_product_in_range(first: float, kind: str) -> None:
+    module = parse(
+        f"HloModule m\nENTRY e {{\n  p = f32[] parameter(0)\n  a = f32[] constant({first})\n  b = f32[] constant(0.00195)\n"
+        "  m = f32[] multiply(p, a)\n  r = f32[] multiply(m, b)\n  n = f32[] negate(p)\n"
+        "  ROOT t = (f32[], f32[]) tuple(r, n)\n}\n"
+    )
+    assert explained.which(module, _noted(module, np.float32(4))) == [kind, ""]

@@ -142,6 +142,14 @@ def test_quotes_within_a_recovery_module_are_escaped_from_0_12_on() -> None:
         assert str(HloModule.from_proto(made.to_proto())) == RECOVERED
 
 
+def test_a_recovery_module_has_the_parameters_of_its_entry_layout() -> None:
+    wrong = RECOVERED.replace(
+        "HloModule r, entry_computation_layout={(f32[])", "HloModule r, entry_computation_layout={()"
+    )
+    with pytest.raises(HloParseError, match="entry_computation_layout has 0 parameters, e 1"):
+        parse(wrong)
+
+
 @pytest.mark.parametrize(
     ("read", "written"),
     [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from xlanb.hlo.instruction import HloInstruction
 if TYPE_CHECKING:
     from xlanb.evaluator.folding import Monoid
     from xlanb.evaluator.interpreter import Evaluator
+
+
+_FEW_OFFSETS: Final = 2**16
+"""Up to so many offsets of a window are all tried."""
 
 
 def window_count(size: int, d: WindowDimension) -> int:
@@ -38,6 +43,25 @@ def window_positions(size: int, d: WindowDimension) -> tuple[Array, Array]:
 def window_offset(size: int, d: WindowDimension, offset: int) -> tuple[Array, Array]:
     """Which element each place of a window reads at one offset within it: indices [places], and whether there is an element."""
     return _positions(size, d, np.arange(window_count(size, d)), np.asarray(offset))
+
+
+def reading_offsets(size: int, d: WindowDimension) -> Sequence[int]:
+    """Which offsets within a window read an element in some place, in rising order.
+
+    A window may be far larger than what lies under it (2**62 elements, nearly all in the padding); the offsets that only ever read
+    padding are left out where there are many.
+    """
+    if size == 0:
+        return ()
+    if d.size <= _FEW_OFFSETS:
+        return range(d.size)
+    elements = np.arange(size) * d.base_dilation + d.padding_low
+    found = np.zeros(0, np.int64)
+    for place in range(window_count(size, d)):
+        steps = elements - place * d.stride
+        within = (steps >= 0) & (steps % d.window_dilation == 0) & (steps // d.window_dilation < d.size)
+        found = np.union1d(found, steps[within] // d.window_dilation)
+    return tuple(map(int, d.size - 1 - found[::-1] if d.reversal else found))
 
 
 def _positions(size: int, d: WindowDimension, places: Array, offsets: Array) -> tuple[Array, Array]:
@@ -84,7 +108,7 @@ def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[Win
         size = wide.shape[axis]
         line = np.moveaxis(wide, axis, -1)
         total = np.full((*line.shape[:-1], window_count(size, d)), identity, wide.dtype)
-        for k in range(d.size if size else 0):
+        for k in reading_offsets(size, d):
             at, inside = window_offset(size, d, k)
             total = known.combine(total, np.where(inside, line[..., at], identity))
         wide = np.moveaxis(total, -1, axis)
@@ -92,11 +116,11 @@ def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[Win
 
 
 def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:
-    """For each offset within the window, in row-major order: the open mesh of indices into the operand, and which of them are there."""
+    """For each offset within the window that reads anything, in row-major order: the open mesh of indices into the operand, and which of them are there."""
     rank = len(dimensions)
     last: tuple[int, ...] = (-1,) * rank
     mesh: list[tuple[Array, Array]] = [(np.zeros(0, np.int64), np.zeros(0, np.bool_))] * rank
-    for offset in np.ndindex(*(d.size for d in dimensions)):
+    for offset in product(*map(reading_offsets, sizes, dimensions)):
         for axis, k in enumerate(offset):
             if k != last[axis]:
                 at, inside = window_offset(sizes[axis], dimensions[axis], k)

@@ -147,6 +147,13 @@ def _recovery_module(cursor: Cursor) -> str:
         module = parse_text(text)
     except HloParseError as error:
         cursor.fail(f"in the recovery module: {error}", at)
+    entry = module.entry_computation
+    if module.entry_layout is not None and len(module.entry_layout[0]) != len(entry.parameters):
+        given = len(module.entry_layout[0])
+        cursor.fail(
+            f"in the recovery module: entry_computation_layout has {given} parameters, {entry.name} {len(entry.parameters)}",
+            at,
+        )
     return recovery_module_text(str(module)) + "\n"
 
 
