@@ -161,6 +161,46 @@ def test_all_reduces_that_are_too_large_stay_apart():
     assert count(run("cpu-all-reduce-combiner", text, most_operands=1), "all-reduce") == 2
 
 
+def reduced(*lines: str) -> str:
+    return f"HloModule m, num_partitions=4\n{ADD}ENTRY main {{\n  x = f32[4] parameter(0)\n" + "\n".join(lines) + "\n}"
+
+
+def all_reduce(name: str, operand: str, channel: int, groups: str) -> str:
+    return f"  {name} = f32[4] all-reduce({operand}), channel_id={channel}, replica_groups={groups}, use_global_device_ids=true, to_apply=add"
+
+
+def test_all_reduces_over_the_same_groups_become_one_however_the_groups_are_written():
+    text = reduced(
+        all_reduce("a", "x", 1, "{{0,2},{1,3}}"),
+        all_reduce("b", "x", 2, "[2,2]<=[2,2]T(1,0)"),
+        all_reduce("c", "x", 3, "mesh['i'=2,'j'=2] {'i'}"),
+        all_reduce("d", "x", 4, "mesh['i'=2,'j'=2] {'j'}"),
+        "  ROOT t = (f32[4], f32[4], f32[4], f32[4]) tuple(a, b, c, d)",
+    )
+    module = run("cpu-all-reduce-combiner", text)
+    assert sorted(len(i.operands) for i in module.instructions() if i.opcode is HloOpcode.ALL_REDUCE) == [1, 3]
+
+
+def test_an_all_reduce_that_waits_for_another_begins_a_new_run():
+    text = reduced(
+        all_reduce("a", "x", 1, "[1,4]<=[4]"),
+        all_reduce("b", "a", 2, "[1,4]<=[4]"),
+        all_reduce("c", "b", 3, "[1,4]<=[4]"),
+        all_reduce("d", "b", 4, "[1,4]<=[4]"),
+        "  ROOT t = (f32[4], f32[4]) tuple(c, d)",
+    )
+    module = run("cpu-all-reduce-combiner", text)
+    assert [len(i.operands) for i in module.instructions() if i.opcode is HloOpcode.ALL_REDUCE] == [1, 1, 2]
+
+
+def test_an_all_to_all_along_an_axis_of_a_mesh_has_as_many_pieces_as_the_axis():
+    text = (
+        "HloModule m, num_partitions=4\nENTRY main {\n  x = f32[8] parameter(0)\n"
+        "  ROOT a = f32[8] all-to-all(x), channel_id=1, replica_groups=mesh['i'=2,'j'=2] {'i'}, dimensions={0}\n}"
+    )
+    assert count(run("all_to_all_decomposer", text), "slice") == 2
+
+
 def test_every_parameter_gives_its_memory_when_asked_so():
     text = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  ROOT n = f32[4] negate(x)\n}"
     name = "optimize_input_output_buffer_alias"

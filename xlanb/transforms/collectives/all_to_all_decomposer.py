@@ -6,7 +6,6 @@ all-to-all(f32[8] x), replica_groups={{0,1}}, dimensions={0}
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -14,12 +13,10 @@ from xlanb.errors import PassError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.verifier.collectives import group_size
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
-
-_FIRST_GROUP = re.compile(r"\{\{([\d,\s]+)\}")
-_IOTA_GROUPS = re.compile(r"\[\d+,(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class AllToAllDecomposer(HloPass):
 
 def _decomposed(i: HloInstruction) -> HloInstruction:
     b, x, d = Builder(i), i.operands[0], i.dimensions[0]
-    dims, count = x.array_shape.dimensions, participants(i)
+    dims, count = x.array_shape.dimensions, group_size(i)
     if dims[d] % count:
         raise PassError(f"{count} participants do not divide dimension {d} of {x.array_shape}: {i}")
     size = dims[d] // count
@@ -52,14 +49,3 @@ def _decomposed(i: HloInstruction) -> HloInstruction:
     given = {k: v for k, v in i.attributes.items() if k != "dimensions"}
     sent = b.add(O.ALL_TO_ALL, pieces, tuple_of(p.shape for p in pieces), **given)
     return b.add(O.CONCATENATE, [b.element(sent, k) for k in range(count)], i.shape, dimensions=(d,))
-
-
-def participants(i: HloInstruction) -> int:
-    """How many take part in a collective together: the size of its groups, or all replicas and partitions where it names none."""
-    text = str(i.attributes.get("replica_groups") or "{}")
-    if found := _FIRST_GROUP.match(text):
-        return len(found.group(1).split(","))
-    if found := _IOTA_GROUPS.search(text):
-        return int(found.group(1))
-    header = i.parent.module.header
-    return int(header.get("replica_count", 1)) * int(header.get("num_partitions", 1))
