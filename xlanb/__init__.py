@@ -34,7 +34,7 @@ _FACE = {
     "trace": "xlanb.explorer.explore",
 }
 _ROOMS = (
-    "cpu", "dump", "errors", "explorer", "graph", "hlo", "peers", "shape", "teach", "tf", "tracing", "transforms", "view"
+    "cpu", "dump", "errors", "explorer", "graph", "hlo", "peers", "shape", "spmd", "teach", "tf", "tracing", "transforms", "view"
 )  # fmt: skip
 
 # hooks that packages declare: name -> the module above them that implements it, imported when the hook is first called
@@ -75,6 +75,7 @@ _PROVIDERS = {
     "hlo.write_proto": "xlanb.hlo.proto",
     "reducer.reproducer": "xlanb.explorer.reproducer",
     "runtime.timeline_figure": "xlanb.view.timeline",
+    "transforms.higher_passes": "xlanb.spmd.passes",
 }
 set_providers(_PROVIDERS)
 

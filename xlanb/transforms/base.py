@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Final, final
 
 from xlanb.boundary import internal_error, is_foreign, let_pass
 from xlanb.display import Displayable
@@ -24,6 +24,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
+from xlanb.hooks import Hook
 from xlanb.tracing import because, is_observed
 from xlanb.transforms.purpose import purpose_of
 from xlanb.transforms.side_effects import Effects, certain_effects, lost
@@ -217,10 +218,12 @@ def _shown(text: str) -> str:
 
 
 _REGISTRY: dict[str, type[HloPass]] = {}
+higher_passes: Final[Hook[[], tuple[type[HloPass], ...]]] = Hook("transforms.higher_passes")
+"""The passes of rooms above this one: calling it imports their modules."""
 
 
 class PassRegistry(Mapping[str, type[HloPass]]):
-    """Every pass by XLA's name. The first look imports the modules of this room; a class that has a name is a row."""
+    """Every pass by XLA's name. The first look imports the modules of this room and of those above it that have passes; a class that has a name is a row."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -231,6 +234,7 @@ class PassRegistry(Mapping[str, type[HloPass]]):
             package = import_module(self._package)
             for found in walk_packages(package.__path__, f"{self._package}."):
                 import_module(found.name)
+            higher_passes()
             self._loaded = True
         return _REGISTRY
 

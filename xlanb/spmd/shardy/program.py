@@ -1,0 +1,264 @@
+"""Program: a module as Shardy sees it, arrays and the operations between them.
+
+Tuples are gone: every Value is one array. While loops, branches, calls and manual computations hold their bodies as Regions, and a DataFlowEdge says which values are the same array
+on its way in and out of a body: all its targets have one sharding, that of its owner.
+
+    %w = while(tuple(a, b))    =>    Op(WHILE, operands [a, b], results [w0, w1], regions [condition, body])
+                                     DataFlowEdge(owner w0, sources [a, body's first result], targets [w0, arguments 0 of both regions])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape, Shape
+from xlanb.spmd.mesh import Mesh
+from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
+
+
+class Kind(Enum):
+    """What an Op is."""
+
+    HLO = "hlo"
+    """An instruction of HLO without a body that matters here: `opcode` says which."""
+    CONSTRAINT = "sharding_constraint"
+    """Its result has the sharding that the user wants here."""
+    BARRIER = "propagation_barrier"
+    """Shardings pass only in `attributes["allowed_direction"]`: NONE, FORWARD or BACKWARD."""
+    MANUAL = "manual_computation"
+    """A body that runs on each device's part; see DataFlowEdge.manual_axes."""
+    NAMED = "named_computation"
+    """A call, with a body of its own."""
+    WHILE = "while"
+    CASE = "case"
+    """Conditional: a region a branch, without arguments of their own where the operands are used directly."""
+    OPTIMIZATION_BARRIER = "optimization_barrier"
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One array. `producer` None: an argument of a region. Values that an edge makes one array share their owner's sharding."""
+
+    name: str
+    shape: Shape
+    producer: Op | None = None
+    index: int = 0
+    edge: DataFlowEdge | None = None
+    """The edge of which it is a target."""
+    uses: list[tuple[Op, int]] = field(default_factory=list)
+    returned: list[tuple[Region, int]] = field(default_factory=list)
+    """Regions that give it as a result, and at which place."""
+    own_sharding: TensorSharding | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it can have a sharding: tokens cannot."""
+        return isinstance(self.shape, ArrayShape)
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Sizes of its dimensions."""
+        return self.shape.dimensions if isinstance(self.shape, ArrayShape) else ()
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.dimensions)
+
+    @property
+    def sharding(self) -> TensorSharding | None:
+        """Its sharding; that of the edge's owner where it is a target of one."""
+        return self.edge.owner.own_sharding if self.edge is not None else self.own_sharding
+
+    @sharding.setter
+    def sharding(self, sharding: TensorSharding | None) -> None:
+        owner = self.edge.owner if self.edge is not None else self
+        owner.own_sharding = sharding
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name} {self.shape} {self.sharding or ''}>"
+
+
+@dataclass(eq=False)
+class Region:
+    """A body: its arguments, its operations in order, and what it gives."""
+
+    arguments: list[Value] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    results: list[Value] = field(default_factory=list)
+    parent: Op | None = None
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation, one before those of its bodies."""
+        for op in self.ops:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation. `hlo` is the instruction it comes from (several operations may come from one); `rule` is for the propagation to keep."""
+
+    kind: Kind
+    opcode: HloOpcode
+    hlo: HloInstruction
+    operands: list[Value]
+    results: list[Value] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    region: Region | None = None
+    """The region in which it stands."""
+    rule: Any = None
+
+    @property
+    def name(self) -> str:
+        """The name of the instruction that it comes from."""
+        return self.hlo.name
+
+    def __repr__(self) -> str:
+        return f"<Op {self.kind.value} {self.opcode} {self.name}>"
+
+
+@dataclass(eq=False)
+class DataFlowEdge:
+    """The values that are one array on its way in or out of a body: each source flows into every target; `owner`, one of the targets, holds the sharding.
+
+    In and out of a manual computation the array on this side is a part of that on the other: `manual` are, for each dimension, the axes that only the outer side names, and
+    `shape` the outer shape. Elsewhere `manual` is empty and all shapes are the owner's.
+    """
+
+    owner: Value
+    sources: list[Value]
+    targets: list[Value]
+    op: Op
+    """The operation whose body it enters or leaves."""
+    manual: tuple[tuple[AxisRef, ...], ...] = ()
+    manual_axes: tuple[str, ...] = ()
+    replicated: tuple[AxisRef, ...] = ()
+    shape: Shape | None = None
+    owner_is_inside: bool = False
+    """Of a manual computation: the owner is an argument of the body, whose own sharding names no manual axis; else it is a result and names them."""
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Sizes of the array outside."""
+        shape = self.shape or self.owner.shape
+        return shape.dimensions if isinstance(shape, ArrayShape) else ()
+
+    @property
+    def sharding(self) -> TensorSharding | None:
+        """The sharding as the outer side sees it, manual axes in front."""
+        inner = self.owner.own_sharding
+        if not self.owner_is_inside or inner is None:
+            return inner
+        dims = tuple(replace(d, axes=(*m, *d.axes)) for d, m in zip(inner.dims, self.manual, strict=True))
+        return replace(inner, dims=dims, replicated=(*self.replicated, *inner.replicated))
+
+    @sharding.setter
+    def sharding(self, sharding: TensorSharding | None) -> None:
+        if sharding is not None and self.owner_is_inside:
+            sharding = sharding.without_axes(self.manual_axes)
+        self.owner.own_sharding = sharding
+
+    def source_sharding(self, source: Value) -> TensorSharding | None:
+        """The sharding of a source as the outer side sees it: one inside a manual computation gains the manual axes."""
+        sharding = source.sharding
+        if not self.manual_axes or self.owner_is_inside or sharding is None:
+            return sharding
+        dims = tuple(replace(d, axes=(*m, *d.axes)) for d, m in zip(sharding.dims, self.manual, strict=True))
+        return replace(sharding, dims=dims, replicated=(*self.replicated, *sharding.replicated))
+
+    def set_source_sharding(self, source: Value, sharding: TensorSharding) -> None:
+        """Give a source the sharding that the outer side sees."""
+        inside = self.manual_axes and not self.owner_is_inside
+        source.sharding = sharding.without_axes(self.manual_axes) if inside else sharding
+
+
+@dataclass(eq=False)
+class Program:
+    """A module: its entry as a Region, the meshes, and what else steers the propagation.
+
+    `result_shardings` are those that the user (or the propagation) gives to the entry's results; None where there is none. `groups` are values that must have one sharding.
+    """
+
+    body: Region
+    meshes: dict[str, Mesh]
+    result_shardings: list[TensorSharding | None] = field(default_factory=list)
+    edges: list[DataFlowEdge] = field(default_factory=list)
+    groups: list[list[Value]] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation in program order, one before those of its bodies."""
+        return self.body.walk()
+
+    def values(self) -> Iterator[Value]:
+        """Every value: arguments of a region first, then results in program order."""
+        yield from _values(self.body)
+
+    def mesh_of(self, sharding: TensorSharding) -> Mesh:
+        """The mesh that a sharding names."""
+        return self.meshes[sharding.mesh]
+
+
+def _values(region: Region) -> Iterator[Value]:
+    yield from region.arguments
+    for op in region.ops:
+        yield from op.results
+        for inner in op.regions:
+            yield from _values(inner)
+
+
+def add_op(
+    region: Region,
+    kind: Kind,
+    hlo: HloInstruction,
+    operands: list[Value],
+    shapes: list[Shape],
+    *,
+    opcode: HloOpcode | None = None,
+    names: list[str] | None = None,
+) -> Op:
+    """Append an operation to a region, with results of these shapes."""
+    op = Op(kind, opcode or hlo.opcode, hlo, operands, region=region)
+    op.results = [Value(names[n] if names else hlo.name, s, op, n) for n, s in enumerate(shapes)]
+    for n, value in enumerate(operands):
+        value.uses.append((op, n))
+    region.ops.append(op)
+    return op
+
+
+def set_results(region: Region, values: list[Value]) -> None:
+    """Say what a region gives."""
+    region.results = values
+    for n, value in enumerate(values):
+        value.returned.append((region, n))
+
+
+def add_edge(program: Program, edge: DataFlowEdge) -> DataFlowEdge:
+    """Add an edge: from now on its targets share the owner's sharding."""
+    for target in edge.targets:
+        target.edge = edge
+    program.edges.append(edge)
+    return edge
+
+
+__all__ = [
+    "AxisRef",
+    "DataFlowEdge",
+    "DimensionSharding",
+    "Kind",
+    "Op",
+    "Program",
+    "Region",
+    "TensorSharding",
+    "Value",
+    "add_edge",
+    "add_op",
+    "set_results",
+]
