@@ -295,10 +295,11 @@ class HloSharding:
 
     def tile_index_for_device(self, device: int) -> tuple[int, ...]:
         """Which tile a device holds, in dimensions of the data."""
-        return self._tile_indices[device]
+        return self.tile_indices[device]
 
     @cached_property
-    def _tile_indices(self) -> dict[int, tuple[int, ...]]:
+    def tile_indices(self) -> dict[int, tuple[int, ...]]:
+        """Which tile each device holds, in dimensions of the data."""
         rank = self.tiled_data_rank
         return {int(d): index[:rank] for index, d in np.ndenumerate(self.tile_assignment)}
 
