@@ -46,6 +46,7 @@ _PROVIDERS = {
     "dump.html_page": "xlanb.view.reprs",
     "dump.llo_trace": "xlanb.explorer.tpu_stages",
     "errors.render_traceback": "xlanb.notebook.faults",
+    "evaluator.on_devices": "xlanb.spmd.devices.evaluation",
     "explorer.explore_traces": "xlanb.notebook.explore",
     "explorer.reproducer_of": "xlanb.explorer.reproducer",
     "explorer.trace_text": "xlanb.view.text",

@@ -111,6 +111,13 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """Arguments that do not fit a function's signature, or an object that is no program, where Python raises TypeError."""
 
 
+class DeviceError(XlanbError):
+    """One of the devices that run a program together has failed, is late, or waits for others that do not come; the message says who waits where.
+
+    What made a device fail is the error's cause.
+    """
+
+
 class CancelledError(XlanbError):
     """An execution that `Executable.cancel`, or a run that `Session.close`, has stopped (TensorFlow's and XLA's status CANCELLED)."""
 

@@ -136,7 +136,7 @@ def test_a_signal_while_the_thread_starts_abandons_the_call(monkeypatch):
 def test_an_abandoned_evaluation_enters_no_further_computation():
     module = _module("", "x = f32[3] parameter(0)\n ROOT r = f32[3] negate(x)")
     evaluator = Evaluator()
-    evaluator._abandon()
+    evaluator.abandon()
     with pytest.raises(EvaluationError, match="the evaluation was interrupted before e"):
         evaluator.run(module.entry_computation, [np.zeros(3, np.float32)])
 

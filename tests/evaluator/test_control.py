@@ -167,8 +167,3 @@ ENTRY e { p = f32[2] parameter(0)
     value, number = evaluate(text, np.array([1, 2], np.float32))
     np.testing.assert_array_equal(value, [1, 2])
     assert number == 0
-    with pytest.raises(EvaluationError, match="takes several devices"):
-        evaluate(
-            "HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT g = f32[4] all-gather(p), replica_groups={{0,1}}, dimensions={0} }",
-            np.zeros(2, np.float32),
-        )

@@ -12,7 +12,7 @@ from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 
-WITHOUT_RULE = {HloOpcode.RAGGED_ALL_TO_ALL, HloOpcode.SHUFFLE}
+WITHOUT_RULE = {HloOpcode.SHUFFLE}
 
 
 def test_every_opcode_has_a_rule_but_those_without_a_meaning_here():

@@ -1,28 +1,38 @@
-"""Collectives among one participant: each gives what it was given, as long as the shapes say that there is no other."""
+"""Collectives: what each device of a group gets of what all of them give (openxla.org/xla/operation_semantics).
+
+A program on one device is its own group. On several, `participant.current()` brings the members of a group together; here stands what comes out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from xlanb.errors import EvaluationError
+from xlanb.errors import EvaluationError, UnimplementedError
+from xlanb.evaluator import participant
 from xlanb.evaluator.control import leaves
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Value, describe, mismatch
+from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch, narrow, scalar_int, widen
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.device_groups import device_pairs, group_of, pairs_of_devices
 from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import Shape, TupleShape
+from xlanb.shape.shape import subshape
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
-
-def _alone(i: HloInstruction, operands: tuple[Value, ...], shape: Shape) -> Value:
-    """The operands as the result of `shape`; refused where there are other participants, or only they could give such a result."""
-    check_one_device(i)
-    return _of_shape(i, operands if isinstance(shape, TupleShape) else operands[0], shape)
+_UFUNCS: Final[dict[Op, Any]] = {
+    Op.ADD: np.add, Op.MULTIPLY: np.multiply, Op.MAXIMUM: np.maximum, Op.MINIMUM: np.minimum,
+    Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
+}  # fmt: skip
+"""What a reduction of two parameters is in NumPy."""
 
 
 def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
@@ -34,27 +44,189 @@ def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
     return result
 
 
-@rule(
-    "all-gather",
-    "all-reduce",
-    "all-to-all",
-    "collective-broadcast",
-    "collective-reduce",
-    "reduce-scatter",
-)
-def _collective(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
-    sent = operands[:-1] if i.get("has_dynamic_root") else operands  # the last says who is the root
-    return _alone(i, sent, i.shape)
+def _met(i: HloInstruction, operands: Sequence[Value], meaning: Callable[[Sequence[Sequence[Array]]], Any]) -> Value:
+    """What a collective gives here: `meaning` makes a row of results for each member of the rows of operands that they give."""
+    here = participant.current()
+    if here is None:
+        check_one_device(i)
+        return tuple(meaning([operands])[0])
+    group = group_of(i, here.device, here.grid)
+    return here.meet(i, group, tuple(operands), lambda rows: [tuple(r) for r in meaning(rows)])
 
 
-@rule("all-reduce-start")
-def _all_reduce_start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
-    return _alone(i, operands, i.shape)
+def _one_or_all(i: HloInstruction, results: Value, shape: Shape) -> Value:
+    """The results as the shape has them: a tuple, or the only one."""
+    return _of_shape(i, results if isinstance(shape, TupleShape) else results[0], shape)
+
+
+# -- reductions -----------------------------------------------------------------------------------------------------
+
+
+def reduced(ev: Evaluator, to_apply: HloComputation, arrays: Sequence[Array]) -> Array:
+    """Arrays of one shape reduced element by element, in order; 16-bit floats are rounded once, at the end."""
+    ufunc = _UFUNCS.get(to_apply.root.opcode) if _is_plain(to_apply) else None
+    if len(arrays) == 1:
+        return arrays[0]
+    if ufunc is not None:
+        total = np.array(widen(arrays[0]))
+        for a in arrays[1:]:
+            ufunc(total, widen(a), out=total)
+        return narrow(total, arrays[0].dtype)
+    return reduce(lambda x, y: np.asarray(ev.map(to_apply, (x, y))), arrays)
+
+
+def is_plain_reduction(to_apply: HloComputation) -> bool:
+    """Whether a computation is one operation on its two parameters."""
+    return _is_plain(to_apply) and to_apply.root.opcode in _UFUNCS
+
+
+def _is_plain(to_apply: HloComputation) -> bool:
+    return len(to_apply.parameters) == 2 and {*to_apply.root.operands} == {*to_apply.parameters}
+
+
+def _all_reduced(ev: Evaluator, i: HloInstruction, operands: Sequence[Value]) -> Value:
+    def meaning(rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        result = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
+        return [result] * len(rows)
+
+    return _met(i, operands, meaning)
+
+
+@rule("all-reduce", "all-reduce-start")
+def _all_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    return _one_or_all(i, _all_reduced(ev, i, operands), i.shape)
 
 
 @rule("all-reduce-done")
 def _all_reduce_done(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
     return _of_shape(i, state, i.shape)
+
+
+@rule("reduce-scatter")
+def _reduce_scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    (dim,) = i.ints("dimensions")
+
+    def meaning(rows: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+        whole = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
+        return list(zip(*(_pieces(i, w, len(rows), dim) for w in whole), strict=True))
+
+    return _one_or_all(i, _met(i, operands, meaning), i.shape)
+
+
+@rule("collective-reduce")
+def _collective_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    """The reduction at the root, the group's first member unless the last operand says which; the others keep what they gave."""
+    given, root = _with_root(i, operands)
+
+    def meaning(rows: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+        results = list(rows)
+        if len(rows) > 1:
+            results[root] = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
+        return results
+
+    return _one_or_all(i, _met(i, given, meaning), i.shape)
+
+
+def _with_root(i: HloInstruction, operands: Sequence[Array]) -> tuple[Sequence[Array], int]:
+    """The arrays that are exchanged, and which member of the group is the root."""
+    if not i.get("has_dynamic_root"):
+        return operands, 0
+    return operands[:-1], scalar_int(operands[-1].reshape(-1)[0])
+
+
+def _pieces(i: HloInstruction, array: Array, count: int, dim: int) -> list[Array]:
+    """The array cut into so many equal pieces along a dimension."""
+    if array.shape[dim] % count:
+        raise EvaluationError(
+            f"{i.opcode} cuts dimension {dim} of {array.shape[dim]} elements into {count} equal pieces"
+        )
+    return np.split(array, count, dim)
+
+
+# -- exchanges ------------------------------------------------------------------------------------------------------
+
+
+def _all_gathered(i: HloInstruction, operands: Sequence[Value]) -> Value:
+    (dim,) = i.ints("dimensions")
+
+    def meaning(rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        return [[np.concatenate(column, dim) if len(rows) > 1 else column[0] for column in zip(*rows, strict=True)]] * len(rows)  # fmt: skip
+
+    return _met(i, operands, meaning)
+
+
+@rule("all-gather")
+def _all_gather(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    return _one_or_all(i, _all_gathered(i, operands), i.shape)
+
+
+@rule("all-to-all")
+def _all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    """Member j gets the j-th piece of each: the j-th operand, or the j-th part of the only one along a dimension, which it then holds one behind the other."""
+    dims = i.ints("dimensions")
+
+    def meaning(rows: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+        count = len(rows)
+        if dims:
+            cut = [_pieces(i, row[0], count, dims[0]) for row in rows]
+            return [[np.concatenate([pieces[j] for pieces in cut], dims[0])] for j in range(count)]
+        if len(operands) != count:
+            raise EvaluationError(f"{i.opcode} of {len(operands)} operands among {count} participants")
+        return [[row[j] for row in rows] for j in range(count)]
+
+    return _one_or_all(i, _met(i, operands, meaning), i.shape)
+
+
+@rule("ragged-all-to-all")
+def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    """Rows of the input go where the sender says in the receiver's output: (input, output, input offsets, send sizes, output offsets, receive sizes)."""
+
+    def meaning(rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        outputs = [np.array(row[1]) for row in rows]
+        for row in rows:
+            given, _, starts, sizes, places, _ = row
+            updates = starts.size // len(rows)
+            for k, (start, size, place) in enumerate(zip(*(a.reshape(-1).tolist() for a in (starts, sizes, places)), strict=True)):  # fmt: skip
+                outputs[k // updates][place : place + size] = given[start : start + size]
+        return [[o] for o in outputs]
+
+    return _one_or_all(i, _met(i, operands, meaning), i.shape)
+
+
+@rule("collective-broadcast")
+def _collective_broadcast(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    given, root = _with_root(i, operands)
+    return _one_or_all(i, _met(i, given, lambda rows: [rows[root if len(rows) > 1 else 0]] * len(rows)), i.shape)
+
+
+@rule("collective-permute")
+def _collective_permute(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    return _one_or_all(i, _permuted(i, operands), i.shape)
+
+
+def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]:
+    """What the source of this device gives; zeros where it has none."""
+    here = participant.current()
+    if here is None:
+        check_one_device(i)
+        sources = {t: s for s, t in i.get("source_target_pairs") or ()}
+        return operands if 0 in sources else tuple(np.zeros_like(a) for a in leaves(operands))
+    if i.get("slice_sizes"):
+        raise UnimplementedError(f"{i.opcode} of slices into another buffer, on several devices")
+    group = group_of(i, here.device, here.grid)
+    pairs = device_pairs(i, here.device, here.grid)
+
+    def meaning(rows: Sequence[Value]) -> list[Value]:
+        given = dict(zip(group, rows, strict=True))
+        results = {device: tuple(map(np.zeros_like, row)) for device, row in given.items()}
+        results.update({t: given[s] for s, t in pairs})
+        return [results[device] for device in group]
+
+    result: tuple[Value, ...] = here.meet(i, group, operands, meaning)
+    return result
+
+
+# -- in two halves: what is begun is done at once -------------------------------------------------------------------
 
 
 @rule("all-gather-start", "collective-permute-start")
@@ -63,10 +235,10 @@ def _start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
     if not isinstance(i.shape, TupleShape) or len(i.shape.shapes) < 2:
         raise EvaluationError(f"{i.opcode} gives a tuple of operands and results, not {i.shape}")
     first, second, *rest = i.shape.shapes
-    result = _permuted(i, operands) if i.opcode.text.startswith("collective-permute") else operands
+    result = _permuted(i, operands) if i.opcode is Op.COLLECTIVE_PERMUTE_START else _all_gathered(i, operands)
     sent: Value = operands if isinstance(first, TupleShape) else operands[0]
     blank = tuple(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in rest)
-    return (sent, _alone(i, result, second), *blank)
+    return (sent, _one_or_all(i, result, second), *blank)
 
 
 @rule("all-gather-done", "collective-permute-done")
@@ -74,13 +246,75 @@ def _done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
     return _of_shape(i, state[1], i.shape)
 
 
-@rule("collective-permute")
-def _collective_permute(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
-    return _alone(i, _permuted(i, operands), i.shape)
+# -- from one device to another -------------------------------------------------------------------------------------
+
+_PAIR: Final = re.compile(r"\{(\d+),(\d+)\}")
+_PAIRS: Final = "_xla_send_recv_source_target_pairs"
 
 
-def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]:
-    """Participant 0, the only one there is, receives from itself; zeros where nobody sends to it."""
-    check_one_device(i)
-    pairs: Iterable[Sequence[int]] = i.get("source_target_pairs") or ()
-    return operands if any(target == 0 for _, target in pairs) else tuple(np.zeros_like(a) for a in leaves(operands))
+def _partner(i: HloInstruction) -> tuple[participant.Participant, int | None]:
+    """This device, and the one that it sends to or receives from; None where it does neither.
+
+    Raises:
+        UnimplementedError: the program runs on one device, or does not say who sends to whom.
+    """
+    here = participant.current()
+    text = dict(i.frontend_attributes).get(_PAIRS)
+    if here is None or text is None or i.get("is_host_transfer"):
+        raise UnimplementedError(
+            f"{i.opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
+        )
+    mode = "cross_partition" if here.grid.partitions > 1 else "cross_replica"
+    pairs = pairs_of_devices([(int(s), int(t)) for s, t in _PAIR.findall(text)], mode, here.device, here.grid)
+    is_send = i.opcode in (Op.SEND, Op.SEND_DONE)
+    found = [t if is_send else s for s, t in pairs if (s if is_send else t) == here.device]
+    return here, found[0] if found else None
+
+
+@rule("send")
+def _send(ev: Evaluator, i: HloInstruction, value: Value, token: Value) -> Value:
+    here, target = _partner(i)
+    if target is not None:
+        here.send(i, target, int(i.get("channel_id") or 0), value)
+    return value, np.zeros((), np.uint32), TOKEN
+
+
+@rule("send-done")
+def _send_done(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
+    return TOKEN
+
+
+@rule("recv")
+def _recv(ev: Evaluator, i: HloInstruction, token: Value) -> Value:
+    """Zeros, which recv-done replaces by what comes."""
+    _partner(i)
+    shape = subshape(i.shape, (0,))
+    return _zeros(shape), np.zeros((), np.uint32), TOKEN
+
+
+@rule("recv-done")
+def _recv_done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
+    start = i.operands[0]
+    here, source = _partner(start)
+    if source is None:
+        return state[0], TOKEN
+    return here.receive(i, source, int(i.get("channel_id") or start.get("channel_id") or 0)), TOKEN
+
+
+def _zeros(shape: Shape) -> Value:
+    if isinstance(shape, TupleShape):
+        return tuple(map(_zeros, shape.shapes))
+    return np.zeros(shape.as_array().dimensions, shape.as_array().dtype)
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+@rule("partition-id", "replica-id")
+def _number(ev: Evaluator, i: HloInstruction) -> Array:
+    here = participant.current()
+    if here is None:
+        check_one_device(i)
+        return np.zeros((), np.uint32)
+    replica, partition = here.grid.of(here.device)
+    return np.array(partition if i.opcode is Op.PARTITION_ID else replica, np.uint32)

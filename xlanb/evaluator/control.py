@@ -12,7 +12,6 @@ from xlanb.evaluator.registry import lifted_rule, rule
 from xlanb.evaluator.values import TOKEN, Array, Value, scalar_int
 from xlanb.hlo.async_chain import wrapped_computation
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.text.parse_shape import compatible
 
@@ -100,12 +99,6 @@ def _add_dependency(ev: Evaluator, i: HloInstruction, x: Value, token: Value) ->
 @rule("after-all")
 def _after_all(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
     return TOKEN
-
-
-@rule("partition-id", "replica-id")
-def _zero(ev: Evaluator, i: HloInstruction) -> Array:
-    check_one_device(i)
-    return np.zeros((), np.uint32)
 
 
 # -- asynchronous pairs ---------------------------------------------------------------------------------------------

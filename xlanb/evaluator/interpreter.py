@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,11 +28,13 @@ from xlanb.evaluator.mixed_precision import unmixed
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
 from xlanb.evaluator.values import TOKEN, Array, Value, mismatch, narrow
 from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.devices import is_per_device
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.text.parser import parse
+from xlanb.hooks import Hook
 from xlanb.memory import ADDRESSABLE, out_of_memory, size_text
 from xlanb.shape import MOST_DIMENSIONS, ArrayShape, BufferShape, Shape, TupleShape
 
@@ -191,7 +193,7 @@ class Evaluator:
         """The arguments of the computation that is being evaluated."""
         return self._parameters[-1]
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """Let what still runs for this evaluator in another thread enter no further computation."""
         self._is_abandoned = True
 
@@ -225,7 +227,7 @@ class Evaluator:
             if self._steps_left < 0:
                 raise EvaluationError("too many instructions evaluated; a loop without end?")
             if step.is_long:
-                value = aside.run(step.rule, self, i, *operands, abandon=self._abandon)
+                value = aside.run(step.rule, self, i, *operands, abandon=self.abandon)
             else:
                 value = step.rule(self, i, *operands)
         except (InstructionError, InternalError):
@@ -468,8 +470,15 @@ def _shown(i: HloInstruction, width: int = 600) -> str:
     return f"  in {i.parent.name}: {with_origin(i, width)}"
 
 
+on_devices: Final[Hook[[HloModule, Sequence[Any], Feeds | None], Value]] = Hook("evaluator.on_devices")
+"""The value of the program of several devices for whole arrays; spmd.devices implements it."""
+
+
 def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feeds | None = None) -> Value:
     """The value of a module's entry computation (or of a computation, or of HLO text) for the given arguments.
+
+    The program of each of several devices (`xlanb.hlo.devices.is_per_device`) runs on that many: parameters and result that have a sharding are whole arrays, what has none is
+    the same on every device.
 
     Layouts play no part: arrays are logical values. A tuple parameter takes a tuple, a tuple result is a tuple (nested as its shape is); a token is
     None. An array with dynamic dimensions has its actual size. The semantics are those of XLA on the CPU (openxla.org/xla/operation_semantics).
@@ -485,7 +494,16 @@ def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feed
     """
     if isinstance(target, str):
         target = parse(target)
-    computation = target.entry_computation if isinstance(target, HloModule) else target
+    if isinstance(target, HloModule):
+        return (
+            on_devices(target, arrays, feeds)
+            if is_per_device(target)
+            else _alone(target.entry_computation, arrays, feeds)
+        )
+    return _alone(target, arrays, feeds)
+
+
+def _alone(computation: HloComputation, arrays: Sequence[Any], feeds: Feeds | None) -> Value:
     return Evaluator(feeds=feeds).run(computation, arrays)
 
 

@@ -1,4 +1,4 @@
-"""Which instructions take more than one device; they have no right result until there are several."""
+"""Which instructions, and so which modules, take more than one device."""
 
 from __future__ import annotations
 
@@ -40,11 +40,34 @@ def why_several(i: HloInstruction) -> str:
     return ""
 
 
+_TO_LOCAL: Final = frozenset(("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"))
+
+
+def is_per_device(module: HloModule) -> bool:
+    """Whether a module is the program of each of several devices, and not a whole program that is still to be partitioned.
+
+    Partitioning marks the entry's name; without that, what takes several devices tells, unless it is in a part that the whole program does by hand.
+    """
+    if module.entry_computation.name.endswith("_spmd"):
+        return device_count_of(module) > 1
+    found = False
+    for i in module.instructions():
+        if i.opcode is _O.CUSTOM_CALL and i.attributes.get("custom_call_target") in _TO_LOCAL:
+            return False
+        found = found or bool(why_several(i))
+    return found
+
+
+def device_count_of(module: HloModule) -> int:
+    """How many devices a module's header asks for."""
+    return int(module.header.get("replica_count") or 1) * int(module.header.get("num_partitions") or 1)
+
+
 def check_one_device(i: HloInstruction) -> None:
     """Raise UnimplementedError where an instruction takes more than one device."""
     why = why_several(i)
     if why:
-        raise UnimplementedError(f"{i.opcode} takes several devices ({why}), but xlanb runs a program on one:\n  {i}")
+        raise UnimplementedError(f"{i.opcode} takes several devices ({why}), but is asked of one:\n  {i}")
 
 
 def check_devices(module: HloModule) -> None:

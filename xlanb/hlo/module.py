@@ -43,7 +43,8 @@ class HloModule(Displayable):
     `parameter_layouts` and `result_layout` give. `schedule` gives an order of instructions per computation where the module is scheduled. `tables` is the text of the
     FileNames / FunctionNames / FileLocations / StackFrames tables. `host_callbacks` are functions of this process that custom calls name by their number, as JAX
     keeps them beside a module: each takes arrays (None for a token) and gives a sequence of them. `calling` turns the arguments of the function that the module was made of into the
-    arrays that the module takes; None where it takes the arrays themselves. No text holds these two.
+    arrays that the module takes; None where it takes the arrays themselves. `spmd_parameters_shardings` and
+    `spmd_output_sharding` are how the whole program's arrays lie on the devices, set by partitioning. No text holds these four.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,6 +53,8 @@ class HloModule(Displayable):
         self.tables = ""
         self.host_callbacks: tuple[Callable[..., Any], ...] = ()
         self.calling: CallingConvention | None = None
+        self.spmd_parameters_shardings: tuple[str, ...] = ()
+        self.spmd_output_sharding = ""
         self.schedule: dict[HloComputation, tuple[HloInstruction, ...]] = {}
         self.entry_layout: tuple[tuple[Shape, ...], Shape] | None = None
         self._computations: list[HloComputation] = []
@@ -215,6 +218,8 @@ class HloModule(Displayable):
         copy.tables = self.tables
         copy.host_callbacks = self.host_callbacks
         copy.calling = self.calling
+        copy.spmd_parameters_shardings = self.spmd_parameters_shardings
+        copy.spmd_output_sharding = self.spmd_output_sharding
         copy.entry_layout = self.entry_layout
         memo: dict[HloComputation, HloComputation] = {}
         for c in self.post_order():

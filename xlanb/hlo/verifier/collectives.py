@@ -18,9 +18,14 @@ from xlanb.shape import ArrayShape, Layout, Shape, TupleShape
 _O = HloOpcode
 _REDUCTIONS = frozenset((_O.ALL_REDUCE, _O.ALL_REDUCE_START))
 _EXCHANGES = frozenset((_O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL))
+_WITHOUT_GLOBAL_IDS = _EXCHANGES | {_O.COLLECTIVE_PERMUTE, _O.COLLECTIVE_PERMUTE_START, _O.COLLECTIVE_BROADCAST}
 _GROUP = re.compile(r"\{([\d,\s]*)\}")
 _IOTA = re.compile(r"\[(\d+),(\d+)\]<=")
 _AXIS = re.compile(r"'((?:[^'\\]|\\.)*)'(?:=(\d+)|:\(\d+\)(\d+))?")
+_MODES = {
+    "kCrossReplica": "cross_replica", "kCrossPartition": "cross_partition", "kFlattenedID": "flattened_id",
+    "kCrossReplicaAndPartition": "cross_replica_and_partition",
+}  # fmt: skip
 
 GROUPED = (
     _O.ALL_GATHER, _O.ALL_GATHER_START, _O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL, _O.REDUCE_SCATTER
@@ -33,7 +38,7 @@ def verify_groups(i: HloInstruction) -> None:
     sizes = _group_sizes(i)
     if sizes is None:
         return  # groups by the axes of a mesh
-    mode = _mode(i)
+    mode = group_mode(i)
     participants = _participants(i, mode)
     if sizes:
         total = sum(size * count for size, count in sizes.items())
@@ -72,10 +77,13 @@ def _group_sizes(i: HloInstruction) -> dict[int, int] | None:
     return Counter(map(len, groups))
 
 
-def _mode(i: HloInstruction) -> str:
-    """What the numbers in the groups mean."""
+def group_mode(i: HloInstruction) -> str:
+    """What the numbers in the groups of a collective, or in its pairs, mean: `cross_replica`, `cross_partition`, `cross_replica_and_partition` or `flattened_id`."""
+    said = str(i.attributes.get("mode") or "")
+    if said:
+        return _MODES.get(said, said)
     channel = i.attributes.get("channel_id") is not None
-    if i.opcode in _EXCHANGES or i.opcode in (_O.COLLECTIVE_PERMUTE, _O.COLLECTIVE_PERMUTE_START):
+    if i.opcode in _WITHOUT_GLOBAL_IDS:
         return "cross_partition" if channel else "cross_replica"
     if i.attributes.get("use_global_device_ids"):
         if not channel:
@@ -106,7 +114,7 @@ def group_size(i: HloInstruction) -> int:
     sizes = _group_sizes(i)
     if sizes is None:
         sizes = {_size_along_axes(i.attributes["replica_groups"]): 1}
-    return _group_size(i, _mode(i), [max(sizes)] if sizes else [])
+    return _group_size(i, group_mode(i), [max(sizes)] if sizes else [])
 
 
 def _size_along_axes(text: str) -> int:
@@ -190,7 +198,7 @@ def verify_pairs(i: HloInstruction) -> None:
         if isinstance(slices, TupleShape) and isinstance(i.operands[0].shape, TupleShape):
             slices = slices.shapes[0]
         often = len(slices.shapes) if isinstance(slices, TupleShape) else 1
-    limit = _participants(i, _mode(i))
+    limit = _participants(i, group_mode(i))
     for side, name in enumerate(("source", "target")):
         seen: dict[int, int] = {}
         for pair in i.attributes["source_target_pairs"]:

@@ -6,19 +6,17 @@ collective-permute(x), source_target_pairs={{0,0}}, of one device    =>    x
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.hlo.verifier.collectives import device_count
+from xlanb.hlo.verifier.collectives import device_count, group_size
 from xlanb.shape.shape import same
 from xlanb.transforms.base import HloPass
 
 _COLLECTIVES = frozenset({O.ALL_REDUCE, O.ALL_GATHER, O.REDUCE_SCATTER, O.ALL_TO_ALL, O.COLLECTIVE_PERMUTE})
-_GROUP = re.compile(r"\{([\d,\s]*)\}")
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,4 @@ def _is_alone(i: HloInstruction) -> bool:
     if i.opcode is O.COLLECTIVE_PERMUTE:
         pairs = i.attributes.get("source_target_pairs") or ()
         return [tuple(p) for p in pairs] == [(0, 0)] and device_count(i) == 1
-    groups = i.attributes.get("replica_groups") or "{}"
-    inner = str(groups).strip()[1:-1]
-    members = [m.group(1).split(",") for m in _GROUP.finditer(inner)]
-    if members:
-        return all(len(m) == 1 for m in members)
-    # No list of groups: all replicas together.
-    header = i.parent.module.header
-    return inner.strip() == "" and all(int(header.get(k, 1)) == 1 for k in ("replica_count", "num_partitions"))
+    return group_size(i) == 1

@@ -1,0 +1,60 @@
+"""Participant: what a program that runs on one of several devices can do with the others; whoever runs it there says how."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from xlanb.contexts import bound
+from xlanb.evaluator.values import Value
+from xlanb.hlo.device_groups import DeviceGrid
+from xlanb.hlo.instruction import HloInstruction
+
+Meaning = Callable[[Sequence[Value]], Sequence[Value]]
+"""What a collective gives to each member of a group, in order, of what each gave."""
+
+
+class Participant(ABC):
+    """One device among those that a module runs on."""
+
+    def __init__(self, device: int, grid: DeviceGrid) -> None:
+        self.device = device
+        self.grid = grid
+
+    @abstractmethod
+    def meet(self, i: HloInstruction, group: tuple[int, ...], value: Value, meaning: Meaning) -> Value:
+        """This device's part of the result of a collective; waits until all members of the group have come to it with theirs.
+
+        Raises:
+            DeviceError: another member cannot come, or comes too late.
+        """
+
+    @abstractmethod
+    def send(self, i: HloInstruction, target: int, channel: int, value: Value) -> None:
+        """Give a value to another device, which takes it when it likes."""
+
+    @abstractmethod
+    def receive(self, i: HloInstruction, source: int, channel: int) -> Value:
+        """The next value that another device sends over a channel; waits for it.
+
+        Raises:
+            DeviceError: the other device cannot send, or sends too late.
+        """
+
+
+_CURRENT: Final[ContextVar[Participant | None]] = ContextVar("xlanb.participant", default=None)
+
+
+def current() -> Participant | None:
+    """The device that this thread runs; None where a program runs on one alone."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def running_on(participant: Participant) -> Iterator[None]:
+    """Run what is called in the block on a device of several."""
+    with bound(_CURRENT, participant):
+        yield

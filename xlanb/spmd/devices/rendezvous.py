@@ -1,0 +1,246 @@
+"""Rendezvous: where the threads of several devices meet for a collective, so that none waits for one that cannot come.
+
+The last member of a group that arrives computes what all get. A device is running, waits, or has ended. Whoever waits is freed with a DeviceError
+- at once, where a device that must come has ended or failed, or where all that have not ended wait and nobody can go on;
+- after `timeout` seconds in which no device arrived anywhere, where one is late.
+
+Invariants
+- `_lock` guards everything here; results are computed without it. A meeting that is complete is no longer in `_meetings`, and its members count as running.
+- `_failure` is set once. From then on everybody who waits, or comes, raises it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from xlanb.errors import DeviceError
+
+TIMEOUT: Final = 10.0
+"""Seconds without any arrival after which a device is late."""
+
+_RUNNING, _WAITING, _ENDED = "running", "waiting", "ended"
+
+
+@dataclass(slots=True, eq=False)
+class _Meeting:
+    """One collective of one group: what its members have brought so far."""
+
+    name: str
+    group: tuple[int, ...]
+    changed: threading.Condition
+    given: dict[int, Any] = field(default_factory=dict)
+    results: Sequence[Any] | None = None
+    complete: float = 0.0
+
+    @property
+    def missing(self) -> list[int]:
+        return [d for d in self.group if d not in self.given]
+
+
+class Rendezvous:
+    """Where so many devices meet; one for each run.
+
+    Args:
+        count: how many devices there are.
+        timeout: seconds without any arrival after which a device that others wait for is late.
+    """
+
+    def __init__(self, count: int, timeout: float = TIMEOUT) -> None:
+        self.count = count
+        self.timeout = timeout
+        self._lock = threading.Lock()
+        self._state = [_RUNNING] * count
+        self._waits: list[_Meeting | None] = [None] * count
+        self._last = ["its beginning"] * count
+        self._meetings: dict[Hashable, _Meeting] = {}
+        self._posted: dict[Hashable, deque[Any]] = {}
+        self._failure: BaseException | None = None
+        self._progress = time.monotonic()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the run cannot go on; None while it can."""
+        return self._failure
+
+    # -- what devices do ----------------------------------------------------------------------------------------
+
+    def meet(
+        self,
+        device: int,
+        name: str,
+        group: tuple[int, ...],
+        value: Any,
+        meaning: Callable[[list[Any]], Sequence[Any]],
+    ) -> tuple[Any, float]:
+        """What the collective of a name gives to a device of what all members of its group bring, and when the last of them came (time.perf_counter).
+
+        Raises:
+            DeviceError: the group cannot meet.
+        """
+        with self._lock:
+            meeting = self._arrived(device, name, group, (name, group))
+            meeting.given[device] = value
+            if meeting.missing:
+                return self._wait(device, meeting)[group.index(device)], meeting.complete
+            del self._meetings[name, group]
+            meeting.complete = time.perf_counter()
+            for d in group:
+                self._state[d], self._waits[d] = _RUNNING, None
+        try:
+            results = meaning([meeting.given[d] for d in group])
+        except BaseException as error:
+            self.fail(device, error)
+            raise
+        with self._lock:
+            meeting.results = results
+            meeting.changed.notify_all()
+        return results[group.index(device)], meeting.complete
+
+    def post(self, source: int, target: int, channel: int, value: Any) -> None:
+        """Send a value to a device, which need not wait for it yet."""
+        key = ("message", source, target, channel)
+        with self._lock:
+            self._raise_failure()
+            self._posted.setdefault(key, deque()).append(value)
+            meeting = self._meetings.pop(key, None)
+            if meeting is not None:
+                self._state[target], self._waits[target] = _RUNNING, None
+                meeting.results = ()
+                meeting.changed.notify_all()
+
+    def take(self, device: int, name: str, source: int, channel: int) -> Any:
+        """The next value that a device has sent.
+
+        Raises:
+            DeviceError: it cannot send, or is late.
+        """
+        key = ("message", source, device, channel)
+        with self._lock:
+            if not self._posted.get(key):
+                meeting = self._arrived(device, name, (source, device), key)
+                meeting.given[device] = None
+                self._wait(device, meeting)
+            return self._posted[key].popleft()
+
+    def leave(self, device: int) -> None:
+        """A device has come to its end."""
+        with self._lock:
+            self._state[device], self._waits[device] = _ENDED, None
+            self._progress = time.monotonic()
+            self._check()
+
+    def fail(self, device: int, error: BaseException) -> None:
+        """A device has failed: the others, who would wait for it, are told."""
+        with self._lock:
+            self._state[device] = _ENDED
+            if self._failure is None:
+                self._set_failure(self._failed(device, error))
+
+    def abort(self, error: BaseException) -> None:
+        """Free everybody who waits, with an error of the one who asks."""
+        with self._lock:
+            if self._failure is None:
+                self._set_failure(error)
+
+    # -- with the lock held -------------------------------------------------------------------------------------
+
+    def _arrived(self, device: int, name: str, group: tuple[int, ...], key: Hashable) -> _Meeting:
+        self._raise_failure()
+        self._progress = time.monotonic()
+        self._last[device] = name
+        meeting = self._meetings.get(key)
+        if meeting is None:
+            meeting = self._meetings[key] = _Meeting(name, group, threading.Condition(self._lock))
+        return meeting
+
+    def _wait(self, device: int, meeting: _Meeting) -> Sequence[Any]:
+        """The results of the meeting, when it has them."""
+        self._state[device], self._waits[device] = _WAITING, meeting
+        self._check()
+        while meeting.results is None:
+            self._raise_failure()
+            left = self._progress + self.timeout - time.monotonic()
+            if left <= 0:
+                if meeting.missing:
+                    self._set_failure(self._late(meeting))
+                    continue
+                left = self.timeout  # all are there, and one computes
+            meeting.changed.wait(left)
+        return meeting.results
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _set_failure(self, error: BaseException) -> None:
+        self._failure = error
+        for meeting in self._meetings.values():
+            meeting.changed.notify_all()
+
+    def _check(self) -> None:
+        """Set the failure where a device waits for one that has ended, or all wait for each other."""
+        if self._failure is not None:
+            return
+        for meeting in self._meetings.values():
+            gone = [d for d in meeting.missing if self._state[d] is _ENDED]
+            if gone:
+                self._set_failure(
+                    DeviceError(
+                        f"{_devices(gone)} ended without coming to {meeting.name}, where {_waiting(meeting)}; "
+                        + self._whereabouts()
+                    )
+                )
+                return
+        if self._meetings and _RUNNING not in self._state:
+            self._set_failure(DeviceError(f"deadlock: all devices wait for each other; {self._whereabouts()}"))
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def _failed(self, device: int, error: BaseException) -> BaseException:
+        if not isinstance(error, Exception):
+            return error
+        found = DeviceError(
+            f"device {device} of {self.count} failed after {self._last[device]}: {error}\n{self._whereabouts()}"
+        )
+        found.__cause__ = error
+        return found
+
+    def _late(self, meeting: _Meeting) -> DeviceError:
+        late = ", ".join(f"device {d}, last seen at {self._last[d]}" for d in meeting.missing)
+        return DeviceError(
+            f"{meeting.name}: {late}, did not come within {self.timeout:g} s, while {_waiting(meeting)}; {self._whereabouts()}"
+        )
+
+    def _whereabouts(self) -> str:
+        """Where each device is: those at the same place together."""
+        places: dict[str, list[int]] = {}
+        for d, state in enumerate(self._state):
+            meeting = self._waits[d]
+            if meeting is not None:
+                place = f"waiting at {meeting.name} for {_devices(meeting.missing)}"
+            else:
+                place = state if state is _ENDED else f"running after {self._last[d]}"
+            places.setdefault(place, []).append(d)
+        return "; ".join(f"{_devices(ds)}: {place}" for place, ds in places.items())
+
+
+def _waiting(meeting: _Meeting) -> str:
+    return f"{_devices(meeting.given)} waited"
+
+
+def _devices(numbers: Any) -> str:
+    """`device 3`, `devices 0-2, 5`."""
+    ordered = sorted(numbers)
+    runs: list[list[int]] = []
+    for n in ordered:
+        if runs and runs[-1][1] == n - 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"device{'s' * (len(ordered) > 1)} {text}"

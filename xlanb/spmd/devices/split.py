@@ -1,0 +1,141 @@
+"""Whole arrays and the shards that devices hold of them, by HLO shardings (xla/hlo/ir/hlo_sharding.h).
+
+A dimension is cut into equal tiles, rounded up: the last tiles may hold elements that the whole array has not, zeros where an array is cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from xlanb.errors import ArgumentError, EvaluationError, UnimplementedError
+from xlanb.evaluator.values import Array, Value
+from xlanb.hlo.replica_groups import iota
+from xlanb.hlo.text.parse_sharding import sharding_elements
+from xlanb.shape import ArrayShape, Shape, TupleShape
+
+_TILED: Final = re.compile(
+    r"\{devices=\[([\d,]+)\](?:<=([^ }]+)|([\d,]+))(?: last_tile_dims=\{([^}]*)\}| (last_tile_dim_replicate))?.*\}"
+)
+_MAXIMAL: Final = re.compile(r"\{maximal device=(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How one array lies on the devices: into how many tiles each dimension is cut, and which tile each device holds."""
+
+    tiles: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    def tile_dimensions(self, whole: Sequence[int]) -> tuple[int, ...]:
+        """The dimensions of a tile of an array of such dimensions."""
+        return tuple(-(-n // t) for n, t in zip(whole, self.tiles, strict=True))
+
+    def slices(self, device: int, tile: Sequence[int]) -> tuple[slice, ...]:
+        """Which elements of the whole a device holds, by the dimensions of a tile; they may reach over the end."""
+        return tuple(slice(p * n, (p + 1) * n) for p, n in zip(self.places[device], tile, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def tiling(text: str, rank: int, devices: int) -> Tiling | None:
+    """How an array of a rank lies on devices by a sharding's canonical text; None where each device holds all of it, or one does.
+
+    Raises:
+        UnimplementedError: the sharding does not say which elements a device holds.
+    """
+    if (
+        not text
+        or text in ("{replicated}", "{manual}")
+        or text.startswith(("{unknown", "{unreduced"))
+        or _MAXIMAL.match(text)
+    ):
+        return None
+    found = _TILED.fullmatch(text)
+    if found is None:
+        raise UnimplementedError(f"the sharding {text} does not say which elements a device holds")
+    dims = [int(n) for n in found[1].split(",")]
+    order = iota(found[2]).reshape(-1) if found[2] else np.array([int(n) for n in found[3].split(",")])
+    if order.size != devices:
+        raise UnimplementedError(f"the sharding {text} is of {order.size} devices, not of {devices}")
+    table = order.reshape(dims)
+    places = np.argsort(table.reshape(-1), kind="stable")
+    index = np.stack(np.unravel_index(places, table.shape), axis=-1)[:, :rank]
+    return Tiling(tuple(dims[:rank]), tuple(tuple(row) for row in index.tolist()))
+
+
+def parts_of(text: str | None, shape: Shape) -> list[str]:
+    """The sharding of each leaf of a shape; "" where there is none."""
+    count = sum(1 for _ in shape.leaves())
+    if not text:
+        return [""] * count
+    parts = sharding_elements(text) if isinstance(shape, TupleShape) else [text]
+    return parts if len(parts) == count else [text] * count
+
+
+def shards(whole: Any, text: str, shape: ArrayShape, devices: int, label: str) -> list[Array]:
+    """What each device holds of a whole array, as its program's parameter has the shape.
+
+    Raises:
+        ArgumentError: the array does not have the dimensions that tiles of this shape make up.
+    """
+    array = np.asarray(whole, None if hasattr(whole, "dtype") else shape.dtype)
+    lies = tiling(text, shape.rank, devices)
+    tile = shape.dimensions
+    if lies is None:
+        return [array] * devices
+    if array.ndim != shape.rank or lies.tile_dimensions(array.shape) != tile:
+        most = "x".join(str(n * t) for n, t in zip(tile, lies.tiles, strict=True))
+        raise ArgumentError(f"{label}: expected a whole array of at most {most} elements, in tiles {shape.text(layout=False)} by {text}, got shape {array.shape}")  # fmt: skip
+    padded = array
+    missing = [(0, n * t - size) for n, t, size in zip(tile, lies.tiles, array.shape, strict=True)]
+    if any(after for _, after in missing):
+        padded = np.pad(array, missing)
+    cut: dict[tuple[int, ...], Array] = {}
+    for place in lies.places:
+        if place not in cut:
+            cut[place] = padded[tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, tile, strict=True))]
+    return [cut[place] for place in lies.places]
+
+
+def whole(shards: Sequence[Array], text: str, dimensions: Sequence[int] | None = None) -> Array:
+    """The array that devices hold shards of; `dimensions` are the whole array's where its tiles reach over its end.
+
+    Raises:
+        EvaluationError: no sharding says how the shards lie, and they differ.
+    """
+    first = shards[0]
+    at_one = _MAXIMAL.match(text)
+    if at_one is not None:
+        return shards[int(at_one[1])]
+    lies = tiling(text, first.ndim, len(shards))
+    if lies is None:
+        if not text and any(s.shape != first.shape or s.tobytes() != first.tobytes() for s in shards[1:]):
+            raise EvaluationError(
+                "the devices' results differ, and no sharding says what they are parts of: run_shards(...) and evaluate_shards(...) give each"
+            )
+        return first
+    result = np.empty([n * t for n, t in zip(first.shape, lies.tiles, strict=True)], first.dtype)
+    for device, shard in enumerate(shards):
+        result[lies.slices(device, first.shape)] = shard
+    return result if dimensions is None else result[tuple(slice(0, n) for n in dimensions)]
+
+
+def whole_value(
+    values: Sequence[Value], parts: Sequence[str], shapes: Sequence[Sequence[int] | None] | None = None
+) -> Value:
+    """Values of the devices, nested alike, put together leaf by leaf."""
+    remaining = iter(parts)
+    sizes = iter(shapes) if shapes is not None else None
+
+    def join(rows: Sequence[Value]) -> Value:
+        if isinstance(rows[0], tuple):
+            return tuple(join(column) for column in zip(*rows, strict=True))
+        text, dims = next(remaining), next(sizes) if sizes is not None else None
+        return rows[0] if rows[0] is None else whole(rows, text, dims)
+
+    return join(values)
