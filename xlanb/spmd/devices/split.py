@@ -5,24 +5,18 @@ A dimension is cut into equal tiles, rounded up: the last tiles may hold element
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from xlanb.errors import ArgumentError, EvaluationError, UnimplementedError
 from xlanb.evaluator.values import Array, Value
-from xlanb.hlo.replica_groups import iota
 from xlanb.hlo.text.parse_sharding import sharding_elements
 from xlanb.shape import ArrayShape, Shape, TupleShape
-
-_TILED: Final = re.compile(
-    r"\{devices=\[([\d,]+)\](?:<=([^ }]+)|([\d,]+))(?: last_tile_dims=\{([^}]*)\}| (last_tile_dim_replicate))?.*\}"
-)
-_MAXIMAL: Final = re.compile(r"\{maximal device=(\d+)")
+from xlanb.spmd.hlo_sharding import HloSharding
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +40,15 @@ def tiling(text: str, rank: int, devices: int) -> Tiling | None:
     """How an array of a rank lies on devices by a sharding's canonical text; None where each device holds all of it, or one does.
 
     Raises:
-        UnimplementedError: the sharding does not say which elements a device holds.
+        UnimplementedError: the sharding is of another number of devices.
     """
-    if (
-        not text
-        or text in ("{replicated}", "{manual}")
-        or text.startswith(("{unknown", "{unreduced"))
-        or _MAXIMAL.match(text)
-    ):
+    sharding = HloSharding.parse(text) if text else HloSharding.replicate()
+    if not sharding.is_tiled:
         return None
-    found = _TILED.fullmatch(text)
-    if found is None:
-        raise UnimplementedError(f"the sharding {text} does not say which elements a device holds")
-    dims = [int(n) for n in found[1].split(",")]
-    order = iota(found[2]).reshape(-1) if found[2] else np.array([int(n) for n in found[3].split(",")])
-    if order.size != devices:
-        raise UnimplementedError(f"the sharding {text} is of {order.size} devices, not of {devices}")
-    table = order.reshape(dims)
-    places = np.argsort(table.reshape(-1), kind="stable")
-    index = np.stack(np.unravel_index(places, table.shape), axis=-1)[:, :rank]
-    return Tiling(tuple(dims[:rank]), tuple(tuple(row) for row in index.tolist()))
+    if sharding.num_devices != devices:
+        raise UnimplementedError(f"the sharding {text} is of {sharding.num_devices} devices, not of {devices}")
+    index = sharding.tile_indices
+    return Tiling(sharding.dimensions[:rank], tuple(index[d][:rank] for d in range(devices)))
 
 
 def parts_of(text: str | None, shape: Shape) -> list[str]:
@@ -109,9 +92,9 @@ def whole(shards: Sequence[Array], text: str, dimensions: Sequence[int] | None =
         EvaluationError: no sharding says how the shards lie, and they differ.
     """
     first = shards[0]
-    at_one = _MAXIMAL.match(text)
+    at_one = HloSharding.parse(text).unique_device if text else None
     if at_one is not None:
-        return shards[int(at_one[1])]
+        return shards[at_one]
     lies = tiling(text, first.ndim, len(shards))
     if lies is None:
         if not text and any(s.shape != first.shape or s.tobytes() != first.tobytes() for s in shards[1:]):
