@@ -33,6 +33,8 @@ def create_fusion(
     fused.set_root(copy)
     fusion = parent.add(HloOpcode.FUSION, operands, root.shape, name=name, like=root, kind=kind, calls=fused)
     parent.replace(root, fusion)
+    if fusion.sharding:
+        parent.update(fusion, sharding="")
     return fusion
 
 

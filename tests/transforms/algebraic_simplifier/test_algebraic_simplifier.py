@@ -44,6 +44,10 @@ EXAMPLES = {
     "s = f32[5,3] reshape(t) ROOT r = f32[3,5] transpose(s), dimensions={1,0}",
     "dynamic-slice(A, I) => dynamic-slice(A, 0) along what it covers whole, dynamic-update-slice likewise": "x = f32[3,5] parameter(0) u = f32[3,2] parameter(1) i = s32[] parameter(2) "
     "ROOT r = f32[3,5] dynamic-update-slice(x, u, i, i)",
+    "dynamic-slice(iota, i) => reshape(clamp(0, i, last))": "a = s32[5] iota(), iota_dimension=0 i = u32[] parameter(0) "
+    "ROOT r = s32[1] dynamic-slice(a, i), dynamic_slice_sizes={1}",
+    "dynamic-slice(iota * C, i) => reshape(clamp(0, i, last) * C)": "a = s32[5] iota(), iota_dimension=0 k = s32[] constant(-7) "
+    "c = s32[5] broadcast(k), dimensions={} m = s32[5] multiply(a, c) i = s32[] parameter(0) ROOT r = s32[1] dynamic-slice(m, i), dynamic_slice_sizes={1}",
     "dynamic-update-slice(broadcast(C), A, constants) => pad(A, C)": "z = f32[] constant(2) x = f32[6] broadcast(z), dimensions={} u = f32[3] parameter(0) i = s32[] constant(5) "
     "ROOT r = f32[6] dynamic-update-slice(x, u, i)",
     "C + A => A + C": "x = f32[4] parameter(0) k = f32[4] constant({1, 2, 3, 4}) ROOT r = f32[4] add(k, x)",
@@ -192,6 +196,7 @@ EXAMPLES = {
     "reduce(reshape(A)) => reduce(A) where only folded dimensions are reshaped": SUM
     + "a = f32[4,3,2] parameter(0) z = f32[] parameter(1) t = f32[4,6] reshape(a) ROOT r = f32[4] reduce(t, z), dimensions={1}, to_apply=sum",
 }
+OF_DEVICES = {"clamp(0, partition-id, C) => partition-id, replica-id likewise"}
 LABELS = [r.label for r in RULES.rules]
 TYPES = (PrimitiveType.F32, PrimitiveType.S32, PrimitiveType.PRED, PrimitiveType.C64)
 
@@ -258,7 +263,7 @@ class Fired:
             self.labels.add(event.action)
 
 
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("label", [label for label in LABELS if label not in OF_DEVICES])
 def test_rule_fires_and_keeps_the_meaning(label, keeps_meaning):
     rule = next(r for r in RULES.rules if r.label == label)
     alone = RuleSet("alone", [rule])
@@ -269,6 +274,25 @@ def test_rule_fires_and_keeps_the_meaning(label, keeps_meaning):
         with observing(fired):
             keeps_meaning(text, lambda m, option=option: alone.run(m.entry_computation, option))
     assert label in fired.labels
+
+
+@pytest.mark.parametrize(
+    ("header", "number", "last", "is_clamped"),
+    [
+        ("num_partitions=8", "partition-id", 7, False),
+        ("num_partitions=8", "partition-id", 6, True),
+        ("num_partitions=8", "replica-id", 7, True),
+        ("replica_count=4", "replica-id", 5, False),
+        ("replica_count=1", "replica-id", 5, True),
+    ],
+)
+def test_the_number_of_a_device_is_not_clamped_to_what_it_cannot_leave(header, number, last, is_clamped):
+    module = parse(
+        f"HloModule m, {header}\nENTRY e {{\n  z = u32[] constant(0)\n  d = u32[] {number}()\n  n = u32[] constant({last})\n"
+        "  ROOT c = u32[] clamp(z, d, n)\n}\n"
+    )
+    AlgebraicSimplifier().run(module)
+    assert module.entry_computation.root.opcode.text == ("clamp" if is_clamped else number)
 
 
 def test_labels_are_unique_and_examples_belong_to_rules():

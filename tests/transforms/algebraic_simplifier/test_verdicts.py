@@ -18,6 +18,8 @@ from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import RULES, Al
 from xlanb.transforms.rules import Rule, RuleSet
 from xlanb.transforms.verdict import EXACT, INTEGERS, MOVES, REAL, Loss, Verdict, exact_except
 
+OF_DEVICES = {"clamp(0, partition-id, C) => partition-id, replica-id likewise"}
+"""Rules that fire in programs of several devices alone; test_algebraic_simplifier tries them."""
 TYPES = ("pred", "u4", "s8", "f8e5m2", "f32", "c64")
 QUICK = 0.05
 CASES = json.loads(PATH.read_text(encoding="utf-8"))["entries"]
@@ -25,9 +27,11 @@ OF_THE_MACHINE = re.compile("exponential|power|log|sqrt|c64")
 """What NumPy computes a little differently from machine to machine."""
 
 
-@pytest.mark.parametrize("rule", RULES.rules, ids=lambda r: r.label)
+@pytest.mark.parametrize("rule", [r for r in RULES.rules if r.label not in OF_DEVICES], ids=lambda r: r.label)
 def test_a_rule_keeps_what_its_verdict_says(rule: Rule):
     found = Checker(rule, effort=QUICK).run(TYPES)
+    if not found.fired:
+        found = Checker(rule, effort=4 * QUICK).run(("s32", "u32"))  # of a rule about indices
     assert found.fired, "nothing that was drawn made it fire"
     assert not found.contradictions, f"{rule.keeps}: {found.contradictions[0]}\n{found.contradictions[0].module}"
 

@@ -19,6 +19,7 @@ from xlanb.transforms.algebraic_simplifier.convert import CONVERT
 from xlanb.transforms.algebraic_simplifier.convolution import CONVOLUTION
 from xlanb.transforms.algebraic_simplifier.division import DIVISION
 from xlanb.transforms.algebraic_simplifier.dot import DOT
+from xlanb.transforms.algebraic_simplifier.dynamic_slice import DYNAMIC_SLICE
 from xlanb.transforms.algebraic_simplifier.logic import LOGIC
 from xlanb.transforms.algebraic_simplifier.power import POWER
 from xlanb.transforms.algebraic_simplifier.reduce import REDUCE
@@ -42,6 +43,7 @@ RULES = RuleSet.union(
         BROADCAST,
         REDUCE,
         SLICE_PAD_CONCAT,
+        DYNAMIC_SLICE,
         DOT,
         CONVOLUTION,
         CONSTANT,

@@ -180,6 +180,24 @@ def _(inner: HloInstruction) -> HloInstruction:
     return inner
 
 
+def _below_count(a: HloInstruction, high: HloInstruction) -> bool:
+    """Whether a device's number is at most `high` on every device; a module that runs on one may not know yet on how many it will."""
+    header = "num_partitions" if a.opcode is O.PARTITION_ID else "replica_count"
+    count = int(a.parent.module.header.get(header) or 1)
+    return 1 < count <= int(high.literal.array) + 1
+
+
+@rule(
+    "clamp(0, partition-id, C) => partition-id, replica-id likewise",
+    m.op(O.CLAMP, m.constant("low"), m.op((O.PARTITION_ID, O.REPLICA_ID), name="a"), m.constant("high")),
+    guard("from 0", lambda low: m.is_all(low, 0), "low"),
+    guard("to one less than the number of devices or more", _below_count, "a", "high"),
+    keeps=INTEGERS,
+)
+def _(a: HloInstruction) -> HloInstruction:
+    return a
+
+
 @rule(
     "clamp(lowest, A, highest) => A",
     m.op(O.CLAMP, m.constant("low"), "a", m.constant("high")),

@@ -40,7 +40,8 @@ _NOT_WORTH_IT = frozenset((O.CONSTANT, O.MAP, O.BITCAST_CONVERT))
 class FusionWrapper(HloPass):
     """Makes a loop fusion of every instruction that the fusion emitter can emit and that is not in one.
 
-    A concatenation whose rows are copied stays; `rows_by_bytes` as in CpuInstructionFusion.
+    XLA:CPU of JAX 0.10.2 leaves concatenations to a kernel of their own; with `rows_by_bytes`, as in 0.12, those alone whose rows are
+    copied as in CpuInstructionFusion.
     """
 
     name = "fusion-wrapper"
@@ -52,8 +53,11 @@ class FusionWrapper(HloPass):
             if not graph.is_control(c):
                 continue
             for i in c.post_order():
-                if is_wrappable(i) and not copies_rows(i, by_bytes=self.rows_by_bytes):
+                if is_wrappable(i) and not self._is_concatenated_alone(i):
                     create_fusion(i, "kLoop", f"wrapped_{i.opcode}_computation", f"wrapped_{i.opcode}")
+
+    def _is_concatenated_alone(self, i: HloInstruction) -> bool:
+        return i.opcode is O.CONCATENATE and (not self.rows_by_bytes or copies_rows(i, by_bytes=True))
 
 
 def is_wrappable(i: HloInstruction) -> bool:

@@ -32,7 +32,7 @@ def relayout(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> HloInstruct
         ]
         made = [relayout(e, s, opcode) for e, s in zip(elements, shape.shapes, strict=True)]
         return c.add(O.TUPLE, made, shape, metadata=i.metadata)
-    return c.add(opcode, (i,), shape, metadata=i.metadata)
+    return c.add(opcode, (i,), shape, like=i)
 
 
 def parts(shape: Shape) -> tuple[Shape, ...]:

@@ -3,7 +3,7 @@
     t = f32[3,2] transpose(f32[2,3]{1,0} x), dimensions={1,0}    =>    t = f32[3,2]{0,1} transpose(x), dimensions={1,0};  each user but a tuple reads copy(t)
     custom-call(exponential(x)), operand_layout_constraints={f32[2,3]{0,1}}    =>    exponential, and all elementwise before it, in {0,1}
 
-Parameters and results of the entry and custom calls have the layouts that they are given. What a custom call demands of its operands goes up through everything that keeps elements in their
+Parameters and results of the entry and custom calls have the layouts that they are given; all-gather and reduce-scatter join arrays along the most major dimension. What a custom call demands of its operands goes up through everything that keeps elements in their
 places, to what may have any layout (constants, broadcasts, reductions) or has one of its own, where a copy stands between. All else reads its operands row major, as XLA:CPU's code wants
 them; a transpose or reshape gets the layout that leaves every byte where it is. Tuples hold their elements in whatever layouts these have; loops carry row major. A module that has bitcasts already
 has its layouts (XLA refuses it): only missing ones are set, and copies where a value is handed on in another one (layout_agreement).
@@ -48,6 +48,8 @@ _KEEPING = frozenset(
 )
 # They may have any layout, whatever their operands have.
 _FREE = frozenset((O.BROADCAST, O.CONSTANT, O.IOTA, O.REDUCE, O.RESHAPE))
+# By opcode the attribute that names the dimension along which a collective joins or splits arrays.
+_JOINED_ALONG = {O.ALL_GATHER: "dimensions", O.REDUCE_SCATTER: "dimensions"}
 _ALIGNED_BYTES = 64  # smaller arrays are not aligned for the matrix library, so a plain loop multiplies them
 
 
@@ -116,6 +118,8 @@ class _Assignment:
             if i.opcode is O.CUSTOM_CALL:
                 self._separate_aliased(i)
                 self._constrain(i)
+            elif i.opcode in _JOINED_ALONG and i.shape.is_array:
+                self._join_outermost(i)
         for i in self.computation.post_order():
             self._read(i)
             _set_shape(i, self._shape(i))
@@ -134,6 +138,13 @@ class _Assignment:
         for n, s in enumerate(constraints[: len(call.operands)]):
             if isinstance(s, ArrayShape) and s.is_array:
                 self._demand(call, n, s.layout or Layout.default(s.rank))
+
+    def _join_outermost(self, collective: HloInstruction) -> None:
+        """The shards of all devices lie one behind the other: the dimension along which they are joined is the most major one."""
+        rank, d = collective.array_shape.rank, int(collective.attributes[_JOINED_ALONG[collective.opcode]][0])
+        layout = Layout((*(k for k in reversed(range(rank)) if k != d), d))
+        self.results[collective] = layout
+        self._demand(collective, 0, layout)
 
     def _demand(self, user: HloInstruction, number: int, layout: Layout) -> None:
         """Ask for an operand in a layout; what produces it asks its own operands in turn. Who asks first has it."""

@@ -2,7 +2,7 @@
 
     a = add(x, y);  b = add(x, y);  multiply(a, b)    =>    a = add(x, y);  multiply(a, a)
 
-Two instructions are one where opcode, operands, attributes and shape agree; called computations count by what they do, not by name. Equal constants become one too.
+Two instructions are one where opcode, operands, attributes, shape and (where both have one) sharding agree; called computations count by what they do, not by name. Equal constants become one too.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ class HloCse(HloPass):
         first: dict[Key, HloInstruction] = {}
         for i in computation:
             if i.opcode is HloOpcode.CONSTANT and self._concerns(i):
-                _merge_into(first.setdefault(keys.of(i), i), i)
+                # Every device can hold a constant whole: as in XLA its sharding keeps none apart.
+                _merge_into(first.setdefault(_unsharded(keys.of(i)), i), i)
 
     def _merge(self, computation: HloComputation, keys: _Keys) -> None:
-        first: dict[Key, HloInstruction] = {}
+        first: dict[Key, list[HloInstruction]] = {}
         like: dict[Key, tuple[HloInstruction, Key]] = {}
         conditions = (_SCALAR, *_MERGEABLE) if self.only_scalars else _MERGEABLE
         asked = asked_names()
@@ -72,7 +73,11 @@ class HloCse(HloPass):
             if first_failing(conditions, i) is not None:
                 continue
             key = keys.of(i)
-            merged = _merge_into(first.setdefault(key, i), i)
+            alike = first.setdefault(_unsharded(key), [])
+            kept = next((other for other in alike if _shardings_agree(other.sharding, i.sharding)), i)
+            merged = _merge_into(kept, i)
+            if not merged:
+                alike.append(i)
             if is_observed() and not merged:
                 # Two that agree in the first parts of their keys, opcode and operands, differ in a later one.
                 other, other_key = like.setdefault(key[:_ALIKE], (i, key))
@@ -175,12 +180,29 @@ def _differing(p: _Pair) -> str:
     return ", ".join(sorted(n for n in a.keys() | b.keys() if a.get(n) != b.get(n)))
 
 
+def _unsharded(key: Key) -> Key:
+    return (*key[:_SHARDING], *key[_SHARDING + 1 :])
+
+
+def _shardings_agree(a: str, b: str) -> bool:
+    """Whether one place can hold both: a value without a sharding takes the other's."""
+    return not a or not b or a == b
+
+
+_SHARDING = 4
+"""The part of a key that is the sharding."""
+
 _SAME: tuple[Condition[_Pair], ...] = (
     _same("same opcode", 0, lambda p: f"{p.first.opcode.text} and {p.second.opcode.text}", lambda _: ""),
     _same("same operands", 1, lambda p: p.operands, lambda p: _give(p, "operands")),
     _same("same shape", 2, lambda p: f"{p.first.shape} and {p.second.shape}", lambda p: _give(p, "shape")),
     _same("same attributes", 3, _differing, lambda p: _give(p, "attributes")),
-    _same("same sharding", 4, lambda p: f"{p.first.sharding} and {p.second.sharding}", lambda p: _give(p, "sharding")),
+    Condition(
+        "same sharding",
+        lambda p: _shardings_agree(p.first.sharding, p.second.sharding),
+        lambda p: f"{p.first.sharding} and {p.second.sharding}",
+        lambda p: _give(p, "sharding"),
+    ),
     _same("same backend config", 5, lambda _: "", lambda p: _give(p, "backend config")),
 )
 """The parts of a key in their order: what `_Keys.of` gives."""
