@@ -127,7 +127,7 @@ def test_groups_on_replicated_dimensions() -> None:
 def test_moved_tiles() -> None:
     assert util.move_and_merge_sharding_tiles(BOTH, 0, 1).dimensions == (1, 8)
     assert str(util.move_and_merge_sharding_tiles(BOTH, 0, 1)) == "{devices=[1,8]<=[4,2]T(1,0)}"
-    assert util.get_first_target_dim_to_move_sharding_tiles(shape(8, 8), BOTH, 0, lambda d: True) == 1
+    assert util.get_first_target_dim_to_move_sharding_tiles(shape(8, 8), BOTH, 0, lambda d: d == 1) == 1
     split = util.split_sharding_dimension(BOTH, 0, 2)
     assert split.dimensions == (2, 2, 2)
     assert util.merge_sharding_dimension(split, 0) == BOTH

@@ -1,8 +1,11 @@
-"""What Shardy leaves in a module, taken out on one device (xla/service/spmd/shardy/shardy_xla_pass.h).
+r"""Shardy: from the shardings that a program names to one of every instruction (xla/service/spmd/shardy/shardy_xla_pass.h).
+
+    p = parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}]>"}; e = exponential(p)
+        =>    p = parameter(0), sharding={devices=[8]<=[8]}; e = exponential(p), sharding={devices=[8]<=[8]}
+
+With one device there is nothing to spread, and only the annotations go:
 
     custom-call(x), custom_call_target="xla.sdy.FuncResultSharding", frontend_attributes={xla.sdy.sharding="..."}    =>    x
-
-XLA imports the module into Shardy's dialect, spreads shardings and writes them back; with one device there is nothing to spread, and only the annotations go.
 """
 
 from __future__ import annotations
@@ -12,6 +15,10 @@ from dataclasses import dataclass
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import same
+from xlanb.spmd.shardy.constants import merge_constants, split_constants
+from xlanb.spmd.shardy.constraints import apply_constraints
+from xlanb.spmd.shardy.export import export_program
+from xlanb.spmd.shardy.import_ import import_module, meshes_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import bypass, take_out
 
@@ -33,20 +40,35 @@ _KEPT = frozenset((f"{_PREFIX}sharding_rule",))
 
 @dataclass(frozen=True)
 class ShardyXla(HloPass):
-    """Takes out custom calls and frontend attributes of Shardy, where the module names its meshes or has such calls."""
+    """Spreads shardings over a module that names a mesh of several devices; of one that names none takes out Shardy's custom calls and attributes."""
 
     name = "shardy-xla"
-    takes_out = _PASSING | {_GROUP}
+    takes_out = _PASSING | {_GROUP, "Sharding"}
 
     def apply(self, module: HloModule) -> None:
-        for c in module.computations:
-            for i in c:
-                target = i.attributes.get("custom_call_target") if i.opcode is O.CUSTOM_CALL else None
-                if target == _GROUP and i.is_dead:
-                    take_out(i)
-                elif target in _PASSING and len(i.operands) == 1 and same(i.shape, i.operands[0].shape):
-                    bypass(i, i.operands[0])
-                else:
-                    kept = tuple(a for a in i.frontend_attributes if not a[0].startswith(_PREFIX) or a[0] in _KEPT)
-                    if kept != i.frontend_attributes:
-                        c.update(i, frontend_attributes=kept)
+        if any(mesh.num_devices > 1 for mesh in meshes_of(module).values()):
+            _propagate(module)
+        else:
+            _take_out(module)
+
+
+def _propagate(module: HloModule) -> None:
+    program = import_module(module)
+    split_constants(program)
+    apply_constraints(program)
+    merge_constants(program)
+    export_program(program, module)
+
+
+def _take_out(module: HloModule) -> None:
+    for c in module.computations:
+        for i in c:
+            target = i.attributes.get("custom_call_target") if i.opcode is O.CUSTOM_CALL else None
+            if target == _GROUP and i.is_dead:
+                take_out(i)
+            elif target in _PASSING and len(i.operands) == 1 and same(i.shape, i.operands[0].shape):
+                bypass(i, i.operands[0])
+            else:
+                kept = tuple(a for a in i.frontend_attributes if not a[0].startswith(_PREFIX) or a[0] in _KEPT)
+                if kept != i.frontend_attributes:
+                    c.update(i, frontend_attributes=kept)

@@ -4,7 +4,7 @@ Tuples are gone: every Value is one array. While loops, branches, calls and manu
 on its way in and out of a body: all its targets have one sharding, that of its owner.
 
     %w = while(tuple(a, b))    =>    Op(WHILE, operands [a, b], results [w0, w1], regions [condition, body])
-                                     DataFlowEdge(owner w0, sources [a, body's first result], targets [w0, arguments 0 of both regions])
+                                     DataFlowEdge(owner w0, targets [w0, arguments 0 of both regions], sources: a, the body's first result)
 """
 
 from __future__ import annotations
@@ -134,16 +134,24 @@ class DataFlowEdge:
     """
 
     owner: Value
-    sources: list[Value]
     targets: list[Value]
     op: Op
     """The operation whose body it enters or leaves."""
+    operands: tuple[int, ...] = ()
+    """Sources: operands of the operation, by their places."""
+    results: tuple[tuple[Region, int], ...] = ()
+    """Sources: results of its bodies."""
     manual: tuple[tuple[AxisRef, ...], ...] = ()
     manual_axes: tuple[str, ...] = ()
     replicated: tuple[AxisRef, ...] = ()
     shape: Shape | None = None
     owner_is_inside: bool = False
     """Of a manual computation: the owner is an argument of the body, whose own sharding names no manual axis; else it is a result and names them."""
+
+    @property
+    def sources(self) -> list[Value]:
+        """The values that flow into the targets."""
+        return [*(self.op.operands[n] for n in self.operands), *(r.results[n] for r, n in self.results)]
 
     @property
     def dimensions(self) -> tuple[int, ...]:

@@ -1,0 +1,112 @@
+"""Constraints moved to the value that they constrain (shardy/dialect/sdy/transforms/import/apply_sharding_constraints.cc).
+
+y = dot(a, b); z = sharding_constraint(y) {sharding s}    =>    y itself has the sharding s, where nothing else is wanted of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlanb.spmd.sdy import TensorSharding
+from xlanb.spmd.shardy.editing import set_operand, set_result
+from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
+
+_CONSTRAINING = (Kind.CONSTRAINT, Kind.MANUAL)
+
+
+def apply_constraints(program: Program) -> None:
+    """Give values the closed shardings that constraints and manual computations want of them, unless they have one or two are wanted."""
+    for op in _inner_first(program):
+        if op.kind is Kind.CONSTRAINT:
+            _use_end_of_chain(op)
+            sharding = op.results[0].sharding
+            if sharding is not None:
+                _apply(op.operands[0], sharding, lambda op=op: _moved_after(op, op.operands[0]))  # type: ignore[misc]
+        elif op.kind is Kind.MANUAL:
+            for n, sharding in enumerate(op.attributes["in_shardings"]):
+                value = op.operands[n]
+                _apply(value, sharding, lambda v=value, s=sharding, op=op: _constraint_after(v, s, op))  # type: ignore[misc]
+
+
+def _inner_first(program: Program) -> list[Op]:
+    def walk(ops: list[Op]) -> list[Op]:
+        return [o for op in ops for o in (*(i for r in op.regions for i in walk(r.ops)), op)]
+
+    return walk(program.body.ops)
+
+
+def _apply(value: Value, sharding: TensorSharding, constraint: Callable[[], Op]) -> None:
+    if not value.is_array or value.sharding is not None or not sharding.is_fully_closed:
+        return
+    if any(_wanted_by(*use) not in (None, sharding) for use in value.uses):
+        return
+    if value.edge is None:
+        value.sharding = sharding
+        return
+    # An array that flows in or out of a body keeps its freedom: only what comes behind the constraint has the sharding.
+    op = constraint()
+    for user, number in list(value.uses):
+        if user is not op:
+            set_operand(user, number, op.results[0])
+    for region, number in list(value.returned):
+        set_result(region, number, op.results[0])
+
+
+def _wanted_by(user: Op, number: int) -> TensorSharding | None:
+    """The sharding that a user wants of its operand."""
+    if user.kind is Kind.CONSTRAINT:
+        return user.results[0].sharding
+    if user.kind is Kind.MANUAL:
+        wanted: TensorSharding = user.attributes["in_shardings"][number]
+        return wanted
+    return None
+
+
+def _moved_after(op: Op, value: Value) -> Op:
+    """The constraint, right behind the value that it constrains."""
+    region = value.producer.region if value.producer is not None else _region_of_argument(op, value)
+    if region is None or op.region is None:
+        return op
+    op.region.ops.remove(op)
+    at = region.ops.index(value.producer) + 1 if value.producer is not None else 0
+    region.ops.insert(at, op)
+    op.region = region
+    return op
+
+
+def _constraint_after(value: Value, sharding: TensorSharding, like: Op) -> Op:
+    """A new constraint of a value."""
+    made = Op(Kind.CONSTRAINT, like.opcode, like.hlo, [value], region=like.region)
+    made.results = [Value(value.name, value.shape, made, own_sharding=sharding)]
+    value.uses.append((made, 0))
+    if like.region is not None:
+        like.region.ops.insert(like.region.ops.index(like), made)
+    return _moved_after(made, value)
+
+
+def _region_of_argument(op: Op, value: Value) -> Region | None:
+    region = op.region
+    while region is not None and value not in region.arguments:
+        region = region.parent.region if region.parent is not None else None
+    return region
+
+
+def _use_end_of_chain(head: Op) -> None:
+    """Of a chain of constraints, let later users of the first input use the end."""
+    value = head.operands[0]
+    if value.producer is not None and value.producer.kind is Kind.CONSTRAINT:
+        return
+    if value.sharding is not None or any(u.kind in _CONSTRAINING and u is not head for u, _ in value.uses):
+        return
+    tail = head
+    while len(tail.results[0].uses) == 1 and not tail.results[0].returned:
+        user = tail.results[0].uses[0][0]
+        if user.kind is not Kind.CONSTRAINT:
+            break
+        tail = user
+    if tail is head or any(u.kind in _CONSTRAINING for u, _ in tail.results[0].uses) or tail.region is None:
+        return
+    behind = tail.region.ops[tail.region.ops.index(tail) + 1 :]
+    for user, number in list(value.uses):
+        if user is not head and user in behind:
+            set_operand(user, number, tail.results[0])

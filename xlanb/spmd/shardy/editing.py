@@ -1,0 +1,98 @@
+"""Changes of a Program: what is dead goes, a value takes the place of another, an operation is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlanb.spmd.shardy.program import Kind, Op, Region, Value
+
+
+def remove_dead(region: Region) -> None:
+    """Take out operations that nothing uses and that have no side effect."""
+    for op in reversed(list(region.ops)):
+        if op.hlo.has_side_effect and op.kind not in (Kind.CONSTRAINT, Kind.BARRIER):
+            continue
+        if any(r.uses or r.returned for r in op.results):
+            for inner in op.regions:
+                remove_dead(inner)
+            continue
+        erase(op)
+
+
+def erase(op: Op) -> None:
+    """Take an operation out of its region; its operands lose a use."""
+    if op.region is not None:
+        op.region.ops.remove(op)
+    for inner in (op, *(o for r in op.regions for o in r.walk())):
+        for n, value in enumerate(inner.operands):
+            value.uses.remove((inner, n))
+    for region in (r for o in (op, *(i for r in op.regions for i in r.walk())) for r in o.regions):
+        for n, value in enumerate(region.results):
+            value.returned.remove((region, n))
+
+
+def captured(regions: Sequence[Region]) -> list[Value]:
+    """The values that bodies use and that are defined outside of them, in the order of their first use."""
+    found: dict[Value, None] = {}
+    for region in regions:
+        inside = {*region.arguments}
+        for op in region.walk():
+            inside.update(op.results)
+            inside.update(a for r in op.regions for a in r.arguments)
+        _capture(region, inside, found)
+    return list(found)
+
+
+def _capture(region: Region, inside: set[Value], found: dict[Value, None]) -> None:
+    for op in region.ops:
+        for inner in op.regions:
+            _capture(inner, inside, found)
+        found.update((v, None) for v in op.operands if v not in inside)
+    found.update((v, None) for v in region.results if v not in inside)
+
+
+def replace_uses_within(regions: Sequence[Region], old: Value, new: Value) -> None:
+    """Let bodies use another value."""
+    every = [r for region in regions for r in _nested(region)]
+    ops = {o for r in every for o in r.ops}
+    for use in [u for u in old.uses if u[0] in ops]:
+        set_operand(use[0], use[1], new)
+    for at in [r for r in old.returned if r[0] in every]:
+        set_result(*at, new)
+
+
+def _nested(region: Region) -> list[Region]:
+    return [region, *(n for op in region.ops for r in op.regions for n in _nested(r))]
+
+
+def set_operand(op: Op, number: int, value: Value) -> None:
+    """Let an operation use another value."""
+    op.operands[number].uses.remove((op, number))
+    op.operands[number] = value
+    value.uses.append((op, number))
+
+
+def clone_op(op: Op, operands: list[Value]) -> Op:
+    """A copy of an operation without bodies, in front of it, with other operands; its results have the same shardings."""
+    copy = Op(op.kind, op.opcode, op.hlo, operands, attributes=dict(op.attributes), region=op.region)
+    copy.results = [Value(r.name, r.shape, copy, r.index, own_sharding=r.own_sharding) for r in op.results]
+    for n, value in enumerate(operands):
+        value.uses.append((copy, n))
+    if op.region is not None:
+        op.region.ops.insert(op.region.ops.index(op), copy)
+    return copy
+
+
+def replace_uses(old: Value, new: Value) -> None:
+    """Let everything use another value."""
+    for op, number in list(old.uses):
+        set_operand(op, number, new)
+    for region, number in list(old.returned):
+        set_result(region, number, new)
+
+
+def set_result(region: Region, number: int, value: Value) -> None:
+    """Let a region give another value."""
+    region.results[number].returned.remove((region, number))
+    region.results[number] = value
+    value.returned.append((region, number))
