@@ -11,12 +11,10 @@ from xlanb.evaluator.interpreter import Evaluator, on_devices
 from xlanb.evaluator.participant import Participant
 from xlanb.evaluator.values import Value
 from xlanb.hlo.device_groups import DeviceGrid, device_grid
-from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.shape import ArrayShape, Shape, TupleShape
+from xlanb.spmd.devices.distribution import Distribution
 from xlanb.spmd.devices.rendezvous import TIMEOUT
-from xlanb.spmd.devices.split import parts_of, shards, whole_value
 from xlanb.spmd.devices.threads import Visit, run_on_threads
 
 MOST_DEVICES = 1024
@@ -74,38 +72,8 @@ def checked_grid(module: HloModule) -> DeviceGrid:
 @on_devices.implement
 def evaluate_on_devices(module: HloModule, arrays: Sequence[Any], feeds: Feeds | None = None) -> Value:
     """The value of a partitioned module for whole arrays; see xlanb.evaluate."""
-    parameters = module.entry_computation.parameters
-    if len(arrays) != len(parameters):
-        raise ArgumentError(f"{module.name} takes {len(parameters)} arguments, not {len(arrays)}")
     if any(i.opcode in (HloOpcode.INFEED, HloOpcode.OUTFEED) for i in module.instructions()) and feeds is not None:
         raise UnimplementedError(f"{module.name}: infeed and outfeed of several devices, which have a queue each")
-    count = checked_grid(module).count
-    rows = [split_argument(a, p, count) for a, p in zip(arrays, parameters, strict=True)]
-    results = evaluate_shards(module, [[row[d] for row in rows] for d in range(count)])
-    return whole_value(results, output_parts(module))
-
-
-def output_parts(module: HloModule) -> list[str]:
-    """The sharding of each array of a module's result; "" where nothing says it."""
-    root = module.entry_computation.root
-    return parts_of(module.spmd_output_sharding or root.sharding, root.shape)
-
-
-def split_argument(argument: Any, parameter: HloInstruction, devices: int) -> list[Any]:
-    """What each device gets of an argument, by the sharding of the parameter."""
-    parts = iter(parts_of(parameter.sharding, parameter.shape))
-    return _split(
-        argument, parameter.shape, parts, devices, f"argument {parameter.parameter_number} ({parameter.name})"
-    )
-
-
-def _split(argument: Any, shape: Shape, parts: Any, devices: int, label: str) -> list[Any]:
-    if isinstance(shape, TupleShape):
-        if not isinstance(argument, (tuple, list)) or len(argument) != len(shape.shapes):
-            raise ArgumentError(f"{label}: expected a tuple {shape.text(layout=False)}")
-        rows = [_split(a, s, parts, devices, f"{label}[{k}]") for k, (a, s) in enumerate(zip(argument, shape.shapes, strict=True))]  # fmt: skip
-        return [tuple(row[d] for row in rows) for d in range(devices)]
-    text = next(parts)
-    if not isinstance(shape, ArrayShape) or not shape.is_array or not text:
-        return [argument] * devices
-    return shards(argument, text, shape, devices, label)
+    distribution = Distribution.of_each(module, checked_grid(module))
+    labels = [f"argument {p.parameter_number} ({p.name})" for p in module.entry_computation.parameters]
+    return distribution.join(evaluate_shards(module, distribution.split(arrays, labels)))

@@ -1,0 +1,123 @@
+"""Distribution: how the whole arrays that go into a program and come out of it lie on its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.errors import ArgumentError
+from xlanb.evaluator.values import Value
+from xlanb.hlo.device_groups import DeviceGrid
+from xlanb.hlo.module import HloModule
+from xlanb.shape import ArrayShape, Shape, TupleShape
+from xlanb.spmd.devices.split import parts_of, shards, tiling, whole_value
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Shardings of the leaves of all parameters and of the result, in order; "" where each device has the same.
+
+    `parameters` are the shapes of the whole arguments, `local` those that each device takes. `result` is the shape of the whole result; None where only the shards' are known,
+    which may be longer together.
+    """
+
+    grid: DeviceGrid
+    parameters: tuple[Shape, ...]
+    local: tuple[Shape, ...]
+    shardings: tuple[tuple[str, ...], ...]
+    result: Shape | None
+    result_shardings: tuple[str, ...]
+
+    @staticmethod
+    def of_whole(module: HloModule, grid: DeviceGrid) -> Distribution:
+        """Of a whole program whose entry has shardings, as propagation leaves it; `local` is what partitioning will make."""
+        entry = module.entry_computation
+        parameters = tuple(p.shape for p in entry.parameters)
+        parts = tuple(tuple(parts_of(p.sharding, p.shape)) for p in entry.parameters)
+        local = tuple(_local(s, iter(p), grid.count) for s, p in zip(parameters, parts, strict=True))
+        root = entry.root
+        return Distribution(grid, parameters, local, parts, root.shape, tuple(parts_of(root.sharding, root.shape)))
+
+    @staticmethod
+    def of_each(module: HloModule, grid: DeviceGrid) -> Distribution:
+        """Of the program of each device: its parameters keep their shardings."""
+        entry = module.entry_computation
+        local = tuple(p.shape for p in entry.parameters)
+        parts = tuple(tuple(parts_of(p.sharding, p.shape)) for p in entry.parameters)
+        whole = tuple(_whole(s, iter(p), grid.count) for s, p in zip(local, parts, strict=True))
+        output = module.spmd_output_sharding or entry.root.sharding
+        return Distribution(grid, whole, local, parts, None, tuple(parts_of(output, entry.root.shape)))
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether every device takes and gives the same arrays."""
+        return not any(text for row in (*self.shardings, self.result_shardings) for text in row)
+
+    def split(self, arrays: Sequence[Any], labels: Sequence[str] = ()) -> list[list[Any]]:
+        """The arguments of each device.
+
+        Raises:
+            ArgumentError: number or dimensions of the arrays do not fit.
+        """
+        if len(arrays) != len(self.local):
+            expected = ", ".join(s.text(layout=False) for s in self.parameters)
+            raise ArgumentError(f"expected {len(self.local)} arguments ({expected}), not {len(arrays)}")
+        count = self.grid.count
+        columns = [
+            _split(a, s, iter(p), count, labels[n] if labels else f"argument {n}")
+            for n, (a, s, p) in enumerate(zip(arrays, self.local, self.shardings, strict=True))
+        ]
+        return [[column[d] for column in columns] for d in range(count)]
+
+    def join(self, results: Sequence[Value]) -> Value:
+        """The whole result of those of the devices.
+
+        Raises:
+            EvaluationError: no sharding says what the results are parts of, and they differ.
+        """
+        sizes = None
+        if self.result is not None:
+            sizes = [s.dimensions if isinstance(s, ArrayShape) else None for _, s in self.result.leaves()]
+        return whole_value(results, self.result_shardings, sizes)
+
+
+def _split(argument: Any, shape: Shape, parts: Iterator[str], devices: int, label: str) -> list[Any]:
+    """What each device takes of an argument."""
+    if isinstance(shape, TupleShape):
+        if not isinstance(argument, (tuple, list)) or len(argument) != len(shape.shapes):
+            raise ArgumentError(f"{label}: expected a tuple {shape.text(layout=False)}")
+        rows = [
+            _split(a, s, parts, devices, f"{label}[{k}]")
+            for k, (a, s) in enumerate(zip(argument, shape.shapes, strict=True))
+        ]
+        return [tuple(row[d] for row in rows) for d in range(devices)]
+    text = next(parts)
+    if not isinstance(shape, ArrayShape) or not shape.is_array or not text:
+        return [argument] * devices
+    return shards(argument, text, shape, devices, label)
+
+
+def _local(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
+    """The shape of a device's part of a whole."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(_local(s, parts, devices) for s in shape.shapes))
+    text = next(parts)
+    lies = tiling(text, shape.rank, devices) if isinstance(shape, ArrayShape) else None
+    return shape if lies is None else _resized(shape, lies.tile_dimensions(shape.as_array().dimensions))
+
+
+def _whole(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
+    """The shape of the largest whole of which a device has such a part."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(_whole(s, parts, devices) for s in shape.shapes))
+    text = next(parts)
+    lies = tiling(text, shape.rank, devices) if isinstance(shape, ArrayShape) else None
+    if lies is None:
+        return shape
+    return _resized(shape, [n * t for n, t in zip(shape.as_array().dimensions, lies.tiles, strict=True)])
+
+
+def _resized(shape: Shape, dims: Sequence[int]) -> ArrayShape:
+    array = shape.as_array()
+    return ArrayShape(array.element_type, tuple(dims)).with_default_layout()
