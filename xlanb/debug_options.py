@@ -69,6 +69,9 @@ class DebugOptions:
     xla_disable_hlo_passes: tuple[str, ...] = _flag((), "HLO passes that do not run")
     xla_enable_hlo_passes_only: tuple[str, ...] = _flag((), "the only HLO passes that run")
     xla_cpu_multi_thread_eigen: bool = _flag(True, "compiled code may use more than one thread")
+    xla_cpu_collective_call_terminate_timeout_seconds: int = _flag(
+        10, "a device that others wait for is late, and the run ends, after so many seconds in which none of them moves"
+    )
     xla_hlo_profile: bool = _flag(False, "every run prints the time of each kernel")
     xla_hlo_graph_sharding_color: bool = _flag(False, "nodes of graphs are coloured by their sharding")
     xla_dump_to: str = _flag("", "the directory that dumps are written into; `-` is the standard output")

@@ -17,6 +17,7 @@ from xlanb.cpu import jit
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
+from xlanb.cpu.devices import Placement
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
@@ -58,9 +59,15 @@ class CompileOptions:
     verify: bool = False
 
 
-def chosen_pipeline(options: CompileOptions) -> HloPassPipeline:
-    """The pipeline that the options ask for."""
-    passes = pipeline(options.pipeline) if isinstance(options.pipeline, str) else options.pipeline
+def chosen_pipeline(options: CompileOptions, module: HloModule | None = None) -> HloPassPipeline:
+    """The pipeline that the options ask for; for a module that is to be partitioned it begins with that."""
+    return _pipeline_for(options, Placement(module.clone()).partitions if module is not None else 1)
+
+
+def _pipeline_for(options: CompileOptions, partitions: int) -> HloPassPipeline:
+    passes = (
+        pipeline(options.pipeline, partitions=partitions) if isinstance(options.pipeline, str) else options.pipeline
+    )
     if options.disable_passes:
         passes = passes.without(*(n for n in options.disable_passes if n in passes.names))
     return passes.only(*options.enable_passes_only) if options.enable_passes_only else passes
@@ -92,8 +99,10 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     check_ranks(module)
     source, module = module, module.clone()
     ran: list[str] = []
-    for result in chosen_pipeline(options).steps(module, verify=options.verify, records=recorded):
+    placement = Placement(module)
+    for result in _pipeline_for(options, placement.partitions).steps(module, verify=options.verify, records=recorded):
         ran.append(result.name)
+        placement.passed(result.name, module)
         if recorded:
             yield _stage_of(result)
     before = module.record() if recorded else None
@@ -107,7 +116,7 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     if before is not None:
         yield _schedule_stage(module, before, assignment, start)
         yield _buffers_stage(module, assignment)
-    exe = Executable(module, source, assignment, program)
+    exe = Executable(module, source, assignment, program, placement.distribution())
     if recorded and options.want_text:
         yield from _text_stages(exe, emitted)
     return exe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from xlanb.cpu import jit, library, lines
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
+from xlanb.cpu.devices import TIMELINE, DeviceCalls
 from xlanb.cpu.feeds import infeed_arrays
 from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
@@ -25,6 +26,7 @@ from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.shape import TupleShape
+from xlanb.spmd.devices.distribution import Distribution
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +41,9 @@ class Executable(Displayable):
     Of a JAX function the arguments are the function's own (pytrees, without those that are static for `jax.jit`), and so is the result; `exe.flat(*arrays)` takes and gives the
     program's arrays.
 
+    A module of several partitions or replicas runs on `device_count` devices, a thread for each: arguments and results are whole arrays, cut and put together by the shardings of
+    its entry, and `run_shards` takes and gives each device's own.
+
     A call raises ArgumentError where number, dtype or shape of the arguments do not fit (the message says what was expected), KeyboardInterrupt (or what else a
     signal's handler raises) where a signal comes while the main thread runs it, wherever it is, and CancelledError where another thread has called `cancel`.
     """
@@ -47,7 +52,14 @@ class Executable(Displayable):
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(self, module: HloModule, source: HloModule, assignment: BufferAssignment, program: Program) -> None:
+    def __init__(
+        self,
+        module: HloModule,
+        source: HloModule,
+        assignment: BufferAssignment,
+        program: Program,
+        distribution: Distribution | None = None,
+    ) -> None:
         self.hlo_module = module
         self.source_module = source
         self.buffer_assignment = assignment
@@ -68,7 +80,8 @@ class Executable(Displayable):
             calls_host=bool(self._host),
             explain=Shortage(assignment),
         )
-        self.flat = self.calls.entry()
+        self.devices = DeviceCalls(self.calls, distribution, module) if distribution is not None else None
+        self.flat: Callable[..., Any] = self.devices or self.calls.entry()
         self.__call__ = self._called(source.calling)
         self.counter: RunCounter | None = None
 
@@ -82,7 +95,36 @@ class Executable(Displayable):
             found = self.flat(*calling.flatten(args, named))
             return calling.assemble(found if is_tuple else (found,), args, named)
 
-        return self.calls.entry(call) if calling.is_plain else call
+        return self.calls.entry(call) if calling.is_plain and self.devices is None else call
+
+    @property
+    def device_count(self) -> int:
+        """On how many devices of this process a call runs the program: one thread for each."""
+        return self.devices.distribution.grid.count if self.devices is not None else 1
+
+    def run_shards(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+        """The results of each device for its own arguments, replica after replica and in each partition after partition: what a call does without cutting and putting together.
+
+        Raises:
+            ArgumentError: there are not as many rows of arguments as devices, or an array does not fit.
+            DeviceError: a device fails, is late, or waits for others that do not come.
+        """
+        if self.devices is not None:
+            return self.devices.run_shards(arguments)
+        return [self.flat(*row) for row in arguments]
+
+    def timeline(self, *arrays: Any) -> pd.DataFrame:
+        """When each device came to each collective in one run with whole arrays: a table with a row for each of them.
+
+        Columns: device, collective, opcode; came, complete and ended in seconds since the run began: when the device came, when the last of its group did, when it went on.
+
+        Raises:
+            ArgumentError: the arrays do not fit.
+            DeviceError: as for a call.
+        """
+        import pandas as pd
+
+        return self.devices.timeline(*arrays) if self.devices is not None else pd.DataFrame(columns=TIMELINE)
 
     def cancel(self) -> int:
         """Stop the calls that other threads are in, within some milliseconds; gives how many there were.
@@ -239,7 +281,8 @@ class Executable(Displayable):
 
     def __str__(self) -> str:
         kernels, temp = len(self.program.kernels), self.buffer_assignment.temp_size
-        return f"Executable {self.hlo_module.name}: {self.calls.signature.text}, {kernels} kernel{'s' * (kernels != 1)}, {temp:,} bytes of temporaries"
+        devices = f" on {self.device_count} devices" if self.device_count > 1 else ""
+        return f"Executable {self.hlo_module.name}{devices}: {self.calls.signature.text}, {kernels} kernel{'s' * (kernels != 1)}, {temp:,} bytes of temporaries"
 
     def __repr__(self) -> str:
         return f"<{self}>"

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from xlanb.boundary import internal_error, is_foreign
 from xlanb.codegen.indexing import strides
 from xlanb.cpu.dynamic import packed, unpacked
-from xlanb.evaluator import host
+from xlanb.evaluator import host, participant
+from xlanb.evaluator.control import map_leaves
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.interpreter import Evaluator
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.hlo.verifier.collectives import device_count
 from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
 
 Array = NDArray[Any]
@@ -41,12 +43,33 @@ HOST_OPCODES = frozenset(
 """Opcodes that the runtime computes with NumPy, a function call a piece, where they have no kernel: Fourier transforms and linear algebra mostly have one."""
 
 
+_SHARED = frozenset(
+    {
+        Op.COLLECTIVE_PERMUTE,
+        Op.COLLECTIVE_PERMUTE_START,
+        Op.ALL_TO_ALL,
+        Op.COLLECTIVE_BROADCAST,
+        Op.COLLECTIVE_REDUCE,
+        Op.ASYNC_START,
+        Op.SEND,
+    }
+)
+"""Opcodes by which another device gets an operand itself, and not what is computed of it."""
+
+_NUMBERS = frozenset({Op.PARTITION_ID, Op.REPLICA_ID})
+
+
+def is_number_of_several(i: HloInstruction) -> bool:
+    """Whether an instruction gives a number that each device has its own of."""
+    return i.opcode in _NUMBERS and device_count(i) > 1
+
+
 class HiddenState:
     """What instructions of one executable share from call to call: infeed and outfeed, and the state of its random numbers, which go on where they stopped."""
 
     def __init__(self) -> None:
         self.feeds = Feeds()
-        self._rng_state = Evaluator().rng_state
+        self._rng_states: dict[int, int] = {}  # of each device
         self._lock = threading.RLock()  # a signal's handler may run the same executable
 
     def apply(self, i: HloInstruction, operands: tuple[Any, ...]) -> Any:
@@ -54,10 +77,12 @@ class HiddenState:
         evaluator = Evaluator(feeds=self.feeds)
         if i.opcode not in (Op.RNG, Op.RNG_GET_AND_UPDATE_STATE):
             return evaluator.apply(i, operands)
+        here = participant.current()
+        device = here.device if here is not None else 0
         with self._lock:
-            evaluator.rng_state = self._rng_state
+            evaluator.rng_state = self._rng_states.get(device, evaluator.rng_state)
             value = evaluator.apply(i, operands)
-            self._rng_state = evaluator.rng_state
+            self._rng_states[device] = evaluator.rng_state
         return value
 
     def checked(self, i: HloInstruction, value: Any) -> Any:
@@ -80,6 +105,7 @@ class HostCall:
         self.instruction = i
         self.hidden = hidden
         self._leaves = leaf_count(i)
+        self._shares = i.opcode in _SHARED
 
     @property
     def address(self) -> int:
@@ -90,6 +116,8 @@ class HostCall:
         try:
             addresses = iter((ctypes.c_uint64 * self._leaves).from_address(table))
             operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
+            if self._shares:  # others read them when this device has gone on and may have overwritten them
+                operands = map_leaves(np.array, operands)
             with np.errstate(all="ignore"):
                 result = self.hidden.apply(self.instruction, operands)
             _write(self.instruction.shape, _apart(result, list(_arrays(operands))), addresses)
@@ -263,4 +291,12 @@ def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState
     }
 
 
-__all__ = ["HOST_OPCODES", "CallbackCall", "HiddenState", "HostCall", "leaf_count", "make_host_calls"]
+__all__ = [
+    "HOST_OPCODES",
+    "CallbackCall",
+    "HiddenState",
+    "HostCall",
+    "is_number_of_several",
+    "leaf_count",
+    "make_host_calls",
+]

@@ -13,7 +13,6 @@ from xlanb.analysis.expansion import check_expansion
 from xlanb.cpu.codegen.kernel import is_kernel
 from xlanb.cpu.mixed_precision import unmix
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.devices import check_devices
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -25,7 +24,6 @@ PROGRAM_OPCODES = frozenset({Op.WHILE, Op.CONDITIONAL, Op.CALL})
 def legalize(module: HloModule, too_large: Collection[str] = ()) -> bool:
     """Rewrite a module in place so that codegen takes it; whether it changed. `too_large` names fusions that must not be one kernel."""
     check_expansion(module, "code generation")
-    check_devices(module)
     changed = unmix(module)
     changed |= _open_fusions(module.entry_computation, frozenset(too_large), set())
     changed |= _flatten(module, module.entry_computation, set())

@@ -50,6 +50,14 @@ _AFTER_LAYOUT_END = (
 _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("async-collective", ("async-collective-replacer",)),
     ("pre-spmd-partitioner", ("strip-memory-placement-annotations",)),
+    (
+        "spmd-partitioner",
+        (
+            "flatten-call-graph call-inliner zero_sized_hlo_elimination conditional-canonicalizer shardy-xla spmd-partitioning",
+            ("spmd-cleanup", ("dce tuple-simplifier dce cse@no-layout",)),
+            "call-inliner",
+        ),
+    ),
     ("sharding-removal", ("flatten-call-graph sharding-remover shardy-xla control-dep-rewriter dce",)),
     ("SubbytePacker_pipeline", ("sub-byte-size-setter",)),
     (
@@ -96,7 +104,7 @@ LEFT_OUT: Mapping[str, str] = {
     "eigh_expander": f"{_OWN_KERNEL}: no loop of rotations of the whole matrix",
     "all_to_all_decomposer": "one device exchanges nothing: our kernel is a copy",
     "all-reduce-promotion": "one device adds nothing: no type is too narrow for it",
-    "cpu-all-reduce-combiner": "one device sends nothing, so there are no messages to make fewer",
+    "cpu-all-reduce-combiner": "one device sends nothing, so there are no messages to make fewer; it runs for several",
     **{f"float-normalization-{low}": _NARROW for low in WIDER},
     "convolution-group-converter": f"{_OWN_KERNEL}: grouped convolutions are not widened with zeros",
     "logistic-expander": "our vector code has the function itself, with one exponential and one division",
@@ -139,11 +147,18 @@ NOT_IN_XLA_CPU: Mapping[str, str] = {
 }
 """Why a pass is in neither pipeline, by name."""
 
+_FOR_SEVERAL = frozenset(("cpu-all-reduce-combiner",))
+"""Passes of LEFT_OUT that the default pipeline has where a module runs on several devices."""
+
+_ONLY_FOR = {"spmd-partitioner": True, "sharding-removal": False}
+"""Pipelines that only run for several devices, or only for one."""
+
 _MAX_COPIES = 4
 """With more, what a step of x = x - sum(x) saves of reading it spends on computing the steps before it again: measured on 1 kB to 256 kB."""
 
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
+    "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "algsimp@0.12": lambda: AlgebraicSimplifier(reassociates_floats=False),
     "algsimp@layout-0.12": lambda: AlgebraicSimplifier(is_layout_sensitive=True, reassociates_floats=False),
@@ -197,10 +212,11 @@ def joined() -> tuple[tuple[HloPass, str | None], ...]:
     return tuple(_JOINED.values())
 
 
-def pipeline(name: str = "default", *, xla: str | None = None) -> HloPassPipeline:
+def pipeline(name: str = "default", *, xla: str | None = None, partitions: int = 1) -> HloPassPipeline:
     """The HLO passes of the CPU backend in order: "default", what `compile` runs, or "xla", XLA:CPU's order with all of its passes that exist here.
 
-    `xla` is a release of JAX, `pipeline(xla="0.12")`: XLA:CPU's order there; "xla" is that of 0.10.2.
+    `xla` is a release of JAX, `pipeline(xla="0.12")`: XLA:CPU's order there; "xla" is that of 0.10.2. With more than one of `partitions` it begins with the passes that make
+    the program of each device.
 
     Raises:
         PassError: no pipeline of that name, or no such release.
@@ -209,7 +225,7 @@ def pipeline(name: str = "default", *, xla: str | None = None) -> HloPassPipelin
         name = _of_release(name, xla)
     if name not in PIPELINES:
         raise PassError(f"no pipeline {name!r}{nearest(name, PIPELINES)}")
-    built = _of_its_own(name)
+    built = _of_its_own(name, partitions > 1)
     for hlo_pass, after in joined() if name == "default" else ():
         if after is None or after in built.names:
             built = built.insert(hlo_pass, after=after)
@@ -227,21 +243,22 @@ def _of_release(name: str, xla: str) -> str:
 
 
 @cache
-def _of_its_own(name: str) -> HloPassPipeline:
+def _of_its_own(name: str, several: bool) -> HloPassPipeline:
     """A pipeline of PIPELINES without what joined it; passes are values, so that one serves every compilation."""
     release = PIPELINES[name]
     title = "cpu" if release == "default" else name
-    return HloPassPipeline(title, [p for part in _XLA if (p := _build(*part, release=release)) is not None])
+    rows = [row for row in _XLA if _ONLY_FOR.get(row[0], several) == several]
+    return HloPassPipeline(title, [p for r in rows if (p := _build(*r, release=release, several=several)) is not None])
 
 
-def _build(name: str, parts: tuple[object, ...], *, release: str) -> AnyPass | None:
-    """A pipeline of a table in a release, or in "default"; None where no pass is left of it."""
-    skip = LEFT_OUT if release == "default" else ()
+def _build(name: str, parts: tuple[object, ...], *, release: str, several: bool) -> AnyPass | None:
+    """A pipeline of a table in a release, or in "default", for one device or for several; None where no pass is left of it."""
+    skip = set(LEFT_OUT) - (_FOR_SEVERAL if several else frozenset()) if release == "default" else ()
     options = _OPTIONS.get(release, {})
     passes: list[AnyPass] = []
     for part in parts:
         if isinstance(part, tuple):
-            inner = _build(part[0], part[1], release=release)
+            inner = _build(part[0], part[1], release=release, several=several)
             passes += [inner] if inner is not None else []
         else:
             names = [n for n in _in_release(str(part), release) if n not in skip]

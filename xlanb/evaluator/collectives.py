@@ -252,6 +252,11 @@ _PAIR: Final = re.compile(r"\{(\d+),(\d+)\}")
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 
 
+def names_partners(i: HloInstruction) -> bool:
+    """Whether a send or recv says which device sends to which."""
+    return not i.get("is_host_transfer") and _PAIRS in dict(i.frontend_attributes)
+
+
 def _partner(i: HloInstruction) -> tuple[participant.Participant, int | None]:
     """This device, and the one that it sends to or receives from; None where it does neither.
 

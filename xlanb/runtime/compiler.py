@@ -58,7 +58,7 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
     _PIPELINE_LOG.vlog(1, "Running HLO pass pipeline optimization on module %s", module.name)
     if not is_observed() and not _PIPELINE_LOG.is_on(2):
         return compile_module(module, options)
-    passes = chosen_pipeline(options)
+    passes = chosen_pipeline(options, module)
     texts = options.want_text and wants_code_texts()
     options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=(), want_text=texts)
     emit(PassesChosen(key, passes))

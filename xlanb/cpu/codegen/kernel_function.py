@@ -18,21 +18,31 @@ from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.emitters import linalg, updates
 from xlanb.cpu.emitters.fft.kernel import has_kernel as has_fft_kernel
 from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
-from xlanb.cpu.host_call import HOST_OPCODES
+from xlanb.cpu.host_call import HOST_OPCODES, is_number_of_several
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.errors import UnimplementedError
+from xlanb.evaluator.collectives import names_partners
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.hlo.verifier.collectives import device_count
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 _INLINE_LINES = 120
 _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
+def is_transfer_of_several(i: HloInstruction) -> bool:
+    """Whether an instruction sends to another device, or receives from it."""
+    if i.opcode not in _TRANSFERS or device_count(i) == 1:
+        return False
+    start = i.operands[0] if i.opcode in (Op.SEND_DONE, Op.RECV_DONE) else i
+    return names_partners(start)
+
+
 def is_host_call(i: HloInstruction) -> bool:
     """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
-    if involves_dynamic(i):
+    if involves_dynamic(i) or is_number_of_several(i) or is_transfer_of_several(i):
         return True
     if i.opcode is Op.SCAN:
         return not updates.scans_by_element(i)

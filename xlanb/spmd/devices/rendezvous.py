@@ -76,18 +76,22 @@ class Rendezvous:
         group: tuple[int, ...],
         value: Any,
         meaning: Callable[[list[Any]], Sequence[Any]],
+        key: Hashable = None,
     ) -> tuple[Any, float]:
-        """What the collective of a name gives to a device of what all members of its group bring, and when the last of them came (time.perf_counter).
+        """What a collective gives to a device of what all members of its group bring, and when the last of them came (time.perf_counter).
+
+        Members meet that come with the same `key`, by default the name, which messages show.
 
         Raises:
             DeviceError: the group cannot meet.
         """
         with self._lock:
-            meeting = self._arrived(device, name, group, (name, group))
+            place = (key or name, group)
+            meeting = self._arrived(device, name, group, place)
             meeting.given[device] = value
             if meeting.missing:
                 return self._wait(device, meeting)[group.index(device)], meeting.complete
-            del self._meetings[name, group]
+            del self._meetings[place]
             meeting.complete = time.perf_counter()
             for d in group:
                 self._state[d], self._waits[d] = _RUNNING, None

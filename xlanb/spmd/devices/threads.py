@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
@@ -35,6 +35,12 @@ class Visit(NamedTuple):
     ended: float
 
 
+def meeting_key(i: HloInstruction) -> Hashable:
+    """By what devices know that they come to the same collective: the channel, as in XLA, for copies of a computation have other names; without one what it looks like."""
+    channel = i.get("channel_id")
+    return (i.opcode, channel) if channel is not None else (i.opcode, i.shape)
+
+
 class ThreadParticipant(Participant):
     """A device that is a thread."""
 
@@ -49,9 +55,9 @@ class ThreadParticipant(Participant):
     def meet(self, i: HloInstruction, group: tuple[int, ...], value: Value, meaning: Meaning) -> Value:
         """See Participant."""
         if self._visits is None:
-            return self.rendezvous.meet(self.device, i.name, group, value, meaning)[0]
+            return self.rendezvous.meet(self.device, i.name, group, value, meaning, meeting_key(i))[0]
         came = time.perf_counter()
-        result, complete = self.rendezvous.meet(self.device, i.name, group, value, meaning)
+        result, complete = self.rendezvous.meet(self.device, i.name, group, value, meaning, meeting_key(i))
         times = (t - self._began for t in (came, complete, time.perf_counter()))
         self._visits.append(Visit(self.device, i.name, i.opcode.text, *times))
         return result

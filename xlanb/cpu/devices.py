@@ -1,0 +1,167 @@
+"""Compiled programs on several devices: how a module becomes the program of each, and a thread for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from xlanb.cpu.calls import ArraySpec, Calls
+from xlanb.debug_options import current
+from xlanb.errors import ArgumentError, UnimplementedError
+from xlanb.evaluator.participant import Participant
+from xlanb.hlo.devices import is_per_device, why_several
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_metadata import parse_frontend_attributes
+from xlanb.shape import ArrayShape
+from xlanb.spmd.devices.distribution import Distribution
+from xlanb.spmd.devices.evaluation import checked_grid
+from xlanb.spmd.devices.threads import Visit, run_on_threads
+from xlanb.spmd.mesh import parse_meshes
+from xlanb.spmd.sdy import MESHES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FEEDS: Final = frozenset((Op.INFEED, Op.OUTFEED))
+_PLACING: Final = ("shardy-xla", "spmd-partitioning")
+"""Passes after which the entry of a module says how its arrays lie on the devices."""
+
+
+TIMELINE: Final = Visit._fields
+
+
+class Placement:
+    """Follows a module through its passes, to know how whole arrays lie on the devices of what comes out.
+
+    Args:
+        module: what is compiled; its header then says on how many devices it runs, as its meshes or groups do where it did not.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        partitions = _partitions_of_meshes(module)
+        if partitions > 1:
+            module.header["num_partitions"] = str(partitions)
+        self.grid = checked_grid(module)
+        if self.grid.partitions > 1:
+            module.header["num_partitions"] = str(self.grid.partitions)
+        if self.grid.replicas > 1:
+            module.header["replica_count"] = str(self.grid.replicas)
+        self.is_whole = self.grid.partitions > 1 and not is_per_device(module) and _is_annotated(module)
+        self._found = (
+            Distribution.of_whole(module, self.grid) if self.is_whole else Distribution.of_each(module, self.grid)
+        )
+        self._feeds = any(i.opcode in _FEEDS for i in module.instructions())
+
+    @property
+    def partitions(self) -> int:
+        """Into how many parts the pipeline is to cut the module."""
+        return self.grid.partitions if self.is_whole else 1
+
+    def passed(self, name: str, module: HloModule) -> None:
+        """Look at a module after a pass."""
+        if self.is_whole and name in _PLACING and not module.entry_computation.name.endswith("_spmd"):
+            self._found = Distribution.of_whole(module, self.grid)
+
+    def distribution(self) -> Distribution | None:
+        """How arrays lie; None where the program runs on one device.
+
+        Raises:
+            UnimplementedError: the program takes several devices and has infeeds or outfeeds, of which each device would need its own.
+        """
+        if self.grid.count == 1:
+            return None
+        if self._feeds:
+            raise UnimplementedError(
+                f"infeed and outfeed on {self.grid.count} devices: each would need queues of its own"
+            )
+        return self._found
+
+
+def _is_annotated(module: HloModule) -> bool:
+    """Whether a module says how anything is to lie on devices; where it does not, each device runs all of it."""
+    return MESHES in module.header.get("frontend_attributes", "") or any(i.sharding for i in module.instructions())
+
+
+def _partitions_of_meshes(module: HloModule) -> int:
+    """How many devices Shardy's meshes have, where the header says nothing; 1 where there are none."""
+    text = module.header.get("frontend_attributes")
+    if not text or "num_partitions" in module.header or MESHES not in text:
+        return 1
+    meshes = dict(parse_frontend_attributes(Cursor(text))).get(MESHES)
+    return max((m.num_devices for m in parse_meshes(meshes).values()), default=1) if meshes else 1
+
+
+class DeviceCalls:
+    """Runs a compiled program on several devices of this process."""
+
+    def __init__(self, calls: Calls, distribution: Distribution, module: HloModule) -> None:
+        self.calls = calls
+        self.distribution = distribution
+        self.meets = any(why_several(i) for i in module.instructions())
+        self._call: Callable[..., Any] = calls.entry()
+        names = [name for name, _ in calls.signature.parameters]
+        self._labels = [f"argument {n} ({name})" for n, name in enumerate(names)]
+        shapes = distribution.parameters
+        self._specs = [
+            replace(ArraySpec.of(label, s), label=label) if isinstance(s, ArrayShape) else None
+            for label, s in zip(self._labels, shapes, strict=True)
+        ]
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Whole arrays in, whole arrays out.
+
+        Raises:
+            ArgumentError: they do not fit.
+            DeviceError: a device fails, is late, or waits for others that do not come.
+        """
+        whole = arrays
+        if len(arrays) == len(self._specs):
+            whole = tuple(
+                a if spec is None or self._may_be_shorter(a, spec) else spec.taken(a)
+                for a, spec in zip(arrays, self._specs, strict=True)
+            )
+        return self.distribution.join(self.run_shards(self.distribution.split(whole, self._labels)))
+
+    def _may_be_shorter(self, array: Any, spec: ArraySpec) -> bool:
+        """Whether an array fills the last tile only in part, where the module says no more than what a tile is."""
+        return (
+            self.distribution.result is None
+            and isinstance(array, np.ndarray)
+            and array.dtype == spec.dtype
+            and array.shape != spec.dimensions
+        )
+
+    def run_shards(self, arguments: Sequence[Sequence[Any]], visits: list[Visit] | None = None) -> list[Any]:
+        """The results of each device for its arguments; `visits` takes a record of each collective on each.
+
+        Raises:
+            ArgumentError: there are not as many rows as devices, or an array does not fit.
+            DeviceError: a device fails, is late, or waits for others that do not come.
+        """
+        grid = self.distribution.grid
+        if len(arguments) != grid.count:
+            raise ArgumentError(f"expected arguments for each of {grid.count} devices, not for {len(arguments)}")
+        if not self.meets and not self.calls.is_long:
+            return [self._call(*row) for row in arguments]
+
+        def work(here: Participant) -> Any:
+            return self._call(*arguments[here.device])
+
+        timeout = current().xla_cpu_collective_call_terminate_timeout_seconds
+        return run_on_threads(work, grid, timeout=timeout, visits=visits, cancel=self.calls.cancel)
+
+    def timeline(self, *arrays: Any) -> pd.DataFrame:
+        """One run with whole arrays, as a table with a row for each collective on each device.
+
+        Columns: device, collective, opcode; came, complete and ended in seconds since the run began: when the device came there, when the last of its group did, and when it went on.
+        """
+        import pandas as pd
+
+        visits: list[Visit] = []
+        self.run_shards(self.distribution.split(arrays, self._labels), visits)
+        return pd.DataFrame(sorted(visits), columns=TIMELINE)
