@@ -177,8 +177,8 @@ def test_calls_from_several_threads_do_not_mix():
     executable, (x, w), found = compiled(4), arrays(), []
 
     def call(factor: float) -> None:
-        for _ in range(5):
-            found.append(np.array_equal(executable(np.float32(factor) * x, w)[0], np.float32(factor) * (x @ w)))
+        scaled = np.float32(factor) * x
+        found.extend(np.array_equal(executable(scaled, w)[0], scaled @ w) for _ in range(5))
 
     threads = [threading.Thread(target=call, args=(k,)) for k in (1, 2, 3)]
     for t in threads:

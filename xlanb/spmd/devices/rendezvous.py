@@ -86,7 +86,7 @@ class Rendezvous:
             DeviceError: the group cannot meet.
         """
         with self._lock:
-            place = (key or name, group)
+            place = (name if key is None else key, group)
             meeting = self._arrived(device, name, group, place)
             meeting.given[device] = value
             if meeting.missing:
