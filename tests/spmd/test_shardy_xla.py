@@ -191,3 +191,23 @@ def test_what_does_not_fit_is_refused() -> None:
         run(f"  x = f32[8,4] parameter(0), {sdy('data')}\n  ROOT n = f32[8,4] negate(x)")
     with pytest.raises(PassError, match="names a mesh"):
         run("  x = f32[8] parameter(0), " + sdy("data").replace("@mesh", "@none") + "\n  ROOT n = f32[8] negate(x)")
+
+
+def test_a_root_of_all_parts_is_the_whole() -> None:
+    module = run(
+        f"  x = f32[64,16] parameter(0), {sdy('data', '')}\n"
+        "  k = (f32[64,4], s32[64,4]) topk(x), k=4, largest=true\n"
+        "  a = f32[64,4] get-tuple-element(k), index=0\n  b = s32[64,4] get-tuple-element(k), index=1\n"
+        "  ROOT t = (f32[64,4], s32[64,4]) tuple(a, b)"
+    )
+    assert module.entry_computation.root.opcode is O.TOPK
+
+
+def test_constraints_within_a_reduction_become_copies() -> None:
+    module = run(
+        f"  x = f32[8] parameter(0), {sdy('data')}\n  z = f32[] constant(0)\n"
+        "  ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=sum",
+        "sum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  s = f32[] add(a, b)\n"
+        '  ROOT c = f32[] custom-call(s), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, []>"}\n}',
+    )
+    assert module.entry_computation.root.to_apply.root.opcode is O.COPY

@@ -19,7 +19,7 @@ from xlanb.spmd.conversions import evenly_sharded, to_hlo_sharding
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.sdy import MESHES, TensorSharding
 from xlanb.spmd.shardy.editing import captured
-from xlanb.spmd.shardy.import_ import PREFIX, module_frontend_attributes
+from xlanb.spmd.shardy.import_ import CONSTRAINT, PREFIX, module_frontend_attributes
 from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
 
 FULL_TO_SHARD = "SPMDFullToShardShape"
@@ -289,6 +289,11 @@ class _Exporter:
             copy = self.module.clone_computation(value)
             sharding = self._scalar_sharding(manual)
             for i in copy.instructions:
+                if i.attributes.get("custom_call_target") == CONSTRAINT:
+                    made = copy.add(O.COPY, i.operands, i.shape, name=i.name, metadata=i.metadata)
+                    copy.replace_uses(i, made)
+                    copy.remove(i)
+            for i in copy.instructions:
                 if i.sharding != sharding and i.opcode is not O.PARAMETER:
                     copy.update(i, sharding=sharding)
             return copy
@@ -329,7 +334,7 @@ class _Exporter:
         body.write(region)
         results = [body.env[v] for v in (*region.results, *(passed or ()))]
         given = shardings if passed is not None else result_shardings
-        c.set_root(_together(body, results, parameter, given))
+        c.set_root(_root(body, results, given or [None] * len(results), None))
         return c
 
     def function(
@@ -351,28 +356,50 @@ class _Exporter:
                 c.update(made, metadata=names[n].metadata, frontend_attributes=_kept(names[n]))
             body.env[value] = body.set_sharding(made, _one(body.sharding(value.sharding, value.rank)))
         body.write(region)
-        c.set_root(self._root(body, region, results, root))
+        wanted = [body.sharding(s, v.rank) for s, v in zip(results, region.results, strict=True)]
+        c.set_root(_root(body, [body.env[v] for v in region.results], wanted, root))
         return c
 
-    def _root(
-        self, body: _Body, region: Region, results: Sequence[TensorSharding | None], shape: Shape | None
-    ) -> HloInstruction:
-        """The result: with a sharding of its own where that differs from that of what computes it."""
-        values = [body.env[v] for v in region.results]
-        wanted = [body.sharding(s, v.rank) for s, v in zip(results, region.results, strict=True)]
-        if len(values) == 1 and not isinstance(shape, TupleShape):
-            (value,), (sharding,) = values, wanted
-            if sharding is None or str(sharding) == value.sharding:
-                return value
-            whole = body.tuple([value], value)
-            if value.sharding:
-                body.set_sharding(whole, [HloSharding.parse(value.sharding)])
-            part = body.computation.add(O.GET_TUPLE_ELEMENT, [whole], value.shape, metadata=value.metadata, index=0)
-            return body.set_sharding(part, [sharding])
-        root = _nested(body, iter(values), shape) if shape is not None else body.tuple(values, values[0])
-        if any(w is not None for w in wanted):
-            body.set_sharding(root, [w or HloSharding.replicate() for w in wanted])
+
+def _root(
+    body: _Body, values: list[HloInstruction], wanted: Sequence[HloSharding | None], shape: Shape | None
+) -> HloInstruction:
+    """What a computation gives, of this shape (one value as it is, several as a tuple, where None), with the sharding that is wanted of it."""
+    if len(values) == 1 and not isinstance(shape, TupleShape):
+        return _root_value(body, values[0], wanted[0])
+    root = _nested(body, iter(values), shape) if shape is not None else body.tuple(values, values[0])
+    if any(w is not None for w in wanted):
+        body.set_sharding(root, [w or HloSharding.replicate() for w in wanted])
+    return _whole(body, root)
+
+
+def _root_value(body: _Body, value: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
+    """A single value; behind a tuple where its own sharding is another."""
+    if sharding is None or str(sharding) == value.sharding:
+        return value
+    if not value.sharding:
+        return body.set_sharding(value, [sharding])
+    whole = body.set_sharding(body.tuple([value], value), [HloSharding.parse(value.sharding)])
+    part = body.computation.add(O.GET_TUPLE_ELEMENT, [whole], value.shape, metadata=value.metadata, index=0)
+    return body.set_sharding(part, [sharding])
+
+
+def _whole(body: _Body, root: HloInstruction) -> HloInstruction:
+    """A tuple of all parts of another is that other, unless their shardings differ."""
+    parts = root.operands
+    source = parts[0].operands[0] if parts and parts[0].opcode is O.GET_TUPLE_ELEMENT else None
+    if source is None or source.shape != root.shape:
         return root
+    for n, part in enumerate(parts):
+        if part.opcode is not O.GET_TUPLE_ELEMENT or part.operands[0] is not source or part.tuple_index != n:
+            return root
+    if source.sharding and root.sharding and source.sharding != root.sharding:
+        return root
+    if root.sharding and not source.sharding:
+        body.computation.update(source, sharding=root.sharding)
+    body.computation.set_root(source)
+    body.computation.remove_dead(root)
+    return source
 
 
 def _nested(body: _Body, leaves: Iterable[HloInstruction], shape: Shape) -> HloInstruction:
