@@ -44,7 +44,8 @@ class HloModule(Displayable):
     FileNames / FunctionNames / FileLocations / StackFrames tables. `host_callbacks` are functions of this process that custom calls name by their number, as JAX
     keeps them beside a module: each takes arrays (None for a token) and gives a sequence of them. `calling` turns the arguments of the function that the module was made of into the
     arrays that the module takes; None where it takes the arrays themselves. `spmd_parameters_shardings` and
-    `spmd_output_sharding` are how the whole program's arrays lie on the devices, set by partitioning. No text holds these four.
+    `spmd_output_sharding` are how the whole program's arrays lie on the devices, set by partitioning. `notes` are
+    facts that a pass leaves for who asks later, by their name. No text holds these five.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,6 +56,7 @@ class HloModule(Displayable):
         self.calling: CallingConvention | None = None
         self.spmd_parameters_shardings: tuple[str, ...] = ()
         self.spmd_output_sharding = ""
+        self.notes: dict[str, Any] = {}
         self.schedule: dict[HloComputation, tuple[HloInstruction, ...]] = {}
         self.entry_layout: tuple[tuple[Shape, ...], Shape] | None = None
         self._computations: list[HloComputation] = []
@@ -220,6 +222,7 @@ class HloModule(Displayable):
         copy.calling = self.calling
         copy.spmd_parameters_shardings = self.spmd_parameters_shardings
         copy.spmd_output_sharding = self.spmd_output_sharding
+        copy.notes = dict(self.notes)
         copy.entry_layout = self.entry_layout
         memo: dict[HloComputation, HloComputation] = {}
         for c in self.post_order():

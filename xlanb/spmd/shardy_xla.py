@@ -19,6 +19,7 @@ from xlanb.spmd.shardy.constants import merge_constants, split_constants
 from xlanb.spmd.shardy.constraints import apply_constraints
 from xlanb.spmd.shardy.export import export_program
 from xlanb.spmd.shardy.import_ import import_module, meshes_of
+from xlanb.spmd.shardy.propagation import propagate
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import bypass, take_out
 
@@ -56,6 +57,7 @@ def _propagate(module: HloModule) -> None:
     program = import_module(module)
     split_constants(program)
     apply_constraints(program)
+    module.notes["propagation"] = propagate(program)
     merge_constants(program)
     export_program(program, module)
 

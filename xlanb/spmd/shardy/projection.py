@@ -1,0 +1,153 @@
+"""ShardingProjection: shardings of an operation's arrays as shardings of its factors, and back (sharding_projection.cc of Shardy).
+
+    reshape ([ij])->([i, j]) {i=2, j=4}, the operand's dimension split by {"a"=2, "b"=2}
+    =>  operand: i by "a", j by "b"        result: i, j by nothing yet
+
+An axis that is larger than what is left of a factor is cut in two; where it is prime to that, it and all after it overflow: no later factor can be split.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlanb.spmd.mesh import Mesh
+from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
+from xlanb.spmd.shardy.axes import Axes, is_strict_list_prefix, merged, total_size
+from xlanb.spmd.shardy.rule import OpShardingRule, TensorMapping
+
+
+@dataclass(slots=True)
+class FactorSharding:
+    """How one array is split along a factor. `overflow` are axes that its size leaves no place for."""
+
+    axes: Axes = ()
+    is_closed: bool = False
+    is_minor_most: bool = False
+    overflow: Axes = ()
+
+
+@dataclass(slots=True)
+class TensorFactorShardings:
+    """The factors of one array, and the axes that none may be split by; `grew` once one of them is split further."""
+
+    factors: dict[int, FactorSharding]
+    replicated: Axes = ()
+    unreduced: Axes = ()
+    grew: bool = False
+
+    def expand(self, factor: int, axes: Axes) -> bool:
+        """Split a factor further; False if it is not there or not split as `axes` begin."""
+        at = self.factors.get(factor)
+        if at is None or not is_strict_list_prefix(at.axes, axes):
+            return False
+        at.axes = axes
+        self.grew = True
+        return True
+
+    def sharding(self, mapping: TensorMapping, sizes: Sequence[int], mesh: Mesh) -> TensorSharding:
+        """The sharding of the array. What stands behind a factor that is not split in full is dropped: it would need strides."""
+        dims = []
+        for dim in mapping:
+            axes: list[AxisRef] = []
+            closed = False
+            for factor in dim:
+                at = self.factors[factor]
+                closed = closed or at.is_closed
+                axes += at.axes
+                if at.overflow:
+                    axes += at.overflow
+                    break
+                if total_size(at.axes, mesh) < sizes[factor]:
+                    break
+            dims.append(DimensionSharding(merged(axes, mesh), closed))
+        return TensorSharding(mesh.name, tuple(dims), self.replicated, self.unreduced)
+
+
+@dataclass(slots=True)
+class ShardingProjection:
+    """The operands' and results' factors."""
+
+    operands: list[TensorFactorShardings]
+    results: list[TensorFactorShardings]
+
+    @property
+    def tensors(self) -> list[TensorFactorShardings]:
+        """Operands, then results."""
+        return self.operands + self.results
+
+    @staticmethod
+    def of(
+        operands: Sequence[TensorSharding | None],
+        results: Sequence[TensorSharding | None],
+        rule: OpShardingRule,
+        mesh: Mesh,
+    ) -> ShardingProjection:
+        """The projection of these shardings; no sharding is one that is open and empty."""
+        sizes = rule.factor_sizes
+        return ShardingProjection(
+            [_projected(m, s, sizes, mesh) for m, s in zip(rule.operands, operands, strict=True)],
+            [_projected(m, s, sizes, mesh) for m, s in zip(rule.results, results, strict=True)],
+        )
+
+
+def _projected(
+    mapping: TensorMapping, sharding: TensorSharding | None, sizes: Sequence[int], mesh: Mesh
+) -> TensorFactorShardings:
+    factors: dict[int, FactorSharding] = {}
+    for number, dim in enumerate(mapping):
+        given = sharding.dims[number] if sharding is not None else _OPEN
+        if len(dim) == 1:
+            factors[dim[0]] = FactorSharding(given.axes, given.is_closed, True)
+        else:
+            _split_dimension(factors, dim, given, sizes, mesh)
+    if sharding is None:
+        return TensorFactorShardings(factors)
+    return TensorFactorShardings(factors, sharding.replicated, sharding.unreduced)
+
+
+_OPEN = DimensionSharding((), is_closed=False)
+
+
+def _split_dimension(
+    factors: dict[int, FactorSharding],
+    dim: tuple[int, ...],
+    given: DimensionSharding,
+    sizes: Sequence[int],
+    mesh: Mesh,
+) -> None:
+    """Give each factor of a dimension the axes that fill it, from the slowest; the last gets all that remain."""
+    rest = list(given.axes)
+    overflows = False
+    for factor in dim:
+        at = factors.setdefault(factor, FactorSharding())
+        at.is_minor_most = factor == dim[-1]
+        at.is_closed = given.is_closed or overflows
+        if overflows:
+            return  # factors behind this one stay out of the projection
+        if at.is_minor_most:
+            at.axes = merged((*at.axes, *rest), mesh)
+            return
+        left = sizes[factor]
+        while rest:
+            size = rest[0].size(mesh)
+            common = math.gcd(left, size)
+            if size != 1 and common == 1:
+                break
+            if size > common:
+                head, rest[0] = _cut(rest[0], common, mesh)
+                left //= common
+            else:
+                head = rest.pop(0)
+                left //= size
+            at.axes = (*at.axes, head)
+        if left > 1 and rest:
+            overflows = True
+            at.overflow = merged((*at.overflow, *rest), mesh)
+
+
+def _cut(axis: AxisRef, size: int, mesh: Mesh) -> tuple[AxisRef, AxisRef]:
+    """An axis as its first part, of this size, and the rest."""
+    rest = axis.size(mesh) // size
+    return AxisRef(axis.name, axis.pre_size, size), AxisRef(axis.name, axis.pre_size * size, rest)

@@ -1,0 +1,55 @@
+"""Sharding rules of HLO's operations, as Shardy gives them to StableHLO's (op_sharding_rule_registry.cc).
+
+registry       the table          pointwise    elementwise operations, constraints, collectives
+shapes         reshape, broadcast, transpose, concatenate, pad, slice, ...
+algebra        dot, convolution, Cholesky, triangular solve, FFT
+reductions     reduce, reduce-window, select-and-scatter, sort, top-k
+indexed        gather, scatter, dynamic slices, random bits
+custom_calls   calls by their target
+"""
+
+from __future__ import annotations
+
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.spmd.shardy.program import Kind, Op
+from xlanb.spmd.shardy.rule import OpShardingRule, parse_rule, pointwise_rule
+from xlanb.spmd.shardy.rules import algebra, custom_calls, indexed, pointwise, reductions, shapes
+from xlanb.spmd.shardy.rules.registry import RULES, dimensions
+
+__all__ = ["is_elementwise", "sharding_rule"]
+
+_FAMILIES = (algebra, custom_calls, indexed, pointwise, reductions, shapes)
+"""Importing them fills the table."""
+
+
+def sharding_rule(op: Op) -> OpShardingRule | None:
+    """The rule of an operation, kept in `op.rule`; None if shardings do not pass through it (or pass along its data flow edges)."""
+    if op.rule is None:
+        op.rule = _made(op) or ()  # an empty tuple: there is none, do not ask again
+    return op.rule or None
+
+
+def _made(op: Op) -> OpShardingRule | None:
+    if op.kind is Kind.CONSTRAINT:
+        return pointwise_rule(dimensions(op.operands), dimensions(op.results))
+    if op.kind is not Kind.HLO or not op.results:
+        return None
+    given = op.attributes.get("sharding_rule")
+    if isinstance(given, str):
+        return parse_rule(given)
+    make = RULES.get(op.opcode)
+    return make(op) if make else None
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether Shardy counts the operation as elementwise when it chooses what to propagate first.
+
+    An error function is none: it reaches Shardy as a custom call.
+    """
+    if op.kind in (Kind.CONSTRAINT, Kind.BARRIER):
+        return True
+    if op.kind is not Kind.HLO:
+        return False
+    if op.opcode is HloOpcode.BITCAST_CONVERT:
+        return op.operands[0].dimensions == op.results[0].dimensions
+    return op.opcode in pointwise.ELEMENTWISE

@@ -1,0 +1,90 @@
+"""Rules of reductions and of what orders elements: reduce, reduce-window, select-and-scatter, sort, top-k."""
+
+from __future__ import annotations
+
+from xlanb.hlo.attributes import Window
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.spmd.shardy.program import Op
+from xlanb.spmd.shardy.rule import NO_DIM, FactorType, OpShardingRule
+from xlanb.spmd.shardy.rules.registry import builder, rule_of
+
+_O = HloOpcode
+
+
+@rule_of(_O.REDUCE)
+def reduce(op: Op) -> OpShardingRule:
+    """Reduced dimensions are factors of the inputs alone; initial values have none."""
+    count = len(op.operands) // 2
+    reduced = set(op.hlo.dimensions)
+    made = builder(op)
+    out = 0
+    for dim, size in enumerate(op.operands[0].dimensions):
+        operand_dims = [dim] * count + [NO_DIM] * count
+        if dim in reduced:
+            made.add_factor(operand_dims, [NO_DIM] * len(op.results), size, FactorType.REDUCTION)
+        else:
+            made.add_factor(operand_dims, [out] * len(op.results), size)
+            out += 1
+    return made.build()
+
+
+def _is_untouched(window: Window, dim: int) -> bool:
+    """Whether the window has only one place there for each element."""
+    d = window.dimensions[dim]
+    return d.size == 1 and d.stride == 1 and d.padding_low == 0 and d.padding_high == 0
+
+
+@rule_of(_O.REDUCE_WINDOW)
+def reduce_window(op: Op) -> OpShardingRule:
+    """One factor a dimension, of as many windows as there are; they need their neighbours' elements."""
+    window = op.hlo.window
+    return (
+        builder(op)
+        .add_pointwise(
+            op.results[0].dimensions,
+            lambda d: FactorType.PASS_THROUGH if _is_untouched(window, d) else FactorType.PERMUTATION,
+        )
+        .build()
+    )
+
+
+@rule_of(_O.SELECT_AND_SCATTER)
+def select_and_scatter(op: Op) -> OpShardingRule:
+    """The source is replicated along a dimension with a window; operand and result share it."""
+    window = op.hlo.window
+    made = builder(op)
+    for dim, size in enumerate(op.results[0].dimensions):
+        if _is_untouched(window, dim):
+            made.add_common_factor(dim, size)
+            continue
+        source = op.operands[1].dimensions[dim]
+        made.add_factor([NO_DIM, dim, NO_DIM], [NO_DIM], source, FactorType.NEED_REPLICATION)
+        made.add_factor([dim, NO_DIM, NO_DIM], [dim], size, FactorType.PERMUTATION)
+    return made.build()
+
+
+@rule_of(_O.SORT)
+def sort(op: Op) -> OpShardingRule:
+    """The sorted dimension needs replication; it is not propagated at all where no other could take its axes."""
+    (sorted_dim,) = op.hlo.dimensions
+    shape = op.operands[0].dimensions
+    alone = all(dim == sorted_dim or size == 1 for dim, size in enumerate(shape))
+    made = builder(op)
+    for dim, size in enumerate(shape):
+        if dim == sorted_dim:
+            made.add_common_factor(dim, size, FactorType.NEED_REPLICATION, blocked=alone)
+        else:
+            made.add_common_factor(dim, size)
+    return made.build()
+
+
+@rule_of(_O.TOPK)
+def topk(op: Op) -> OpShardingRule:
+    """The dimension that is cut stays whole."""
+    return (
+        builder(op)
+        .add_pointwise_but(
+            op.operands[0].dimensions, op.results[0].dimensions, FactorType.NEED_REPLICATION, blocked=True
+        )
+        .build()
+    )

@@ -1,0 +1,35 @@
+"""The table of sharding rules: opcode -> function from an operation to its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.spmd.shardy.program import Op, Value
+from xlanb.spmd.shardy.rule import OpShardingRule, RuleBuilder
+
+RuleOf = Callable[[Op], OpShardingRule | None]
+"""None: shardings do not pass through the operation."""
+
+RULES: dict[HloOpcode, RuleOf] = {}
+
+
+def rule_of(*opcodes: HloOpcode) -> Callable[[RuleOf], RuleOf]:
+    """Register a function as what gives these opcodes their rule."""
+
+    def register(function: RuleOf) -> RuleOf:
+        for opcode in opcodes:
+            RULES[opcode] = function
+        return function
+
+    return register
+
+
+def dimensions(values: Sequence[Value]) -> list[tuple[int, ...]]:
+    """The dimensions of each value."""
+    return [v.dimensions for v in values]
+
+
+def builder(op: Op) -> RuleBuilder:
+    """A builder for the operation's operands and results."""
+    return RuleBuilder(dimensions(op.operands), dimensions(op.results))

@@ -1,0 +1,77 @@
+"""Priorities that the user gave to dimensions: what has a later one is hidden until its turn (user_priority_propagation.cc of Shardy).
+
+[{"a"}, {"b"}p1]    =>    priority 0: [{"a"}, {}] replicated={"b"}    =>    priority 1: [{"a"}, {"b"}], as far as they were propagated by then
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
+from xlanb.spmd.shardy.axes import in_mesh_order
+from xlanb.spmd.shardy.program import Program, Value
+
+Reference = tuple[Value | int, TensorSharding]
+"""A value, or the number of a result of the program, with the sharding that the user gave it."""
+
+
+def initialize(program: Program) -> dict[int, list[Reference]]:
+    """Hide dimensions of a priority above 0; returns for each such priority what it will bring."""
+    later: dict[int, list[Reference]] = defaultdict(list)
+    for place, sharding in _shardings(program):
+        for priority in {d.priority for d in sharding.dims if d.priority}:
+            later[priority].append((place, sharding))
+        if any(d.priority is not None for d in sharding.dims):
+            _set(program, place, _hidden(program, sharding))
+    return later
+
+
+def admit(program: Program, references: list[Reference], priority: int) -> None:
+    """Bring in what the user gave this priority."""
+    for place, original in references:
+        _set(program, place, _admitted(_get(program, place), original, priority))
+
+
+def _shardings(program: Program) -> list[Reference]:
+    """Values with a sharding of their own (no targets of data flow edges), and the program's results."""
+    values = [(v, v.own_sharding) for v in program.values() if v.edge is None and v.own_sharding is not None]
+    return [*values, *((n, s) for n, s in enumerate(program.result_shardings) if s is not None)]
+
+
+def _get(program: Program, place: Value | int) -> TensorSharding:
+    sharding = program.result_shardings[place] if isinstance(place, int) else place.sharding
+    if sharding is None:
+        raise AssertionError("a sharding with priorities was lost")
+    return sharding
+
+
+def _set(program: Program, place: Value | int, sharding: TensorSharding) -> None:
+    if isinstance(place, int):
+        program.result_shardings[place] = sharding
+    else:
+        place.sharding = sharding
+
+
+def _hidden(program: Program, sharding: TensorSharding) -> TensorSharding:
+    dims: list[DimensionSharding] = []
+    replicated: list[AxisRef] = list(sharding.replicated)
+    for dim in sharding.dims:
+        if dim.priority:
+            replicated += dim.axes
+            dims.append(DimensionSharding())
+        else:
+            dims.append(replace(dim, priority=None))
+    ordered = in_mesh_order(replicated, program.mesh_of(sharding))
+    return replace(sharding, dims=tuple(dims), replicated=ordered)
+
+
+def _admitted(current: TensorSharding, original: TensorSharding, priority: int) -> TensorSharding:
+    dims = list(current.dims)
+    seen: set[AxisRef] = set()
+    for number, dim in enumerate(original.dims):
+        if (dim.priority or 0) == priority:
+            dims[number] = replace(dim, priority=None)
+            seen.update(dim.axes)
+    replicated = tuple(a for a in current.replicated if a not in seen)
+    return replace(current, dims=tuple(dims), replicated=replicated)
