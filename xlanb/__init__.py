@@ -39,6 +39,10 @@ _ROOMS = (
 
 # hooks that packages declare: name -> the module above them that implements it, imported when the hook is first called
 _PROVIDERS = {
+    "spmd.broadcast": "xlanb.spmd.partitioner.replicate",
+    "spmd.replicate_partial": "xlanb.spmd.partitioner.replicate",
+    "spmd.reshard_array": "xlanb.spmd.partitioner.reshard",
+    "spmd.reshard_as_windowed_input": "xlanb.spmd.partitioner.reshard",
     "display.figure": "xlanb.view.plots.figures",
     "display.mimebundle": "xlanb.view.reprs",
     "display.table_html": "xlanb.view.tables",

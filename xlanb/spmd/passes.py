@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from xlanb.spmd.shardy_xla import ShardyXla
+from xlanb.spmd.spmd_partitioning import SpmdPartitioning
 from xlanb.transforms.base import HloPass, higher_passes
 
 
 @higher_passes.implement
 def _passes() -> tuple[type[HloPass], ...]:
-    return (ShardyXla,)
+    return (ShardyXla, SpmdPartitioning)

@@ -1,0 +1,131 @@
+"""SpmdBuilder: adds instructions to a device's computation, derived from the instruction of the source program that is being partitioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape, Layout, Literal, Shape
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.partitioner import broadcast_dims
+from xlanb.spmd.partitioner.utilities import as_tuple, set_sharding
+
+_O = HloOpcode
+UNREDUCED = "sdy.has_unreduced_axes"
+"""The frontend attribute of an instruction whose result is to stay a term of a sum on each device."""
+_ELEMENTWISE = frozenset(o for o in HloOpcode if o.is_elementwise) | {_O.COPY}
+
+
+class SpmdBuilder:
+    """A computation under construction.
+
+    `visiting` is the instruction of the source program whose metadata and frontend attributes the new ones take over; None outside of one.
+    """
+
+    def __init__(self, computation: HloComputation, visiting: HloInstruction | None = None) -> None:
+        self.computation = computation
+        self.module = computation.module
+        self.visiting = visiting
+        self._broadcast_dims: dict[HloInstruction, frozenset[int]] = {}
+
+    # -- adding -------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        opcode: HloOpcode,
+        operands: Iterable[HloInstruction] = (),
+        shape: Shape | None = None,
+        *,
+        name: str | None = None,
+        **attributes: Any,
+    ) -> HloInstruction:
+        """A new instruction without a sharding; the shape is inferred (row major) where none is given."""
+        new = self.computation.add(opcode, operands, shape, name=name, **attributes)
+        self._derive(new)
+        return new
+
+    def clone(
+        self, source: HloInstruction, operands: Sequence[HloInstruction], shape: Shape | None = None
+    ) -> HloInstruction:
+        """A copy of an instruction of either program with other operands, and another shape perhaps; where the dimensions stay, so does the sharding."""
+        new = self.computation.clone_instruction(source, operands, shape or source.shape)
+        self._derive(new)
+        return new
+
+    def constant(self, value: Any) -> HloInstruction:
+        """A constant of a Literal or of a NumPy value, whose dtype decides the element type."""
+        literal = value if isinstance(value, Literal) else Literal.of(value)
+        return self.add(_O.CONSTANT, (), literal.shape, literal=literal)
+
+    def s32(self, value: int) -> HloInstruction:
+        """A constant of s32[]."""
+        return self.constant(np.int32(value))
+
+    def compare(self, lhs: HloInstruction, rhs: HloInstruction, direction: str) -> HloInstruction:
+        """A comparison, in the layout of `lhs`."""
+        return self.add(_O.COMPARE, (lhs, rhs), direction=direction)
+
+    def broadcast(self, operand: HloInstruction, shape: ArrayShape, dimensions: Sequence[int] = ()) -> HloInstruction:
+        """`operand` repeated to a shape."""
+        return self.add(_O.BROADCAST, (operand,), shape, dimensions=tuple(dimensions))
+
+    def reshape(self, operand: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
+        """The elements of an array under other dimensions, row major."""
+        return self.add(_O.RESHAPE, (operand,), operand.shape.as_array().with_dimensions(dimensions))
+
+    def transpose(self, operand: HloInstruction, permutation: Sequence[int]) -> HloInstruction:
+        """Dimensions in another order; the elements stay where they are in memory, as XLA infers the layout."""
+        shape = operand.shape.as_array()
+        order = tuple(permutation)
+        layout = Layout(tuple(order.index(d) for d in shape.minor_to_major))
+        turned = shape.with_dimensions([shape.dimensions[d] for d in order]).with_layout(layout)
+        return self.add(_O.TRANSPOSE, (operand,), turned, dimensions=order)
+
+    def get_tuple_element(self, operand: HloInstruction, index: int) -> HloInstruction:
+        """An element of a tuple."""
+        return self.add(_O.GET_TUPLE_ELEMENT, (operand,), as_tuple(operand.shape).shapes[index], index=index)
+
+    def _derive(self, new: HloInstruction) -> None:
+        source = self.visiting
+        if source is not None:
+            attributes = source.frontend_attributes
+            if attributes and source.opcode is not new.opcode:
+                attributes = tuple(pair for pair in attributes if pair[0] != UNREDUCED)
+            self.computation.update(new, metadata=source.metadata, frontend_attributes=attributes)
+        self._note_broadcast_dims(new)
+
+    def set_sharding(self, hlo: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
+        """Give a new instruction a sharding, or take it off."""
+        return set_sharding(hlo, sharding)
+
+    def finish(self, root: HloInstruction) -> HloComputation:
+        """Set the result; gives the computation."""
+        self.computation.set_root(root)
+        return self.computation
+
+    # -- what repeats -------------------------------------------------------------------------------------------
+
+    def broadcast_dims(self, hlo: HloInstruction) -> frozenset[int]:
+        """Dimensions along which a new instruction is known to have equal elements."""
+        return self._broadcast_dims.get(hlo, frozenset())
+
+    def _note_broadcast_dims(self, new: HloInstruction) -> None:
+        if not isinstance(new.shape, ArrayShape):
+            return
+        if new.opcode is _O.BROADCAST:
+            repeated = frozenset(range(new.shape.rank)) - frozenset(new.attributes.get("dimensions", ()))
+        elif new.opcode in _ELEMENTWISE:
+            repeated = frozenset(range(new.shape.rank))
+            for o in new.operands:
+                repeated &= self.broadcast_dims(o)
+        elif new.operands and new.operands[0] in self._broadcast_dims:
+            repeated = broadcast_dims.of_moved(new, self._broadcast_dims[new.operands[0]])
+        else:
+            return
+        if repeated:
+            self._broadcast_dims[new] = repeated

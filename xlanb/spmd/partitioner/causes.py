@@ -1,0 +1,122 @@
+"""Why each collective is there: a Cause for every channel that the partitioner opens.
+
+The table of a module maps channel ids to causes. Later passes keep the channel of what they rewrite, so that the reason for an instruction of the compiled program is looked up by its channel_id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.spmd.hlo_sharding import HloSharding
+
+
+class CauseKind(Enum):
+    """What a collective is made for."""
+
+    RESHARD = "reshard"
+    PARTIAL_REDUCTION = "partial-reduction"
+    HALO = "halo"
+    FULL_REMATERIALIZATION = "full-rematerialization"
+    WINDOWED_EINSUM = "windowed-einsum"
+    MANUAL = "manual"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The reason for one collective.
+
+    `instruction`, `opcode`, `op_name` and `python_line` are of the instruction of the source program that needed it, `operand` the number of the operand that was moved (None: the
+    result). `have` and `want` are shardings in XLA's text. `estimates` are costs in bytes, by what they are of, where a cost chose this way.
+    """
+
+    kind: CauseKind
+    reason: str
+    instruction: str = ""
+    opcode: str = ""
+    op_name: str = ""
+    python_line: tuple[str, int] = ("", 0)
+    operand: int | None = None
+    operand_name: str = ""
+    have: str = ""
+    want: str = ""
+    estimates: tuple[tuple[str, int], ...] = ()
+    collective: str = ""
+    channel_id: int = 0
+
+    def __str__(self) -> str:
+        moved = f"operand {self.operand} ({self.operand_name})" if self.operand is not None else "the result"
+        shardings = f": {self.have} -> {self.want}" if self.have or self.want else ""
+        return f"{self.collective} (channel {self.channel_id}), {self.kind.value}: {self.reason}; {moved} of {self.opcode} {self.instruction}{shardings}"
+
+
+@dataclass
+class Causes:
+    """The causes of a module's collectives by channel id; `findings` are those worth a warning."""
+
+    by_channel: dict[int, Cause] = field(default_factory=dict)
+    _open: list[Cause] = field(default_factory=list)
+
+    @property
+    def findings(self) -> tuple[Cause, ...]:
+        """Collectives that replicate a whole array only to cut it again (involuntary full rematerialization)."""
+        return tuple(c for c in self.by_channel.values() if c.kind is CauseKind.FULL_REMATERIALIZATION)
+
+    @contextmanager
+    def because(
+        self,
+        kind: CauseKind,
+        reason: str,
+        *,
+        hlo: HloInstruction | None = None,
+        operand: int | None = None,
+        have: HloSharding | None = None,
+        want: HloSharding | None = None,
+        estimates: tuple[tuple[str, int], ...] = (),
+        weak: bool = False,
+    ) -> Iterator[None]:
+        """Every collective that is made in this block has this cause; what it does not say comes from the block around it. A `weak` one counts only where that has no reason."""
+        outer = self._open[-1] if self._open else Cause(kind, "")
+        if weak and outer.reason:
+            kind, reason = outer.kind, outer.reason
+            have, want = (None if outer.have else have), (None if outer.want else want)
+        made = replace(outer, kind=kind, reason=reason, estimates=estimates or outer.estimates)
+        if hlo is not None:
+            made = replace(
+                made,
+                instruction=hlo.name,
+                opcode=hlo.opcode.text,
+                op_name=hlo.metadata.op_name,
+                python_line=hlo.metadata.python_line,
+                have="",
+                want="",
+            )
+        if operand is not None and hlo is not None:
+            made = replace(made, operand=operand, operand_name=hlo.operands[operand].name)
+        elif hlo is not None:
+            made = replace(made, operand=None, operand_name="")
+        if have is not None:
+            made = replace(made, have=str(have))
+        if want is not None:
+            made = replace(made, want=str(want))
+        self._open.append(made)
+        try:
+            yield
+        finally:
+            self._open.pop()
+
+    def record(self, channel_id: int, collective: str) -> None:
+        """Note a collective under its channel, with the cause in force."""
+        cause = self._open[-1] if self._open else Cause(CauseKind.OTHER, "made by the partitioner")
+        self.by_channel[channel_id] = replace(cause, channel_id=channel_id, collective=collective)
+
+
+def causes_of(module: HloModule) -> Causes:
+    """The causes of a module's collectives; empty where this partitioner did not make it."""
+    causes: Causes = module.notes.setdefault("causes", Causes())
+    return causes

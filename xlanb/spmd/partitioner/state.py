@@ -1,0 +1,170 @@
+"""What the partitioner knows while it rewrites one computation: its builder, its options, its caches (PartitionedHlo::PartitioningState)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.spmd.hlo_sharding import Devices, HloSharding
+from xlanb.spmd.partitioner.builder import SpmdBuilder
+from xlanb.spmd.partitioner.causes import CauseKind, Causes
+from xlanb.spmd.partitioner.collectives import CollectiveOps, all_reduce_along_sharding_dims, in_group_partition_id
+from xlanb.spmd.partitioner.utilities import make_binary_add
+
+if TYPE_CHECKING:
+    from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
+
+
+@dataclass(frozen=True)
+class PartitionerOptions:
+    """XLA's SpmdPartitionerOptions, with the values of XLA:CPU.
+
+    Sizes are in MiB (`threshold_for_windowed_einsum_mib`) or bytes (`total_bytes_windowed_einsum_threshold`, None: the former counts). `preferred_*_partition_methods` are names of
+    XLA's GatherScatterPartitioningMethod.
+    """
+
+    conv_halo_exchange_always_on_lhs: bool = True
+    threshold_for_windowed_einsum_mib: int = 100000
+    unroll_windowed_einsum: bool = False
+    bidirectional_windowed_einsum: bool = False
+    allow_module_signature_change: bool = True
+    cache_all_gather: bool = True
+    choose_faster_windowed_einsum_over_mem: bool = False
+    bidirectional_decomposed_all_gather: bool = False
+    skip_checking_windowed_einsum_users: bool = False
+    enable_windowed_einsum_for_all_gather: bool = True
+    enable_windowed_einsum_for_reduce_scatter: bool = True
+    disable_ag_rewrite_for_multiple_consumers: bool = False
+    partial_windowed_einsum: bool = False
+    preferred_gather_partition_methods: tuple[str, ...] = ("explicit-batch", "index-parallel")
+    preferred_scatter_partition_methods: tuple[str, ...] = ("explicit-batch", "index-parallel")
+    total_bytes_windowed_einsum_threshold: int | None = None
+    max_windowed_einsum_iteration: int = 32
+
+
+@dataclass
+class HloCache:
+    """What one instruction was resharded to: by target sharding; and as an input of windows, by (target, window)."""
+
+    reshard: dict[HloSharding, PartitionedHlo] = field(default_factory=dict)
+    window_reshard: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ReshardCache:
+    """Resharded instructions of one computation; `grouped` are the caches within groups of devices, by the groups."""
+
+    per_hlo: dict[HloInstruction, HloCache] = field(default_factory=dict)
+    grouped: dict[tuple[tuple[int, ...], bytes], ReshardCache] = field(default_factory=dict)
+
+    def of(self, hlo: HloInstruction) -> HloCache:
+        """The cache of one instruction."""
+        return self.per_hlo.setdefault(hlo, HloCache())
+
+    def windowed(self, hlo: HloInstruction) -> dict[Any, Any]:
+        """What one instruction was resharded to as an input of windows."""
+        return self.of(hlo).window_reshard
+
+    def within(self, device_groups: Devices) -> ReshardCache:
+        """The cache within these groups of devices."""
+        return self.grouped.setdefault((device_groups.shape, device_groups.tobytes()), ReshardCache())
+
+
+@dataclass(frozen=True)
+class PartitioningState:
+    """`b` adds to the device's computation; `partition_id` and `collectives` are of the devices, or of a group of them."""
+
+    b: SpmdBuilder
+    num_partitions: int
+    num_replicas: int
+    partition_id: HloInstruction
+    collectives: CollectiveOps
+    options: PartitionerOptions
+    causes: Causes
+    reshard_cache: ReshardCache = field(default_factory=ReshardCache)
+
+    @property
+    def module(self) -> HloModule:
+        """The module that is partitioned."""
+        return self.b.module
+
+    @property
+    def computation(self) -> HloComputation:
+        """The device's computation."""
+        return self.b.computation
+
+    @property
+    def builder(self) -> SpmdBuilder:
+        """The same as `b`."""
+        return self.b
+
+    def because(
+        self,
+        hlo: HloInstruction | None,
+        operand: int | None,
+        have: HloSharding | None,
+        want: HloSharding | None,
+        reason: str,
+        *,
+        kind: CauseKind | None = None,
+        estimates: tuple[tuple[str, int], ...] = (),
+        weak: bool = False,
+    ) -> AbstractContextManager[None]:
+        """Every collective that is made in this block is there for this reason: `operand` (None: the result) of `hlo`, an instruction of the source program, has one sharding and needs another.
+
+        Without `kind`, a reason that begins with a kind and a colon ("halo: ...") says it; else it is a reshard. A `weak` cause counts only where the block around has no reason.
+        """
+        if kind is None:
+            word, colon, rest = reason.partition(": ")
+            said = next((k for k in CauseKind if k.value == word), None) if colon else None
+            kind, reason = (said, rest) if said is not None else (CauseKind.RESHARD, reason)
+        return self.causes.because(
+            kind, reason, hlo=hlo, operand=operand, have=have, want=want, estimates=estimates, weak=weak
+        )
+
+    def per_group(self, device_groups: Devices) -> PartitioningState:
+        """The same within groups of devices, a row each."""
+        return create_per_group_partitioning_state(self, device_groups)
+
+    def with_new_cache(self) -> PartitioningState:
+        """The same with nothing resharded yet."""
+        return replace(self, reshard_cache=ReshardCache())
+
+    def with_new_partition_id(self) -> PartitioningState:
+        """The same with a partition-id of its own."""
+        return replace(self, partition_id=self.collectives.partition_id())
+
+    def all_reduce_along_sharding_dims(
+        self,
+        operand: HloInstruction,
+        sharding: HloSharding,
+        dims: Sequence[int],
+        reduction: HloComputation | None = None,
+    ) -> HloInstruction:
+        """The reduction (without one, the sum) over the devices along some dimensions of a sharding."""
+        if reduction is None:
+            reduction = make_binary_add(operand.shape.as_array().element_type, self.module)
+        return all_reduce_along_sharding_dims(operand, sharding, dims, self.collectives, reduction)
+
+    def all_reduce_everywhere(self, operand: HloInstruction) -> HloInstruction:
+        """The sum over all devices, or over those of each group."""
+        reduction = make_binary_add(operand.shape.as_array().element_type, self.module)
+        return self.collectives.all_reduce(operand, reduction)
+
+
+def create_per_group_partitioning_state(state: PartitioningState, device_groups: Devices) -> PartitioningState:
+    """The same within groups of devices, a row each: partition 0 is the first of each group."""
+    collectives = state.collectives.in_groups(device_groups)
+    partition_id = in_group_partition_id(state.partition_id, device_groups, state.b)
+    return replace(
+        state,
+        num_partitions=device_groups.shape[1],
+        collectives=collectives,
+        partition_id=partition_id,
+        reshard_cache=state.reshard_cache.within(device_groups),
+    )

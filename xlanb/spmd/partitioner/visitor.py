@@ -1,0 +1,229 @@
+"""SpmdPartitioningVisitor: makes a device's computation out of one of the whole program, instruction by instruction.
+
+A handler of an opcode is a function of the visitor and the instruction, registered where it is defined:
+
+    @handles("transpose")
+    def handle_transpose(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlanb.errors import UnimplementedError, XlanbError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import BY_TEXT, HloOpcode
+from xlanb.shape import PrimitiveType, Shape
+from xlanb.shape.shape import array
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.partitioner.builder import SpmdBuilder
+from xlanb.spmd.partitioner.causes import CauseKind, Causes
+from xlanb.spmd.partitioner.collectives import Channels, CollectiveOps
+from xlanb.spmd.partitioner.manual import visiting
+from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
+from xlanb.spmd.partitioner.state import PartitionerOptions, PartitioningState
+from xlanb.spmd.partitioner.utilities import create_zero, set_sharding, sharding_of, unique_device
+
+_O = HloOpcode
+Handler = Callable[["SpmdPartitioningVisitor", HloInstruction], None]
+HANDLERS: dict[HloOpcode, Handler] = {}
+"""Who partitions an opcode; all others are done by `default_action`."""
+TARGET_HANDLERS: dict[str, Handler] = {}
+"""Who partitions the custom calls of a target."""
+
+
+def handles(*opcodes: str) -> Callable[[Handler], Handler]:
+    """Register a function as what partitions these opcodes."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update((BY_TEXT[o], handler) for o in opcodes)
+        return handler
+
+    return register
+
+
+def handles_target(*targets: str) -> Callable[[Handler], Handler]:
+    """Register a function as what partitions the custom calls of these targets."""
+
+    def register(handler: Handler) -> Handler:
+        TARGET_HANDLERS.update((t, handler) for t in targets)
+        return handler
+
+    return register
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is the same for all computations of a module that is partitioned."""
+
+    num_partitions: int
+    num_replicas: int
+    options: PartitionerOptions
+    channels: Channels
+
+    @property
+    def causes(self) -> Causes:
+        """Why each collective is made."""
+        return self.channels.causes
+
+
+class SpmdPartitioningVisitor:
+    """Partitions one computation. `b` builds that of a device; `state` is what handlers hand to a PartitionedHlo."""
+
+    def __init__(self, computation: HloComputation, program: Program) -> None:
+        self.source = computation
+        self.program = program
+        self.b = SpmdBuilder(computation.module.add_computation(f"{computation.name}_spmd"))
+        collectives = CollectiveOps(self.b, program.channels, program.num_partitions, program.num_replicas)
+        self.state = PartitioningState(
+            self.b,
+            program.num_partitions,
+            program.num_replicas,
+            collectives.partition_id(),
+            collectives,
+            program.options,
+            program.causes,
+        )
+        self._partitioned: dict[HloInstruction, PartitionedHlo] = {}
+
+    # -- what handlers use --------------------------------------------------------------------------------------
+
+    @property
+    def num_partitions(self) -> int:
+        """Number of devices, or of those of a group while an instruction of manual subgroups is visited."""
+        return self.state.num_partitions
+
+    def sharding(self, hlo: HloInstruction) -> HloSharding:
+        """The sharding of an instruction of the source program."""
+        return sharding_of(hlo)
+
+    def partitioned(self, hlo: HloInstruction) -> PartitionedHlo:
+        """What was made of an instruction of the source program."""
+        return self._partitioned[hlo]
+
+    def resharded(self, hlo: HloInstruction, number: int, target: HloSharding, reason: str = "") -> PartitionedHlo:
+        """An operand of a source instruction under `target`; its collectives say that they are for this operand."""
+        operand = self.partitioned(hlo.operands[number])
+        reason = reason or f"{hlo.opcode} works on operands that lie as its result does"
+        with self.state.because(hlo, number, operand.sharding, target, reason):
+            return operand.reshard(target)
+
+    def replicated(self, hlo: HloInstruction, number: int, reason: str = "") -> PartitionedHlo:
+        """An operand of a source instruction, whole on every device."""
+        operand = self.partitioned(hlo.operands[number])
+        reason = reason or f"{hlo.opcode} needs this operand whole on every device"
+        with self.state.because(hlo, number, operand.sharding, HloSharding.replicate(), reason):
+            return operand.replicate()
+
+    def arrived(self, hlo: HloInstruction, made: HloInstruction, sharding: HloSharding, shape: Shape) -> PartitionedHlo:
+        """A result that lies under `sharding` (of the whole's `shape`), brought to the sharding of the source instruction."""
+        set_sharding(made, sharding)
+        wanted = sharding_of(hlo)
+        reason = f"the result of {hlo.opcode} is wanted under another sharding than its operands give it"
+        with self.state.because(hlo, None, sharding, wanted, reason):
+            return PartitionedHlo(made, shape, self.state).reshard(wanted)
+
+    def set_partitioned(
+        self, hlo: HloInstruction, made: PartitionedHlo | HloInstruction | Callable[[], HloInstruction]
+    ) -> None:
+        """Say what an instruction of the source program has become; an instruction is given its sharding."""
+        if not isinstance(made, PartitionedHlo):
+            new = made if isinstance(made, HloInstruction) else made()
+            set_sharding(new, sharding_of(hlo))
+            made = PartitionedHlo(new, hlo.shape, self.state)
+        self._partitioned[hlo] = made
+
+    def replace_partitioned(self, hlo: HloInstruction, made: PartitionedHlo) -> None:
+        """Say anew what an instruction has become."""
+        self._partitioned[hlo] = made
+
+    def default_action(self, hlo: HloInstruction) -> None:
+        """The instruction as it is on whole operands (or on the one device that has them), its result brought to its sharding."""
+        sharding = sharding_of(hlo)
+        if hlo.has_side_effect and not sharding.has_unique_device:
+            raise UnimplementedError(f"an instruction with a side effect cannot be replicated: {hlo}")
+        device = sharding.unique_device
+        base = HloSharding.replicate() if device is None else HloSharding.assign_device(device)
+        operands = [
+            self.resharded(
+                hlo, n, base.normalize_tuple(o.shape), f"{hlo.opcode} is not partitioned: it needs the whole"
+            ).hlo
+            for n, o in enumerate(hlo.operands)
+        ]
+        clone = self.b.clone(hlo, operands)
+        self.set_partitioned(hlo, self.arrived(hlo, clone, base.normalize_tuple(hlo.shape), hlo.shape))
+
+    def handle_single_device(self, hlo: HloInstruction) -> None:
+        """A branch that only one device takes; the others have zero (HandleSingleDevice)."""
+        device = unique_device(self.sharding(hlo))
+        sharding = HloSharding.assign_device(device)
+        b = self.b
+        operands = [self.resharded(hlo, n, sharding).hlo for n in range(len(hlo.operands))]
+        operand = b.add(_O.TUPLE, operands)
+        here = b.constant(np.uint32(device))
+        is_here = b.add(_O.COMPARE, (self.state.partition_id, here), array(PrimitiveType.PRED), direction="EQ")
+        then = SpmdBuilder(b.module.add_computation("true_computation"), hlo)
+        given = then.add(_O.PARAMETER, (), operand.shape, name="true_branch_param", parameter_number=0)
+        parts = [then.get_tuple_element(given, n) for n in range(len(operands))]
+        then.finish(then.clone(hlo, parts))
+        other = SpmdBuilder(b.module.add_computation("false_computation"), hlo)
+        other.add(_O.PARAMETER, (), operand.shape, name="false_branch_param", parameter_number=0)
+        other.finish(create_zero(hlo.shape, other))
+        made = b.add(
+            _O.CONDITIONAL,
+            (is_here, operand, operand),
+            hlo.shape,
+            true_computation=then.computation,
+            false_computation=other.computation,
+        )
+        self.set_partitioned(hlo, made)
+
+    # -- the walk -----------------------------------------------------------------------------------------------
+
+    def run(self, root_sharding: HloSharding) -> HloComputation:
+        """Partition the computation; its result lies under `root_sharding`."""
+        for hlo in self._order():
+            self.b.visiting = hlo
+            with self.program.causes.because(CauseKind.RESHARD, "", hlo=hlo), visiting(self, hlo):
+                self.dispatch(hlo)
+            self.b.visiting = None
+        root = self.source.root
+        reason = "the result of the computation is wanted under another sharding"
+        with self.state.because(root, None, sharding_of(root), root_sharding, reason):
+            made = self.partitioned(root).reshard(root_sharding)
+        return self.b.finish(made.hlo)
+
+    def dispatch(self, hlo: HloInstruction) -> None:
+        """Let who is registered partition an instruction."""
+        handler = HANDLERS.get(hlo.opcode)
+        if hlo.opcode is _O.CUSTOM_CALL:
+            handler = TARGET_HANDLERS.get(hlo.attributes["custom_call_target"], handler)
+        if handler is None:
+            self.default_action(hlo)
+        else:
+            handler(self, hlo)
+        if hlo not in self._partitioned:
+            raise XlanbError(f"nothing was made of {hlo.name} in partitioning it")
+
+    def _order(self) -> Iterator[HloInstruction]:
+        """Operands before users: what is dead first, in the order of the program, then what the root needs (HloComputation::Accept)."""
+        root = self.source.root
+        starts = [i for i in self.source if not i.users and i is not root]
+        done: set[HloInstruction] = set()
+        for start in (*starts, root):
+            stack: list[tuple[HloInstruction, bool]] = [(start, False)]
+            while stack:
+                hlo, is_open = stack.pop()
+                if hlo in done:
+                    continue
+                if is_open:
+                    done.add(hlo)
+                    yield hlo
+                    continue
+                stack.append((hlo, True))
+                before = (*hlo.operands, *hlo.control_predecessors)
+                stack.extend((o, False) for o in reversed(before) if o not in done)

@@ -1,0 +1,29 @@
+"""spmd-partitioning: from a program for the whole, with a sharding on each instruction, to the program of one device.
+
+p = f32[8] parameter(0), sharding={devices=[4]<=[4]}           p = f32[2] parameter(0)
+s = f32[] reduce(p, zero), to_apply=add                   =>   r = f32[] reduce(p, zero), to_apply=add
+                                                               s = f32[] all-reduce(r), replica_groups={{0,1,2,3}}, to_apply=add
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlanb.hlo.module import HloModule
+from xlanb.spmd.partitioner.driver import clear_shardings, is_partitioned, partition
+from xlanb.transforms.base import HloPass
+
+
+@dataclass(frozen=True)
+class SpmdPartitioning(HloPass):
+    """Partition a module over its num_partitions devices; of one that is partitioned, only take the shardings off."""
+
+    name: ClassVar[str] = "spmd-partitioning"
+
+    def apply(self, module: HloModule) -> None:
+        if not is_partitioned(module):
+            partition(
+                module, int(module.header.get("num_partitions", "1")), int(module.header.get("replica_count", "1"))
+            )
+        clear_shardings(module)
