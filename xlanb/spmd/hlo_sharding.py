@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_sharding import canonical_iota, parse_sharding, sharding_elements, tuple_sharding
@@ -44,7 +45,7 @@ _ORDER = {t: n for n, t in enumerate(ShardingType)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HloSharding:
+class HloSharding(Displayable):
     """One sharding, or a tuple of them.
 
     `tile_assignment` has a device at each tile: a dimension of the data each, then one a subgroup (`subgroup_types`) or, with `replicate_on_last_tile_dim`, one of the devices

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 
 _MESH = re.compile(r"(?:#sdy\.mesh|mesh)?<\[(?P<axes>[^\]]*)\](?:,\s*device_ids\s*=\s*\[(?P<ids>[^\]]*)\])?>")
@@ -22,7 +23,7 @@ _AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')
 
 
 @dataclass(frozen=True)
-class Mesh:
+class Mesh(Displayable):
     """A named grid of devices: `axes` are (name, size) from the slowest to the fastest; `device_ids` in that order, empty for 0, 1, 2, ..."""
 
     name: str

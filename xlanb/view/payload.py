@@ -1,7 +1,7 @@
 """Traces as one JSON-able payload for the step view; grows by deltas while a compilation is live.
 
     {"revision", "title", "items": [...], "chunks": [...], "artifacts": [...], "traces": [{"name", "live", "counts", "stages": [...]}], "order": [...],
-     "frames": [[place, function, caller], ...], "lines": {place: text of the Python line}}
+     "frames": [[place, function, caller], ...], "lines": {place: text of the Python line}, "shardings": {mesh: ...} (view/parts/sharding.py)}
 
 Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one instruction) by index; what did not change between two
 passes is there once. view/parts/items.py says what an item holds, view/pool.py how chunks and pictures are written.
@@ -46,6 +46,7 @@ from xlanb.view.parts.graph import function_of
 from xlanb.view.parts.items import clip
 from xlanb.view.parts.llvm import code_characters, code_data, shorten_code
 from xlanb.view.parts.memory import memory_data
+from xlanb.view.parts.sharding import Shardings, merge_shardings
 from xlanb.view.parts.text_diff import text_diff
 from xlanb.view.parts.tpu import program_data, schedule_data, space_data
 from xlanb.view.parts.why import why_data
@@ -186,6 +187,7 @@ class PayloadBuilder:
         self._source_count = 0
         self._read = 0
         self._later: dict[int, _Later] = {}
+        self._shardings = Shardings()
 
     @seldom()
     def update(
@@ -274,6 +276,7 @@ class PayloadBuilder:
             "order": order,
             "frames": self.pool.take_new_frames(),
             "lines": self._new_lines(),
+            **({"shardings": shardings} if (shardings := self._shardings.take_new()) else {}),
             **{k: v for k, v in more.items() if v},
         }
         merge(self.payload, delta)
@@ -435,6 +438,7 @@ class PayloadBuilder:
                 "n": record.instruction_count,
                 "note": note,
                 "o": self._opening(number, "module", program),
+                **self._shardings.of_module(number, record),
             }
         if isinstance(record, GraphRecord):
             program = self._outlines.program(record)
@@ -478,6 +482,7 @@ def merge(payload: Payload, delta: Payload) -> None:
     for key in ("items", "chunks", "artifacts", "frames"):
         payload[key].extend(delta[key])
     payload.setdefault("lines", {}).update(delta.get("lines", {}))
+    merge_shardings(payload, delta.get("shardings", {}))
     for change in delta["traces"]:
         while len(payload["traces"]) <= change["number"]:
             payload["traces"].append({"stages": []})

@@ -26,6 +26,8 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.reducer import Reduction
 from xlanb.shape import Layout, Shape
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.mesh import Mesh
 from xlanb.view.brief import artifact_brief, stage_brief, trace_brief
 from xlanb.view.cards import card_html
 from xlanb.view.film.page import film_html
@@ -37,6 +39,7 @@ from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
 from xlanb.view.saved_file import reduction_html, reproducer_html
 from xlanb.view.shape import layout_text, shape_html, shape_text
+from xlanb.view.sharding import mesh_html, record_sharding_html, sharding_html, sharding_text
 from xlanb.view.still import still_html
 from xlanb.view.tables import tables_html
 from xlanb.view.text import artifact_text, stage_text, traces_text
@@ -106,6 +109,10 @@ def _bundle(obj: Any) -> dict[str, str]:
             "text/html": shape_html(obj),
             "text/plain": layout_text(obj) if isinstance(obj, Layout) else shape_text(obj),
         }
+    if isinstance(obj, HloSharding):
+        return {"text/html": sharding_html(obj), "text/plain": sharding_text(obj)}
+    if isinstance(obj, Mesh):
+        return {"text/html": mesh_html(obj), "text/plain": str(obj)}
     if isinstance(getattr(obj, "before", None), ModuleRecord) and isinstance(getattr(obj, "after", None), ModuleRecord):
         stage = _stage_of(obj)
         if stage is not None:
@@ -177,12 +184,13 @@ def _instruction(obj: Any, record: InstructionRecord) -> dict[str, str]:
         shown = fused
     elif isinstance(computation, ComputationRecord):
         shown = neighbourhood(record, computation)
-    text = "\n".join(lines)
+    text, grid = "\n".join(lines), record_sharding_html(record, module if isinstance(module, ModuleRecord) else None)
     if shown is None:
         artifact = _as_artifact(record)
-        return {"text/html": pre_html(text) if artifact is None else artifact_html(artifact), "text/plain": text}
+        html = pre_html(text) if artifact is None else artifact_html(artifact)
+        return {"text/html": html + grid, "text/plain": text}
     drawn = ModuleRecord(record.name, (shown,), shown.name)
-    return {"text/html": pre_html(text) + artifact_html(drawn, record.name), "text/plain": text}
+    return {"text/html": pre_html(text) + grid + artifact_html(drawn, record.name), "text/plain": text}
 
 
 def _record_of_parent(obj: Any, *path: str) -> Any:

@@ -47,12 +47,13 @@ export function shapeBytes(shape) {
  * @param {string} mode one of COLOURS
  * @param {Item[]} items
  * @param {Map<string, number>} seconds time by op, where a run was timed
+ * @param {(text: string) => string} [laid] a sharding in short
  * @returns {Paint}
  */
-export function paint(mode, items, seconds) {
+export function paint(mode, items, seconds, laid = (text) => text) {
   if (mode === "name scope") return byName(items, scopeOf(items));
   if (mode === "cluster") return byName(items, (i) => i.g || "");
-  if (mode === "sharding") return byName(items, (i) => i.sh || "");
+  if (mode === "sharding") return byName(items, (i) => (i.sh ? laid(i.sh) : ""));
   if (mode === "time") return byHeat(items, (i) => seconds.get(i.n), (v) => time(v));
   if (mode === "memory") return byHeat(items, (i) => shapeBytes(i.s) || undefined, (v) => bytes(v));
   const family = (/** @type {Item} */ i) => i.f.replace(/^tf-/, "");
@@ -108,7 +109,7 @@ function byName(items, name) {
   for (const i of items) if (name(i)) count.set(name(i), (count.get(name(i)) || 0) + 1);
   const named = [...count].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).map(([n]) => n);
   const hue = new Map(named.map((n, k) => [n, `hue-${Math.min(k, HUES - 1)}`]));
-  const legend = named.slice(0, HUES - (named.length > HUES ? 1 : 0)).map((n) => ({ cls: /** @type {string} */ (hue.get(n)), label: n }));
+  const legend = named.slice(0, HUES - (named.length > HUES ? 1 : 0)).map((n) => ({ cls: /** @type {string} */ (hue.get(n)), label: n.length > 44 ? `${n.slice(0, 43)}…` : n }));
   if (named.length > HUES) legend.push({ cls: `hue-${HUES - 1}`, label: `${named.length - HUES + 1} more` });
   if (items.some((i) => !name(i))) legend.push({ cls: "hue-none", label: "none" });
   return { of: (i) => hue.get(name(i)) || "hue-none", legend };

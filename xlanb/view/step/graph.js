@@ -17,7 +17,7 @@ import { linkedTo, trailsOf } from "./trails.js";
 /** @typedef {import("./store.js").Marks} Marks */
 /** @typedef {import("./fly.js").Sight} Sight */
 /**
- * @typedef {{name(): string, tools: Node[], lead?: Node[], over?: Node, foot?: Node, where?(name: string): string | undefined, recolour(): void, resized(): void, pin(name: string): void, pair(name: string): void, toggle(key: string): void, spread(key: string): void, leave(): void,
+ * @typedef {{name(): string, tools: Node[], lead?: Node[], over?: Node, foot?: Node, where?(name: string): string | undefined, recolour(): void, laid?(text: string): string, resized(): void, pin(name: string): void, pair(name: string): void, toggle(key: string): void, spread(key: string): void, leave(): void,
  *   moved?(sight: Sight): void, label?: string, plain?: boolean}} Around `plain`: only its own tools; what the graph is called, further buttons, and what it asks of the view
  */
 
@@ -189,7 +189,7 @@ export class GraphView {
     }
     shares(sheet.nodes, this.weigh, seconds);
     this._drawEdges(sheet, marks);
-    const colours = paint(this.colour, sheet.nodes.map((n) => n.item), seconds);
+    const colours = paint(this.colour, sheet.nodes.map((n) => n.item), seconds, this.around.laid);
     this._drawNodes(sheet, marks, side, colours);
     if (other) this.stubList.draw(sheet);
     this.ghosts.replaceChildren(...(sheet.ghosts || []).map(drawGhost));

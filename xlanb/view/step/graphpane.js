@@ -2,6 +2,7 @@
 import { besideTool, showBeside } from "./beside.js";
 import { bytes, grouped, h, opOf, plural, time } from "./dom.js";
 import { FindOp } from "./find.js";
+import { shardingName } from "./sharding.js";
 
 /** What the graph pane asks of the view. @param {any} view the step view @returns {import("./graph.js").Around} */
 export function graphActions(view) {
@@ -16,6 +17,7 @@ export function graphActions(view) {
     moved: (sight, touched) => view.beside?.graph.follow(sight, touched),
     over: find.list,
     recolour: () => view.update(),
+    laid: (text) => shardingName(view.store, view.pictureIndex, text),
     resized: () => view.picture.resized(),
     pin: (n) => view.pin(n === view.pinned ? "" : n),
     pair: (n) => (view.pinned && n !== view.pinned ? view.pair(n) : view.pin(n)),

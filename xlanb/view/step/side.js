@@ -1,6 +1,7 @@
 // What stands around the panes: the ribbon, the card of an op, the card of a stage.
 import { grouped, h, plural, time } from "./dom.js";
 import { highlighted } from "./highlight.js";
+import { shardingSection } from "./sharding.js";
 import { sourceParts } from "./source.js";
 import { argumentOf, STATIONS, stationOf } from "./store.js";
 import { layoutWords } from "./tpu.js";
@@ -103,6 +104,7 @@ export function opCard(store, trace, current, name, act, line) {
         ["Device", item.d],
         ["Sharding", item.sh],
       ]),
+      shardingSection(store, artifact, item),
       ...sourceParts(store, artifact, item, line, act),
       links("Operands", item.p || [], act.pin, called),
       links("After", item.cp || [], act.pin, called),

@@ -9,7 +9,7 @@
  * @typedef {{i: number, kind: string, name: string, pl: string[], ch: number, s: number | null, d: string, b: number, a: number, ctx?: number, n?: [number, number, number],
  *   e?: string, diff?: any[], why?: any, numerics?: any[], err?: number | null}} Stage
  * @typedef {{name: string, live: boolean, counts: Record<string, number>, runs: number[], stages: Stage[], coming?: [string, string[], number, string[]][], worth?: Record<string, {run?: number, temp?: number, failure?: string}>}} Trace
- * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], frames?: [string, string, number][], lines?: Record<string, string>, note?: string,
+ * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], frames?: [string, string, number][], lines?: Record<string, string>, shardings?: Record<string, import("./sharding.js").Table>, note?: string,
  *   start?: import("./start.js").Start, overlays?: Record<string, Record<string, number | string>>, single?: number}} Payload
  * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>}} Marks
  */
@@ -29,6 +29,10 @@ export function merge(payload, delta) {
   payload.artifacts.push(...delta.artifacts);
   if (delta.frames) payload.frames = [...(payload.frames || []), ...delta.frames];
   if (delta.lines) payload.lines = { ...payload.lines, ...delta.lines };
+  for (const [mesh, table] of Object.entries(delta.shardings || {})) {
+    const kept = ((payload.shardings ||= {})[mesh] ||= { ...table, of: {} });
+    Object.assign(kept.of, table.of);
+  }
   for (const change of delta.traces) {
     while (payload.traces.length <= change.number) payload.traces.push(/** @type {any} */ ({ stages: [] }));
     const { number, stages, ...rest } = change;

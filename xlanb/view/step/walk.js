@@ -5,6 +5,7 @@ import { icon, selector } from "./dom.js";
 import { refreshFilm } from "./filmpane.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { layOver } from "./overlay.js";
+import { stripeAxes } from "./sharding.js";
 import { replayable } from "./replay.js";
 import { opsOfLine } from "./source.js";
 import { stationOf } from "./store.js";
@@ -54,6 +55,7 @@ export function stepRewrite(view, direction) {
 
 /** Set off what the current rewrite touched, in the graph, above the user's own colours. @param {any} view */
 export function showTouched(view) {
+  stripeAxes(view);
   layOver(view);
   for (const x of view.graph.element.querySelectorAll(".touched")) x.classList.remove("touched");
   const current = view.rewrite >= 0 ? view.now?.why?.rewrites[view.rewrite] : null;
