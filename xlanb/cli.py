@@ -11,7 +11,8 @@ import os
 import re
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import run as run_process
@@ -79,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--reference", choices=("evaluator", "xla"), help="compare with the interpreter or the real XLA")
     run.add_argument("--iterations", type=_count, default=1, help="how often to run; the median time is printed")
+    run.add_argument(
+        "--devices",
+        help="how many virtual devices the module runs on; mpi: each process of `mpiexec -n N` is one (default: as many as it says)",
+    )
     run.add_argument("--profile", action="store_true", help="print the time of each kernel")
     run.set_defaults(command=_run)
 
@@ -352,16 +357,46 @@ def _run(options: argparse.Namespace) -> int:
     if options.reference is not None:
         reference = _evaluated if options.reference == "evaluator" else _real()
     module = _module(options.file, options.args)
-    outcome = run_module(
-        module,
-        options.inputs or _GIVEN.get(module),
-        options.iterations,
-        profile=options.profile,
-        reference=reference,
-        name=name,
-    )
+    with _devices(options.devices) as (devices, prints):
+        outcome = run_module(
+            module,
+            options.inputs or _GIVEN.get(module),
+            options.iterations,
+            profile=options.profile,
+            reference=reference,
+            name=name,
+            devices=devices,
+        )
+    if not prints:
+        return 0
     print(json.dumps(outcome.data) if options.json else str(outcome))
     return 0 if outcome.agrees else 1
+
+
+@contextmanager
+def _devices(text: str | None) -> Iterator[tuple[int | None, bool]]:
+    """How many devices --devices asks for, and whether this process prints; in an MPI process that fails all others end too.
+
+    Raises:
+        ArgumentError: it is neither a number nor mpi.
+    """
+    if text != "mpi":
+        if text is not None and not (text.isdecimal() and int(text)):
+            raise ArgumentError(f"--devices {text}: expected a number from 1 on, or mpi")
+        yield int(text) if text else None, True
+        return
+    from xlanb.spmd.devices.mpi import mpi, run_on_mpi
+    from xlanb.spmd.devices.transport import running_by
+
+    world = mpi().COMM_WORLD
+    try:
+        with running_by(run_on_mpi):
+            yield world.size, world.rank == 0
+    except BaseException as error:
+        if world.size > 1:
+            print(f"xlanb: device {world.rank}: {error}", file=sys.stderr, flush=True)
+            world.Abort(1)
+        raise
 
 
 def _report(options: argparse.Namespace) -> int:

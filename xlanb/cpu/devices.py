@@ -18,6 +18,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_metadata import parse_frontend_attributes
 from xlanb.shape import ArrayShape
+from xlanb.spmd.devices import transport
 from xlanb.spmd.devices.distribution import Distribution
 from xlanb.spmd.devices.evaluation import checked_grid
 from xlanb.spmd.devices.threads import Visit, run_on_threads
@@ -146,14 +147,14 @@ class DeviceCalls:
         grid = self.distribution.grid
         if len(arguments) != grid.count:
             raise ArgumentError(f"expected arguments for each of {grid.count} devices, not for {len(arguments)}")
-        if not self.meets and not self.calls.is_long:
+        if not self.meets and not self.calls.is_long and transport.current() is run_on_threads:
             return [self._call(*row) for row in arguments]
 
         def work(here: Participant) -> Any:
             return self._call(*arguments[here.device])
 
         timeout = current().xla_cpu_collective_call_terminate_timeout_seconds
-        return run_on_threads(work, grid, timeout=timeout, visits=visits, cancel=self.calls.cancel)
+        return transport.current()(work, grid, timeout=timeout, visits=visits, cancel=self.calls.cancel)
 
     def timeline(self, *arrays: Any) -> pd.DataFrame:
         """One run with whole arrays, as a table with a row for each collective on each device.

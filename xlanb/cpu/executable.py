@@ -25,7 +25,7 @@ from xlanb.display import Displayable
 from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
-from xlanb.shape import TupleShape
+from xlanb.shape import Shape, TupleShape
 from xlanb.spmd.devices.distribution import Distribution
 
 if TYPE_CHECKING:
@@ -101,6 +101,13 @@ class Executable(Displayable):
     def device_count(self) -> int:
         """On how many devices of this process a call runs the program: one thread for each."""
         return self.devices.distribution.grid.count if self.devices is not None else 1
+
+    @property
+    def parameter_shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the arrays that a call takes: on several devices those of whole arrays."""
+        if self.devices is not None:
+            return self.devices.distribution.parameters
+        return tuple(shape for _, shape in self.calls.signature.parameters)
 
     def run_shards(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """The results of each device for its own arguments, replica after replica and in each partition after partition: what a call does without cutting and putting together.

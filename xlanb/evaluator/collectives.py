@@ -64,10 +64,11 @@ def _one_or_all(i: HloInstruction, results: Value, shape: Shape) -> Value:
 
 def reduced(ev: Evaluator, to_apply: HloComputation, arrays: Sequence[Array]) -> Array:
     """Arrays of one shape reduced element by element, in order; 16-bit floats are rounded once, at the end."""
-    ufunc = _UFUNCS.get(to_apply.root.opcode) if _is_plain(to_apply) else None
     if len(arrays) == 1:
         return arrays[0]
-    if ufunc is not None:
+    opcode = reduction(to_apply)
+    if opcode is not None:
+        ufunc = _UFUNCS[opcode]
         total = np.array(widen(arrays[0]))
         for a in arrays[1:]:
             ufunc(total, widen(a), out=total)
@@ -75,9 +76,9 @@ def reduced(ev: Evaluator, to_apply: HloComputation, arrays: Sequence[Array]) ->
     return reduce(lambda x, y: np.asarray(ev.map(to_apply, (x, y))), arrays)
 
 
-def is_plain_reduction(to_apply: HloComputation) -> bool:
-    """Whether a computation is one operation on its two parameters."""
-    return _is_plain(to_apply) and to_apply.root.opcode in _UFUNCS
+def reduction(to_apply: HloComputation) -> Op | None:
+    """The opcode of a computation that is one operation on its two parameters; None of others."""
+    return to_apply.root.opcode if _is_plain(to_apply) and to_apply.root.opcode in _UFUNCS else None
 
 
 def _is_plain(to_apply: HloComputation) -> bool:

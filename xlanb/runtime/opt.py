@@ -127,14 +127,19 @@ def run_module(
     profile: bool,
     reference: Callable[[HloModule, list[Any]], Any] | None = None,
     name: str = "",
+    devices: int | None = None,
 ) -> Outcome:
     """Compile and run a module on given or random inputs; `reference` computes what it should give, and `name` is what to call it.
+
+    `devices` is on how many the module must run, where that is known.
 
     Raises:
         XlanbError: the module cannot be compiled, or the inputs do not fit.
     """
-    arguments = arguments_for(module, inputs)
     executable: Executable = compile_program(module)
+    if devices is not None and executable.device_count != devices:
+        raise ArgumentError(f"{module.name} runs on {executable.device_count} devices, not on {devices}")
+    arguments = arguments_for(executable, inputs)
     seconds = []
     result: Any = None
     for _ in range(max(1, iterations)):
@@ -162,7 +167,7 @@ def _listed(value: Any) -> Any:
     return value.astype(np.float64 if value.dtype.kind not in "biu" else value.dtype).tolist()
 
 
-def arguments_for(module: HloModule, inputs: Path | Sequence[Any] | None) -> list[Any]:
+def arguments_for(program: HloModule | Executable, inputs: Path | Sequence[Any] | None) -> list[Any]:
     """The given arrays, or those in an .npz file, in the order of their names; random ones where there is none.
 
     Raises:
@@ -170,7 +175,11 @@ def arguments_for(module: HloModule, inputs: Path | Sequence[Any] | None) -> lis
     """
     if inputs is not None and not isinstance(inputs, Path):
         return list(inputs)
-    return _load(inputs) if inputs else [random_value(p.shape) for p in module.entry_computation.parameters]
+    if inputs:
+        return _load(inputs)
+    if isinstance(program, HloModule):
+        return [random_value(p.shape) for p in program.entry_computation.parameters]
+    return [random_value(shape) for shape in program.parameter_shapes]
 
 
 def random_value(shape: Shape, seed: int = 0) -> Any:

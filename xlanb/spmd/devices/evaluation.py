@@ -13,9 +13,10 @@ from xlanb.evaluator.values import Value
 from xlanb.hlo.device_groups import DeviceGrid, device_grid
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.spmd.devices import transport
 from xlanb.spmd.devices.distribution import Distribution
 from xlanb.spmd.devices.rendezvous import TIMEOUT
-from xlanb.spmd.devices.threads import Visit, run_on_threads
+from xlanb.spmd.devices.threads import Visit
 
 MOST_DEVICES = 1024
 """Devices that one process plays: each is a thread."""
@@ -54,7 +55,7 @@ def evaluate_shards(
         for ev in evaluators:
             ev.abandon()
 
-    return run_on_threads(work, grid, timeout=timeout, visits=visits, cancel=cancel)
+    return transport.current()(work, grid, timeout=timeout, visits=visits, cancel=cancel)
 
 
 def checked_grid(module: HloModule) -> DeviceGrid:
