@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from xlanb.evaluator import evaluate
 from xlanb.shape.primitive_type import PrimitiveType
 
 UNARY = """HloModule unary
@@ -169,6 +170,16 @@ def test_rounding_to_narrow_floats_is_that_of_ml_dtypes(backend, name):
     got = backend(CONVERT.format(source="f32", to=name, n=x.size))(x)
     good = same_bits_or_nan(got, want)
     assert good.all(), (x[~good][:5], got[~good][:5], want[~good][:5])
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_nan_keeps_its_sign_in_a_type_that_has_one(backend, name):
+    x = np.array([0x7FC00000, 0xFFC00000], np.uint32).view(np.float32)
+    got = backend(CONVERT.format(source="f32", to=name, n=2))(x)
+    want = evaluate(CONVERT.format(source="f32", to=name, n=2), x)
+    assert got.tobytes() == want.tobytes()
+    if name in ("bf16", "f16", "f8e5m2", "f8e4m3", "f8e3m4", "f8e4m3fn"):
+        assert np.signbit(got.astype(np.float32)).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("name", NARROW)

@@ -151,6 +151,19 @@ def test_a_triangular_solve_with_zeros_on_the_diagonal(rng, t):
     assert not np.isfinite(solved[7]).any()
 
 
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
+def test_only_what_follows_a_zero_of_the_diagonal_is_not_finite(left, lower, transpose):
+    a = np.array([[2, 1, 1, 1], [1, 2, 1, 1], [1, 1, 0, 1], [1, 1, 1, 2]], np.float32)
+    flags = f"left_side={str(left).lower()}, lower={str(lower).lower()}, unit_diagonal=false, transpose_a={transpose}"
+    text = f"a = f32[4,4] parameter(0)\n b = f32[4,4] parameter(1)\n ROOT c = f32[4,4] triangular-solve(a, b), {flags}"
+    x = run(text, a, np.ones((4, 4), np.float32))
+    is_finite = np.isfinite(x if left else x.T).all(axis=1)
+    comes_last = lower == (left == (transpose == "NO_TRANSPOSE"))  # solved from the first row to the last
+    assert is_finite.tolist() == ([True, True, False, False] if comes_last else [False, False, False, True])
+
+
 def test_scaled_dot(rng):
     x, y = f32(rng, 4, 64), f32(rng, 64, 3)
     a, b = 2.0 ** rng.integers(-2, 3, (4, 2)), 2.0 ** rng.integers(-2, 3, (2, 3))

@@ -12,7 +12,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     comparison with NaN       a sort by `<` or `>`, or the largest, of floats where some may be NaN: its sign, which no arithmetic promises, says where it goes
     algorithm over infinities an FFT, a solve or a decomposition of which some operand's elements were infinite or NaN: its order of operations decides which results are
     decomposition             vectors are as good with another sign, or of several equal values any others of their space
-    singular system           of a triangular matrix that had 0 on its diagonal: infinite or NaN is one (`singular`)
+    singular system           of a triangular matrix that had 0 on its diagonal: only what is finite counts (`singular`)
     failed factorization      a Cholesky factorization with a pivot that was not positive, or 0 but for rounding: the columns from it on
     order of a sum or product it is another one in another order: of a narrow type, each step of which rounds, or where a step overflows or vanishes
     pivot by rounding         an LU factorization in which several elements are as large as the pivot but for rounding
@@ -140,7 +140,7 @@ def which(module: HloModule, noted: Noted = _NOTHING, *, has_extremes: bool = Fa
 
 
 def singular(module: HloModule, noted: Noted) -> list[bool]:
-    """Which leaves of the result follow from a singular triangular system: rounding decides whether an element is infinite or NaN."""
+    """Which leaves of the result follow from a singular triangular system: rounding and tiles decide which elements are infinite or NaN."""
     return [flow.is_singular for _, _, flow in _leaves(module, noted, has_extremes=False)]
 
 

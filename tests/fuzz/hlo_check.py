@@ -183,9 +183,8 @@ def _judged(
     if [(g.dtype, g.shape) for g in got] != [(e.dtype, e.shape) for e in expected] or len(kinds) != len(expected):
         return f"wrong: {[(str(g.dtype), g.shape) for g in got]} for {[(str(e.dtype), e.shape) for e in expected]}"
     is_open = explained.singular(module, noted)
-    got, expected = (
-        [_without_infinities(x) if o else x for x, o in zip(values, is_open, strict=True)] for values in (got, expected)
-    )
+    pairs = [_finite_in_both(g, e) if o else (g, e) for g, e, o in zip(got, expected, is_open, strict=True)]
+    got, expected = [g for g, _ in pairs], [e for _, e in pairs]
     got = _closed(got, expected, kinds)
     if not _compared(module, got, expected):
         return None
@@ -203,9 +202,12 @@ def _closed(got: list[Any], expected: list[Any], kinds: list[str]) -> list[Any]:
     return [e if kind else g for g, e, kind in zip(got, expected, kinds, strict=True)]
 
 
-def _without_infinities(x: Any) -> Any:
-    """The array with NaN for infinities: 0 / 0 is NaN, and a rounding error / 0 is infinite."""
-    return np.where(np.isinf(x), np.nan, x).astype(x.dtype) if np.issubdtype(x.dtype, np.inexact) else x
+def _finite_in_both(got: Any, expected: Any) -> tuple[Any, Any]:
+    """Both arrays with NaN where either is not finite: a rounding error / 0 is infinite, 0 / 0 is NaN, and tiles of a solver spread NaN."""
+    if not np.issubdtype(got.dtype, np.inexact):
+        return got, expected
+    keeps = np.isfinite(got) & np.isfinite(expected)
+    return tuple(np.where(keeps, x, np.nan).astype(x.dtype) for x in (got, expected))
 
 
 def _elements(shape: Shape) -> int:

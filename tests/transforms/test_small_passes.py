@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import xlanb
 from xlanb.cpu.pipelines import pipeline
 from xlanb.errors import PassError
 from xlanb.evaluator import evaluate
@@ -111,6 +112,37 @@ def test_control_dependencies_that_cannot_be(operands, message):
     text = f'HloModule m\nENTRY main {{\n  x = f32[] parameter(0)\n  e = f32[] exponential(x)\n  c = f32[] cosine(e)\n  d = () custom-call({operands}), custom_call_target="control_dep", custom_call_has_side_effect=true\n  ROOT r = f32[] negate(c)\n}}'
     with pytest.raises(PassError, match=message):
         PASSES["control-dep-rewriter"]().run(parse(text))
+
+
+def test_a_control_dependency_of_what_only_the_call_used_goes_with_it():
+    text = """HloModule m
+ENTRY main {
+  x = f32[] parameter(0)
+  e = f32[] exponential(x)
+  c = f32[] cosine(x)
+  d = () custom-call(e, c), custom_call_target="control_dep", custom_call_has_side_effect=true
+  ROOT n = f32[] negate(e)
+}"""
+    module = run("control-dep-rewriter", text)
+    inside = set(module.entry_computation.instructions)
+    assert all(inside.issuperset(i.control_successors) for i in inside)
+    assert xlanb.compile(module)(np.float32(0)) == -1
+
+
+@pytest.mark.parametrize("narrow", ["f16", "bf16", "f8e5m2"])
+@pytest.mark.parametrize("order", ["x, z", "z, x"])
+def test_a_total_order_of_two_types_is_that_of_the_wider(narrow, order):
+    text = f"""HloModule m
+ENTRY main {{
+  x = f32[4] parameter(0)
+  z = {narrow}[4] constant({{nan, -nan, 1, 2}})
+  ROOT c = pred[4] compare({order}), direction=GE, type=TOTALORDER
+}}"""
+    x = np.array([np.inf, np.inf, 1, 2], np.float32)
+    expected = [False, True, True, True] if order == "x, z" else [True, False, True, True]
+    assert evaluate(text, x).tolist() == expected
+    assert evaluate(run("comparison-expander", text), x).tolist() == expected
+    assert xlanb.compile(parse(text))(x).tolist() == expected
 
 
 @pytest.mark.parametrize("target", ["FuncResultSharding", "PropagationBarrier", "GlobalToLocalShape"])

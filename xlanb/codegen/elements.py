@@ -251,7 +251,10 @@ def _narrow_small(t: PrimitiveType, value: Value, bits: Value) -> Value:
     top = int(np.array(info.max, t.dtype).view(np.uint8))
     with np.errstate(all="ignore"):
         over = int(np.array(np.inf, np.float32).astype(t.dtype).view(np.uint8))
-        not_a_number = int(np.array(np.nan, np.float32).astype(t.dtype).view(np.uint8))
+        not_a_number = np.array([0x7FC00000, 0xFFC00000], np.uint32).view(np.float32).astype(t.dtype)
+    nan, negative_nan = map(int, not_a_number.view(np.uint8))
+    if not np.isnan(not_a_number.astype(np.float32)).all():  # a type without NaN has one code for all
+        negative_nan = nan
     sign_bit = 1 << (t.bits - 1)
     magnitude = bits & 0x7FFFFFFF
     # Normal: the exponent is rebiased by a subtraction in the code's own place, after rounding.
@@ -269,4 +272,5 @@ def _narrow_small(t: PrimitiveType, value: Value, bits: Value) -> Value:
         overflow = normal.ugt(top) & ~small
         code = overflow.select(over, code)
         sign = overflow.select(0, sign)
-    return value.is_nan().select(not_a_number, code | sign).trunc(I8)
+    of_nan = (bits < 0).select(f.const(I32, negative_nan), nan)
+    return value.is_nan().select(of_nan, code | sign).trunc(I8)

@@ -70,8 +70,30 @@ def substitute(
         return np.array(b)
     solve, how = _lapack("trsm", a), "NTC".index(transpose)
     a = np.broadcast_to(a, (*b.shape[:-2], *a.shape[-2:]))
-    made = each_matrix(lambda m, x: (solve(1, m, x, side=not left, lower=lower, trans_a=how, diag=unit),), a, b)
-    return made[0]
+
+    def one(m: Array, x: Array) -> tuple[Array, ...]:
+        is_regular = unit or np.diagonal(m).all()
+        if is_regular and np.isfinite(m).all() and np.isfinite(x).all():
+            return (solve(1, m, x, side=not left, lower=lower, trans_a=how, diag=unit),)
+        return (_substitute_one_by_one(m, x, lower=lower, left=left, unit=unit, transpose=transpose),)
+
+    return each_matrix(one, a, b)[0]
+
+
+def _substitute_one_by_one(a: Array, b: Array, *, lower: bool, left: bool, unit: bool, transpose: str) -> Array:
+    """As `substitute`, of one matrix: where a BLAS spreads NaN depends on its tiles, here only to what follows from it."""
+    if transpose != "N":
+        a, lower = a.conj().T if transpose == "C" else a.T, not lower
+    if not left:
+        a, b, lower = a.T, b.T, not lower
+    x, size = np.array(b), len(a)
+    for n in range(size):
+        k, solved = (n, slice(0, n)) if lower else (size - 1 - n, slice(size - n, size))
+        with np.errstate(all="ignore"):
+            x[k] = x[k] - a[k, solved] @ x[solved]
+            if not unit:
+                x[k] = x[k] / a[k, k]
+    return x if left else x.T
 
 
 def tridiagonal_solve(

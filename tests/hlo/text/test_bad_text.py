@@ -245,3 +245,8 @@ def test_a_parameter_is_replicated_by_leaf(flags: str) -> None:
     empty = parse("HloModule m\nENTRY e {\n  ROOT p = () parameter(0), parameter_replication={}\n}\n")
     empty.verify()
     assert type(empty).from_proto(empty.to_proto()).to_proto() == empty.to_proto()
+
+
+def test_a_constant_of_unknown_size_is_refused() -> None:
+    with pytest.raises(HloParseError, match=r"f32\[4,\?\]\{1,0\} has a dimension of unknown size"):
+        parse("HloModule m\n\nENTRY e {\n  ROOT c = f32[4,?]{1,0} constant({...})\n}\n")

@@ -114,6 +114,8 @@ def _elided(cursor: Cursor, shape: Shape) -> Literal:
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         return Literal(shape, is_elided=True)
     shape = _held(shape)
+    if min(shape.dimensions, default=0) < 0:
+        cursor.fail(f"a constant of shape {str(shape).replace('-1', '?')} has a dimension of unknown size")
     if shape.element_count * shape.dtype.itemsize > sys.maxsize:
         cursor.fail(f"no machine holds a constant of shape {shape}")
     zeros = np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions)

@@ -2,13 +2,14 @@
 
     compare(a, b), direction=LT, type=TOTALORDER    =>    compare(key(a), key(b)), direction=LT
 
-key(x) reads the bits of x as a signed integer and turns round all but the sign of the negative ones, which orders them -NaN < -inf < .. < -0 < 0 < .. < inf < NaN.
+key(x) reads the bits of x as a signed integer and turns round all but the sign of the negative ones, which orders them -NaN < -inf < .. < -0 < 0 < .. < inf < NaN. Of two types the narrower is converted first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.analysis.mixed_precision import common_type
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -29,24 +30,30 @@ class ComparisonExpander(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():
             for i in c.post_order():
-                if i.opcode is O.COMPARE and i.attributes.get("type") == "TOTALORDER" and _has_key(i.operands[0]):
+                if i.opcode is O.COMPARE and i.attributes.get("type") == "TOTALORDER" and _has_key(_compared(i)):
                     _expand(i)
 
 
-def _has_key(x: HloInstruction) -> bool:
-    return x.shape.element_type.is_floating and x.shape.element_type.bits in _BITS
+def _compared(i: HloInstruction) -> PrimitiveType:
+    """The type in which a comparison compares: the wider of its operands'."""
+    return common_type({o.array_shape.element_type for o in i.operands})
+
+
+def _has_key(t: PrimitiveType) -> bool:
+    return t.is_floating and t.bits in _BITS
 
 
 def _expand(i: HloInstruction) -> None:
-    b = Builder(i)
-    integers = i.operands[0].array_shape.with_type(_BITS[i.operands[0].shape.element_type.bits])
+    b, t = Builder(i), _compared(i)
+    integers = i.operands[0].array_shape.with_type(_BITS[t.bits])
     # As in XLA scalars are broadcast too, and the sign bit is there though signed keys need it not: algsimp and dce take that away.
     top = 1 << (integers.element_type.bits - 1)
     zero, low_bits, _ = (
         b.add(O.BROADCAST, (b.scalar(value, integers.element_type),), integers, dimensions=())
         for value in (0, top - 1, -top)
     )
-    left, right = (_key(b, o, zero, low_bits) for o in i.operands)
+    operands = (o if o.shape.element_type is t else b.convert(o, t) for o in i.operands)
+    left, right = (_key(b, o, zero, low_bits) for o in operands)
     i.parent.replace(i, b.add(O.COMPARE, (left, right), i.shape, direction=i.get("direction")))
 
 

@@ -36,8 +36,8 @@ class ControlDepRewriter(HloPass):
                 before, after = i.operands
                 if _needs(before, after):
                     raise PassError(f"{before.name} cannot come before {after.name}, which it needs: {i}")
-                take_out(i)
                 c.add_control_dependency(before, after)
+                take_out(i)  # and what only the call used
 
 
 def _needs(i: HloInstruction, other: HloInstruction) -> bool:
