@@ -34,6 +34,6 @@ def test_golden_in_other_types(path: Path, keeps_meaning):
 def test_every_pass_has_an_example():
     shown = {p.parent.name for p in INPUTS}
     ours = {
-        n for n, p in PASSES.items() if p.__module__.startswith("xlanb.transforms.")
+        n for n, p in PASSES.items() if p.__module__.startswith(("xlanb.transforms.", "xlanb.spmd."))
     } - WITHOUT_TEXT  # not those that tests define
     assert shown == ours, f"without example: {ours - shown}; without pass: {shown - ours}"
