@@ -1,0 +1,203 @@
+"""DotCase: a dot or convolution to partition among some devices, with what each way of doing it needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from xlanb.hlo.attributes import Window
+from xlanb.shape import ArrayShape
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.partitioner.causes import CauseKind
+from xlanb.spmd.partitioner.collectives import all_reduce_along_sharding_dims
+from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotDimensions, PartitionCounts, Side
+from xlanb.spmd.partitioner.grouping import get_per_group_base_shape
+from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
+from xlanb.spmd.partitioner.utilities import make_binary_add, set_sharding
+from xlanb.spmd.sharding_merge import merge_sharding
+from xlanb.spmd.sharding_util import (
+    partially_replicate_tiled_sharding_on_dims,
+    transpose_sharding_with_collapsed_dims,
+)
+
+if TYPE_CHECKING:
+    from xlanb.hlo.instruction import HloInstruction
+    from xlanb.spmd.partitioner.state import PartitionerOptions, PartitioningState
+    from xlanb.spmd.sharding_groups import GroupedSharding
+
+CreateSharded = Callable[[PartitionedHlo, PartitionedHlo, Window], "HloInstruction"]
+"""Makes the instruction on one device's parts of the operands."""
+
+
+_NO_WINDOW = Window()
+
+
+@dataclass(frozen=True)
+class DotCase:
+    """Operands, the output that is wanted, and how to go on with a smaller case.
+
+    Shapes and shardings are those among `num_partitions` devices: when devices are grouped, those inside a group.
+    """
+
+    hlo: HloInstruction
+    lhs: PartitionedHlo
+    rhs: PartitionedHlo
+    output_shape: ArrayShape
+    output_sharding: HloSharding
+    dims: DotDimensions
+    num_partitions: int
+    create: CreateSharded
+    recurse: Callable[[DotCase], HloInstruction]
+    options: PartitionerOptions
+    window: Window = _NO_WINDOW
+    exact_groups: bool = True
+    """Group devices only as the operands have them, without moving data between groups."""
+
+    @property
+    def state(self) -> PartitioningState:
+        """The state of these devices."""
+        return self.lhs.state
+
+    @cached_property
+    def counts(self) -> PartitionCounts:
+        """How many shards each array has by kind of dimension."""
+        return PartitionCounts.of(self.lhs.sharding, self.rhs.sharding, self.output_sharding, self.dims)
+
+    def sharding(self, side: Side) -> HloSharding:
+        """How one of the arrays lies."""
+        if side is Side.OUTPUT:
+            return self.output_sharding
+        return self.lhs.sharding if side is Side.LHS else self.rhs.sharding
+
+    def transposed(self, source: Side, target: Side) -> HloSharding | None:
+        """The sharding of one array in the dimensions of another; None where it can't be expressed there."""
+        return transposed(self.sharding(source), self.dims, source, target)
+
+    def reshard(self, side: Side, target: HloSharding | None, reason: str) -> PartitionedHlo:
+        """An operand under another sharding; its collectives name this dot and the reason."""
+        operand = self.lhs if side is Side.LHS else self.rhs
+        if target is None:
+            target = HloSharding.replicate()
+        with self.because(side, operand.sharding, target, reason):
+            return operand.reshard(target)
+
+    def because(
+        self,
+        side: Side,
+        have: HloSharding,
+        want: HloSharding,
+        reason: str,
+        kind: CauseKind = CauseKind.RESHARD,
+    ) -> AbstractContextManager[None]:
+        """Collectives made inside name this dot, the operand and the reason."""
+        index = {Side.LHS: 0, Side.RHS: 1, Side.OUTPUT: None}[side]
+        return self.state.because(self.hlo, index, have, want, reason, kind=kind)
+
+    def sharded(self, lhs: PartitionedHlo, rhs: PartitionedHlo) -> HloInstruction:
+        """The instruction on these parts."""
+        return self.create(lhs, rhs, self.window)
+
+    def finished(self, dot: HloInstruction, sharding: HloSharding | None, reason: str) -> HloInstruction:
+        """The result, which lies as `sharding` says, under the sharding that is wanted."""
+        have = HloSharding.replicate() if sharding is None else sharding
+        set_sharding(dot, have)
+        made = PartitionedHlo(dot, self.output_shape, self.state)
+        with self.because(Side.OUTPUT, have, self.output_sharding, reason):
+            return made.reshard(self.output_sharding).hlo
+
+    def among(self, devices: int, **changes: object) -> DotCase:
+        """The case among fewer devices."""
+        return replace(self, num_partitions=devices, **changes)  # type: ignore[arg-type]
+
+
+def transposed(sharding: HloSharding, dims: DotDimensions, source: Side, target: Side) -> HloSharding | None:
+    """A sharding of one array in the dimensions of another, by the dimensions that they share."""
+    return transpose_sharding_with_collapsed_dims(
+        sharding, dims.index_map(source, target), dims.index_map(target, source)
+    )
+
+
+class GroupedShardings:
+    """Shardings that instructions have only while a group of devices is looked at; undone on leaving the block."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[HloInstruction, HloSharding]] = []
+
+    def set(self, operand: PartitionedHlo, sharding: HloSharding) -> None:
+        """Give an operand the sharding that it has within a group."""
+        self._before.append((operand.hlo, operand.sharding))
+        set_sharding(operand.hlo, sharding)
+
+    def in_group(self, operand: PartitionedHlo, grouped: GroupedSharding, state: PartitioningState) -> PartitionedHlo:
+        """An operand as one group of devices has it."""
+        self.set(operand, grouped.sharding)
+        return PartitionedHlo(operand.hlo, get_per_group_base_shape(grouped, operand.array_shape), state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hlo, sharding in self._before:
+            set_sharding(hlo, sharding)
+
+
+def sum_along_sharding_dims(
+    state: PartitioningState, partial: HloInstruction, sharding: HloSharding, dims: Sequence[int]
+) -> HloInstruction:
+    """The sum over the devices along some dimensions of a sharding."""
+    add = make_binary_add(partial.array_shape.element_type, state.module)
+    return all_reduce_along_sharding_dims(partial, sharding, dims, state.collectives, add)
+
+
+def numbers(dims: Sequence[DimNums], side: Side) -> list[int]:
+    """The numbers of dimensions in one of the arrays."""
+    return [d.on(side) for d in dims]
+
+
+def infer_dot_operand_sharding(
+    output: HloSharding | None,
+    other_operand: HloSharding | None,
+    side: Side,
+    dims: DotDimensions,
+    *,
+    consider_other_operand: bool,
+    may_combine_partial_sharding: bool,
+) -> HloSharding:
+    """The sharding of an operand that fits the output's, and the other operand's where asked for."""
+    other = Side.RHS if side is Side.LHS else Side.LHS
+    free, other_free = dims.non_contracting(side), dims.non_contracting(other)
+    sharding = HloSharding.replicate()
+    if output is not None:
+        # A convolution's contracting dimension may be a spatial one of the output.
+        hidden = [*numbers(other_free, Side.OUTPUT), *(d.output for d in dims.contracting if d.output >= 0)]
+        found = transpose_sharding_with_collapsed_dims(
+            partially_replicate_tiled_sharding_on_dims(output, hidden),
+            _map(dims, Side.OUTPUT, side, dims.batch + free),
+            _map(dims, side, Side.OUTPUT, dims.batch + free),
+        )
+        # What has no place in the operand is replicated: there always is a sharding.
+        sharding = found or sharding
+    if consider_other_operand and other_operand is not None and not other_operand.is_tile_maximal:
+        hidden = [*numbers(other_free, other), *(d.on(other) for d in free if d.on(other) >= 0)]
+        shared = dims.batch + dims.contracting
+        from_other = transpose_sharding_with_collapsed_dims(
+            partially_replicate_tiled_sharding_on_dims(other_operand, hidden),
+            _map(dims, other, side, shared),
+            _map(dims, side, other, shared),
+        )
+        if from_other is not None:
+            merged = merge_sharding(sharding, from_other, may_combine_partial_sharding=may_combine_partial_sharding)
+            sharding = merged or sharding
+    return sharding
+
+
+def _map(dims: DotDimensions, source: Side, target: Side, shared: Sequence[DimNums]) -> tuple[int, ...]:
+    """`index_map` of some dimensions only."""
+    found = [-1] * dims.rank(source)
+    for dim in shared:
+        if dim.on(source) >= 0:
+            found[dim.on(source)] = dim.on(target)
+    return tuple(found)

@@ -1,0 +1,221 @@
+"""Partition a dot by its contracting dimensions: each group of devices makes a partial sum, and the groups add them up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xlanb.hlo.attributes import Window
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.partitioner.causes import CauseKind
+from xlanb.spmd.partitioner.dot_case import DotCase, GroupedShardings, numbers, sum_along_sharding_dims, transposed
+from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotDimensions, Side
+from xlanb.spmd.partitioner.group_matching import find_matching_partitioned_dims_for_grouping
+from xlanb.spmd.partitioner.grouping import align_groups_with
+from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
+from xlanb.spmd.partitioner.state import PartitioningState, ReshardCache, create_per_group_partitioning_state
+from xlanb.spmd.partitioner.utilities import make_partitioned_shape, set_sharding, shard_count_at_dim
+from xlanb.spmd.sharding_groups import GroupedSharding, group_sharding_on_dims, ungroup_sharding
+from xlanb.spmd.sharding_merge import is_sub_tiling_or_equal_sharding
+from xlanb.spmd.sharding_util import like, partially_replicate_tiled_sharding_on_dims
+
+if TYPE_CHECKING:
+    from xlanb.hlo.instruction import HloInstruction
+
+
+def partition_by_contracting(c: DotCase) -> HloInstruction | None:
+    """Group the devices by the contracting dimensions that both operands split alike."""
+    counts = c.counts
+    if counts.lhs_contracting == counts.rhs_contracting > 1:
+        dot = _group_on_contracting(c, c.dims.contracting)
+        if dot is not None:
+            return dot
+    if counts.lhs_contracting > 1 and counts.rhs_contracting > 1:
+        alike = tuple(
+            d
+            for d in c.dims.contracting
+            if 1 < shard_count_at_dim(c.lhs.sharding, d.lhs) == shard_count_at_dim(c.rhs.sharding, d.rhs)
+        )
+        if alike:
+            return _group_on_contracting(c, alike)
+    return None
+
+
+def partition_without_output_replication(c: DotCase) -> HloInstruction | None:
+    """Every device has both operands whole, and groups of devices are to have the same part of the output."""
+    replicated = c.lhs.sharding.is_replicated and c.rhs.sharding.is_replicated
+    if not (replicated and c.output_sharding.replicate_on_last_tile_dim):
+        return None
+    grouped = group_sharding_on_dims(c.output_sharding, (c.output_shape.rank,))
+    state = create_per_group_partitioning_state(c.state, grouped.device_groups)
+    return c.recurse(
+        c.among(
+            c.output_sharding.num_tiles(),
+            lhs=c.lhs.with_state(state),
+            rhs=c.rhs.with_state(state),
+            output_sharding=grouped.sharding,
+        )
+    )
+
+
+def _aligned_operands(
+    c: DotCase, dims: Sequence[DimNums], reason: str
+) -> tuple[PartitionedHlo, PartitionedHlo, GroupedSharding, GroupedSharding] | None:
+    """Both operands in the same groups: the smaller one takes those of the larger; None where it may not move."""
+    sides = (Side.LHS, Side.RHS) if _lhs_is_larger(c) else (Side.RHS, Side.LHS)
+    larger, smaller = sides
+    reference = group_sharding_on_dims(c.sharding(larger), numbers(dims, larger))
+    have = c.sharding(smaller)
+    tiles = list(have.dimensions)
+    for dim in dims:
+        tiles[dim.on(smaller)] = c.sharding(larger).dimension(dim.on(larger))
+    split = like(have, have.tile_assignment.reshape(tiles))
+    grouped = align_groups_with(group_sharding_on_dims(split, numbers(dims, smaller)), reference)
+    target = ungroup_sharding(grouped)
+    if c.exact_groups and have != target:
+        return None
+    moved = c.reshard(smaller, target, reason)
+    if smaller is Side.LHS:
+        return moved, c.rhs, grouped, reference
+    return c.lhs, moved, reference, grouped
+
+
+def _lhs_is_larger(c: DotCase) -> bool:
+    return bool(c.lhs.hlo.array_shape.byte_size > c.rhs.hlo.array_shape.byte_size)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """How the output lies: inside a group, after the sum, and by which dimensions the sum is cut among the groups."""
+
+    inner: HloSharding
+    outer: HloSharding
+    slice_dims: tuple[int, ...]
+    replicated_dim_grouped: bool
+
+
+def _group_on_contracting(c: DotCase, dims: Sequence[DimNums]) -> HloInstruction | None:
+    """Partial sums in groups, added up by an all-reduce (and a slice of it where the output is split by the groups)."""
+    group_count = math.prod(shard_count_at_dim(c.lhs.sharding, d.lhs) for d in dims)
+    reason = f"devices are grouped by contracting dimensions: {group_count} partial sums"
+    aligned = _aligned_operands(c, dims, reason)
+    if aligned is None:
+        return None
+    lhs, rhs, lhs_grouped, rhs_grouped = aligned
+    lhs_dims = numbers(dims, Side.LHS)
+    lhs, rhs = (
+        lhs.pad_with_zero_on_specified_dims(lhs_dims),
+        rhs.pad_with_zero_on_specified_dims(numbers(dims, Side.RHS)),
+    )
+    output = _output_of_groups(c, lhs_grouped, rhs_grouped, group_count)
+    kept_dims = [d for d in range(c.output_shape.rank) if d not in output.slice_dims]
+    inner_shape = c.output_shape
+    if output.slice_dims:
+        hidden = partially_replicate_tiled_sharding_on_dims(c.output_sharding, kept_dims)
+        inner_shape = make_partitioned_shape(c.output_shape, hidden).as_array()
+    state = lhs.state
+
+    def partial_sum(left: PartitionedHlo, right: PartitionedHlo, window: Window) -> HloInstruction:
+        """The dot on these parts, summed over the groups."""
+        partial = c.create(left, right, window)
+        with c.because(Side.OUTPUT, ungroup_sharding(lhs_grouped), output.outer, reason, CauseKind.PARTIAL_REDUCTION):
+            if not output.slice_dims:
+                return sum_along_sharding_dims(state, partial, ungroup_sharding(lhs_grouped), lhs_dims)
+            return _sum_and_slice(partial, output, kept_dims, c.output_shape.rank, state)
+
+    inner_state = create_per_group_partitioning_state(state, lhs_grouped.device_groups)
+    with GroupedShardings() as held:
+        dot = c.recurse(
+            c.among(
+                c.num_partitions // group_count,
+                lhs=held.in_group(lhs, lhs_grouped, inner_state),
+                rhs=held.in_group(rhs, rhs_grouped, inner_state),
+                output_shape=inner_shape,
+                output_sharding=output.inner,
+                create=partial_sum,
+            )
+        )
+        return c.finished(dot, output.outer, reason)
+
+
+def _sum_and_slice(
+    partial: HloInstruction, output: _Output, kept_dims: Sequence[int], rank: int, state: PartitioningState
+) -> HloInstruction:
+    """Add up by the dimensions that the groups split, slice, then by the replicated one: what a reduce-scatter is made of."""
+    total = sum_along_sharding_dims(state, partial, output.outer, output.slice_dims)
+    # The sum is no value of the program: its slices must not be found under another reshard of it.
+    sliced_state = replace(state, partition_id=state.collectives.partition_id(), reshard_cache=ReshardCache())
+    set_sharding(total, HloSharding.replicate())
+    whole = PartitionedHlo(total, total.array_shape, sliced_state)
+    total = whole.reshard(partially_replicate_tiled_sharding_on_dims(output.outer, kept_dims)).hlo
+    if output.replicated_dim_grouped:
+        total = sum_along_sharding_dims(state, total, output.outer, [rank])
+    return total
+
+
+def _output_of_groups(
+    c: DotCase, lhs_grouped: GroupedSharding, rhs_grouped: GroupedSharding, group_count: int
+) -> _Output:
+    """Where the output can be split by the groups: by its replication, by matching dimensions, or by a kind of dimension."""
+    sharding = _widened_output(c, lhs_grouped, rhs_grouped, group_count)
+    inner = outer = HloSharding.replicate()
+    slice_dims: list[int] = []
+    found = None
+    spare = sharding.replicate_on_last_tile_dim and sharding.dimensions[-1] % group_count == 0
+    if not spare:
+        found = find_matching_partitioned_dims_for_grouping(sharding, lhs_grouped.device_groups)
+    if spare:
+        last = len(sharding.dimensions) - 1
+        grouped = group_sharding_on_dims(sharding, (last,), (sharding.dimensions[-1] // group_count,))
+        grouped = align_groups_with(grouped, lhs_grouped, ignore_group_order=True)
+        inner, outer = grouped.sharding, ungroup_sharding(grouped)
+    elif found is not None:
+        slice_dims = list(found)
+        if slice_dims:
+            # Aligning could reorder the groups, for nothing: they are summed over anyway.
+            inner, outer = group_sharding_on_dims(sharding, slice_dims).sharding, sharding
+    elif not sharding.is_replicated:
+        slice_dims = _slice_dims_by_kind(c, group_count)
+        if slice_dims:
+            grouped = align_groups_with(group_sharding_on_dims(sharding, slice_dims), lhs_grouped)
+            inner, outer = grouped.sharding, ungroup_sharding(grouped)
+    rank = c.output_shape.rank
+    on_replicated = rank in slice_dims
+    if sharding.replicate_on_last_tile_dim:
+        slice_dims = [d for d in slice_dims if d != rank]
+    return _Output(inner, outer, tuple(slice_dims), on_replicated)
+
+
+def _slice_dims_by_kind(c: DotCase, group_count: int) -> list[int]:
+    counts, dims = c.counts, c.dims
+    for split, kind in (
+        (counts.output_lhs_non_contracting, dims.lhs_non_contracting),
+        (counts.output_rhs_non_contracting, dims.rhs_non_contracting),
+        (counts.output_batch, dims.batch),
+    ):
+        if split == group_count:
+            return numbers(kind, Side.OUTPUT)
+    return []
+
+
+def _widened_output(
+    c: DotCase, lhs_grouped: GroupedSharding, rhs_grouped: GroupedSharding, group_count: int
+) -> HloSharding:
+    """The output's sharding, or that of the only split operand's free dimensions where the output's divides it further."""
+    sharding = c.output_sharding
+    if not sharding.is_tiled:
+        return sharding
+    if sharding.replicate_on_last_tile_dim and sharding.dimensions[-1] % group_count == 0:
+        return sharding
+    whole = lhs_grouped.sharding.is_replicated, rhs_grouped.sharding.is_replicated
+    if whole not in ((True, False), (False, True)) or not c.dims.contracting:
+        return sharding
+    side, grouped = (Side.RHS, rhs_grouped) if whole[0] else (Side.LHS, lhs_grouped)
+    dims: DotDimensions = c.dims
+    operand = partially_replicate_tiled_sharding_on_dims(ungroup_sharding(grouped), numbers(dims.contracting, side))
+    candidate = transposed(operand, dims, side, Side.OUTPUT)
+    if candidate is not None and is_sub_tiling_or_equal_sharding(c.output_shape, sharding, candidate):
+        return candidate
+    return sharding

@@ -1,0 +1,222 @@
+"""DotDimensions: which dimensions of a dot, or of a convolution read as one, are batch, contracting, free or spatial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from xlanb.hlo.attributes import WindowDimension
+from xlanb.spmd.partitioner.utilities import shard_count_at_dim
+
+if TYPE_CHECKING:
+    from xlanb.hlo.instruction import HloInstruction
+    from xlanb.spmd.hlo_sharding import HloSharding
+
+
+class Side(Enum):
+    """One of the three arrays of a dot."""
+
+    LHS = "lhs"
+    RHS = "rhs"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class DimNums:
+    """One dimension of a dot: its number in the operands, the output and the window; -1 where it has none."""
+
+    lhs: int = -1
+    rhs: int = -1
+    output: int = -1
+    spatial_dim: int = -1
+
+    def on(self, side: Side) -> int:
+        """Its number in one of the arrays."""
+        return int(getattr(self, side.value))
+
+
+@dataclass(frozen=True)
+class DotDimensions:
+    """XLA's DotConvolutionDimsInfo."""
+
+    batch: tuple[DimNums, ...] = ()
+    contracting: tuple[DimNums, ...] = ()
+    lhs_non_contracting: tuple[DimNums, ...] = ()
+    rhs_non_contracting: tuple[DimNums, ...] = ()
+    conv_spatial: tuple[DimNums, ...] = ()
+    lhs_rank: int = 0
+    rhs_rank: int = 0
+    output_rank: int = 0
+
+    @property
+    def all(self) -> tuple[DimNums, ...]:
+        """Every dimension, by kind."""
+        return self.batch + self.contracting + self.lhs_non_contracting + self.rhs_non_contracting + self.conv_spatial
+
+    def non_contracting(self, side: Side) -> tuple[DimNums, ...]:
+        """The free dimensions of one operand."""
+        return self.lhs_non_contracting if side is Side.LHS else self.rhs_non_contracting
+
+    def rank(self, side: Side) -> int:
+        """The number of dimensions of one of the arrays."""
+        return {Side.LHS: self.lhs_rank, Side.RHS: self.rhs_rank, Side.OUTPUT: self.output_rank}[side]
+
+    def index_map(self, source: Side, target: Side) -> tuple[int, ...]:
+        """For every dimension of `source` its number in `target`, -1 where it has none."""
+        numbers = [-1] * self.rank(source)
+        for dim in self.all:
+            if dim.on(source) >= 0:
+                numbers[dim.on(source)] = dim.on(target)
+        return tuple(numbers)
+
+
+def partitions_of(sharding: HloSharding, dims: Sequence[DimNums], side: Side) -> int:
+    """Into how many shards a sharding splits these dimensions together."""
+    count = 1
+    for dim in dims:
+        count *= shard_count_at_dim(sharding, dim.on(side))
+    return count
+
+
+@dataclass(frozen=True)
+class PartitionCounts:
+    """The shards of each array by kind of dimension, what decides how a dot is partitioned."""
+
+    lhs_batch: int
+    rhs_batch: int
+    output_batch: int
+    lhs_contracting: int
+    rhs_contracting: int
+    lhs_non_contracting: int
+    rhs_non_contracting: int
+    output_lhs_non_contracting: int
+    output_rhs_non_contracting: int
+
+    @staticmethod
+    def of(lhs: HloSharding, rhs: HloSharding, output: HloSharding, dims: DotDimensions) -> PartitionCounts:
+        """Count them."""
+        return PartitionCounts(
+            lhs_batch=partitions_of(lhs, dims.batch, Side.LHS),
+            rhs_batch=partitions_of(rhs, dims.batch, Side.RHS),
+            output_batch=partitions_of(output, dims.batch, Side.OUTPUT),
+            lhs_contracting=partitions_of(lhs, dims.contracting, Side.LHS),
+            rhs_contracting=partitions_of(rhs, dims.contracting, Side.RHS),
+            lhs_non_contracting=partitions_of(lhs, dims.lhs_non_contracting, Side.LHS),
+            rhs_non_contracting=partitions_of(rhs, dims.rhs_non_contracting, Side.RHS),
+            output_lhs_non_contracting=partitions_of(output, dims.lhs_non_contracting, Side.OUTPUT),
+            output_rhs_non_contracting=partitions_of(output, dims.rhs_non_contracting, Side.OUTPUT),
+        )
+
+
+# -- from instructions ------------------------------------------------------------------------------------------------
+
+
+def dot_dimensions(dot: HloInstruction) -> DotDimensions:
+    """Of a dot: batch dimensions come first in the output, then the lhs's free ones, then the rhs's."""
+    lhs_batch, rhs_batch = tuple(dot.ints("lhs_batch_dims")), tuple(dot.ints("rhs_batch_dims"))
+    lhs_contracting, rhs_contracting = tuple(dot.ints("lhs_contracting_dims")), tuple(dot.ints("rhs_contracting_dims"))
+    lhs_rank, rhs_rank = (len(o.array_shape.dimensions) for o in dot.operands[:2])
+    lhs_free = [d for d in range(lhs_rank) if d not in lhs_contracting + lhs_batch]
+    rhs_free = [d for d in range(rhs_rank) if d not in rhs_contracting + rhs_batch]
+    first = len(lhs_batch)
+    return DotDimensions(
+        batch=tuple(DimNums(a, b, i) for i, (a, b) in enumerate(zip(lhs_batch, rhs_batch, strict=True))),
+        contracting=tuple(DimNums(a, b) for a, b in zip(lhs_contracting, rhs_contracting, strict=True)),
+        lhs_non_contracting=tuple(DimNums(lhs=d, output=first + i) for i, d in enumerate(lhs_free)),
+        rhs_non_contracting=tuple(DimNums(rhs=d, output=first + len(lhs_free) + i) for i, d in enumerate(rhs_free)),
+        lhs_rank=lhs_rank,
+        rhs_rank=rhs_rank,
+        output_rank=len(dot.array_shape.dimensions),
+    )
+
+
+def _is_batch(lhs_size: int, wd: WindowDimension) -> bool:
+    """A spatial dimension that acts as a batch dimension, in either of the two forms in which XLA writes it."""
+    step = max(1, lhs_size - 1)
+    unpadded = (
+        lhs_size == wd.size == wd.base_dilation
+        and ((wd.stride, wd.window_dilation) == (step, 1) or (wd.stride, wd.window_dilation) == (1, step))
+        and wd.padding_low == wd.padding_high == 0
+        and not wd.reversal
+    )
+    padded = (
+        lhs_size == wd.size == wd.stride
+        and wd.padding_low == wd.padding_high == lhs_size - 1 == wd.base_dilation
+        and wd.reversal
+        and wd.window_dilation == 1
+    )
+    return unpadded or padded
+
+
+def _is_contracting(lhs_size: int, wd: WindowDimension) -> bool:
+    plain = wd.base_dilation == 1 and wd.window_dilation == 1 and not wd.reversal
+    return plain and lhs_size == wd.size and wd.padding_low == wd.padding_high == 0
+
+
+def _is_lhs_free(rhs_size: int, wd: WindowDimension) -> bool:
+    undilated = wd.stride == 1 and wd.window_dilation == 1 and wd.base_dilation == 1
+    return undilated and rhs_size == wd.size == 1 and wd.padding_low == wd.padding_high == 0 and not wd.reversal
+
+
+def _is_rhs_free(lhs_size: int, rhs_size: int, wd: WindowDimension) -> bool:
+    undilated = wd.stride == 1 and wd.window_dilation == 1 and wd.base_dilation == 1
+    full = wd.size == rhs_size and wd.padding_low == wd.padding_high == rhs_size - 1
+    return undilated and lhs_size == 1 and full and wd.reversal
+
+
+def convolution_dimensions(conv: HloInstruction) -> DotDimensions:
+    """Of a convolution: a spatial dimension whose window makes it a batch, contracting or free one counts as that."""
+    n = conv.get("dim_labels")
+    kinds: dict[str, list[DimNums]] = {
+        "batch": [],
+        "contracting": [DimNums(n.input_feature, n.kernel_input_feature)],
+        "lhs_non_contracting": [DimNums(lhs=n.input_batch, output=n.output_batch)],
+        "rhs_non_contracting": [DimNums(rhs=n.kernel_output_feature, output=n.output_feature)],
+        "conv_spatial": [],
+    }
+    lhs_shape, rhs_shape = conv.operands[0].array_shape, conv.operands[1].array_shape
+    for i, wd in enumerate(conv.window.dimensions):
+        dim = DimNums(n.input_spatial[i], n.kernel_spatial[i], n.output_spatial[i], i)
+        lhs_size, rhs_size = lhs_shape.dimensions[dim.lhs], rhs_shape.dimensions[dim.rhs]
+        if _is_batch(lhs_size, wd):
+            kind = "batch"
+        elif _is_contracting(lhs_size, wd):
+            kind = "contracting"
+        elif _is_lhs_free(rhs_size, wd):
+            kind = "lhs_non_contracting"
+        elif _is_rhs_free(lhs_size, rhs_size, wd):
+            kind = "rhs_non_contracting"
+        else:
+            kind = "conv_spatial"
+        kinds[kind].append(dim)
+    return DotDimensions(
+        **{kind: tuple(dims) for kind, dims in kinds.items()},
+        lhs_rank=len(lhs_shape.dimensions),
+        rhs_rank=len(rhs_shape.dimensions),
+        output_rank=len(conv.array_shape.dimensions),
+    )
+
+
+def with_feature_groups_as_batch(dims: DotDimensions, conv: HloInstruction) -> DotDimensions:
+    """Read the groups of a depthwise convolution's features as a batch dimension; what is left is free."""
+    n = conv.get("dim_labels")
+    return replace(
+        dims,
+        batch=(*dims.batch, DimNums(n.input_feature, n.kernel_output_feature, n.output_feature)),
+        contracting=(),
+        lhs_non_contracting=(DimNums(lhs=n.input_batch),),
+        rhs_non_contracting=(DimNums(rhs=n.kernel_input_feature),),
+    )
+
+
+def with_batch_groups_as_batch(dims: DotDimensions, conv: HloInstruction) -> DotDimensions:
+    """Read the groups of a convolution's batch as a batch dimension."""
+    n = conv.get("dim_labels")
+    return replace(
+        dims,
+        batch=(*dims.batch, DimNums(n.input_batch, n.kernel_output_feature, n.output_feature)),
+        lhs_non_contracting=(),
+        rhs_non_contracting=(),
+    )

@@ -1,0 +1,83 @@
+"""Groups of devices found in shardings: which dimensions they split, and what a group has of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape
+from xlanb.spmd.hlo_sharding import Devices, HloSharding
+from xlanb.spmd.partitioner.grouping import align_sharding_on_dims
+from xlanb.spmd.partitioner.utilities import (
+    make_partition_offsets,
+    make_partitioned_shape,
+    pad_base_shape_before_uneven_tiled_sharding,
+    table_lookup,
+)
+from xlanb.spmd.sharding_groups import GroupedSharding
+
+if TYPE_CHECKING:
+    from xlanb.hlo.instruction import HloInstruction
+    from xlanb.spmd.partitioner.builder import SpmdBuilder
+
+
+def create_matching_sharding_on_dims(
+    target_shape: ArrayShape, source: HloSharding, target_dims: Sequence[int], source_dims: Sequence[int]
+) -> HloSharding:
+    """A sharding for another array that splits `target_dims` as `source` splits `source_dims`, and replicates the rest."""
+    if source.is_replicated:
+        return HloSharding.replicate()
+    tiles = [1] * target_shape.rank
+    for target, dim in zip(target_dims, source_dims, strict=True):
+        tiles[target] = source.dimension(dim)
+    rest = source.num_devices // int(np.prod(tiles))
+    devices = source.tile_assignment.reshape((*tiles, rest))
+    made = HloSharding.partial_tile(devices) if rest > 1 else HloSharding.tile(devices[..., 0])
+    return align_sharding_on_dims(made, target_dims, source, source_dims)
+
+
+def find_matching_partitioned_dims_for_grouping(sharding: HloSharding, device_groups: Devices) -> list[int] | None:
+    """The dimensions of the tile assignment along which exactly these groups differ; None where there are none."""
+    groups, size = device_groups.shape
+    if sharding.is_tile_maximal or groups < 2 or sharding.num_devices != device_groups.size:
+        return None
+    if size < 2:
+        return [i for i, tiles in enumerate(sharding.dimensions) if tiles > 1]
+    index = np.zeros((sharding.num_devices, len(sharding.dimensions)), np.int64)
+    for at, device in np.ndenumerate(sharding.tile_assignment):
+        index[device] = at
+    first, second = index[device_groups[0, 0]], index[device_groups[0, 1]]
+    dims = [i for i in range(len(sharding.dimensions)) if first[i] == second[i]]
+    if int(np.prod([sharding.dimension(d) for d in dims])) != groups:
+        return None
+    places = index[device_groups][..., dims]
+    return dims if bool((places == places[:, :1]).all()) else None
+
+
+def per_group_slice_from_replicated(
+    replicated: HloInstruction,
+    partition_id: HloInstruction,
+    grouped: GroupedSharding,
+    group_dims: Sequence[int],
+    b: SpmdBuilder,
+) -> HloInstruction:
+    """What the group of each device has of an array that every device has whole; `group_dims` are the array's."""
+    table = np.zeros(grouped.device_groups.size, np.uint32)
+    for g, devices in enumerate(grouped.device_groups):
+        table[devices] = g
+    group = table_lookup(table, partition_id, b)
+    shape = replicated.shape.as_array()
+    order = np.argsort(np.asarray(group_dims), kind="stable")
+    tiles = [1] * shape.rank
+    for dim, size in zip(group_dims, grouped.group_dim_sizes, strict=True):
+        tiles[dim] = size
+    # Groups are numbered in the order of the grouped dimensions, which need not be that of the array.
+    numbered = np.arange(grouped.num_groups).reshape(grouped.group_dim_sizes).transpose(order)
+    sharding = HloSharding.tile(numbered.reshape(tiles))
+    padded = pad_base_shape_before_uneven_tiled_sharding(replicated, sharding, b)
+    part = make_partitioned_shape(shape, sharding).as_array()
+    offsets = make_partition_offsets(shape, sharding, group, b)
+    return b.add(HloOpcode.DYNAMIC_SLICE, (padded, *offsets), part, dynamic_slice_sizes=part.dimensions)
