@@ -13,6 +13,7 @@ from typing import ClassVar
 from xlanb.hlo.module import HloModule
 from xlanb.spmd.partitioner.driver import clear_shardings, is_partitioned, partition
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.verdict import REAL, Verdict
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class SpmdPartitioning(HloPass):
     """Partition a module over its num_partitions devices; of one that is partitioned, only take the shardings off."""
 
     name: ClassVar[str] = "spmd-partitioning"
+    keeps: ClassVar[Verdict] = REAL  # each device adds up its part first
+    ulps: ClassVar[float] = 4.0
 
     def apply(self, module: HloModule) -> None:
         if not is_partitioned(module):
