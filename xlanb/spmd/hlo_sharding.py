@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
@@ -401,6 +401,13 @@ def iota_assignment(
     if reshape_dims:
         array = array.reshape(tuple(reshape_dims)).transpose(tuple(transpose_perm or range(len(reshape_dims))))
     return array.reshape(tuple(tile_dims))
+
+
+def as_listed(sharding: HloSharding) -> HloSharding:
+    """The same, its text a list of devices: XLA keeps an array of devices as such even where an iota would do."""
+    if sharding.type is not _T.TILED or sharding.listed:
+        return sharding
+    return replace(sharding, listed=True)
 
 
 def _devices(array: npt.ArrayLike) -> Devices:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType
+from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType, as_listed
 
 
 @dataclass(frozen=True, eq=False)
 class GroupedSharding:
     """Groups of devices (`device_groups`, a row each), over which the dimensions `group_dims` are split into `group_dim_sizes`; `sharding` is within each group.
 
-    `data_rank` counts the dimensions of the data; with `subgroup_manual` the groups are those of a manual subgroup.
+    `data_rank` counts the dimensions of the data; with `subgroup_manual` the groups are those of a manual subgroup. `listed` says that XLA has the groups as a list of
+    devices, not as an iota: so will be the replica groups of collectives that are made of them.
     """
 
     device_groups: Devices
@@ -29,6 +30,7 @@ class GroupedSharding:
     data_rank: int
     sharding: HloSharding
     subgroup_manual: bool = False
+    listed: bool = False
 
     @property
     def num_groups(self) -> int:
@@ -70,7 +72,10 @@ def group_sharding_on_dims(
     if sharding.is_manual_subgroup:
         rank -= len(sharding.subgroup_types)
     inner = _within_groups(sharding, within)
-    return GroupedSharding(groups, tuple(group_dims), tuple(sizes[d] for d in group_dims), rank, inner, subgroup_manual)
+    sizes_of_dims = tuple(sizes[d] for d in group_dims)
+    return GroupedSharding(
+        groups, tuple(group_dims), sizes_of_dims, rank, inner, subgroup_manual, listed=sharding.listed
+    )
 
 
 def _within_groups(sharding: HloSharding, tiles: list[int]) -> HloSharding:
@@ -186,7 +191,7 @@ def partial_replicated_group_sharding_with_assigned_device_groups(
             return None
         final = made
     last = len(sharding.dimensions) - 1
-    inner = final or HloSharding.replicate()
+    inner = as_listed(final or HloSharding.replicate())
     return GroupedSharding(device_groups, (last,), (sharding.dimensions[-1] // num_shards,), last, inner)
 
 
@@ -227,8 +232,10 @@ def ungroup_sharding(grouped: GroupedSharding) -> HloSharding:
         tiles[d] *= size
     devices = groups[:, order].reshape(split).transpose(perm).reshape(tiles)
     if grouped.subgroup_manual:
-        return HloSharding.subgroup(devices, types)
-    return HloSharding.partial_tile(devices) if partial else HloSharding.tile(devices)
+        made = HloSharding.subgroup(devices, types)
+    else:
+        made = HloSharding.partial_tile(devices) if partial else HloSharding.tile(devices)
+    return as_listed(made) if grouped.listed or inner.listed else made
 
 
 def device_groups_are_match(lhs: GroupedSharding, rhs: GroupedSharding, *, ignore_group_order: bool = False) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xlanb.shape import ArrayShape
-from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType
+from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType, as_listed
 from xlanb.spmd.sharding_groups import (
     GroupedSharding,
     device_groups_are_match,
@@ -34,8 +34,10 @@ _REPLICATED = ShardingType.REPLICATED
 def like(sharding: HloSharding, devices: Devices) -> HloSharding:
     """A sharding of these devices whose last dimensions mean what they mean in `sharding`."""
     if sharding.replicate_on_last_tile_dim:
-        return HloSharding.partial_tile(devices)
-    return HloSharding.subgroup(devices, sharding.subgroup_types)
+        made = HloSharding.partial_tile(devices)
+    else:
+        made = HloSharding.subgroup(devices, sharding.subgroup_types)
+    return as_listed(made) if sharding.listed else made
 
 
 def transpose_sharding(sharding: HloSharding, dimensions: Sequence[int]) -> HloSharding:

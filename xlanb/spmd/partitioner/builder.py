@@ -45,6 +45,8 @@ class SpmdBuilder:
         **attributes: Any,
     ) -> HloInstruction:
         """A new instruction without a sharding; the shape is inferred (row major) where none is given."""
+        if shape is not None:
+            shape = shape.with_default_layout()
         new = self.computation.add(opcode, operands, shape, name=name, **attributes)
         self._derive(new)
         return new

@@ -10,9 +10,8 @@ import numpy as np
 
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape
-from xlanb.spmd.hlo_sharding import Devices, HloSharding
+from xlanb.spmd.hlo_sharding import Devices, HloSharding, as_listed
 from xlanb.spmd.partitioner.utilities import (
-    as_listed,
     make_partition_offsets,
     make_partitioned_shape,
     pad_base_shape_before_uneven_tiled_sharding,
@@ -43,7 +42,7 @@ def align_groups_with_if_compatible(grouped: GroupedSharding, reference: Grouped
 def _aligned(
     grouped: GroupedSharding, reference: GroupedSharding, *, compatible_only: bool, ignore_group_order: bool
 ) -> GroupedSharding | None:
-    if np.array_equal(grouped.device_groups, reference.device_groups):
+    if np.array_equal(grouped.device_groups, reference.device_groups) and not (grouped.listed or reference.listed):
         return grouped
     group_of = np.zeros(reference.device_groups.size, np.int64)
     place_of = np.zeros_like(group_of)
@@ -66,7 +65,7 @@ def _aligned(
     sharding = grouped.sharding
     if same_sets and permutation is not None and not sharding.is_tile_maximal:
         sharding = as_listed(like(sharding, permutation[sharding.tile_assignment]))
-    return replace(grouped, device_groups=reference.device_groups, sharding=sharding)
+    return replace(grouped, device_groups=reference.device_groups, sharding=sharding, listed=reference.listed)
 
 
 def align_sharding_on_dims(

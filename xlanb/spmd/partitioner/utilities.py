@@ -15,7 +15,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import array, of_array
-from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType
+from xlanb.spmd.hlo_sharding import Devices, HloSharding, as_listed
 
 if TYPE_CHECKING:
     from xlanb.spmd.partitioner.builder import SpmdBuilder
@@ -145,19 +145,6 @@ def with_devices(sharding: HloSharding, assignment: Devices, *, listed: bool | N
     """The same kind of tiled sharding over another tile assignment, whose text is a list where the first one's is."""
     made = HloSharding.partial_tile(assignment) if sharding.replicate_on_last_tile_dim else HloSharding.tile(assignment)
     return as_listed(made) if (sharding.listed if listed is None else listed) else made
-
-
-def as_listed(sharding: HloSharding) -> HloSharding:
-    """The same, its text a list of devices: XLA keeps an array as such even where an iota would do."""
-    if sharding.type is not ShardingType.TILED or sharding.listed:
-        return sharding
-    return HloSharding(
-        sharding.type,
-        sharding.tile_assignment,
-        sharding.replicate_on_last_tile_dim,
-        sharding.subgroup_types,
-        listed=True,
-    )
 
 
 # -- constants and tables ---------------------------------------------------------------------------------------
