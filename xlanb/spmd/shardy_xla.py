@@ -17,9 +17,10 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import same
 from xlanb.spmd.shardy.constants import merge_constants, split_constants
 from xlanb.spmd.shardy.constraints import apply_constraints
-from xlanb.spmd.shardy.export import export_program
+from xlanb.spmd.shardy.export import export_program, make_ends_even
 from xlanb.spmd.shardy.import_ import import_module, meshes_of
 from xlanb.spmd.shardy.propagation import propagate
+from xlanb.spmd.shardy.reshards import insert_reshards
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import bypass, take_out
 
@@ -59,6 +60,8 @@ def _propagate(module: HloModule) -> None:
     apply_constraints(program)
     module.notes["propagation"] = propagate(program)
     merge_constants(program)
+    make_ends_even(program)
+    insert_reshards(program)
     export_program(program, module)
 
 

@@ -425,7 +425,6 @@ def _used(region: Region) -> set[Value]:
 def export_program(program: Program, module: HloModule) -> None:
     """Replace a module's computations by those of a program; Shardy's attributes go, `num_partitions` comes."""
     entry = module.entry_computation
-    _make_ends_even(program)
     exporter = _Exporter(module, program)
     made = exporter.function(
         program.body,
@@ -447,7 +446,7 @@ def export_program(program: Program, module: HloModule) -> None:
         module.header["frontend_attributes"] = frontend_attributes_text(kept)
 
 
-def _make_ends_even(program: Program) -> None:
+def make_ends_even(program: Program) -> None:
     """Parameters and results have tiles of one size (UpdateNonDivisibleInputOutputShardings)."""
     for value in program.body.arguments:
         if value.sharding is not None:
