@@ -260,6 +260,7 @@ class HloModule(Displayable):
         module._record = record  # what says the same shares the snapshot
         module.host_callbacks = record.host_callbacks
         module.calling = record.calling
+        module.spmd_parameters_shardings, module.spmd_output_sharding = record.spmd_shardings
         return module
 
     @staticmethod
@@ -299,6 +300,8 @@ class HloModule(Displayable):
             self.entry_layout,
             self.host_callbacks,
             self.calling,
+            self.spmd_parameters_shardings,
+            self.spmd_output_sharding,
         )
         if last is not None and self._recorded_state == state:
             return last
@@ -306,6 +309,7 @@ class HloModule(Displayable):
         computations = tuple(c.record(old.get(c.name)) for c in _callees_first(self.post_order()))
         header = tuple(_header(self).items())
         entry = self.entry_computation.name
+        shardings = (self.spmd_parameters_shardings, self.spmd_output_sharding)
         same = last is not None and (
             last.name,
             last.entry,
@@ -313,7 +317,8 @@ class HloModule(Displayable):
             last.tables,
             last.host_callbacks,
             last.calling,
-        ) == (self.name, entry, header, self.tables, self.host_callbacks, self.calling)
+            last.spmd_shardings,
+        ) == (self.name, entry, header, self.tables, self.host_callbacks, self.calling, shardings)
         if (
             same
             and last is not None
@@ -322,7 +327,9 @@ class HloModule(Displayable):
         ):
             new = last
         else:
-            new = ModuleRecord(self.name, computations, entry, header, self.tables, self.host_callbacks, self.calling)
+            new = ModuleRecord(
+                self.name, computations, entry, header, self.tables, self.host_callbacks, self.calling, shardings
+            )
         self._record, self._recorded_state = new, state
         return new
 

@@ -104,7 +104,7 @@ class ModuleRecord(Displayable):
     """One module as it was; computations in the order in which XLA prints them, `entry` the entry's name.
 
     `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim; `host_callbacks` the functions of this process that it calls,
-    `calling` its calling convention (see HloModule).
+    `calling` its calling convention, `spmd_shardings` how the whole program's arguments and result lie on the devices (see HloModule).
     """
 
     name: str
@@ -114,6 +114,7 @@ class ModuleRecord(Displayable):
     tables: str = ""
     host_callbacks: tuple[Callable[..., Any], ...] = field(default=(), repr=False)
     calling: CallingConvention | None = field(default=None, repr=False, compare=False)
+    spmd_shardings: tuple[tuple[str, ...], str] = field(default=((), ""), repr=False, compare=False)
 
     @cached_property
     def text(self) -> str:
