@@ -16,6 +16,7 @@ from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.builder import UNREDUCED
 from xlanb.spmd.partitioner.causes import Causes
 from xlanb.spmd.partitioner.collectives import Channels
+from xlanb.spmd.partitioner.preprocess import preprocess_hlos
 from xlanb.spmd.partitioner.state import PartitionerOptions
 from xlanb.spmd.partitioner.utilities import set_sharding, sharding_of
 from xlanb.spmd.partitioner.visitor import Program, SpmdPartitioningVisitor
@@ -44,6 +45,7 @@ def partition(
         import_module(f"{handlers.__name__}.{found.name}")
     annotate(module)
     specialize_call_sites(module)
+    preprocess_hlos(module)
     _record_shardings(module)
     causes = Causes()
     program = Program(

@@ -1,0 +1,58 @@
+"""Custom calls: what is known of their targets says how they are split; the others run on whole arrays (HandleCustomCall)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.partitioner.elementwise import handle_elementwise
+from xlanb.spmd.partitioner.rotate import ROTATE_RIGHT, handle_rotate_right
+from xlanb.spmd.partitioner.sorted_top import handle_top_k
+from xlanb.spmd.partitioner.utilities import make_partitioned_shape, set_sharding, sharding_of
+from xlanb.spmd.partitioner.visitor import SpmdPartitioningVisitor, handles
+
+if TYPE_CHECKING:
+    from xlanb.hlo.instruction import HloInstruction
+
+Handler = Callable[[SpmdPartitioningVisitor, "HloInstruction"], None]
+
+
+def handle_move_to_device(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
+    """Keep the operand's sharding, so that nothing stands between the call and what it is moved from; reshard behind it."""
+    sharding = sharding_of(hlo.operands[0])
+    moved = v.b.clone(hlo, (v.partitioned(hlo.operands[0]).hlo,), make_partitioned_shape(hlo.shape, sharding))
+    v.set_partitioned(hlo, v.arrived(hlo, moved, sharding, hlo.shape))
+
+
+def handle_manual(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
+    """A call in a manual region runs as it is written; it counts as on the first device, as everything there does."""
+    operands = [v.partitioned(o).hlo for o in hlo.operands]
+    call = v.b.clone(hlo, operands, hlo.shape)
+    set_sharding(call, HloSharding.assign_device(0).normalize_tuple(hlo.shape))
+    v.set_partitioned(hlo, call)
+
+
+_HANDLERS: Final[dict[str, Handler]] = {
+    "TopK": handle_top_k,
+    "MoveToHost": handle_elementwise,
+    "MoveToDevice": handle_move_to_device,
+    "PinToDevice": handle_move_to_device,
+    "PinToDeviceSram": handle_move_to_device,
+}
+"""How calls of known targets are split; none of them is in a manual region or on one device."""
+
+
+@handles("custom-call")
+def handle_custom_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
+    """Split a call by its target; an unknown one gets whole arrays on every device."""
+    target = hlo.attributes.get("custom_call_target")
+    sharding = sharding_of(hlo)
+    if target == ROTATE_RIGHT:
+        handle_rotate_right(v, hlo)
+    elif sharding.has_unique_device:
+        v.default_action(hlo)
+    elif sharding.is_manual:
+        handle_manual(v, hlo)
+    else:
+        _HANDLERS.get(str(target), SpmdPartitioningVisitor.default_action)(v, hlo)

@@ -1,0 +1,255 @@
+"""IndexedDimensions: what the dimensions of a gather or a scatter mean to the partitioner.
+
+A scatter is read as the gather that would take its updates out of its operand: `output` below is a gather's result or a scatter's update.
+The names of XLA's functions (xla/hlo/utils/hlo_sharding_util.h) are in the docstrings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import PrimitiveType
+from xlanb.spmd.sharding_util import propagate_sharding_along_dims_and_replicate_others
+
+if TYPE_CHECKING:
+    from xlanb.hlo.instruction import HloInstruction
+    from xlanb.shape import ArrayShape
+    from xlanb.spmd.hlo_sharding import HloSharding
+
+_O = HloOpcode
+
+
+@dataclass(frozen=True)
+class MatchingDims:
+    """Dimensions that go together: `operand[n]`, `indices[n]` and `output[n]` are the same one; empty for an array that has none of them."""
+
+    operand: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
+    output: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class IndexedDimensions:
+    """The dimension numbers of a gather or a scatter, under one set of names.
+
+    `window` are the dimensions of the output that come from the operand (offset_dims, update_window_dims); `collapsed` and `batching` those of the
+    operand that have no dimension among them; `index_map` says which dimension of the operand each element of an index vector is for.
+    """
+
+    hlo: HloInstruction
+    operand: HloInstruction
+    indices: HloInstruction
+    output_rank: int
+    window: tuple[int, ...]
+    collapsed: tuple[int, ...]
+    batching: tuple[int, ...]
+    index_map: tuple[int, ...]
+    indices_batching: tuple[int, ...]
+    index_vector_dim: int
+
+    @staticmethod
+    def of(hlo: HloInstruction) -> IndexedDimensions:
+        """The dimensions of a gather or a scatter."""
+        a = hlo.attributes
+        if hlo.opcode is _O.GATHER:
+            names = (
+                "offset_dims",
+                "collapsed_slice_dims",
+                "operand_batching_dims",
+                "start_index_map",
+                "start_indices_batching_dims",
+            )
+            operand, indices = hlo.operands
+            rank = hlo.array_shape.rank
+        else:
+            names = (
+                "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_dims_to_operand_dims", "scatter_indices_batching_dims"
+            )  # fmt: skip
+            count = len(hlo.operands) // 2
+            operand, indices = hlo.operands[0], hlo.operands[count]
+            rank = hlo.operands[count + 1].array_shape.rank
+        window, collapsed, batching, index_map, indices_batching = (tuple(a.get(name) or ()) for name in names)
+        return IndexedDimensions(
+            hlo, operand, indices, rank, window, collapsed, batching, index_map, indices_batching, a["index_vector_dim"]
+        )
+
+    @property
+    def indices_rank(self) -> int:
+        """Number of dimensions of the indices."""
+        return self.indices.array_shape.rank
+
+    @property
+    def has_index_vectors(self) -> bool:
+        """Whether a dimension of the indices is that of the index vectors; without one each index is a vector of one element."""
+        return self.index_vector_dim < self.indices_rank
+
+    @property
+    def output_batch_dims(self) -> tuple[int, ...]:
+        """Dimensions of the output that come from the indices."""
+        return tuple(d for d in range(self.output_rank) if d not in self.window)
+
+    # -- which dimensions go together ------------------------------------------------------------------------------
+
+    def operand_passthrough(self, slice_sizes: Sequence[int], operand: ArrayShape | None = None) -> MatchingDims:
+        """Dimensions of the operand, by default of the instruction's own, that are taken whole (GetGatherScatterOperandPassthroughDims)."""
+        operand_dims, output = [], []
+        windows = iter(self.window)
+        for dim, size in enumerate((operand or self.operand.array_shape).dimensions):
+            if dim in self.collapsed or dim in self.batching:
+                continue
+            window = next(windows)
+            if slice_sizes[dim] == size:
+                operand_dims.append(dim)
+                output.append(window)
+        return MatchingDims(operand=tuple(operand_dims), output=tuple(output))
+
+    def connected(self, excluded: Iterable[int] = ()) -> MatchingDims:
+        """Dimensions of the indices, without that of the vectors, and those of the output (GetGatherConnectedDimsAcrossIndicesAndOutput)."""
+        left_out = frozenset(excluded)
+        dims = (d for d in range(self.indices_rank) if d != self.index_vector_dim)
+        pairs = [(i, o) for i, o in zip(dims, self.output_batch_dims, strict=True) if i not in left_out]
+        return MatchingDims(indices=tuple(i for i, _ in pairs), output=tuple(o for _, o in pairs))
+
+    def index_passthrough(self) -> MatchingDims:
+        """The connected dimensions along which the operand isn't indexed by position (GetGatherScatterIndexPassThroughDims)."""
+        parallel = self.index_parallel()
+        return self.connected((*self.indices_batching, *(parallel.indices if parallel else ())))
+
+    def explicit_batch(self) -> MatchingDims | None:
+        """The batching dimensions that the instruction names; None where it names none."""
+        return self._with_output(self.batching, self.indices_batching) if self.batching else None
+
+    def index_parallel(self) -> MatchingDims | None:
+        """Dimensions in which the indices count up, so that slice n is at n (GetGatherScatterBatchParallelDims); None where there are none."""
+        sizes = self._original_slice_sizes()
+        indices = self.indices
+        while indices.opcode is _O.COPY:
+            indices = indices.operands[0]
+        if indices.opcode is not _O.CONCATENATE:
+            indices = self.indices
+        operand_dims: list[int] = []
+        indices_dims: list[int] = []
+        for dim, operand_dim in zip(self._iota_dims(indices), self.index_map, strict=True):
+            if dim == -1:
+                continue
+            if dim in indices_dims:
+                return None
+            if sizes[operand_dim] == 1 and dim not in self.indices_batching:
+                if self.operand.array_shape.dimensions[operand_dim] != indices.array_shape.dimensions[dim]:
+                    return None
+                indices_dims.append(dim)
+                operand_dims.append(operand_dim)
+        return self._with_output(tuple(operand_dims), tuple(indices_dims)) if indices_dims else None
+
+    def _iota_dims(self, indices: HloInstruction) -> list[int]:
+        """For each element of an index vector the dimension along which it counts up; -1 where it does not."""
+        dims = [-1] * len(self.index_map)
+        if indices.opcode is _O.CONCATENATE and indices.dimensions[0] == self.index_vector_dim:
+            done = 0
+            for piece in indices.operands:
+                size = self._vector_size(piece)
+                counted = dimension_for_iota(piece)
+                if counted is not None and counted != self.index_vector_dim:
+                    dims[done : done + size] = [counted] * size
+                done += size
+            return dims
+        counted = dimension_for_iota(indices)
+        if counted is not None and counted != self.index_vector_dim:
+            dims = [counted] * self._vector_size(indices)
+        return dims
+
+    def _vector_size(self, indices: HloInstruction) -> int:
+        shape = indices.array_shape
+        return shape.dimensions[self.index_vector_dim] if shape.rank > self.index_vector_dim else 1
+
+    def _original_slice_sizes(self) -> tuple[int, ...]:
+        if self.hlo.opcode is _O.GATHER:
+            return tuple(self.hlo.attributes["slice_sizes"])
+        updates = self.hlo.operands[len(self.hlo.operands) // 2 + 1]
+        return self.slice_sizes(self.operand.array_shape, updates.array_shape)
+
+    def slice_sizes(self, operand: ArrayShape, update: ArrayShape) -> tuple[int, ...]:
+        """The size of a scatter's slices in the dimensions of its operand (GetScatterSliceSize)."""
+        windows = iter(self.window)
+        return tuple(
+            1 if d in self.collapsed or d in self.batching else update.dimensions[next(windows)]
+            for d in range(operand.rank)
+        )
+
+    def _with_output(self, operand: tuple[int, ...], indices: tuple[int, ...]) -> MatchingDims:
+        connected = self.connected()
+        output = dict(zip(connected.indices, connected.output, strict=True))
+        return MatchingDims(operand, indices, tuple(output[d] for d in indices))
+
+    # -- shardings of one array from another's ---------------------------------------------------------------------
+
+    def output_from_indices(self, sharding: HloSharding) -> HloSharding:
+        """The output's sharding that follows the indices (GatherOutputShardingFromIndex, ScatterUpdateShardingFromIndex)."""
+        dims = self.connected()
+        return propagate_sharding_along_dims_and_replicate_others(sharding, dims.indices, dims.output, self.output_rank)
+
+    def indices_from_output(self, sharding: HloSharding) -> HloSharding:
+        """The indices' sharding that follows the output (GatherIndexShardingFromOutput, ScatterIndexShardingFromUpdate)."""
+        dims = self.connected()
+        return propagate_sharding_along_dims_and_replicate_others(
+            sharding, dims.output, dims.indices, self.indices_rank
+        )
+
+    def output_from_operand(
+        self, operand: ArrayShape, sharding: HloSharding, slice_sizes: Sequence[int]
+    ) -> HloSharding | None:
+        """The output's sharding that follows the operand's in dimensions that are taken whole; None where that splits nothing."""
+        if sharding.is_tile_maximal or sharding.is_manual:
+            return None
+        dims = self.operand_passthrough(slice_sizes, operand)
+        found = propagate_sharding_along_dims_and_replicate_others(
+            sharding, dims.operand, dims.output, self.output_rank
+        )
+        return None if found.is_tile_maximal else found
+
+
+def dimension_for_iota(hlo: HloInstruction) -> int | None:
+    """The dimension along which an array counts up from 0, the same along all others; None where it does not (GetDimensionForIota)."""
+    if hlo.opcode is _O.IOTA:
+        return int(hlo.attributes["iota_dimension"])
+    if not hlo.shape.is_array or hlo.array_shape.element_type is not PrimitiveType.S32:
+        return None
+    if hlo.opcode is _O.CONSTANT:
+        return _counted_dimension(np.asarray(hlo.literal.array))
+    if hlo.opcode is _O.BROADCAST:
+        dim = dimension_for_iota(hlo.operands[0])
+        return None if dim is None else hlo.dimensions[dim]
+    if hlo.opcode is _O.GET_TUPLE_ELEMENT and hlo.operands[0].opcode is _O.PARAMETER:
+        source = _outside(hlo)
+        return None if source is None else dimension_for_iota(source)
+    return None
+
+
+def _counted_dimension(values: np.ndarray) -> int | None:
+    for dim, size in enumerate(values.shape):
+        count = np.arange(size).reshape([size if d == dim else 1 for d in range(values.ndim)])
+        if size > 1 and bool((values == count).all()):
+            return dim
+    return None
+
+
+def _outside(element: HloInstruction) -> HloInstruction | None:
+    """What a caller passes as an element of its body's parameter, where it is the same in every iteration."""
+    body = element.parent
+    callers = body.module.callers(body)
+    if body.is_entry or len(callers) != 1:
+        return None
+    caller, index = callers[0], element.tuple_index
+    if caller.opcode is _O.WHILE and caller.operands[0].opcode is _O.TUPLE:
+        root = body.root
+        if root.opcode is _O.TUPLE and index < len(root.operands) and root.operands[index] is element:
+            return caller.operands[0].operands[index]
+    if caller.opcode is _O.CONDITIONAL:
+        argument = caller.operands[caller.called_computations.index(body) + 1]
+        return argument.operands[index] if argument.opcode is _O.TUPLE else None
+    return None
