@@ -159,8 +159,9 @@ def test_error_function_is_no_elementwise_operation_to_shardy() -> None:
 
 
 def test_rule_of_its_own_that_a_custom_call_carries() -> None:
-    op = op_of('r = f32[4] custom-call(x), custom_call_target="mine"', x="f32[4,6]")
-    op.attributes["sharding_rule"] = "#sdy.op_sharding_rule<([i, j])->([i]) {i=4, j=6} reduction={j}, custom>"
+    given = "#sdy.op_sharding_rule<([i, j])->([i]) {i=4, j=6} reduction={j}, custom>"
+    call = f'r = f32[4] custom-call(x), custom_call_target="mine", frontend_attributes={{xla.sdy.sharding_rule="{given}"}}'
+    op = op_of(call, x="f32[4,6]")
     rule = sharding_rule(op)
     assert rule is not None
     assert rule.is_custom

@@ -25,7 +25,6 @@ from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
 FULL_TO_SHARD = "SPMDFullToShardShape"
 SHARD_TO_FULL = "SPMDShardToFullShape"
 _MANUAL_BODY = "xla.sdy.inlinable_manual_computation_body"
-_KEPT = frozenset((f"{PREFIX}sharding_rule",))
 _STEERING = (MESHES, "xla.sdy.use_tuple_args", "xla.sdy.import_mhlo_shardings", "xla.sdy.in_tuple_shardings")
 
 
@@ -263,7 +262,7 @@ def _one(sharding: HloSharding | None) -> list[HloSharding] | None:
 
 def _kept(i: HloInstruction) -> tuple[tuple[str, str], ...]:
     """Frontend attributes that are not Shardy's own."""
-    return tuple(a for a in i.frontend_attributes if not a[0].startswith(PREFIX) or a[0] in _KEPT)
+    return tuple(a for a in i.frontend_attributes if not a[0].startswith(PREFIX))
 
 
 _WRITERS = {
