@@ -46,10 +46,7 @@ def _made(op: Op) -> OpShardingRule | None:
 
 
 def is_elementwise(op: Op) -> bool:
-    """Whether Shardy counts the operation as elementwise when it chooses what to propagate first.
-
-    An error function is none: it reaches Shardy as a custom call.
-    """
+    """Whether Shardy counts the operation as elementwise when it chooses what to propagate first."""
     if op.kind in (Kind.CONSTRAINT, Kind.BARRIER):
         return True
     if op.kind is not Kind.HLO:
