@@ -80,6 +80,7 @@ _PROVIDERS = {
     "hlo.write_proto": "xlanb.hlo.proto",
     "reducer.reproducer": "xlanb.explorer.reproducer",
     "runtime.timeline_figure": "xlanb.view.timeline",
+    "spmd.optimize": "xlanb.cpu.compiler",
     "transforms.higher_passes": "xlanb.spmd.passes",
 }
 set_providers(_PROVIDERS)

@@ -89,6 +89,12 @@ _CONTROL = frozenset((O.CALL, O.WHILE, O.CONDITIONAL, O.ASYNC_START, O.ASYNC_UPD
 _TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d+)')
 
 
+def known_trip_count(loop: HloInstruction) -> int | None:
+    """How often the body of a while loop executes, where its backend_config says it."""
+    found = _TRIP_COUNT.search(loop.backend_config)
+    return int(found[1]) if found else None
+
+
 def cost(what: HloInstruction | HloComputation | HloModule) -> Cost:
     """The cost of one run of an instruction, of a computation with all that it calls, or of a module's entry.
 
@@ -167,8 +173,8 @@ class Counter:
     def _called(self, i: HloInstruction) -> Counts:
         bodies = [self.cost(c) if i.opcode in _CONTROL else self._body(c) for c in i.called_computations]
         if i.opcode is O.WHILE:
-            found = _TRIP_COUNT.search(i.backend_config)
-            return _times(_sum(bodies), int(found[1]) if found else 1)
+            trips = known_trip_count(i)
+            return _times(_sum(bodies), 1 if trips is None else trips)
         if i.opcode is O.CONDITIONAL:
             return max(bodies, key=lambda c: (c[0] + c[2], c[1]), default=_NOTHING)
         return _sum(bodies)

@@ -30,6 +30,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
+from xlanb.spmd.remedies import optimize
 from xlanb.stage import Stage, Stages, exhaust
 from xlanb.transforms.base import PassResult
 from xlanb.transforms.layout.layout_agreement import agree
@@ -92,6 +93,11 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
     """
     with seldom():
         return exhaust(_stages(module, options or CompileOptions(), recorded=False))
+
+
+@optimize.implement
+def _optimized(module: HloModule) -> HloModule:
+    return compile_module(module).hlo_module
 
 
 def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> Stages[Executable]:

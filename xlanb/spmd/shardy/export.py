@@ -14,8 +14,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.hlo.text.parse_metadata import frontend_attributes_text
-from xlanb.shape import ArrayShape, Shape, TupleShape
-from xlanb.shape.shape import array
+from xlanb.shape import Shape, TupleShape
 from xlanb.spmd.conversions import evenly_sharded, to_hlo_sharding
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.sdy import MESHES, TensorSharding
@@ -25,7 +24,10 @@ from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
 
 FULL_TO_SHARD = "SPMDFullToShardShape"
 SHARD_TO_FULL = "SPMDShardToFullShape"
+SOURCE_NAMES = "source names"
+"""The note of a module that says which names instructions had before: {name now: name of the value}."""
 _MANUAL_BODY = "xla.sdy.inlinable_manual_computation_body"
+_KEPT = frozenset((f"{PREFIX}sharding_rule",))
 _STEERING = (MESHES, "xla.sdy.use_tuple_args", "xla.sdy.import_mhlo_shardings", "xla.sdy.in_tuple_shardings")
 
 
@@ -88,6 +90,8 @@ class _Body:
     def bind(self, i: HloInstruction, results: Sequence[Value], shardings: Sequence[HloSharding] | None) -> None:
         """Say which values an instruction gives: itself, or its parts where they are used."""
         self.set_sharding(i, shardings)
+        if results:
+            self.exporter.source_names[i.name] = results[0].name
         if not isinstance(i.shape, TupleShape):
             for value in results:
                 self.env[value] = i
@@ -96,6 +100,7 @@ class _Body:
             if value.uses or value.returned:
                 part = self.part(i, n)
                 self.set_sharding(part, shardings[n : n + 1] if shardings else None)
+                self.exporter.source_names[part.name] = value.name
                 self.env[value] = part
 
     def part(self, i: HloInstruction, number: int) -> HloInstruction:
@@ -263,7 +268,7 @@ def _one(sharding: HloSharding | None) -> list[HloSharding] | None:
 
 def _kept(i: HloInstruction) -> tuple[tuple[str, str], ...]:
     """Frontend attributes that are not Shardy's own."""
-    return tuple(a for a in i.frontend_attributes if not a[0].startswith(PREFIX))
+    return tuple(a for a in i.frontend_attributes if not a[0].startswith(PREFIX) or a[0] in _KEPT)
 
 
 _WRITERS = {
@@ -282,6 +287,7 @@ _WRITERS = {
 class _Exporter:
     module: HloModule
     program: Program
+    source_names: dict[str, str] = field(default_factory=dict)
 
     def called(self, value: object, manual: _Manual) -> object:
         """An attribute with the computations that it names copied; where axes are manual, their instructions say so."""
@@ -354,6 +360,7 @@ class _Exporter:
             made = c.add(O.PARAMETER, (), value.shape, name=value.name, parameter_number=n)
             if n < len(names):
                 c.update(made, metadata=names[n].metadata, frontend_attributes=_kept(names[n]))
+            self.source_names[made.name] = value.name
             body.env[value] = body.set_sharding(made, _one(body.sharding(value.sharding, value.rank)))
         body.write(region)
         wanted = [body.sharding(s, v.rank) for s, v in zip(results, region.results, strict=True)]
@@ -367,8 +374,6 @@ def _root(
     """What a computation gives, of this shape (one value as it is, several as a tuple, where None), with the sharding that is wanted of it."""
     if len(values) == 1 and not isinstance(shape, TupleShape):
         return _root_value(body, values[0], wanted[0])
-    if shape is not None and any(w is not None for w in wanted):
-        values = [_row_major(body, v, w) for v, w in zip(values, wanted, strict=True)]
     root = _nested(body, iter(values), shape) if shape is not None else body.tuple(values, values[0])
     if any(w is not None for w in wanted):
         body.set_sharding(root, [w or HloSharding.replicate() for w in wanted])
@@ -383,17 +388,9 @@ def _root_value(body: _Body, value: HloInstruction, sharding: HloSharding | None
         return body.set_sharding(value, [sharding])
     whole = body.set_sharding(body.tuple([value], value), [HloSharding.parse(value.sharding)])
     part = body.computation.add(O.GET_TUPLE_ELEMENT, [whole], value.shape, metadata=value.metadata, index=0)
+    names = body.exporter.source_names
+    names[part.name] = names.get(value.name, value.name)
     return body.set_sharding(part, [sharding])
-
-
-def _row_major(body: _Body, value: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
-    """A result of the program; reshaped where its layout is not the one that XLA gives arrays without one."""
-    if not isinstance(value.shape, ArrayShape):
-        return value
-    wanted = array(value.shape.element_type, value.shape.dimensions)
-    if value.shape.layout in (None, wanted.layout):
-        return value
-    return body.set_sharding(body.computation.add(O.RESHAPE, [value], wanted), _one(sharding))
 
 
 def _whole(body: _Body, root: HloInstruction) -> HloInstruction:
@@ -448,6 +445,7 @@ def export_program(program: Program, module: HloModule) -> None:
         entry.parameters,
     )
     module.set_entry(made)
+    module.notes[SOURCE_NAMES] = exporter.source_names
     module.remove_unused_computations()
     devices = max((m.num_devices for m in program.meshes.values()), default=1)
     if module.header.get("num_partitions", "1") == "1" and devices > 1:

@@ -1,0 +1,170 @@
+r"""The shardings that a program names itself, of parameters, results and by constraints: found, and changed in a copy of it.
+
+x = parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}, {}]>"}          of a parameter
+c = custom-call(y), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding=...}           a constraint
+r = custom-call(y), custom_call_target="xla.sdy.FuncResultSharding", frontend_attributes={...}          of a result
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from xlanb.errors import XlanbError
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.python_lines import place_text
+from xlanb.shape import ArrayShape
+from xlanb.spmd.conversions import from_hlo_sharding, to_hlo_sharding
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.mesh import Mesh
+from xlanb.spmd.sdy import TensorSharding, parse_shardings, shardings_text
+from xlanb.transforms.inlining import bypass
+
+SHARDING = "xla.sdy.sharding"
+_CONSTRAINTS = ("Sharding", "xla.sdy.ShardingConstraint")
+_RESULT = "xla.sdy.FuncResultSharding"
+
+
+class AnnotationKind(Enum):
+    """What names a sharding."""
+
+    PARAMETER = "parameter"
+    CONSTRAINT = "constraint"
+    RESULT = "result"
+
+
+@dataclass(frozen=True)
+class ShardingAnnotation:
+    """A sharding that the program names, by the name of the instruction that carries it."""
+
+    instruction: str
+    kind: AnnotationKind
+    sharding: TensorSharding
+    place: str = ""
+
+    def __str__(self) -> str:
+        at = f" ({self.place})" if self.place else ""
+        return f"{self.kind.value} {self.instruction}{at} is annotated {dims_text(self.sharding)}"
+
+
+@dataclass(frozen=True)
+class AnnotationChange:
+    """Another sharding for an annotation, or a new constraint on the result of an instruction; `sharding` None takes the annotation away."""
+
+    instruction: str
+    sharding: TensorSharding | None
+    is_new: bool = False
+
+
+def dims_text(sharding: TensorSharding) -> str:
+    """The dimensions of a sharding without its mesh: `[{"data"}, {}]`."""
+    return sharding.text.removeprefix(f"<@{sharding.mesh}, ").removesuffix(">")
+
+
+def axes_named(text: str, mesh: Mesh | None, rank: int) -> TensorSharding | None:
+    """An HLO sharding's text by the axes of a mesh; None where these do not say it."""
+    if not text or mesh is None:
+        return None
+    try:
+        return from_hlo_sharding(HloSharding.parse(text), mesh, rank)
+    except XlanbError:
+        return None
+
+
+def annotation_of(i: HloInstruction, meshes: Mapping[str, Mesh]) -> ShardingAnnotation | None:
+    """The sharding that an instruction names; None where it names none, or one each for several arrays."""
+    kind = _kind(i)
+    text = dict(i.frontend_attributes).get(SHARDING)
+    if kind is None or not text or not isinstance(i.shape, ArrayShape):
+        return None
+    found = parse_shardings(text, dict(meshes))
+    if len(found) != 1:
+        return None
+    return ShardingAnnotation(i.name, kind, found[0], place_text(*i.metadata.python_line) or i.metadata.op_name)
+
+
+def _kind(i: HloInstruction) -> AnnotationKind | None:
+    if i.opcode is HloOpcode.PARAMETER:
+        return AnnotationKind.PARAMETER
+    target = i.attributes.get("custom_call_target") if i.opcode is HloOpcode.CUSTOM_CALL else None
+    if target == _RESULT:
+        return AnnotationKind.RESULT
+    return AnnotationKind.CONSTRAINT if target in _CONSTRAINTS else None
+
+
+def annotations_before(i: HloInstruction, meshes: Mapping[str, Mesh]) -> Iterator[ShardingAnnotation]:
+    """The annotations of what an instruction is computed from (its own first), the nearest first."""
+    yield from _reached(i, meshes, lambda at: at.operands)
+
+
+def annotations_after(i: HloInstruction, meshes: Mapping[str, Mesh]) -> Iterator[ShardingAnnotation]:
+    """The annotations of what is computed from an instruction, the nearest first."""
+    yield from _reached(i, meshes, lambda at: at.users)
+
+
+def _reached(
+    start: HloInstruction, meshes: Mapping[str, Mesh], further: Callable[[HloInstruction], Iterable[HloInstruction]]
+) -> Iterator[ShardingAnnotation]:
+    seen, queue = {start}, deque([start])
+    while queue:
+        at = queue.popleft()
+        annotation = annotation_of(at, meshes)
+        if annotation is not None:
+            yield annotation
+        if annotation is not None and annotation.kind is AnnotationKind.CONSTRAINT and at is not start:
+            continue  # nothing passes a constraint
+        for one in further(at):
+            if one not in seen:
+                seen.add(one)
+                queue.append(one)
+
+
+def with_changes(module: HloModule, changes: Iterable[AnnotationChange], meshes: Mapping[str, Mesh]) -> HloModule:
+    """A copy of a module with other annotations.
+
+    Raises:
+        XlanbError: an instruction of that name is not there.
+    """
+    changed = module.clone()
+    for change in changes:
+        found = changed.find(change.instruction)
+        if found is None or found.parent is None:
+            raise XlanbError(f"no instruction {change.instruction!r} in module {module.name}")
+        if change.sharding is None:
+            _drop(found)
+        elif change.is_new:
+            _constrain(found, change.sharding, meshes)
+        else:
+            _annotate(found, change.sharding, meshes)
+    return changed
+
+
+def _drop(i: HloInstruction) -> None:
+    if i.opcode is HloOpcode.CUSTOM_CALL:
+        bypass(i, i.operands[0])
+        return
+    kept = tuple(a for a in i.frontend_attributes if a[0] != SHARDING)
+    i.parent.update(i, sharding="", frontend_attributes=kept)
+
+
+def _annotate(i: HloInstruction, sharding: TensorSharding, meshes: Mapping[str, Mesh]) -> None:
+    kept = tuple(a for a in i.frontend_attributes if a[0] != SHARDING)
+    per_value = i.opcode is HloOpcode.CUSTOM_CALL
+    text = shardings_text((sharding,)) if per_value else str(sharding)
+    hlo = str(to_hlo_sharding(sharding, meshes[sharding.mesh])) if i.sharding else ""
+    i.parent.update(i, sharding=hlo, frontend_attributes=(*kept, (SHARDING, text)))
+
+
+def _constrain(i: HloInstruction, sharding: TensorSharding, meshes: Mapping[str, Mesh]) -> None:
+    users, c = list(i.users), i.parent
+    made = c.add(HloOpcode.CUSTOM_CALL, (i,), i.shape, like=i, custom_call_target="Sharding")
+    hlo = str(to_hlo_sharding(sharding, meshes[sharding.mesh]))
+    c.update(made, sharding=hlo, frontend_attributes=((SHARDING, shardings_text((sharding,))),))
+    for user in users:
+        c.set_operands(user, [made if o is i else o for o in user.operands])
+    if c.root is i:
+        c.set_root(made)

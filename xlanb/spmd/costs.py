@@ -1,0 +1,139 @@
+"""Bytes that a collective moves, and an estimate of its time, on an interconnect of published bandwidth and latency.
+
+With n members of a group and B bytes of operand on each device, what a device sends in the best known algorithm (ring) is
+
+    all-gather          (n - 1) B          each part passes every device but the last
+    reduce-scatter      (n - 1) B / n
+    all-reduce        2 (n - 1) B / n      a reduce-scatter, then an all-gather
+    all-to-all          (n - 1) B / n
+    collective-permute          B          where it goes to another device
+    collective-broadcast        B
+
+The time is latency times steps plus bytes over bandwidth, without contention and without overlap with other work: good to compare two plans, no forecast of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from xlanb.errors import UnimplementedError, XlanbError, nearest
+
+
+class Topology(Enum):
+    """How devices reach each other."""
+
+    MEMORY = "memory"
+    SWITCH = "switch"
+    RING = "ring"
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """What devices send by.
+
+    `bandwidth` is bytes per second in one direction: of a device to the switch or to memory, or of one link of a ring. `latency` is seconds a step. `source` says where both are from.
+    """
+
+    name: str
+    topology: Topology
+    bandwidth: float
+    latency: float
+    source: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.bandwidth / 1e9:g} GB/s a direction, {self.latency * 1e6:g} us a step ({self.source})"
+        )
+
+
+_BOOK: Final = (
+    "How to Scale Your Model, jax-ml.github.io/scaling-book/tpus: one-way ICI bandwidth a link, about 1 us a hop"
+)
+INTERCONNECTS: Final[Mapping[str, Interconnect]] = {
+    i.name: i
+    for i in (
+        Interconnect("cpu", Topology.MEMORY, 5e9, 2e-5, "threads of one process: an assumption; a run's timeline measures"),
+        Interconnect("h100", Topology.SWITCH, 450e9, 1.9e-6, "NVIDIA H100 data sheet: NVLink 900 GB/s both ways; NCCL's tuning table: 1.9 us a ring step"),
+        Interconnect("a100", Topology.SWITCH, 300e9, 1.9e-6, "NVIDIA A100 data sheet: NVLink 600 GB/s both ways; NCCL's tuning table: 1.9 us a ring step"),
+        Interconnect("v4", Topology.RING, 45e9, 1e-6, _BOOK),
+        Interconnect("v5e", Topology.RING, 45e9, 1e-6, _BOOK),
+        Interconnect("v5p", Topology.RING, 90e9, 1e-6, _BOOK),
+        Interconnect("v6e", Topology.RING, 90e9, 1e-6, _BOOK),
+        Interconnect("infiniband", Topology.SWITCH, 50e9, 5e-6, "NDR InfiniBand, 400 Gbit/s a port; latency an assumption"),
+    )
+}  # fmt: skip
+"""Interconnects by name: threads here, GPUs by NVLink, TPUs by ICI, machines by InfiniBand."""
+
+
+def interconnect(name: str | Interconnect) -> Interconnect:
+    """The interconnect of a name.
+
+    Raises:
+        XlanbError: there is none; the message has the nearest names.
+    """
+    if isinstance(name, Interconnect):
+        return name
+    if name not in INTERCONNECTS:
+        raise XlanbError(f"no interconnect {name!r}{nearest(name, INTERCONNECTS)}")
+    return INTERCONNECTS[name]
+
+
+def bytes_moved(kind: str, operand_bytes: int, members: int) -> int:
+    """The bytes that each device sends in a collective of this kind (an opcode's text) with so many members in a group.
+
+    Raises:
+        UnimplementedError: it is not known of the kind.
+    """
+    if members <= 1:
+        return 0
+    match kind:
+        case "all-gather":
+            return operand_bytes * (members - 1)
+        case "all-reduce":
+            return 2 * operand_bytes * (members - 1) // members
+        case "reduce-scatter" | "all-to-all" | "ragged-all-to-all":
+            return operand_bytes * (members - 1) // members
+        case "collective-permute" | "collective-broadcast":
+            return operand_bytes
+    raise UnimplementedError(f"the cost of a collective of kind {kind}")
+
+
+def seconds(kind: str, operand_bytes: int, members: int, link: Interconnect) -> float:
+    """The estimated time of a collective.
+
+    Raises:
+        UnimplementedError: it is not known of the kind.
+    """
+    moved = bytes_moved(kind, operand_bytes, members)
+    if not moved:
+        return 0.0
+    return link.latency * _steps(kind, members, link.topology) + moved / _bandwidth(kind, members, link)
+
+
+def _steps(kind: str, members: int, topology: Topology) -> int:
+    if kind == "collective-permute":
+        return 1
+    passes = 2 if kind == "all-reduce" else 1
+    if topology is Topology.MEMORY or (topology is Topology.SWITCH and "all-to-all" in kind):
+        return passes
+    # On a ring both directions are used, so that the farthest device is half of it away.
+    return passes * (max(1, members // 2) if topology is Topology.RING else members - 1)
+
+
+def _bandwidth(kind: str, members: int, link: Interconnect) -> float:
+    if link.topology is not Topology.RING or kind == "collective-permute" or members == 2:
+        return link.bandwidth
+    if "all-to-all" in kind:
+        # Data for a device n/4 links away on average passes all of them: of 2 n links n B n/4 bytes, (n - 1) B / n of which count as sent.
+        return 8 * link.bandwidth * (members - 1) / members**2
+    return 2 * link.bandwidth
+
+
+def seconds_text(time: float) -> str:
+    """A time with its unit."""
+    if time < 1e-3:
+        return f"{time * 1e6:.1f} us"
+    return f"{time * 1e3:.2f} ms" if time < 1 else f"{time:.2f} s"

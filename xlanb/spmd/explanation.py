@@ -1,0 +1,273 @@
+"""Why a collective is there: the instruction that needed it, the shardings that did not fit and where they come from, what it costs, and what might remove it.
+
+The partitioner notes a Cause for each collective, the propagation an event for each sharding that it passes on; both are read here. A program that was partitioned elsewhere has
+neither, and its card says what the module alone shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from xlanb.display import Displayable
+from xlanb.frames import framed
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.python_lines import place_text
+from xlanb.memory import size_text
+from xlanb.shape import ArrayShape
+from xlanb.spmd.annotations import annotation_of, annotations_after, axes_named, dims_text
+from xlanb.spmd.costs import Interconnect, interconnect, seconds_text
+from xlanb.spmd.partitioner.causes import Cause, CauseKind
+from xlanb.spmd.plan import Collective, CollectivePlan, PartitionedProgram, plan_of
+from xlanb.spmd.remedies import Remedy, RemedyAttempt, remedies_for
+from xlanb.spmd.sdy import TensorSharding
+from xlanb.spmd.shardy.events import Propagation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KINDS: Final[Mapping[CauseKind, str]] = {
+    CauseKind.RESHARD: "the array is needed in another sharding than it has",
+    CauseKind.PARTIAL_REDUCTION: "each device has reduced its own part, and the parts are reduced to the whole",
+    CauseKind.HALO: "windows and shifted tiles read elements that a neighbour holds",
+    CauseKind.FULL_REMATERIALIZATION: "no cheaper way between the two shardings is known: every device gets the whole array and cuts out its tile (involuntary full rematerialization)",
+    CauseKind.WINDOWED_EINSUM: "one operand goes round the devices while each multiplies the tile that it has",
+    CauseKind.MANUAL: "the program asks for it itself, in a manual computation",
+    CauseKind.OTHER: "the partitioner needs it",
+}
+_MOST_STEPS: Final = 8
+UNRECORDED: Final = "why it is there was not recorded: this partitioner did not make the program (a dump, or a module that was read from text)"
+
+
+@dataclass(frozen=True)
+class CollectiveNeed:
+    """One reason of a collective. `instruction` needed it and `moved` is the operand, by their names in the source program where these are known. `had` and `wanted` are shardings by the axes of the mesh, or HLO's where these do not say them; `origins` is where they come from, a step each."""
+
+    cause: Cause
+    instruction: str
+    moved: str
+    had: str
+    wanted: str
+    had_from: tuple[str, ...]
+    wanted_from: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """The instruction, its op_name and its Python line."""
+        c = self.cause
+        where = ", ".join(filter(None, (c.op_name, place_text(*c.python_line))))
+        moved = f"operand {c.operand}, {self.moved}" if c.operand is not None else "its result"
+        return f"needed by {self.instruction}{f' ({where})' if where else ''}: {moved}"
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Name and value of all there is to say, in the order of reading."""
+        estimates = ", ".join(f"{what} {size_text(count)}" for what, count in self.cause.estimates)
+        reason = f"{self.cause.kind.value}: {self.cause.reason or _KINDS[self.cause.kind]}"
+        rows = [("reason", reason), ("had", self.had or "no sharding of its own")]
+        rows += [("", step) for step in self.had_from]
+        rows += [("wanted", self.wanted or "no sharding of its own"), *(("", step) for step in self.wanted_from)]
+        return (*rows, *((("chosen by", estimates),) if estimates else ()))
+
+
+@dataclass(frozen=True, eq=False)
+class CollectiveWhy(Displayable):
+    """The card of a collective. `needs` are its reasons: several where collectives were combined, none where nobody recorded them."""
+
+    collective: Collective
+    link: Interconnect
+    program: PartitionedProgram
+    needs: tuple[CollectiveNeed, ...]
+    note: str = ""
+
+    @property
+    def cost(self) -> str:
+        """Bytes and time, of one execution and of a run."""
+        c = self.collective
+        runs = f", executed {c.executions} times a run" if c.executions != 1 else ""
+        return f"each of {c.members} devices sends {size_text(c.bytes)}, about {seconds_text(c.seconds)} on {self.link}{runs}"
+
+    @cached_property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """Changes of annotations that might remove it, none of them tried; `remedies[0].attempt()` tries one."""
+        return remedies_for([n.cause for n in self.needs], self.program, self.link)
+
+    def attempts(self) -> tuple[RemedyAttempt, ...]:
+        """Every remedy tried, the best first; those that make each device compute more come last.
+
+        Raises:
+            XlanbError: the program cannot be compiled with one of them.
+        """
+        return tuple(
+            sorted(
+                (r.attempt() for r in self.remedies), key=lambda a: (not a.is_better, a.after.seconds, a.after.bytes)
+            )
+        )
+
+    @property
+    def title(self) -> str:
+        """What it is: name, shape, and along which axes."""
+        c = self.collective
+        return f"{c.name}: {c.kind} {c.shape} along {c.along}"
+
+    @property
+    def headline(self) -> str:
+        """What it is and what it costs, in two lines."""
+        return f"{self.title}\n{self.cost}" + (f"\n{self.note}" if self.note else "")
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """A table for each reason, and one of what might remove it."""
+        needs = tuple((need.headline, framed(need.facts, ["", "value"])) for need in self.needs)
+        rows = [(str(r), "not tried") for r in self.remedies]
+        return (*needs, *((("What might remove it", framed(rows, ["change", "outcome"])),) if rows else ()))
+
+    def __repr__(self) -> str:
+        return f"<CollectiveWhy {self.title}>"
+
+    def __str__(self) -> str:
+        lines = [self.title, f"  {self.cost}"]
+        for need in self.needs:
+            lines.append(f"  {need.headline}")
+            lines += [f"    {name:10}{value}" for name, value in need.facts]
+        if self.note:
+            lines.append(f"  {self.note}")
+        if self.remedies:
+            lines.append("  might remove it (not tried: .remedies[0].attempt() compiles the program so):")
+            lines += [f"    {n}  {remedy}" for n, remedy in enumerate(self.remedies)]
+        return "\n".join(lines)
+
+
+def why(x: Any, name: str, *, on: str | Interconnect = "cpu") -> CollectiveWhy:
+    """Why the collective `name` is in a compiled program.
+
+    Args:
+        x: an executable, a module, a compilation, a trace or a record of the real XLA's.
+        name: of the collective, as `collectives(x)` lists it.
+        on: the interconnect by which its time is estimated, a name of `costs.INTERCONNECTS`.
+
+    Raises:
+        XlanbError: there is no such collective; the message has the nearest names.
+    """
+    program, link = PartitionedProgram.of(x), interconnect(on)
+    collective = plan_of(program, link).named(name)
+    needs = tuple(_need(cause, program) for cause in collective.causes)
+    return CollectiveWhy(collective, link, program, needs, "" if needs else _known(collective, program))
+
+
+def collectives(x: Any, *, on: str | Interconnect = "cpu") -> CollectivePlan:
+    """The collectives of a compiled program by time and bytes, with their reasons; `.to_dataframe()` is the table.
+
+    Raises:
+        XlanbError: `x` holds no module.
+    """
+    return plan_of(PartitionedProgram.of(x), on)
+
+
+@dataclass(frozen=True)
+class ShardingFindings(Displayable):
+    """Collectives that a better annotation should make needless: involuntary full rematerializations, a card each."""
+
+    cards: tuple[CollectiveWhy, ...]
+
+    def __len__(self) -> int:
+        return len(self.cards)
+
+    def __iter__(self) -> Iterator[CollectiveWhy]:
+        return iter(self.cards)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row each: collective, instruction, sharding had, wanted, bytes, seconds, source line."""
+        rows = [
+            (c.collective.name, n.cause.instruction, n.had, n.wanted, c.collective.bytes, c.collective.seconds, c.collective.place)
+            for c in self.cards
+            for n in c.needs
+        ]  # fmt: skip
+        return framed(rows, ["collective", "instruction", "had", "wanted", "bytes", "seconds", "source"])
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """The same as a page shows it."""
+        return (("Involuntary full rematerializations", self.to_dataframe()),)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.cards)) if self.cards else "no involuntary full rematerialization"
+
+
+def findings(x: Any, *, on: str | Interconnect = "cpu") -> ShardingFindings:
+    """The involuntary full rematerializations of a compiled program.
+
+    Raises:
+        XlanbError: `x` holds no module.
+    """
+    found = [c.name for c in collectives(x, on=on).collectives if _is_finding(c)]
+    return ShardingFindings(tuple(why(x, name, on=on) for name in found))
+
+
+def _is_finding(collective: Collective) -> bool:
+    return any(c.kind is CauseKind.FULL_REMATERIALIZATION for c in collective.causes)
+
+
+def _known(collective: Collective, program: PartitionedProgram) -> str:
+    """What is known of a collective without a cause."""
+    source = program.in_source(collective.name)
+    if source and source.opcode.text == collective.kind:
+        return "the source program has it itself: it stands in a manual computation"
+    of = ", ".join(filter(None, (collective.op_name, place_text(*collective.python_line))))
+    return UNRECORDED + (f"; its metadata names {of}" if of else "; it has no metadata")
+
+
+def _need(cause: Cause, program: PartitionedProgram) -> CollectiveNeed:
+    at = program.in_source(cause.instruction)
+    moved = program.in_source(cause.operand_name) if cause.operand is not None else at
+    shape = moved.shape if moved is not None else None
+    rank = len(shape.dimensions) if isinstance(shape, ArrayShape) else -1
+
+    def named(text: str) -> str:
+        sharding = axes_named(text, program.mesh, rank) if rank >= 0 else None
+        return f"{dims_text(sharding)}, that is {text}" if sharding is not None else text
+
+    had_from = tuple(_origin(moved.name, program))[:_MOST_STEPS] if moved else ()
+    wanted_from = tuple(_origin(at.name, program))[:_MOST_STEPS] if at and at is not moved else ()
+    if at is not None and at is moved:
+        wanted_from = _asked_for(at, axes_named(cause.want, program.mesh, rank) if rank >= 0 else None, program)
+    return CollectiveNeed(
+        cause,
+        f"{at.opcode.text} {at.name}" if at else f"{cause.opcode} {cause.instruction}",
+        moved.name if moved else cause.operand_name,
+        named(cause.have),
+        named(cause.want),
+        had_from,
+        wanted_from,
+    )
+
+
+def _asked_for(i: HloInstruction, wanted: TensorSharding | None, program: PartitionedProgram) -> tuple[str, ...]:
+    """The nearest annotation behind an instruction that asks for its result in this sharding."""
+    behind = annotations_after(i, program.meshes)
+    return tuple(str(a) for a in behind if wanted is not None and a.sharding.closed() == wanted)[:1]
+
+
+def _origin(name: str, program: PartitionedProgram, seen: set[str] | None = None) -> Iterator[str]:
+    """Where the sharding of an array comes from: what the propagation did, back to the annotations of the program."""
+    seen = set() if seen is None else seen
+    if name in seen or program.source is None:
+        return
+    seen.add(name)
+    found = program.source.find(name)
+    annotation = annotation_of(found, program.meshes) if found is not None else None
+    if annotation is not None:
+        yield str(annotation)
+    propagation = program.module.notes.get("propagation")
+    if not isinstance(propagation, Propagation):
+        return
+    sources = []
+    for event in propagation.of(name):
+        for gain in event.gains:
+            if gain.value == name != gain.source:
+                yield f"{gain}, by {event.kind} {event.name} ({event.step})"
+                sources.append(gain.source)
+    for source in sources:
+        yield from _origin(source, program, seen)

@@ -1,0 +1,286 @@
+"""The collectives of a partitioned program as a plan: which there are, along which axes of the mesh, what each moves and about how long it takes.
+
+A plan is read off a module alone, so that dumps of the real XLA have one too; what else is known (meshes, reasons) comes from the module that was partitioned and from notes of the passes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from xlanb.analysis.cost import cost, known_trip_count
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError, nearest
+from xlanb.frames import framed
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.device_groups import DeviceGrid, device_grid, device_groups, device_pairs
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.python_lines import place_text
+from xlanb.hlo.records import ModuleRecord
+from xlanb.memory import size_text
+from xlanb.spmd.costs import Interconnect, bytes_moved, interconnect, seconds, seconds_text
+from xlanb.spmd.device_axes import axes_of_groups, axes_of_pairs, axes_text
+from xlanb.spmd.mesh import Mesh
+from xlanb.spmd.partitioner.causes import Cause, Causes
+from xlanb.spmd.sdy import AxisRef
+from xlanb.spmd.shardy.export import SOURCE_NAMES
+from xlanb.spmd.shardy.import_ import meshes_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+O = HloOpcode  # noqa: E741 - as everywhere
+KINDS: Final = (
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast",
+)  # fmt: skip
+_PAIRS: Final = "collective-permute"
+COMBINED: Final = "combined channels"
+"""The note of a module that says which channels were combined into one: {channel that is left: all of them}."""
+
+
+@dataclass(frozen=True)
+class PartitionedProgram:
+    """What is asked about: the `module` for one device, and, where it is known, the `source` that was partitioned."""
+
+    module: HloModule
+    source: HloModule | None = None
+
+    @staticmethod
+    def of(x: Any) -> PartitionedProgram:
+        """The program of an executable, a module, a record of one, a compilation (it is finished), or a trace.
+
+        Raises:
+            XlanbError: it holds no module.
+        """
+        if isinstance(x, HloModule):
+            return PartitionedProgram(x)
+        if isinstance(x, ModuleRecord):
+            return PartitionedProgram(HloModule.from_record(x))
+        if isinstance(getattr(x, "hlo_module", None), HloModule):
+            source = getattr(x, "source_module", None)
+            return PartitionedProgram(x.hlo_module, source if isinstance(source, HloModule) else None)
+        if callable(getattr(x, "finish", None)):
+            return PartitionedProgram.of(x.finish())
+        records = [s.after for s in getattr(x, "stages", ()) if isinstance(getattr(s, "after", None), ModuleRecord)]
+        if not records:
+            raise XlanbError(f"a {type(x).__name__} holds no HLO module")
+        return PartitionedProgram(HloModule.from_record(records[-1]), HloModule.from_record(records[0]))
+
+    @cached_property
+    def meshes(self) -> Mapping[str, Mesh]:
+        """The meshes that the source names, or the module itself where it still does."""
+        found: dict[str, Mesh] = {}
+        for module in (self.module, self.source):
+            found |= meshes_of(module) if module is not None else {}
+        return found
+
+    @cached_property
+    def flops(self) -> int | float:
+        """Floating-point operations of each device in a run."""
+        return cost(self.module).flops
+
+    @property
+    def argument_bytes(self) -> int:
+        """Bytes of arguments that each device holds."""
+        return sum(p.shape.byte_size for p in self.module.entry_computation.parameters)
+
+    @cached_property
+    def grid(self) -> DeviceGrid:
+        """On how many devices it runs."""
+        return device_grid(self.module)
+
+    @cached_property
+    def mesh(self) -> Mesh | None:
+        """The first mesh that has as many devices as the program; None where no names are known."""
+        fitting = (m for m in self.meshes.values() if m.axes and m.num_devices == self.grid.count)
+        return next(fitting, None)
+
+    def in_source(self, name: str) -> HloInstruction | None:
+        """The instruction of the source program that has this name there, or had it before shardy-xla wrote the program anew."""
+        if self.source is None or not name:
+            return None
+        renamed: Mapping[str, str] = self.module.notes.get(SOURCE_NAMES, {})
+        return self.source.find(renamed.get(name, name))
+
+    @cached_property
+    def causes(self) -> Mapping[int, Cause]:
+        """The reasons that the partitioner noted, by channel."""
+        found = self.module.notes.get("causes")
+        return found.by_channel if isinstance(found, Causes) else {}
+
+    def causes_of(self, channel: int | None) -> tuple[Cause, ...]:
+        """The reasons of a channel: several where collectives were combined."""
+        combined: Mapping[int, Sequence[int]] = self.module.notes.get(COMBINED, {})
+        channels = combined.get(channel, (channel,)) if channel is not None else ()
+        return tuple(self.causes[c] for c in channels if c in self.causes)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective of a program for one device.
+
+    `bytes` are what each device sends in one execution, `seconds` the estimated time of one, `executions` how often it executes in a run (a loop whose trip count is unknown counts once).
+    `axes` are those of the mesh that it talks along, None where no mesh is known or the groups are no grid of its axes; `members` is the size of the largest group.
+    """
+
+    name: str
+    kind: str
+    channel_id: int | None
+    shape: str
+    groups: str
+    members: int
+    axes: tuple[AxisRef, ...] | None
+    bytes: int
+    seconds: float
+    executions: int
+    op_name: str
+    python_line: tuple[str, int]
+    causes: tuple[Cause, ...]
+
+    @property
+    def along(self) -> str:
+        """The axes, or else the groups."""
+        return axes_text(self.axes) if self.axes is not None else self.groups
+
+    @property
+    def place(self) -> str:
+        """The Python line that it comes from, else the op_name, else the instruction of the source program."""
+        for cause in self.causes:
+            if cause.python_line[1]:
+                return place_text(*cause.python_line)
+        first = self.causes[0] if self.causes else None
+        return place_text(*self.python_line) or (first.op_name if first else "") or self.op_name
+
+    @property
+    def reason(self) -> str:
+        """The instructions that needed it and why, in a few words; "" where that was not recorded."""
+        said = (f"{c.opcode} {c.instruction}: {c.reason}" if c.instruction else c.reason for c in self.causes)
+        return "; ".join(dict.fromkeys(said))
+
+
+@dataclass(frozen=True)
+class CollectivePlan(Displayable):
+    """All collectives of a program on an interconnect, the most expensive first."""
+
+    collectives: tuple[Collective, ...]
+    link: Interconnect
+
+    @property
+    def bytes(self) -> int:
+        """What each device sends in one run."""
+        return sum(c.bytes * c.executions for c in self.collectives)
+
+    @property
+    def seconds(self) -> float:
+        """The estimated time of all collectives of a run, one after the other."""
+        return sum(c.seconds * c.executions for c in self.collectives)
+
+    @property
+    def kinds(self) -> Counter[str]:
+        """How many there are of each kind."""
+        return Counter(c.kind for c in self.collectives)
+
+    def named(self, name: str) -> Collective:
+        """The collective of a name.
+
+        Raises:
+            XlanbError: there is none; the message has the nearest names.
+        """
+        plain = name.removeprefix("%")
+        found = next((c for c in self.collectives if c.name == plain), None)
+        if found is None:
+            raise XlanbError(
+                f"no collective {plain!r} in the program{nearest(plain, (c.name for c in self.collectives))}"
+            )
+        return found
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row each: name, kind, axes, members, executions, bytes, seconds, reason, source line."""
+        rows = [
+            (c.name, c.kind, c.along, c.members, c.executions, c.bytes * c.executions, c.seconds * c.executions, c.reason, c.place)
+            for c in self.collectives
+        ]  # fmt: skip
+        return framed(rows, ["name", "kind", "along", "members", "runs", "bytes", "seconds", "reason", "source"])
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """The same as a page shows it."""
+        return ((self.summary, self.to_dataframe()),)
+
+    @property
+    def summary(self) -> str:
+        """How many of which kind, bytes and time."""
+        if not self.collectives:
+            return "no collectives"
+        kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.kinds.items()))
+        return f"{kinds}: {size_text(self.bytes)} sent by each device, about {seconds_text(self.seconds)} on {self.link.name}"
+
+    def __str__(self) -> str:
+        lines = [
+            f"  {c.name}  along {c.along}  {size_text(c.bytes * c.executions)}  {seconds_text(c.seconds * c.executions)}"
+            + (f"  {c.reason}" if c.reason else "")
+            for c in self.collectives
+        ]
+        return "\n".join([self.summary, *lines])
+
+
+def plan_of(program: PartitionedProgram, on: str | Interconnect = "cpu") -> CollectivePlan:
+    """The plan of a program on an interconnect."""
+    link = interconnect(on)
+    executions = _executions(program.module)
+    found = [
+        _collective(i, program, link, executions.get(c, 0))
+        for c in program.module.computations
+        for i in c
+        if _kind(i) in KINDS
+    ]
+    return CollectivePlan(tuple(sorted(found, key=lambda c: (-c.seconds * c.executions, c.name))), link)
+
+
+def _kind(i: HloInstruction) -> str:
+    return i.opcode.text.removesuffix("-start")
+
+
+def _collective(i: HloInstruction, program: PartitionedProgram, link: Interconnect, executions: int) -> Collective:
+    kind, grid = _kind(i), program.grid
+    if kind == _PAIRS:
+        pairs = [p for p in device_pairs(i, 0, grid) if p[0] != p[1]]
+        text = "{" + ",".join(f"{{{s},{t}}}" for s, t in pairs) + "}"
+        members, axes = (2 if pairs else 1), axes_of_pairs(pairs, program.mesh) if program.mesh else None
+    else:
+        groups = device_groups(i, grid)
+        text = i.attributes.get("replica_groups") or "{}"
+        members, axes = max(map(len, groups)), axes_of_groups(groups, program.mesh) if program.mesh else None
+    size = sum(o.shape.byte_size for o in i.operands)
+    channel = i.attributes.get("channel_id")
+    return Collective(
+        i.name, kind, channel, str(i.shape), text, members, axes, bytes_moved(kind, size, members), seconds(kind, size, members, link), executions,
+        i.metadata.op_name, i.metadata.python_line, program.causes_of(channel),
+    )  # fmt: skip
+
+
+def _executions(module: HloModule) -> dict[HloComputation, int]:
+    """How often each computation that takes part in control flow executes in a run; what is applied to elements does not count."""
+    counts: Counter[HloComputation] = Counter({module.entry_computation: 1})
+    # Callers come before what they call.
+    for c in reversed(list(_callees_first(module.entry_computation, set()))):
+        for i in c:
+            trips = known_trip_count(i) if i.opcode is O.WHILE else 1
+            for called in i.called_computations:
+                counts[called] += counts[c] * (1 if trips is None else trips)
+    return counts
+
+
+def _callees_first(c: HloComputation, seen: set[HloComputation]) -> Iterator[HloComputation]:
+    if c in seen:
+        return
+    seen.add(c)
+    for i in c:
+        for called in i.called_computations:
+            yield from _callees_first(called, seen)
+    yield c
