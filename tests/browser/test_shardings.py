@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.hlo import parse
+from xlanb.spmd.shardy_xla import ShardyXla
+from xlanb.tracing import Decision, observing
 
 sys.path.insert(0, str(Path(__file__).parent))
 from stepper import Stepper
 
-WHOLE = """HloModule program, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=4, "model"=2]>}}, num_partitions=8
+WHOLE = r"""HloModule program, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=4, "model"=2]>}}, num_partitions=8
 
 ENTRY main {
-  x = f32[64,32]{1,0} parameter(0), sharding={devices=[4,1,2]<=[8] last_tile_dim_replicate}
-  w = f32[32,16]{1,0} parameter(1), sharding={devices=[1,2,4]<=[4,2]T(1,0) last_tile_dim_replicate}
+  x = f32[64,32]{1,0} parameter(0), sharding={devices=[4,1,2]<=[8] last_tile_dim_replicate}, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"data\"}, {}]>"}
+  w = f32[32,16]{1,0} parameter(1), sharding={devices=[1,2,4]<=[4,2]T(1,0) last_tile_dim_replicate}, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {\"model\"}]>"}
   ROOT y = f32[64,16]{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={devices=[4,2]<=[8]}
 }
 """
@@ -55,4 +59,32 @@ def test_a_device_is_lit_up_in_every_array(stepper):
     assert section.get_by_role("status").inner_text() == "Devices 6, 7: [48:64, :] of operand 0 x"
     stepper.page.get_by_label("Colour by").first.select_option("opcode")
     assert stepper.page.locator(".stripes, .axis-key").count() == 0
+    assert stepper.errors == []
+
+
+def test_a_propagation_is_walked_on_the_graph(context, tmp_path):
+    whole = re.sub(r"(ROOT y = [^\n]*), sharding=.*", r"\1", WHOLE)
+    module = parse(whole)
+    before, watcher = module.record(), []
+    with observing(SimpleNamespace(on_event=watcher.append)):
+        ShardyXla().apply(module)
+    told = tuple(e for e in watcher if isinstance(e, Decision))
+    path = tmp_path / "program.html"
+    stage = Stage("hlo_pass", "shardy-xla", before, module.record(), decisions=told)
+    Trace("program", [stage]).to_html(str(path))
+    stepper = Stepper(context.new_page())
+    stepper.open(path)
+    section = stepper.page.get_by_role("region", name="Propagation", exact=True)
+    forward = section.get_by_role("button", name="Next step of the propagation")
+    forward.click()
+    target = stepper.page.locator(".node.spread-to")
+    assert target.get_attribute("data-op") == "y"
+    assert target.locator(".stripes rect").count() == 1
+    assert section.locator("[aria-current=step]").inner_text() == 'y by {"data"} along i, as x'
+    stepper.page.wait_for_function(
+        "() => document.querySelector('.xlanb-step').shadowRoot.activeElement?.ariaLabel === 'Next step of the propagation'"
+    )
+    forward.press("Enter")
+    assert target.locator(".stripes rect").count() == 2
+    assert stepper.page.locator(".node.spread-from").get_attribute("data-op") == "w"
     assert stepper.errors == []

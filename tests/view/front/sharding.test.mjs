@@ -1,7 +1,7 @@
 // Who holds what: slices, ranges of devices, and how an array is cut on the card.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gridOf, rangesOf, shardingName, sliceOf } from "./sharding.js";
+import { axesAfter, gridOf, rangesOf, shardingName, sliceOf } from "./sharding.js";
 import { merge, Store } from "./store.js";
 
 test("the slice of a part is NumPy's", () => {
@@ -33,4 +33,13 @@ test("shardings come with deltas and are named by the axes of the mesh", () => {
   assert.equal(shardingName(store, 0, "{devices=[8]<=[8]}"), '[{"x"}]');
   assert.equal(shardingName(store, 0, "{manual}"), "{manual}");
   assert.equal(shardingName(store, 0, "{unknown}"), "{unknown}");
+});
+
+test("the steps of a propagation add axes to what is annotated", () => {
+  const table = { axes: [["x", 4], ["y", 2]], ids: [], of: { "{s}": { w: "", x: "", a: [1] } } };
+  const items = new Map([["a", { n: "a", sh: "{s}" }], ["b", { n: "b" }]]);
+  const step = (from, to, axes) => ({ action: "split", taken: 1, subject: [from, to], predicates: [["factor i", 1, axes]] });
+  const steps = [step("a", "b", '{"y"}'), { action: "split", taken: 0, subject: ["b"], predicates: [["factor j", 0, 'wanted {"x"}, got none: factor i has it']] }, step("a", "b", '{"x":(1)2}')];
+  assert.deepEqual([...axesAfter(table, steps.slice(0, 2), items)], [["a", [1]], ["b", [1]]]);
+  assert.deepEqual(axesAfter(table, steps, items).get("b"), [0, 1]);
 });

@@ -17,6 +17,7 @@ import { PictureState } from "./picture.js";
 import { HIDDEN_WORDS, toldPart } from "./predict.js";
 import { keepClock, startClock } from "./progress.js";
 import { momentOf } from "./replay.js";
+import { spreadList } from "./sharding.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
 import { applyLayout } from "./splitter.js";
@@ -473,7 +474,7 @@ class StepView {
     const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k), line: (/** @type {string} */ place) => askLine(this, place) };
     const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? groupCard(this) || opCard(this.store, this.current, this.stage, this.pinned, act, this.line) : this.rewrite >= 0 && this.now?.why?.rewrites[this.rewrite] ? rewriteCard(this.store, this.now, this.rewrite) : stageCard(this.store, this.now);
     this.card.replaceChildren(card);
-    if (this.pinned) this.card.append(furtherCard(this) || "");
+    this.card.append((this.pinned ? furtherCard(this) : spreadList(this)) || "");
   }
 
   toggleHelp() {

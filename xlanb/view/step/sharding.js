@@ -112,18 +112,68 @@ function lightDevices(section, said, from) {
   said.textContent = told.length ? `${who}: ${told.join("; ")}` : `${who}${part ? `: ${part} of ${from?.closest("[data-array]")?.getAttribute("data-array")}` : ""}`;
 }
 
-/** Stripes on the nodes of the graph that was just drawn, where it is coloured by sharding: one in its place for each axis of the mesh that splits the value. @param {any} view the step view */
+/** What a propagation did, step by step: the pass told it as decisions. @param {any} stage @returns {any[]} */
+function spreadSteps(stage) {
+  return (stage?.why?.decisions || []).filter((/** @type {any} */ d) => /^split( alike)?$/.test(d.action));
+}
+
+/** The step of the propagation that is shown, -1 for none. @param {any} view */
+function spreadAt(view) {
+  return view.spread?.stage === view.stage && view.side === "before" ? view.spread.step : -1;
+}
+
+/** The steps of a propagation, to be walked: what was split along which axes, after which array; in red what had to yield. @param {any} view the step view @returns {HTMLElement | null} */
+export function spreadList(view) {
+  const steps = spreadSteps(view.now);
+  if (!steps.length) return null;
+  const at = spreadAt(view);
+  const go = (/** @type {number} */ k, /** @type {string} */ from) => {
+    Object.assign(view, { spread: { stage: view.stage, step: Math.max(-1, Math.min(k, steps.length - 1)) }, side: "before", tab: "Graph" });
+    view.update();
+    requestAnimationFrame(() => view.card.querySelector(`.spread [aria-label="${from}"]:enabled, .spread .current button`)?.focus({ preventScroll: true })); // the card is made anew
+  };
+  const walk = (/** @type {string} */ face, /** @type {string} */ name, /** @type {number} */ by) => h("button", { type: "button", class: "tool", "aria-label": name, title: name, disabled: at + by < -1 || at + by >= steps.length, onclick: () => go(at + by, name) }, face);
+  const row = (/** @type {any} */ d, /** @type {number} */ k) => {
+    const [factor] = d.predicates.filter((/** @type {any} */ p) => p[0].startsWith("factor"));
+    const of = d.subject[d.subject.length - 1];
+    const words = d.taken ? `${of} by ${factor[2]} along ${factor[0].slice(7)}, as ${d.subject[0]}` : d.subject.length && d.action === "split" ? `${of}: ${factor[0]} ${factor[2]}` : `${of} must be resharded, ${factor[0]}: ${factor[2]}`;
+    return h("li", { class: `${d.taken ? "yes" : "no"}${k === at ? " current" : ""}${k > at && at >= 0 ? " muted" : ""}` }, h("button", { type: "button", class: "link", "aria-current": k === at ? "step" : null, title: d.predicates.map((/** @type {any} */ p) => `${p[0]}: ${p[2]}`).join("\n"), onclick: () => go(k, "") }, d.taken ? "" : "✗ ", words));
+  };
+  const list = h("ol", {}, steps.map(row));
+  if (at >= 0) requestAnimationFrame(() => list.scrollTo({ top: /** @type {HTMLElement} */ (list.children[at]).offsetTop - 60 }));
+  return h("section", { class: "card-body spread", "aria-label": "Propagation" }, h("h4", {}, `Propagation, ${plural(steps.length, "step")} `, walk("‹", "Previous step of the propagation", -1), walk("›", "Next step of the propagation", 1)), list);
+}
+
+/** The axes that split each value after a step of the propagation, by op. @param {Table} table @param {any[]} steps @param {Map<string, any>} items @returns {Map<string, number[]>} */
+export function axesAfter(table, steps, items) {
+  const out = new Map([...items].map(([name, item]) => [name, table.of[item?.sh || ""]?.a || []]));
+  for (const d of steps) {
+    if (!d.taken) continue;
+    const names = [...String(d.predicates[0][2]).matchAll(/"([^"]*)"/g)].map((m) => m[1]);
+    const found = table.axes.flatMap(([name], k) => (names.includes(name) ? [k] : []));
+    out.set(d.subject[1], [...new Set([...(out.get(d.subject[1]) || []), ...found])].sort());
+  }
+  return out;
+}
+
+/** Stripes on the nodes of the graph that was just drawn, where it is coloured by sharding or a propagation is walked: one in its place for each axis of the mesh that splits the value. @param {any} view the step view */
 export function stripeAxes(view) {
   const { element, colour, legend, sheet } = view.graph;
   for (const old of element.querySelectorAll(".stripes, .axis-key")) old.remove();
-  const table = colour === "sharding" && sheet ? tableOf(view.store, view.pictureIndex) : undefined;
+  for (const old of element.querySelectorAll(".spread-from, .spread-to")) old.classList.remove("spread-from", "spread-to");
+  const at = spreadAt(view);
+  const table = (colour === "sharding" || at >= 0) && sheet ? tableOf(view.store, view.pictureIndex) : undefined;
   if (!table) return;
-  const items = new Map(sheet.nodes.map((/** @type {any} */ n) => [n.key, n.item]));
+  const items = new Map(sheet.nodes.map((/** @type {any} */ n) => [n.item.n, n.item]));
+  const steps = at >= 0 ? spreadSteps(view.now).slice(0, at + 1) : [];
+  const axes = axesAfter(table, steps, items);
+  const now = steps[at]?.subject || [];
   for (const node of element.querySelectorAll(".node")) {
-    const laid = table.of[items.get(node.getAttribute("data-key"))?.sh || ""];
-    if (!laid || !laid.a.length) continue;
-    const bars = laid.a.map((k) => s("rect", { class: `axis-${k % AXES}`, x: 8 + 16 * k, y: -3, width: 14, height: 5, rx: 1.5 }));
-    node.append(s("g", { class: "stripes" }, s("title", {}, `${laid.w}, over ${plural(table.ids.length || 1, "device")}`), bars));
+    const name = node.getAttribute("data-op");
+    if (now.includes(name)) node.classList.add(name === now[now.length - 1] ? "spread-to" : "spread-from");
+    const own = axes.get(name) || [];
+    const bars = own.map((k) => s("rect", { class: `axis-${k % AXES}`, x: 8 + 16 * k, y: -3, width: 14, height: 5, rx: 1.5 }));
+    if (own.length) node.append(s("g", { class: "stripes" }, s("title", {}, `split along ${own.map((k) => table.axes[k][0]).join(" and ")}`), bars));
   }
   legend.prepend(...table.axes.map(([name, size], k) => h("span", { class: `axis-key axis axis-${k % AXES}` }, `${name}=${size}`)));
 }
