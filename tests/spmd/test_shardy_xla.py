@@ -211,3 +211,23 @@ def test_constraints_within_a_reduction_become_copies() -> None:
         '  ROOT c = f32[] custom-call(s), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, []>"}\n}',
     )
     assert module.entry_computation.root.to_apply.root.opcode is O.COPY
+
+
+def test_result_in_another_layout_is_reshaped_to_a_row_major_one() -> None:
+    module = parse(
+        """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=8]>}}
+        ENTRY main {
+          x = f32[16,8]{1,0} parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"x\\"}, {}]>"}
+          t = f32[8,16]{0,1} transpose(x), dimensions={1,0}
+          n = f32[16,8]{1,0} negate(x)
+          ROOT r = (f32[8,16]{0,1}, f32[16,8]{1,0}) tuple(t, n)
+        }"""
+    )
+    PASSES["shardy-xla"]().run(module)
+    first, second = module.entry_computation.root.operands
+    assert (first.opcode.text, str(first.shape), first.sharding) == (
+        "reshape",
+        "f32[8,16]{1,0}",
+        "{devices=[1,8]<=[8]}",
+    )
+    assert second.opcode.text == "negate"

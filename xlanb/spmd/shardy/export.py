@@ -14,7 +14,8 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.hlo.text.parse_metadata import frontend_attributes_text
-from xlanb.shape import Shape, TupleShape
+from xlanb.shape import ArrayShape, Shape, TupleShape
+from xlanb.shape.shape import array
 from xlanb.spmd.conversions import evenly_sharded, to_hlo_sharding
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.sdy import MESHES, TensorSharding
@@ -27,7 +28,6 @@ SHARD_TO_FULL = "SPMDShardToFullShape"
 SOURCE_NAMES = "source names"
 """The note of a module that says which names instructions had before: {name now: name of the value}."""
 _MANUAL_BODY = "xla.sdy.inlinable_manual_computation_body"
-_KEPT = frozenset((f"{PREFIX}sharding_rule",))
 _STEERING = (MESHES, "xla.sdy.use_tuple_args", "xla.sdy.import_mhlo_shardings", "xla.sdy.in_tuple_shardings")
 
 
@@ -268,7 +268,7 @@ def _one(sharding: HloSharding | None) -> list[HloSharding] | None:
 
 def _kept(i: HloInstruction) -> tuple[tuple[str, str], ...]:
     """Frontend attributes that are not Shardy's own."""
-    return tuple(a for a in i.frontend_attributes if not a[0].startswith(PREFIX) or a[0] in _KEPT)
+    return tuple(a for a in i.frontend_attributes if not a[0].startswith(PREFIX))
 
 
 _WRITERS = {
@@ -374,6 +374,8 @@ def _root(
     """What a computation gives, of this shape (one value as it is, several as a tuple, where None), with the sharding that is wanted of it."""
     if len(values) == 1 and not isinstance(shape, TupleShape):
         return _root_value(body, values[0], wanted[0])
+    if shape is not None and any(w is not None for w in wanted):
+        values = [_row_major(body, v, w) for v, w in zip(values, wanted, strict=True)]
     root = _nested(body, iter(values), shape) if shape is not None else body.tuple(values, values[0])
     if any(w is not None for w in wanted):
         body.set_sharding(root, [w or HloSharding.replicate() for w in wanted])
@@ -391,6 +393,16 @@ def _root_value(body: _Body, value: HloInstruction, sharding: HloSharding | None
     names = body.exporter.source_names
     names[part.name] = names.get(value.name, value.name)
     return body.set_sharding(part, [sharding])
+
+
+def _row_major(body: _Body, value: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
+    """A result of the program; reshaped where its layout is not the one that XLA gives arrays without one."""
+    if not isinstance(value.shape, ArrayShape):
+        return value
+    wanted = array(value.shape.element_type, value.shape.dimensions)
+    if value.shape.layout in (None, wanted.layout):
+        return value
+    return body.set_sharding(body.computation.add(O.RESHAPE, [value], wanted), _one(sharding))
 
 
 def _whole(body: _Body, root: HloInstruction) -> HloInstruction:

@@ -18,6 +18,9 @@ from xlanb.spmd.shardy.rules.registry import RULES, dimensions
 
 __all__ = ["is_elementwise", "sharding_rule"]
 
+CUSTOM_RULE = "xla.sdy.sharding_rule"
+"""The frontend attribute in which a custom call carries a rule of its own."""
+
 _FAMILIES = (algebra, custom_calls, indexed, pointwise, reductions, shapes)
 """Importing them fills the table."""
 
@@ -34,18 +37,16 @@ def _made(op: Op) -> OpShardingRule | None:
         return pointwise_rule(dimensions(op.operands), dimensions(op.results))
     if op.kind is not Kind.HLO or not op.results:
         return None
-    given = op.attributes.get("sharding_rule")
-    if isinstance(given, str):
-        return parse_rule(given)
+    if op.opcode is HloOpcode.CUSTOM_CALL:
+        given = dict(op.hlo.frontend_attributes).get(CUSTOM_RULE)
+        if given is not None:
+            return parse_rule(given)
     make = RULES.get(op.opcode)
     return make(op) if make else None
 
 
 def is_elementwise(op: Op) -> bool:
-    """Whether Shardy counts the operation as elementwise when it chooses what to propagate first.
-
-    An error function is none: it reaches Shardy as a custom call.
-    """
+    """Whether Shardy counts the operation as elementwise when it chooses what to propagate first."""
     if op.kind in (Kind.CONSTRAINT, Kind.BARRIER):
         return True
     if op.kind is not Kind.HLO:

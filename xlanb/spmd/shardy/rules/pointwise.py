@@ -11,7 +11,7 @@ _O = HloOpcode
 ELEMENTWISE = frozenset(o for o in HloOpcode if o.kind == "elementwise") - {_O.ERF} | {_O.COPY}
 """What the elementwise trait of StableHLO covers; select and clamp too, whose first or outer operands may be scalars."""
 
-_POINTWISE = (*ELEMENTWISE, _O.ERF, _O.ALL_REDUCE, _O.COLLECTIVE_BROADCAST, _O.COLLECTIVE_PERMUTE)
+_POINTWISE = (*ELEMENTWISE, _O.ALL_REDUCE, _O.COLLECTIVE_BROADCAST, _O.COLLECTIVE_PERMUTE)
 
 
 @rule_of(*_POINTWISE)
