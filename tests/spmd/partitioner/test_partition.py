@@ -233,3 +233,14 @@ def test_the_pass_leaves_shardings_on_parameters_only() -> None:
     before = str(module)
     PASSES["spmd-partitioning"]().run(module)
     assert str(module) == before
+
+
+def test_unreduced_values_are_not_added_up() -> None:
+    module = _module("""
+  a = f32[8,16] parameter(0), sharding={devices=[1,8]<=[8]}
+  b = f32[16,8] parameter(1), sharding={devices=[8,1]<=[8]}
+  d = f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={unreduced}
+  ROOT c = f32[8,8] copy(d), sharding={unreduced}""")
+    PASSES["spmd-partitioning"]().run(module)
+    assert "all-reduce" not in str(module)
+    assert "unreduced" not in str(module)

@@ -55,12 +55,51 @@ class Cause:
         return f"{self.collective} (channel {self.channel_id}), {self.kind.value}: {self.reason}; {moved} of {self.opcode} {self.instruction}{shardings}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """One block of `Causes.because`: what it says, as it was said."""
+
+    kind: CauseKind
+    reason: str
+    hlo: HloInstruction | None
+    operand: int | None
+    have: HloSharding | None
+    want: HloSharding | None
+    estimates: tuple[tuple[str, int], ...]
+    weak: bool
+
+    def over(self, outer: Cause) -> Cause:
+        """The cause of what is made here, given that of the block around."""
+        kind, reason, have, want = self.kind, self.reason, self.have, self.want
+        if self.weak and outer.reason:
+            kind, reason = outer.kind, outer.reason
+            have, want = (None if outer.have else have), (None if outer.want else want)
+        made = replace(outer, kind=kind, reason=reason, estimates=self.estimates or outer.estimates)
+        if self.hlo is not None:
+            made = replace(
+                made,
+                instruction=self.hlo.name,
+                opcode=self.hlo.opcode.text,
+                op_name=self.hlo.metadata.op_name,
+                python_line=self.hlo.metadata.python_line,
+                operand=self.operand,
+                operand_name=self.hlo.operands[self.operand].name if self.operand is not None else "",
+                have="",
+                want="",
+            )
+        return replace(
+            made,
+            have=made.have if have is None else str(have),
+            want=made.want if want is None else str(want),
+        )
+
+
 @dataclass
 class Causes:
     """The causes of a module's collectives by channel id; `findings` are those worth a warning."""
 
     by_channel: dict[int, Cause] = field(default_factory=dict)
-    _open: list[Cause] = field(default_factory=list)
+    _open: list[_Frame] = field(default_factory=list, repr=False)
 
     @property
     def findings(self) -> tuple[Cause, ...]:
@@ -81,30 +120,7 @@ class Causes:
         weak: bool = False,
     ) -> Iterator[None]:
         """Every collective that is made in this block has this cause; what it does not say comes from the block around it. A `weak` one counts only where that has no reason."""
-        outer = self._open[-1] if self._open else Cause(kind, "")
-        if weak and outer.reason:
-            kind, reason = outer.kind, outer.reason
-            have, want = (None if outer.have else have), (None if outer.want else want)
-        made = replace(outer, kind=kind, reason=reason, estimates=estimates or outer.estimates)
-        if hlo is not None:
-            made = replace(
-                made,
-                instruction=hlo.name,
-                opcode=hlo.opcode.text,
-                op_name=hlo.metadata.op_name,
-                python_line=hlo.metadata.python_line,
-                have="",
-                want="",
-            )
-        if operand is not None and hlo is not None:
-            made = replace(made, operand=operand, operand_name=hlo.operands[operand].name)
-        elif hlo is not None:
-            made = replace(made, operand=None, operand_name="")
-        if have is not None:
-            made = replace(made, have=str(have))
-        if want is not None:
-            made = replace(made, want=str(want))
-        self._open.append(made)
+        self._open.append(_Frame(kind, reason, hlo, operand, have, want, estimates, weak))
         try:
             yield
         finally:
@@ -112,7 +128,9 @@ class Causes:
 
     def record(self, channel_id: int, collective: str) -> None:
         """Note a collective under its channel, with the cause in force."""
-        cause = self._open[-1] if self._open else Cause(CauseKind.OTHER, "made by the partitioner")
+        cause = Cause(CauseKind.OTHER, "")
+        for frame in self._open:
+            cause = frame.over(cause)
         self.by_channel[channel_id] = replace(cause, channel_id=channel_id, collective=collective)
 
 

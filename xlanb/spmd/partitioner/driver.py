@@ -13,11 +13,11 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.spmd.hlo_sharding import HloSharding
-from xlanb.spmd.partitioner.builder import UNREDUCED
 from xlanb.spmd.partitioner.causes import Causes
 from xlanb.spmd.partitioner.collectives import Channels
 from xlanb.spmd.partitioner.preprocess import preprocess_hlos
 from xlanb.spmd.partitioner.state import PartitionerOptions
+from xlanb.spmd.partitioner.unreduced import clear_marks, convert_unreduced
 from xlanb.spmd.partitioner.utilities import set_sharding, sharding_of
 from xlanb.spmd.partitioner.visitor import Program, SpmdPartitioningVisitor
 from xlanb.spmd.sharding_util import replicate_all_data_dims
@@ -47,6 +47,7 @@ def partition(
     specialize_call_sites(module)
     preprocess_hlos(module)
     _record_shardings(module)
+    convert_unreduced(module)
     causes = Causes()
     program = Program(
         num_partitions, num_replicas, options or PartitionerOptions(), Channels(causes, _next_channel(module))
@@ -191,11 +192,9 @@ def _laid_out(shape: Shape, like: Shape) -> Shape:
 def clear_shardings(module: HloModule) -> None:
     """Take off the shardings that mean nothing on a device: all but those of the entry's parameters and of what exchanges data with others."""
     kept = frozenset((_O.INFEED, _O.OUTFEED, _O.SEND, _O.SEND_DONE, _O.RECV, _O.RECV_DONE))
+    clear_marks(module)
     for computation in module.computations:
         for hlo in computation:
-            if any(name == UNREDUCED for name, _ in hlo.frontend_attributes):
-                rest = tuple(pair for pair in hlo.frontend_attributes if pair[0] != UNREDUCED)
-                computation.update(hlo, frontend_attributes=rest)
             is_parameter = hlo.opcode is _O.PARAMETER and computation.is_entry
             if hlo.sharding and hlo.opcode not in kept and not is_parameter:
                 computation.update(hlo, sharding="")
