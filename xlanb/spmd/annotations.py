@@ -7,12 +7,13 @@ r = custom-call(y), custom_call_target="xla.sdy.FuncResultSharding", frontend_at
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from xlanb.errors import XlanbError
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -65,14 +66,29 @@ def dims_text(sharding: TensorSharding) -> str:
     return sharding.text.removeprefix(f"<@{sharding.mesh}, ").removesuffix(">")
 
 
-def axes_named(text: str, mesh: Mesh | None, rank: int) -> TensorSharding | None:
-    """An HLO sharding's text by the axes of a mesh; None where these do not say it."""
+def axes_named(text: str, mesh: Mesh | None, rank: int | None) -> TensorSharding | None:
+    """An HLO sharding's text by the axes of a mesh; None where these do not say it. `rank` is of the array, for a sharding that says none."""
     if not text or mesh is None:
         return None
     try:
-        return from_hlo_sharding(HloSharding.parse(text), mesh, rank)
+        sharding = HloSharding.parse(text)
     except XlanbError:
         return None
+    own = sharding.tiled_data_rank if sharding.is_tiled else rank
+    return from_hlo_sharding(sharding, mesh, own) if own is not None else None
+
+
+def sharding_words(text: str, mesh: Mesh | None, rank: int | None) -> str:
+    """An HLO sharding for a reader: by the axes of the mesh, or in words, with HLO's text behind."""
+    if not text or text.startswith("{{"):
+        return text
+    named = axes_named(text, mesh, rank)
+    if named is not None:
+        return f"{dims_text(named)}, that is {text}"
+    sharding = HloSharding.parse(text)
+    if mesh is not None and sharding.is_tiled and sharding.num_devices < mesh.num_devices:
+        return f"{text} within each group of {sharding.num_devices} devices"
+    return text
 
 
 def annotation_of(i: HloInstruction, meshes: Mapping[str, Mesh]) -> ShardingAnnotation | None:
@@ -96,14 +112,51 @@ def _kind(i: HloInstruction) -> AnnotationKind | None:
     return AnnotationKind.CONSTRAINT if target in _CONSTRAINTS else None
 
 
-def annotations_before(i: HloInstruction, meshes: Mapping[str, Mesh]) -> Iterator[ShardingAnnotation]:
-    """The annotations of what an instruction is computed from (its own first), the nearest first."""
-    yield from _reached(i, meshes, lambda at: at.operands)
+def annotations_before(
+    module: HloModule, i: HloInstruction, meshes: Mapping[str, Mesh]
+) -> Iterator[ShardingAnnotation]:
+    """The annotations of what an instruction is computed from (its own first), the nearest first, through calls and loops."""
+    callers = _callers(module)
+
+    def sources(at: HloInstruction) -> Iterator[HloInstruction]:
+        yield from at.operands
+        if at.opcode in _CALLS:
+            yield from (c.root for c in at.called_computations)
+        if at.opcode is HloOpcode.PARAMETER:
+            yield from (o for caller in callers[at.parent] for o in _given(caller, at))
+
+    yield from _reached(i, meshes, sources)
 
 
-def annotations_after(i: HloInstruction, meshes: Mapping[str, Mesh]) -> Iterator[ShardingAnnotation]:
-    """The annotations of what is computed from an instruction, the nearest first."""
-    yield from _reached(i, meshes, lambda at: at.users)
+def annotations_after(module: HloModule, i: HloInstruction, meshes: Mapping[str, Mesh]) -> Iterator[ShardingAnnotation]:
+    """The annotations of what is computed from an instruction, the nearest first, through calls and loops."""
+    callers = _callers(module)
+
+    def results(at: HloInstruction) -> Iterator[HloInstruction]:
+        yield from at.users
+        if at is at.parent.root:
+            yield from callers[at.parent]
+
+    yield from _reached(i, meshes, results)
+
+
+_CALLS = frozenset((HloOpcode.CALL, HloOpcode.WHILE, HloOpcode.CONDITIONAL))
+
+
+def _callers(module: HloModule) -> dict[HloComputation, list[HloInstruction]]:
+    out: dict[HloComputation, list[HloInstruction]] = defaultdict(list)
+    for i in module.instructions():
+        if i.opcode in _CALLS:
+            for c in i.called_computations:
+                out[c].append(i)
+    return out
+
+
+def _given(caller: HloInstruction, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
+    """What a caller gives for a parameter: of a call that operand, else all operands."""
+    if caller.opcode is HloOpcode.CALL:
+        return (caller.operands[parameter.parameter_number],)
+    return caller.operands
 
 
 def _reached(

@@ -17,7 +17,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.python_lines import place_text
 from xlanb.memory import size_text
 from xlanb.shape import ArrayShape
-from xlanb.spmd.annotations import annotation_of, annotations_after, axes_named, dims_text
+from xlanb.spmd.annotations import annotation_of, annotations_after, axes_named, sharding_words
 from xlanb.spmd.costs import Interconnect, interconnect, seconds_text
 from xlanb.spmd.partitioner.causes import Cause, CauseKind
 from xlanb.spmd.plan import Collective, CollectivePlan, PartitionedProgram, plan_of
@@ -212,42 +212,42 @@ def _is_finding(collective: Collective) -> bool:
 
 def _known(collective: Collective, program: PartitionedProgram) -> str:
     """What is known of a collective without a cause."""
-    source = program.in_source(collective.name)
-    if source and source.opcode.text == collective.kind:
-        return "the source program has it itself: it stands in a manual computation"
     of = ", ".join(filter(None, (collective.op_name, place_text(*collective.python_line))))
+    if program.is_ours:
+        where = f" ({of})" if of else ""
+        return (
+            f"the program itself asks for {collective.name}{where}, in a manual computation: there each device works on "
+            f"its own part, and nothing was resharded for it; {collective.shape} is what a device has afterwards"
+        )
     return UNRECORDED + (f"; its metadata names {of}" if of else "; it has no metadata")
 
 
 def _need(cause: Cause, program: PartitionedProgram) -> CollectiveNeed:
-    at = program.in_source(cause.instruction)
+    at = program.in_source(cause.instruction, cause.opcode)
     moved = program.in_source(cause.operand_name) if cause.operand is not None else at
-    shape = moved.shape if moved is not None else None
-    rank = len(shape.dimensions) if isinstance(shape, ArrayShape) else -1
-
-    def named(text: str) -> str:
-        sharding = axes_named(text, program.mesh, rank) if rank >= 0 else None
-        return f"{dims_text(sharding)}, that is {text}" if sharding is not None else text
-
-    had_from = tuple(_origin(moved.name, program))[:_MOST_STEPS] if moved else ()
-    wanted_from = tuple(_origin(at.name, program))[:_MOST_STEPS] if at and at is not moved else ()
-    if at is not None and at is moved:
-        wanted_from = _asked_for(at, axes_named(cause.want, program.mesh, rank) if rank >= 0 else None, program)
+    rank = len(moved.shape.dimensions) if moved is not None and isinstance(moved.shape, ArrayShape) else None
+    needing, given = program.value_name(cause.instruction), program.value_name(cause.operand_name)
+    origin = needing if cause.operand is None else given
+    wanted_from = tuple(_origin(needing, program)) if cause.operand is not None else ()
+    if at is not None and cause.operand is None:
+        wanted_from = _asked_for(at, axes_named(cause.want, program.mesh, rank), program)
     return CollectiveNeed(
         cause,
-        f"{at.opcode.text} {at.name}" if at else f"{cause.opcode} {cause.instruction}",
-        moved.name if moved else cause.operand_name,
-        named(cause.have),
-        named(cause.want),
-        had_from,
-        wanted_from,
+        f"{at.opcode.text} {at.name}" if at else f"{cause.opcode} {needing}",
+        moved.name if moved else given,
+        sharding_words(cause.have, program.mesh, rank),
+        sharding_words(cause.want, program.mesh, rank),
+        tuple(_origin(origin, program))[:_MOST_STEPS],
+        wanted_from[:_MOST_STEPS],
     )
 
 
 def _asked_for(i: HloInstruction, wanted: TensorSharding | None, program: PartitionedProgram) -> tuple[str, ...]:
     """The nearest annotation behind an instruction that asks for its result in this sharding."""
-    behind = annotations_after(i, program.meshes)
-    return tuple(str(a) for a in behind if wanted is not None and a.sharding.closed() == wanted)[:1]
+    if wanted is None or program.source is None:
+        return ()
+    behind = annotations_after(program.source, i, program.meshes)
+    return tuple(str(a) for a in behind if a.sharding.closed() == wanted)[:1]
 
 
 def _origin(name: str, program: PartitionedProgram, seen: set[str] | None = None) -> Iterator[str]:

@@ -100,12 +100,26 @@ class PartitionedProgram:
         fitting = (m for m in self.meshes.values() if m.axes and m.num_devices == self.grid.count)
         return next(fitting, None)
 
-    def in_source(self, name: str) -> HloInstruction | None:
-        """The instruction of the source program that has this name there, or had it before shardy-xla wrote the program anew."""
+    def value_name(self, name: str) -> str:
+        """The name that an instruction had before shardy-xla wrote the program anew: the propagation speaks of it by that."""
+        renamed: Mapping[str, str] = self.module.notes.get(SOURCE_NAMES, {})
+        return renamed.get(name, name)
+
+    def in_source(self, name: str, opcode: str = "") -> HloInstruction | None:
+        """The instruction of the source program that has this name there, or had it before it was renamed; of one that was inlined the only one with this stem and opcode."""
         if self.source is None or not name:
             return None
-        renamed: Mapping[str, str] = self.module.notes.get(SOURCE_NAMES, {})
-        return self.source.find(renamed.get(name, name))
+        known = self.value_name(name)
+        found = self.source.find(known)
+        if found is not None and (known != name or opcode in ("", found.opcode.text)):
+            return found
+        alike = [i for i in self.source.instructions() if _stem(i.name) == _stem(known) and i.opcode.text == opcode]
+        return alike[0] if len(alike) == 1 else None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this partitioner made it, so that what has no cause is the program's own."""
+        return "causes" in self.module.notes
 
     @cached_property
     def causes(self) -> Mapping[int, Cause]:
@@ -240,6 +254,12 @@ def plan_of(program: PartitionedProgram, on: str | Interconnect = "cpu") -> Coll
         if _kind(i) in KINDS
     ]
     return CollectivePlan(tuple(sorted(found, key=lambda c: (-c.seconds * c.executions, c.name))), link)
+
+
+def _stem(name: str) -> str:
+    """A name without the number that makes it unique."""
+    stem, dot, number = name.rpartition(".")
+    return stem if dot and number.isdigit() else name
 
 
 def _kind(i: HloInstruction) -> str:

@@ -197,15 +197,15 @@ class _Candidates:
 
     def all(self) -> Iterator[_Candidate]:
         """The likeliest first."""
-        instruction = self.program.in_source(self.cause.instruction)
+        instruction = self.program.in_source(self.cause.instruction, self.cause.opcode)
         if instruction is None:
             return
         moved = instruction
         if self.cause.operand is not None:
             named = self.program.in_source(self.cause.operand_name)
             moved = named or instruction.operands[min(self.cause.operand, len(instruction.operands) - 1)]
-        before = list(annotations_before(moved, self.program.meshes))[:_NEAR]
-        after = list(annotations_after(instruction, self.program.meshes))[:_NEAR]
+        before = list(annotations_before(self.source, moved, self.program.meshes))[:_NEAR]
+        after = list(annotations_after(self.source, instruction, self.program.meshes))[:_NEAR]
         yield from self._in_steps(moved)
         yield from self._towards(before, moved, self.cause.want, "as it is wanted")
         yield from self._constrained(moved)
@@ -213,7 +213,9 @@ class _Candidates:
         for one in (*after, *before):
             if one.kind is not AnnotationKind.PARAMETER:
                 yield f"drop the {one.kind.value} {one.instruction}", AnnotationChange(one.instruction, None)
-        others = [a for a in annotations_before(instruction, self.program.meshes) if a not in before][:_NEAR]
+        others = [a for a in annotations_before(self.source, instruction, self.program.meshes) if a not in before][
+            :_NEAR
+        ]
         for one in (*before, *others):
             yield from self._moved(one)
 
@@ -235,7 +237,11 @@ class _Candidates:
         return at is not None and at.shape == array.shape
 
     def _named(self, text: str, array: HloInstruction) -> TensorSharding | None:
-        return axes_named(text, self.mesh, len(array.shape.dimensions)) if isinstance(array.shape, ArrayShape) else None
+        if not isinstance(array.shape, ArrayShape):
+            return None
+        rank = len(array.shape.dimensions)
+        found = axes_named(text, self.mesh, rank)
+        return found if found is not None and found.rank == rank else None
 
     def _in_steps(self, array: HloInstruction) -> Iterator[_Candidate]:
         """Constraints between what it has and what is wanted, so that every step is an all-to-all."""
