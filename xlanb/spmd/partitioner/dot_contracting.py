@@ -12,8 +12,7 @@ from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind
 from xlanb.spmd.partitioner.dot_case import DotCase, GroupedShardings, numbers, sum_along_sharding_dims, transposed
 from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotDimensions, Side
-from xlanb.spmd.partitioner.group_matching import find_matching_partitioned_dims_for_grouping
-from xlanb.spmd.partitioner.grouping import align_groups_with
+from xlanb.spmd.partitioner.grouping import align_groups_with, find_matching_partitioned_dims_for_grouping
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
 from xlanb.spmd.partitioner.state import PartitioningState, ReshardCache, create_per_group_partitioning_state
 from xlanb.spmd.partitioner.utilities import make_partitioned_shape, set_sharding, shard_count_at_dim

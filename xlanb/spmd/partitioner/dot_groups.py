@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.dot_case import DotCase, GroupedShardings, infer_dot_operand_sharding, numbers
 from xlanb.spmd.partitioner.dot_dimensions import DimNums, Side
-from xlanb.spmd.partitioner.group_matching import (
+from xlanb.spmd.partitioner.grouping import (
+    align_groups_with,
     find_matching_partitioned_dims_for_grouping,
+    get_per_group_base_shape,
     per_group_slice_from_replicated,
 )
-from xlanb.spmd.partitioner.grouping import align_groups_with, get_per_group_base_shape
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
 from xlanb.spmd.partitioner.state import PartitioningState, create_per_group_partitioning_state
 from xlanb.spmd.partitioner.utilities import make_partitioned_shape, set_sharding, shard_count_at_dim
