@@ -235,3 +235,23 @@ def test_offsets_round_toward_zero(ordinal: int) -> None:
     assert isinstance(combined, CombinedOffset)
     assert combined.at(ordinal) == offset.at(ordinal) - (ordinal + 1) // 2
     assert (offset - offset).is_constant
+
+
+# -- batched library calls --------------------------------------------------------------------------------------------
+
+
+def test_a_batched_library_call_works_on_its_part_of_the_batch() -> None:
+    rows, flat = "{devices=[4,1,1,2]<=[8] last_tile_dim_replicate}", "{devices=[4,2]<=[8] last_tile_dim_replicate}"
+    text = program(
+        f"a = f32[16,8,8] parameter(0), sharding={rows}",
+        'c = (f32[16,8,8]{1,2,0}, s32[16]{0}) custom-call(a), custom_call_target="lapack_spotrf_ffi", '
+        "operand_layout_constraints={f32[16,8,8]{1,2,0}}, api_version=API_VERSION_TYPED_FFI, backend_config={uplo = 76 : ui8}, "
+        f'frontend_attributes={{num_batch_dims="1"}}, sharding={{{rows}, {flat}}}',
+        f"ROOT l = f32[16,8,8]{{1,2,0}} get-tuple-element(c), index=0, sharding={rows}",
+    )
+    module = xlanb.hlo.parse(text)
+    partition(module, DEVICES)
+    module.verify()
+    (call,) = (i for i in module.instructions() if i.opcode.text == "custom-call")
+    assert str(call.shape) == "(f32[4,8,8]{1,2,0}, s32[4]{0})"
+    assert collectives(module) == Counter()

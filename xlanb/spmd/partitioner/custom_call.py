@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.partitioner.batched_call import batch_dims_of, handle_batched_call
 from xlanb.spmd.partitioner.elementwise import handle_elementwise
 from xlanb.spmd.partitioner.rotate import ROTATE_RIGHT, handle_rotate_right
 from xlanb.spmd.partitioner.sorted_top import handle_top_k
@@ -54,5 +55,7 @@ def handle_custom_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
         v.default_action(hlo)
     elif sharding.is_manual:
         handle_manual(v, hlo)
+    elif batch_dims_of(hlo):
+        handle_batched_call(v, hlo)
     else:
         _HANDLERS.get(str(target), SpmdPartitioningVisitor.default_action)(v, hlo)
