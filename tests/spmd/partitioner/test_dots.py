@@ -89,6 +89,19 @@ def test_an_operand_that_is_both_sides() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "output", "costs"),
+    [
+        pytest.param(TILES, TILES, TILES, {"gather the rhs", "gather the lhs"}, id="which operand to gather"),
+        pytest.param(WHOLE, ROWS, WHOLE, {"add up the output", "gather the rhs"}, id="add up or gather"),
+    ],
+)
+def test_causes_tell_the_costs_that_chose(lhs: str, rhs: str, output: str, costs: set[str]) -> None:
+    module = xlanb.hlo.parse(matmul(lhs, rhs, output))
+    causes = partition(module, DEVICES)
+    assert any(set(dict(cause.estimates)) == costs for cause in causes.by_channel.values())
+
+
 def test_a_windowed_einsum_is_refused() -> None:
     module = xlanb.hlo.parse(matmul(ROWS, ROWS, ROWS))
     with pytest.raises(UnimplementedError, match="windowed einsum"):

@@ -53,6 +53,8 @@ class DotCase:
     recurse: Callable[[DotCase], HloInstruction]
     options: PartitionerOptions
     window: Window = _NO_WINDOW
+    estimates: tuple[tuple[str, int], ...] = ()
+    """Costs in bytes by what they are of, where they chose the way: they go into the causes."""
     exact_groups: bool = True
     """Group devices only as the operands have them, without moving data between groups."""
 
@@ -94,7 +96,7 @@ class DotCase:
     ) -> AbstractContextManager[None]:
         """Collectives made inside name this dot, the operand and the reason."""
         index = {Side.LHS: 0, Side.RHS: 1, Side.OUTPUT: None}[side]
-        return self.state.because(self.hlo, index, have, want, reason, kind=kind)
+        return self.state.because(self.hlo, index, have, want, reason, kind=kind, estimates=self.estimates)
 
     def sharded(self, lhs: PartitionedHlo, rhs: PartitionedHlo) -> HloInstruction:
         """The instruction on these parts."""

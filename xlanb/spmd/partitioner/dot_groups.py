@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlanb.spmd.hlo_sharding import HloSharding
@@ -193,6 +194,7 @@ def partition_by_non_contracting(c: DotCase) -> HloInstruction | None:
         dims = c.dims.non_contracting(side)
         if lhs_may and rhs_may:
             reason += f": gathering the rhs takes {rhs_copied} bytes, the lhs {lhs_copied}"
+            c = replace(c, estimates=(("gather the rhs", rhs_copied), ("gather the lhs", lhs_copied)))
     elif counts.lhs_non_contracting > 1 and counts.output_lhs_non_contracting > 1:
         side = Side.LHS
         dims = _equally_split(c, side)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlanb.errors import UnimplementedError
@@ -131,13 +132,17 @@ def _reduced_to_everyone(c: DotCase) -> HloInstruction | None:
     lhs, rhs = c.lhs, c.rhs
     reason = "partial sums of {} elements are cheaper to add up than {} elements to gather"
     if counts.rhs_contracting == n and lhs.sharding.is_replicated and rhs.array_shape.element_count > output:
-        text = reason.format(output, rhs.array_shape.element_count)
-        lhs = c.reshard(Side.LHS, c.transposed(Side.RHS, Side.LHS), text)
+        split, moved = Side.RHS, Side.LHS
     elif counts.lhs_contracting == n and rhs.sharding.is_replicated and lhs.array_shape.element_count > output:
-        text = reason.format(output, lhs.array_shape.element_count)
-        rhs = c.reshard(Side.RHS, c.transposed(Side.LHS, Side.RHS), text)
+        split, moved = Side.LHS, Side.RHS
     else:
         return None
+    gathered = (lhs if split is Side.LHS else rhs).array_shape
+    text = reason.format(output, gathered.element_count)
+    costs = (("add up the output", c.output_shape.byte_size), (f"gather the {split.value}", gathered.byte_size))
+    c = replace(c, estimates=costs)
+    resharded = c.reshard(moved, c.transposed(split, moved), text)
+    lhs, rhs = (lhs, resharded) if moved is Side.RHS else (resharded, rhs)
     lhs, rhs = lhs.pad_with_zero(), rhs.pad_with_zero()
     dot = c.sharded(lhs, rhs)
     with c.because(Side.OUTPUT, lhs.sharding, c.output_sharding, text, CauseKind.PARTIAL_REDUCTION):
