@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.fuzz.on_devices import evaluated
 from xlanb.errors import XlanbError
 from xlanb.evaluator import Evaluator
 from xlanb.explorer.numbers import leaves_of
@@ -100,16 +101,19 @@ def is_rounding(
     max_steps: int,
     max_seconds: float,
 ) -> bool:
-    """Whether every element of `got` that is not `expected` is moved as far, or to where it is not finite, by other rounding errors."""
+    """Whether every element of `got` that is not `expected` is moved as far, or to where it is not finite, by other rounding errors.
+
+    Of a program of several devices, `arguments` has a row for each, `got` and `expected` all their results one after the other.
+    """
     rng = np.random.default_rng(0)
     spreads = [np.zeros(e.shape) for e in expected]
     for _ in range(_ROUNDS):
         try:
-            value = _Disturbed(rng, max_steps, max_seconds).run(module.entry_computation, arguments)
+            values, _ = evaluated(lambda: _Disturbed(rng.spawn(1)[0], max_steps, max_seconds), module, arguments)
         except XlanbError:
             return False
         with np.errstate(all="ignore"):
-            for spread, e, v in zip(spreads, expected, leaves_of(value), strict=True):
+            for spread, e, v in zip(spreads, expected, values, strict=True):
                 np.maximum(spread, _distance(v, e), out=spread)
             if all(bool(np.all(_is_reached(g, e, s))) for g, e, s in zip(got, expected, spreads, strict=True)):
                 return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial, reduce
 from threading import Timer
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy as np
 import xlanb
 from tests.fuzz import explained
 from tests.fuzz.conditioning import is_rounding
+from tests.fuzz.on_devices import device_count, evaluated
 from tests.fuzz.reference import Noted, Reference
-from xlanb.errors import CancelledError, EvaluationError, InternalError, OutOfMemoryError, XlanbError
+from xlanb.errors import CancelledError, DeviceError, EvaluationError, InternalError, OutOfMemoryError, XlanbError
 from xlanb.explorer.numbers import compared, leaves_of
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -143,10 +145,10 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
     if sum(_elements(i.shape) for i in module.instructions()) > _ELEMENTS:
         return None
     make = _extreme if (has_extremes := rng.random() < _EXTREMES) else _value
-    arguments = [make(p.shape, rng) for p in module.entry_computation.parameters]
-    reference = Reference(_STEPS, _SECONDS)
+    rows = [[make(p.shape, rng) for p in module.entry_computation.parameters] for _ in range(exe.device_count)]
+    arguments = rows[0] if exe.device_count == 1 else rows
     try:
-        expected = reference.run(module.entry_computation, arguments)
+        expected, noted = _reference(module, arguments)
     except InternalError:
         raise
     except XlanbError:
@@ -156,7 +158,7 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
     stop = Timer(_SECONDS, exe.cancel)  # a loop that stays where it is for ever: the interpreter gives its state
     stop.start()
     try:
-        got = exe(*arguments)
+        got = exe(*arguments) if exe.device_count == 1 else exe.run_shards(arguments)
     except (CancelledError, InternalError, OutOfMemoryError):
         raise
     except XlanbError as error:
@@ -165,8 +167,19 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
         return f"raises {type(error).__name__} where the interpreter gives a value: {str(error)[:200]!r}"
     finally:
         stop.cancel()
-    results = leaves_of(got), leaves_of(expected)
-    return _judged(module, arguments, *results, reference.noted, has_extremes=has_extremes)
+    return _judged(module, arguments, leaves_of(got), expected, noted, has_extremes=has_extremes)
+
+
+def _reference(module: HloModule, arguments: list[Any]) -> tuple[list[Any], Noted]:
+    """The leaves of the interpreter's results, of all devices, and what it noted."""
+    expected, references = evaluated(lambda: Reference(_STEPS, _SECONDS), module, arguments)
+    return expected, reduce(Noted.union, (r.noted for r in references))
+
+
+def _kept(made: list[Reference]) -> Reference:
+    """A new interpreter that tries other orders; it is kept, for what it notes before it fails."""
+    made.append(Reference(_STEPS, _SECONDS, tries_orders=True))
+    return made[-1]
 
 
 def _judged(
@@ -179,19 +192,21 @@ def _judged(
     has_extremes: bool,
 ) -> str | None:
     """The find that the results are; those that are open by a listed kind are not compared."""
-    kinds = explained.which(module, noted, has_extremes=has_extremes)
+    devices = device_count(module)
+    kinds = explained.which(module, noted, has_extremes=has_extremes) * devices
     if [(g.dtype, g.shape) for g in got] != [(e.dtype, e.shape) for e in expected] or len(kinds) != len(expected):
         return f"wrong: {[(str(g.dtype), g.shape) for g in got]} for {[(str(e.dtype), e.shape) for e in expected]}"
-    is_open = explained.singular(module, noted)
+    is_open = explained.singular(module, noted) * devices
     pairs = [_finite_in_both(g, e) if o else (g, e) for g, e, o in zip(got, expected, is_open, strict=True)]
     got, expected = [g for g, _ in pairs], [e for _, e in pairs]
     got = _closed(got, expected, kinds)
     if not _compared(module, got, expected):
         return None
-    again = Reference(_STEPS, _SECONDS, tries_orders=True)
-    with suppress(EvaluationError):  # out of time, with what it has noted until then
-        again.run(module.entry_computation, arguments)
-    got = _closed(got, expected, explained.which(module, again.noted, has_extremes=has_extremes))
+    again: list[Reference] = []
+    with suppress(EvaluationError, DeviceError):  # out of time, with what it has noted until then
+        evaluated(partial(_kept, again), module, arguments)
+    noted = reduce(Noted.union, (r.noted for r in again))
+    got = _closed(got, expected, explained.which(module, noted, has_extremes=has_extremes) * devices)
     find = _compared(module, got, expected)
     limits = {"max_steps": _STEPS, "max_seconds": _SECONDS}
     return find if find and not is_rounding(module, arguments, got, expected, **limits) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import ml_dtypes
@@ -48,6 +48,10 @@ class Noted:
     by_predicate: set[HloInstruction] = field(default_factory=set)
     tied: set[HloInstruction] = field(default_factory=set)
     unordered: set[HloInstruction] = field(default_factory=set)
+
+    def union(self, other: Noted) -> Noted:
+        """What either has."""
+        return Noted(**{f.name: getattr(self, f.name) | getattr(other, f.name) for f in fields(self)})
 
 
 class Reference(Evaluator):

@@ -109,7 +109,7 @@ class DeviceCalls:
         self._labels = [f"argument {n} ({name})" for n, name in enumerate(names)]
         shapes = distribution.parameters
         self._specs = [
-            replace(ArraySpec.of(label, s), label=label) if isinstance(s, ArrayShape) else None
+            replace(ArraySpec.of(label, s), label=label) if isinstance(s, ArrayShape) and not s.is_dynamic else None
             for label, s in zip(self._labels, shapes, strict=True)
         ]
 

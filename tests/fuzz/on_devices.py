@@ -1,0 +1,43 @@
+"""Evaluators over a module on as many devices as it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from xlanb.evaluator import Evaluator
+from xlanb.evaluator.participant import Participant
+from xlanb.explorer.numbers import leaves_of
+from xlanb.hlo import HloModule
+from xlanb.hlo.device_groups import device_grid
+from xlanb.spmd.devices.threads import run_on_threads
+
+E = TypeVar("E", bound=Evaluator)
+
+
+def device_count(module: HloModule) -> int:
+    """On how many devices a module runs."""
+    return device_grid(module).count
+
+
+def evaluated(make: Callable[[], E], module: HloModule, arguments: Sequence[Any]) -> tuple[list[Any], list[E]]:
+    """The leaves of the results, device after device, and the evaluators that gave them.
+
+    Args:
+        make: makes an evaluator; one for each device.
+        module: the program of each device.
+        arguments: the program's; where it runs on several devices, a row of them for each.
+    """
+    grid, entry = device_grid(module), module.entry_computation
+    evaluators = [make() for _ in range(grid.count)]
+    if grid.count == 1:
+        return leaves_of(evaluators[0].run(entry, arguments)), evaluators
+
+    def work(here: Participant) -> Any:
+        return evaluators[here.device].run(entry, arguments[here.device])
+
+    def cancel() -> None:
+        for evaluator in evaluators:
+            evaluator.abandon()
+
+    return leaves_of(run_on_threads(work, grid, cancel=cancel)), evaluators
