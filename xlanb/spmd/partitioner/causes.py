@@ -51,7 +51,7 @@ class Cause:
 
     def __str__(self) -> str:
         moved = f"operand {self.operand} ({self.operand_name})" if self.operand is not None else "the result"
-        shardings = f": {self.have} -> {self.want}" if self.have or self.want else ""
+        shardings = f": {self.have or '?'} -> {self.want or '?'}" if self.have or self.want else ""
         return f"{self.collective} (channel {self.channel_id}), {self.kind.value}: {self.reason}; {moved} of {self.opcode} {self.instruction}{shardings}"
 
 

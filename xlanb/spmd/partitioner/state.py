@@ -14,7 +14,7 @@ from xlanb.spmd.hlo_sharding import Devices, HloSharding
 from xlanb.spmd.partitioner.builder import SpmdBuilder
 from xlanb.spmd.partitioner.causes import CauseKind, Causes
 from xlanb.spmd.partitioner.collectives import CollectiveOps, all_reduce_along_sharding_dims, in_group_partition_id
-from xlanb.spmd.partitioner.utilities import make_binary_add
+from xlanb.spmd.partitioner.utilities import make_binary_add, sharding_of
 
 if TYPE_CHECKING:
     from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
@@ -123,6 +123,15 @@ class PartitioningState:
             word, colon, rest = reason.partition(": ")
             said = next((k for k in CauseKind if k.value == word), None) if colon else None
             kind, reason = (said, rest) if said is not None else (CauseKind.RESHARD, reason)
+        if self.collectives.within and not weak:
+            reason = f"{reason} (within groups of {self.num_partitions} devices)"
+        if self.collectives.within:
+            # What lies how within a group says nothing to who knows the whole: name the shardings of the source program.
+            have = want = None
+            if hlo is not None and operand is not None:
+                have = sharding_of(hlo.operands[operand])
+            elif hlo is not None:
+                want = sharding_of(hlo)
         return self.causes.because(
             kind, reason, hlo=hlo, operand=operand, have=have, want=want, estimates=estimates, weak=weak
         )
