@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.spmd.shardy.shardy_programs import MESH, dims_of, program_of
 from xlanb.spmd.sdy import parse_sharding
 from xlanb.spmd.shardy.factor_propagation import Strategy
+from xlanb.spmd.shardy.groups import unify_groups
 from xlanb.spmd.shardy.program import DataFlowEdge, Kind, Program, Region, Value, add_edge
 from xlanb.spmd.shardy.propagation import PropagationOptions, propagate
 
@@ -194,3 +195,27 @@ def test_arrays_on_different_meshes_do_not_meet() -> None:
     named["y"].sharding = parse_sharding('#sdy.sharding<@other, [{?}, {"a"}]>')
     propagate(program)
     assert dims_of(named["s"]) == ""
+
+
+_GROUPED = (
+    "HloModule m\nENTRY main {\n x = f32[8] parameter(0)\n y = f32[8] parameter(1)\n ROOT s = f32[8] add(x, y)\n}\n"
+)
+
+
+def test_groups_with_a_value_in_common_are_one() -> None:
+    program, named = program_of(_GROUPED, {"x": '[{"a"}]'})
+    x, y, s = named["x"], named["y"], named["s"]
+    program.groups += [[y, y], [x, s], [s, y]]
+    unify_groups(program)
+    assert [set(g) for g in program.groups] == [{x, y, s}]
+
+
+def test_group_of_values_with_different_shardings_gets_open_constraints() -> None:
+    program, named = program_of(_GROUPED, {"x": '[{"a"}]', "y": '[{"b"}]'})
+    program.groups.append([named["x"], named["y"]])
+    propagate(program)
+    assert dims_of(named["x"]) == '[{"a"}]'
+    assert dims_of(named["y"]) == '[{"b"}]'
+    constraints = [op for op in program.body.ops if op.kind is Kind.CONSTRAINT]
+    assert [dims_of(op.results[0]) for op in constraints] == ['[{"b", ?}]'] * 2
+    assert program.body.ops[-1].operands == [op.results[0] for op in reversed(constraints)]

@@ -16,6 +16,7 @@ from xlanb.spmd.shardy import user_priorities
 from xlanb.spmd.shardy.directions import LAST_PRIORITY, directions
 from xlanb.spmd.shardy.events import Event, Propagation, Step
 from xlanb.spmd.shardy.factor_propagation import Direction, Setting, Strategy, propagate_factors
+from xlanb.spmd.shardy.groups import share_shardings, unify_groups
 from xlanb.spmd.shardy.program import DataFlowEdge, Kind, Op, Program, Region, Value
 from xlanb.spmd.shardy.projection import ShardingProjection, TensorFactorShardings
 from xlanb.spmd.shardy.rule import OpShardingRule, TensorMapping, pointwise_rule
@@ -36,8 +37,9 @@ class PropagationOptions:
 def propagate(program: Program, options: PropagationOptions | None = None) -> Propagation:
     """Give every value of the program that it can a sharding; returns what was done, step by step."""
     chosen = options or PropagationOptions()
-    state = _Propagator(program, chosen.strategies)
-    _share_in_groups(program)
+    unify_groups(program)
+    share_shardings(program)
+    state = _Propagator(program)
     later: dict[int, list[user_priorities.Reference]] = {}
     if chosen.user_priorities:
         later = user_priorities.initialize(program)
@@ -48,19 +50,6 @@ def propagate(program: Program, options: PropagationOptions | None = None) -> Pr
             for strategy in chosen.strategies:
                 state.run(Step(user_priority, op_priority, strategy))
     return Propagation(program, state.events)
-
-
-def _share_in_groups(program: Program) -> None:
-    """Give all of a group the sharding of the first that has one."""
-    for group in program.groups:
-        given = [v.sharding for v in group if v.sharding is not None and not _is_open_and_empty(v.sharding)]
-        if given and all(s == given[0] for s in given):
-            for value in group:
-                value.sharding = given[0]
-
-
-def _is_open_and_empty(sharding: TensorSharding) -> bool:
-    return all(not d.axes and not d.is_closed for d in sharding.dims)
 
 
 @dataclass
@@ -84,9 +73,8 @@ class _Worklist:
 class _Propagator:
     """The state of a propagation: what is to do, who must be told, what happened."""
 
-    def __init__(self, program: Program, strategies: tuple[Strategy, ...]) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.strategies = strategies
         self.events: list[Event] = []
         self.work = _Worklist()
         self.step = Step(0, 0, Strategy.BASIC)

@@ -55,7 +55,7 @@ class OpShardingRule:
     def __str__(self) -> str:
         sides = [", ".join(map(_mapping_text, side)) for side in (self.operands, self.results)]
         sizes = ", ".join(f"{symbol(n)}={size}" for n, size in enumerate(self.factor_sizes))
-        text = f"({sides[0]})->({sides[1]}) {{{sizes}}}"
+        text = f"({sides[0]})->({sides[1]})" + (f" {{{sizes}}}" if sizes else "")
         for word, factors in (
             ("reduction", self.reduction),
             ("need_replication", self.need_replication),
