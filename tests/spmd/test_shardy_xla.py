@@ -105,6 +105,8 @@ def test_what_a_loop_passes_through_goes_behind() -> None:
     given = loop.operands[0].operands
     assert [o.opcode for o in given] == [O.CONSTANT, O.PARAMETER, O.COPY]
     assert loop.sharding.startswith("{{replicated}, ")
+    parts = {i.tuple_index: i.sharding for i in loop.attributes["body"] if i.opcode is O.GET_TUPLE_ELEMENT}
+    assert parts[0] == "{replicated}"
     one, two = np.arange(8, dtype=np.float32), np.ones(8, np.float32)
     assert np.array_equal(evaluate(module, one, two), two + 3 * one)
 
@@ -231,3 +233,17 @@ def test_result_in_another_layout_is_reshaped_to_a_row_major_one() -> None:
         "{devices=[1,8]<=[8]}",
     )
     assert second.opcode.text == "negate"
+
+
+def test_what_a_loop_uses_without_a_sharding_gets_none_within() -> None:
+    module = run(
+        f"  w = f32[8] parameter(0)\n  x = f32[8] parameter(1)\n  z = s32[] constant(0)\n  y = f32[8] parameter(2), {sdy('data')}\n"
+        "  s = (s32[], f32[8], f32[8]) tuple(z, w, x)\n"
+        "  l = (s32[], f32[8], f32[8]) while(s), condition=condition, body=body\n"
+        "  g = f32[8] get-tuple-element(l), index=2\n  ROOT r = (f32[8], f32[8]) tuple(g, y)",
+        LOOP,
+    )
+    (loop,) = [i for i in module.entry_computation if i.opcode is O.WHILE]
+    assert loop.sharding == "{{replicated}, {replicated}, {replicated}}"
+    parts = {i.tuple_index: i.sharding for i in loop.attributes["body"] if i.opcode is O.GET_TUPLE_ELEMENT}
+    assert parts == {0: "{replicated}", 1: "{replicated}", 2: ""}

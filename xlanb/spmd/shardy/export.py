@@ -336,7 +336,8 @@ class _Exporter:
         for n, value in enumerate(arguments if len(arguments) > 1 else ()):
             if value in uses:
                 part = c.add(O.GET_TUPLE_ELEMENT, [parameter], value.shape, index=n)
-                body.env[value] = body.set_sharding(part, shardings[n : n + 1] if shardings else None)
+                own = n < len(region.arguments) or body.sharding(value.sharding, value.rank) is not None
+                body.env[value] = body.set_sharding(part, shardings[n : n + 1] if shardings and own else None)
         body.write(region)
         results = [body.env[v] for v in (*region.results, *(passed or ()))]
         given = shardings if passed is not None else result_shardings
