@@ -283,3 +283,58 @@ def test_an_unknown_call_gets_whole_arrays():
     call = next(i for i in module.instructions() if i.opcode.text == "custom-call")
     assert call.array_shape.dimensions == (16, 8)
     assert "all-gather" in str(module)
+
+
+# -- what is easily got wrong --------------------------------------------------------------------------------------
+
+
+def test_a_mask_that_differs_between_groups_stays_in_them():
+    module = module_of(f"""
+  t = f32[16,8] parameter(0), sharding={PARTIAL}
+  i = s32[8,4] parameter(1), sharding={REPLICATED}
+  ROOT g = f32[8,4,8] gather(t, i), offset_dims={{2}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=2, slice_sizes={{1,8}}, sharding={{devices=[2,2,2]<=[8]}}""")
+    check(module, floats(16, 8), indices(0, 16, 8, 4))
+
+
+def test_index_vectors_are_made_whole():
+    module = module_of(f"""
+  x = f32[8,12] parameter(0), sharding={BOTH}
+  i = s32[16,2] parameter(1), sharding={BOTH}
+  ROOT g = f32[16] gather(x, i), offset_dims={{}}, collapsed_slice_dims={{0,1}}, start_index_map={{0,1}}, index_vector_dim=1, slice_sizes={{1,1}}, sharding={{devices=[8]<=[8]}}""")
+    check(module, floats(8, 12), indices(0, 8, 16, 2))
+
+
+@pytest.mark.parametrize(
+    ("size", "padding", "padded", "sharding"),
+    [
+        (16, "2_-1_1", 32, REPLICATED),
+        (8, "-1_-1_1", 13, "{devices=[4,2]<=[8] last_tile_dim_replicate}"),
+        (16, "-1_3_2", 48, "{devices=[8]<=[8]}"),
+    ],
+)
+def test_pads_between_elements_that_also_cut(size, padding, padded, sharding):
+    module = module_of(f"""
+  x = f32[{size}] parameter(0), sharding={sharding}
+  v = f32[] constant(0)
+  ROOT p = f32[{padded}] pad(x, v), padding={padding}, sharding={{devices=[4,2]<=[8] last_tile_dim_replicate}}""")
+    check(module, floats(size))
+
+
+def test_periodic_padding_becomes_rotations():
+    module = module_of(f"""
+  x = f32[16,2] parameter(0), sharding={ROWS}
+  c = f32[16,2] negate(x), sharding={ROWS}
+  a = f32[1,2] slice(c), slice={{[15:16], [0:2]}}, sharding={ROWS}
+  n = f32[1,2] negate(a), sharding={ROWS}
+  b = f32[2,2] slice(c), slice={{[0:2], [0:2]}}, sharding={ROWS}
+  ROOT r = f32[19,2] concatenate(n, c, b), dimensions={{0}}, sharding={ROWS}""")
+    assert set(check(module, floats(16, 2))) == {"collective-permute"}
+
+
+def test_trying_what_a_way_costs_warns_of_nothing(caplog):
+    module = module_of(f"""
+  t = f32[64,8] parameter(0), sharding={COLUMNS}
+  i = s32[8,1] parameter(1), sharding={ROWS}
+  ROOT g = f32[8,8] gather(t, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,8}}, sharding={COLUMNS}""")
+    partition(module, 8)
+    assert len(caplog.records) == len(causes_of(module).findings)

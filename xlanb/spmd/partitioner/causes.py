@@ -99,6 +99,8 @@ class Causes:
     """The causes of a module's collectives by channel id; `findings` are those worth a warning."""
 
     by_channel: dict[int, Cause] = field(default_factory=dict)
+    is_trial: bool = False
+    """Whether it is of a trial of what something would cost, which warns of nothing."""
     _open: list[_Frame] = field(default_factory=list, repr=False)
 
     @property

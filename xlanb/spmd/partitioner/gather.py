@@ -31,6 +31,7 @@ from xlanb.spmd.partitioner.indexed_groups import (
     output_dims_by_priority,
     shardings_across_parallel_dims,
     trivial_slice_dims,
+    with_whole_index_vectors,
 )
 from xlanb.spmd.partitioner.partition_cost import DryRun, Way, cheapest_first
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
@@ -335,5 +336,6 @@ def handle_gather(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
         indices = make_a_copy(indices)
     dims = IndexedDimensions.of(hlo)
     sizes = tuple(hlo.attributes["slice_sizes"])
+    indices = with_whole_index_vectors(dims, indices, 1)
     case = GatherCase(dims, operand, indices, hlo.array_shape, sharding, sizes)
     v.set_partitioned(hlo, partition_gather(case))

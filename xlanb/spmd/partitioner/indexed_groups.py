@@ -19,7 +19,12 @@ from xlanb.spmd.partitioner.grouping import (
 )
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
 from xlanb.spmd.partitioner.utilities import create_r0, make_partition_offsets, set_sharding
-from xlanb.spmd.sharding_util import GroupedSharding, group_sharding_on_replicated_dim, ungroup_sharding
+from xlanb.spmd.sharding_util import (
+    GroupedSharding,
+    group_sharding_on_replicated_dim,
+    partially_replicate_tiled_sharding_on_dims,
+    ungroup_sharding,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -80,6 +85,16 @@ def make_a_copy(phlo: PartitionedHlo) -> PartitionedHlo:
     """The same in another instruction, where one instruction is to have two shardings at once."""
     copy = phlo.state.b.add(_O.COPY, (phlo.hlo,), phlo.hlo.shape)
     return phlo.with_hlo(copy, phlo.sharding)
+
+
+def with_whole_index_vectors(d: IndexedDimensions, indices: PartitionedHlo, operand: int) -> PartitionedHlo:
+    """Indices of which every device has whole vectors."""
+    sharding = indices.sharding
+    if sharding.is_tile_maximal or not d.has_index_vectors or sharding.dimension(d.index_vector_dim) == 1:
+        return indices
+    target = partially_replicate_tiled_sharding_on_dims(sharding, (d.index_vector_dim,))
+    with indices.state.because(d.hlo, operand, sharding, target, "a device needs all elements of an index vector"):
+        return indices.reshard(target)
 
 
 # -- which dimensions to replicate first, where groups need replication --------------------------------------------

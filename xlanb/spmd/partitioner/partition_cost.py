@@ -59,7 +59,7 @@ class DryRun:
         self._channels = state.collectives.channels
         module = HloModule("dry_run")
         self._b = SpmdBuilder(module.add_computation("entry", entry=True))
-        fake_channels = Channels(Causes(), self._channels.next)
+        fake_channels = Channels(Causes(is_trial=True), self._channels.next)
         collectives = replace(state.collectives, b=self._b, channels=fake_channels)
         self._state = replace(
             state,

@@ -184,7 +184,9 @@ def _replicated_constant(hlo: HloInstruction, value: object) -> HloInstruction:
 def _modified(hlo: HloInstruction, modifiers: Sequence[HloInstruction]) -> HloInstruction:
     for modifier in reversed(modifiers):
         shape = hlo.array_shape.with_type(modifier.array_shape.element_type)
-        hlo = hlo.parent.clone_instruction(modifier, (hlo,), shape)
+        clone = hlo.parent.clone_instruction(modifier, (hlo,), shape)
+        hlo.parent.update(clone, sharding=modifier.sharding)
+        hlo = clone
     return hlo
 
 

@@ -118,7 +118,8 @@ def _from_tiles(p: PartitionedHlo, target: HloSharding, *, allow_full_replicatio
         f"no step of the partitioner leads from {source} to {target}: "
         "every device gets the whole and cuts its part out of it (involuntary full rematerialization)"
     )
-    _LOG.warning("%s of shape %s: %s", p.hlo.name, p.base_shape, reason)
+    if not p.state.causes.is_trial:
+        _LOG.warning("%s of shape %s: %s", p.hlo.name, p.base_shape, reason)
     with p.state.because(None, None, source, target, reason, kind=CauseKind.FULL_REMATERIALIZATION):
         return p.replicate().reshard(target)
 

@@ -30,6 +30,7 @@ from xlanb.spmd.partitioner.indexed_groups import (
     output_dims_by_priority,
     shardings_across_parallel_dims,
     trivial_slice_dims,
+    with_whole_index_vectors,
 )
 from xlanb.spmd.partitioner.partition_cost import DryRun, Way, cheapest_first
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
@@ -364,8 +365,8 @@ def handle_scatter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
     indices = v.partitioned(hlo.operands[count])
     if indices.hlo in taken | {u.hlo for u in updates}:
         indices = make_a_copy(indices)
-    indices = _padded_out_of_bounds(indices)
     dims = IndexedDimensions.of(hlo)
+    indices = _padded_out_of_bounds(with_whole_index_vectors(dims, indices, count))
     sizes = dims.slice_sizes(operands[0].array_shape, updates[0].array_shape)
     case = ScatterCase(dims, tuple(operands), indices, tuple(updates), hlo.shape, sharding, sizes)
     v.set_partitioned(hlo, partition_scatter(case))

@@ -117,7 +117,7 @@ class _Planner:
         if self.full < self.dilated:
             return None
         step = wd.stride * self.per_shard
-        if wd.stride != 1 and step % wd.base_dilation:
+        if (wd.stride != 1 and step % wd.base_dilation) or low < 0:
             return None
         # The start may fall into a hole of base dilation: the next element is the first one needed.
         start = MultiplyAddDivide(step, wd.base_dilation - 1 - low, wd.base_dilation)
