@@ -13,6 +13,7 @@ from xlanb.cpu import jit, library, lines
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
+from xlanb.cpu.device_timeline import DeviceTimeline
 from xlanb.cpu.devices import TIMELINE, DeviceCalls
 from xlanb.cpu.feeds import infeed_arrays
 from xlanb.cpu.host_call import HiddenState, make_host_calls
@@ -23,6 +24,7 @@ from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
 from xlanb.hlo.calling import CallingConvention
+from xlanb.hlo.device_groups import device_grid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.shape import Shape, TupleShape
@@ -132,6 +134,16 @@ class Executable(Displayable):
         import pandas as pd
 
         return self.devices.timeline(*arrays) if self.devices is not None else pd.DataFrame(columns=TIMELINE)
+
+    def plot_timeline(self, *arrays: Any) -> Any:
+        """`timeline` as a plotly Figure: a lane for each device, with what it waited for and for whom.
+
+        Raises:
+            ArgumentError: the arrays do not fit.
+            XlanbError: the program ran no collective.
+            MissingLibraryError: plotly is not installed.
+        """
+        return DeviceTimeline(self.timeline(*arrays), self.hlo_module, device_grid(self.hlo_module)).plot()
 
     def cancel(self) -> int:
         """Stop the calls that other threads are in, within some milliseconds; gives how many there were.

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from xlanb.analysis.cost import cost, known_trip_count
-from xlanb.display import Displayable
+from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError, nearest
 from xlanb.frames import framed
 from xlanb.hlo.computation import HloComputation
@@ -178,7 +178,7 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class CollectivePlan(Displayable):
+class CollectivePlan(Plottable, Displayable):
     """All collectives of a program on an interconnect, the most expensive first."""
 
     collectives: tuple[Collective, ...]

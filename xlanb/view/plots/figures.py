@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.cpu.device_timeline import DeviceTimeline
 from xlanb.cpu.records import ExecutionRecord
 from xlanb.display import figure as figure_hook
 from xlanb.errors import ArgumentError, XlanbError, nearest
@@ -16,6 +17,8 @@ from xlanb.explorer.dump_directory import DumpDirectory
 from xlanb.explorer.numerics import Numerics
 from xlanb.explorer.recording import Recording
 from xlanb.explorer.trace import Trace
+from xlanb.spmd.plan import CollectivePlan
+from xlanb.view.plots.devices import devices_figure, plan_figure
 from xlanb.view.plots.memory import memory_figure
 from xlanb.view.plots.numbers import bisection_figure, numerics_figure
 from xlanb.view.plots.timing import recording_figure, run_figure, sizes_figure, stages_figure
@@ -39,6 +42,8 @@ _OF_TRACE: Final[Mapping[str, Callable[[Trace], Any]]] = {
 _OF: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
     ExecutionRecord: run_figure,
     BufferAssignmentRecord: memory_figure,
+    DeviceTimeline: devices_figure,
+    CollectivePlan: plan_figure,
     Numerics: numerics_figure,
     Bisection: bisection_figure,
     Ablation: ablation_figure,

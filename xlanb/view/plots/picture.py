@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
+from itertools import groupby
 from typing import Any, Final
 
 _WIDTH: Final = 820.0
@@ -108,7 +109,7 @@ def _axis(figure: Any, name: str) -> Axis:
     values = [v for trace in figure.data for v in _along(trace, name)]
     if given.type == "category" or any(isinstance(v, str) for v in values):
         order = [str(v) for v in given.categoryarray] if given.categoryarray is not None else []
-        return Axis(tuple(dict.fromkeys([*order, *map(str, values)])))
+        return Axis(tuple(dict.fromkeys([*order, *(str(v) for v in values if v is not None)])))
     numbers = [n for v in values if (n := _number(v)) is not None]
     if given.type == "log":
         positive = [n for n in numbers if n > 0] or [0.1, 1.0]
@@ -195,7 +196,8 @@ def _frame(
     for k, trace in reversed(list(enumerate(figure.data))) if len(named) > 1 else ():
         text = _words(_plain(trace.name or ""), 24)
         place -= len(text) * _LETTER + 22
-        colour = _colours(trace, 1, _PALETTE[k % len(_PALETTE)])[0]
+        own = trace.line.color if trace.type == "scatter" and trace.line.color else _PALETTE[k % len(_PALETTE)]
+        colour = _colours(trace, 1, own)[0]
         yield f'<rect x="{place:.0f}" y="{top - 15:.0f}" width="9" height="9" fill="{colour}"/>'
         yield f'<text class="t" x="{place + 13:.0f}" y="{top - 6:.0f}">{text}</text>'
 
@@ -239,7 +241,14 @@ def _lines(
     mode = trace.mode or "lines"
     painted = (trace.line.color or colour) if "lines" in mode else colour
     if "lines" in mode and points:
-        path = "".join(f"{'L' if k else 'M'}{a:.1f} {b:.1f}" for k, (a, b) in enumerate(_stepped(trace, points)))
+        runs = [
+            list(run) for is_there, run in groupby(shares, lambda s: None not in s) if is_there
+        ]  # a gap ends a line
+        path = "".join(
+            f"{'L' if k else 'M'}{a:.1f} {b:.1f}"
+            for run in runs
+            for k, (a, b) in enumerate(_stepped(trace, [at(a, b) for a, b in run if a is not None and b is not None]))
+        )
         yield f'<path class="c" stroke="{_safe(painted, colour)}" d="{path}"/>'
     if "markers" in mode:
         colours = _colours(trace, len(points), painted)
