@@ -196,14 +196,26 @@ no { x = f32[16] parameter(0)
 
 def test_full_rematerialization_is_a_finding() -> None:
     module = _module("""
-  p = f32[24,24,24] parameter(0), sharding={devices=[2,2,2]<=[8]}
-  ROOT c = f32[24,24,24] copy(p), sharding={devices=[1,8,1]<=[8]}""")
+  p = f32[18,10] parameter(0), sharding={replicated}
+  a = f32[18,10] copy(p), sharding={devices=[4,2]<=[8]}
+  b = f32[18,10] copy(a), sharding={devices=[1,8]<=[8]}
+  ROOT c = f32[18,10] copy(b), sharding={replicated}""")
     check(module)
-    whole = _module("""
-  p = f32[12,12] parameter(0), sharding={devices=[3,2,1]0,1,2,3,4,5 last_tile_dim_replicate}
-  ROOT c = f32[12,12] copy(p), sharding={devices=[2,3,1]0,2,4,1,3,5 last_tile_dim_replicate}""")
-    causes = partition(whole, 6)
-    assert all(f.kind is CauseKind.FULL_REMATERIALIZATION for f in causes.findings)
+    findings = causes_of(module).findings
+    assert {(f.instruction, f.operand_name, f.have, f.want) for f in findings} == {
+        ("b", "a", "{devices=[4,2]<=[8]}", "{devices=[1,8]<=[8]}")
+    }
+    assert "involuntary full rematerialization" in str(findings[0])
+
+
+def test_a_barrier_of_a_tuple() -> None:
+    check(
+        _module("""
+  p = f32[16,8] parameter(0), sharding={devices=[8,1]<=[8]}
+  q = f32[16] parameter(1), sharding={devices=[8]<=[8]}
+  t = (f32[16,8], f32[16]) tuple(p, q), sharding={{devices=[8,1]<=[8]}, {devices=[8]<=[8]}}
+  ROOT o = (f32[16,8], f32[16]) opt-barrier(t), sharding={{devices=[8,1]<=[8]}, {replicated}}""")
+    )
 
 
 def test_a_cause_names_the_instruction_and_its_operand() -> None:

@@ -42,9 +42,9 @@ def handle_elementwise(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 def _for_operand(operand: HloInstruction, hlo: HloInstruction, sharding: HloSharding) -> HloSharding:
     """The result's sharding; a scalar that goes with an array (the bounds of a clamp) is whole."""
-    if not sharding.is_tiled or operand.shape.as_array().rank == hlo.shape.as_array().rank:
-        return sharding
-    return HloSharding.replicate()
+    before, after = operand.shape, hlo.shape
+    is_scalar = isinstance(before, ArrayShape) and isinstance(after, ArrayShape) and before.rank != after.rank
+    return HloSharding.replicate() if is_scalar and sharding.is_tiled else sharding
 
 
 @handles("broadcast")
