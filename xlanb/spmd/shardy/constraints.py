@@ -6,6 +6,7 @@ y = dot(a, b); z = sharding_constraint(y) {sharding s}    =>    y itself has the
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy.editing import set_operand, set_result
@@ -50,6 +51,9 @@ def _apply(value: Value, sharding: TensorSharding, constraint: Callable[[], Op])
             set_operand(user, number, op.results[0])
     for region, number in list(value.returned):
         set_result(region, number, op.results[0])
+    if sharding.unreduced:  # these do not propagate
+        opened = TensorSharding.fully_open(sharding.mesh, value.rank)
+        value.sharding = replace(opened, unreduced=sharding.unreduced)
 
 
 def _wanted_by(user: Op, number: int) -> TensorSharding | None:
@@ -110,3 +114,6 @@ def _use_end_of_chain(head: Op) -> None:
     for user, number in list(value.uses):
         if user is not head and user in behind:
             set_operand(user, number, tail.results[0])
+    for region, number in list(value.returned):
+        if region is tail.region and region.parent is not None:  # the program's own results keep theirs
+            set_result(region, number, tail.results[0])
