@@ -18,7 +18,7 @@ from xlanb.evaluator.control import leaves
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch, narrow, scalar_int, widen
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.device_groups import device_pairs, group_of, pairs_of_devices
+from xlanb.hlo.device_groups import DeviceGrid, device_pairs, group_of, pairs_of_devices
 from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -35,6 +35,11 @@ _UFUNCS: Final[dict[Op, Any]] = {
 """What a reduction of two parameters is in NumPy."""
 
 
+Rows = Sequence[Sequence[Array]]
+"""The arrays of each member of a group, in its order."""
+_Meaning = Callable[["Evaluator", HloInstruction, Rows], Rows]
+
+
 def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
     """The result; refused where it has not the shape."""
     if mismatch(result, shape) is not None:
@@ -44,14 +49,14 @@ def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
     return result
 
 
-def _met(i: HloInstruction, operands: Sequence[Value], meaning: Callable[[Sequence[Sequence[Array]]], Any]) -> Value:
+def _met(ev: Evaluator, i: HloInstruction, operands: Sequence[Value], meaning: _Meaning) -> Value:
     """What a collective gives here: `meaning` makes a row of results for each member of the rows of operands that they give."""
     here = participant.current()
     if here is None:
         check_one_device(i)
-        return tuple(meaning([operands])[0])
+        return tuple(meaning(ev, i, [operands])[0])
     group = group_of(i, here.device, here.grid)
-    return here.meet(i, group, tuple(operands), lambda rows: [tuple(r) for r in meaning(rows)])
+    return here.meet(i, group, tuple(operands), lambda rows: [tuple(r) for r in meaning(ev, i, rows)])
 
 
 def _one_or_all(i: HloInstruction, results: Value, shape: Shape) -> Value:
@@ -85,17 +90,20 @@ def _is_plain(to_apply: HloComputation) -> bool:
     return len(to_apply.parameters) == 2 and {*to_apply.root.operands} == {*to_apply.parameters}
 
 
-def _all_reduced(ev: Evaluator, i: HloInstruction, operands: Sequence[Value]) -> Value:
-    def meaning(rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        result = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
-        return [result] * len(rows)
+def _all_reduce_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
+    result = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
+    return [result] * len(rows)
 
-    return _met(i, operands, meaning)
+
+def _reduce_scatter_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
+    (dim,) = i.ints("dimensions")
+    whole = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
+    return list(zip(*(_pieces(i, w, len(rows), dim) for w in whole), strict=True))
 
 
 @rule("all-reduce", "all-reduce-start")
 def _all_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    return _one_or_all(i, _all_reduced(ev, i, operands), i.shape)
+    return _one_or_all(i, _met(ev, i, operands, _all_reduce_meaning), i.shape)
 
 
 @rule("all-reduce-done")
@@ -105,13 +113,7 @@ def _all_reduce_done(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
 
 @rule("reduce-scatter")
 def _reduce_scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    (dim,) = i.ints("dimensions")
-
-    def meaning(rows: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        whole = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
-        return list(zip(*(_pieces(i, w, len(rows), dim) for w in whole), strict=True))
-
-    return _one_or_all(i, _met(i, operands, meaning), i.shape)
+    return _one_or_all(i, _met(ev, i, operands, _reduce_scatter_meaning), i.shape)
 
 
 @rule("collective-reduce")
@@ -119,13 +121,13 @@ def _collective_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
     """The reduction at the root, the group's first member unless the last operand says which; the others keep what they gave."""
     given, root = _with_root(i, operands)
 
-    def meaning(rows: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+    def meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
         results = list(rows)
         if len(rows) > 1:
             results[root] = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
         return results
 
-    return _one_or_all(i, _met(i, given, meaning), i.shape)
+    return _one_or_all(i, _met(ev, i, given, meaning), i.shape)
 
 
 def _with_root(i: HloInstruction, operands: Sequence[Array]) -> tuple[Sequence[Array], int]:
@@ -147,42 +149,43 @@ def _pieces(i: HloInstruction, array: Array, count: int, dim: int) -> list[Array
 # -- exchanges ------------------------------------------------------------------------------------------------------
 
 
-def _all_gathered(i: HloInstruction, operands: Sequence[Value]) -> Value:
+def _all_gather_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
     (dim,) = i.ints("dimensions")
+    if len(rows) == 1:
+        return rows
+    return [[np.concatenate(column, dim) for column in zip(*rows, strict=True)]] * len(rows)
 
-    def meaning(rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        return [[np.concatenate(column, dim) if len(rows) > 1 else column[0] for column in zip(*rows, strict=True)]] * len(rows)  # fmt: skip
 
-    return _met(i, operands, meaning)
+def _all_to_all_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
+    """Member j gets the j-th piece of each: the j-th operand, or the j-th part of the only one along a dimension, which it then holds one behind the other."""
+    dims, count = i.ints("dimensions"), len(rows)
+    if dims:
+        cut = [_pieces(i, row[0], count, dims[0]) for row in rows]
+        return [[np.concatenate([pieces[j] for pieces in cut], dims[0])] for j in range(count)]
+    if len(i.operands) != count:
+        raise EvaluationError(f"{i.opcode} of {len(i.operands)} operands among {count} participants")
+    return [[row[j] for row in rows] for j in range(count)]
+
+
+def _broadcast_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
+    return [rows[0]] * len(rows)
 
 
 @rule("all-gather")
 def _all_gather(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    return _one_or_all(i, _all_gathered(i, operands), i.shape)
+    return _one_or_all(i, _met(ev, i, operands, _all_gather_meaning), i.shape)
 
 
 @rule("all-to-all")
 def _all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    """Member j gets the j-th piece of each: the j-th operand, or the j-th part of the only one along a dimension, which it then holds one behind the other."""
-    dims = i.ints("dimensions")
-
-    def meaning(rows: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
-        count = len(rows)
-        if dims:
-            cut = [_pieces(i, row[0], count, dims[0]) for row in rows]
-            return [[np.concatenate([pieces[j] for pieces in cut], dims[0])] for j in range(count)]
-        if len(operands) != count:
-            raise EvaluationError(f"{i.opcode} of {len(operands)} operands among {count} participants")
-        return [[row[j] for row in rows] for j in range(count)]
-
-    return _one_or_all(i, _met(i, operands, meaning), i.shape)
+    return _one_or_all(i, _met(ev, i, operands, _all_to_all_meaning), i.shape)
 
 
 @rule("ragged-all-to-all")
 def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     """Rows of the input go where the sender says in the receiver's output: (input, output, input offsets, send sizes, output offsets, receive sizes)."""
 
-    def meaning(rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    def meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
         outputs = [np.array(row[1]) for row in rows]
         for row in rows:
             given, _, starts, sizes, places, _ = row
@@ -191,13 +194,14 @@ def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
                 outputs[k // updates][place : place + size] = given[start : start + size]
         return [[o] for o in outputs]
 
-    return _one_or_all(i, _met(i, operands, meaning), i.shape)
+    return _one_or_all(i, _met(ev, i, operands, meaning), i.shape)
 
 
 @rule("collective-broadcast")
 def _collective_broadcast(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     given, root = _with_root(i, operands)
-    return _one_or_all(i, _met(i, given, lambda rows: [rows[root if len(rows) > 1 else 0]] * len(rows)), i.shape)
+    meaning = _broadcast_meaning if not root else lambda _, __, rows: [rows[root]] * len(rows)
+    return _one_or_all(i, _met(ev, i, given, meaning), i.shape)
 
 
 @rule("collective-permute")
@@ -215,16 +219,36 @@ def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]
     if i.get("slice_sizes"):
         raise UnimplementedError(f"{i.opcode} of slices into another buffer, on several devices")
     group = group_of(i, here.device, here.grid)
-    pairs = device_pairs(i, here.device, here.grid)
-
-    def meaning(rows: Sequence[Value]) -> list[Value]:
-        given = dict(zip(group, rows, strict=True))
-        results = {device: tuple(map(np.zeros_like, row)) for device, row in given.items()}
-        results.update({t: given[s] for s, t in pairs})
-        return [results[device] for device in group]
-
-    result: tuple[Value, ...] = here.meet(i, group, operands, meaning)
+    result: tuple[Value, ...] = here.meet(i, group, operands, lambda rows: permuted(i, group, rows, here.grid))
     return result
+
+
+def permuted(i: HloInstruction, group: Sequence[int], rows: Rows, grid: DeviceGrid) -> list[Value]:
+    """What each device of a group gets of those that send to it; zeros where nobody does."""
+    given = dict(zip(group, rows, strict=True))
+    results = {device: tuple(map(np.zeros_like, row)) for device, row in given.items()}
+    results.update({t: tuple(given[s]) for s, t in device_pairs(i, group[0], grid)})
+    return [results[device] for device in group]
+
+
+_MEANINGS: Final[dict[Op, _Meaning]] = {
+    Op.ALL_REDUCE: _all_reduce_meaning, Op.REDUCE_SCATTER: _reduce_scatter_meaning, Op.ALL_GATHER: _all_gather_meaning,
+    Op.ALL_TO_ALL: _all_to_all_meaning, Op.COLLECTIVE_BROADCAST: _broadcast_meaning,
+}  # fmt: skip
+
+
+def is_plain_collective(i: HloInstruction) -> bool:
+    """Whether `collective_results` says what a collective gives to its group."""
+    if i.opcode is Op.COLLECTIVE_PERMUTE:
+        return not i.get("slice_sizes")
+    return i.opcode in _MEANINGS and not i.get("has_dynamic_root")
+
+
+def collective_results(ev: Evaluator, i: HloInstruction, group: Sequence[int], rows: Rows, grid: DeviceGrid) -> Rows:
+    """What a plain collective gives to each member of a group, for what each gives."""
+    if i.opcode is Op.COLLECTIVE_PERMUTE:
+        return permuted(i, group, rows, grid)
+    return _MEANINGS[i.opcode](ev, i, rows)
 
 
 # -- in two halves: what is begun is done at once -------------------------------------------------------------------
@@ -236,7 +260,11 @@ def _start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
     if not isinstance(i.shape, TupleShape) or len(i.shape.shapes) < 2:
         raise EvaluationError(f"{i.opcode} gives a tuple of operands and results, not {i.shape}")
     first, second, *rest = i.shape.shapes
-    result = _permuted(i, operands) if i.opcode is Op.COLLECTIVE_PERMUTE_START else _all_gathered(i, operands)
+    result = (
+        _permuted(i, operands)
+        if i.opcode is Op.COLLECTIVE_PERMUTE_START
+        else _met(ev, i, operands, _all_gather_meaning)
+    )
     sent: Value = operands if isinstance(first, TupleShape) else operands[0]
     blank = tuple(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in rest)
     return (sent, _one_or_all(i, result, second), *blank)
