@@ -245,17 +245,7 @@ class Calls:
             frame.is_busy = False
 
     def _run_in(self, frame: _Frame, function: int, flat: Sequence[Any], extra: int) -> Any:
-        kept = []
-        for k, (spec, value) in enumerate(zip(self.arguments, flat, strict=True)):
-            if spec is not None:
-                array = self._taken(spec, value)
-                kept.append(array)
-                frame.arguments[k] = array.__array_interface__["data"][0]
-        outputs = []
-        for k, spec in enumerate(self.results):
-            array = self._fresh(k, spec) if spec is not None else _NOTHING
-            outputs.append(array)
-            frame.results[k] = array.__array_interface__["data"][0]
+        kept, outputs = self.prepare(flat, frame.arguments, frame.results)
         try:
             temp = frame.temp
         except MemoryError as error:
@@ -263,6 +253,26 @@ class Calls:
         status = self._bridge.call(function, frame.arguments, frame.results, temp, extra, self._word)
         if status != guard.OK:
             self._stopped(status)
+        del kept
+        return self.given(outputs)
+
+    def prepare(self, flat: Sequence[Any], arguments: Any, results: Any) -> tuple[list[Array], list[Array]]:
+        """Check flat arguments, make the results, and set the tables of their addresses; gives the arrays behind them, which must live as long as the call."""
+        kept = []
+        for k, (spec, value) in enumerate(zip(self.arguments, flat, strict=True)):
+            if spec is not None:
+                array = self._taken(spec, value)
+                kept.append(array)
+                arguments[k] = array.__array_interface__["data"][0]
+        outputs = []
+        for k, spec in enumerate(self.results):
+            array = self._fresh(k, spec) if spec is not None else _NOTHING
+            outputs.append(array)
+            results[k] = array.__array_interface__["data"][0]
+        return kept, outputs
+
+    def given(self, outputs: Sequence[Array]) -> Any:
+        """The result of a call as the caller sees it."""
         given = [spec.given(a) if spec is not None else None for spec, a in zip(self.results, outputs, strict=True)]
         result = self.signature.result
         return given[0] if not isinstance(result, TupleShape) else _nest(result, iter(given))

@@ -98,10 +98,17 @@ def _partitions_of_meshes(module: HloModule) -> int:
 
 
 class DeviceCalls:
-    """Runs a compiled program on several devices of this process."""
+    """Runs a compiled program on several devices of this process; `in_one_thread` does so where the program is short."""
 
-    def __init__(self, calls: Calls, distribution: Distribution, module: HloModule) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        distribution: Distribution,
+        module: HloModule,
+        in_one_thread: Callable[..., list[Any]] | None = None,
+    ) -> None:
         self.calls = calls
+        self._in_one_thread = in_one_thread
         self.distribution = distribution
         self.meets = any(why_several(i) for i in module.instructions())
         self._call: Callable[..., Any] = calls.entry()
@@ -147,8 +154,11 @@ class DeviceCalls:
         grid = self.distribution.grid
         if len(arguments) != grid.count:
             raise ArgumentError(f"expected arguments for each of {grid.count} devices, not for {len(arguments)}")
-        if not self.meets and not self.calls.is_long and transport.current() is run_on_threads:
-            return [self._call(*row) for row in arguments]
+        if transport.current() is run_on_threads and visits is None and not self.calls.is_long:
+            if not self.meets:
+                return [self._call(*row) for row in arguments]
+            if self._in_one_thread is not None:
+                return self._in_one_thread([self.calls.flatten(row) for row in arguments])
 
         def work(here: Participant) -> Any:
             return self._call(*arguments[here.device])

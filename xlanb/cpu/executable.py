@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.codegen.plan import KernelPlan
-from xlanb.cpu import jit, library, lines
+from xlanb.cpu import fibers, jit, library, lines
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
@@ -20,11 +20,12 @@ from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import Code, CodeRecord
 from xlanb.cpu.run_counter import RunCounter
+from xlanb.cpu.runtime.guard import HOST
 from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
 from xlanb.hlo.calling import CallingConvention
-from xlanb.hlo.device_groups import device_grid
+from xlanb.hlo.device_groups import DeviceGrid, device_grid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.shape import Shape, TupleShape
@@ -82,7 +83,9 @@ class Executable(Displayable):
             calls_host=bool(self._host),
             explain=Shortage(assignment),
         )
-        self.devices = DeviceCalls(self.calls, distribution, module) if distribution is not None else None
+        self.devices: DeviceCalls | None = None
+        if distribution is not None:
+            self.devices = DeviceCalls(self.calls, distribution, module, self._fibers(distribution.grid))
         self.flat: Callable[..., Any] = self.devices or self.calls.entry()
         self.__call__ = self._called(source.calling)
         self.counter: RunCounter | None = None
@@ -98,6 +101,14 @@ class Executable(Displayable):
             return calling.assemble(found if is_tuple else (found,), args, named)
 
         return self.calls.entry(call) if calling.is_plain and self.devices is None else call
+
+    def _fibers(self, grid: DeviceGrid) -> Callable[..., list[Any]] | None:
+        """What runs a short program on all devices in one thread; None where only threads can."""
+        if self.calls.is_long or not fibers.fits(self.hlo_module, grid):
+            return None
+        return fibers.FiberRunner(
+            self.calls, self.load(self.program, fibers.host_address()), list(self._host.values()), grid
+        )
 
     @property
     def device_count(self) -> int:
@@ -249,10 +260,12 @@ class Executable(Displayable):
         program = deep(lambda: emit_program(self.buffer_assignment, self.program.target, self._lines))
         return program, jit.MachineCode(program.text)
 
-    def load(self, program: Program) -> jit.LoadedCode:
-        """This executable's program or a variant of it, ready to run."""
+    def load(self, program: Program, host: int = 0) -> jit.LoadedCode:
+        """This executable's program or a variant of it, ready to run; `host` is the address of another function in the place of `xlanb.host`."""
         own = program.symbols | {symbol: h.address for symbol, h in self._host.items()}
         symbols = own | library.symbols(program.module.declarations)
+        if host:
+            symbols[HOST] = host
         return library.load(program.units(), program.target, symbols, (program.constants, self._host))
 
     @cached_property

@@ -20,9 +20,11 @@ from xlanb.boundary import internal_error, is_foreign
 from xlanb.codegen.indexing import strides
 from xlanb.cpu.dynamic import packed, unpacked
 from xlanb.evaluator import host, participant
+from xlanb.evaluator.collectives import collective_results
 from xlanb.evaluator.control import map_leaves
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.interpreter import Evaluator
+from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.hlo.verifier.collectives import device_count
@@ -104,8 +106,8 @@ class HostCall:
     def __init__(self, i: HloInstruction, hidden: HiddenState) -> None:
         self.instruction = i
         self.hidden = hidden
-        self._leaves = leaf_count(i)
-        self._shares = i.opcode in _SHARED
+        self.leaves = leaf_count(i)
+        self.shares = i.opcode in _SHARED  # others get the operands themselves
 
     @property
     def address(self) -> int:
@@ -114,9 +116,9 @@ class HostCall:
 
     def __call__(self, table: int) -> None:
         try:
-            addresses = iter((ctypes.c_uint64 * self._leaves).from_address(table))
+            addresses = iter((ctypes.c_uint64 * self.leaves).from_address(table))
             operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
-            if self._shares:  # others read them when this device has gone on and may have overwritten them
+            if self.shares:  # others read them when this device has gone on and may have overwritten them
                 operands = map_leaves(np.array, operands)
             with np.errstate(all="ignore"):
                 result = self.hidden.apply(self.instruction, operands)
@@ -130,6 +132,22 @@ class HostCall:
         else:
             return
         raise users
+
+    @staticmethod
+    def meet(members: Sequence[tuple[HostCall, int]], group: Sequence[int], grid: DeviceGrid) -> None:
+        """A collective of a group: the call of each member with its table, in order."""
+        first = members[0][0]
+        i = first.instruction
+        places = [iter((ctypes.c_uint64 * h.leaves).from_address(table)) for h, table in members]
+        rows = [[_read(o.shape, addresses) for o in i.operands] for addresses in places]
+        if first.shares:  # a result may lie where another member's operand does
+            rows = [[np.array(a) for a in row] for row in rows]
+        evaluator = Evaluator(feeds=first.hidden.feeds)
+        with np.errstate(all="ignore"):
+            results = collective_results(evaluator, i, group, rows, grid)
+        is_tuple = isinstance(i.shape, TupleShape)
+        for (h, _), addresses, result in zip(members, places, results, strict=True):
+            _write(h.instruction.shape, tuple(result) if is_tuple else result[0], addresses)
 
 
 class CallbackCall:

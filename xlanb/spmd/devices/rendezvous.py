@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -150,6 +150,19 @@ class Rendezvous:
         with self._lock:
             if self._failure is None:
                 self._set_failure(error)
+
+    def stuck(self, places: Mapping[int, tuple[str, tuple[int, ...]]]) -> BaseException:
+        """Why no device can go on, where those in `places` wait for a collective among a group, and all others have ended."""
+        with self._lock:
+            self._state = [_WAITING if d in places else _ENDED for d in range(self.count)]
+            for device, (name, group) in places.items():
+                meeting = self._meetings.setdefault(
+                    (name, group), _Meeting(name, group, threading.Condition(self._lock))
+                )
+                meeting.given[device] = None
+                self._waits[device] = meeting
+            self._check()
+            return self._failure or DeviceError(self._whereabouts())
 
     # -- with the lock held -------------------------------------------------------------------------------------
 

@@ -1,0 +1,245 @@
+"""Short programs on several devices in one thread: each device runs on a stack of its own until it comes to a function of the runtime, and the next one goes on.
+
+A thread for each device costs some hundred microseconds, more than a short program takes. Here `xlanb.host`, by which machine code calls the runtime, notes who calls what and
+switches back to the stack of the thread (glibc's swapcontext); Python then does what was asked for, a collective once all members of its group have come, and switches
+to the next device.
+
+Invariants
+- The stacks of devices run machine code alone. No frame of Python's, and no call of its interface, is ever on them: `resume` is called with the GIL, and machine code never lets go of it.
+- A set of stacks is used by one run at a time, and not again after one that did not end well, for its devices stand in the middle of a program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from xlanb.codegen.function import Function
+from xlanb.codegen.native import NativeModule, null
+from xlanb.codegen.places import Fields
+from xlanb.codegen.types import I32, PTR, VOID
+from xlanb.codegen.values import Value
+from xlanb.cpu import jit
+from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.host_call import CallbackCall, HostCall
+from xlanb.cpu.objects import compile_units
+from xlanb.cpu.runtime.guard import HOST
+from xlanb.evaluator.collectives import is_plain_collective
+from xlanb.evaluator.participant import running_on
+from xlanb.hlo.device_groups import DeviceGrid, group_of
+from xlanb.hlo.devices import why_several
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.spmd.devices.rendezvous import Rendezvous
+from xlanb.spmd.devices.threads import ThreadParticipant, meeting_key
+
+if TYPE_CHECKING:
+    from xlanb.cpu.calls import Calls
+
+MOST: Final = 64
+"""Devices for each of which there is a stack."""
+_STACK: Final = 8 << 20
+"""Bytes of a stack, as a thread's; memory that is not used is not there."""
+_CONTEXT: Final = 8192
+"""Bytes for a ucontext_t: more than any machine's."""
+_UC_LINK, _UC_STACK = 8, 16
+"""Where a 64-bit Linux has uc_link and uc_stack (address, flags, size) in it."""
+_NUMBERS: Final = frozenset((Op.PARTITION_ID, Op.REPLICA_ID))
+_RESUME, _BODY = "xlanb.fiber.resume", "xlanb.fiber.body"
+
+
+class Fiber(ctypes.Structure):
+    """A device: the contexts of the thread and its own; the program and its arguments; what function of the runtime it asks for, with which table (0: it has ended)."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("main", "own", "run", "args", "results", "temp", "function", "table"))  # fmt: skip
+
+
+def fits(module: HloModule, grid: DeviceGrid) -> bool:
+    """Whether a program can run so: its collectives are plain ones, and the machine can switch stacks."""
+    several = [i for i in module.instructions() if why_several(i)]
+    return grid.count <= MOST and all(i.opcode in _NUMBERS or is_plain_collective(i) for i in several) and _libc() is not None  # fmt: skip
+
+
+@cache
+def _libc() -> Any:
+    """The C library with its contexts; None where it has none."""
+    library = ctypes.PyDLL(None)
+    has_all = all(hasattr(library, n) for n in ("getcontext", "makecontext", "swapcontext", "gnu_get_libc_version"))
+    return library if has_all and ctypes.sizeof(ctypes.c_void_p) == 8 else None
+
+
+def _text(target: Any) -> str:
+    """The LLVM IR of the three functions."""
+    m = NativeModule("xlanb.fibers", target)
+    current = m.variable("current", PTR)
+
+    def switch(f: Function, fiber: Value, leaves: str, enters: str) -> None:
+        fields = Fields(fiber, Fiber)
+        f.call(I32, "swapcontext", fields[leaves].load(), fields[enters].load())
+
+    @m.define(HOST, VOID, exported=True, function=PTR, table=PTR)
+    def host(f: Function, function: Value, table: Value) -> None:
+        """From a program on a device's stack: ask for a function of the runtime."""
+        fiber = current(f).load()
+        fields = Fields(fiber, Fiber)
+        fields["function"].store(function)
+        fields["table"].store(table)
+        switch(f, fiber, "own", "main")
+
+    @m.define(_BODY, VOID, exported=True)
+    def body(f: Function) -> None:
+        """What a device's stack begins with: run the program, say that it has ended, and run the next one."""
+        with f.rounds([f.const(I32, 0)]) as forever:
+            fiber = current(f).load()
+            fields = Fields(fiber, Fiber)
+            f.call_pointer(*(fields[n].load() for n in ("run", "args", "results", "temp")))
+            ended = current(f).load()
+            Fields(ended, Fiber)["function"].store(null(f))
+            switch(f, ended, "own", "main")
+            forever.next, forever.again = [forever.values[0]], forever.values[0].equals(0)
+
+    @m.define(_RESUME, VOID, exported=True, fiber=PTR)
+    def resume(f: Function, fiber: Value) -> None:
+        """From the thread's stack: let a device go on until it asks for something."""
+        current(f).store(fiber)
+        switch(f, fiber, "main", "own")
+
+    return m.text()
+
+
+@cache
+def _code() -> jit.LoadedCode:
+    library = _libc()
+    swap = ctypes.cast(library.swapcontext, ctypes.c_void_p).value or 0
+    target = jit.host()
+    unit = Unit(_text(target), ready=False, weight=0, everywhere=True)
+    return jit.LoadedCode(compile_units([unit], target), [HOST, _BODY, _RESUME], {"swapcontext": swap})
+
+
+@cache
+def _resume() -> Any:
+    return ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_code().address(_RESUME))
+
+
+def host_address() -> int:
+    """The function that stands in for `xlanb.host` in programs that run on such stacks."""
+    return _code().address(HOST)
+
+
+class _Set:
+    """Stacks, tables of pointers and arenas for all devices of a program."""
+
+    def __init__(self, count: int, run: int, arguments: int, results: int, temp: int) -> None:
+        self.tables = [((ctypes.c_void_p * max(arguments, 1))(), (ctypes.c_void_p * max(results, 1))()) for _ in range(count)]  # fmt: skip
+        self.fibers = [Fiber() for _ in range(count)]
+        self._memory: list[Any] = []
+        main = self._kept(ctypes.create_string_buffer(_CONTEXT))
+        for fiber, (args, outs) in zip(self.fibers, self.tables, strict=True):
+            arena = np.empty(temp + 64, np.uint8)
+            self._memory.append(arena)
+            base = arena.ctypes.data
+            fiber.main, fiber.own = main, self._context()
+            fiber.run, fiber.args, fiber.results = run, ctypes.addressof(args), ctypes.addressof(outs)
+            fiber.temp = base + -base % 64
+
+    def _kept(self, buffer: Any) -> int:
+        self._memory.append(buffer)
+        return ctypes.addressof(buffer)
+
+    def _context(self) -> int:
+        """A context that begins with the body, on a new stack."""
+        context = self._kept(ctypes.create_string_buffer(_CONTEXT))
+        stack = mmap.mmap(-1, _STACK)
+        self._memory.append(stack)
+        library = _libc()
+        library.getcontext(ctypes.c_void_p(context))
+        place = ctypes.addressof(ctypes.c_char.from_buffer(stack))
+        ctypes.c_void_p.from_address(context + _UC_LINK).value = None
+        for n, word in enumerate((place, 0, _STACK)):
+            ctypes.c_uint64.from_address(context + _UC_STACK + 8 * n).value = word
+        library.makecontext(ctypes.c_void_p(context), ctypes.c_void_p(_code().address(_BODY)), 0)
+        return context
+
+
+class FiberRunner:
+    """Runs a program on all devices in the calling thread.
+
+    Args:
+        calls: of the program; its code is `code`, in which `host_address` stands for `xlanb.host`.
+        hosts: the functions of the runtime that the code asks for.
+        grid: the devices.
+    """
+
+    def __init__(
+        self, calls: Calls, code: jit.LoadedCode, hosts: Sequence[HostCall | CallbackCall], grid: DeviceGrid
+    ) -> None:
+        self._calls, self._code, self._grid = calls, code, grid
+        self._hosts = {id(h): h for h in hosts}
+        self._groups = {
+            id(h): [group_of(h.instruction, d, grid) for d in range(grid.count)]
+            for h in hosts
+            if isinstance(h, HostCall) and why_several(h.instruction) and h.instruction.opcode not in _NUMBERS
+        }
+        self._participants = [ThreadParticipant(d, grid, Rendezvous(grid.count)) for d in range(grid.count)]
+        self._free: list[_Set] = []
+
+    def __call__(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """The results of each device for its arguments.
+
+        Raises:
+            ArgumentError: an array does not fit.
+            DeviceError: devices wait for others that do not come.
+        """
+        calls = self._calls
+        try:
+            stacks = self._free.pop()
+        except IndexError:
+            sizes = len(calls.arguments), len(calls.results), calls.temp_size
+            stacks = _Set(self._grid.count, self._code.address("run"), *sizes)
+        prepared = [calls.prepare(row, *tables) for row, tables in zip(rows, stacks.tables, strict=True)]
+        self._run(stacks)
+        self._free.append(stacks)
+        return [calls.given(outputs) for _, outputs in prepared]
+
+    def _run(self, stacks: _Set) -> None:
+        resume = _resume()
+        ready = deque(range(self._grid.count))
+        waiting: dict[Any, dict[int, tuple[HostCall, int]]] = {}
+        while ready:
+            device = ready.popleft()
+            fiber = stacks.fibers[device]
+            resume(ctypes.byref(fiber))
+            function, table = fiber.function, fiber.table
+            if function is None:
+                continue
+            groups = self._groups.get(function)
+            host = self._hosts[function]
+            if groups is None or not isinstance(host, HostCall):
+                with running_on(self._participants[device]):
+                    host(table)
+                ready.appendleft(device)
+                continue
+            group = groups[device]
+            key = meeting_key(host.instruction), group
+            came = waiting.setdefault(key, {})
+            came[device] = host, table
+            if len(came) == len(group):
+                del waiting[key]
+                HostCall.meet([came[d] for d in group], group, self._grid)
+                ready.extend(group)
+        if waiting:
+            raise _stuck(waiting, self._grid.count)
+
+
+def _stuck(waiting: dict[Any, dict[int, tuple[HostCall, int]]], count: int) -> BaseException:
+    """Why nobody can go on."""
+    places = {
+        d: (host.instruction.name, group) for (_, group), came in waiting.items() for d, (host, _) in came.items()
+    }
+    return Rendezvous(count).stuck(places)
