@@ -180,11 +180,16 @@ class FiberRunner:
         self, calls: Calls, code: jit.LoadedCode, hosts: Sequence[HostCall | CallbackCall], grid: DeviceGrid
     ) -> None:
         self._calls, self._code, self._grid = calls, code, grid
-        self._hosts = {id(h): h for h in hosts}
+        self._hosts: dict[int, HostCall] = {id(h): h for h in hosts}  # type: ignore[misc]  # of both kinds; only the first meets
         self._groups = {
             id(h): [group_of(h.instruction, d, grid) for d in range(grid.count)]
             for h in hosts
             if isinstance(h, HostCall) and why_several(h.instruction) and h.instruction.opcode not in _NUMBERS
+        }
+        self._numbers = {
+            id(h): [grid.of(d)[h.instruction.opcode is Op.PARTITION_ID] for d in range(grid.count)]
+            for h in hosts
+            if h.instruction.opcode in _NUMBERS
         }
         self._participants = [ThreadParticipant(d, grid, Rendezvous(grid.count)) for d in range(grid.count)]
         self._free: list[_Set] = []
@@ -214,17 +219,14 @@ class FiberRunner:
         while ready:
             device = ready.popleft()
             fiber = stacks.fibers[device]
-            resume(ctypes.byref(fiber))
-            function, table = fiber.function, fiber.table
-            if function is None:
+            place = ctypes.addressof(fiber)
+            resume(place)
+            while (groups := self._groups.get(function := fiber.function)) is None and function is not None:
+                self._ask(function, fiber.table, device)
+                resume(place)
+            if function is None or groups is None:
                 continue
-            groups = self._groups.get(function)
-            host = self._hosts[function]
-            if groups is None or not isinstance(host, HostCall):
-                with running_on(self._participants[device]):
-                    host(table)
-                ready.appendleft(device)
-                continue
+            host, table = self._hosts[function], fiber.table
             group = groups[device]
             key = meeting_key(host.instruction), group
             came = waiting.setdefault(key, {})
@@ -235,6 +237,16 @@ class FiberRunner:
                 ready.extend(group)
         if waiting:
             raise _stuck(waiting, self._grid.count)
+
+    def _ask(self, function: int, table: int, device: int) -> None:
+        """Do what a device asks for by itself."""
+        numbers = self._numbers.get(function)
+        if numbers is not None:
+            result = ctypes.c_uint64.from_address(table).value
+            ctypes.c_uint32.from_address(result).value = numbers[device]
+            return
+        with running_on(self._participants[device]):
+            self._hosts[function](table)
 
 
 def _stuck(waiting: dict[Any, dict[int, tuple[HostCall, int]]], count: int) -> BaseException:
