@@ -108,7 +108,7 @@ class DeviceCalls:
         in_one_thread: Callable[..., list[Any]] | None = None,
     ) -> None:
         self.calls = calls
-        self._in_one_thread = in_one_thread
+        self.in_one_thread = in_one_thread
         self.distribution = distribution
         self.meets = any(why_several(i) for i in module.instructions())
         self._call: Callable[..., Any] = calls.entry()
@@ -157,8 +157,8 @@ class DeviceCalls:
         if transport.current() is run_on_threads and visits is None and not self.calls.is_long:
             if not self.meets:
                 return [self._call(*row) for row in arguments]
-            if self._in_one_thread is not None:
-                return self._in_one_thread([self.calls.flatten(row) for row in arguments])
+            if self.in_one_thread is not None:
+                return self.in_one_thread([self.calls.flatten(row) for row in arguments])
 
         def work(here: Participant) -> Any:
             return self._call(*arguments[here.device])

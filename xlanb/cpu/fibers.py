@@ -32,7 +32,7 @@ from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.evaluator.collectives import is_plain_collective
 from xlanb.evaluator.participant import running_on
-from xlanb.hlo.device_groups import DeviceGrid, group_of
+from xlanb.hlo.device_groups import DeviceGrid, device_groups, group_of
 from xlanb.hlo.devices import why_several
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -61,9 +61,12 @@ class Fiber(ctypes.Structure):
 
 
 def fits(module: HloModule, grid: DeviceGrid) -> bool:
-    """Whether a program can run so: its collectives are plain ones, and the machine can switch stacks."""
-    several = [i for i in module.instructions() if why_several(i)]
-    return grid.count <= MOST and all(i.opcode in _NUMBERS or is_plain_collective(i) for i in several) and _libc() is not None  # fmt: skip
+    """Whether a program can run so: its collectives are plain ones that each device has a group in, and the machine can switch stacks."""
+    several = [i for i in module.instructions() if why_several(i) and i.opcode not in _NUMBERS]
+    if grid.count > MOST or not all(map(is_plain_collective, several)) or _libc() is None:
+        return False
+    members = (sorted(d for group in device_groups(i, grid) for d in group) for i in several)
+    return all(m == list(range(grid.count)) for m in members)
 
 
 @cache

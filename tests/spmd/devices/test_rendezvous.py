@@ -149,3 +149,10 @@ def test_runs_may_be_nested():
         return sum(run_on_threads(meet, FOUR)) + meet(here)
 
     assert run_on_threads(work, FOUR) == [30] * 4
+
+
+def test_who_waits_in_vain_is_told_of_a_run_in_one_thread_too():
+    error = Rendezvous(4).stuck({0: ("r", ALL), 1: ("r", ALL)})
+    assert "devices 2-3 ended without coming to r, where devices 0-1 waited" in str(error)
+    error = Rendezvous(4).stuck({d: ("r" if d else "s", ALL) for d in ALL})
+    assert "deadlock: all devices wait for each other; device 0: waiting at s for devices 1-3" in str(error)
