@@ -10,7 +10,7 @@ import numpy as np
 
 from xlanb.cpu.calls import ArraySpec, Calls
 from xlanb.debug_options import current
-from xlanb.errors import ArgumentError, UnimplementedError
+from xlanb.errors import ArgumentError, DeviceError, UnimplementedError
 from xlanb.evaluator.participant import Participant
 from xlanb.hlo.devices import is_per_device, why_several
 from xlanb.hlo.module import HloModule
@@ -164,7 +164,12 @@ class DeviceCalls:
             return self._call(*arguments[here.device])
 
         timeout = current().xla_cpu_collective_call_terminate_timeout_seconds
-        return transport.current()(work, grid, timeout=timeout, visits=visits, cancel=self.calls.cancel)
+        try:
+            return transport.current()(work, grid, timeout=timeout, visits=visits, cancel=self.calls.cancel)
+        except DeviceError as error:
+            if isinstance(error.__cause__, ArgumentError):  # the caller's fault, not the device's
+                raise error.__cause__ from None
+            raise
 
     def timeline(self, *arrays: Any) -> pd.DataFrame:
         """One run with whole arrays, as a table with a row for each collective on each device.
