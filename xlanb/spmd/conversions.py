@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +24,11 @@ def to_hlo_sharding(sharding: TensorSharding, mesh: Mesh, manual_axes: Sequence[
     Raises:
         XlanbError: it is unreduced and there are manual axes, or it names an axis that its mesh has not.
     """
+    return _to_hlo_sharding(sharding, mesh, tuple(manual_axes))
+
+
+@lru_cache(maxsize=4096)  # most instructions of a program share a few shardings
+def _to_hlo_sharding(sharding: TensorSharding, mesh: Mesh, manual_axes: tuple[str, ...]) -> HloSharding:
     if not mesh.axes:
         return HloSharding.assign_device(mesh.device_ids[0]) if mesh.device_ids else HloSharding.replicate()
     if len(mesh.axes) == len(manual_axes):
