@@ -81,6 +81,7 @@ _PROVIDERS = {
     "reducer.reproducer": "xlanb.explorer.reproducer",
     "runtime.timeline_figure": "xlanb.view.timeline",
     "spmd.optimize": "xlanb.cpu.compiler",
+    "spmd.named_sharding": "xlanb.spmd.named_sharding",
     "transforms.higher_passes": "xlanb.spmd.passes",
 }
 set_providers(_PROVIDERS)

@@ -127,3 +127,20 @@ def test_a_mesh_written_out_is_named() -> None:
 
 def test_passes_of_the_room_are_registered() -> None:
     assert PASSES["shardy-xla"].__module__ == "xlanb.spmd.shardy_xla"
+
+
+@pytest.mark.parametrize(
+    ("named", "tiled"),
+    [
+        ("{mesh['x'=4,'y'=2], [{'x'}, {}]}", "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"),
+        ("{mesh['x'=4,'y'=2], [{'y', ?}, {'x':(1)2}]}", "{devices=[2,2,2]<=[4,2]T(1,0) last_tile_dim_replicate}"),
+        ("{mesh['x'=4,'y'=2], [{'x'}], manual={'y'}}", "{devices=[4,2]<=[8] last_tile_dims={manual}}"),
+        ("{mesh['x'=4,'y'=2], manual}", "{manual}"),
+        ("{mesh['x'=4,'y'=2], replicated}", "{replicated}"),
+        ("{mesh['x'=4], device_ids=([2,2]T(1,0)), [{'x'}]}", "{devices=[4]<=[2,2]T(1,0)}"),
+        ("{mesh['x'=4], device_ids=(3,1,2,0), [{'x'}]}", "{devices=[4]3,1,2,0}"),
+        ("{maximal_mesh[device_id=3]}", "{maximal device=3}"),
+    ],
+)
+def test_shardings_by_axes(named: str, tiled: str) -> None:
+    assert str(HloSharding.parse(named)) == tiled

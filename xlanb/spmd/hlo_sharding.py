@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_sharding import canonical_iota, parse_sharding, sharding_elements, tuple_sharding
+from xlanb.hooks import Hook
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
 Devices = npt.NDArray[np.int64]
@@ -463,13 +464,17 @@ _TILES = re.compile(
 )
 
 
+named_sharding: Final[Hook[[str], HloSharding]] = Hook("spmd.named_sharding")
+"""A sharding that names a mesh and its axes, as tiles; from the module that knows meshes."""
+
+
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> HloSharding:
     canonical = parse_sharding(Cursor(text))
     if canonical.startswith("{{") or canonical == "{}":
         return HloSharding.tuple_of(_parse(e) for e in sharding_elements(canonical))
     if canonical.startswith(("{mesh", "{maximal_mesh")):
-        raise XlanbError(f"the sharding {canonical} names a mesh: convert it with xlanb.spmd.conversions")
+        return named_sharding(canonical)
     metadata = _METADATA.search(canonical)
     head = canonical[: metadata.start()] if metadata else canonical
     group = _GROUP.search(head)
