@@ -338,3 +338,44 @@ def test_trying_what_a_way_costs_warns_of_nothing(caplog):
   ROOT g = f32[8,8] gather(t, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,8}}, sharding={COLUMNS}""")
     partition(module, 8)
     assert len(caplog.records) == len(causes_of(module).findings)
+
+
+@pytest.mark.parametrize(
+    ("x", "i", "u", "output"),
+    [
+        # Groups of devices in another order than the operand's; indices split in a batching dimension too.
+        ("{devices=[2,1,4]<=[2,2,2]T(1,0,2) last_tile_dim_replicate}", REPLICATED, "{devices=[2,2,2]6,7,4,5,0,2,1,3 last_tile_dim_replicate}", "{devices=[2,4]<=[2,4]T(1,0)}"),
+        ("{devices=[4,1,2]<=[8] last_tile_dim_replicate}", "{devices=[2,4]<=[2,4]T(1,0)}", REPLICATED, ROWS),
+    ],
+)  # fmt: skip
+def test_each_group_counts_the_operand_once(x, i, u, output):
+    module = module_of(
+        f"""
+  x = f32[2,16] parameter(0), sharding={x}
+  i = s32[24,1] parameter(1), sharding={i}
+  u = f32[24,16] parameter(2), sharding={u}
+  ROOT s = f32[2,16] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add, sharding={output}""",
+        _ADD,
+    )
+    check(module, floats(2, 16), indices(0, 2, 24, 1), floats(24, 16, seed=2))
+
+
+def test_indices_split_in_a_batching_dimension_too():
+    sharding = "{devices=[4,1,1,2]<=[8] last_tile_dim_replicate}"
+    module = module_of(
+        f"""
+  x = f32[16,8,5] parameter(0), sharding={sharding}
+  i = s32[16,2] parameter(1), sharding={{devices=[2,4]<=[2,4]T(1,0)}}
+  u = f32[16,2,5] parameter(2), sharding={REPLICATED}
+  ROOT s = f32[16,8,5] scatter(x, i, u), update_window_dims={{2}}, inserted_window_dims={{1}}, scatter_dims_to_operand_dims={{1}}, input_batching_dims={{0}}, scatter_indices_batching_dims={{0}}, index_vector_dim=2, to_apply=add, sharding={sharding}""",
+        _ADD,
+    )
+    check(module, floats(16, 8, 5), indices(0, 8, 16, 2), floats(16, 2, 5, seed=2))
+
+
+def test_a_gather_within_groups_reshards_what_a_group_has():
+    module = module_of("""
+  t = f32[16,16] parameter(0), sharding={devices=[1,2,4]<=[8] last_tile_dim_replicate}
+  i = s32[16,1,1] parameter(1), sharding={devices=[1,2,1,4]<=[8] last_tile_dim_replicate}
+  ROOT g = f32[16,1,16] gather(t, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,16}, sharding={devices=[1,4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}""")
+    check(module, floats(16, 16), indices(0, 16, 16, 1, 1))

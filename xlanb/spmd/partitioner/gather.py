@@ -221,7 +221,7 @@ def partition_index_passthrough(g: GatherCase) -> HloInstruction | None:
         )  # fmt: skip
         operand = groups.of(g.operand, operand_grouped, 0)
         result = partition_gather(g.per_group(operand, groups.of(indices, indices_grouped, 1), output_grouped))
-        return g.finish(result, output, g.dims.hlo.array_shape)
+        return g.finish(result, output)
 
 
 # -- trivial slices ------------------------------------------------------------------------------------------------

@@ -12,11 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
-from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.hlo_sharding import Devices, HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind
-from xlanb.spmd.partitioner.collectives import all_reduce_along_sharding_dims
+from xlanb.spmd.partitioner.collectives import (
+    ReplicaGroups,
+    all_reduce_along_sharding_dims,
+    get_partition_groups_for_replication,
+)
 from xlanb.spmd.partitioner.gather_dimensions import IndexedDimensions, MatchingDims
 from xlanb.spmd.partitioner.grouping import align_groups_with, get_per_group_base_shape
 from xlanb.spmd.partitioner.indexed_groups import (
@@ -35,7 +41,7 @@ from xlanb.spmd.partitioner.indexed_groups import (
 from xlanb.spmd.partitioner.partition_cost import DryRun, Way, cheapest_first
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
 from xlanb.spmd.partitioner.reduction_identity import reduction_identity
-from xlanb.spmd.partitioner.utilities import create_constant, set_sharding, sharding_of
+from xlanb.spmd.partitioner.utilities import create_constant, set_sharding, sharding_of, table_lookup
 from xlanb.spmd.partitioner.visitor import SpmdPartitioningVisitor, handles
 from xlanb.spmd.sharding_util import (
     GroupedSharding,
@@ -264,15 +270,28 @@ def partition_index_passthrough(s: ScatterCase) -> HloInstruction | None:
         identity = _identity(s)
         if identity is None:
             return None
-        operand = _identity_but_on_first(operand, indices, identity)
+        operand = _identity_but_on_first(operand, indices, identity, update_grouped)
         updates = [groups.of(update, update_grouped, 2)]
         inner = s.within([operand], groups.of(indices, indices_grouped, len(s.operands)), updates, operand_grouped)
         result = partition_scatter(inner)
         with s.state.because(s.dims.hlo, 1, sharding, None, _SUM, kind=CauseKind.PARTIAL_REDUCTION):
-            result = all_reduce_along_sharding_dims(
-                result, sharding, dims.indices, s.state.collectives, s.dims.hlo.to_apply
-            )
+            result = _reduced(s, result, sharding, dims.indices, update_grouped)
         return s.finish(result, ungroup_sharding(operand_grouped))
+
+
+def _reduced(
+    s: ScatterCase, scattered: HloInstruction, sharding: HloSharding, dims: Sequence[int], grouped: GroupedSharding
+) -> HloInstruction:
+    """The reduction over the groups that have scattered their own updates.
+
+    XLA reduces over devices along the split dimensions of the indices. Those have the same part of the operand where their numbers within the groups are the same; where a sharding
+    numbers devices otherwise, the all-reduce is over those that do.
+    """
+    to_apply, collectives = s.dims.hlo.to_apply, s.state.collectives
+    alike = [tuple(column) for column in grouped.device_groups.T.tolist()]
+    if set(map(frozenset, get_partition_groups_for_replication(sharding, dims).rows)) == set(map(frozenset, alike)):
+        return all_reduce_along_sharding_dims(scattered, sharding, dims, collectives, to_apply)
+    return collectives.all_reduce(scattered, to_apply, ReplicaGroups.listed(alike))
 
 
 def _identity(s: ScatterCase) -> object | None:
@@ -280,18 +299,32 @@ def _identity(s: ScatterCase) -> object | None:
     return reduction_identity(hlo.to_apply, hlo.array_shape.element_type) if hlo.shape.is_array else None
 
 
-def _identity_but_on_first(operand: PartitionedHlo, indices: PartitionedHlo, identity: object) -> PartitionedHlo:
-    """The operand on the first device along the split indices, the identity on the others: the all-reduce is to count the operand once."""
+def _identity_but_on_first(
+    operand: PartitionedHlo, indices: PartitionedHlo, identity: object, update_grouped: GroupedSharding
+) -> PartitionedHlo:
+    """The operand in the first group of devices, the identity in the others: the all-reduce is to count the operand once."""
     b, shape = operand.state.b, operand.hlo.array_shape
     neutral = create_constant(shape, identity, b)
-    partition_id = indices.state.partition_id
-    if indices.sharding.replicate_on_last_tile_dim:
-        last = len(indices.sharding.dimensions) - 1
-        grouped = group_sharding_on_dims(indices.sharding, (last,))
-        partition_id = indices.state.per_group(grouped.device_groups).partition_id
-    other = b.add(_O.CONVERT, (partition_id,), ArrayShape(PrimitiveType.PRED, ()))
+    other = b.add(_O.CONVERT, (_group_number(indices, update_grouped),), ArrayShape(PrimitiveType.PRED, ()))
     others = b.broadcast(other, shape.with_type(PrimitiveType.PRED))
     return operand.with_hlo(b.add(_O.SELECT, (others, neutral, operand.hlo), shape), operand.sharding)
+
+
+def _group_number(indices: PartitionedHlo, grouped: GroupedSharding) -> HloInstruction:
+    """What is 0 on exactly one of the devices that the all-reduce is over.
+
+    XLA takes the number of the partition, among those that hold different indices. Where that is 0 on none or on several of them, it is the number of the group.
+    """
+    state, sharding, groups = indices.state, indices.sharding, grouped.device_groups
+    numbers = np.arange(groups.size)
+    copies: Devices | None = None
+    if sharding.replicate_on_last_tile_dim:
+        copies = group_sharding_on_dims(sharding, (len(sharding.dimensions) - 1,)).device_groups
+        numbers[copies] = np.arange(copies.shape[1])
+    if not np.all(np.count_nonzero(numbers[groups] == 0, axis=0) == 1):
+        numbers[groups] = np.arange(groups.shape[0]).reshape(-1, 1)
+        return table_lookup(numbers.astype(np.uint32), state.partition_id, state.b)
+    return state.partition_id if copies is None else state.per_group(copies).partition_id
 
 
 # -- trivial slices ------------------------------------------------------------------------------------------------
