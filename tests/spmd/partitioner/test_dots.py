@@ -108,6 +108,20 @@ def test_a_windowed_einsum_is_refused() -> None:
         partition(module, DEVICES, options=PartitionerOptions(threshold_for_windowed_einsum_mib=0))
 
 
+def test_a_convolution_split_along_its_window_counts_each_part_once() -> None:
+    """The gradient of a kernel: both operands are images, and two devices hold the same part; XLA doubles the sum."""
+    split = "{devices=[1,4,1,2]<=[8] last_tile_dim_replicate}"
+    window = "window={size=32 pad=1_1}, dim_labels=f0b_i0o->0bf"
+    module = check(
+        program(
+            f"x = f32[8,32,4] parameter(0), sharding={split}",
+            f"g = f32[8,32,6] parameter(1), sharding={split}",
+            f"ROOT k = f32[3,4,6] convolution(x, g), {window}, sharding={{replicated}}",
+        )
+    )
+    assert collectives(module) == Counter({"collective-permute": 2, "all-reduce": 1})
+
+
 # -- programs at random -----------------------------------------------------------------------------------------------
 
 
