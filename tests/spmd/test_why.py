@@ -84,8 +84,10 @@ def test_a_remedy_by_which_every_device_computes_all_is_not_called_better(gather
 
 
 def test_issue_15207_is_a_finding_with_its_reason(rematerialized: Executable) -> None:
-    card = next(iter(xlanb.spmd.findings(rematerialized)))
+    (card,) = xlanb.spmd.findings(rematerialized)
     text = str(card)
+    assert "all-gather: for the same reason" in text
+    assert 'parameter a is annotated [{"y"}, {}, {"x"}]' in text
     assert "full-rematerialization" in text
     assert "model.py:7" in text
     assert '[{"y"}, {}, {"x"}]' in text

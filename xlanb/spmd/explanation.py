@@ -152,9 +152,16 @@ def why(x: Any, name: str, *, on: str | Interconnect = "cpu") -> CollectiveWhy:
         XlanbError: there is no such collective; the message has the nearest names.
     """
     program, link = PartitionedProgram.of(x), interconnect(on)
-    collective = plan_of(program, link).named(name)
+    return _card(plan_of(program, link).named(name), program, link)
+
+
+def _card(
+    collective: Collective, program: PartitionedProgram, link: Interconnect, others: tuple[str, ...] = ()
+) -> CollectiveWhy:
+    """The card of a collective, which names others that have the same reason."""
     needs = tuple(_need(cause, program) for cause in collective.causes)
-    return CollectiveWhy(collective, link, program, needs, "" if needs else _known(collective, program))
+    note = f"{', '.join(others)}: for the same reason" if others else ""
+    return CollectiveWhy(collective, link, program, needs, note if needs else _known(collective, program))
 
 
 def collectives(x: Any, *, on: str | Interconnect = "cpu") -> CollectivePlan:
@@ -197,13 +204,18 @@ class ShardingFindings(Displayable):
 
 
 def findings(x: Any, *, on: str | Interconnect = "cpu") -> ShardingFindings:
-    """The involuntary full rematerializations of a compiled program.
+    """The involuntary full rematerializations of a compiled program, one card for all collectives of each.
 
     Raises:
         XlanbError: `x` holds no module.
     """
-    found = [c.name for c in collectives(x, on=on).collectives if _is_finding(c)]
-    return ShardingFindings(tuple(why(x, name, on=on) for name in found))
+    program, link = PartitionedProgram.of(x), interconnect(on)
+    alike: dict[tuple[object, ...], list[Collective]] = {}
+    for c in plan_of(program, link).collectives:
+        if _is_finding(c):
+            key = tuple((n.instruction, n.operand, n.have, n.want) for n in c.causes)
+            alike.setdefault(key, []).append(c)
+    return ShardingFindings(tuple(_card(c, program, link, tuple(r.name for r in rest)) for c, *rest in alike.values()))
 
 
 def _is_finding(collective: Collective) -> bool:
@@ -227,7 +239,10 @@ def _need(cause: Cause, program: PartitionedProgram) -> CollectiveNeed:
     moved = program.in_source(cause.operand_name) if cause.operand is not None else at
     rank = len(moved.shape.dimensions) if moved is not None and isinstance(moved.shape, ArrayShape) else None
     needing, given = program.value_name(cause.instruction), program.value_name(cause.operand_name)
-    origin = needing if cause.operand is None else given
+    had_from = tuple(_origin(needing if cause.operand is None else given, program))
+    if not had_from and at is not None and cause.operand is None:
+        # It works in the shardings of its operands.
+        had_from = tuple(dict.fromkeys(step for o in at.operands for step in _origin(o.name, program)))
     wanted_from = tuple(_origin(needing, program)) if cause.operand is not None else ()
     if at is not None and cause.operand is None:
         wanted_from = _asked_for(at, axes_named(cause.want, program.mesh, rank), program)
@@ -237,7 +252,7 @@ def _need(cause: Cause, program: PartitionedProgram) -> CollectiveNeed:
         moved.name if moved else given,
         sharding_words(cause.have, program.mesh, rank),
         sharding_words(cause.want, program.mesh, rank),
-        tuple(_origin(origin, program))[:_MOST_STEPS],
+        had_from[:_MOST_STEPS],
         wanted_from[:_MOST_STEPS],
     )
 
