@@ -111,7 +111,10 @@ def _update_replicated(
 def _update_one_partition(
     v: SpmdPartitioningVisitor, hlo: HloInstruction, starts: list[HloInstruction], analysis: DynamicUpdateSliceAnalysis
 ) -> None:
-    """Every device updates its shard, and only that in which the place is keeps the result."""
+    """Every device updates its shard, and only that in which the place is keeps the result.
+
+    As in XLA, a start out of bounds is in no shard, so that nothing is updated; the whole program clamps it.
+    """
     b, sharding = v.b, sharding_of(hlo)
     operand = v.resharded(hlo, 0, sharding).hlo
     replicated = partially_replicate_tiled_sharding_on_dims(sharding, analysis.slice_dims)
