@@ -145,8 +145,9 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
     if sum(_elements(i.shape) for i in module.instructions()) > _ELEMENTS:
         return None
     make = _extreme if (has_extremes := rng.random() < _EXTREMES) else _value
-    rows = [[make(p.shape, rng) for p in module.entry_computation.parameters] for _ in range(exe.device_count)]
-    arguments = rows[0] if exe.device_count == 1 else rows
+    devices = device_count(module)
+    rows = [[make(p.shape, rng) for p in module.entry_computation.parameters] for _ in range(devices)]
+    arguments = rows[0] if devices == 1 else rows
     try:
         expected, noted = _reference(module, arguments)
     except InternalError:
@@ -158,7 +159,7 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
     stop = Timer(_SECONDS, exe.cancel)  # a loop that stays where it is for ever: the interpreter gives its state
     stop.start()
     try:
-        got = exe(*arguments) if exe.device_count == 1 else exe.run_shards(arguments)
+        got = exe(*arguments) if devices == 1 else exe.run_shards(arguments)
     except (CancelledError, InternalError, OutOfMemoryError):
         raise
     except XlanbError as error:

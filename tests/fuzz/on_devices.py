@@ -10,14 +10,15 @@ from xlanb.evaluator.participant import Participant
 from xlanb.explorer.numbers import leaves_of
 from xlanb.hlo import HloModule
 from xlanb.hlo.device_groups import device_grid
+from xlanb.hlo.devices import is_per_device
 from xlanb.spmd.devices.threads import run_on_threads
 
 E = TypeVar("E", bound=Evaluator)
 
 
 def device_count(module: HloModule) -> int:
-    """On how many devices a module runs."""
-    return device_grid(module).count
+    """On how many devices a module is the program of each; 1 of a whole program that is still to be partitioned."""
+    return device_grid(module).count if is_per_device(module) else 1
 
 
 def evaluated(make: Callable[[], E], module: HloModule, arguments: Sequence[Any]) -> tuple[list[Any], list[E]]:
@@ -29,8 +30,8 @@ def evaluated(make: Callable[[], E], module: HloModule, arguments: Sequence[Any]
         arguments: the program's; where it runs on several devices, a row of them for each.
     """
     grid, entry = device_grid(module), module.entry_computation
-    evaluators = [make() for _ in range(grid.count)]
-    if grid.count == 1:
+    evaluators = [make() for _ in range(device_count(module))]
+    if len(evaluators) == 1:
         return leaves_of(evaluators[0].run(entry, arguments)), evaluators
 
     def work(here: Participant) -> Any:

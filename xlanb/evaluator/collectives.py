@@ -189,9 +189,16 @@ def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
         outputs = [np.array(row[1]) for row in rows]
         for row in rows:
             given, _, starts, sizes, places, _ = row
+            if starts.size % len(rows) or not starts.size == sizes.size == places.size:
+                raise EvaluationError(f"{i.name}: expected as many offsets and sizes for each of {len(rows)} devices")
             updates = starts.size // len(rows)
             for k, (start, size, place) in enumerate(zip(*(a.reshape(-1).tolist() for a in (starts, sizes, places)), strict=True)):  # fmt: skip
-                outputs[k // updates][place : place + size] = given[start : start + size]
+                output = outputs[k // updates]
+                if not (0 <= start <= start + size <= len(given) and 0 <= place <= place + size <= len(output)):
+                    raise EvaluationError(
+                        f"{i.name}: update {k} moves rows {start}:{start + size} of {len(given)} to {place}:{place + size} of {len(output)}"
+                    )
+                output[place : place + size] = given[start : start + size]
         return [[o] for o in outputs]
 
     return _one_or_all(i, _met(ev, i, operands, meaning), i.shape)

@@ -172,6 +172,17 @@ def test_ragged_all_to_all():
     np.testing.assert_array_equal(evaluate_shards(xlanb.hlo.parse(text), rows), [[1, 4, 5, 0], [2, 3, 6, 0]])
 
 
+@pytest.mark.parametrize(("size", "place"), [(4, 0), (-1, 0), (2, 3), (1, -1)])
+def test_a_ragged_all_to_all_past_the_end_of_an_array_is_refused(size: int, place: int):
+    text = (
+        "HloModule m\nENTRY e {\n x = f32[3] parameter(0)\n o = f32[4] parameter(1)\n a = s64[1] constant({0})\n"
+        f" b = s64[1] constant({{{size}}})\n c = s64[1] constant({{{place}}})\n"
+        " ROOT r = f32[4] ragged-all-to-all(x, o, a, b, c, b), replica_groups={{0}} }"
+    )
+    with pytest.raises(EvaluationError, match=r"update 0 moves rows"):
+        xlanb.evaluate(text, np.zeros(3, np.float32), np.zeros(4, np.float32))
+
+
 # -- whole arrays ---------------------------------------------------------------------------------------------------
 
 SHARDED = """HloModule m, num_partitions=4
