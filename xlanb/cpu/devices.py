@@ -171,6 +171,16 @@ class DeviceCalls:
                 raise error.__cause__ from None
             raise
 
+    def run_timed(self, arrays: Sequence[Any], function: int, counters: Any) -> None:
+        """Run a variant of the program that adds to counters, with whole arrays; those of device 0 go into `counters`, an array of numbers."""
+        rows = self.distribution.split(arrays, self._labels)
+
+        def work(here: Participant) -> None:
+            own = counters if here.device == 0 else np.zeros_like(counters)
+            self.calls.run_with(function, self.calls.flatten(rows[here.device]), own.ctypes.data)
+
+        run_on_threads(work, self.distribution.grid, cancel=self.calls.cancel)
+
     def timeline(self, *arrays: Any) -> pd.DataFrame:
         """One run with whole arrays, as a table with a row for each collective on each device.
 

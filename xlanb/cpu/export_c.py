@@ -43,6 +43,10 @@ _WORDS = frozenset(
 def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     """See Executable.export_c."""
     _check_name(name)
+    if exe.device_count > 1:
+        raise UnimplementedError(
+            f"{exe.hlo_module.name} runs on {exe.device_count} devices of this process: it cannot be exported to C"
+        )
     if exe.program.host:
         instruction = next(iter(exe.program.host.values()))
         raise UnimplementedError(f"the program calls a function of this process, which C cannot:\n  {instruction}")

@@ -53,16 +53,26 @@ def kernel_times(
     warm: bool = True,
     machine: MachineLimits | None = None,
 ) -> tuple[list[KernelTime], list[int]]:
-    """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it; with a `machine` its limits too."""
+    """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it; with a `machine` its limits too.
+
+    Of several devices it is device 0's: a collective's time has in it the wait for the others.
+    """
     program, function = _timed_program(exe)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
-    flat = exe.calls.flatten(exe.source_module.flat_arguments(arrays))
+    given = exe.source_module.flat_arguments(arrays)
+
+    def run() -> None:
+        if exe.devices is not None:
+            exe.devices.run_timed(given, function, counters)
+        else:
+            exe.calls.run_with(function, exe.calls.flatten(given), counters.ctypes.data)
+
     if warm:
-        exe.calls.run_with(function, flat, counters.ctypes.data)
+        run()
         counters[:] = 0
     cycle = seconds_per_cycle()
     for _ in range(runs):
-        exe.calls.run_with(function, flat, counters.ctypes.data)
+        run()
     by_name = {i.name: i for i in exe.hlo_module.instructions()}
     times, calls = [], []
     for name, (count, cycles) in zip(program.calls, counters.tolist(), strict=False):

@@ -36,6 +36,10 @@ _MOST_BYTES = 1 << 47
 
 def save(exe: Executable, path: str | Path) -> None:
     """See Executable.save."""
+    if exe.device_count > 1:
+        raise UnimplementedError(
+            f"{exe.hlo_module.name} runs on {exe.device_count} devices of this process: it cannot be saved"
+        )
     program = exe.program
     if program.host:
         instruction = next(iter(program.host.values()))

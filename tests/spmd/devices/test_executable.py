@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,3 +196,16 @@ ENTRY e { t = token[] after-all()
   ROOT r = f32[2] get-tuple-element(f), index=0 }"""
     with pytest.raises(UnimplementedError, match="infeed and outfeed on 2 devices"):
         xlanb.compile(text)
+
+
+def test_a_profile_is_of_the_first_device():
+    table = compiled(4).profile(*arrays(), runs=2)
+    assert any("all-reduce" in kernel or kernel == "r" for kernel in table["instruction"])
+    assert (table["calls"] == 1).all()
+
+
+def test_what_runs_on_devices_of_this_process_is_not_saved(tmp_path: Path):
+    with pytest.raises(UnimplementedError, match="runs on 4 devices of this process"):
+        compiled(4).save(tmp_path / "m.xlanb")
+    with pytest.raises(UnimplementedError, match="runs on 4 devices of this process"):
+        compiled(4).export_c(tmp_path)
