@@ -22,6 +22,7 @@ from xlanb.spmd.sdy import MESHES, TensorSharding
 from xlanb.spmd.shardy.editing import captured
 from xlanb.spmd.shardy.import_ import CONSTRAINT, PREFIX, module_frontend_attributes
 from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
+from xlanb.spmd.shardy.result_layouts import result_shape
 
 FULL_TO_SHARD = "SPMDFullToShardShape"
 SHARD_TO_FULL = "SPMDShardToFullShape"
@@ -125,7 +126,7 @@ def _write_hlo(body: _Body, op: Op) -> None:
     operands = body.operands(op)
     if any(isinstance(o.shape, TupleShape) for o in op.hlo.operands):
         operands = _regrouped(body, op.hlo, operands)
-    copy = body.computation.clone_instruction(op.hlo, operands)
+    copy = body.computation.clone_instruction(op.hlo, operands, result_shape(op.hlo, operands))
     attributes = {k: body.exporter.called(v, body.manual) for k, v in op.hlo.attributes.items()}
     body.computation.update(copy, attributes=attributes, sharding="", frontend_attributes=_kept(op.hlo))
     body.bind(copy, op.results, body.shardings(op.results))
