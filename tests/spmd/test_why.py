@@ -108,6 +108,35 @@ def test_issue_15207_is_cured_by_a_stepping_stone_or_by_other_arguments(remateri
     assert not len(xlanb.spmd.findings(cured))
 
 
+def _layer(w2: str) -> str:
+    """down = tanh(x w1) w2, on a mesh of data=4 and model=2; the annotation of w2 is given."""
+    dims = {"x": '[{"data"}, {}]', "w1": '[{}, {"model"}]', "w2": w2}
+    quoted = (d.replace('"', '\\"') for d in dims.values())
+    x, w1, w2 = (f'frontend_attributes={{xla.sdy.sharding="#sdy.sharding<@mesh, {d}>"}}' for d in quoted)
+    return f"""HloModule layer, frontend_attributes={{xla.sdy.meshes={{mesh = #sdy.mesh<["data"=4, "model"=2]>}}}}, num_partitions=8
+
+ENTRY main {{
+  x = f32[64,32] parameter(0), {x}
+  w1 = f32[32,128] parameter(1), {w1}
+  w2 = f32[128,32] parameter(2), {w2}
+  up = f32[64,128] dot(x, w1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  act = f32[64,128] tanh(up)
+  ROOT down = f32[64,32] dot(act, w2), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+
+
+def test_the_rows_of_a_weight_are_best_cut_as_the_columns_that_they_meet() -> None:
+    exe = xlanb.compile(xlanb.hlo.parse(_layer('[{"data"}, {}]')))
+    (gather,) = (c for c in xlanb.spmd.collectives(exe).collectives if c.kind == "all-gather")
+    card = xlanb.spmd.why(exe, gather.name)
+    assert "wanted    [{}, {}], that is {replicated}" in str(card)
+    first = card.remedies[0].attempt()
+    assert first.remedy.title == 'annotate parameter w2 [{"model"}, {}] instead of [{"data"}, {}]'
+    assert first.is_better
+    assert "all-gather" not in first.after.kinds
+
+
 def test_a_program_without_remats_has_no_findings(gathered: Executable) -> None:
     assert str(xlanb.spmd.findings(gathered)) == "no involuntary full rematerialization"
 

@@ -31,6 +31,8 @@ from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.partitioner.causes import Cause
 from xlanb.spmd.plan import CollectivePlan, PartitionedProgram, plan_of
 from xlanb.spmd.sdy import DimensionSharding, TensorSharding
+from xlanb.spmd.shardy.axes import Axes
+from xlanb.spmd.shardy.events import Propagation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,6 +209,7 @@ class _Candidates:
         before = list(annotations_before(self.source, moved, self.program.meshes))[:_NEAR]
         after = list(annotations_after(self.source, instruction, self.program.meshes))[:_NEAR]
         yield from self._in_steps(moved)
+        yield from self._alike(before, moved, instruction)
         yield from self._towards(before, moved, self.cause.want, "as it is wanted")
         yield from self._constrained(moved)
         yield from self._towards(after, instruction, self.cause.have, "as it comes")
@@ -218,6 +221,33 @@ class _Candidates:
         ]
         for one in (*before, *others):
             yield from self._moved(one)
+
+    def _alike(
+        self, near: Sequence[ShardingAnnotation], moved: HloInstruction, instruction: HloInstruction
+    ) -> Iterator[_Candidate]:
+        """Annotations of what is moved, along the axes that split the other arrays of the instruction there."""
+        propagation = self.program.module.notes.get("propagation")
+        if not isinstance(propagation, Propagation):
+            return
+        for found in propagation.disagreements():
+            has = dict(found.kinds).get(moved.name)
+            if found.op != instruction.name or not has:
+                continue
+            for axes in dict.fromkeys(a for name, a in found.kinds if name != moved.name and a not in ((), has)):
+                wanted = DimensionSharding(axes)
+                for one in near:
+                    if self._has_shape(one, moved):
+                        yield from self._split_by(one, has, wanted)
+
+    def _split_by(self, one: ShardingAnnotation, has: Axes, wanted: DimensionSharding) -> Iterator[_Candidate]:
+        """An annotation with other axes on the dimension that has some, where they are free and divide it."""
+        sharding, at = one.sharding.closed(), self.source.find(one.instruction)
+        sizes = at.array_shape.dimensions if at is not None else ()
+        for d, dim in enumerate(sharding.dims):
+            taken = {axis.name for e, other in enumerate(sharding.dims) if e != d for axis in other.axes}
+            is_free = taken.isdisjoint(axis.name for axis in wanted.axes)
+            if dim.axes == has and is_free and sizes[d] % wanted.size(self.mesh) == 0:
+                yield self._changed(one, sharding.with_dim(d, wanted))
 
     def _towards(
         self, near: Sequence[ShardingAnnotation], array: HloInstruction, wanted: str, words: str

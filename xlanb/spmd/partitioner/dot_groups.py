@@ -231,7 +231,7 @@ def _group_on_non_contracting(c: DotCase, side: Side, dims: Sequence[DimNums], r
     state = create_per_group_partitioning_state(matching.state, matching_grouped.device_groups)
     grouped_sharding = other.sharding
     if other_grouped is not None:
-        with c.because(other_side, other.sharding, ungroup_sharding(other_grouped), reason):
+        with c.because(other_side, other.sharding, _sharding_among_groups(other, other_grouped), reason):
             other_in_group = _replicated_among_groups(other, other_grouped)
         grouped_sharding = other_grouped.sharding
     else:
@@ -249,6 +249,13 @@ def _group_on_non_contracting(c: DotCase, side: Side, dims: Sequence[DimNums], r
                 output_sharding=output_grouped.sharding,
             )
         )
+
+
+def _sharding_among_groups(other: PartitionedHlo, grouped: GroupedSharding) -> HloSharding:
+    """How the other operand lies once each group holds what it needs of it."""
+    hidden = [d for d in grouped.group_dims if d < other.array_shape.rank]
+    target = ungroup_sharding(grouped)
+    return partially_replicate_tiled_sharding_on_dims(target, hidden) if hidden else target
 
 
 def _replicated_among_groups(other: PartitionedHlo, grouped: GroupedSharding) -> PartitionedHlo:
