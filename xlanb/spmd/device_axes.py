@@ -54,12 +54,13 @@ def _parts(mesh: Mesh) -> Iterator[AxisRef]:
     """The axes cut into their prime factors, from the slowest."""
     for name, size in mesh.axes:
         before = 1
-        for prime in _primes(size):
+        for prime in prime_factors(size):
             yield AxisRef(name, before, prime)
             before *= prime
 
 
-def _primes(size: int) -> Iterator[int]:
+def prime_factors(size: int) -> Iterator[int]:
+    """The primes whose product a number is, the smallest first."""
     prime = 2
     while size > 1:
         if size % prime:

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xlanb.hlo.attributes import Window, WindowDimension
-from xlanb.shape import ArrayShape
 from xlanb.spmd.partitioner.causes import CauseKind
-from xlanb.spmd.partitioner.utilities import create_zero, sharding_of
+from xlanb.spmd.partitioner.utilities import sharding_of
 from xlanb.spmd.partitioner.visitor import SpmdPartitioningVisitor, handles
+from xlanb.spmd.partitioner.windows import halo_exchange_to_pad_on_left
 from xlanb.spmd.sharding_util import reverse_sharding
 
 if TYPE_CHECKING:
     from xlanb.hlo.instruction import HloInstruction
-    from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
-
-
-def halo_exchange_to_pad_on_left(operand: PartitionedHlo, dims: Sequence[int]) -> HloInstruction | None:
-    """Move the padding of uneven shards from behind the data to before it; None where no halo exchange does that."""
-    if operand.sharding.is_tile_maximal:
-        return operand.hlo
-    padding = [
-        -size % operand.sharding.dimension(dim) if dim in dims else 0
-        for dim, size in enumerate(operand.array_shape.dimensions)
-    ]
-    found = operand.reshard_as_windowed_input(
-        Window(tuple(WindowDimension(1, padding_low=low) for low in padding)),
-        operand.sharding,
-        create_zero(ArrayShape(operand.array_shape.element_type, ()), operand.state.b),
-        mask_invalid_region=False,
-    )
-    return None if found is None else found.sharded_input
 
 
 @handles("reverse")

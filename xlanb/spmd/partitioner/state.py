@@ -140,14 +140,6 @@ class PartitioningState:
         """The same within groups of devices, a row each."""
         return create_per_group_partitioning_state(self, device_groups)
 
-    def with_new_cache(self) -> PartitioningState:
-        """The same with nothing resharded yet."""
-        return replace(self, reshard_cache=ReshardCache())
-
-    def with_new_partition_id(self) -> PartitioningState:
-        """The same with a partition-id of its own."""
-        return replace(self, partition_id=self.collectives.partition_id())
-
     def all_reduce_along_sharding_dims(
         self,
         operand: HloInstruction,
@@ -159,11 +151,6 @@ class PartitioningState:
         if reduction is None:
             reduction = make_binary_add(operand.shape.as_array().element_type, self.module)
         return all_reduce_along_sharding_dims(operand, sharding, dims, self.collectives, reduction)
-
-    def all_reduce_everywhere(self, operand: HloInstruction) -> HloInstruction:
-        """The sum over all devices, or over those of each group."""
-        reduction = make_binary_add(operand.shape.as_array().element_type, self.module)
-        return self.collectives.all_reduce(operand, reduction)
 
 
 def create_per_group_partitioning_state(state: PartitioningState, device_groups: Devices) -> PartitioningState:

@@ -14,14 +14,12 @@ from itertools import pairwise
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import AxisRef, TensorSharding
-from xlanb.spmd.shardy.axes import is_strict_list_prefix, overlaps, prefix_without_overlaps, total_size
+from xlanb.spmd.shardy.axes import Axes, is_strict_list_prefix, overlaps, prefix_without_overlaps, total_size
 from xlanb.spmd.shardy.editing import set_operand, set_result
 from xlanb.spmd.shardy.program import Kind, Op, Program, Value
 from xlanb.spmd.shardy.projection import ShardingProjection, TensorFactorShardings
 from xlanb.spmd.shardy.rule import OpShardingRule
 from xlanb.spmd.shardy.rules import sharding_rule
-
-Axes = tuple[AxisRef, ...]
 
 
 def insert_reshards(program: Program) -> None:

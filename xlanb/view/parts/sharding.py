@@ -11,6 +11,7 @@ import numpy as np
 
 from xlanb.errors import XlanbError
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
+from xlanb.spmd.device_axes import prime_factors
 from xlanb.spmd.hlo_sharding import HloSharding, ShardingType
 from xlanb.spmd.mesh import Mesh, parse_meshes
 from xlanb.spmd.sdy import AxisRef, DimensionSharding
@@ -42,7 +43,7 @@ def guessed_mesh(shardings: Iterable[HloSharding]) -> Mesh | None:
     tiled = [s for whole in shardings for s in whole.leaves if s.is_tiled]
     if not tiled or len({s.num_devices for s in tiled}) > 1 or tiled[0].num_devices > _MOST_DEVICES:
         return None
-    primes = _primes(tiled[0].num_devices)
+    primes = list(prime_factors(tiled[0].num_devices))
     return _coarsest(tiled, primes) or _coarsest(tiled, primes[::-1])
 
 
@@ -70,7 +71,7 @@ def dimension_axes(sharding: HloSharding, mesh: Mesh) -> list[tuple[AxisRef, ...
     parts = [
         AxisRef(name, math.prod(primes[:n]), p)
         for name, size in mesh.axes
-        for primes in (_primes(size),)
+        for primes in (list(prime_factors(size)),)
         for n, p in enumerate(primes)
     ]
     tiles = sharding.tile_indices
@@ -177,17 +178,6 @@ def _unused(dims: Sequence[Sequence[AxisRef]], mesh: Mesh) -> str:
 
 def _names(axes: Sequence[AxisRef]) -> str:
     return " and ".join(f"{a.name}:({a.pre_size}){a.sub_size}" if a.is_sub_axis else a.name for a in axes)
-
-
-def _primes(number: int) -> list[int]:
-    out = []
-    factor = 2
-    while number > 1:
-        while number % factor == 0:
-            out.append(factor)
-            number //= factor
-        factor += 1
-    return out
 
 
 class Shardings:
