@@ -14,6 +14,7 @@ import xlanb
 from xlanb.errors import EvaluationError
 from xlanb.evaluator import aside
 from xlanb.evaluator.interpreter import Evaluator
+from xlanb.threads import Helper
 
 _ADD = "f {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b)\n}\n"
 _LESS = _ADD.replace("s = f32[] add(a, b)", "s = pred[] compare(a, b), direction=LT")
@@ -77,7 +78,7 @@ def test_values_and_errors_come_out(monkeypatch):
     compute = aside._Call._compute
 
     def seen(call):
-        threads.add(threading.current_thread())
+        threads.add(threading.get_ident())
         compute(call)
 
     monkeypatch.setattr(aside._Call, "_compute", seen)
@@ -85,7 +86,7 @@ def test_values_and_errors_come_out(monkeypatch):
     text = f"HloModule m\n{_LESS}ENTRY e {{ x = f32[3] parameter(0) ROOT r = f32[3] sort(x), dimensions={{0}}, to_apply=f }}"
     np.testing.assert_array_equal(xlanb.evaluate(text, x), [1, 2, 3])
     assert threads
-    assert threading.main_thread() not in threads
+    assert threading.main_thread().ident not in threads
     division = "HloModule m\nENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] divide(x, x) }"
     assert np.isnan(xlanb.evaluate(division, 0 * x)).all()  # NumPy's error state is that of the evaluator
     order = "HloModule m\nENTRY e { x = c64[3] parameter(0) ROOT r = c64[3] maximum(x, x) }"
@@ -121,13 +122,13 @@ def test_a_signal_interrupts_what_runs_aside():
 
 
 def test_a_signal_while_the_thread_starts_abandons_the_call(monkeypatch):
-    start, abandoned = threading.Thread.start, []
+    start, abandoned = Helper.start, []
 
-    def interrupted(thread):
-        start(thread)
+    def interrupted(helper):
+        start(helper)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(Helper, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         aside.run(int, abandon=lambda: abandoned.append(True))
     assert abandoned == [True]

@@ -24,6 +24,7 @@ import numpy as np
 
 import xlanb
 from xlanb.collector import seldom
+from xlanb.threads import active
 
 _UNITS = 6
 _SIZES = range(20, 20 + _UNITS)
@@ -167,8 +168,10 @@ def _not_as_before(works: list[_Work]) -> list[str]:
         pass
     if thresholds != gc.get_threshold():
         wrong.append("the collector's thresholds were put back late")
-    stray = [t.name for t in threading.enumerate() if t.name.startswith("xlanb-")]
-    return wrong + [f"WRONG: the thread {name} is left" for name in stray]
+    end = time.monotonic() + 10
+    while active() and time.monotonic() < end:
+        time.sleep(0.001)
+    return wrong + ["WRONG: a helper's thread is left"] * len(active())
 
 
 def main() -> int:

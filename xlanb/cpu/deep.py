@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from xlanb.cpu.threads import Helper
 from xlanb.errors import CompilationError
+from xlanb.threads import Helper
 
 _Result = TypeVar("_Result")
 _STACK_BYTES = 1 << 29
@@ -31,7 +31,7 @@ def deep(work: Callable[[], _Result]) -> _Result:
         pass
     run = _Run(work)
     # It is this second thread that changes the settings of the process: no signal's handler can interrupt it before it has put them back.
-    launcher = Helper(run.launch, "xlanb-deep")
+    launcher = Helper(run.launch)
     try:
         launcher.start()
         launcher.wait()

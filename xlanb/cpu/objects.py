@@ -14,8 +14,8 @@ from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.half import conversions
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.cpu.target import Target
-from xlanb.cpu.threads import Helper
 from xlanb.errors import CompilationError
+from xlanb.threads import Helper
 
 _LOG = logging.getLogger("xlanb.cpu")
 
@@ -84,7 +84,7 @@ def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
     if len(units) < 2 or target.threads < 2 or sum(u.weight for u in units) < _TWO_THREADS:
         return [compile_unit(u, target) for u in units]
     batch = _Batch(units, target)
-    helpers = [Helper(batch.help, "xlanb-compile") for _ in range(min(target.threads, len(units)) - 1)]
+    helpers = [Helper(batch.help) for _ in range(min(target.threads, len(units)) - 1)]
     try:
         _start(helpers)
         batch.work()

@@ -15,6 +15,7 @@ from typing import Any
 from xlanb.evaluator.host import TARGETS, acts
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.threads import Helper
 
 SHORT_BYTES = 1 << 24
 """Operands and results of together less than this take no time to speak of, but in SUPERLINEAR opcodes."""
@@ -63,22 +64,19 @@ class _Call:
         self._function, self._arguments = function, arguments
         self._value: Any = None
         self._error: BaseException | None = None
-        self._done = threading.Event()
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._compute,), name="xlanb-evaluator", daemon=True).start()
+        self._helper = Helper(lambda: context.run(self._compute), daemon=True)
+        self._helper.start()
 
     def _compute(self) -> None:
         try:
             self._value = self._function(*self._arguments)
         except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that asked
             self._error = error
-        finally:
-            self._done.set()
 
     def wait(self) -> None:
-        """Return when the call has ended; on Windows a wait without a limit holds off signals."""
-        while not self._done.wait(0.1):
-            pass
+        """Return when the call has ended."""
+        self._helper.wait()
 
     def result(self) -> Any:
         """What the call gave, or raise what it raised."""

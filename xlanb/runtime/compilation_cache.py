@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from xlanb.cpu.executable import Executable
-from xlanb.cpu.threads import SIGNALS_S
 from xlanb.debug_options import current
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
@@ -27,6 +26,7 @@ from xlanb.graph.limits import stored
 from xlanb.logs import VLog
 from xlanb.runtime.claims import Claims, Pending
 from xlanb.tf2xla.compiler import Argument, CompilationResult
+from xlanb.threads import SIGNALS_S
 
 if TYPE_CHECKING:
     import pandas as pd

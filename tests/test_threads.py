@@ -1,0 +1,125 @@
+"""A thread that helps one that a signal may interrupt."""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from xlanb.threads import Helper, active
+
+
+def test_wait_returns_when_the_work_has_ended_and_may_be_called_again():
+    done = []
+    helper = Helper(lambda: done.append(True))
+    helper.start()
+    helper.wait()
+    helper.wait()
+    helper.stop()
+    assert done == [True]
+
+
+def test_a_signal_that_does_not_wake_the_waiting_thread_interrupts_it_still():
+    # interrupt_main notes a signal and wakes nobody, as one that comes just before the wait begins to sleep.
+    begun, release, ended, main = threading.Event(), threading.Event(), [], threading.get_ident()
+
+    def work():
+        begun.set()
+        release.wait(60)
+        ended.append(True)
+
+    def interrupt():
+        begun.wait(60)
+        while sys._current_frames()[main].f_code is not Helper.wait.__code__ and not release.is_set():
+            time.sleep(0.001)
+        _thread.interrupt_main()
+
+    def start_and_wait():
+        sender.start()
+        helper.wait()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    helper, sender = Helper(work), threading.Thread(target=interrupt)
+    try:
+        helper.start()
+        with pytest.raises(KeyboardInterrupt):
+            start_and_wait()
+        assert not ended
+    finally:
+        signal.signal(signal.SIGINT, before)
+        release.set()
+        sender.join()
+    helper.wait()
+
+
+def test_what_was_stopped_before_it_began_is_never_done():
+    done = []
+    helper = Helper(lambda: done.append(True))
+    helper.stop()
+    helper.start()
+    _end_of(helper)
+    assert done == []
+
+
+def test_an_interrupt_at_any_step_leaves_no_thread_behind():
+    interrupted = {"start": 0, "stop": 0, "wait": 0}
+    while any(_interrupt(method, step) for method, step in interrupted.items()):
+        interrupted = {method: step + 1 for method, step in interrupted.items()}
+    assert interrupted["start"] > 3, "nothing was interrupted"
+    assert not active()
+
+
+def _interrupt(method: str, step: int) -> bool:
+    """Call a method of a new helper, interrupted at its step of that number; whether it has so many."""
+    helper, left = Helper(lambda: None), step
+
+    def trace(frame, event, _arg):
+        nonlocal left
+        if event == "call" and frame.f_code.co_filename not in (Helper.start.__code__.co_filename, threading.__file__):
+            return None
+        left -= 1
+        if left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    if method != "start":
+        helper.start()
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        getattr(helper, method)()
+    except KeyboardInterrupt:
+        return True
+    else:
+        return False
+    finally:
+        sys.settrace(before)
+        helper.stop()
+        _end_of(helper)
+
+
+def _end_of(helper: Helper) -> None:
+    end = time.monotonic() + 60
+    while helper in active():
+        assert time.monotonic() < end, "the thread has not ended"
+        time.sleep(0.001)
+
+
+def test_a_process_waits_for_its_helpers_before_it_ends():
+    program = """
+import threading, time
+from xlanb.threads import Helper
+begun = threading.Event()
+Helper(lambda: (begun.set(), time.sleep(0.5), print("done", flush=True))DAEMON).start()
+begun.wait()
+"""
+    for daemon, printed in (("", "done\n"), (", daemon=True", "")):
+        command = [sys.executable, "-c", program.replace("DAEMON", daemon)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert (done.stdout, done.stderr) == (printed, "")
