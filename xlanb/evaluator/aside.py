@@ -46,7 +46,7 @@ def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], Non
 
     Where a signal's handler raises, that comes out, after a call of `abandon`.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.get_ident() != threading.main_thread().ident:
         return function(*arguments)
     try:
         call = _Call(function, arguments)  # a signal may come before the thread's start returns

@@ -26,7 +26,7 @@ from xlanb.graph.limits import stored
 from xlanb.logs import VLog
 from xlanb.runtime.claims import Claims, Pending
 from xlanb.tf2xla.compiler import Argument, CompilationResult
-from xlanb.threads import SIGNALS_S
+from xlanb.threads import SIGNALS_S, Helper
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,7 +237,7 @@ class CompilationCache(Displayable):
                     self._claims.pending.pop(signature, None)
                 claim.done.set()
 
-        threading.Thread(target=run, name="xlanb-async-compilation", daemon=True).start()
+        Helper(run, daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is being compiled in threads of their own, at most `timeout` seconds; whether that came."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from xlanb.evaluator.participant import Meaning, Participant, running_on
@@ -17,6 +18,7 @@ from xlanb.evaluator.values import Value
 from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.spmd.devices.rendezvous import TIMEOUT, Rendezvous
+from xlanb.threads import Helper
 
 T = TypeVar("T")
 
@@ -105,8 +107,7 @@ class _Crew:
     def __init__(self, count: int) -> None:
         self._queues: list[queue.SimpleQueue[_Run]] = [queue.SimpleQueue() for _ in range(count)]
         for device, tasks in enumerate(self._queues):
-            name = f"xlanb-device-{device}"
-            threading.Thread(target=self._serve, args=(device, tasks), name=name, daemon=True).start()
+            Helper(partial(self._serve, device, tasks), daemon=True).start()
 
     @staticmethod
     def _serve(device: int, tasks: queue.SimpleQueue[_Run]) -> None:
