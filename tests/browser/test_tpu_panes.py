@@ -57,6 +57,7 @@ def test_a_click_on_the_use_of_units_goes_to_the_bundle(stepper):
 def test_each_unit_stands_beside_its_own_lane(stepper):
     stepper.choose("neg.1")
     names, lanes = (stepper.page.locator(f".bundles {css}") for css in (".names span:not(.loops)", ".units .gridline"))
+    names.first.wait_for(state="attached")
     assert names.count() == lanes.count() > 0
     for k in range(names.count()):
         name, lane = names.nth(k).bounding_box(), lanes.nth(k).bounding_box()
@@ -75,5 +76,6 @@ def test_the_schedule_and_the_memory_have_panes(stepper):
     assert "copy-start" in stepper.page.locator(".timing table").inner_text()
     assert stepper.page.locator(".chart.schedule .code").count() == 2
     stepper.choose("memory_space_assignment")
+    stepper.page.locator(".memory .chart .value").first.wait_for(state="attached")
     assert stepper.page.locator(".memory .chart .value").count() == 2
     assert "VMEM 1–2" in stepper.page.locator(".memory table").inner_text()
