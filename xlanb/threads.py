@@ -18,11 +18,14 @@ _ACTIVE: set[Helper] = set()
 class Helper:
     """A thread for some work, which must not raise.
 
-    An interrupt may come at any moment of `start`, `wait` and `stop`, and `wait` and `stop` may be called again after it. `threading.Thread` cannot be used for that:
+    An interrupt may come at any moment of `start`, `wait` and `stop`, and `wait` and `stop` may be called
+    again after it. `threading.Thread` cannot be used for that:
 
-    - An interrupt while `Thread.start` waits for the new thread can leave the lock of its event taken; the new thread then waits for that lock for ever, and the process never ends.
+    - An interrupt while `Thread.start` waits for the new thread can leave the lock of its event taken; the
+      new thread then waits for that lock for ever, and the process never ends.
     - Before Python 3.13 an interrupted `Thread.join` takes the thread for one that has ended.
-    - A wait without a limit may miss a signal that comes after Python looked for signals, but before the system's call sleeps.
+    - A wait without a limit may miss a signal that comes after Python looked for signals, but before the
+      system's call sleeps.
 
     A process that ends waits for helpers that have begun their work, except for daemons.
     """
@@ -30,7 +33,7 @@ class Helper:
     def __init__(self, work: Callable[[], object], *, daemon: bool = False) -> None:
         self._work, self._is_daemon = work, daemon
         self._claim: dict[str, str] = {}
-        """Who came first, `_run` or `stop`: an interrupt cannot split `setdefault`, and a second call gives the same answer."""
+        """Whether `_run` or `stop` came first: no interrupt splits `setdefault`, and it answers alike each time."""
         self._ending = threading.Lock()
         self._ending.acquire()
         self._has_ended = False
