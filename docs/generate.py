@@ -15,6 +15,8 @@ from xlanb.debug_options import flag_table
 from xlanb.dump.names import GRAPHS, KERNEL_ENDS, LABELS
 from xlanb.dump.tpu.names import LABEL_WORDS
 from xlanb.flag_names import REAL_FLAGS
+from xlanb.gpu.pipelines import missing_passes
+from xlanb.gpu.pipelines import pipeline as gpu_pipeline
 from xlanb.hlo.opcode import Attribute, HloOpcode
 from xlanb.runtime.registered_ops import table
 from xlanb.transforms import PASSES
@@ -158,21 +160,23 @@ def tf_ops() -> str:
 def passes() -> str:
     """The page of passes: what each does, where it stands, in which pipelines it is and why not, its rules."""
     where = {name: set(pipeline(name).names) for name in PIPELINES}
+    on_gpu = set(gpu_pipeline("a100").names)
     reasons = {**LEFT_OUT, **ADDED, **NOT_IN_XLA_CPU}
     ours = {n: p for n, p in sorted(PASSES.items()) if p.__module__.startswith("xlanb.")}  # not those of users
     lines = [
         "# Passes",
         "",
         f'All {len(ours)} passes by XLA\'s names: `xlanb.transforms.PASSES[name]().run(module)` runs one. `xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline(xla="0.12")` '
-        "XLA:CPU's own order in that release of JAX; both print as trees. Made from `xlanb/transforms` and `xlanb/cpu/pipelines.py`.",
+        "XLA:CPU's own order in that release of JAX, `xlanb.gpu.pipeline(\"a100\")` XLA:GPU's for a device; all print as trees. Made from the passes and from `pipelines.py` of `xlanb/cpu` and `xlanb/gpu`.",
         "",
         _KEPT_BY_PASSES,
         "",
-        "| pass | what it does | keeps | file | xla | default | where they differ, why |",
-        "|---|---|---|---|---|---|---|",
+        "| pass | what it does | keeps | file | xla | default | gpu | where they differ, why |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, made in ours.items():
-        marks = f"{_releases(name, where)} | {'yes' if name in where['default'] else ''}"
+        runs = ("yes" if name in names else "" for names in (where["default"], on_gpu))
+        marks = " | ".join((_releases(name, where), *runs))
         title = _document(made).partition("\n")[0]
         why = _cell(reasons.get(name, ""))
         lines.append(f"| `{name}` | {_cell(title)} | {_kept(made)} | `{_file(made)}` | {marks} | {why} |")
@@ -180,6 +184,9 @@ def passes() -> str:
     for name, made in ours.items():
         if drawn := drawing(_document(made)):
             lines += [f"### {name}", "", "```", *drawn, "```", ""]
+    lines += ["## Passes of XLA:GPU that do not exist here", ""]
+    lines += ["They stand in the order of XLA:GPU and are left out of `xlanb.gpu.pipeline`:", ""]
+    lines += [", ".join(f"`{name}`" for name in missing_passes()) + ".", ""]
     lines += [f"## The {len(RULES.rules)} rules of algsimp", "", _VERDICTS, ""]
     lines += ["| rule | keeps | where |", "|---|---|---|"]
     lines += [f"| `{_cell(r.label)}` | {r.keeps} | `{r.where.partition(':')[0]}` |" for r in RULES.rules]

@@ -34,7 +34,7 @@ _FACE = {
     "trace": "xlanb.explorer.explore",
 }
 _ROOMS = (
-    "cpu", "dump", "errors", "explorer", "graph", "hlo", "peers", "shape", "spmd", "teach", "tf", "tracing", "transforms", "view"
+    "cpu", "dump", "errors", "explorer", "gpu", "graph", "hlo", "peers", "shape", "spmd", "teach", "tf", "tracing", "transforms", "view"
 )  # fmt: skip
 
 # hooks that packages declare: name -> the module above them that implements it, imported when the hook is first called
@@ -82,7 +82,8 @@ _PROVIDERS = {
     "runtime.timeline_figure": "xlanb.view.timeline",
     "spmd.optimize": "xlanb.cpu.compiler",
     "spmd.named_sharding": "xlanb.spmd.named_sharding",
-    "transforms.higher_passes": "xlanb.spmd.passes",
+    "transforms.higher_passes": "xlanb.runtime.passes",
+    "transforms.target_pipelines": "xlanb.runtime.targets",
 }
 set_providers(_PROVIDERS)
 

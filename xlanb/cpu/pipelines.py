@@ -16,7 +16,8 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.dots.dot_library_rewriter import DotLibraryRewriter
 from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
-from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+from xlanb.transforms.pipeline import AnyPass, HloPassPipeline
+from xlanb.transforms.pipeline_table import Row, build
 from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
@@ -47,7 +48,7 @@ _AFTER_LAYOUT_END = (
 )
 
 # Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, name@variant is a row of _VARIANTS, name[...] is in those releases only.
-_XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
+_XLA: tuple[Row, ...] = (
     ("async-collective", ("async-collective-replacer",)),
     ("pre-spmd-partitioner", ("strip-memory-placement-annotations",)),
     (
@@ -248,25 +249,18 @@ def _of_its_own(name: str, several: bool) -> HloPassPipeline:
     release = PIPELINES[name]
     title = "cpu" if release == "default" else name
     rows = [row for row in _XLA if _ONLY_FOR.get(row[0], several) == several]
-    return HloPassPipeline(title, [p for r in rows if (p := _build(*r, release=release, several=several)) is not None])
+    return HloPassPipeline(title, [p for r in rows if (p := _build(r, release=release, several=several)) is not None])
 
 
-def _build(name: str, parts: tuple[object, ...], *, release: str, several: bool) -> AnyPass | None:
+def _build(row: Row, *, release: str, several: bool) -> AnyPass | None:
     """A pipeline of a table in a release, or in "default", for one device or for several; None where no pass is left of it."""
     skip = set(LEFT_OUT) - (_FOR_SEVERAL if several else frozenset()) if release == "default" else ()
     options = _OPTIONS.get(release, {})
-    passes: list[AnyPass] = []
-    for part in parts:
-        if isinstance(part, tuple):
-            inner = _build(part[0], part[1], release=release, several=several)
-            passes += [inner] if inner is not None else []
-        else:
-            names = [n for n in _in_release(str(part), release) if n not in skip]
-            passes += [_named(options.get(n, n)) for n in names]
-    if not passes:
-        return None
-    built = HloPassPipeline(name.rstrip("*"), passes)
-    return HloPassFix(built) if name.endswith("*") else built
+
+    def names(part: str) -> list[str]:
+        return [options.get(n, n) for n in _in_release(part, release) if n not in skip]
+
+    return build(row, names, _named)
 
 
 def _in_release(row: str, release: str) -> list[str]:

@@ -1,1 +1,18 @@
-"""GPUs that programs are compiled for, and how many blocks of a kernel they run at once."""
+"""NVIDIA GPUs: devices, XLA:GPU's passes in its order, its cost model, and how many blocks of a kernel run at once."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xlanb.gpu.pipelines import pipeline
+
+
+def __getattr__(name: str) -> object:
+    if name != "pipeline":  # loaded when it is asked for: who reads the table of devices needs no passes
+        raise AttributeError(f"module 'xlanb.gpu' has no attribute {name!r}")
+    from xlanb.gpu.pipelines import pipeline
+
+    return pipeline
+
+
+__all__ = ["pipeline"]

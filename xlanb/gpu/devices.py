@@ -54,8 +54,8 @@ class Architecture:
 
     block_dim_limit: tuple[int, int, int] = (2147483647, 65535, 65535)
     fpus_per_core: int = 128
-    fma: Mapping[str, float] = field(default_factory=dict)
-    matrix_fma: Mapping[str, float] = field(default_factory=dict)
+    fma: Mapping[str, float] = field(default_factory=dict, hash=False)
+    matrix_fma: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def warps_per_core(self) -> int:

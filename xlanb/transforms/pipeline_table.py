@@ -1,0 +1,48 @@
+"""Pipelines from a table: a row names a pipeline and its passes, in order.
+
+    ("simplification*", ("algsimp dce", ("inner", ("cse@layout",))))
+
+A name with `*` is repeated until nothing changes; `name@variant` is a pass that is built with options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+
+Row: TypeAlias = tuple[str, tuple[object, ...]]
+"""The name of a pipeline, and its parts: names of passes with spaces between them, or rows of pipelines within it."""
+
+
+def build(row: Row, names_of: Callable[[str], Iterable[str]], named: Callable[[str], HloPass]) -> AnyPass | None:
+    """The pipeline of a row; None where no pass of it is left.
+
+    Args:
+        row: of a table.
+        names_of: the names that a part stands for ("algsimp dce"), without those that are left out.
+        named: the pass of a name, or of a name with a variant.
+    """
+    title, parts = row
+    passes: list[AnyPass] = []
+    for part in parts:
+        if isinstance(part, tuple):
+            inner = build((str(part[0]), part[1]), names_of, named)
+            passes += [inner] if inner is not None else []
+        else:
+            passes += [named(name) for name in names_of(str(part))]
+    if not passes:
+        return None
+    built = HloPassPipeline(title.rstrip("*"), passes)
+    return HloPassFix(built) if title.endswith("*") else built
+
+
+def names_in(rows: Iterable[Row]) -> list[str]:
+    """The names of all passes in a table, in order, each as often as it stands there."""
+    found: list[str] = []
+    for _, parts in rows:
+        for part in parts:
+            found += names_in([(str(part[0]), part[1])]) if isinstance(part, tuple) else str(part).split()
+    return found
