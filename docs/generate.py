@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from xlanb.clustering.xla_kernels import NOT_ON_GPU
 from xlanb.cpu import pipeline
 from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES, RELEASES
 from xlanb.debug_options import flag_table
@@ -18,7 +19,7 @@ from xlanb.flag_names import REAL_FLAGS
 from xlanb.gpu.pipelines import missing_passes
 from xlanb.gpu.pipelines import pipeline as gpu_pipeline
 from xlanb.hlo.opcode import Attribute, HloOpcode
-from xlanb.runtime.registered_ops import table
+from xlanb.runtime.registered_ops import RegisteredOp, table
 from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import RULES
 from xlanb.transforms.base import HloPass
@@ -145,16 +146,22 @@ def tf_ops() -> str:
         f"{sum(r.xlanb == 'op by op' for r in rows)} are lowered to be run op by op. TensorFlow's tf2xla has kernels for {theirs} of them on XLA_CPU_JIT, xlanb lowers {both} of those. "
         "`xlanb.tf.registered_ops()` is this table as a DataFrame, with element types. Made from the tables in `xlanb/graph/ops`, `xlanb/tf2xla`, `xlanb/runtime` and `xlanb/clustering`.",
         "",
-        "| op | xlanb | TensorFlow | gradient | meaning |",
-        "|---|---|---|---|---|",
+        "| op | xlanb | TensorFlow, CPU | GPU | gradient | meaning |",
+        "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| `{r.op}` | {r.xlanb} | {r.tensorflow} | {r.gradient} | {_cell(r.doc)} |"
+        f"| `{r.op}` | {r.xlanb} | {r.tensorflow} | {_gpu_mark(r)} | {r.gradient} | {_cell(r.doc)} |"
         for r in rows
         if r.xlanb or r.tensorflow
     ]
     others = ", ".join(f"`{r.op}`" for r in rows if not (r.xlanb or r.tensorflow))
     return "\n".join([*lines, "", "## Known by their signature only", "", others, ""])
+
+
+def _gpu_mark(op: RegisteredOp) -> str:
+    """Whether tf2xla has kernels for GPUs, and for which element types it has none."""
+    lacking = sorted(t for types in NOT_ON_GPU.get(op.op, {}).values() for t in types)
+    return f"{op.tensorflow_gpu}, not {', '.join(lacking)}" if lacking else op.tensorflow_gpu
 
 
 def passes() -> str:

@@ -1,4 +1,4 @@
-"""Which op types have a kernel for XLA_CPU_JIT, and for which element types: what TensorFlow's tf2xla registers (2.21), as it lists them itself.
+"""Which op types have a kernel for XLA_CPU_JIT or XLA_GPU_JIT, and for which element types: what TensorFlow's tf2xla registers (2.21), as it lists them itself.
 
 A row is the constraints on attributes in brackets, then the op types they hold for. An element type is a short name or a set of TYPE_SETS.
 """
@@ -330,9 +330,24 @@ ROWS = r"""
 """
 
 
+CPU_JIT = "XLA_CPU_JIT"
+GPU_JIT = "XLA_GPU_JIT"
+
+NOT_ON_GPU: dict[str, dict[str, frozenset[str]]] = {
+    op: {"T": frozenset({"s32"})} for op in ("Conv", "Conv2D", "Conv2DBackpropInput", "ExtractImagePatches")
+}
+"""Element types that kernels for XLA_GPU_JIT do not take and those for XLA_CPU_JIT do, by op type and attribute.
+
+tf2xla 2.21 registers the same 489 op types for both; this is the only difference.
+"""
+
+
 @cache
-def _kernels() -> dict[str, tuple[dict[str, frozenset[str]], ...]]:
-    """For each op type the constraints of its kernels: attribute -> allowed short names."""
+def _kernels(device: str = CPU_JIT) -> dict[str, tuple[dict[str, frozenset[str]], ...]]:
+    """For each op type the constraints of its kernels on a compilation device: attribute -> allowed short names."""
+    if device == GPU_JIT:
+        everywhere = _kernels()
+        return {op: tuple(_on_gpu(NOT_ON_GPU.get(op, {}), k) for k in kernels) for op, kernels in everywhere.items()}
     found: dict[str, tuple[dict[str, frozenset[str]], ...]] = {}
     constraints: dict[str, frozenset[str]] = {}
     for line in filter(None, ROWS.splitlines()):
@@ -342,6 +357,10 @@ def _kernels() -> dict[str, tuple[dict[str, frozenset[str]], ...]]:
             for op_type in line.split():
                 found[op_type] = (*found.get(op_type, ()), constraints)
     return found
+
+
+def _on_gpu(excluded: dict[str, frozenset[str]], kernel: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    return {name: allowed - excluded.get(name, frozenset()) for name, allowed in kernel.items()}
 
 
 def _constraint(text: str) -> tuple[str, frozenset[str]]:
@@ -354,9 +373,9 @@ def kernel_types() -> list[str]:
     return sorted(_kernels())
 
 
-def kernel_constraints(op_type: str) -> dict[str, frozenset[str]] | None:
-    """The element types, by short name, that an op type's kernels take together, by attribute; None where it has no kernel."""
-    found = _kernels().get(op_type)
+def kernel_constraints(op_type: str, device: str = CPU_JIT) -> dict[str, frozenset[str]] | None:
+    """The element types, by short name, that an op type's kernels for a compilation device take together, by attribute; None where it has no kernel."""
+    found = _kernels(device).get(op_type)
     if found is None:
         return None
     merged: dict[str, frozenset[str]] = {}
@@ -366,9 +385,9 @@ def kernel_constraints(op_type: str) -> dict[str, frozenset[str]] | None:
     return merged
 
 
-def missing_kernel(op: Operation, device: str = "XLA_CPU_JIT") -> str:
-    """Why no kernel fits a node, in TensorFlow's words; "" where one does."""
-    kernels = _kernels().get(op.type, ())
+def missing_kernel(op: Operation, device: str = CPU_JIT) -> str:
+    """Why no kernel of a compilation device fits a node, in TensorFlow's words; "" where one does."""
+    kernels = _kernels(device).get(op.type, ())
     if any(all(_allows(op, name, allowed) for name, allowed in kernel.items()) for kernel in kernels):
         return ""
     text = f"No registered '{op.type}' OpKernel for {device} devices compatible with node {{{{node {op.name}}}}}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlanb.clustering.xla_kernels import kernel_constraints
+from xlanb.clustering.xla_kernels import CPU_JIT, GPU_JIT, kernel_constraints
 from xlanb.graph.gradients import registry as gradients
 from xlanb.graph.ops import OpDef, get_op, op_names
 from xlanb.runtime.dataflow import CONTROL_FLOW
@@ -26,6 +27,8 @@ class RegisteredOp:
         xlanb_dtypes: by attribute, the element types that it takes here, where it is lowered.
         tensorflow: "XLA_CPU_JIT" where TensorFlow's tf2xla has a kernel, else "".
         tensorflow_dtypes: by attribute, the element types of those kernels.
+        tensorflow_gpu: "XLA_GPU_JIT" where tf2xla has a kernel for GPUs, else "".
+        tensorflow_gpu_dtypes: by attribute, the element types of those.
         gradient: "yes", "none" (no gradient flows through it), or "" (not defined).
         doc: what it does.
     """
@@ -35,6 +38,8 @@ class RegisteredOp:
     xlanb_dtypes: str
     tensorflow: str
     tensorflow_dtypes: str
+    tensorflow_gpu: str
+    tensorflow_gpu_dtypes: str
     gradient: str
     doc: str
 
@@ -54,16 +59,22 @@ def registered_ops() -> pd.DataFrame:
 
 def _row(op: OpDef) -> RegisteredOp:
     ours = _device(op.name)
-    theirs = kernel_constraints(op.name)
+    theirs, on_gpu = kernel_constraints(op.name), kernel_constraints(op.name, GPU_JIT)
     return RegisteredOp(
         op.name,
         ours,
         _types(op) if ours in {"XLA_CPU_JIT", "op by op"} else "",
-        "XLA_CPU_JIT" if theirs is not None else "",
-        "; ".join(f"{attr}: {' '.join(sorted(types))}" for attr, types in (theirs or {}).items()),
+        CPU_JIT if theirs is not None else "",
+        _listed(theirs),
+        GPU_JIT if on_gpu is not None else "",
+        _listed(on_gpu),
         gradients.status(op.name),
         op.doc,
     )
+
+
+def _listed(constraints: Mapping[str, frozenset[str]] | None) -> str:
+    return "; ".join(f"{attr}: {' '.join(sorted(types))}" for attr, types in (constraints or {}).items())
 
 
 def _device(name: str) -> str:
