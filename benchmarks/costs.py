@@ -372,7 +372,7 @@ def _hidden() -> str:
 
 def _narrowed() -> None:
     """Have this process compile for the machine without the features that it must seem to lack."""
-    from xlanb.cpu import jit
+    from xlanb.codegen import jit
 
     if (hidden := _hidden()) and (found := jit.host()).vector_bits == 512:
         kept = [f"-{x[1:]}" if x[1:].startswith(hidden) else x for x in found.features.split(",")]
@@ -429,7 +429,7 @@ def _least(texts: Texts, settings: Sequence[dict[str, Value]], threads: int) -> 
 
 def table() -> pd.DataFrame:
     """A row per cost: its unit and the table's value, what was measured, and how other values do."""
-    from xlanb.cpu import jit
+    from xlanb.codegen import jit
 
     _narrowed()
     target = jit.host()

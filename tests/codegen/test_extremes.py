@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from xlanb.codegen import jit
 from xlanb.codegen.extremes import extreme
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import FLOAT
 from xlanb.codegen.values import Value, Vector
-from xlanb.cpu import jit
 
 _AVX2 = "+avx2"
 _AVX512 = "+avx2,+avx512f,+avx512vl,+avx512bw,+avx512dq"

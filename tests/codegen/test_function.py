@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from xlanb.codegen import lanes
+from xlanb.codegen import jit, lanes
 from xlanb.codegen.function import Function
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import FLOAT, I64
 from xlanb.codegen.values import Value, Vector
-from xlanb.cpu import jit
 
 
 def function() -> Function:

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlanb.codegen import lanes
+from xlanb.codegen import jit, lanes
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import split
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import I1, I64
 from xlanb.codegen.values import Value, Vector
-from xlanb.cpu import jit
 
 
 def function() -> Function:

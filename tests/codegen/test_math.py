@@ -13,13 +13,13 @@ import scipy.special
 from numpy.typing import NDArray
 
 import xlanb
-from xlanb.codegen import math
+from xlanb.codegen import jit, math
 from xlanb.codegen.function import Ix, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.nest import Nest, Vectors
 from xlanb.codegen.types import PTR, floating
-from xlanb.cpu import jit, objects
+from xlanb.cpu import objects
 from xlanb.cpu.codegen.units import Unit
 
 _STRIDE = 4093

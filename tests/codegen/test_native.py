@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import Function
 from xlanb.codegen.native import NativeModule, null, stack
 from xlanb.codegen.places import Fields, displaced, fence, word_at
 from xlanb.codegen.types import I1, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import Function, Ix, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.routines import shared
 from xlanb.codegen.types import DOUBLE, FLOAT, PTR, Type
-from xlanb.cpu import jit
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ import numpy as np
 from tests.cpu.narrowed import narrowed
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.heap_simulator import ALIGNMENT, Block, Packing
-from xlanb.codegen import costs
+from xlanb.codegen import costs, jit
 from xlanb.codegen.function import Function
 from xlanb.codegen.types import PTR, Type
 from xlanb.codegen.values import Value
-from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
+from xlanb.cpu import CompileOptions, Executable, compile_module, compiler
 from xlanb.cpu.codegen import program
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xlanb.cpu import jit
-from xlanb.cpu.target import Target
+from xlanb.codegen import jit
+from xlanb.codegen.target import Target
 
 _WITHOUT = {512: (), 256: ("avx512",), 128: ("avx", "fma", "f16c", "xop")}
 

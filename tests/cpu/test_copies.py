@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import PARALLEL, Parameter
 from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.target import has_pool
 from xlanb.codegen.types import PTR
-from xlanb.cpu import jit, objects
+from xlanb.cpu import objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.emitters.copies import emit_bytes
 from xlanb.cpu.runtime import pool
-from xlanb.cpu.target import has_pool
 
 pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")
 

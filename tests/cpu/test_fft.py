@@ -15,7 +15,8 @@ import xlanb
 from tests.cpu.conftest import NO_PASSES
 from tests.cpu.guard_pages import run_guarded
 from tests.cpu.test_targets import ARM, X86, complete
-from xlanb.cpu import Executable, compile_module, compiler, jit, objects
+from xlanb.codegen import jit
+from xlanb.cpu import Executable, compile_module, compiler, objects
 from xlanb.cpu.codegen.program import emit_program
 from xlanb.cpu.emitters.fft import tables
 from xlanb.cpu.emitters.fft.plan import buffer_bytes, radices_of

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
-from xlanb.cpu import jit
+from xlanb.codegen import jit
+from xlanb.codegen.host_call import HiddenState
 from xlanb.cpu.executable import Executable
-from xlanb.cpu.host_call import HiddenState
 from xlanb.errors import CancelledError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such signals")

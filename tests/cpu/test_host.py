@@ -16,7 +16,7 @@ import pytest
 
 import xlanb
 from tests.evaluator.test_host import BOTH, CALL, SUMS, X, calling, f32
-from xlanb.cpu.host_call import HiddenState
+from xlanb.codegen.host_call import HiddenState
 from xlanb.errors import ArgumentError, CancelledError, EvaluationError, FeedError, UnimplementedError
 from xlanb.evaluator import Feeds, evaluate
 from xlanb.hlo import parse

@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlanb.cpu import jit, library, objects
+from xlanb.codegen import jit, translation
+from xlanb.codegen.target import thread_count
+from xlanb.cpu import library, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.deep import deep
 from xlanb.cpu.machine import limits
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.cpu.runtime.bridge import bridge
-from xlanb.cpu.target import thread_count
 from xlanb.errors import CompilationError, FlagError
 
 CHAIN = """HloModule chain
@@ -225,7 +226,7 @@ def test_after_a_unit_has_failed_the_next_compile_is_right(monkeypatch, error, t
 
     for _ in range(3):
         with monkeypatch.context() as patched:
-            patched.setattr(objects, "_emit", failing)
+            patched.setattr(translation, "_emit", failing)
             with pytest.raises(error, match="in one unit"):
                 objects.compile_units(_heavy(4), target)
         gc.collect()

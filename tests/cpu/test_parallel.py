@@ -12,15 +12,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import PARALLEL, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.parallel import is_shared, parallel
+from xlanb.codegen.target import has_pool
 from xlanb.codegen.types import I64, PTR
-from xlanb.cpu import jit, objects
+from xlanb.cpu import objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.runtime import pool
-from xlanb.cpu.target import has_pool
 from xlanb.errors import CompilationError
 
 pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")
@@ -123,7 +124,7 @@ assert all_right()
 
 
 def test_the_number_of_threads_is_asked_of_the_environment():
-    code = "from xlanb.cpu import jit; print(jit.host().threads)"
+    code = "from xlanb.codegen import jit; print(jit.host().threads)"
     env = {**os.environ, "XLANB_NUM_THREADS": "3"}
     asked = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60, env=env

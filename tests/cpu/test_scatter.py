@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.cpu import Executable, compile_module, compiler, jit
+from xlanb.codegen import jit
+from xlanb.cpu import Executable, compile_module, compiler
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.cpu import Executable, calls
+from xlanb.codegen import signature
+from xlanb.cpu import Executable
 
 TYPES = {"f32": "f4", "u8": "u1", "bf16": ml_dtypes.bfloat16, "f64": "f8"}
 
@@ -44,7 +45,7 @@ def test_a_narrow_element_at_the_end_is_stored_alone(
     exe = backend(text)
     # LLVM makes of the masked store of one i16 a store of 32 bits: what lies behind the result would be lost.
     memory = np.full(3 * 129 + 8, 7, ml_dtypes.bfloat16)
-    monkeypatch.setattr(calls.ArraySpec, "fresh", lambda _: memory[: 3 * 129].reshape(3, 129))
+    monkeypatch.setattr(signature.ArraySpec, "fresh", lambda _: memory[: 3 * 129].reshape(3, 129))
     got = exe.calls.unusual(np.ones((3, 515), ml_dtypes.bfloat16))
     np.testing.assert_array_equal(got, np.full((3, 129), 2, ml_dtypes.bfloat16))
     np.testing.assert_array_equal(memory[3 * 129 :], np.full(8, 7, ml_dtypes.bfloat16))

@@ -9,12 +9,13 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from xlanb.cpu import compiler, jit, objects
+from xlanb.codegen import jit
+from xlanb.codegen.half import conversions
+from xlanb.codegen.jit import LoadedCode
+from xlanb.codegen.target import Target
+from xlanb.cpu import compiler, objects
 from xlanb.cpu.codegen.program import emit_program
 from xlanb.cpu.codegen.units import Unit
-from xlanb.cpu.half import conversions
-from xlanb.cpu.jit import LoadedCode
-from xlanb.cpu.target import Target
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 from xlanb.shape import PrimitiveType

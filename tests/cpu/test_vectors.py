@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from xlanb.cpu import jit
+from xlanb.codegen import jit
+from xlanb.codegen.target import Target
 from xlanb.cpu.compiler import CompileOptions, compile_module
-from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse

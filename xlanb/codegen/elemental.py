@@ -99,7 +99,7 @@ def array_of(i: HloInstruction, leaf: Leaf = ()) -> ArrayShape:
 class Elemental:
     """Writes elements into a function.
 
-    `bindings` gives, per bound instruction and leaf of its tuple, the array that holds it or a function that writes an element. `constants` gives the memory of a constant array.
+    `rules` are those of the target, by opcode. `bindings` gives, per bound instruction and leaf of its tuple, the array that holds it or a function that writes an element. `constants` gives the memory of a constant array.
     Of loops that are being written an element is computed in the outermost one in which its index is known, but no further out than `floor` (regions of the
     function): what the bindings capture may be known only there.
     """
@@ -111,8 +111,10 @@ class Elemental:
         constants: Callable[[HloInstruction], IrArray],
         flags: str = "",
         floor: int = 0,
+        rules: Mapping[Op, Rule] = RULES,
     ) -> None:
         self.f = f
+        self.rules = rules
         self.bindings = bindings
         self.constants = constants
         self.flags = flags
@@ -180,7 +182,7 @@ class Elemental:
         return value[leaf[0]]  # type: ignore[index]
 
     def _by_rule(self, i: HloInstruction, index: Index) -> Element | Sequence[Element]:
-        rule = RULES.get(i.opcode)
+        rule = self.rules.get(i.opcode)
         if rule is None:
             raise UnimplementedError(f"no element of a {i.opcode} can be computed by itself:\n  {with_origin(i)}")
         mark = self.f.locate(i.name)
@@ -215,7 +217,7 @@ class Elemental:
         bindings: dict[HloInstruction, Binding] = {}
         for p, operand in zip(target.parameters, operands, strict=True):
             bindings[p] = _Lazy(self, operand)
-        return Elemental(self.f, bindings, self.constants, self.flags, self.floor)
+        return Elemental(self.f, bindings, self.constants, self.flags, self.floor, self.rules)
 
     def apply(
         self, target: HloComputation, values: Sequence[Element], flags: str = "", index: Sequence[Ix] = ()
@@ -227,7 +229,7 @@ class Elemental:
         bindings: dict[HloInstruction, Binding] = {
             p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
         }
-        inner, root = Elemental(self.f, bindings, self.constants, flags, len(self.f.regions)), target.root
+        inner, root = Elemental(self.f, bindings, self.constants, flags, len(self.f.regions), self.rules), target.root
         mark = self.f.locate(root.name)
         shapes = {leaf: array_of(root, leaf) for leaf, _ in root.shape.leaves()}
         out = [inner.element(root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]

@@ -5,124 +5,22 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.boundary import array_of
-from xlanb.buffers.live_ranges import sizes_bytes
-from xlanb.codegen.indexing import strides
-from xlanb.cpu.dynamic import packed, sizes_at, unpacked
-from xlanb.cpu.jit import LoadedCode
+from xlanb.codegen.jit import LoadedCode
+from xlanb.codegen.signature import ArraySpec, Signature
 from xlanb.cpu.runtime import bridge as bridges
 from xlanb.cpu.runtime import guard
 from xlanb.cpu.runtime.layouts import GIVES_TUPLE, RELEASES_GIL
-from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError
+from xlanb.errors import CancelledError, OutOfMemoryError
 from xlanb.memory import out_of_memory
-from xlanb.shape import ArrayShape, Shape, TupleShape
+from xlanb.shape import ArrayShape, TupleShape
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
-    """One array that goes in or comes out: `order` lists the dimensions from slow to fast in memory, None where row-major."""
-
-    label: str
-    shape: ArrayShape
-    dtype: np.dtype[Any]
-    dimensions: tuple[int, ...]
-    order: tuple[int, ...] | None
-
-    @staticmethod
-    def of(label: str, shape: Shape) -> ArraySpec:
-        """The spec of an array shape."""
-        array = shape.as_array()
-        order = tuple(reversed(array.minor_to_major))
-        return ArraySpec(
-            label, array, array.dtype, array.dimensions, None if order == tuple(range(array.rank)) else order
-        )
-
-    def taken(self, value: Any) -> Array:
-        """The argument as the program reads it: contiguous and aligned; copied only where it is not.
-
-        Raises:
-            ArgumentError: dtype or shape do not fit.
-        """
-        array = value if type(value) is np.ndarray else self._coerced(value)
-        if array.dtype is not self.dtype and array.dtype != self.dtype:
-            raise ArgumentError(
-                f"{self.label}: expected {self._expected()}, got dtype {array.dtype} of shape {array.shape}"
-            )
-        if self.shape.is_dynamic:
-            return self._taken_dynamic(array)
-        if array.shape != self.dimensions:
-            raise ArgumentError(f"{self.label}: expected {self._expected()}, got shape {array.shape}")
-        if self.order is not None:
-            array = array.transpose(self.order)
-        return array if array.flags.carray or _is_readable(array) else np.array(array, self.dtype, order="C", copy=True)
-
-    def _taken_dynamic(self, array: Array) -> Array:
-        """The argument with its sizes behind it."""
-        fits = len(array.shape) == self.shape.rank and all(
-            n <= d if self.shape.is_dynamic_dimension(k) else n == d
-            for k, (n, d) in enumerate(zip(array.shape, self.dimensions, strict=True))
-        )
-        if not fits:
-            raise ArgumentError(f"{self.label}: expected {self._expected()}, got shape {array.shape}")
-        memory = self.fresh()
-        packed(self.shape, array, memory.ctypes.data)
-        return memory
-
-    def _coerced(self, value: Any) -> Array:
-        """A Python number takes the expected dtype; everything else has its own."""
-        if isinstance(value, (bool, int, float, complex)):
-            try:
-                return np.asarray(value, self.dtype)
-            except (OverflowError, TypeError, ValueError) as error:
-                raise ArgumentError(f"{self.label}: expected {self._expected()}, got {value!r}: {error}") from None
-        return array_of(
-            value,
-            lambda error: ArgumentError(
-                f"{self.label}: expected {self._expected()}, got {type(value).__name__}: {error}"
-            ),
-        )
-
-    def _expected(self) -> str:
-        return f"{self.shape.text(layout=False)} (dtype {self.dtype}, shape {self.dimensions})"
-
-    @property
-    def strides(self) -> tuple[int, ...] | None:
-        """Bytes from one index to the next in each dimension; None where row-major."""
-        return None if self.order is None else tuple(n * self.dtype.itemsize for n in strides(self.shape))
-
-    @property
-    def byte_size(self) -> int:
-        """Bytes in memory."""
-        return self.shape.element_count * self.dtype.itemsize + sizes_bytes(self.shape)
-
-    def fresh(self) -> Array:
-        """Memory for a result, in the order of the layout; of a dynamic array bytes, with its bound as its sizes."""
-        if self.shape.is_dynamic:
-            memory = np.empty(self.byte_size, np.uint8)
-            sizes_at(self.shape, memory.ctypes.data)[:] = self.dimensions
-            return memory
-        dims = self.dimensions if self.order is None else tuple(self.dimensions[d] for d in self.order)
-        return np.empty(dims, self.dtype)
-
-    def given(self, array: Array) -> Array:
-        """The result as the caller sees it: a view of the memory as the module's layout has it, not copied into row-major order; a dynamic array in its own size."""
-        if self.shape.is_dynamic:
-            return np.array(unpacked(self.shape, array.ctypes.data))
-        return array if self.order is None else array.transpose(np.argsort(self.order))
-
-
-def _is_readable(array: Array) -> bool:
-    """Contiguous, aligned, of native byte order; it may be read-only."""
-    return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
 
 
 class _Frame(threading.local):
@@ -142,33 +40,6 @@ class _Frame(threading.local):
             self._memory = np.empty(self.size + 64, np.uint8)
         base = self._memory.ctypes.data
         return base + -base % 64
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What a program takes and gives: the name of the module, its parameters by name, its result."""
-
-    name: str
-    parameters: tuple[tuple[str, Shape], ...]
-    result: Shape
-
-    def arguments(self) -> list[ArraySpec | None]:
-        """The specs of all arguments, leaf after leaf; None of a token."""
-        return [
-            _spec(f"argument {n} ({name}){''.join(f'[{k}]' for k in leaf)}", shape)
-            for n, (name, parameter) in enumerate(self.parameters)
-            for leaf, shape in parameter.leaves()
-        ]
-
-    def results(self) -> list[ArraySpec | None]:
-        """The specs of all results, leaf after leaf; None of a token."""
-        return [_spec("result", shape) for _, shape in self.result.leaves()]
-
-    @property
-    def text(self) -> str:
-        """The shapes, as in `(f32[2], f32[]) -> f32[2]`."""
-        parameters = ", ".join(s.text(layout=False) for _, s in self.parameters)
-        return f"({parameters}) -> {self.result.text(layout=False)}"
 
 
 class Calls:
@@ -226,12 +97,7 @@ class Calls:
 
     def unusual(self, *arrays: Any) -> Any:
         """A call with all checks and copies; see Executable.__call__."""
-        if len(arrays) != len(self.signature.parameters):
-            expected = ", ".join(s.text(layout=False) for _, s in self.signature.parameters)
-            raise ArgumentError(
-                f"{self.signature.name} takes {len(self.signature.parameters)} arguments ({expected}), not {len(arrays)}"
-            )
-        return self.run_with(self.address, self.flatten(arrays))
+        return self.run_with(self.address, self.signature.flatten(arrays))
 
     def run_with(self, function: int, flat: Sequence[Any], extra: int = 0) -> Any:
         """Check flat arguments, call a compiled `run` with them (and `extra` behind), and give the result."""
@@ -274,8 +140,7 @@ class Calls:
     def given(self, outputs: Sequence[Array]) -> Any:
         """The result of a call as the caller sees it."""
         given = [spec.given(a) if spec is not None else None for spec, a in zip(self.results, outputs, strict=True)]
-        result = self.signature.result
-        return given[0] if not isinstance(result, TupleShape) else _nest(result, iter(given))
+        return self.signature.nested(given)
 
     @staticmethod
     def _taken(spec: ArraySpec, value: Any) -> Array:
@@ -321,34 +186,5 @@ class Calls:
     def _cancelled(self) -> str:
         return f"{self.signature.name} was cancelled while it ran"
 
-    def flatten(self, arrays: Sequence[Any]) -> list[Any]:
-        """Arguments leaf by leaf."""
-        if not self._nested:
-            return list(arrays)
-        flat: list[Any] = []
-        for n, ((_, shape), value) in enumerate(zip(self.signature.parameters, arrays, strict=True)):
-            _leaves(f"argument {n}", shape, value, flat)
-        return flat
-
 
 _NOTHING = np.zeros(8, np.uint8)
-
-
-def _spec(label: str, shape: Shape) -> ArraySpec | None:
-    """The spec of a leaf; None of a token."""
-    return None if shape.is_token else ArraySpec.of(label, shape)
-
-
-def _leaves(label: str, shape: Shape, value: Any, flat: list[Any]) -> None:
-    if not isinstance(shape, TupleShape):
-        flat.append(value)
-        return
-    if not isinstance(value, (tuple, list)) or len(value) != len(shape.shapes):
-        got = f"{len(value)} elements" if isinstance(value, (tuple, list)) else type(value).__name__
-        raise ArgumentError(f"{label}: expected a tuple {shape.text(layout=False)}, got {got}")
-    for k, (s, v) in enumerate(zip(shape.shapes, value, strict=True)):
-        _leaves(f"{label}[{k}]", s, v, flat)
-
-
-def _nest(shape: Shape, flat: Iterator[Any]) -> Any:
-    return tuple(_nest(s, flat) for s in shape.shapes) if isinstance(shape, TupleShape) else next(flat)

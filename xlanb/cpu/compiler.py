@@ -11,19 +11,19 @@ from typing import TypeVar
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
+from xlanb.codegen import jit
 from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
+from xlanb.codegen.legalize import legalize
+from xlanb.codegen.target import Target
 from xlanb.collector import seldom
-from xlanb.cpu import jit
-from xlanb.cpu.codegen.kernel import KernelPolicy
+from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
 from xlanb.cpu.devices import Placement
 from xlanb.cpu.executable import Executable
-from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.shortage import check_ranks, check_sizes
-from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -234,7 +234,7 @@ def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
     apart: set[str] = set()
     _tell_elided(module)
     while True:
-        legalize(module, opened)
+        legalize(module, is_kernel, opened)
         assignment = assign_buffers(module, KernelPolicy(target.threads, apart))
         check_addressable(f"{module.name}: the arena of temporaries", assignment.temp_size)
         try:

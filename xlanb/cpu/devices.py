@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from xlanb.cpu.calls import ArraySpec, Calls
+from xlanb.codegen.signature import ArraySpec
+from xlanb.cpu.calls import Calls
 from xlanb.debug_options import current
 from xlanb.errors import ArgumentError, DeviceError, UnimplementedError
 from xlanb.evaluator.participant import Participant
@@ -158,7 +159,7 @@ class DeviceCalls:
             if not self.meets:
                 return [self._call(*row) for row in arguments]
             if self.in_one_thread is not None:
-                return self.in_one_thread([self.calls.flatten(row) for row in arguments])
+                return self.in_one_thread([self.calls.signature.flatten(row) for row in arguments])
 
         def work(here: Participant) -> Any:
             return self._call(*arguments[here.device])
@@ -177,7 +178,7 @@ class DeviceCalls:
 
         def work(here: Participant) -> None:
             own = counters if here.device == 0 else np.zeros_like(counters)
-            self.calls.run_with(function, self.calls.flatten(rows[here.device]), own.ctypes.data)
+            self.calls.run_with(function, self.calls.signature.flatten(rows[here.device]), own.ctypes.data)
 
         run_on_threads(work, self.distribution.grid, cancel=self.calls.cancel)
 

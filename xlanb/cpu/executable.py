@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
+from xlanb.codegen import jit
+from xlanb.codegen.host_call import HiddenState, make_host_calls
 from xlanb.codegen.plan import KernelPlan
-from xlanb.cpu import fibers, jit, library, lines
-from xlanb.cpu.calls import Calls, Signature
+from xlanb.codegen.signature import Signature
+from xlanb.codegen.target import Target
+from xlanb.cpu import fibers, library, lines
+from xlanb.cpu.calls import Calls
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
 from xlanb.cpu.device_timeline import DeviceTimeline
 from xlanb.cpu.devices import TIMELINE, DeviceCalls
 from xlanb.cpu.feeds import infeed_arrays
-from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import Code, CodeRecord
 from xlanb.cpu.run_counter import RunCounter
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.cpu.shortage import Shortage
-from xlanb.cpu.target import Target
 from xlanb.display import Displayable
 from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.device_groups import DeviceGrid, device_grid

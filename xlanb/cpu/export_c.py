@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xlanb.codegen.signature import ArraySpec
 from xlanb.cpu import lapack
-from xlanb.cpu.calls import ArraySpec
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_unit

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import Function
+from xlanb.codegen.host_call import CallbackCall, HostCall
 from xlanb.codegen.native import NativeModule, null
 from xlanb.codegen.places import Fields
 from xlanb.codegen.types import I32, PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
-from xlanb.cpu.host_call import CallbackCall, HostCall
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.evaluator.collectives import is_plain_collective

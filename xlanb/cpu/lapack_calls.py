@@ -16,12 +16,13 @@ from importlib import import_module
 
 import numpy as np
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.native import NativeModule, Variable
 from xlanb.codegen.types import I32, PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu import jit, lapack
+from xlanb.cpu import lapack
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.lapack import PREFIX, SERIAL
 from xlanb.cpu.objects import compile_units

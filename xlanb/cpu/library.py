@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import PARALLEL
 from xlanb.codegen.polling import ATTENTION, CHECK
-from xlanb.cpu import jit, lapack_calls
+from xlanb.codegen.target import Target
+from xlanb.cpu import lapack_calls
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.runtime.guard import HOST
-from xlanb.cpu.target import Target
 
 _ROUTINES: dict[tuple[Target, str], tuple[jit.LoadedCode, int]] = {}
 """Code and address of each routine by its target and its IR; they stay, as those of any library do."""

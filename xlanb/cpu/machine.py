@@ -20,19 +20,19 @@ from pathlib import Path
 
 import numpy as np
 
+from xlanb.codegen import jit
 from xlanb.codegen.control import Loop
 from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.native import NativeModule
 from xlanb.codegen.places import displaced
+from xlanb.codegen.target import Target
 from xlanb.codegen.types import DOUBLE, FLOAT, I64, PTR, VOID, Type
 from xlanb.codegen.values import Value
-from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
-from xlanb.cpu.target import Target
 from xlanb.files import replace_file
 
 _VERSION = 2

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import llvmlite
 
-from xlanb.cpu.target import Target
+from xlanb.codegen.target import Target
 from xlanb.debug_options import environment_number
 from xlanb.files import is_own, own_folder, replace_file
 

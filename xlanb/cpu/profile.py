@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.analysis.cost import cost
+from xlanb.codegen import jit
 from xlanb.codegen.function import Function
 from xlanb.codegen.native import NativeModule
 from xlanb.codegen.places import Place
 from xlanb.codegen.types import I64, PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.deep import deep
@@ -65,7 +65,7 @@ def kernel_times(
         if exe.devices is not None:
             exe.devices.run_timed(given, function, counters)
         else:
-            exe.calls.run_with(function, exe.calls.flatten(given), counters.ctypes.data)
+            exe.calls.run_with(function, exe.calls.signature.flatten(given), counters.ctypes.data)
 
     if warm:
         run()

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.cpu import jit, library
-from xlanb.cpu.calls import Calls, Signature
+from xlanb.codegen import jit
+from xlanb.codegen.signature import Signature
+from xlanb.cpu import library
+from xlanb.cpu.calls import Calls
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.files import path_to_write, read_regular

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlanb.cpu import jit
+from xlanb.codegen import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import guard

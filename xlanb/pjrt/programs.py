@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from xlanb.analysis.cost import cost
 from xlanb.analysis.input_output_alias import read_aliases, read_donors
-from xlanb.cpu.calls import ArraySpec, Calls
+from xlanb.codegen.signature import ArraySpec
+from xlanb.cpu.calls import Calls
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.saved import load, save
 from xlanb.debug_options import flags

@@ -7,9 +7,9 @@ from dataclasses import replace
 import llvmlite.binding as llvm
 import pytest
 
+from xlanb.codegen.target import Target
 from xlanb.cpu import objects
 from xlanb.cpu.codegen.program import emit_program
-from xlanb.cpu.target import Target
 
 ARM = Target("aarch64-unknown-linux-gnu", "generic", "+neon", "", 2)
 PLAIN = Target("x86_64-unknown-linux-gnu", "x86-64", "", "", 1)

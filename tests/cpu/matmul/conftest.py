@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.cpu import CompileOptions, Executable, compile_module, jit
+from xlanb.codegen import jit
+from xlanb.cpu import CompileOptions, Executable, compile_module
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 from xlanb.transforms.pipeline import HloPassPipeline

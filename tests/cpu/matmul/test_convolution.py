@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from xlanb.codegen.convolution import Convolution
 from xlanb.cpu.emitters.conv.lowering import part_of
-from xlanb.cpu.emitters.conv.numbers import Convolution
 from xlanb.cpu.emitters.conv.padded import padded
 from xlanb.cpu.emitters.conv.phases import combinations
 from xlanb.hlo import parse

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb.codegen import jit
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.routines import routine
-from xlanb.cpu import jit, library, objects
+from xlanb.cpu import library, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.emitters.matmul import grid
 from xlanb.cpu.emitters.matmul.grid import Span

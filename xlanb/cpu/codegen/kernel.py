@@ -11,6 +11,7 @@ from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers 
 from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
 from xlanb.codegen.arithmetic import function_name
 from xlanb.codegen.elemental import RULES, Leaf, array_of
+from xlanb.codegen.folds import simple_reducer
 from xlanb.codegen.indexing import same_order
 from xlanb.codegen.math import routines
 from xlanb.cpu.emitters import concatenations as _concatenations  # noqa: F401 - registers its kernel
@@ -61,7 +62,7 @@ def emit(k: emitters.Kernel) -> None:
 
 @emitters.emitter(Op.REDUCE)
 def _reduce(k: emitters.Kernel) -> bool:
-    op = reductions.simple_reducer(k.root.to_apply)
+    op = simple_reducer(k.root.to_apply)
     return len(k.root.operands) == 2 and (
         shared_reductions.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch)
         or reductions.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
@@ -81,7 +82,7 @@ def _scaled_reduce(k: emitters.Kernel) -> bool:
             and array_of(scale).rank == 0
             and same_order(array_of(i), k.output.shape)
         ):
-            op = reductions.simple_reducer(i.to_apply)
+            op = simple_reducer(i.to_apply)
             return shared_reductions.emit_scaled_reduce(k.e, i, op, scale, k.output)
     return False
 

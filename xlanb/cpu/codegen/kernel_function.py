@@ -9,6 +9,7 @@ from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.codegen import polling
 from xlanb.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.codegen.function import Parameter
+from xlanb.codegen.host_call import HOST_OPCODES, is_number_of_several
 from xlanb.codegen.indexing import IrArray
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
@@ -18,7 +19,6 @@ from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.emitters import linalg, updates
 from xlanb.cpu.emitters.fft.kernel import has_kernel as has_fft_kernel
 from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
-from xlanb.cpu.host_call import HOST_OPCODES, is_number_of_several
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.errors import UnimplementedError
 from xlanb.evaluator.collectives import names_partners

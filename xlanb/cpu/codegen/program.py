@@ -26,13 +26,13 @@ from xlanb.codegen.function import PARALLEL, Function, Parameter, Phi
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, identifier
 from xlanb.codegen.plan import KernelPlan
+from xlanb.codegen.target import Target
 from xlanb.codegen.types import I8, I32, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
 from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step
 from xlanb.cpu.codegen.units import LONG, Unit, cut
 from xlanb.cpu.emitters.copies import emit_bytes
-from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction

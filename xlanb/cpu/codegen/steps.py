@@ -23,9 +23,9 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.native import NativeModule
 from xlanb.codegen.outlining import Outlined, thunk
+from xlanb.codegen.target import Target
 from xlanb.codegen.types import I8, I64, PTR, VOID
 from xlanb.codegen.values import Ix, Value
-from xlanb.cpu.target import Target
 
 _WORDS = 4
 """Words of a pointer."""

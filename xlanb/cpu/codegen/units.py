@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from xlanb.codegen.function import Function
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.outlining import Body, Definition, thunk
+from xlanb.codegen.target import Target
 from xlanb.cpu.codegen.levels import is_light
 from xlanb.cpu.codegen.steps import STEPS, Step, Steps, run_text, steps_of, steps_text
-from xlanb.cpu.target import Target
 
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""

@@ -1,20 +1,21 @@
 """Convolution: any dimension numbers, strides, dilations, padding, groups.
 
-One element by itself is a fold over the window and the input features (the rule). As a kernel of its own it is a contraction (see `conv`); what has no vectors
+One element by itself is a fold over the window and the input features (see codegen.contractions). As a kernel of its own it is a contraction (see `conv`); what has no vectors
 there (complex numbers, 8-bit floats, one output feature per group as the fastest dimension) is left to the rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from xlanb.analysis.convolution import multiplies_padding
-from xlanb.codegen import arithmetic, costs
-from xlanb.codegen.elemental import Elemental, elemental
-from xlanb.codegen.elements import Element, array, real, zero
+from xlanb.codegen import costs
+from xlanb.codegen.contractions import convolution_element
+from xlanb.codegen.convolution import Convolution
+from xlanb.codegen.elemental import Elemental
+from xlanb.codegen.elements import array, real
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray
 from xlanb.codegen.memory import Pointer
@@ -22,94 +23,16 @@ from xlanb.codegen.parallel import parallel
 from xlanb.codegen.types import I1, I8
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.conv.lowering import Part, part_of
-from xlanb.cpu.emitters.conv.numbers import Convolution
 from xlanb.cpu.emitters.conv.padded import Padded, emit_padded, padded
 from xlanb.cpu.emitters.conv.phases import combinations, phases
 from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.lanes import can_load
 from xlanb.cpu.emitters.matmul.plan import Plan, plan
-from xlanb.cpu.emitters.products import multiply_add
-from xlanb.cpu.emitters.reductions import window_position
-from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.opcode import HloOpcode as Op
 
 _BLOCK = 512
 """Results that are looked through for NaN at a time."""
-
-
-def convolution_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """One element of the result."""
-    c = Convolution.of(i)
-    t = c.type
-    multi = x.multi(e.f)
-    feature = multi[c.numbers.output_feature]
-    batch, first = _base(e, c, multi[c.numbers.output_batch], feature)
-    output = [multi[d] for d in c.numbers.output_spatial]
-    multiplies = multiplies_padding(i)
-
-    def window(offset: list[Ix], total: list[Element]) -> list[Element]:
-        inside, where = _position(e, c, output, offset)
-
-        def channels(at: list[Ix], inner: list[Element]) -> list[Element]:
-            u = _input_at(e, i, c, batch, e.f.add(first, at[0]), where)
-            return [multiply_add(e.f, t, inner[0], u, _kernel_at(e, i, c, at[0], feature, offset))]
-
-        def padding(at: list[Ix], inner: list[Element]) -> list[Element]:
-            return [multiply_add(e.f, t, inner[0], zero(e.f, t), _kernel_at(e, i, c, at[0], feature, offset))]
-
-        def beside() -> Sequence[Element]:
-            return e.fold([c.features], [t], total, padding) if multiplies else total
-
-        return e.branches([t], inside, lambda: e.fold([c.features], [t], total, channels), beside)
-
-    made = e.fold([w.size for w in c.window], [t], [zero(e.f, t)], window)
-    return arithmetic.convert(e.f, t, c.result.element_type, made[0])
-
-
-elemental(Op.CONVOLUTION)(convolution_element)
-
-
-def _base(e: Elemental, c: Convolution, batch: Ix, feature: Ix) -> tuple[Ix, Ix]:
-    """(input batch, first input feature) that an output's batch and feature see: groups of features, or of the batch."""
-    f = e.f
-    groups, batches = c.feature_groups, c.batch_groups
-    outputs = c.kernel.dimensions[c.numbers.kernel_output_feature]
-    first: Ix = 0
-    if groups > 1:
-        first = f.mul(f.div(feature, outputs // groups), c.features)
-    if batches > 1:
-        part = c.source.dimensions[c.numbers.input_batch] // batches
-        batch = f.add(f.mul(f.div(feature, outputs // batches), part), batch)
-    return batch, first
-
-
-def _input_at(e: Elemental, i: HloInstruction, c: Convolution, batch: Ix, feature: Ix, where: list[Ix]) -> Element:
-    """An element of the input in the accumulator's type."""
-    at: list[Ix] = [0] * c.source.rank
-    at[c.numbers.input_batch], at[c.numbers.input_feature] = batch, feature
-    for d, v in zip(c.numbers.input_spatial, where, strict=True):
-        at[d] = v
-    return arithmetic.convert(e.f, c.source.element_type, c.type, e.element(i.operands[0], Index(c.source, at)))
-
-
-def _kernel_at(e: Elemental, i: HloInstruction, c: Convolution, feature: Ix, output: Ix, offset: list[Ix]) -> Element:
-    """An element of the kernel in the accumulator's type."""
-    at: list[Ix] = [0] * c.kernel.rank
-    at[c.numbers.kernel_input_feature], at[c.numbers.kernel_output_feature] = feature, output
-    for d, v, w in zip(c.numbers.kernel_spatial, offset, c.window, strict=True):
-        at[d] = e.f.sub(w.size - 1, v) if w.reversal else v
-    return arithmetic.convert(e.f, c.kernel.element_type, c.type, e.element(i.operands[1], Index(c.kernel, at)))
-
-
-def _position(e: Elemental, c: Convolution, output: list[Ix], offset: list[Ix]) -> tuple[Value, list[Ix]]:
-    """(i1: inside the input, spatial input index) of a window's position."""
-    plain = [
-        WindowDimension(w.size, w.stride, w.padding_low, w.padding_high, w.window_dilation, w.base_dilation)
-        for w in c.window
-    ]
-    return window_position(e.f, plain, output, offset, [c.source.dimensions[d] for d in c.numbers.input_spatial])
 
 
 # -- kernels ------------------------------------------------------------------------------------------------------
@@ -157,7 +80,7 @@ def scratch_bytes(i: HloInstruction) -> int:
 
 
 def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
-    """A convolution of operands in memory as a kernel of its own; False where the rule above has to do."""
+    """A convolution of operands in memory as a kernel of its own; False where the elemental rule has to do."""
     source, kernel = (place_of(e, o) for o in i.operands[:2])
     planned = _plan_of(Convolution.of(i))
     if source is None or kernel is None or planned is None:

@@ -5,82 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlanb.codegen import arithmetic, complex_math, costs
-from xlanb.codegen.complex_math import Complex
+from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, array_of, elemental, flat, pack
-from xlanb.codegen.elements import Element, constant, highest, is_narrow, load, lowest, parts, store
-from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.elements import Element, is_narrow, load, store
+from xlanb.codegen.folds import AnyOrder, simple_reducer, window_position
+from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order
 from xlanb.codegen.lanes import NotAVectorError
 from xlanb.codegen.nest import Folding, Nest, Vectors, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
-from xlanb.codegen.types import I1, I64
+from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.variadic import Pairs, choice
 from xlanb.cpu.emitters.vector_plan import Plan, plan
-from xlanb.hlo.attributes import WindowDimension
-from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
-_SIMPLE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR, Op.XOR})
 PARTS = 16
 """Partial results of one sum over all of an array: so many whoever takes which, so that the result is always the same."""
-
-
-def simple_reducer(target: HloComputation) -> Op | None:
-    """The opcode of a reducer that is one operation on its two parameters, and may therefore be done in any order."""
-    root = target.root
-    if root.opcode not in _SIMPLE or len(target.parameters) != 2 or set(root.operands) != set(target.parameters):
-        return None
-    if root.opcode in (Op.MAXIMUM, Op.MINIMUM) and root.array_shape.element_type.is_complex:
-        return None  # there is no order of them: the operation itself is refused
-    return root.opcode
-
-
-def identity(f: Function, op: Op, t: PrimitiveType) -> Element:
-    """What changes nothing when it is reduced with."""
-    if op is Op.MAXIMUM:
-        return lowest(f, t)
-    if op is Op.MINIMUM:
-        return highest(f, t)
-    if op is Op.ADD and t.is_floating:
-        return constant(f, t, -0.0)
-    if op is Op.AND:
-        return constant(f, t, 1 if t is T.PRED else -1)
-    return constant(f, t, t.dtype.type(1 if op is Op.MULTIPLY else 0))
-
-
-class AnyOrder:
-    """One operation as a combiner of the values that elements of a type are made of (see nest.py), or of vectors of them; `name` is its instruction's.
-
-    The sum and product of floats may be taken in any order (`reassoc`), as XLA does.
-    """
-
-    minds_nan = False
-
-    def __init__(self, f: Function, op: Op, t: PrimitiveType, name: str = "") -> None:
-        self.f, self.op, self.type, self.name = f, op, t, name
-        self.neutral = parts(identity(f, op, t))
-        self.later = self.step
-
-    def parts(self, values: Sequence[Value]) -> Sequence[Value]:
-        """What is combined of an element."""
-        return values
-
-    def step(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        """Both, lane by lane."""
-        mark = self.f.locate(self.name)
-        if self.type.is_complex:
-            made = complex_math.binary(self.op, self.type, Complex(*a), Complex(*b))
-            found = [made.re, made.im]
-        else:
-            flags = "reassoc" if self.type.is_floating and self.op in (Op.ADD, Op.MULTIPLY) else ""
-            found = [arithmetic.binary(self.f, self.op, self.type, a[0], b[0], flags)]
-        self.f.restore(mark)
-        return found
 
 
 class Reducer:
@@ -174,27 +118,6 @@ def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Element | Seque
 
     made = e.fold([w.size for w in window], reducer.types, reducer.start(), body)
     return made if i.shape.is_tuple else made[0]
-
-
-def window_position(
-    f: Function, window: Sequence[WindowDimension], output: Sequence[Ix], offset: Sequence[Ix], sizes: Sequence[int]
-) -> tuple[Value, list[Ix]]:
-    """(i1: is it an element of the base, its index) for a position `offset` in the window of an output index."""
-    inside = f.const(I1, True)
-    where: list[Ix] = []
-    for w, o, k, n in zip(window, output, offset, sizes, strict=True):
-        if w.reversal:
-            k = f.sub(w.size - 1, k)
-        reach = f.add(f.mul(o, w.stride), f.mul(k, w.window_dilation))
-        at = f.sub(reach, w.padding_low)
-        if w.padding_low or w.padding_high or w.base_dilation > 1:
-            inside = f.both(inside, f.within(at, 0, (n - 1) * w.base_dilation + 1))
-        if w.base_dilation > 1:
-            left = f.rem(at, w.base_dilation)
-            inside = f.both(inside, f.const(I1, left == 0) if isinstance(left, int) else left.equals(0))
-            at = f.div(at, w.base_dilation)
-        where.append(at)
-    return inside, where
 
 
 # -- along rows of memory -----------------------------------------------------------------------------------------

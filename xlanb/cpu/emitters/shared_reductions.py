@@ -15,6 +15,7 @@ from xlanb.analysis.dataflow import is_plain_reshape
 from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import array, real
+from xlanb.codegen.folds import AnyOrder, identity
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, order, same_order
 from xlanb.codegen.memory import Pointer
@@ -22,7 +23,7 @@ from xlanb.codegen.nest import ENDLESS, Folding, Nest, Vectors, vectors
 from xlanb.codegen.parallel import is_shared, parts
 from xlanb.codegen.routines import shared
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.reductions import PARTS, AnyOrder, identity
+from xlanb.cpu.emitters.reductions import PARTS
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from xlanb.codegen import arithmetic
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
 from xlanb.codegen.elements import parts, real
+from xlanb.codegen.folds import window_position
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, IrArray, order
 from xlanb.codegen.lanes import split
@@ -22,7 +23,6 @@ from xlanb.codegen.values import Value
 from xlanb.codegen.views import along
 from xlanb.cpu.emitters.kernel import MEMORY_ONLY, Kernel, emitter
 from xlanb.cpu.emitters.loops import emit_loops
-from xlanb.cpu.emitters.reductions import window_position
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType

@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.codegen import jit
 from xlanb.codegen.native import NativeModule
-from xlanb.cpu import jit
+from xlanb.codegen.target import Target
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import entry, guard, result_memory
 from xlanb.cpu.runtime.layouts import Entry, PyArrayObject, Table
-from xlanb.cpu.target import Target
 from xlanb.errors import CancelledError
 
 _LOCK = threading.RLock()

@@ -32,19 +32,19 @@ import threading
 from dataclasses import dataclass
 from functools import cache
 
+from xlanb.codegen import jit
 from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.native import Native, NativeModule, Variable, null
 from xlanb.codegen.places import Fields, Place, displaced, fence
 from xlanb.codegen.polling import ATTENTION, CHECK
+from xlanb.codegen.target import Target
 from xlanb.codegen.types import I1, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import guard, system
 from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.runtime.layouts import Record, TimeSpec
-from xlanb.cpu.target import Target
 
 _LOCK = threading.RLock()
 FRONT, END = 1, 1 << 16

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.native import stack
 from xlanb.codegen.places import Place, word_at
+from xlanb.codegen.target import FUTEX
 from xlanb.codegen.types import I1, I8, I32, I64, PTR, VOID, Type
 from xlanb.codegen.values import Value
-from xlanb.cpu.target import FUTEX
 
 _MASK_BYTES = 128
 """Room for any system's sigset_t."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.codegen.convolution import Convolution
 from xlanb.codegen.indexing import strides
-from xlanb.cpu.emitters.conv.numbers import Convolution
 from xlanb.cpu.emitters.conv.padded import Padded
 from xlanb.cpu.emitters.conv.phases import Phase
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction

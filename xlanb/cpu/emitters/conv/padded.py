@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.codegen.convolution import Convolution
 from xlanb.codegen.elements import array
 from xlanb.codegen.function import Function
 from xlanb.codegen.indexing import strides
@@ -11,7 +12,6 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine, word
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.conv.numbers import Convolution
 from xlanb.cpu.emitters.conv.phases import phases
 from xlanb.cpu.emitters.copies import Copy, emit_copy
 from xlanb.cpu.emitters.matmul.contraction import Axis

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from xlanb.cpu.emitters.conv.numbers import Convolution
+from xlanb.codegen.convolution import Convolution
 from xlanb.hlo.attributes import WindowDimension
 
 

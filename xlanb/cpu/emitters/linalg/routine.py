@@ -2,7 +2,7 @@
 
 CUSTOM_CALLS and OPCODES list the ways to compute an instruction, the preferred one first; the first whose routine fits
 is taken. A way computes one matrix of a batch, or as many small ones as a vector has lanes; the loop over the batch,
-which threads may share, is written around it. What no way fits is a call of the runtime (xlanb.cpu.host_call).
+which threads may share, is written around it. What no way fits is a call of the runtime (xlanb.codegen.host_call).
 """
 
 from __future__ import annotations

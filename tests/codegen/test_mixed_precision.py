@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import xlanb
-from xlanb.cpu.mixed_precision import unmix
+from xlanb.codegen.mixed_precision import unmix
 from xlanb.hlo.text.parser import parse
 
 HEADER = """HloModule m

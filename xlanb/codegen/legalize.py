@@ -7,11 +7,10 @@ call graph with shared computations   =>  a copy for every further caller
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from xlanb.analysis.expansion import check_expansion
-from xlanb.cpu.codegen.kernel import is_kernel
-from xlanb.cpu.mixed_precision import unmix
+from xlanb.codegen.mixed_precision import unmix
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -21,16 +20,20 @@ PROGRAM_OPCODES = frozenset({Op.WHILE, Op.CONDITIONAL, Op.CALL})
 """Opcodes whose computations run as programs, with buffers of their own."""
 
 
-def legalize(module: HloModule, too_large: Collection[str] = ()) -> bool:
+IsKernel = Callable[[HloInstruction], bool]
+"""Whether a fusion can be one kernel."""
+
+
+def legalize(module: HloModule, is_kernel: IsKernel, too_large: Collection[str] = ()) -> bool:
     """Rewrite a module in place so that codegen takes it; whether it changed. `too_large` names fusions that must not be one kernel."""
     check_expansion(module, "code generation")
     changed = unmix(module)
-    changed |= _open_fusions(module.entry_computation, frozenset(too_large), set())
+    changed |= _open_fusions(module.entry_computation, is_kernel, frozenset(too_large), set())
     changed |= _flatten(module, module.entry_computation, set())
     return changed
 
 
-def _open_fusions(c: HloComputation, too_large: frozenset[str], seen: set[HloComputation]) -> bool:
+def _open_fusions(c: HloComputation, is_kernel: IsKernel, too_large: frozenset[str], seen: set[HloComputation]) -> bool:
     """Turn fusions that cannot be one kernel into calls, in every computation that runs as a program."""
     if c in seen:
         return False
@@ -47,7 +50,7 @@ def _open_fusions(c: HloComputation, too_large: frozenset[str], seen: set[HloCom
             changed = True
         if i.opcode in PROGRAM_OPCODES:
             for d in i.called_computations:
-                changed |= _open_fusions(d, too_large, seen)
+                changed |= _open_fusions(d, is_kernel, too_large, seen)
     return changed
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.boundary import internal_error, is_foreign
+from xlanb.codegen.dynamic import packed, unpacked
 from xlanb.codegen.indexing import strides
-from xlanb.cpu.dynamic import packed, unpacked
 from xlanb.evaluator import host, participant
 from xlanb.evaluator.collectives import collective_results
 from xlanb.evaluator.control import map_leaves

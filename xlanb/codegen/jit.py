@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any
 
-from xlanb.cpu import llvm, objects
-from xlanb.cpu.target import Target, has_pool, thread_count
+from xlanb.codegen import llvm, translation
+from xlanb.codegen.target import Target, has_pool, thread_count
 from xlanb.errors import CompilationError
 
 _LOCK = threading.RLock()
@@ -145,15 +145,15 @@ class MachineCode:
     def __init__(self, text: str, level: int = 3) -> None:
         self._text = text
         self._model = llvm.Model(host(), level)
-        objects.check(text)
+        translation.check(text)
 
     @cached_property
     def optimized_text(self) -> str:
         """The IR after LLVM's passes."""
-        passes = objects.Passes(self._model.level, *[self._model.level > 1] * 3)
-        return objects.translate(self._text, self._model, passes, objects.Form.IR).decode()
+        passes = translation.Passes(self._model.level, *[self._model.level > 1] * 3)
+        return translation.translate(self._text, self._model, passes, translation.Form.IR).decode()
 
     @cached_property
     def assembly(self) -> str:
         """The machine code as text."""
-        return objects.translate(self.optimized_text, self._model, None, objects.Form.ASSEMBLY).decode()
+        return translation.translate(self.optimized_text, self._model, None, translation.Form.ASSEMBLY).decode()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding
 
-from xlanb.cpu.target import Target
+from xlanb.codegen.target import Target
 from xlanb.errors import CompilationError
 
 _P, _S, _I, _B, _N = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool, ctypes.c_size_t
