@@ -109,6 +109,13 @@ class DebugOptions:
     )
     xlanb_generation: int = _flag(0, "another number compiles everything anew")
 
+    @property
+    def writes_dumps(self) -> bool:
+        """Whether the flags ask for dumps of HLO."""
+        return bool(
+            self.xla_dump_to or self.xla_dump_hlo_pass_re or self.xla_dump_hlo_module_re or self.xla_dump_hlo_as_text
+        )
+
 
 def _dump_all(**values: Any) -> dict[str, Any]:
     return {"xla_dump_hlo_pass_re": ".*", **values}

@@ -12,7 +12,7 @@ import xlanb
 from xlanb import tf
 from xlanb.errors import GraphError
 from xlanb.graph.op_library import call, call_n
-from xlanb.runtime.program import extract_module
+from xlanb.runtime.graph_program import extract_module
 
 PICTURE = np.random.default_rng(3).random((1, 4, 3, 3)).astype(np.float32)
 

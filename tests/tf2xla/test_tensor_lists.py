@@ -15,7 +15,7 @@ from xlanb.graph.functions import FunctionRef, GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Tensor
-from xlanb.runtime.program import extract_module
+from xlanb.runtime.graph_program import extract_module
 
 F32, S32, LIST = (dtypes.as_dtype(n) for n in ("float32", "int32", "variant"))
 PAIR = np.array([2], np.int32)

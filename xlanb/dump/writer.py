@@ -225,16 +225,6 @@ class DumpWriter:
         self.paths.append(path)
 
 
-def writes_dumps(options: DebugOptions) -> bool:
-    """Whether the flags ask for dumps of HLO."""
-    return bool(
-        options.xla_dump_to
-        or options.xla_dump_hlo_pass_re
-        or options.xla_dump_hlo_module_re
-        or options.xla_dump_hlo_as_text
-    )
-
-
 @lru_cache(maxsize=32)
 def _writer(options: DebugOptions) -> DumpWriter:
     return DumpWriter(options)
@@ -243,7 +233,7 @@ def _writer(options: DebugOptions) -> DumpWriter:
 @contextmanager
 def dumping(options: DebugOptions) -> Iterator[DumpWriter | None]:
     """Within the block compilations are dumped as the flags say; no flag, no cost. One writer serves equal flags, so that its modules are counted through."""
-    if not writes_dumps(options):
+    if not options.writes_dumps:
         yield None
         return
     writer = _writer(options)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps
 from xlanb.cpu.executable import Executable
-from xlanb.debug_options import current, in_force
-from xlanb.dump.writer import dumping
+from xlanb.debug_options import DebugOptions, current, in_force
 from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.hlo import HloModule
 from xlanb.logs import VLog
@@ -109,11 +109,20 @@ def compiled(module: HloModule) -> Executable:
         XlanbError: as `hlo_stages`.
     """
     options = current()
-    with in_force(options), with_everywhere(), dumping(options):
+    with in_force(options), with_everywhere(), _dumping(options):
         executable = exhaust(module_stages(module))
     if options.xla_hlo_profile:
         profile_each_run(executable)
     return executable
+
+
+def _dumping(options: DebugOptions) -> AbstractContextManager[object]:
+    """Has compilations in its block dumped where the flags ask for it."""
+    if not options.writes_dumps:
+        return nullcontext()
+    from xlanb.dump.writer import dumping  # not loaded where nothing is dumped
+
+    return dumping(options)
 
 
 def options_in_force() -> CompileOptions:

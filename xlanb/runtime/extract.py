@@ -17,7 +17,7 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
 from xlanb.hlo.attributes import OpMetadata
-from xlanb.runtime.program import VARIABLES, extract_result, inputs_of
+from xlanb.runtime.graph_program import VARIABLES, extract_result, inputs_of
 from xlanb.runtime.session import Session
 from xlanb.shape.shape import ArrayShape
 

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from xlanb.errors import ArgumentError, ArgumentTypeError, FunctionResultError, GraphError, XlanbError
+from xlanb.errors import ArgumentTypeError, FunctionResultError, XlanbError
 from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
 from xlanb.frontends.mistakes import check_no_named, no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE, parse_text
-from xlanb.graph import dtypes
-from xlanb.graph.builders.nest import flatten
-from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
-from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.rewrite import needed_by
-from xlanb.graph.tensor_shape import TensorShape
 from xlanb.hlo import HloModule
-from xlanb.shape.primitive_type import from_dtype
-from xlanb.shape.shape import array
-from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
-
-_SOURCES = frozenset({"Placeholder", "PlaceholderV2", "_Arg"})
-VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 
 
 def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
@@ -41,20 +28,26 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
         XlanbError: it cannot be understood or lowered.
         TypeError: it is none of these.
     """
-    if is_foreign(x):
-        return _foreign_module(x, args, named)
-    if isinstance(x, HloModule | str):
-        check_no_named(named)
-        return verified(_parsed(x, args) if isinstance(x, str) else x)
-    if isinstance(x, Tensor | Operation) or (
-        isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)
-    ):
-        return extract_module([x] if isinstance(x, Tensor | Operation) else list(x), named)
+    if isinstance(x, HloModule) or (isinstance(x, str) and "\n" in x):  # a string of one line may be a path
+        return _of_text_or_module(x, args, named)
+    from xlanb.runtime import graph_program  # all of TensorFlow's ops: not loaded for HLO
+
+    if graph_program.is_foreign(x):
+        return graph_program.foreign_module(x, args, named)
+    if isinstance(x, str):
+        return _of_text_or_module(x, args, named)
+    if fetches := graph_program.fetches_of(x):
+        return graph_program.extract_module(fetches, named)
     if isinstance(x, bytes | bytearray) and x.startswith(BYTECODE):
         return verified(jax_module(x, *args, **named))
     if callable(x) or is_jax(x):
         return verified(function_module(x, args, named)[0])
     raise no_program(x)
+
+
+def _of_text_or_module(x: HloModule | str, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
+    check_no_named(named)
+    return verified(_parsed(x, args) if isinstance(x, str) else x)
 
 
 def _parsed(text: str, args: Sequence[Any]) -> HloModule:
@@ -105,6 +98,8 @@ def function_module(
 
 def is_over_jax(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> bool:
     """Whether a function is, as far as its code and its arguments show, one of JAX's and not over `xlanb.tf`."""
+    from xlanb.graph.foreign import is_foreign
+
     return not is_foreign(function) and _Guess.of(function, args, named).is_over_jax
 
 
@@ -136,6 +131,8 @@ class _Guess:
         """The module of the function, were the guess right."""
         if self.is_over_jax:
             return jax_module(function, *args, **named), None
+        from xlanb.runtime.graph_program import trace_function
+
         try:
             return trace_function(function, args)
         except TypeError as error:
@@ -148,134 +145,3 @@ class _Guess:
 def _are_arrays(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
     """Whether a call has nothing but NumPy arrays and numbers, in order: what a function over `xlanb.tf` is called with."""
     return not named and all(isinstance(a, np.ndarray | np.generic | complex | float | int | list) for a in args)
-
-
-def _foreign_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
-    """The module of a program of TensorFlow: its arguments are the parameters, its weights literals; variables that it writes are parameters behind them, and results."""
-    graph = graph_of(x, *args)
-    if not graph.outputs:
-        raise ArgumentError(
-            f"a {type(x).__name__} does not say what is to be computed: give tensors of it, or Graph.from_tensorflow(...) and tensors of that"
-        )
-    values: dict[str, Any] = {**named, **{t.op.name: v for t, v in feeds_of(graph, args).items()}}
-    read = {t.op.name for t in inputs_of(graph.outputs)}
-    weights = {n: v for n, v in graph.initial_values.items() if n in read}
-    every = {**weights, **values}
-    feeds, result = extract_result(graph.outputs, every, literals=set(weights), inputs=graph.inputs)
-    if not result.updates:
-        return result.module
-    written = {feeds[i].op.name for i in result.updates}
-    return extract_result(graph.outputs, every, literals=set(weights) - written, inputs=graph.inputs)[1].module
-
-
-def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
-    """The placeholders and variables that fetches depend on, in the order of the graph."""
-    tensors, targets = _split(fetches)
-    needed = needed_by([*(t.op for t in tensors), *targets])
-    graph = fetches[0].graph
-    return [op.outputs[0] for op in graph.get_operations() if op in needed and op.type in _SOURCES | VARIABLES]
-
-
-def extract_module(
-    fetches: Sequence[Tensor | Operation], values: Mapping[str, Any] | None = None, name: str | None = None
-) -> HloModule:
-    """The module of `extract_result`."""
-    return extract_result(fetches, values, name)[1].module
-
-
-def extract_result(
-    fetches: Sequence[Tensor | Operation],
-    values: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    literals: Collection[str] = (),
-    inputs: Sequence[Tensor] = (),
-) -> tuple[list[Tensor], CompilationResult]:
-    """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph.
-
-    Its root is a tuple: the fetched tensors, then the new values of variables that the program writes. Shapes come from the graph, or from `values`, arrays by
-    name, where the graph leaves them open. Variables named in `literals` are no parameters: what `values` has for them stands in the module. Given back with it are the
-    tensors that it was made for, in the order of the arguments. `inputs` come first among those, needed or not.
-
-    Raises:
-        GraphError: a shape is not known, or a node cannot be lowered; names the node.
-    """
-    values = dict(values or {})
-    tensors, targets = _split(fetches)
-    sources = dict.fromkeys([*inputs, *inputs_of(fetches)])
-    feeds = [(t, _argument(t, values, is_literal=t.op.name in literals)) for t in sources]
-    if values:
-        raise ArgumentError(
-            f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}"
-        )
-    return [t for t, _ in feeds], lower(name or fetches[0].graph.name, feeds, tensors, targets)
-
-
-def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[HloModule, Any]:
-    """Call `function` with placeholders of the shapes and dtypes of `args`; the module, and the structure that the function gave back.
-
-    The module's root is a tuple of the results.
-
-    Raises:
-        GraphError: it gives back something that is no tensor.
-    """
-    arrays = [np.asarray(a) for a in args]
-    graph, inputs, result = traced_graph(function, arrays)
-    outputs = list(result) if isinstance(result, list | tuple) else [result]
-    module = lower(graph.name, [(t, argument_of(a)) for t, a in zip(inputs, arrays, strict=True)], outputs).module
-    return module, result
-
-
-def traced_graph(
-    function: Callable[..., Any], arrays: Sequence[np.ndarray[Any, Any]]
-) -> tuple[Graph, list[Tensor], Any]:
-    """A graph of what `function` does with placeholders of the shapes and dtypes of `arrays`, the placeholders, and what it gave back.
-
-    Raises:
-        GraphError: it gives back something that is no tensor.
-    """
-    name = getattr(function, "__name__", "function").strip("<>")
-    graph = Graph(name)
-    graph.builds_function = True
-    with graph.as_default():
-        inputs = [
-            graph.create_op(
-                "Placeholder",
-                (),
-                [dtypes.as_dtype(a.dtype)],
-                {"dtype": dtypes.as_dtype(a.dtype), "shape": TensorShape(a.shape)},
-                f"arg{i}",
-            ).outputs[0]
-            for i, a in enumerate(arrays)
-        ]
-        result = function(*inputs)
-    for output in list(result) if isinstance(result, list | tuple) else [result]:
-        if not isinstance(output, Tensor) or output.graph is not graph:
-            told = f"function {name!r} must give back tensors made from its arguments, not {output!r}"
-            raise FunctionResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
-    return graph, inputs, result
-
-
-def _split(fetches: Sequence[Tensor | Operation]) -> tuple[list[Tensor], list[Operation]]:
-    return [f for f in fetches if isinstance(f, Tensor)], [f for f in fetches if isinstance(f, Operation)]
-
-
-def _argument(tensor: Tensor, values: dict[str, Any], *, is_literal: bool = False) -> Argument:
-    is_variable = tensor.op.type in VARIABLES
-    kind = "variable" if is_variable else "parameter"
-    dtype = tensor.op.attrs["dtype"] if tensor.op.type == "VarHandleOp" else tensor.dtype.base_dtype
-    shape = (tensor.op.attrs.get("shape") or TensorShape(None)) if is_variable else tensor.shape
-    given = values.pop(tensor.op.name, None)
-    if given is not None:
-        value = np.asarray(given, dtype.as_numpy_dtype)
-        if not shape.is_compatible_with(value.shape):
-            raise ArgumentError(f"{tensor.op.name!r} has shape {shape}, not {list(value.shape)}")
-        found = argument_of(value, kind=kind, name=tensor.op.name)
-        return replace(found, value=value) if is_literal else found
-    dims = shape.as_tuple()
-    if dims is None or None in dims:
-        raise GraphError(
-            f"the shape {shape} of {tensor.op.name!r} is not known: give an array for it by name, {tensor.op.name}=..."
-        )
-    return Argument(
-        kind, array(from_dtype(dtype.as_numpy_dtype), [int(d) for d in dims if d is not None]), None, tensor.op.name
-    )

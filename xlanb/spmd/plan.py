@@ -26,10 +26,10 @@ from xlanb.memory import size_text
 from xlanb.spmd.costs import Interconnect, bytes_moved, interconnect, seconds, seconds_text
 from xlanb.spmd.device_axes import axes_of_groups, axes_of_pairs, axes_text
 from xlanb.spmd.mesh import Mesh
+from xlanb.spmd.module_meshes import meshes_of
 from xlanb.spmd.partitioner.causes import Cause, Causes
 from xlanb.spmd.sdy import AxisRef
 from xlanb.spmd.shardy.export import SOURCE_NAMES
-from xlanb.spmd.shardy.import_ import meshes_of
 
 if TYPE_CHECKING:
     import pandas as pd

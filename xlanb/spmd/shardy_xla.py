@@ -15,14 +15,7 @@ from dataclasses import dataclass
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import same
-from xlanb.spmd.shardy.constants import merge_constants, split_constants
-from xlanb.spmd.shardy.constraints import apply_constraints
-from xlanb.spmd.shardy.decisions import decisions
-from xlanb.spmd.shardy.export import export_program, make_ends_even
-from xlanb.spmd.shardy.import_ import import_module, meshes_of
-from xlanb.spmd.shardy.propagation import propagate
-from xlanb.spmd.shardy.reshards import insert_reshards
-from xlanb.tracing import emit, is_observed
+from xlanb.spmd.module_meshes import meshes_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import bypass, take_out
 
@@ -51,23 +44,11 @@ class ShardyXla(HloPass):
 
     def apply(self, module: HloModule) -> None:
         if any(mesh.num_devices > 1 for mesh in meshes_of(module).values()):
-            _propagate(module)
+            from xlanb.spmd.shardy.spread import spread  # large, and most programs name no mesh
+
+            spread(module)
         else:
             _take_out(module)
-
-
-def _propagate(module: HloModule) -> None:
-    program = import_module(module)
-    split_constants(program)
-    apply_constraints(program)
-    module.notes["propagation"] = propagation = propagate(program)
-    if is_observed():
-        for decision in decisions(propagation):  # before the program changes
-            emit(decision)
-    merge_constants(program)
-    make_ends_even(program)
-    insert_reshards(program)
-    export_program(program, module)
 
 
 def _take_out(module: HloModule) -> None:

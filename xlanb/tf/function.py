@@ -16,8 +16,8 @@ from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import TensorShape
+from xlanb.runtime.graph_program import trace_function, traced_graph
 from xlanb.runtime.jit import Jit
-from xlanb.runtime.program import trace_function, traced_graph
 from xlanb.tf.contrib.compiler.jit import experimental_jit_scope
 
 

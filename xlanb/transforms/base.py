@@ -223,17 +223,28 @@ higher_passes: Final[Hook[[], tuple[type[HloPass], ...]]] = Hook("transforms.hig
 
 
 class PassRegistry(Mapping[str, type[HloPass]]):
-    """Every pass by XLA's name. The first look imports the modules of this room and of those above it that have passes; a class that has a name is a row."""
+    """Every pass by XLA's name; a class that has a name is a row.
+
+    The first look imports the modules of this room that have passes; for a name that none of them has, and for the
+    whole list, those of the rooms above it too.
+    """
 
     def __init__(self, package: str) -> None:
         self._package = package
+        self._own_loaded = False
         self._loaded = False
 
-    def _load(self) -> dict[str, type[HloPass]]:
-        if not self._loaded:
+    def _load_own(self) -> dict[str, type[HloPass]]:
+        if not self._own_loaded:
             package = import_module(self._package)
             for found in walk_packages(package.__path__, f"{self._package}."):
                 import_module(found.name)
+            self._own_loaded = True
+        return _REGISTRY
+
+    def _load(self) -> dict[str, type[HloPass]]:
+        if not self._loaded:
+            self._load_own()
             higher_passes()
             self._loaded = True
         return _REGISTRY
@@ -244,7 +255,9 @@ class PassRegistry(Mapping[str, type[HloPass]]):
         Raises:
             UnknownPassError: there is none; the message has the nearest names.
         """
-        passes = self._load()
+        passes = self._load_own()
+        if name not in passes:
+            passes = self._load()
         if name not in passes:
             raise UnknownPassError(f"no pass {name!r}{nearest(name, passes)}")
         return passes[name]

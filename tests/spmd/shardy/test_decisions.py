@@ -56,5 +56,5 @@ def test_a_conflict_says_who_has_the_axis_and_what_is_left_to_reshard():
 
 
 def test_nothing_is_computed_where_nobody_watches(monkeypatch):
-    monkeypatch.setattr("xlanb.spmd.shardy_xla.decisions", None)  # it would fail
+    monkeypatch.setattr("xlanb.spmd.shardy.spread.decisions", None)  # it would fail
     ShardyXla().apply(parse(DOT.replace("RIGHT", "y")))

@@ -18,9 +18,10 @@ from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.shape.shape import array
 from xlanb.spmd.conversions import evenly_sharded, to_hlo_sharding
 from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.spmd.module_meshes import module_frontend_attributes
 from xlanb.spmd.sdy import MESHES, TensorSharding
 from xlanb.spmd.shardy.editing import captured
-from xlanb.spmd.shardy.import_ import CONSTRAINT, PREFIX, module_frontend_attributes
+from xlanb.spmd.shardy.import_ import CONSTRAINT, PREFIX
 from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
 from xlanb.spmd.shardy.result_layouts import result_shape
 

@@ -13,12 +13,10 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.hlo.text.lexer import Cursor
-from xlanb.hlo.text.parse_metadata import parse_frontend_attributes
 from xlanb.shape import ArrayShape, Shape, TupleShape
-from xlanb.spmd.mesh import Mesh, parse_meshes
+from xlanb.spmd.mesh import Mesh
+from xlanb.spmd.module_meshes import meshes_of
 from xlanb.spmd.sdy import (
-    MESHES,
     SHARDING,
     AxisRef,
     TensorSharding,
@@ -32,22 +30,6 @@ PREFIX = "xla.sdy."
 CONSTRAINT = "Sharding"
 _MANUAL_BODY = f"{PREFIX}manual_computation_body"
 _OPEN_DIMS = "unspecified_dims=["
-
-
-def meshes_of(module: HloModule) -> dict[str, Mesh]:
-    """The meshes that a module names.
-
-    Raises:
-        XlanbError: they are not in Shardy's form.
-    """
-    attributes = dict(module_frontend_attributes(module))
-    return parse_meshes(attributes[MESHES]) if MESHES in attributes else {}
-
-
-def module_frontend_attributes(module: HloModule) -> tuple[tuple[str, str], ...]:
-    """The module's own frontend attributes."""
-    text = module.header.get("frontend_attributes", "")
-    return parse_frontend_attributes(Cursor(text)) if text else ()
 
 
 @dataclass

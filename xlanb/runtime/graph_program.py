@@ -1,0 +1,175 @@
+"""Graphs and functions over `xlanb.tf` as one HloModule: placeholders and variables become its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import ArgumentError, FunctionResultError, GraphError
+from xlanb.graph import dtypes
+from xlanb.graph.builders.nest import flatten
+from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.rewrite import needed_by
+from xlanb.graph.tensor_shape import TensorShape
+from xlanb.hlo import HloModule
+from xlanb.shape.primitive_type import from_dtype
+from xlanb.shape.shape import array
+from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
+
+_SOURCES = frozenset({"Placeholder", "PlaceholderV2", "_Arg"})
+VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
+
+
+def foreign_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
+    """The module of a program of TensorFlow: its arguments are the parameters, its weights literals; variables that it writes are parameters behind them, and results."""
+    graph = graph_of(x, *args)
+    if not graph.outputs:
+        raise ArgumentError(
+            f"a {type(x).__name__} does not say what is to be computed: give tensors of it, or Graph.from_tensorflow(...) and tensors of that"
+        )
+    values: dict[str, Any] = {**named, **{t.op.name: v for t, v in feeds_of(graph, args).items()}}
+    read = {t.op.name for t in inputs_of(graph.outputs)}
+    weights = {n: v for n, v in graph.initial_values.items() if n in read}
+    every = {**weights, **values}
+    feeds, result = extract_result(graph.outputs, every, literals=set(weights), inputs=graph.inputs)
+    if not result.updates:
+        return result.module
+    written = {feeds[i].op.name for i in result.updates}
+    return extract_result(graph.outputs, every, literals=set(weights) - written, inputs=graph.inputs)[1].module
+
+
+def fetches_of(x: Any) -> list[Tensor | Operation]:
+    """A tensor, an operation, or a list or tuple of them, as a list; empty where it is none of these."""
+    items = list(x) if isinstance(x, list | tuple) else [x]
+    return items if all(isinstance(t, Tensor | Operation) for t in items) else []
+
+
+def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
+    """The placeholders and variables that fetches depend on, in the order of the graph."""
+    tensors, targets = _split(fetches)
+    needed = needed_by([*(t.op for t in tensors), *targets])
+    graph = fetches[0].graph
+    return [op.outputs[0] for op in graph.get_operations() if op in needed and op.type in _SOURCES | VARIABLES]
+
+
+def extract_module(
+    fetches: Sequence[Tensor | Operation], values: Mapping[str, Any] | None = None, name: str | None = None
+) -> HloModule:
+    """The module of `extract_result`."""
+    return extract_result(fetches, values, name)[1].module
+
+
+def extract_result(
+    fetches: Sequence[Tensor | Operation],
+    values: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    literals: Collection[str] = (),
+    inputs: Sequence[Tensor] = (),
+) -> tuple[list[Tensor], CompilationResult]:
+    """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph.
+
+    Its root is a tuple: the fetched tensors, then the new values of variables that the program writes. Shapes come from the graph, or from `values`, arrays by
+    name, where the graph leaves them open. Variables named in `literals` are no parameters: what `values` has for them stands in the module. Given back with it are the
+    tensors that it was made for, in the order of the arguments. `inputs` come first among those, needed or not.
+
+    Raises:
+        GraphError: a shape is not known, or a node cannot be lowered; names the node.
+    """
+    values = dict(values or {})
+    tensors, targets = _split(fetches)
+    sources = dict.fromkeys([*inputs, *inputs_of(fetches)])
+    feeds = [(t, _argument(t, values, is_literal=t.op.name in literals)) for t in sources]
+    if values:
+        raise ArgumentError(
+            f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}"
+        )
+    return [t for t, _ in feeds], lower(name or fetches[0].graph.name, feeds, tensors, targets)
+
+
+def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[HloModule, Any]:
+    """Call `function` with placeholders of the shapes and dtypes of `args`; the module, and the structure that the function gave back.
+
+    The module's root is a tuple of the results.
+
+    Raises:
+        GraphError: it gives back something that is no tensor.
+    """
+    arrays = [np.asarray(a) for a in args]
+    graph, inputs, result = traced_graph(function, arrays)
+    outputs = list(result) if isinstance(result, list | tuple) else [result]
+    module = lower(graph.name, [(t, argument_of(a)) for t, a in zip(inputs, arrays, strict=True)], outputs).module
+    return module, result
+
+
+def traced_graph(
+    function: Callable[..., Any], arrays: Sequence[np.ndarray[Any, Any]]
+) -> tuple[Graph, list[Tensor], Any]:
+    """A graph of what `function` does with placeholders of the shapes and dtypes of `arrays`, the placeholders, and what it gave back.
+
+    Raises:
+        GraphError: it gives back something that is no tensor.
+    """
+    name = getattr(function, "__name__", "function").strip("<>")
+    graph = Graph(name)
+    graph.builds_function = True
+    with graph.as_default():
+        inputs = [
+            graph.create_op(
+                "Placeholder",
+                (),
+                [dtypes.as_dtype(a.dtype)],
+                {"dtype": dtypes.as_dtype(a.dtype), "shape": TensorShape(a.shape)},
+                f"arg{i}",
+            ).outputs[0]
+            for i, a in enumerate(arrays)
+        ]
+        result = function(*inputs)
+    for output in list(result) if isinstance(result, list | tuple) else [result]:
+        if not isinstance(output, Tensor) or output.graph is not graph:
+            told = f"function {name!r} must give back tensors made from its arguments, not {output!r}"
+            raise FunctionResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
+    return graph, inputs, result
+
+
+def _split(fetches: Sequence[Tensor | Operation]) -> tuple[list[Tensor], list[Operation]]:
+    return [f for f in fetches if isinstance(f, Tensor)], [f for f in fetches if isinstance(f, Operation)]
+
+
+def _argument(tensor: Tensor, values: dict[str, Any], *, is_literal: bool = False) -> Argument:
+    is_variable = tensor.op.type in VARIABLES
+    kind = "variable" if is_variable else "parameter"
+    dtype = tensor.op.attrs["dtype"] if tensor.op.type == "VarHandleOp" else tensor.dtype.base_dtype
+    shape = (tensor.op.attrs.get("shape") or TensorShape(None)) if is_variable else tensor.shape
+    given = values.pop(tensor.op.name, None)
+    if given is not None:
+        value = np.asarray(given, dtype.as_numpy_dtype)
+        if not shape.is_compatible_with(value.shape):
+            raise ArgumentError(f"{tensor.op.name!r} has shape {shape}, not {list(value.shape)}")
+        found = argument_of(value, kind=kind, name=tensor.op.name)
+        return replace(found, value=value) if is_literal else found
+    dims = shape.as_tuple()
+    if dims is None or None in dims:
+        raise GraphError(
+            f"the shape {shape} of {tensor.op.name!r} is not known: give an array for it by name, {tensor.op.name}=..."
+        )
+    return Argument(
+        kind, array(from_dtype(dtype.as_numpy_dtype), [int(d) for d in dims if d is not None]), None, tensor.op.name
+    )
+
+
+__all__ = [
+    "VARIABLES",
+    "extract_module",
+    "extract_result",
+    "fetches_of",
+    "foreign_module",
+    "inputs_of",
+    "is_foreign",
+    "trace_function",
+    "traced_graph",
+]
