@@ -77,7 +77,6 @@ def _free(d: DotDimensions, multi: tuple[Ix, ...], lhs: int, rhs: int) -> tuple[
     return left, right
 
 
-@elemental(Op.CONVOLUTION)
 def convolution_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
     """One element of a convolution."""
     c = Convolution.of(i)
@@ -105,6 +104,9 @@ def convolution_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
     made = e.fold([w.size for w in c.window], [t], [zero(e.f, t)], window)
     return arithmetic.convert(e.f, t, c.result.element_type, made[0])
+
+
+elemental(Op.CONVOLUTION)(convolution_element)
 
 
 def _base(e: Elemental, c: Convolution, batch: Ix, feature: Ix) -> tuple[Ix, Ix]:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from xlanb.codegen.elemental import array_of, flat, pack
 from xlanb.codegen.elements import Element, is_narrow
+from xlanb.codegen.folds import AnyOrder
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, order
 from xlanb.codegen.lanes import counter
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested, vectorize
 from xlanb.codegen.values import Value, Vector
-from xlanb.cpu.emitters.reductions import AnyOrder, Reducer
+from xlanb.cpu.emitters.reductions import Reducer
 from xlanb.cpu.emitters.vector_plan import plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op

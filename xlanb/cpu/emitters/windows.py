@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import array_of, flat, pack
 from xlanb.codegen.elements import Element, load, memory, store
+from xlanb.codegen.folds import AnyOrder
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, order
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.values import Value
 from xlanb.codegen.views import array_in_order
-from xlanb.cpu.emitters.reductions import AnyOrder, Reducer
+from xlanb.cpu.emitters.reductions import Reducer
 from xlanb.cpu.emitters.vector_plan import plan
 from xlanb.hlo.attributes import WindowDimension
 
