@@ -30,7 +30,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
-from xlanb.spmd.remedies import optimize
+from xlanb.spmd.optimize import optimize
 from xlanb.stage import Stage, Stages, exhaust
 from xlanb.transforms.base import PassResult
 from xlanb.transforms.layout.layout_agreement import agree

@@ -5,15 +5,23 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
-import xlanb.gpu.transforms as gpu_transforms
-from xlanb.spmd.shardy_xla import ShardyXla
-from xlanb.spmd.spmd_partitioning import SpmdPartitioning
-from xlanb.transforms.base import HloPass, higher_passes
+from xlanb.transforms.base import higher_passes
+
+_OF_SPMD = {
+    "shardy-xla": "xlanb.spmd.shardy_xla",
+    "spmd-partitioning": "xlanb.spmd.spmd_partitioning",
+}
+_GPU = "xlanb.gpu.transforms"
 
 
 @higher_passes.implement
-def _passes() -> tuple[type[HloPass], ...]:
+def _load(name: str) -> None:
     """A class that has a name registers itself when its module is imported."""
-    for found in walk_packages(gpu_transforms.__path__, f"{gpu_transforms.__name__}."):
+    if name in _OF_SPMD:
+        import_module(_OF_SPMD[name])
+        return
+    for module in _OF_SPMD.values() if not name else ():
+        import_module(module)
+    package = import_module(_GPU)
+    for found in walk_packages(package.__path__, f"{_GPU}."):
         import_module(found.name)
-    return (ShardyXla, SpmdPartitioning)

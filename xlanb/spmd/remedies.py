@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable
 from xlanb.frames import framed
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
-from xlanb.hooks import Hook
 from xlanb.memory import size_text
 from xlanb.shape import ArrayShape
 from xlanb.spmd.annotations import (
@@ -28,6 +27,7 @@ from xlanb.spmd.annotations import (
 )
 from xlanb.spmd.costs import Interconnect, seconds_text
 from xlanb.spmd.mesh import Mesh
+from xlanb.spmd.optimize import optimize
 from xlanb.spmd.partitioner.causes import Cause
 from xlanb.spmd.plan import CollectivePlan, PartitionedProgram, plan_of
 from xlanb.spmd.sdy import DimensionSharding, TensorSharding
@@ -36,9 +36,6 @@ from xlanb.spmd.shardy.events import Propagation
 
 if TYPE_CHECKING:
     import pandas as pd
-
-optimize: Final[Hook[[HloModule], HloModule]] = Hook("spmd.optimize")
-"""The partitioned and optimized module of a program; the compiler implements it."""
 
 _MORE = 1.05
 """More work on each device than by this factor is no way to save collectives."""

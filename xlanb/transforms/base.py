@@ -218,8 +218,8 @@ def _shown(text: str) -> str:
 
 
 _REGISTRY: dict[str, type[HloPass]] = {}
-higher_passes: Final[Hook[[], tuple[type[HloPass], ...]]] = Hook("transforms.higher_passes")
-"""The passes of rooms above this one: calling it imports their modules."""
+higher_passes: Final[Hook[[str], None]] = Hook("transforms.higher_passes")
+"""Imports the modules of rooms above this one that have the pass of a name; all of them that have passes where the name is empty."""
 
 
 class PassRegistry(Mapping[str, type[HloPass]]):
@@ -245,7 +245,7 @@ class PassRegistry(Mapping[str, type[HloPass]]):
     def _load(self) -> dict[str, type[HloPass]]:
         if not self._loaded:
             self._load_own()
-            higher_passes()
+            higher_passes("")
             self._loaded = True
         return _REGISTRY
 
@@ -256,10 +256,10 @@ class PassRegistry(Mapping[str, type[HloPass]]):
             UnknownPassError: there is none; the message has the nearest names.
         """
         passes = self._load_own()
+        if name not in passes and name:
+            higher_passes(name)
         if name not in passes:
-            passes = self._load()
-        if name not in passes:
-            raise UnknownPassError(f"no pass {name!r}{nearest(name, passes)}")
+            raise UnknownPassError(f"no pass {name!r}{nearest(name, self._load())}")
         return passes[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -1,0 +1,11 @@
+"""The hook by which this room compiles a changed program: the compiler stands above it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlanb.hlo.module import HloModule
+from xlanb.hooks import Hook
+
+optimize: Final[Hook[[HloModule], HloModule]] = Hook("spmd.optimize")
+"""The partitioned and optimized module of a program; the compiler implements it."""
