@@ -12,19 +12,21 @@ from typing import TypeVar
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
 from xlanb.codegen import jit
+from xlanb.codegen.deep import deep
 from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
 from xlanb.codegen.legalize import legalize
 from xlanb.codegen.target import Target
 from xlanb.collector import seldom
 from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
 from xlanb.cpu.codegen.program import Program, emit_program
-from xlanb.cpu.deep import deep
 from xlanb.cpu.devices import Placement
 from xlanb.cpu.executable import Executable
+from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.shortage import check_ranks, check_sizes
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError
+from xlanb.hlo import parse
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
@@ -32,6 +34,7 @@ from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
 from xlanb.spmd.optimize import optimize
 from xlanb.stage import Stage, Stages, exhaust
+from xlanb.tracing import is_observed
 from xlanb.transforms.base import PassResult
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
@@ -86,13 +89,28 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
 
 @boundary("compile")
 def compile_module(module: HloModule, options: CompileOptions | None = None) -> Executable:
-    """Compile a module, which is not changed, without a stop.
+    """Compile a module, which is not changed, without a stop; one that XLANB_CACHE_DIR has is not compiled again.
 
     Raises:
         XlanbError: a pass or the backend refuses the module.
     """
+    options = options or CompileOptions()
+    kept = ExecutableCache.of_environment(_target(options), options) if not is_observed() else None
+    if kept is None:
+        return _compile(module, options)
+    text = str(module)
+    found = kept.get(text)
+    if found is not None:
+        return Executable.restored(module, found, lambda: _compile(parse(text), options))
+    exe = _compile(module, options)
+    kept.put(text, exe)
+    return exe
+
+
+@boundary("compile")
+def _compile(module: HloModule, options: CompileOptions) -> Executable:
     with seldom():
-        return exhaust(_stages(module, options or CompileOptions(), recorded=False))
+        return exhaust(_stages(module, options, recorded=False))
 
 
 @optimize.implement

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.codegen import jit
+from xlanb.codegen.deep import deep
 from xlanb.codegen.host_call import HiddenState, make_host_calls
 from xlanb.codegen.plan import KernelPlan
 from xlanb.codegen.signature import Signature
@@ -16,7 +17,6 @@ from xlanb.codegen.target import Target
 from xlanb.cpu import fibers, library, lines
 from xlanb.cpu.calls import Calls
 from xlanb.cpu.codegen.program import Program, emit_program
-from xlanb.cpu.deep import deep
 from xlanb.cpu.device_timeline import DeviceTimeline
 from xlanb.cpu.devices import TIMELINE, DeviceCalls
 from xlanb.cpu.feeds import infeed_arrays
@@ -24,8 +24,10 @@ from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import Code, CodeRecord
 from xlanb.cpu.run_counter import RunCounter
 from xlanb.cpu.runtime.guard import HOST
+from xlanb.cpu.saved import read
 from xlanb.cpu.shortage import Shortage
 from xlanb.display import Displayable
+from xlanb.errors import XlanbError
 from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.device_groups import DeviceGrid, device_grid
 from xlanb.hlo.instruction import HloInstruction
@@ -35,6 +37,9 @@ from xlanb.spmd.devices.distribution import Distribution
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_MADE_AGAIN = ("hlo_module", "buffer_assignment", "program")
+"""What only a compilation has, and a file does not."""
 
 
 class Executable(Displayable):
@@ -56,6 +61,13 @@ class Executable(Displayable):
     # A member of each object, and not a method: Python then calls the entry in machine code with nothing of its own between.
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
+    hlo_module: HloModule
+    buffer_assignment: BufferAssignment
+    program: Program
+    devices: DeviceCalls | None
+    flat: Callable[..., Any]
+    counter: RunCounter | None
+    _make: Callable[[], Executable]
 
     def __init__(
         self,
@@ -85,12 +97,42 @@ class Executable(Displayable):
             calls_host=bool(self._host),
             explain=Shortage(assignment),
         )
-        self.devices: DeviceCalls | None = None
+        self.devices = None
         if distribution is not None:
             self.devices = DeviceCalls(self.calls, distribution, module, self._fibers(distribution.grid))
-        self.flat: Callable[..., Any] = self.devices or self.calls.entry()
+        self.flat = self.devices or self.calls.entry()
         self.__call__ = self._called(source.calling)
-        self.counter: RunCounter | None = None
+        self.counter = None
+
+    @classmethod
+    def restored(cls, source: HloModule, content: bytes, make: Callable[[], Executable]) -> Executable:
+        """An executable from the content of its file; `make` compiles it again for who looks at more than its results.
+
+        Raises:
+            CompilationError: the content is no executable of this version, or was made for another machine.
+        """
+        self = cls.__new__(cls)
+        self.source_module = source
+        self._make = make
+        hidden = HiddenState()
+        self.feeds, self._host = hidden.feeds, {}
+        names = source.calling.names if source.calling is not None else None
+        self.calls = read(f"the executable of {source.name}", content, names, partial(_shortage, make))
+        self.code = self.calls.code
+        self.devices = None
+        self.flat = self.calls.entry()
+        self.__call__ = self._called(source.calling)
+        self.counter = None
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """What an executable that was restored has not yet: its module, buffers and program, which are made again."""
+        if name not in _MADE_AGAIN or "_make" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        made = self._make()
+        for again in _MADE_AGAIN:
+            setattr(self, again, getattr(made, again))
+        return getattr(self, name)
 
     def _called(self, calling: CallingConvention | None) -> Callable[..., Any]:
         """What a call runs: the program itself, or the function that it was made of, with its own arguments and results."""
@@ -320,3 +362,11 @@ class Executable(Displayable):
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+
+def _shortage(make: Callable[[], Executable], number: int | None) -> str:
+    """See Shortage; of an executable that was restored, which first has to be made again: not known where memory lacks for that too."""
+    try:
+        return Shortage(make().buffer_assignment)(number)
+    except (MemoryError, XlanbError):
+        return ""

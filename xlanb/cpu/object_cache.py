@@ -67,8 +67,13 @@ def _entry(name: str, data: bytes) -> bytes:
     return _MAGIC + hashlib.sha256(name.encode() + data).digest() + data
 
 
+def _kind(*, ready: bool) -> bytes:
+    """The kind of an object file, by whether LLVM's passes had run over the IR."""
+    return b"ready" if ready else b"passes"
+
+
 class ObjectCache:
-    """A folder of object files for one target."""
+    """A folder of object files for one target, and of what else is made for it, each entry by its kind and its text."""
 
     def __init__(self, folder: Path, target: Target, limit: int = _DEFAULT_BYTES) -> None:
         self.folder = folder
@@ -96,13 +101,21 @@ class ObjectCache:
             return None
         return ObjectCache(folder, target, _limit(_ROUTINE_BYTES))
 
-    def _path(self, text: str, *, ready: bool) -> Path:
-        key = hashlib.sha256(b"\0".join((_MAGIC, self._about, b"ready" if ready else b"passes", text.encode())))
-        return self.folder / f"{key.hexdigest()}.o"
-
     def get(self, text: str, *, ready: bool) -> bytes | None:
         """The object code of some IR; None where there is none, or where the file is not what was written."""
-        path = self._path(text, ready=ready)
+        return self.read(_kind(ready=ready), text)
+
+    def put(self, text: str, data: bytes, *, ready: bool) -> None:
+        """Keep object code; where the disk does not take it, it is not kept."""
+        self.write(_kind(ready=ready), text, data)
+
+    def _path(self, kind: bytes, text: str) -> Path:
+        key = hashlib.sha256(b"\0".join((_MAGIC, self._about, kind, text.encode(errors="surrogatepass"))))
+        return self.folder / f"{key.hexdigest()}.o"
+
+    def read(self, kind: bytes, text: str) -> bytes | None:
+        """The entry of a kind that was made of a text; None where there is none, or where the file is not what was written."""
+        path = self._path(kind, text)
         content = _read_own(path)
         if content is None:
             return None
@@ -115,10 +128,10 @@ class ObjectCache:
             os.utime(path)  # the entries that were not used for the longest time go first
         return data
 
-    def put(self, text: str, data: bytes, *, ready: bool) -> None:
-        """Keep object code; where the disk does not take it, it is not kept."""
+    def write(self, kind: bytes, text: str, data: bytes) -> None:
+        """Keep an entry; where the disk does not take it, it is not kept."""
         with suppress(OSError):
-            path = self._path(text, ready=ready)
+            path = self._path(kind, text)
             replace_file(path, _entry(path.name, data))
             self._trim()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,12 @@ def save(exe: Executable, path: str | Path) -> None:
         raise UnimplementedError(
             f"the program calls a function of this process, which cannot be saved:\n  {instruction}"
         )
+    path_to_write(path).write_bytes(content(exe))
+
+
+def content(exe: Executable) -> bytes:
+    """The content of the file for an executable of one device that calls no function of this process."""
+    program = exe.program
     objects = compile_units(program.units(), program.target)
     constants = {name: memory.tobytes() for name, memory in program.constants.items()}
     signature = exe.calls.signature
@@ -65,7 +71,7 @@ def save(exe: Executable, path: str | Path) -> None:
     }
     text = json.dumps(header).encode()
     body = b"".join((struct.pack("<Q", len(text)), text, *objects, *constants.values()))
-    path_to_write(path).write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
+    return _MAGIC + hashlib.sha256(body).digest() + body
 
 
 class SavedExecutable:
@@ -99,16 +105,47 @@ def load(path: str | Path) -> SavedExecutable:
         CompilationError: the file is no executable of this version, is damaged, says what no executable has, or was made for a machine that can do what this one cannot.
         OSError: the file cannot be read.
     """
-    header, blobs = _read(Path(path))
+    file = Path(path)
+    return SavedExecutable(read(path, read_regular(file, file.stat().st_size)))
+
+
+def read(
+    path: str | Path,
+    content: bytes,
+    names: Sequence[str] | None = None,
+    explain: Callable[[int | None], str] | None = None,
+) -> Calls:
+    """The calls of an executable from the content of its file.
+
+    Args:
+        path: what an error calls the file.
+        content: what `content` made.
+        names: of the parameters, where they are called otherwise than in the file.
+        explain: as `Calls` takes it.
+
+    Raises:
+        CompilationError: as `load`.
+    """
+    header, blobs = _parts(path, content)
     try:
-        return _load(path, header, blobs)
+        return _load(path, header, blobs, names, explain or _unexplained)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CompilationError(
             f"{path} is damaged: its header does not describe an executable ({type(error).__name__}: {error})"
         ) from error
 
 
-def _load(path: str | Path, header: Mapping[str, Any], blobs: _Blobs) -> SavedExecutable:
+def _unexplained(_: int | None) -> str:
+    return ""
+
+
+def _load(
+    path: str | Path,
+    header: Mapping[str, Any],
+    blobs: _Blobs,
+    names: Sequence[str] | None,
+    explain: Callable[[int | None], str],
+) -> Calls:
     host = jit.host()
     missing = sorted(set(header["features"]) - host.enabled)
     if header["triple"] != host.triple or missing:
@@ -126,10 +163,11 @@ def _load(path: str | Path, header: Mapping[str, Any], blobs: _Blobs) -> SavedEx
     constants = {name: _aligned(blobs.take(size)) for name, size in header["constants"].items()}
     symbols = {name: memory.ctypes.data for name, memory in constants.items()} | _functions(header["symbols"])
     code = jit.LoadedCode(objects, ["run"], symbols, constants)
-    signature = Signature(
-        header["name"], tuple((n, _shape(text)) for n, text in header["parameters"]), _shape(header["result"])
-    )
-    return SavedExecutable(Calls(signature, code, temp, is_long=is_long, calls_host=False))
+    parameters = [(n, _shape(text)) for n, text in header["parameters"]]
+    if names is not None:
+        parameters = [(n, shape) for n, (_, shape) in zip(names, parameters, strict=True)]
+    signature = Signature(header["name"], tuple(parameters), _shape(header["result"]))
+    return Calls(signature, code, temp, is_long=is_long, calls_host=False, explain=explain)
 
 
 class _Blobs:
@@ -145,8 +183,12 @@ class _Blobs:
         return bytes(taken)
 
 
-def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
-    content = read_regular(path, path.stat().st_size)
+def _parts(path: str | Path, content: bytes) -> tuple[Mapping[str, Any], _Blobs]:
+    """The header and what follows it.
+
+    Raises:
+        CompilationError: the content is not what this version writes, or is damaged.
+    """
     start = len(_MAGIC) + _DIGEST
     if not content.startswith(_MAGIC):
         raise CompilationError(f"{path} is no executable that this version of xlanb has saved")
