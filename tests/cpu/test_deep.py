@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from xlanb.cpu.deep import deep
+from xlanb.codegen.deep import deep
 
 
 def test_a_fusion_of_a_thousand_instructions_one_behind_the_other(backend):

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from xlanb.codegen import jit, translation
+from xlanb.codegen.deep import deep
 from xlanb.codegen.target import thread_count
 from xlanb.cpu import library, objects
 from xlanb.cpu.codegen.units import Unit
-from xlanb.cpu.deep import deep
 from xlanb.cpu.machine import limits
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.cpu.runtime.bridge import bridge

@@ -17,15 +17,18 @@ from contextlib import contextmanager
 from functools import cache, partial
 from itertools import starmap
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import llvmlite.binding
 
-from xlanb.codegen.target import Target
 from xlanb.errors import CompilationError
 
 _P, _S, _I, _B, _N = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool, ctypes.c_size_t
 _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "InitializeAllTargetInfos": (None, ()),
+    "InitializeAllTargets": (None, ()),
+    "InitializeAllTargetMCs": (None, ()),
+    "InitializeAllAsmPrinters": (None, ()),
     "InitializeNativeTarget": (None, ()),
     "InitializeNativeAsmPrinter": (None, ()),
     "GetProcessTriple": (None, (_P,)),
@@ -143,10 +146,29 @@ def text_of(function: Any, *arguments: Any) -> str:
 # -- target machines ----------------------------------------------------------------------------------------------
 
 
+class Machine(Protocol):
+    """What LLVM's target machine is made of; equal ones have equal hashes."""
+
+    @property
+    def triple(self) -> str:
+        """LLVM's name of the platform."""
+
+    @property
+    def cpu(self) -> str:
+        """The model."""
+
+    @property
+    def features(self) -> str:
+        """Features as LLVM writes them ("+avx2,-avx512f")."""
+
+    def __hash__(self) -> int:
+        """Equal machines have equal hashes."""
+
+
 class Model(NamedTuple):
     """What a target machine is made for: code that is run in place, or, with a relocation model, for a linker."""
 
-    target: Target
+    target: Machine
     level: int
     relocation: str = ""
 

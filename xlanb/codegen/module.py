@@ -62,6 +62,10 @@ class Target(Protocol):
     def polls(self) -> bool:
         """Whether loops poll (see polling.py)."""
 
+    @property
+    def has_c_library(self) -> bool:
+        """Whether code may call the functions of C's <math.h>."""
+
 
 def identifier(name: str) -> str:
     """A name that LLVM takes without quotes."""

@@ -24,6 +24,7 @@ class Target:
     threads: int = 1
     explicit_vectors: bool = True
     polls: bool = False
+    has_c_library: bool = True
 
     @cached_property
     def enabled(self) -> frozenset[str]:

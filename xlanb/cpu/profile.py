@@ -12,6 +12,7 @@ import numpy as np
 
 from xlanb.analysis.cost import cost
 from xlanb.codegen import jit
+from xlanb.codegen.deep import deep
 from xlanb.codegen.function import Function
 from xlanb.codegen.native import NativeModule
 from xlanb.codegen.places import Place
@@ -19,7 +20,6 @@ from xlanb.codegen.types import I64, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.units import Unit
-from xlanb.cpu.deep import deep
 from xlanb.cpu.machine import MachineLimits, Roof, limits
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.records import KernelTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps
 from xlanb.cpu.executable import Executable
@@ -29,6 +29,7 @@ from xlanb.tracing import (
 _PIPELINE_LOG = VLog("runtime", "hlo_pass_pipeline")
 
 _KEYS = count(1)
+Made = TypeVar("Made")
 
 
 def start_compilation(name: str, parent: int | None = None) -> int:
@@ -62,13 +63,20 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
     texts = options.want_text and wants_code_texts()
     options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=(), want_text=texts)
     emit(PassesChosen(key, passes))
-    before: Any = module.record()
-    steps = compile_steps(module, options)
+    return (yield from told(compile_steps(module, options), key, module.record()))
+
+
+def told(steps: Stages[Made], key: int, before: Any) -> Stages[Made]:
+    """The stages of a back end, told to the observers, and then what it made; `before` is the module's record.
+
+    Raises:
+        XlanbError: a pass or the back end refuses the module; the failed stage is told first.
+    """
     while True:
         try:
             stage = next(steps)
         except StopIteration as end:
-            executable: Executable = end.value
+            executable: Made = end.value
             emit(Compiled(key, executable))
             return executable
         except Exception as error:

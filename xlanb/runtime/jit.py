@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from xlanb.boundary import filter_traceback, filtered_traceback
 from xlanb.cpu.executable import Executable
@@ -27,10 +27,21 @@ from xlanb.runtime.jit_cache import (
 )
 from xlanb.runtime.program import function_module, to_module, verified
 
+if TYPE_CHECKING:
+    from xlanb.gpu.executable import GpuExecutable
+
+
+@overload
+def compile(x: Any, /, *args: Any, target: Literal["cpu"] = ..., **named: Any) -> Executable: ...  # noqa: A001
+
+
+@overload
+def compile(x: Any, /, *args: Any, target: str, **named: Any) -> Executable | GpuExecutable: ...  # noqa: A001
+
 
 @filtered_traceback()
-def compile(x: Any, /, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the face's own name
-    """Compile a program for the CPU: `exe = xlanb.compile(x); exe(*arrays)`.
+def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executable | GpuExecutable:  # noqa: A001 - the face's own name
+    """Compile a program, for the CPU where no other target is named: `exe = xlanb.compile(x); exe(*arrays)`.
 
     Code is made for the shapes and element types given here. Parameters of a graph's executable are its placeholders and variables, in the order of the graph.
 
@@ -38,11 +49,13 @@ def compile(x: Any, /, *args: Any, **named: Any) -> Executable:  # noqa: A001 - 
         x: an HloModule; HLO text; a function that `jax.jit` takes, or what JAX made of one (`jax.jit(f)`, a Lowered, a Compiled, a `jax.export.Exported` or its bytes); a function
             over `xlanb.tf`; tensors of a graph; or a program of TensorFlow as `Graph.from_tensorflow` takes it.
         *args: of a function, example arguments: arrays, numbers, pytrees of them, or `jax.ShapeDtypeStruct`s; their shapes and dtypes count, not their values.
+        target: "cpu", or an NVIDIA GPU ("a100", "h100", ...: see xlanb.gpu.devices), which need not be here.
         **named: named arguments of a JAX function; of a graph, arrays by the name of a placeholder or variable whose shape the graph leaves open.
 
     Returns:
         The Executable. Called with one array for each parameter it gives a fresh array, or a tuple as the program's result is one; made of a JAX function, it is called as the function is,
-        without static arguments, and gives what the function gives: NumPy arrays, or jax.Arrays where an argument is one.
+        without static arguments, and gives what the function gives: NumPy arrays, or jax.Arrays where an argument is one. For a GPU it is a GpuExecutable: its kernels as PTX, the launch
+        sequence, and `emulate`, which runs the kernels on the CPU.
 
     Raises:
         HloParseError: the text is not HLO.
@@ -53,7 +66,11 @@ def compile(x: Any, /, *args: Any, **named: Any) -> Executable:  # noqa: A001 - 
         TypeError: `x` is none of these.
     """
     module = to_module(x, *args, **named)
-    return compiled(module)
+    if target.strip().lower() == "cpu":
+        return compiled(module)
+    from xlanb.runtime.gpu_compiler import gpu_compiled  # not loaded for the CPU
+
+    return gpu_compiled(module, target)
 
 
 class Jit:

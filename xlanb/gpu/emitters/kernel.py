@@ -1,0 +1,307 @@
+"""A kernel that is being written: the LLVM function that each thread runs, with its number, shared memory, barriers and shuffles; and the lowering of an instruction to one or several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol
+
+from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
+from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
+from xlanb.codegen.elemental import Elemental, Leaf, array_of
+from xlanb.codegen.elements import Element, memory
+from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.indexing import IrArray
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.types import DOUBLE, FLOAT, I32, I64, PTR, Type, integer
+from xlanb.codegen.values import Ix, Value
+from xlanb.gpu.emitters.elements import RULES
+from xlanb.gpu.launches import Argument, Code, Copy, Fill, Kernel, Launch, Place
+from xlanb.gpu.target import GpuTarget
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+WARP = 32
+MOST_THREADS = 1024
+"""Threads of a block at most."""
+EXTERNAL_BYTES = 1024
+"""Constants of more bytes are memory of the program; smaller ones stand in the kernel's module."""
+
+
+class Memories(Protocol):
+    """What a lowering asks of the program that it is part of."""
+
+    target: GpuTarget
+    line_of: dict[str, int] | None
+
+    def place(self, i: HloInstruction, leaf: Leaf = ()) -> Place:
+        """Where the array at a leaf of an instruction's result lies."""
+
+    def constant(self, i: HloInstruction) -> Place:
+        """Where a constant lies that is memory of the program."""
+
+    def unique(self, name: str) -> str:
+        """A name that no other kernel of the program has."""
+
+    def launch(self, launch: Launch) -> None:
+        """Append to the launch sequence."""
+
+
+class KernelFunction:
+    """A kernel's function while it is written.
+
+    `f` writes it, `e` its elements; `thread` and `block` are the numbers of this thread in its block and of its block in the grid, as indices. All blocks are of `threads` threads in one dimension.
+    """
+
+    def __init__(self, lowering: Lowering, name: str, blocks: int, threads: int) -> None:
+        if threads % WARP or threads > MOST_THREADS:
+            raise AssertionError(f"a block of {threads} threads")
+        program = lowering.program
+        self.lowering, self.name, self.blocks, self.threads = lowering, name, blocks, threads
+        self.module = ModuleBuilder(name, program.target, program.line_of)
+        self.f: Function = self.module.function(name, [], "", lowering.instruction.name, linkage="ptx_kernel")
+        self.shared_bytes = 0
+        self.waits = False
+        self._shared_arrays = 0
+        self._places: dict[Place, str] = {}
+        self._written: set[Place] = set()
+        self._constants: dict[object, IrArray] = {}
+        self.thread: Ix = self._number("tid", threads)
+        self.block: Ix = self._number("ctaid", blocks)
+        self.e = Elemental(self.f, lowering.bindings(self), self.constant, rules=RULES)
+
+    def _number(self, register_: str, count: int) -> Ix:
+        """A special register, as an index below `count`."""
+        if count == 1:
+            return 0
+        name = f"llvm.nvvm.read.ptx.sreg.{register_}.x"
+        self.f.module.declare("i32", name, "")
+        self.f.symbols.add(name)
+        return self.f.let(I32, f"call i32 @{name}()").cast("zext nneg", I64)
+
+    @property
+    def index(self) -> Ix:
+        """The number of this thread among all threads of the grid."""
+        return self.f.add(self.f.mul(self.block, self.threads), self.thread)
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    def pointer(self, place: Place, *, written: bool = False) -> Value:
+        """The address of a place, which becomes a parameter; one for both where a result lies in an operand's place."""
+        if written:
+            self._written.add(place)
+        return Value(self.f, PTR, f"%{self._places.setdefault(place, f'p{len(self._places)}')}")
+
+    def array(self, i: HloInstruction, leaf: Leaf = (), *, written: bool = False) -> IrArray:
+        """The array in memory at a leaf of an instruction's result."""
+        return IrArray(self.pointer(self.lowering.program.place(i, leaf), written=written), array_of(i, leaf))
+
+    def output(self, leaf: Leaf = ()) -> IrArray:
+        """The result at a leaf of the instruction, to be written."""
+        return self.array(self.lowering.instruction, leaf, written=True)
+
+    def outputs(self) -> dict[Leaf, IrArray]:
+        """All results."""
+        return {leaf: self.output(leaf) for leaf in self.lowering.leaves}
+
+    def constant(self, i: HloInstruction) -> IrArray:
+        """The array of a constant: a global of the module, or memory of the program where it is large."""
+        known = self._constants.get(i.literal)
+        if known is None:
+            known = self._constants[i.literal] = IrArray(self._constant_pointer(i), array_of(i))
+        return known
+
+    def _constant_pointer(self, i: HloInstruction) -> Value:
+        size = i.shape.byte_size
+        if size > EXTERNAL_BYTES:
+            return self.pointer(self.lowering.program.constant(i))
+        name = self.module.unique(f"constant_{i.name.replace('.', '_').replace('-', '_')}")
+        data = constant_bytes(i).hex("\\").upper()
+        text = f"\\{data}" if data else ""
+        self.module.globals[name] = f'@{name} = private constant [{size} x i8] c"{text}", align 16'
+        return self.f.symbol(name)
+
+    def shared(self, type_: Type, count: int) -> Value:
+        """The address of an array in the block's shared memory; what is in it at first is not known."""
+        name = f"shared{self._shared_arrays}"
+        self._shared_arrays += 1
+        at = -(-self.shared_bytes // 16) * 16
+        self.shared_bytes = at + count * type_.bytes * max(1, type_.lanes)
+        self.module.globals[name] = f"@{name} = internal addrspace(3) global [{count} x {type_.text}] poison, align 16"
+        self.f.allocas.append(f"  %{name} = addrspacecast ptr addrspace(3) @{name} to ptr")
+        self.f.symbols.add(name)
+        return Value(self.f, PTR, f"%{name}")
+
+    def shared_array(self, t: PrimitiveType, count: int) -> Value:
+        """The same for elements of a type as they lie in memory (see codegen.elements)."""
+        return self.shared(memory(t), count * (2 if t.is_complex else 1))
+
+    # -- threads together ---------------------------------------------------------------------------------------
+
+    def barrier(self) -> None:
+        """Wait for all threads of the block; what they wrote before can be read after."""
+        self.waits = True
+        self._call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0")
+
+    def warp_barrier(self) -> None:
+        """The same for the threads of a warp."""
+        self.waits = True
+        self._call("void", "llvm.nvvm.bar.warp.sync", "i32 -1")
+
+    def _call(self, result: str, name: str, given: str) -> None:
+        parameters = ", ".join(part.split(" ")[0] for part in given.split(", "))
+        self.module.declare(result, name, parameters)
+        self.f.symbols.add(name)
+        self.f.write(f"call {result} @{name}({given})")
+
+    def shuffle(self, how: str, value: Value, lane: Value | int) -> Value:
+        """The value that another lane of the warp has; all lanes must arrive. `how`: "bfly" (lane xor), "down" (lane plus), "up" (lane minus), "idx" (that lane).
+
+        Beyond the warp's ends "down" and "up" give the lane's own value.
+        """
+        self.waits = True
+        f, type_ = self.f, value.type
+        if type_ is DOUBLE or type_.bits == 64:
+            bits = value.bits_as(I64)
+            low, high = bits.trunc(I32), bits.lshr(32).trunc(I32)
+            low, high = self.shuffle(how, low, lane), self.shuffle(how, high, lane)
+            return (low.zext(I64) | (high.zext(I64) << 32)).bits_as(type_)
+        if type_.bits < 32:
+            return (
+                self.shuffle(how, value.bits_as(integer(type_.bits)).zext(I32), lane)
+                .trunc(integer(type_.bits))
+                .bits_as(type_)
+            )
+        kind = "f32" if type_ is FLOAT else "i32"
+        name = f"llvm.nvvm.shfl.sync.{how}.{kind}"
+        at = lane if isinstance(lane, Value) else f.const(I32, lane)
+        self.module.declare(type_.text, name, f"i32, {type_.text}, i32, i32")
+        f.symbols.add(name)
+        return f.let(type_, f"call {type_.text} @{name}(i32 -1, {value!r}, {at!r}, i32 {0 if how == 'up' else 31})")
+
+    @property
+    def lane(self) -> Ix:
+        """This thread's number in its warp."""
+        return self.f.rem(self.thread, WARP)
+
+    @property
+    def warp(self) -> Ix:
+        """The number of this thread's warp in its block."""
+        return self.f.div(self.thread, WARP)
+
+    # -- work ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def below(self, index: Ix, bound: int, most: int) -> Iterator[None]:
+        """What stands in the block is done where an index, which is below `most`, is below a bound."""
+        if most <= bound:
+            yield
+            return
+        with self.f.when(self.f.within(index, 0, bound)):
+            yield
+
+    def each(self, count: int, body: Callable[[Ix], None]) -> None:
+        """`body(q)` for q = 0, ..., count - 1, by all threads of the grid, each as many rounds as it takes."""
+        total = self.blocks * self.threads
+        rounds = -(-count // total)
+        if rounds <= 1:
+            with self.below(self.index, count, total):
+                body(self.index)
+            return
+        with self.f.loop(rounds) as k:
+            q = self.f.add(self.f.mul(k, total), self.index)
+            with self.below(q, count, rounds * total):
+                body(q)
+
+    def finish(self) -> tuple[Code, tuple[Argument, ...]]:
+        """The code of the finished kernel, and its arguments."""
+        parameters = [
+            Parameter(PTR, name, self._promise(place, place in self._written)) for place, name in self._places.items()
+        ]
+        self.f.sign(parameters, f'nounwind "nvvm.reqntid"="{self.threads}"')
+        given = tuple(Argument(name, place, place in self._written) for place, name in self._places.items())
+        return Code(self.name, self.module.text(), self.shared_bytes, self.waits), given
+
+    @staticmethod
+    def _promise(place: Place, is_written: bool) -> str:
+        """The attributes of a parameter: memory of a program begins at multiples of 64 bytes, and places in it at multiples of 16."""
+        access = "" if is_written else " readonly"
+        size = f" dereferenceable({place.size})" if place.size else ""
+        return f"noalias{access} noundef align 16{size}"
+
+
+class Lowering:
+    """The lowering of one instruction, or fusion, to kernels and copies: `root` is the instruction, or the fusion's root."""
+
+    def __init__(self, program: Memories, instruction: HloInstruction, emitter: str) -> None:
+        self.program, self.instruction, self.emitter = program, instruction, emitter
+        self.is_fusion = instruction.opcode is Op.FUSION
+        self.root = instruction.fused_computation.root if self.is_fusion else instruction
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """Where the result has arrays that are not empty."""
+        return [leaf for leaf, s in self.instruction.shape.leaves() if not s.is_token and s.as_array().element_count]
+
+    def bindings(self, k: KernelFunction) -> dict[HloInstruction, Mapping[Leaf, Any]]:
+        """The arrays of the operands, by the instruction that stands for each in the code: a parameter of the fusion, or the operand."""
+        i = self.instruction
+        targets = i.fused_computation.parameters if self.is_fusion else i.operands
+        return {
+            target: _Arrays(k, operand)
+            for target, operand in zip(targets, i.operands, strict=True)
+            if self.is_fusion or operand.opcode is not Op.CONSTANT
+        }
+
+    @contextmanager
+    def kernel(self, blocks: int, threads: int, suffix: str = "") -> Iterator[KernelFunction]:
+        """Write a kernel and launch it."""
+        name = self.program.unique(self.instruction.name + (f"_{suffix}" if suffix else ""))
+        k = KernelFunction(self, name, blocks, threads)
+        yield k
+        code, given = k.finish()
+        self.program.launch(Kernel(name, self.instruction, self.emitter, (blocks, 1, 1), (threads, 1, 1), given, code))
+
+    def copy(self, target: Place, source: Place) -> None:
+        """Copy between two places, unless they are one."""
+        if target != source and source.size:
+            self.program.launch(Copy(target, source))
+
+    def fill(self, target: Place, byte: int) -> None:
+        """Set all bytes of a place."""
+        if target.size:
+            self.program.launch(Fill(target, byte))
+
+
+class _Arrays(dict[Leaf, Any]):
+    """The arrays of an operand by leaf: each becomes a parameter of the kernel when it is first read."""
+
+    def __init__(self, k: KernelFunction, operand: HloInstruction) -> None:
+        super().__init__()
+        self.k, self.operand = k, operand
+
+    def __missing__(self, leaf: Leaf) -> Any:
+        made: Any
+        if self.operand.opcode is Op.CONSTANT:
+            outside = Elemental(self.k.f, {}, self.k.constant, rules=RULES)
+            made = partial(RULES[Op.CONSTANT], outside, self.operand)
+        else:
+            made = self.k.array(self.operand, leaf)
+        self[leaf] = made
+        return made
+
+    def get(self, leaf: Leaf, default: Any = None) -> Any:
+        return self[leaf]
+
+
+def constant_bytes(i: HloInstruction) -> bytes:
+    """The bytes of a constant in the order of its layout; zeros where its values were elided from the text."""
+    if i.literal.is_elided:
+        return bytes(i.shape.byte_size)
+    value = i.literal.array.transpose(tuple(reversed(array_of(i).minor_to_major)))
+    return value.tobytes()
+
+
+__all__ = ["Element", "KernelFunction", "Lowering", "Memories", "constant_bytes"]

@@ -1,0 +1,194 @@
+"""A GPU that is not here: device memory in this process, and the launch sequence of a program run over it on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.codegen import jit, llvm
+from xlanb.codegen.half import conversions
+from xlanb.codegen.host_call import HiddenState, HostCall
+from xlanb.codegen.translation import Passes, translate
+from xlanb.errors import EvaluationError
+from xlanb.gpu.emulator.scheduler import OK, EmulatorModule
+from xlanb.gpu.launches import Conditional, Copy, Fill, Kernel, Launch, LibraryCall, Place, While
+from xlanb.gpu.program import GpuProgram
+from xlanb.memory import out_of_memory
+from xlanb.shape import PrimitiveType
+
+Array = NDArray[Any]
+_LEVEL = 1
+_PASSES = Passes(_LEVEL, vectorize_loops=True, vectorize_slp=False, unroll=False)
+_ALIGNMENT = 256
+_WORDS = 6
+"""Words of a block's record (see rewriting.RECORD), and the handles of its threads."""
+
+
+class _Block:
+    """What the threads of one block share while they run: its record and the memory that it names."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        threads = kernel.threads
+        self._memory: list[Array] = [
+            np.zeros(kernel.shared_bytes + 64, np.uint8),
+            np.zeros(threads, np.int32),
+            np.zeros(2 * threads, np.int64),
+            np.zeros(threads, np.int64),
+        ]
+        shared, states, exchange, handles = (m.ctypes.data for m in self._memory)
+        words = [0, shared + -shared % 64, states, exchange, threads, handles]
+        self.record = (ctypes.c_uint64 * _WORDS)(*words)
+        self.address = ctypes.addressof(self.record)
+
+    def free(self) -> None:
+        """Give back the threads' frames."""
+        if self.record[0]:
+            _libc().free(ctypes.c_void_p(self.record[0]))
+            self.record[0] = 0
+
+
+def _libc() -> Any:
+    return ctypes.CDLL(None)
+
+
+class Emulator:
+    """A program's kernels compiled for this machine; `run(memories)` goes through its launches.
+
+    Raises:
+        CompilationError: a kernel has an intrinsic that the emulator does not know, or LLVM refuses the IR.
+    """
+
+    def __init__(self, program: GpuProgram) -> None:
+        self.program = program
+        self._hidden = HiddenState()
+        target = jit.host()
+        module = EmulatorModule(target)
+        kernels = program.kernels
+        made = {k.name: module.add(k.code, k.threads) for k in kernels}
+        self.text = module.text()
+        self._functions: dict[str, Any] = {}
+        if kernels:
+            text = self.text + conversions(self.text, target)
+            data = translate(text, llvm.Model(target, _LEVEL), _PASSES)
+            self._code = jit.LoadedCode([data], [m.symbol for m in made.values()], {"malloc": _address(_libc().malloc)})
+            signature = ctypes.CFUNCTYPE(
+                ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+            )
+            self._functions = {name: signature(self._code.address(m.symbol)) for name, m in made.items()}
+        self._constants = {n: _aligned(m.size, m.data) for n, m in enumerate(program.memories) if m.data is not None}
+
+    @property
+    def hidden(self) -> HiddenState:
+        """What library calls share from run to run."""
+        return self._hidden
+
+    def memories(self) -> list[Array]:
+        """Device memory for one run, by number; constants are filled in.
+
+        Raises:
+            OutOfMemoryError: there is not enough.
+        """
+        made = []
+        for n, m in enumerate(self.program.memories):
+            try:
+                made.append(self._constants[n] if n in self._constants else _aligned(m.size))
+            except MemoryError as error:
+                raise out_of_memory(f"the {m.kind} memory {n} of {self.program.name}", m.size) from error
+        return made
+
+    def run(self, memories: Sequence[Array]) -> None:
+        """Go through the launch sequence.
+
+        Raises:
+            EvaluationError: lanes of a warp wait for others that do not come; what a library call raises.
+        """
+        _Run(self, memories).sequence(self.program.launches)
+
+
+class _Run:
+    """One run of a program over its memory."""
+
+    def __init__(self, emulator: Emulator, memories: Sequence[Array]) -> None:
+        self.emulator, self.memories = emulator, memories
+        self._bases = [m.ctypes.data for m in memories]
+        self._calls: dict[int, Any] = {}
+
+    def address(self, place: Place) -> int:
+        """Where a place is."""
+        return self._bases[place.memory] + place.offset
+
+    def bytes(self, place: Place) -> Array:
+        """The bytes of a place."""
+        return self.memories[place.memory][place.offset : place.offset + place.size]
+
+    def sequence(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            self._launch(launch)
+
+    def _launch(self, launch: Launch) -> None:
+        if isinstance(launch, Kernel):
+            self._kernel(launch)
+        elif isinstance(launch, Copy):
+            self.bytes(launch.target)[...] = self.bytes(launch.source).copy()
+        elif isinstance(launch, Fill):
+            self.bytes(launch.target)[...] = launch.byte
+        elif isinstance(launch, LibraryCall):
+            self._library(launch)
+        elif isinstance(launch, While):
+            self.sequence(launch.condition)
+            while self.bytes(launch.predicate)[0]:
+                self.sequence(launch.body)
+                self.sequence(launch.condition)
+        elif isinstance(launch, Conditional):
+            self.sequence(launch.branches[self._branch(launch)])
+
+    def _branch(self, launch: Conditional) -> int:
+        raw = self.bytes(launch.index)
+        if launch.type is PrimitiveType.PRED:
+            return 0 if raw[0] else 1
+        number = int(raw.view(np.int32)[0])
+        last = len(launch.branches) - 1
+        return number if 0 <= number <= last else last
+
+    def _kernel(self, kernel: Kernel) -> None:
+        key = id(kernel)
+        call = self._calls.get(key)
+        if call is None:
+            addresses = [self.address(a.place) for a in kernel.arguments]
+            table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
+            call = self._calls[key] = (self.emulator._functions[kernel.name], table, kernel.blocks)  # noqa: SLF001 - its own
+        function, table, blocks = call
+        if not kernel.code.waits and not kernel.shared_bytes:
+            function(table, 0, blocks, None)
+            return
+        block = _Block(kernel)
+        try:
+            status = function(table, 0, blocks, block.address)
+        finally:
+            block.free()
+        if status != OK:
+            raise EvaluationError(
+                f"kernel {kernel.name}: some lanes of a warp wait for a shuffle or barrier that others do not reach"
+            )
+
+    def _library(self, call: LibraryCall) -> None:
+        given = [0 if p is None else self.address(p) for p in (*call.operands, *call.results)]
+        table = (ctypes.c_uint64 * max(1, len(given)))(*given)
+        HostCall(call.instruction, self.emulator.hidden)(ctypes.addressof(table))
+
+
+def _aligned(size: int, data: bytes | None = None) -> Array:
+    """Bytes at a boundary as a device's allocator gives them."""
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    made = memory[-memory.ctypes.data % _ALIGNMENT :][:size]
+    if data:
+        made[:] = np.frombuffer(data, np.uint8)
+    return made
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

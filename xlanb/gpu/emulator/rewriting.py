@@ -1,0 +1,265 @@
+"""A kernel's LLVM IR rewritten for the CPU: the same instructions, and for each NVVM intrinsic what it means for one thread of a block.
+
+A kernel whose threads never wait for each other becomes a function of the thread's and the block's number. One with barriers or shuffles becomes a coroutine (LLVM's
+`llvm.coro.*`): each thread of a block is an instance of it, which suspends where the thread waits. Before it does, it says what for, in the block's record; see scheduler.py.
+
+    call i32 @llvm.nvvm.read.ptx.sreg.tid.x()      the parameter %emu.tid
+    @shared0 = internal addrspace(3) global ...    bytes of the block's shared memory
+    call void @llvm.nvvm.barrier...                suspend, waiting for the block
+    call T @llvm.nvvm.shfl.sync.bfly...            write the lane's value down, suspend, waiting for the warp, read the other lane's
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xlanb.errors import CompilationError
+from xlanb.gpu.launches import Code
+
+WAITS_FOR_NOTHING, WAITS_FOR_BLOCK, WAITS_FOR_WARP = 0, 1, 2
+"""What a thread waits for: it has ended, a barrier, its warp."""
+
+RECORD = ("frames", "shared", "states", "exchange", "threads")
+"""The words of a block's record: where the threads' frames are (null: to be allocated), its shared memory, an i32 a thread (what it waits for), two i64 a thread (what it gives its warp), how many threads there are."""
+
+_DEFINE = re.compile(r"^define ptx_kernel void @([\w.$-]+)\((.*)\)([^()]*)\{$")
+_SHARED = re.compile(r"^@(shared\d+) = internal addrspace\(3\) global \[(\d+) x (.+)\] poison, align (\d+)$")
+_SHARED_USE = re.compile(r"addrspacecast ptr addrspace\(3\) @(shared\d+) to ptr")
+_SREG = re.compile(r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(\w+)(?:\.x)?\(\)")
+_BLOCK_BARRIER = re.compile(r"^  call void @llvm\.nvvm\.barrier")
+_WARP_BARRIER = re.compile(r"^  call void @llvm\.nvvm\.bar\.warp\.sync")
+_SHUFFLE = re.compile(
+    r"^  (%[\w.]+) = call (\w+) @llvm\.nvvm\.shfl\.sync\.(bfly|down|up|idx)\.\w+\(i32 \S+, (\w+) (\S+), i32 (\S+), i32 \S+\)"
+)
+_LABEL = re.compile(r"^([\w.$-]+):")
+_INCOMING = re.compile(r"%([\w.$-]+) \]")
+_SIZES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
+
+
+@dataclass
+class _Kernel:
+    """A kernel while it is rewritten."""
+
+    waits: bool
+    offsets: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    count: int = 0
+    block: str = "entry"
+    ends: dict[str, str] = field(default_factory=dict)
+
+    def fresh(self, name: str) -> str:
+        self.count += 1
+        return f"emu.{name}{self.count}"
+
+
+def parameters_text(code: Code) -> str:
+    """The parameters of a kernel as its definition has them."""
+    for line in code.ir.split("\n"):
+        found = _DEFINE.match(line)
+        if found is not None:
+            return found[2]
+    raise CompilationError(f"the IR of {code.function} defines no kernel")
+
+
+def rewritten(code: Code, prefix: str) -> tuple[list[str], list[str], str]:
+    """(globals and other functions, declarations, the kernel's function) of a kernel for the CPU; module-level symbols get a prefix, as many kernels become one module.
+
+    The function takes the kernel's parameters, and (i32 %emu.tid, i32 %emu.ctaid, ptr %emu.block). A coroutine returns its handle.
+
+    Raises:
+        CompilationError: an NVVM intrinsic that has no meaning here.
+    """
+    k = _Kernel(code.waits)
+    lines = code.ir.split("\n")
+    own = {m[1] for line in lines if (m := re.match(r"^@([\w.$-]+) = ", line)) and not line.startswith("@shared")}
+    own |= {m[1] for line in lines if (m := re.match(r"^define internal \S+(?: x \S+)? @([\w.$-]+)\(", line))}
+    outside, declarations, body = list[str](), list[str](), list[str]()
+    inside = False
+    for line in lines:
+        if _DEFINE.match(line):
+            inside = True
+        if inside:
+            body.append(line)
+            inside = line != "}"
+            continue
+        shared = _SHARED.match(line)
+        if shared is not None:
+            _place(k, shared)
+        elif line.startswith("declare "):
+            if "@llvm.nvvm." not in line:
+                declarations.append(line)
+        elif line and not line.startswith((";", "target ", "!")):
+            outside.append(line)
+    made = list(_body(k, body, prefix))
+    text = "\n".join(_with_ends(k, made))
+    names = re.compile("@(" + "|".join(map(re.escape, sorted(own, key=len, reverse=True))) + r")\b") if own else None
+    if names is not None:
+        text, outside = (names.sub(rf"@{prefix}\1", text), [names.sub(rf"@{prefix}\1", line) for line in outside])
+    left = re.search(r"@llvm\.nvvm\.[\w.]+", text)
+    if left is not None:
+        raise CompilationError(f"the emulator knows no meaning of {left[0][1:]}, in kernel {code.function}")
+    return outside, declarations, text
+
+
+def _place(k: _Kernel, found: re.Match[str]) -> None:
+    """Give an array of shared memory its place in the block's."""
+    name, count, type_, align = found[1], int(found[2]), found[3], int(found[4])
+    at = -(-k.size // align) * align
+    k.offsets[name], k.size = at, at + count * _SIZES[type_]
+
+
+def _body(k: _Kernel, lines: list[str], prefix: str) -> Iterator[str]:
+    found = _DEFINE.match(lines[0])
+    if found is None:
+        raise CompilationError("no kernel's definition")
+    name, parameters = found[1], found[2]
+    given = f"{parameters}{', ' if parameters else ''}i32 %emu.tid, i32 %emu.ctaid, ptr %emu.block"
+    kind, attributes = ("ptr", "presplitcoroutine nounwind") if k.waits else ("void", "alwaysinline nounwind")
+    yield f"define internal {kind} @{prefix}{name}({given}) {attributes} {{"
+    stack = [line for line in lines if " = alloca " in line]
+    for line in lines[1:]:
+        line = line.split(", !dbg ")[0]
+        label = _LABEL.match(line)
+        if label is not None:
+            yield line
+            k.block = label[1]
+            if k.block == "entry":
+                yield from stack
+                yield from _begin(k)
+            continue
+        if " = alloca " in line:
+            continue
+        if line == "  ret void" and k.waits:
+            yield "  br label %emu.ended"
+        elif line == "}" and k.waits:
+            yield from _end()
+        else:
+            yield from _instruction(k, line)
+
+
+def _instruction(k: _Kernel, line: str) -> Iterator[str]:
+    shuffle = _SHUFFLE.match(line)
+    if _BLOCK_BARRIER.match(line):
+        yield from _suspend(k, WAITS_FOR_BLOCK)
+    elif _WARP_BARRIER.match(line):
+        yield from _suspend(k, WAITS_FOR_WARP)
+    elif shuffle is not None:
+        yield from _shuffle(k, *shuffle.groups())
+    else:
+        line = _SHARED_USE.sub(lambda m: f"getelementptr i8, ptr %emu.shared, i64 {k.offsets[m[1]]}", line)
+        yield _SREG.sub(_register, line)
+
+
+def _register(found: re.Match[str]) -> str:
+    known = {"tid": "add i32 %emu.tid, 0", "ctaid": "add i32 %emu.ctaid, 0", "laneid": "and i32 %emu.tid, 31"}
+    return known.get(found[1], found[0])
+
+
+def _begin(k: _Kernel) -> Iterator[str]:
+    """What stands at the beginning of the entry block."""
+    if not k.waits:
+        if k.offsets:
+            yield from _word("shared", 1)
+        return
+    yield "  %emu.turn = alloca i64"
+    yield "  %emu.id = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)"
+    yield "  %emu.bytes = call i64 @llvm.coro.size.i64()"
+    yield "  %emu.padded = add i64 %emu.bytes, 63"
+    yield "  %emu.size = and i64 %emu.padded, -64"
+    yield "  %emu.known = load ptr, ptr %emu.block"
+    yield "  %emu.first = icmp eq ptr %emu.known, null"
+    yield "  br i1 %emu.first, label %emu.allocate, label %emu.allocated"
+    yield "emu.allocate:"
+    yield from _word("count", 4, "i64")
+    yield "  %emu.all = mul i64 %emu.size, %emu.count"
+    yield "  %emu.new = call ptr @malloc(i64 %emu.all)"
+    yield "  store ptr %emu.new, ptr %emu.block"
+    yield "  br label %emu.allocated"
+    yield "emu.allocated:"
+    yield "  %emu.base = phi ptr [ %emu.known, %entry ], [ %emu.new, %emu.allocate ]"
+    yield "  %emu.wide = zext i32 %emu.tid to i64"
+    yield "  %emu.at = mul i64 %emu.size, %emu.wide"
+    yield "  %emu.frame = getelementptr i8, ptr %emu.base, i64 %emu.at"
+    yield "  %emu.handle = call ptr @llvm.coro.begin(token %emu.id, ptr %emu.frame)"
+    yield from _word("shared", 1)
+    yield from _word("states", 2)
+    yield from _word("exchange", 3)
+    yield "  %emu.state = getelementptr i32, ptr %emu.states, i64 %emu.wide"
+    yield "  %emu.slot = getelementptr i64, ptr %emu.exchange, i64 %emu.wide"
+    yield from _word("threads", 4, "i64")
+    yield "  store i64 0, ptr %emu.turn"
+    k.ends["entry"] = "emu.allocated"
+
+
+def _word(name: str, number: int, type_: str = "ptr") -> Iterator[str]:
+    yield f"  %emu.{name}.at = getelementptr i64, ptr %emu.block, i64 {number}"
+    yield f"  %emu.{name} = load {type_}, ptr %emu.{name}.at"
+
+
+def _end() -> Iterator[str]:
+    yield "emu.ended:"
+    yield f"  store i32 {WAITS_FOR_NOTHING}, ptr %emu.state"
+    yield "  br label %emu.left"
+    yield "emu.left:"
+    yield "  call void @llvm.coro.end(ptr %emu.handle, i1 false, token none)"
+    yield "  ret ptr %emu.handle"
+    yield "}"
+
+
+def _suspend(k: _Kernel, state: int) -> Iterator[str]:
+    """Wait; the block that was being written goes on under another name."""
+    found, following = k.fresh("woken"), k.fresh("after")
+    yield f"  store i32 {state}, ptr %emu.state"
+    yield f"  %{found} = call i8 @llvm.coro.suspend(token none, i1 false)"
+    yield f"  switch i8 %{found}, label %emu.left [ i8 0, label %{following} i8 1, label %emu.left ]"
+    yield f"{following}:"
+    k.ends[k.block] = following
+
+
+def _shuffle(k: _Kernel, result: str, type_: str, how: str, _: str, value: str, lane: str) -> Iterator[str]:
+    """Two places a thread, used in turns: a thread writes into one again only when all have read it."""
+    names = ("turn", "base", "mine", "lane", "first", "other", "from", "wide", "theirs", "slot", "next")
+    turn, base, mine, own, first, other, source, wide, theirs, slot, following = (f"%{k.fresh(name)}" for name in names)
+    yield f"  {turn} = load i64, ptr %emu.turn"
+    yield f"  {base} = mul i64 {turn}, %emu.threads"
+    yield f"  {mine} = getelementptr i64, ptr %emu.slot, i64 {base}"
+    yield f"  store {type_} {value}, ptr {mine}"
+    yield f"  {following} = xor i64 {turn}, 1"
+    yield f"  store i64 {following}, ptr %emu.turn"
+    yield from _suspend(k, WAITS_FOR_WARP)
+    yield f"  {own} = and i32 %emu.tid, 31"
+    yield f"  {first} = sub i32 %emu.tid, {own}"
+    yield from _source_lane(k, how, own, lane, other)
+    yield f"  {source} = add i32 {first}, {other}"
+    yield f"  {wide} = zext i32 {source} to i64"
+    yield f"  {slot} = add i64 {base}, {wide}"
+    yield f"  {theirs} = getelementptr i64, ptr %emu.exchange, i64 {slot}"
+    yield f"  {result} = load {type_}, ptr {theirs}"
+
+
+def _source_lane(k: _Kernel, how: str, own: str, lane: str, result: str) -> Iterator[str]:
+    """The lane that a shuffle reads from (PTX ISA, shfl.sync, for segments of 32 lanes)."""
+    if how == "bfly":
+        yield f"  {result} = xor i32 {own}, {lane}"
+    elif how == "idx":
+        yield f"  {result} = and i32 {lane}, 31"
+    else:
+        moved, inside = f"%{k.fresh('moved')}", f"%{k.fresh('inside')}"
+        yield f"  {moved} = {'add' if how == 'down' else 'sub'} i32 {own}, {lane}"
+        yield f"  {inside} = icmp ule i32 {moved}, 31"
+        yield f"  {result} = select i1 {inside}, i32 {moved}, i32 {own}"
+
+
+def _with_ends(k: _Kernel, lines: list[str]) -> Iterator[str]:
+    """The lines, with phis that name the block that a predecessor goes on as."""
+    for line in lines:
+        if " = phi " in line and not line.startswith("  %emu."):
+            yield _INCOMING.sub(lambda m: f"%{_last(k, m[1])} ]", line)
+        else:
+            yield line
+
+
+def _last(k: _Kernel, block: str) -> str:
+    return k.ends.get(block, block)

@@ -1,0 +1,163 @@
+"""Blocks of threads on a CPU: functions in machine code that run a kernel's threads, each until it waits, and wake them when what they wait for has come.
+
+    run(arguments, first, last, record)      blocks first, ..., last - 1 of a kernel, one after the other; gives 0, or what went wrong
+
+A thread that waits for its warp goes on when all 32 lanes do so; one that waits for the block when every thread of it does, or has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.target import Target
+from xlanb.codegen.types import I1, I32, I64, PTR, VOID
+from xlanb.codegen.values import Value
+from xlanb.gpu.emulator.rewriting import WAITS_FOR_BLOCK, WAITS_FOR_NOTHING, WAITS_FOR_WARP, parameters_text, rewritten
+from xlanb.gpu.launches import Code
+
+OK, DIVERGED = 0, 1
+"""What `run` gives: all threads have ended; lanes of a warp wait for others that do not come."""
+_WARP = 32
+_COROUTINES = (
+    "declare token @llvm.coro.id(i32, ptr, ptr, ptr)",
+    "declare ptr @llvm.coro.begin(token, ptr)",
+    "declare i64 @llvm.coro.size.i64()",
+    "declare i8 @llvm.coro.suspend(token, i1)",
+    "declare void @llvm.coro.end(ptr, i1, token)",
+    "declare void @llvm.coro.resume(ptr)",
+    "declare ptr @malloc(i64)",
+)
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """A kernel in a module for the CPU: the symbol of its `run`."""
+
+    symbol: str
+    arguments: int
+
+
+class EmulatorModule:
+    """A module of LLVM IR for the CPU with kernels and what runs their blocks."""
+
+    def __init__(self, target: Target) -> None:
+        self._builder = ModuleBuilder("emulator", target)
+        self._declared: set[str] = set()
+        self._count = 0
+
+    def add(self, code: Code, threads: int) -> Emulated:
+        """Add a kernel with blocks of so many threads.
+
+        Raises:
+            CompilationError: it has an NVVM intrinsic without a meaning here.
+        """
+        prefix = f"k{self._count}."
+        self._count += 1
+        outside, declarations, text = rewritten(code, prefix)
+        if code.waits:
+            declarations += _COROUTINES
+        for line in declarations:
+            self._declared.add(line)
+        m = self._builder
+        m.globals.update({f"{prefix}{k}": line for k, line in enumerate(outside)})
+        m.declarations[f"{prefix}kernel"] = text
+        names = [p.rsplit("%", 1)[1] for p in parameters_text(code).split(", ") if p]
+        kernel = f"{prefix}{code.function}"
+        run = self._run(prefix, kernel, len(names), threads, waits=code.waits)
+        return Emulated(run, len(names))
+
+    def text(self) -> str:
+        """The module."""
+        body = self._builder.text()
+        known = {line.split("@", 1)[1].split("(", 1)[0] for line in body.split("\n") if line.startswith("declare ")}
+        more = {line for line in self._declared if line.split("@", 1)[1].split("(", 1)[0] not in known}
+        return "\n".join([body, *sorted(more), ""])
+
+    def _run(self, prefix: str, kernel: str, arguments: int, threads: int, *, waits: bool) -> str:
+        parameters = [Parameter(PTR, "args"), Parameter(I64, "first"), Parameter(I64, "last"), Parameter(PTR, "block")]
+        f = Function(self._builder, f"{prefix}run", parameters, "nounwind", None, "")
+        self._builder.functions.append(f)
+        f.result = I64
+        table, first, last, block = (f.argument(p) for p in parameters)
+        given = [Pointer(table, PTR)[k] for k in range(arguments)]
+        blocks = _Blocks(f, kernel, given, threads, block)
+        if waits:
+            f.give(blocks.run_waiting(first, last))
+        else:
+            blocks.run_plain(first, last)
+            f.give(f.const(I64, OK))
+        return f.name
+
+
+class _Blocks:
+    """The loops over the blocks of a kernel."""
+
+    def __init__(self, f: Function, kernel: str, given: Sequence[Value], threads: int, block: Value) -> None:
+        self.f, self.kernel, self.given, self.threads, self.block = f, kernel, given, threads, block
+
+    def _begin(self, thread: Value, number: Value, result: str) -> str:
+        """The call that begins a thread."""
+        arguments = [*self.given, thread, number, self.block]
+        return f"call {result} @{self.kernel}({', '.join(map(repr, arguments))})"
+
+    def run_plain(self, first: Value, last: Value) -> None:
+        """Threads that wait for nothing, one after the other."""
+        f = self.f
+        with f.loop(last, first, guarded=True) as b, f.loop(self.threads) as t:
+            f.write(self._begin(f.value(t).trunc(I32), f.value(b).trunc(I32), "void"))
+
+    def run_waiting(self, first: Value, last: Value) -> Value:
+        """Threads as coroutines; gives what went wrong."""
+        f = self.f
+        states = Pointer(Pointer(self.block, PTR)[2], I32)
+        handles = Pointer(Pointer(self.block, PTR)[5], PTR)
+        with f.carried(last, [f.const(I64, OK)], first, guarded=True) as blocks:
+            with f.loop(self.threads) as t:
+                handles[t] = f.let(PTR, self._begin(f.value(t).trunc(I32), f.value(blocks.index).trunc(I32), "ptr"))
+            with f.rounds([blocks.values[0]]) as loop:  # from barrier to barrier
+                failed = self._warps(states, handles, loop.values[0])
+                waiting = self._wake(states, handles, 0, self.threads, WAITS_FOR_BLOCK)
+                loop.next, loop.again = [failed], waiting.differs(0) & failed.equals(OK)
+            blocks.next = [loop.values[0]]
+        return blocks.values[0]
+
+    def _warps(self, states: Pointer, handles: Pointer, failed: Value) -> Value:
+        """Run each warp until none of its lanes waits for the others; gives what went wrong."""
+        f = self.f
+        with f.carried(self.threads // _WARP, [failed]) as warps:
+            begin = f.mul(warps.index, _WARP)
+            with f.rounds([warps.values[0]]) as loop:
+                count = self._count(states, begin)
+                some, all_ = count.differs(0), count.equals(_WARP)
+                worse = (some & ~all_).select(f.const(I64, DIVERGED), loop.values[0])
+                with f.when(all_):
+                    self._wake(states, handles, begin, _WARP, WAITS_FOR_WARP)
+                loop.next, loop.again = [worse], all_
+            warps.next = [loop.values[0]]
+        return warps.values[0]
+
+    def _count(self, states: Pointer, begin: Value | int) -> Value:
+        """How many lanes of a warp wait for it."""
+        f = self.f
+        with f.carried(_WARP, [f.const(I64, 0)]) as loop:
+            waits = states[f.add(begin, loop.index)].equals(WAITS_FOR_WARP)
+            loop.next = [loop.values[0] + waits.zext(I64)]
+        return loop.values[0]
+
+    def _wake(self, states: Pointer, handles: Pointer, begin: Value | int, count: int, state: int) -> Value:
+        """Resume threads that wait for something; gives how many."""
+        f = self.f
+        with f.carried(count, [f.const(I64, 0)]) as loop:
+            at = f.add(begin, loop.index)
+            waits = states[at].equals(state)
+            with f.when(waits):
+                f.write(f"call void @llvm.coro.resume({handles[at]!r})")
+            loop.next = [loop.values[0] + waits.zext(I64)]
+        return loop.values[0]
+
+
+__all__ = ["DIVERGED", "I1", "OK", "VOID", "WAITS_FOR_NOTHING", "Emulated", "EmulatorModule"]

@@ -1,0 +1,143 @@
+"""GpuExecutable: a module compiled for a GPU: its kernels as PTX, the launch sequence, and runs: on the CPU by emulation, on a device where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.buffers.buffer_assignment import BufferAssignment
+from xlanb.codegen.signature import ArraySpec, Signature
+from xlanb.display import Displayable
+from xlanb.gpu import ptx
+from xlanb.gpu.devices import GpuDevice
+from xlanb.gpu.emulator.machine import Emulator
+from xlanb.gpu.launches import Kernel, Launches
+from xlanb.gpu.program import GpuProgram
+from xlanb.hlo.calling import CallingConvention
+from xlanb.hlo.module import HloModule
+from xlanb.shape import Shape, TupleShape
+
+Array = NDArray[Any]
+
+
+class GpuExecutable(Displayable):
+    """A module compiled for an NVIDIA GPU.
+
+    `exe.emulate(*arrays)` runs its kernels on the CPU, `exe(*arrays)` on a device. Arguments are arrays (a tuple parameter takes a nested tuple) of exactly the dtype and shape of the parameter; the
+    result is a fresh array, or a nested tuple of them. Of a JAX function the arguments are the function's own, and so is the result.
+    """
+
+    def __init__(self, module: HloModule, source: HloModule, assignment: BufferAssignment, program: GpuProgram) -> None:
+        self.hlo_module = module
+        self.source_module = source
+        self.buffer_assignment = assignment
+        self.program = program
+        entry = module.entry_computation
+        names = source.calling.names if source.calling is not None else [p.name for p in entry.parameters]
+        parameters = tuple((name, p.shape) for name, p in zip(names, entry.parameters, strict=True))
+        self.signature = Signature(module.name, parameters, entry.root.shape)
+
+    # -- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> GpuDevice:
+        """The device that the code is made for."""
+        return self.program.target.device
+
+    @property
+    def parameter_shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the arrays that a call takes."""
+        return tuple(shape for _, shape in self.signature.parameters)
+
+    @property
+    def launches(self) -> Launches:
+        """The launch sequence as data: `print(exe.launches)`."""
+        return self.program.launches
+
+    @cached_property
+    def kernels(self) -> list[Kernel]:
+        """The kernels in program order, each with its launch dimensions, shared memory, arguments and HLO instruction."""
+        return self.program.kernels
+
+    @cached_property
+    def ptx(self) -> Mapping[str, str]:
+        """The PTX of each kernel by its name.
+
+        Raises:
+            CompilationError: LLVM refuses a kernel's IR.
+        """
+        return {k.name: ptx.compile_ptx(k.code.ir, self.program.target) for k in self.kernels}
+
+    @cached_property
+    def llvm_ir(self) -> Mapping[str, str]:
+        """The LLVM IR of each kernel by its name."""
+        return {k.name: k.code.ir for k in self.kernels}
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _emulator(self) -> Emulator:
+        return Emulator(self.program)
+
+    def emulate(self, *args: Any, **named: Any) -> Any:
+        """Run the kernels on the CPU: the same code, every thread of it.
+
+        Raises:
+            ArgumentError: number, dtype or shape of the arguments do not fit.
+            EvaluationError: lanes of a warp wait for each other in vain.
+        """
+        return self._called(self._emulate_flat, args, named)
+
+    def _called(self, run: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Call with the arguments of the function that the program was made of."""
+        calling: CallingConvention | None = self.source_module.calling
+        if calling is None:
+            return run(*args, **named)
+        found = run(*calling.flatten(tuple(args), dict(named)))
+        is_tuple = isinstance(self.signature.result, TupleShape)
+        return calling.assemble(found if is_tuple else (found,), tuple(args), dict(named))
+
+    def _emulate_flat(self, *arrays: Any) -> Any:
+        emulator = self._emulator
+        memories = emulator.memories()
+        given = self.signature.flatten(arrays)
+        specs = self.signature.arguments()
+        for m, memory in zip(self.program.memories, memories, strict=True):
+            if m.kind == "parameter" and m.number is not None:
+                spec = specs[m.number]
+                if spec is not None and m.size:
+                    memory[...] = _bytes(spec.taken(given[m.number]))
+                elif spec is not None:
+                    spec.taken(given[m.number])
+        emulator.run(memories)
+        results: dict[int, Array] = {}
+        wanted = self.signature.results()
+        for m, memory in zip(self.program.memories, memories, strict=True):
+            if m.kind == "output" and m.number is not None and wanted[m.number] is not None:
+                results[m.number] = _made(wanted[m.number], memory)  # type: ignore[arg-type]
+        return self.signature.nested([results.get(n) for n in range(len(wanted))])
+
+    def __str__(self) -> str:
+        kernels, temp = len(self.kernels), self.buffer_assignment.temp_size
+        count = f"{kernels} kernel{'s' * (kernels != 1)}"
+        return f"GpuExecutable {self.hlo_module.name} for {self.device.name}: {self.signature.text}, {count}, {temp:,} bytes of temporaries"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def _bytes(array: Array) -> Array:
+    """The bytes of a contiguous array."""
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+
+
+def _made(spec: ArraySpec, memory: Array) -> Array:
+    """A result out of device memory."""
+    fresh = spec.fresh()
+    if memory.size:
+        fresh.reshape(-1).view(np.uint8)[...] = memory[: fresh.nbytes]
+    return spec.given(fresh)

@@ -1,0 +1,111 @@
+"""What kernels of the GPU back end may write in place, which instructions are library calls, and which fusions are one kernel."""
+
+from __future__ import annotations
+
+from xlanb.analysis.dynamic import involves_dynamic
+from xlanb.codegen.elemental import SAME_INDEX, Leaf, array_of
+from xlanb.codegen.host_call import HOST_OPCODES
+from xlanb.codegen.indexing import same_order
+from xlanb.gpu.emitters.elements import RULES
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
+from xlanb.shape.shape import subshape
+
+_LIBRARIES = {
+    Op.FFT: "cufft", Op.CHOLESKY: "cusolver.potrf", Op.TRIANGULAR_SOLVE: "cublas.trsm", Op.INFEED: "host.infeed", Op.OUTFEED: "host.outfeed",
+}  # fmt: skip
+_STRUCTURE = frozenset({Op.PARAMETER, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN})
+
+
+def library_of(i: HloInstruction) -> str | None:
+    """The library that computes an instruction, by name; None where kernels do."""
+    if i.opcode is Op.CUSTOM_CALL:
+        return str(i.get("custom_call_target"))
+    if i.opcode in _LIBRARIES:
+        return _LIBRARIES[i.opcode]
+    if involves_dynamic(i) or i.opcode in HOST_OPCODES or i.opcode in _HOST:
+        return f"host.{i.opcode}"
+    return None
+
+
+_HOST = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE, Op.SCAN})
+
+
+def is_kernel(fusion: HloInstruction) -> bool:
+    """Whether a fusion can be one kernel: every instruction in it has an elemental rule."""
+    return is_inlinable(fusion.fused_computation)
+
+
+def is_inlinable(c: HloComputation) -> bool:
+    """Whether every instruction of a computation has an elemental rule, and so on in what it calls."""
+    return all(_is_inlinable(i) for i in c)
+
+
+def _is_inlinable(i: HloInstruction) -> bool:
+    if i.opcode in (Op.FUSION, Op.CALL):
+        return is_inlinable(i.called_computations[0])
+    return (i.opcode in RULES or i.opcode in _STRUCTURE) and not involves_dynamic(i)
+
+
+class GpuPolicy:
+    """See buffers.buffer_assignment.Policy: threads run in any order, so a kernel may write an element over an operand's only where nothing else is computed of that."""
+
+    def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
+        if instruction.opcode is Op.FUSION:
+            target = instruction.fused_computation
+            return _reads_in_place(target.root, leaf, target.parameters[operand], operand_leaf)
+        if operand_leaf or leaf or not (instruction.opcode in SAME_INDEX or instruction.opcode is Op.COPY):
+            return False
+        return same_order(array_of(instruction.operands[operand]), array_of(instruction))
+
+    def is_optional(self, instruction: HloInstruction) -> bool:
+        return False
+
+    def scratch_bytes(self, instruction: HloInstruction) -> int:
+        return 0
+
+
+def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:
+    """Whether the loop kernel of a fusion reads a parameter only for the same element of its results, which all have one shape."""
+    first = subshape(root.shape, leaf)
+    if not isinstance(first, ArrayShape) or not same_order(array_of(parameter, parameter_leaf), first):
+        return False
+    if not all(isinstance(s, ArrayShape) and same_order(s, first) for _, s in root.shape.leaves()):
+        return False
+    return _reads_same_index(root, parameter, first)
+
+
+def _reads_same_index(root: HloInstruction, parameter: HloInstruction, shape: ArrayShape) -> bool:
+    """Whether every way from the root to a parameter goes through instructions whose elements come from elements at the same index."""
+    seen: set[HloInstruction] = set()
+    stack, reads_elsewhere = [root], set[HloInstruction]()
+    while stack:
+        i = stack.pop()
+        if i in seen:
+            continue
+        seen.add(i)
+        if i.opcode in (Op.TUPLE, Op.COPY) or i.opcode in SAME_INDEX or _selects(i):
+            stack += [o for o in i.operands if same_order(array_of(o), shape)]
+            reads_elsewhere.update(o for o in i.operands if not same_order(array_of(o), shape))
+        elif i.opcode is not Op.PARAMETER:
+            reads_elsewhere.update(i.operands)
+    return parameter not in _reached(reads_elsewhere)
+
+
+def _selects(i: HloInstruction) -> bool:
+    """Whether an instruction is a select or clamp, whose scalar operands are read at every index."""
+    return i.opcode in (Op.SELECT, Op.CLAMP)
+
+
+def _reached(start: set[HloInstruction]) -> set[HloInstruction]:
+    """Instructions that others need, themselves included."""
+    seen: set[HloInstruction] = set()
+    stack = list(start)
+    while stack:
+        i = stack.pop()
+        if i not in seen:
+            seen.add(i)
+            stack += i.operands
+    return seen

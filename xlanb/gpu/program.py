@@ -1,0 +1,192 @@
+"""The program of a module on a GPU: memory, kernels, and the launch sequence that the host goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xlanb.analysis.dataflow import FORWARDING, is_plain_reshape
+from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
+from xlanb.buffers.live_ranges import LiveRange
+from xlanb.codegen.elemental import Leaf, UnplannedKernelError
+from xlanb.codegen.module import identifier
+from xlanb.gpu import policy
+from xlanb.gpu.emitters.kernel import Lowering, constant_bytes
+from xlanb.gpu.emitters.table import choose
+from xlanb.gpu.launches import Conditional, Copy, Fill, Kernel, Launch, Launches, LibraryCall, Place, While, kernels
+from xlanb.gpu.target import GpuTarget
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+_NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.AFTER_ALL}) | FORWARDING
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A block of device memory: `kind` is "parameter", "output", "constant" or "temp"; `number` counts the leaves of parameters, or of the result; `data` are a constant's bytes."""
+
+    kind: str
+    size: int
+    number: int | None = None
+    data: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class GpuProgram:
+    """What a module becomes: its memory by number, and the launch sequence over it."""
+
+    name: str
+    target: GpuTarget
+    memories: tuple[Memory, ...]
+    launches: Launches
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels in program order."""
+        return list(kernels(self.launches))
+
+
+def emit_program(assignment: BufferAssignment, target: GpuTarget, line_of: dict[str, int] | None = None) -> GpuProgram:
+    """The kernels and launch sequence of a scheduled module with its buffers; `line_of` gives the line of each HLO instruction, for debug locations.
+
+    Raises:
+        UnimplementedError: an instruction that the back end does not know; the message shows it.
+        UnplannedKernelError: an instruction whose kernel cannot be written as one.
+    """
+    writer = _Writer(assignment, target, line_of)
+    writer.write()
+    return GpuProgram(assignment.module.name, target, tuple(writer.memories), Launches(writer.sequence))
+
+
+class _Writer:
+    def __init__(self, assignment: BufferAssignment, target: GpuTarget, line_of: dict[str, int] | None) -> None:
+        self.assignment, self.target, self.line_of = assignment, target, line_of
+        self.flow = assignment.live
+        self.memories = [
+            Memory(a.kind, a.size, a.number, constant_bytes(a.constant) if a.constant is not None else None)
+            for a in assignment.allocations
+        ]
+        self.sequence: list[Launch] = []
+        self._constants: dict[object, Place] = {}
+        self._names: set[str] = set()
+        self._loop_of = {loop.instruction: loop for loop in self.flow.loops}
+        self._choice_of = {c.instruction: c for c in self.flow.choices}
+
+    def write(self) -> None:
+        self._computation(self.assignment.module.entry_computation)
+        outputs = {a.number: a.index for a in self.assignment.allocations if a.kind == "output"}
+        for value, number in self.assignment.result_copies:
+            if value.size:
+                source = _place(self.assignment.slice_of_value(value))
+                self.launch(
+                    Copy(Place(outputs[number], 0, value.size), Place(source.memory, source.offset, value.size))
+                )
+
+    # -- what lowerings ask (see Memories) ------------------------------------------------------------------------
+
+    def place(self, i: HloInstruction, leaf: Leaf = ()) -> Place:
+        return _place(self.assignment.slice_of(i, leaf))
+
+    def scratch(self, i: HloInstruction) -> Place | None:
+        found = self.assignment.scratch_of(i)
+        return None if found is None else _place(found)
+
+    def constant(self, i: HloInstruction) -> Place:
+        known = self._constants.get(i.literal)
+        if known is None:
+            data = constant_bytes(i)
+            self.memories.append(Memory("constant", len(data), None, data))
+            known = self._constants[i.literal] = Place(len(self.memories) - 1, 0, len(data))
+        return known
+
+    def unique(self, name: str) -> str:
+        wanted = identifier(name).replace(".", "_").replace("-", "_")
+        made, n = wanted, 0
+        while made in self._names:
+            n += 1
+            made = f"{wanted}_{n}"
+        self._names.add(made)
+        return made
+
+    def launch(self, launch: Launch) -> None:
+        self.sequence.append(launch)
+
+    # -- the sequence ---------------------------------------------------------------------------------------------
+
+    def _computation(self, c: HloComputation) -> None:
+        for i in self.assignment.orders[c]:
+            if i.opcode is Op.COPY_START and self.assignment.has_place(i, (2,)):
+                self.launch(Fill(self.place(i, (2,)), 0))
+            if i.opcode in _NO_CODE or is_plain_reshape(i):
+                continue
+            if i.opcode is Op.WHILE:
+                self._while(i)
+            elif i.opcode is Op.CONDITIONAL:
+                self._conditional(i)
+            elif i.opcode is Op.CALL:
+                self._computation(i.called_computations[0])
+            else:
+                self._instruction(i)
+
+    def _instruction(self, i: HloInstruction) -> None:
+        library = policy.library_of(i)
+        if library is not None:
+            self.launch(LibraryCall(library, i, tuple(self._leaves(i.operands)), tuple(self._leaves([i]))))
+            return
+        emitter = choose(i)
+        try:
+            emitter.emit(Lowering(self, i, emitter.name))
+        except UnplannedKernelError as error:
+            error.instruction = i
+            raise
+
+    def _leaves(self, instructions: Sequence[HloInstruction]) -> list[Place | None]:
+        """Where the arrays of instructions lie, leaf after leaf; None of a token."""
+        return [None if s.is_token else self.place(i, leaf) for i in instructions for leaf, s in i.shape.leaves()]
+
+    def _inner(self, *computations: HloComputation, end: int | None = None) -> tuple[Launch, ...]:
+        """The sequence of computations, and of the copies at a position."""
+        outer, self.sequence = self.sequence, []
+        for c in computations:
+            self._computation(c)
+        if end is not None:
+            self._copies(end)
+        made, self.sequence = tuple(self.sequence), outer
+        return made
+
+    def _while(self, i: HloInstruction) -> None:
+        loop = self._loop_of[i]
+        if not loop.state and not i.has_side_effect:
+            return  # the body changes nothing: where the loop ends at all, its result is what it began with
+        condition, body = i.attributes["condition"], i.attributes["body"]
+        self._copies(loop.begin)
+        tested = self._inner(condition)
+        self.launch(While(i, tested, self.place(condition.root), self._inner(body, end=loop.body_end)))
+
+    def _conditional(self, i: HloInstruction) -> None:
+        index = i.operands[0]
+        pairs = zip(i.called_computations, self._choice_of[i].branches, strict=True)
+        branches = tuple(self._inner(c, end=end) for c, (end, _) in pairs)
+        kind: PrimitiveType = index.array_shape.element_type
+        self.launch(Conditional(i, self.place(index), kind, branches))
+
+    def _copies(self, position: int) -> None:
+        """What has to be copied at a position: first what others overwrite goes aside, then all of it to its place."""
+        copies = self.assignment.copies.get(position, ())
+        where: dict[LiveRange, Place] = {}
+        for c in copies:
+            if c.source not in where:
+                where[c.source] = _place(self.assignment.slice_of_value(c.source))
+                aside = self.assignment.staged.get((position, c.source))
+                if aside is not None:
+                    target = _place(aside)
+                    self.launch(Copy(target, where[c.source]))
+                    where[c.source] = target
+        for c in copies:
+            self.launch(Copy(_place(self.assignment.slice_of_value(c.target)), where[c.source]))
+
+
+def _place(s: Slice) -> Place:
+    return Place(s.allocation, s.offset, s.size)

@@ -1,0 +1,107 @@
+"""LLVM IR of kernels to PTX, and PTX to machine code where NVIDIA's assembler (ptxas) is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from xlanb.codegen import llvm
+from xlanb.codegen.translation import Form, Passes, translate
+from xlanb.errors import CompilationError, MissingLibraryError
+from xlanb.gpu.target import GpuTarget
+
+LEVEL = 3
+"""LLVM's level for IR passes and code."""
+_PASSES = Passes(LEVEL, vectorize_loops=False, vectorize_slp=False, unroll=True)
+_WHEEL = ("nvidia", "cuda_nvcc", "bin", "ptxas")
+_USED = re.compile(r"Used (\d+) registers")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_STACK = re.compile(r"(\d+) bytes stack frame")
+_ARCHITECTURE = re.compile(r"^\.target\s+(sm_\w+)", re.MULTILINE)
+
+
+@cache
+def _initialize() -> None:
+    """Have LLVM load its targets."""
+    c = llvm.library()
+    for start in (
+        c.InitializeAllTargetInfos,
+        c.InitializeAllTargets,
+        c.InitializeAllTargetMCs,
+        c.InitializeAllAsmPrinters,
+    ):
+        start()
+
+
+def compile_ptx(text: str, target: GpuTarget) -> str:
+    """The PTX of a module of LLVM IR.
+
+    Raises:
+        CompilationError: LLVM refuses the IR.
+    """
+    _initialize()
+    return translate(text, llvm.Model(target, LEVEL), _PASSES, Form.ASSEMBLY).decode()
+
+
+def optimized_ir(text: str, target: GpuTarget) -> str:
+    """The IR after the passes that PTX is made of.
+
+    Raises:
+        CompilationError: LLVM refuses the IR.
+    """
+    _initialize()
+    return translate(text, llvm.Model(target, LEVEL), _PASSES, Form.IR).decode()
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What ptxas made of a kernel: machine code (cubin), and what a thread of it takes."""
+
+    cubin: bytes
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack_bytes: int
+
+
+@cache
+def find_ptxas() -> str | None:
+    """The assembler's path: of the wheel nvidia-cuda-nvcc in this Python's packages, or on the PATH; None where there is none."""
+    places = [Path(p).joinpath(*_WHEEL) for p in sys.path if p.endswith("site-packages")]
+    return next((str(p) for p in places if p.is_file()), None) or shutil.which("ptxas")
+
+
+@cache
+def assemble(text: str) -> Assembled:
+    """Machine code of PTX.
+
+    Raises:
+        MissingLibraryError: there is no ptxas.
+        CompilationError: ptxas refuses the text.
+    """
+    ptxas = find_ptxas()
+    if ptxas is None:
+        raise MissingLibraryError("no ptxas here: pip install 'xlanb[gpu]', or put CUDA's on the PATH")
+    found = _ARCHITECTURE.search(text)
+    if found is None:
+        raise CompilationError("the PTX names no architecture (.target sm_NN)")
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(text)
+        ran = subprocess.run(
+            [ptxas, "-v", "-arch", found[1], "-o", str(made), str(source)], capture_output=True, text=True, check=False
+        )
+        told = ran.stderr + ran.stdout
+        if ran.returncode:
+            raise CompilationError(f"ptxas refuses the PTX:\n{told.strip()}")
+        registers, spills, stack = _USED.search(told), _SPILLS.search(told), _STACK.search(told)
+        stores, loads = (int(n) for n in spills.groups()) if spills else (0, 0)
+        return Assembled(
+            made.read_bytes(), int(registers[1]) if registers else 0, stores, loads, int(stack[1]) if stack else 0
+        )

@@ -1,0 +1,55 @@
+"""An NVIDIA GPU as code generation sees it: LLVM's NVPTX target for a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from xlanb.codegen.costs import COMMON, Costs
+from xlanb.errors import CompilationError
+from xlanb.gpu.devices import GpuDevice
+
+_PTX_VERSIONS = (((12, 0), 87), ((10, 3), 88), ((10, 0), 86), ((9, 0), 80), ((0, 0), 80))
+"""The first version of PTX (times ten) that knows a compute capability."""
+
+
+@dataclass(frozen=True)
+class GpuTarget:
+    """What emitters ask of the machine (see codegen.module.Target), for a device: one thread's code is scalar, and has no C library.
+
+    Raises:
+        CompilationError: the device is none of NVIDIA's.
+    """
+
+    device: GpuDevice
+    triple: str = "nvptx64-nvidia-cuda"
+    data_layout: str = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+    vector_bits: int = 128
+    vector_registers: int = 64
+    explicit_vectors: bool = False
+    enabled: frozenset[str] = frozenset()
+    threads: int = 1
+    polls: bool = False
+    has_c_library: bool = False
+
+    def __post_init__(self) -> None:
+        if self.device.architecture.platform != "CUDA":
+            raise CompilationError(
+                f"{self.device.name} runs no PTX: kernels are made for NVIDIA's GPUs (a100, h100, b200, ...)"
+            )
+
+    @property
+    def cpu(self) -> str:
+        """The architecture that code is made for ("sm_80")."""
+        return self.device.architecture.name
+
+    @cached_property
+    def features(self) -> str:
+        """The version of PTX, as LLVM names it."""
+        capability = self.device.architecture.capability
+        return f"+ptx{next(version for least, version in _PTX_VERSIONS if capability >= least)}"
+
+    @property
+    def costs(self) -> Costs:
+        """What emitters shared with other back ends weigh."""
+        return COMMON
