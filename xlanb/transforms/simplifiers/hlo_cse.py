@@ -56,18 +56,25 @@ class HloCse(HloPass):
         return list(dict.fromkeys(i.fused_computation for i in module.instructions() if i.opcode is HloOpcode.FUSION))
 
     def _merge_constants(self, computation: HloComputation, keys: _Keys) -> None:
+        constants = [i for i in computation if i.opcode is HloOpcode.CONSTANT and self._concerns(i)]
+        if len(constants) < 2:
+            return
         first: dict[Key, HloInstruction] = {}
-        for i in computation:
-            if i.opcode is HloOpcode.CONSTANT and self._concerns(i):
-                # Every device can hold a constant whole: as in XLA its sharding keeps none apart.
-                _merge_into(first.setdefault(_unsharded(keys.of(i)), i), i)
+        for i in constants:
+            # Every device can hold a constant whole: as in XLA its sharding keeps none apart.
+            kept = first.setdefault(_unsharded(keys.of(i)), i)
+            if kept is not i:
+                _merge_into(kept, i)
 
     def _merge(self, computation: HloComputation, keys: _Keys) -> None:
         first: dict[Key, list[HloInstruction]] = {}
         like: dict[Key, tuple[HloInstruction, Key]] = {}
         conditions = (_SCALAR, *_MERGEABLE) if self.only_scalars else _MERGEABLE
         asked = asked_names()
-        for i in computation.post_order():
+        order = computation.post_order()
+        if not asked and not _has_pair(order):  # as most reducers: nothing to compare
+            return
+        for i in order:
             if i not in computation:
                 continue
             if first_failing(conditions, i) is not None:
@@ -75,10 +82,11 @@ class HloCse(HloPass):
             key = keys.of(i)
             alike = first.setdefault(_unsharded(key), [])
             kept = next((other for other in alike if _shardings_agree(other.sharding, i.sharding)), i)
-            merged = _merge_into(kept, i)
-            if not merged:
-                alike.append(i)
-            if is_observed() and not merged:
+            if kept is not i:
+                _merge_into(kept, i)
+                continue
+            alike.append(i)
+            if is_observed():
                 # Two that agree in the first parts of their keys, opcode and operands, differ in a later one.
                 other, other_key = like.setdefault(key[:_ALIKE], (i, key))
                 if other is not i:
@@ -110,14 +118,23 @@ class HloCse(HloPass):
         return not self.only_scalars or bool(_SCALAR.holds(i))
 
 
+def _has_pair(instructions: Iterable[HloInstruction]) -> bool:
+    """Whether two of them could be merged as far as opcode and the number of operands tell."""
+    seen = set()
+    for i in instructions:
+        if i.operands or i.opcode in _NUMBERS:
+            key = (i.opcode, len(i.operands))
+            if key in seen:
+                return True
+            seen.add(key)
+    return False
+
+
 @reason("identical")
-def _merge_into(kept: HloInstruction, copy: HloInstruction) -> bool:
-    if kept is copy:
-        return False
+def _merge_into(kept: HloInstruction, copy: HloInstruction) -> None:
     if is_observed():
         emit(Decision(current_cause(), "cse", (kept.name, copy.name), True, (Predicate("identical", True, str(copy)),)))
     copy.parent.replace(copy, kept)
-    return True
 
 
 def _tell_apart(pair: _Pair) -> None:
@@ -215,7 +232,9 @@ class _Keys:
     """What two instructions must share to be one."""
 
     is_layout_sensitive: bool
-    _computations: dict[HloComputation, Hashable] = field(default_factory=dict)
+    _computations: dict[HloComputation, int] = field(default_factory=dict)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    """A number for each content of a computation, so that it is hashed once and not with every key that has it."""
 
     def of(self, i: HloInstruction) -> Key:
         """The parts that _SAME compares: opcode, operands, shape, attributes, sharding, backend config."""
@@ -251,19 +270,20 @@ class _Keys:
         if isinstance(value, HloComputation):
             return self._computation(value)
         if isinstance(value, tuple) and value and isinstance(value[0], HloComputation):
-            return tuple(self._computation(v) for v in value)
+            return tuple([self._computation(v) for v in value])
         return value
 
-    def _computation(self, c: HloComputation) -> Hashable:
-        """The whole computation as nested tuples, instructions by their place in post order."""
+    def _computation(self, c: HloComputation) -> int:
+        """A number that computations of the same content share: instructions count by their place in post order."""
         found = self._computations.get(c)
         if found is None:
             place: dict[HloInstruction, int] = {}
             rows: list[Hashable] = []
             for i in c.post_order():
-                rows.append((i.opcode, tuple(place[o] for o in i.operands), self.shape(i), self.attributes(i)))
+                rows.append((i.opcode, tuple([place[o] for o in i.operands]), self.shape(i), self.attributes(i)))
                 if i.opcode in _UNIQUE and i.opcode is not HloOpcode.PARAMETER:
                     rows.append((i.uid,))
                 place[i] = len(place)
-            found = self._computations[c] = (tuple(rows), place[c.root])
+            content = (tuple(rows), place[c.root])
+            found = self._computations[c] = self._numbers.setdefault(content, len(self._numbers))
         return found
