@@ -13,9 +13,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from xlanb.gpu.devices import GpuDevice, gpu_device
+from xlanb.gpu.transforms.fusion_wrapper import GPU_WRAPPING
 from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.calls.computation_deduplicator import HloComputationDeduplicator
+from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build, names_in
 from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
@@ -183,6 +186,8 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
     "cse@fusion": lambda: HloCse(is_layout_sensitive=True),
+    "computation-deduplicator@fusions": lambda: HloComputationDeduplicator(mark_fusions=True),
+    "fusion-wrapper@gpu": lambda: FusionWrapper(wrapping=GPU_WRAPPING),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
 }
 """Passes that are built with options, by name@variant."""

@@ -162,6 +162,16 @@ class HloModule(Displayable):
         self._computations.append(computation)
         self._version += 1
 
+    def rename_computation(self, caller: HloInstruction, attribute: str, name: str) -> None:
+        """Give the computation that `caller` alone names by an attribute ("calls") another name, made unique."""
+        computation: HloComputation = caller.attributes[attribute]
+        if name == computation.name:
+            return
+        caller.record()  # the edit shows the name that it had
+        computation.name = self._computation_names.unique(sanitized(name))
+        computation._touch()
+        caller.parent.update(caller, attributes={attribute: computation})
+
     def set_entry(self, computation: HloComputation) -> None:
         """Make a computation the entry."""
         self._entry = computation

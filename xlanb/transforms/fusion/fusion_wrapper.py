@@ -1,10 +1,11 @@
-"""Wrapping of single instructions into fusions, so that the emitter of fusions emits them too (XLA's fusion-wrapper on the CPU).
+"""Wrapping of single instructions into fusions, so that the emitter of fusions emits them too (fusion_wrapper.h).
 
 ROOT a = f32[8] add(x, y)    =>    ROOT wrapped_add = f32[8] fusion(x, y), kind=kLoop, calls={ROOT a = add(p0, p1)}
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
@@ -37,15 +38,28 @@ _NOT_WORTH_IT = frozenset((O.CONSTANT, O.MAP, O.BITCAST_CONVERT))
 
 
 @dataclass(frozen=True)
+class Wrapping:
+    """What another target than the CPU wraps, by name: `wraps` says whether an instruction, `kind_of` as which kind of fusion."""
+
+    name: str
+    wraps: Callable[[HloInstruction], bool]
+    kind_of: Callable[[HloInstruction], str]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
 class FusionWrapper(HloPass):
-    """Makes a loop fusion of every instruction that the fusion emitter can emit and that is not in one.
+    """Makes a fusion of every instruction that the fusion emitter can emit and that is not in one.
 
     XLA:CPU of JAX 0.10.2 leaves concatenations to a kernel of their own; with `rows_by_bytes`, as in 0.12, those alone whose rows are
-    copied as in CpuInstructionFusion.
+    copied as in CpuInstructionFusion. Another target has its own `wrapping`.
     """
 
     name = "fusion-wrapper"
     rows_by_bytes: bool = False
+    wrapping: Wrapping | None = None
 
     def apply(self, module: HloModule) -> None:
         graph = CallGraph(module)
@@ -53,8 +67,14 @@ class FusionWrapper(HloPass):
             if not graph.is_control(c):
                 continue
             for i in c.post_order():
-                if is_wrappable(i) and not self._is_concatenated_alone(i):
-                    create_fusion(i, "kLoop", f"wrapped_{i.opcode}_computation", f"wrapped_{i.opcode}")
+                if self._wraps(i):
+                    kind = self.wrapping.kind_of(i) if self.wrapping else "kLoop"
+                    create_fusion(i, kind, f"wrapped_{i.opcode}_computation", f"wrapped_{i.opcode}")
+
+    def _wraps(self, i: HloInstruction) -> bool:
+        if self.wrapping is not None:
+            return self.wrapping.wraps(i)
+        return is_wrappable(i) and not self._is_concatenated_alone(i)
 
     def _is_concatenated_alone(self, i: HloInstruction) -> bool:
         return i.opcode is O.CONCATENATE and (not self.rows_by_bytes or copies_rows(i, by_bytes=True))

@@ -227,6 +227,11 @@ _ALIKE = 2
 """Two instructions are nearly the same where so many parts are: opcode and operands."""
 
 
+def computation_keys() -> Callable[[HloComputation], Hashable]:
+    """A function that gives a key of a computation: equal for two that do the same, in the same layouts."""
+    return _Keys(is_layout_sensitive=True).computation
+
+
 @dataclass
 class _Keys:
     """What two instructions must share to be one."""
@@ -268,12 +273,12 @@ class _Keys:
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, HloComputation):
-            return self._computation(value)
+            return self.computation(value)
         if isinstance(value, tuple) and value and isinstance(value[0], HloComputation):
-            return tuple([self._computation(v) for v in value])
+            return tuple([self.computation(v) for v in value])
         return value
 
-    def _computation(self, c: HloComputation) -> int:
+    def computation(self, c: HloComputation) -> int:
         """A number that computations of the same content share: instructions count by their place in post order."""
         found = self._computations.get(c)
         if found is None:

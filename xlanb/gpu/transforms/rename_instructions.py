@@ -1,0 +1,49 @@
+"""Names that later passes share a prefix with (add_tracking_suffix_to_instruction_names.cc, the pass rename-instructions).
+
+    add.3 = f32[8] add(x, y)    =>    add.3.0 = f32[8] add(x, y)
+
+Fusion clones instructions; a clone of `add.3.0` is `add.3.1`, so that in a fused program every copy tells which
+instruction it was before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
+
+_KEEP_NAMES = frozenset((O.PARAMETER, O.CUSTOM_CALL, O.FUSION))
+_NEVER_FUSED = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
+_ALWAYS_FUSED = frozenset((O.FUSION, O.MAP, O.REDUCE, O.REDUCE_WINDOW))
+
+
+@dataclass(frozen=True)
+class AddTrackingSuffixToInstructionNames(HloPass):
+    """Appends ".0" to the name of every instruction outside fusions that a fusion could hold."""
+
+    name = "rename-instructions"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c:
+                if i.opcode not in _KEEP_NAMES and is_fusible(i):
+                    _append_suffix(i)
+
+
+def is_fusible(i: HloInstruction) -> bool:
+    """Whether a fusion may hold it (HloInstruction::IsFusible): no control flow, no side effect, no RNG of several users."""
+    if i.opcode in _ALWAYS_FUSED:
+        return True
+    if i.opcode in _NEVER_FUSED:
+        return False
+    return i.user_count <= 1 if i.opcode is O.RNG else not i.has_side_effect
+
+
+@reason("its clones are to share its name")
+def _append_suffix(i: HloInstruction) -> None:
+    i.parent.rename(i, f"{i.name}.0")
