@@ -98,7 +98,8 @@ def _integer_power(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str
 
 def _float_remainder(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
     a, b = f.alike(a, b)
-    return rounded(f, t, math.call("fmod", a, b) if a.type.lanes and a.type.bits == 32 else f.binary("frem", a, b))
+    is_called = not f.target.has_c_library or (a.type.lanes and a.type.bits == 32)
+    return rounded(f, t, math.call("fmod", a, b) if is_called else f.binary("frem", a, b))
 
 
 _PRED: dict[Op, Rule] = {

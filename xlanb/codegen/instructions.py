@@ -212,7 +212,9 @@ def joined(f: Function, a: Value, b: Value) -> Value:
 
 
 def any_of(f: Function, bits: Value) -> Value:
-    """i1: whether a vector of i1 has one that holds."""
+    """i1: whether a vector of i1 has one that holds; an i1 itself."""
+    if not bits.type.lanes:
+        return bits
     whole = integer(bits.type.lanes)
     return f.let(whole, f"bitcast {bits!r} to {whole.text}").differs(0)
 

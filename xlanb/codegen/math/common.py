@@ -31,9 +31,15 @@ def clamp(x: Value, low: Number, high: Number) -> Value:
     return (x > high).select(high, x)
 
 
+PORTABLE: dict[str, Callable[..., Value]] = {}
+"""Functions for where there is no C library, by the names that C has for those of doubles (see portable.py)."""
+
+
 def library(symbol: str, *arguments: Value) -> Value:
-    """A function of the C library, of each lane."""
+    """A function of the C library, of each lane; where there is none, one of ours."""
     f, result = arguments[0].function, arguments[0].type.scalar
+    if not f.target.has_c_library:
+        return PORTABLE[symbol.removesuffix("f") if result.bits == 32 and symbol != "erf" else symbol](*arguments)
     if not f.width or not any(varies(a) for a in arguments):
         return f.call(result, symbol, *arguments, attributes=LIBRARY)
     given = f.alike(*arguments)
