@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 from xlanb.boundary import boundary
@@ -32,9 +32,10 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
+from xlanb.spmd.devices.merging import NotMergedError
 from xlanb.spmd.optimize import optimize
 from xlanb.stage import Stage, Stages, exhaust
-from xlanb.tracing import is_observed
+from xlanb.tracing import is_observed, unobserved
 from xlanb.transforms.base import PassResult
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
@@ -140,10 +141,22 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     if before is not None:
         yield _schedule_stage(module, before, assignment, start)
         yield _buffers_stage(module, assignment)
-    exe = Executable(module, source, assignment, program, placement.distribution())
+    distribution = placement.distribution()
+    merge = None if distribution is None else partial(_merged, placement, options)
+    exe = Executable(module, source, assignment, program, distribution, merge)
     if recorded and options.want_text:
         yield from _text_stages(exe, emitted)
     return exe
+
+
+def _merged(placement: Placement, options: CompileOptions) -> Executable | None:
+    """The programs of all devices compiled as one; None where they are no single program."""
+    try:
+        with unobserved():
+            return _compile(placement.merged(), options)
+    except NotMergedError as error:
+        _LOG.info("the devices run by themselves: %s", error)
+        return None
 
 
 def _stage_of(result: PassResult) -> Stage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,7 @@ from xlanb.shape import ArrayShape
 from xlanb.spmd.devices import transport
 from xlanb.spmd.devices.distribution import Distribution
 from xlanb.spmd.devices.evaluation import checked_grid
+from xlanb.spmd.devices.merging import NotMergedError, merged
 from xlanb.spmd.devices.threads import Visit, run_on_threads
 from xlanb.spmd.mesh import parse_meshes
 from xlanb.spmd.sdy import MESHES
@@ -30,9 +32,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FEEDS: Final = frozenset((Op.INFEED, Op.OUTFEED))
-_PLACING: Final = ("shardy-xla", "spmd-partitioning")
+_PARTITIONS: Final = "spmd-partitioning"
+_PLACING: Final = ("shardy-xla", _PARTITIONS)
 """Passes after which the entry of a module says how its arrays lie on the devices."""
 
+_MOST_MERGED: Final = 2000
+"""Instructions of a program that stands for those of all devices: compiling more would take too long in a call."""
+_CALLS_BEFORE: Final = 2
+"""Calls with whole arrays before the programs of the devices are merged: who calls once or twice does not wait for that."""
 
 TIMELINE: Final = Visit._fields
 
@@ -58,6 +65,12 @@ class Placement:
             Distribution.of_whole(module, self.grid) if self.is_whole else Distribution.of_each(module, self.grid)
         )
         self._feeds = any(i.opcode in _FEEDS for i in module.instructions())
+        self._program = None if self.is_whole else self._small(module)
+
+    def _small(self, module: HloModule) -> HloModule | None:
+        """A copy of the program of each device, where it may be merged with those of the others."""
+        fits = self.grid.count > 1 and self.grid.count * module.instruction_count <= _MOST_MERGED
+        return module.clone() if fits else None
 
     @property
     def partitions(self) -> int:
@@ -68,6 +81,18 @@ class Placement:
         """Look at a module after a pass."""
         if self.is_whole and name in _PLACING and not module.entry_computation.name.endswith("_spmd"):
             self._found = Distribution.of_whole(module, self.grid)
+        if self.is_whole and name == _PARTITIONS:
+            self._program = self._small(module)
+
+    def merged(self) -> HloModule:
+        """The programs of all devices as one.
+
+        Raises:
+            NotMergedError: they are too long, or no single program.
+        """
+        if self._program is None:
+            raise NotMergedError(f"more than {_MOST_MERGED} instructions on all devices")
+        return merged(self._program, self._found, _MOST_MERGED)
 
     def distribution(self) -> Distribution | None:
         """How arrays lie; None where the program runs on one device.
@@ -99,7 +124,11 @@ def _partitions_of_meshes(module: HloModule) -> int:
 
 
 class DeviceCalls:
-    """Runs a compiled program on several devices of this process; `in_one_thread` does so where the program is short."""
+    """Runs a compiled program on several devices of this process.
+
+    `in_one_thread` does so where the program is short. `merge` gives the calls of one program for all devices, or None
+    where there is none: calls with whole arrays use it from the third on.
+    """
 
     def __init__(
         self,
@@ -107,8 +136,14 @@ class DeviceCalls:
         distribution: Distribution,
         module: HloModule,
         in_one_thread: Callable[..., list[Any]] | None = None,
+        merge: Callable[[], Calls | None] | None = None,
     ) -> None:
         self.calls = calls
+        self.merged: Calls | None = None
+        self._merge = merge
+        self._merged_entry: Callable[..., Any] | None = None
+        self._count = 0
+        self._merging = threading.Lock()
         self.in_one_thread = in_one_thread
         self.distribution = distribution
         self.meets = any(why_several(i) for i in module.instructions())
@@ -128,6 +163,33 @@ class DeviceCalls:
             ArgumentError: they do not fit.
             DeviceError: a device fails, is late, or waits for others that do not come.
         """
+        if self._merged_entry is not None and transport.current() is run_on_threads:
+            return self._merged_entry(*arrays)
+        result = self._by_devices(*arrays)
+        if self._merge is not None and transport.current() is run_on_threads:
+            self._count += 1
+            if self._count >= _CALLS_BEFORE:
+                self._try_to_merge()
+        return result
+
+    def _try_to_merge(self) -> None:
+        """Merge the programs of the devices, unless another thread is at it."""
+        if not self._merging.acquire(blocking=False):
+            return
+        try:
+            merge, self._merge = self._merge, None
+            self.merged = merge() if merge is not None else self.merged
+            if merge is not None and self.merged is not None:
+                self._merged_entry = self.merged.entry(self._by_devices)
+        finally:
+            self._merging.release()
+
+    def cancel(self) -> int:
+        """Stop the calls of the merged program that other threads are in; gives how many there were."""
+        return self.merged.cancel() if self.merged is not None else 0
+
+    def _by_devices(self, *arrays: Any) -> Any:
+        """Whole arrays in, whole arrays out: cut, run on each device, put together."""
         whole = arrays
         if len(arrays) == len(self._specs):
             whole = tuple(

@@ -51,8 +51,8 @@ class Executable(Displayable):
     Of a JAX function the arguments are the function's own (pytrees, without those that are static for `jax.jit`), and so is the result; `exe.flat(*arrays)` takes and gives the
     program's arrays.
 
-    A module of several partitions or replicas runs on `device_count` devices, a thread for each: arguments and results are whole arrays, cut and put together by the shardings of
-    its entry, and `run_shards` takes and gives each device's own.
+    A module of several partitions or replicas runs on `device_count` devices: arguments and results are whole arrays, cut and put together by the shardings of its entry, and
+    `run_shards` takes and gives each device's own. Of a short program the third call with whole arrays compiles the programs of all devices as one, which later calls run.
 
     A call raises ArgumentError where number, dtype or shape of the arguments do not fit (the message says what was expected), KeyboardInterrupt (or what else a
     signal's handler raises) where a signal comes while the main thread runs it, wherever it is, and CancelledError where another thread has called `cancel`.
@@ -76,6 +76,7 @@ class Executable(Displayable):
         assignment: BufferAssignment,
         program: Program,
         distribution: Distribution | None = None,
+        merge: Callable[[], Executable | None] | None = None,
     ) -> None:
         self.hlo_module = module
         self.source_module = source
@@ -86,7 +87,7 @@ class Executable(Displayable):
         self._host = make_host_calls(program.host, hidden)
         self.code = self.load(program)
         entry = module.entry_computation
-        names = source.calling.names if source.calling is not None else [p.name for p in entry.parameters]
+        names = source.calling.names if source.calling is not None else _parameter_names(source)
         parameters = tuple((name, p.shape) for name, p in zip(names, entry.parameters, strict=True))
         signature = Signature(module.name, parameters, entry.root.shape)
         self.calls = Calls(
@@ -99,7 +100,9 @@ class Executable(Displayable):
         )
         self.devices = None
         if distribution is not None:
-            self.devices = DeviceCalls(self.calls, distribution, module, self._fibers(distribution.grid))
+            self.devices = DeviceCalls(
+                self.calls, distribution, module, self._fibers(distribution.grid), _calls_of(merge)
+            )
         self.flat = self.devices or self.calls.entry()
         self.__call__ = self._called(source.calling)
         self.counter = None
@@ -205,7 +208,7 @@ class Executable(Displayable):
 
         Each of them raises CancelledError, and the executable is ready for the next call. What a call is in a function of Python's meanwhile (see `kernels`) it stops when that returns.
         """
-        running = self.calls.cancel()
+        running = self.calls.cancel() + (self.devices.cancel() if self.devices is not None else 0)
         self.feeds.cancel()
         return running
 
@@ -370,3 +373,19 @@ def _shortage(make: Callable[[], Executable], number: int | None) -> str:
         return Shortage(make().buffer_assignment)(number)
     except (MemoryError, XlanbError):
         return ""
+
+
+def _calls_of(merge: Callable[[], Executable | None] | None) -> Callable[[], Calls | None] | None:
+    if merge is None:
+        return None
+
+    def made() -> Calls | None:
+        found = merge()
+        return found.calls if found is not None else None
+
+    return made
+
+
+def _parameter_names(source: HloModule) -> list[str]:
+    """What the program's author calls the parameters: partitioning gives them other names."""
+    return [p.name for p in source.entry_computation.parameters]

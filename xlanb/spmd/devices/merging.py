@@ -1,0 +1,451 @@
+"""The programs of all devices as one program for one: what a run on virtual devices computes, without devices.
+
+    p = f32[2] parameter(0), sharding={devices=[4]<=[4]}          P = f32[8] parameter(0)
+    s = f32[2] all-reduce(p), replica_groups={{0,1,2,3}}    =>    a, b, c, d = slices of P
+                                                                  s = add(add(add(a, b), c), d)
+
+Each instruction stands there once for each device, and once for all of them where its operands are the same for all. A
+collective is what it means: a sum of its operands, a concatenation, slices; the number of a device is a constant. Arrays
+come in and go out whole. The compiler then treats it as any other program: it fuses over the borders of devices, and no
+device waits for another.
+
+Loops and branches with collectives in them are merged where all devices decide alike, which is seen from their conditions
+being the same instruction for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xlanb.errors import XlanbError
+from xlanb.evaluator.collectives import is_plain_collective, reduction
+from xlanb.hlo.attributes import PaddingDimension, SliceDimension
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.device_groups import device_groups, device_pairs
+from xlanb.hlo.devices import why_several
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
+from xlanb.shape.shape import tuple_of
+from xlanb.spmd.devices.distribution import Distribution
+from xlanb.spmd.devices.split import Tiling, tiling
+from xlanb.spmd.hlo_sharding import HloSharding
+from xlanb.tracing import unobserved
+
+Values = tuple[HloInstruction, ...]
+"""What each device has, by its number; the same instruction where they have the same."""
+
+_STATEFUL: Final = frozenset((Op.RNG, Op.RNG_GET_AND_UPDATE_STATE))
+_CALLS: Final = frozenset((Op.WHILE, Op.CONDITIONAL, Op.CALL))
+_NUMBERS: Final = frozenset((Op.PARTITION_ID, Op.REPLICA_ID))
+_WIDER: Final = frozenset((PrimitiveType.BF16, PrimitiveType.F16))
+"""Reductions between devices sum these up in f32 and round once."""
+
+
+class NotMergedError(XlanbError):
+    """Why the programs of the devices are no single program."""
+
+
+def merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
+    """The module that computes the whole result of a module of several devices, with whole arrays as arguments.
+
+    Args:
+        module: the program of each device, which is not changed.
+        distribution: how whole arrays lie on the devices.
+        most: instructions that the result may have.
+
+    Raises:
+        NotMergedError: it would have more; or something in it is no function of the arguments alone (a random number of
+            the device's own, a call of the process), or devices may go different ways to a collective.
+    """
+    with unobserved():
+        return _merged(module.clone(), distribution, most)
+
+
+def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
+    if module.host_callbacks:
+        raise NotMergedError("it calls functions of Python, which may ask on which device they run")
+    if module.entry_layout is not None and _has_layouts(module.entry_layout):
+        raise NotMergedError("the entry has layouts of its own")
+    source = module.entry_computation
+    target = module.add_computation(f"{source.name}_all_devices")
+    build = _Builder(target, distribution, most)
+    arguments: dict[HloInstruction, Values] = {}
+    for n, (p, shape, parts) in enumerate(
+        zip(source.parameters, distribution.parameters, distribution.shardings, strict=True)
+    ):
+        if not isinstance(shape, ArrayShape) or not isinstance(p.shape, ArrayShape):
+            raise NotMergedError(f"{p.name} is no array")
+        whole = target.add(Op.PARAMETER, (), shape.with_default_layout(), name=p.name, parameter_number=n)
+        arguments[p] = build.shards(whole, parts[0], p.shape)
+    results = build.run(source, arguments)
+    target.set_root(build.joined(results, source.root.shape))
+    module.set_entry(target)
+    module.entry_layout = None
+    module.spmd_parameters_shardings, module.spmd_output_sharding = (), ""
+    module.calling = None
+    kept = {k: v for k, v in module.header.items() if k in _KEPT_HEADER}
+    module.header.clear()
+    module.header.update(kept)
+    module.remove_unused_computations()
+    return module
+
+
+_KEPT_HEADER: Final = frozenset(("is_dynamic",))
+
+
+def _has_layouts(layout: tuple[tuple[Shape, ...], Shape]) -> bool:
+    return any(s != s.with_default_layout() for s in (*layout[0], layout[1]) if s.is_array)
+
+
+class _Builder:
+    """Writes instructions of all devices into one computation."""
+
+    def __init__(self, target: HloComputation, distribution: Distribution, most: int) -> None:
+        self.target, self.distribution, self.most = target, distribution, most
+        self.grid = distribution.grid
+        self.count = self.grid.count
+        self._made: dict[tuple[Any, ...], HloInstruction] = {}
+
+    def within(self, name: str) -> _Builder:
+        """A builder of another computation of the module."""
+        return _Builder(self.target.module.add_computation(name), self.distribution, self.most)
+
+    # -- instructions -------------------------------------------------------------------------------------------
+
+    def add(
+        self, opcode: Op, operands: Iterable[HloInstruction], shape: Shape | None = None, **attributes: Any
+    ) -> HloInstruction:
+        """A new instruction, or the one that is there."""
+        operands = tuple(operands)
+        key = (opcode, operands, shape, *((k, _hashed(v)) for k, v in attributes.items()))
+        found = self._made.get(key)
+        if found is None:
+            self._check_size()
+            found = self._made[key] = self.target.add(opcode, operands, shape, **attributes)
+        return found
+
+    def constant(self, value: Any) -> HloInstruction:
+        array = np.asarray(value)
+        key = (Op.CONSTANT, array.dtype.str, array.tobytes(), array.shape)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self.target.constant(array)
+        return found
+
+    def _copy(self, i: HloInstruction, operands: Values) -> HloInstruction:
+        key = (i, *operands)
+        found = self._made.get(key)
+        if found is None:
+            self._check_size()
+            found = self._made[key] = self.target.clone_instruction(i, operands)
+            self.target.update(found, sharding="", frontend_attributes=())
+        return found
+
+    def _check_size(self) -> None:
+        if len(self.target) > self.most:
+            raise NotMergedError(f"more than {self.most} instructions")
+
+    def element(self, value: HloInstruction, index: int) -> HloInstruction:
+        """An element of a tuple; of one that was just made the operand."""
+        if value.opcode is Op.TUPLE:
+            return value.operands[index]
+        return self.add(Op.GET_TUPLE_ELEMENT, (value,), index=index)
+
+    def slice(self, value: HloInstruction, starts: Sequence[int], limits: Sequence[int]) -> HloInstruction:
+        dims = value.array_shape.dimensions
+        if all(s == 0 for s in starts) and tuple(limits) == dims:
+            return value
+        return self.add(
+            Op.SLICE, (value,), slice=tuple(SliceDimension(s, n, 1) for s, n in zip(starts, limits, strict=True))
+        )
+
+    def concatenate(self, values: Sequence[HloInstruction], dim: int) -> HloInstruction:
+        return values[0] if len(values) == 1 else self.add(Op.CONCATENATE, values, dimensions=(dim,))
+
+    def zeros(self, shape: ArrayShape) -> HloInstruction:
+        zero = self.constant(np.zeros((), shape.dtype))
+        return zero if not shape.rank else self.add(Op.BROADCAST, (zero,), shape.with_default_layout(), dimensions=())
+
+    # -- a computation ------------------------------------------------------------------------------------------
+
+    def run(self, source: HloComputation, known: dict[HloInstruction, Values]) -> Values:
+        """What a computation gives on each device, for what its parameters are there."""
+        values = dict(known)
+        for i in source.post_order():
+            if i in values:
+                continue
+            if any(isinstance(leaf, ArrayShape) and leaf.is_dynamic for _, leaf in i.shape.leaves()):
+                raise NotMergedError(f"{i.name} has a dynamic size")
+            values[i] = self._values(i, [values[o] for o in i.operands])
+        return values[source.root]
+
+    def _values(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
+        op = i.opcode
+        if op in _NUMBERS:
+            which = 1 if op is Op.PARTITION_ID else 0
+            return tuple(self.constant(np.uint32(self.grid.of(d)[which])) for d in range(self.count))
+        if op is Op.GET_TUPLE_ELEMENT:
+            index = i.attributes["index"]
+            return tuple(self.element(v, index) for v in operands[0])
+        if why_several(i):
+            return self._collective(i, operands)
+        if op in _STATEFUL or (i.has_side_effect and op not in _CALLS):
+            raise NotMergedError(f"{i.name} is more than a function of its operands")
+        if op is Op.CALL:
+            (called,) = i.called_computations
+            return self.run(called, dict(zip(called.parameters, operands, strict=True)))
+        if op in _CALLS and _meets(i):
+            return self._while(i, operands[0]) if op is Op.WHILE else self._conditional(i, operands)
+        if i.has_side_effect or any(_meets(j) for c in i.called_computations for j in c):
+            raise NotMergedError(f"{i.name} is more than a function of its operands")
+        columns = operands or [()] * 0
+        return tuple(self._copy(i, tuple(column[d] for column in columns)) for d in range(self.count))
+
+    # -- collectives --------------------------------------------------------------------------------------------
+
+    def _collective(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
+        if not is_plain_collective(i):
+            raise NotMergedError(f"{i.name}: {i.opcode} has no meaning as other instructions")
+        if any(not isinstance(o.shape, ArrayShape) for o in i.operands):
+            raise NotMergedError(f"{i.name} takes a tuple")
+        results: dict[int, Sequence[HloInstruction]] = {}
+        for group in device_groups(i, self.grid):
+            rows = [[column[d] for column in operands] for d in group]
+            given = self._MEANINGS[i.opcode](self, i, group, rows)
+            results.update(zip(group, given, strict=True))
+        if len(results) != self.count:
+            raise NotMergedError(f"{i.name}: not every device takes part")
+        if isinstance(i.shape, TupleShape):
+            return tuple(self.add(Op.TUPLE, results[d]) for d in range(self.count))
+        return tuple(results[d][0] for d in range(self.count))
+
+    def _reduced(self, i: HloInstruction, column: Sequence[HloInstruction]) -> HloInstruction:
+        """Arrays reduced in the order of the devices."""
+        opcode = reduction(i.to_apply)
+        if opcode is None:
+            raise NotMergedError(f"{i.name}: {i.to_apply.name} is no plain operation on two numbers")
+        shape = column[0].array_shape
+        if len(column) > 1 and shape.element_type in _WIDER:
+            wide = ArrayShape(PrimitiveType.F32, shape.dimensions).with_default_layout()
+            column = [self.add(Op.CONVERT, (x,), wide) for x in column]
+        total = column[0]
+        for x in column[1:]:
+            total = self.add(opcode, (total, x))
+        return total if total.shape == shape else self.add(Op.CONVERT, (total,), shape.with_default_layout())
+
+    def _all_reduce(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
+        return [[self._reduced(i, column) for column in zip(*rows, strict=True)]] * len(rows)
+
+    def _reduce_scatter(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
+        (dim,) = i.ints("dimensions")
+        columns = [self._pieces(self._reduced(i, c), len(rows), dim) for c in zip(*rows, strict=True)]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def _all_gather(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
+        (dim,) = i.ints("dimensions")
+        return [[self.concatenate(column, dim) for column in zip(*rows, strict=True)]] * len(rows)
+
+    def _all_to_all(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
+        dims, count = i.ints("dimensions"), len(rows)
+        if not dims:
+            if len(i.operands) != count:
+                raise NotMergedError(f"{i.name}: {len(i.operands)} operands among {count} devices")
+            return [[row[j] for row in rows] for j in range(count)]
+        cut = [self._pieces(row[0], count, dims[0]) for row in rows]
+        return [[self.concatenate([pieces[j] for pieces in cut], dims[0])] for j in range(count)]
+
+    def _broadcast(self, _: HloInstruction, __: Sequence[int], rows: _Rows) -> _Rows:
+        return [rows[0]] * len(rows)
+
+    def _permute(self, i: HloInstruction, group: Sequence[int], rows: _Rows) -> _Rows:
+        given = dict(zip(group, rows, strict=True))
+        results = {d: [self.zeros(x.array_shape) for x in row] for d, row in given.items()}
+        results.update({t: list(given[s]) for s, t in device_pairs(i, group[0], self.grid)})
+        return [results[d] for d in group]
+
+    def _pieces(self, value: HloInstruction, count: int, dim: int) -> list[HloInstruction]:
+        dims = value.array_shape.dimensions
+        if dims[dim] % count:
+            raise NotMergedError(f"{dims[dim]} elements in {count} equal pieces")
+        size = dims[dim] // count
+        starts = [[k * size if n == dim else 0 for n in range(len(dims))] for k in range(count)]
+        limits = [[(k + 1) * size if n == dim else d for n, d in enumerate(dims)] for k in range(count)]
+        return [self.slice(value, s, n) for s, n in zip(starts, limits, strict=True)]
+
+    _MEANINGS: Final[dict[Op, Callable[..., _Rows]]] = {
+        Op.ALL_REDUCE: _all_reduce, Op.REDUCE_SCATTER: _reduce_scatter, Op.ALL_GATHER: _all_gather,
+        Op.ALL_TO_ALL: _all_to_all, Op.COLLECTIVE_BROADCAST: _broadcast, Op.COLLECTIVE_PERMUTE: _permute,
+    }  # fmt: skip
+
+    # -- control ------------------------------------------------------------------------------------------------
+
+    def _while(self, i: HloInstruction, init: Values) -> Values:
+        """One loop over the states of all devices; what is the same for all of them, before and after a round, is there once."""
+        if not isinstance(i.shape, TupleShape):
+            raise NotMergedError(f"{i.name} is a loop over one array")
+        source_body, source_condition = i.attributes["body"], i.attributes["condition"]
+        size = len(i.shape.shapes)
+        states = [[self.element(v, k) for v in init] for k in range(size)]
+        alike = [_is_same(column) for column in states]
+        while True:
+            body = self.within(source_body.name)
+            shape = tuple_of([s for k in range(size) for s in self._kept_shapes(i.shape.shapes[k], alike[k])])
+            after = body.run(source_body, {source_body.parameters[0]: body.states(shape, size, alike)})
+            columns = [[body.element(v, k) for v in after] for k in range(size)]
+            still = [a and _is_same(c) for a, c in zip(alike, columns, strict=True)]
+            if still == alike:
+                break
+            body.drop()
+            alike = still
+        body.target.set_root(body.add(Op.TUPLE, _flat(columns, alike)))
+        condition = self.within(source_condition.name)
+        goes_on = condition.run(
+            source_condition, {source_condition.parameters[0]: condition.states(shape, size, alike)}
+        )
+        if not _is_same(goes_on):
+            raise NotMergedError(f"{i.name}: devices may leave the loop in different rounds")
+        condition.target.set_root(goes_on[0])
+        whole = self.add(Op.TUPLE, _flat(states, alike))
+        loop = self.target.clone_instruction(i, (whole,), shape)
+        self.target.update(
+            loop, sharding="", frontend_attributes=(), attributes={"body": body.target, "condition": condition.target}
+        )
+        return self.unpacked(loop, size, alike)
+
+    def _kept_shapes(self, shape: Shape, is_alike: bool) -> list[Shape]:
+        return [shape] * (1 if is_alike else self.count)
+
+    def states(self, shape: Shape, size: int, alike: Sequence[bool]) -> Values:
+        """The state of each device within a loop: a parameter taken apart."""
+        return self.unpacked(self.target.add(Op.PARAMETER, (), shape, parameter_number=0), size, alike)
+
+    def unpacked(self, packed: HloInstruction, size: int, alike: Sequence[bool]) -> Values:
+        """A tuple for each device of what `_flat` put one behind the other."""
+        columns: list[Values] = []
+        place = 0
+        for k in range(size):
+            taken = 1 if alike[k] else self.count
+            found = [self.add(Op.GET_TUPLE_ELEMENT, (packed,), index=place + n) for n in range(taken)]
+            columns.append(tuple(found * (self.count // taken)))
+            place += taken
+        return tuple(self.add(Op.TUPLE, [c[d] for c in columns]) for d in range(self.count))
+
+    def drop(self) -> None:
+        """Take the computation out of the module again."""
+        self.target.module.remove_computation(self.target)
+
+    def _conditional(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
+        """One choice for all devices; each branch takes and gives what all of them do."""
+        if not _is_same(operands[0]):
+            raise NotMergedError(f"{i.name}: devices may take different branches")
+        branches = i.called_computations
+        arguments: list[HloInstruction] = [operands[0][0]]
+        made: list[HloComputation] = []
+        for branch, given in zip(branches, operands[1:], strict=True):
+            build = self.within(branch.name)
+            is_alike = _is_same(given)
+            packed = given[0] if is_alike else self.add(Op.TUPLE, given)
+            parameter = build.target.add(Op.PARAMETER, (), packed.shape, parameter_number=0)
+            inside = [parameter if is_alike else build.element(parameter, d) for d in range(self.count)]
+            results = build.run(branch, {branch.parameters[0]: tuple(inside)})
+            build.target.set_root(build.add(Op.TUPLE, results))
+            arguments.append(packed)
+            made.append(build.target)
+        chosen = self.target.clone_instruction(i, arguments, tuple_of([i.shape] * self.count))
+        names = (
+            ("branch_computations",)
+            if "branch_computations" in i.attributes
+            else ("true_computation", "false_computation")
+        )
+        attributes = {names[0]: tuple(made)} if len(names) == 1 else dict(zip(names, made, strict=True))
+        self.target.update(chosen, sharding="", frontend_attributes=(), attributes=attributes)
+        return tuple(self.add(Op.GET_TUPLE_ELEMENT, (chosen,), index=d) for d in range(self.count))
+
+    # -- whole arrays -------------------------------------------------------------------------------------------
+
+    def shards(self, whole: HloInstruction, text: str, tile: ArrayShape) -> Values:
+        """What each device holds of a whole array."""
+        lies = tiling(text, tile.rank, self.count)
+        if lies is None:
+            return (whole,) * self.count
+        dims = whole.array_shape.dimensions
+        longer = [n * t for n, t in zip(tile.dimensions, lies.tiles, strict=True)]
+        if tuple(longer) != dims:
+            zero = self.constant(np.zeros((), tile.dtype))
+            padding = tuple(PaddingDimension(0, n - d, 0) for n, d in zip(longer, dims, strict=True))
+            whole = self.add(Op.PAD, (whole, zero), padding=padding)
+        return tuple(self._tile(whole, place, tile.dimensions) for place in lies.places)
+
+    def _tile(self, whole: HloInstruction, place: Sequence[int], tile: Sequence[int]) -> HloInstruction:
+        starts = [p * n for p, n in zip(place, tile, strict=True)]
+        return self.slice(whole, starts, [s + n for s, n in zip(starts, tile, strict=True)])
+
+    def joined(self, values: Values, shape: Shape) -> HloInstruction:
+        """The whole result of those of the devices."""
+        parts = iter(self.distribution.result_shardings)
+        result = self.distribution.result
+        sizes = iter([s for _, s in result.leaves()] if result is not None else [])
+
+        def join(rows: Values, shape: Shape) -> HloInstruction:
+            if isinstance(shape, TupleShape):
+                columns = [tuple(self.element(v, k) for v in rows) for k in range(len(shape.shapes))]
+                return self.add(Op.TUPLE, [join(c, s) for c, s in zip(columns, shape.shapes, strict=True)])
+            return self._whole(rows, next(parts), next(sizes, None))
+
+        return join(values, shape)
+
+    def _whole(self, rows: Values, text: str, whole: Shape | None) -> HloInstruction:
+        at_one = HloSharding.parse(text).unique_device if text else None
+        if at_one is not None:
+            return rows[at_one]
+        if not isinstance(rows[0].shape, ArrayShape):
+            raise NotMergedError("a result is no array")
+        lies = tiling(text, rows[0].array_shape.rank, self.count)
+        if lies is None:
+            if not text and not _is_same(rows):
+                raise NotMergedError(
+                    "the results of the devices may differ, and no sharding says what they are parts of"
+                )
+            return rows[0]
+        made = self._together(dict(zip(lies.places, rows, strict=True)), lies)
+        if not isinstance(whole, ArrayShape):
+            return made
+        return self.slice(made, [0] * whole.rank, whole.dimensions)
+
+    def _together(self, tiles: dict[tuple[int, ...], HloInstruction], lies: Tiling) -> HloInstruction:
+        """Tiles as one array, the innermost dimension first."""
+        if len(tiles) != math.prod(lies.tiles):
+            raise NotMergedError("no device holds some tile of a result")
+        for dim in reversed(range(len(lies.tiles))):
+            groups: dict[tuple[int, ...], list[HloInstruction]] = {}
+            for place in sorted(tiles):
+                groups.setdefault(place[:dim], []).append(tiles[place])
+            tiles = {place: self.concatenate(row, dim) for place, row in groups.items()}
+        return tiles[()]
+
+
+_Rows = Sequence[Sequence[HloInstruction]]
+
+
+def _hashed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _is_same(values: Sequence[HloInstruction]) -> bool:
+    return all(v is values[0] for v in values)
+
+
+def _flat(columns: Sequence[Sequence[HloInstruction]], alike: Sequence[bool]) -> list[HloInstruction]:
+    """The states of all devices one behind the other, element by element."""
+    return [v for column, same in zip(columns, alike, strict=True) for v in (column[:1] if same else column)]
+
+
+def _meets(i: HloInstruction) -> bool:
+    """Whether an instruction, or one that it calls, takes more than one device."""
+    return bool(why_several(i)) or any(_meets(j) for c in i.called_computations for j in c)
