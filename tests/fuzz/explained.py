@@ -8,6 +8,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     context                   the number that belongs to an asynchronous instruction that has not ended: u32[] of its tuple
     fold without an order     XLA applies a reducer in any order: of two operands that is not associative, which it is in one type alone, or of several values
     fold over padding         of a dynamic dimension, from a value that is not the reducer's identity: XLA fills what is beyond the size with that value
+    fold over devices         from a value that is not the reducer's identity: in XLA's partitioned programs each device's part begins with it
     sort without an order     the comparator is no `<` or `>` of one key in one type, or several arrays follow keys that may be equal and the sort is not stable
     comparison with NaN       a sort by `<` or `>`, or the largest, of floats where some may be NaN: its sign, which no arithmetic promises, says where it goes
     algorithm over infinities an FFT, a solve or a decomposition of which some operand's elements were infinite or NaN: its order of operations decides which results are
@@ -35,6 +36,7 @@ from tests.fuzz.reference import Noted
 from xlanb.evaluator.folding import monoid
 from xlanb.hlo import HloInstruction, HloModule
 from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.devices import is_per_device
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
@@ -61,17 +63,27 @@ def _fold(i: HloInstruction) -> bool:
 def _padded_fold(i: HloInstruction) -> bool:
     if i.opcode not in (Op.REDUCE, Op.REDUCE_WINDOW):
         return False
-    operands, starts = i.operands[: len(i.operands) // 2], i.operands[len(i.operands) // 2 :]
-    if not any(o.array_shape.is_dynamic for o in operands):
-        return False
-    found = monoid(i.called_computations[0]) if len(starts) == 1 else None
+    operands = i.operands[: len(i.operands) // 2]
+    return any(o.array_shape.is_dynamic for o in operands) and not _starts_from_identity(i)
+
+
+def _split_fold(i: HloInstruction) -> bool:
+    module = i.parent.module
+    is_split = int(module.header.get("num_partitions") or 1) > 1 and not is_per_device(module)
+    return i.opcode is Op.REDUCE and is_split and not _starts_from_identity(i)
+
+
+def _starts_from_identity(fold: HloInstruction) -> bool:
+    """Whether the initial value of a reduce or reduce-window is known to be the identity of its reducer."""
+    starts = fold.operands[len(fold.operands) // 2 :]
+    found = monoid(fold.called_computations[0]) if len(starts) == 1 else None
     start = starts[0]
     if found is None or start.opcode is not Op.CONSTANT:
-        return True
+        return False
     value = np.asarray(start.literal.array)
     if value.dtype.kind == "V" or start.array_shape.element_type.is_floating:  # of ml_dtypes some
         value = value.astype(np.float64)
-    return not np.array_equal(value, found.identity(value.dtype))
+    return bool(np.array_equal(value, found.identity(value.dtype)))
 
 
 def _is_associative(computation: HloComputation) -> bool:
@@ -116,6 +128,7 @@ _KINDS: dict[str, Callable[[HloInstruction], bool]] = {
     "state": _state,
     "fold without an order": _fold,
     "fold over padding": _padded_fold,
+    "fold over devices": _split_fold,
     "sort without an order": _sort,
     "decomposition": _decomposition,
 }

@@ -111,6 +111,18 @@ def test_a_fold_over_padding_is_open_where_it_starts_from_no_identity(start: str
     ) == [""]
 
 
+@pytest.mark.parametrize(("start", "partitions", "kind"), [("0", 2, ""), ("1", 2, "fold over devices"), ("1", 1, "")])
+def test_a_fold_over_devices_is_open_where_it_starts_from_no_identity(start: str, partitions: int, kind: str) -> None:
+    module = parse(f"""HloModule m, num_partitions={partitions}
+{_REDUCER}
+ENTRY e {{
+  p = f32[4] parameter(0), sharding={{devices=[{partitions}]<=[{partitions}]}}
+  s = f32[] constant({start})
+  ROOT r = f32[] reduce(p, s), dimensions={{0}}, to_apply=add
+}}""")
+    assert explained.which(module) == [kind]
+
+
 @pytest.mark.parametrize(("start", "is_open"), [("-inf", False), ("1", True)])
 def test_identities_are_known_of_narrow_floats(start: str, is_open: bool) -> None:
     module = parse(f"""HloModule m
