@@ -6,7 +6,9 @@ from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.codegen.elemental import SAME_INDEX, Leaf, array_of
 from xlanb.codegen.host_call import HOST_OPCODES
 from xlanb.codegen.indexing import same_order
+from xlanb.gpu.emitters import sorts
 from xlanb.gpu.emitters.elements import RULES
+from xlanb.gpu.emitters.table import ROOTS
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -34,8 +36,9 @@ _HOST = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE, Op.SCAN})
 
 
 def is_kernel(fusion: HloInstruction) -> bool:
-    """Whether a fusion can be one kernel: every instruction in it has an elemental rule."""
-    return is_inlinable(fusion.fused_computation)
+    """Whether a fusion can be one kernel: every instruction in it has an elemental rule, but for the root, which may have an emitter."""
+    target = fusion.fused_computation
+    return all(_is_inlinable(i) or (i is target.root and i.opcode in ROOTS) for i in target)
 
 
 def is_inlinable(c: HloComputation) -> bool:
@@ -55,7 +58,15 @@ class GpuPolicy:
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
         if instruction.opcode is Op.FUSION:
             target = instruction.fused_computation
-            return _reads_in_place(target.root, leaf, target.parameters[operand], operand_leaf)
+            root, parameter = target.root, target.parameters[operand]
+            if root.opcode in _IN_PLACE:
+                number = _written(root, leaf)
+                alone = parameter.user_count == 1 and root.operands.count(parameter) == 1
+                return not operand_leaf and root.operands[number] is parameter and alone
+            return _reads_in_place(root, leaf, parameter, operand_leaf)
+        if instruction.opcode in _IN_PLACE:
+            once = instruction.operands.count(instruction.operands[operand]) == 1
+            return not operand_leaf and operand == _written(instruction, leaf) and once
         if operand_leaf or leaf or not (instruction.opcode in SAME_INDEX or instruction.opcode is Op.COPY):
             return False
         return same_order(array_of(instruction.operands[operand]), array_of(instruction))
@@ -64,7 +75,17 @@ class GpuPolicy:
         return False
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
-        return 0
+        root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
+        return sorts.scratch_bytes(root) if root.opcode is Op.SORT else 0
+
+
+_IN_PLACE = frozenset({Op.DYNAMIC_UPDATE_SLICE, Op.SCATTER, Op.SORT})
+"""Opcodes whose kernels write over the operand of the same number as the result; of a sort that is each."""
+
+
+def _written(root: HloInstruction, leaf: Leaf) -> int:
+    """The operand that the result at a leaf is written over."""
+    return leaf[0] if leaf else 0
 
 
 def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:

@@ -39,6 +39,9 @@ class Memories(Protocol):
     def place(self, i: HloInstruction, leaf: Leaf = ()) -> Place:
         """Where the array at a leaf of an instruction's result lies."""
 
+    def scratch(self, i: HloInstruction) -> Place | None:
+        """Where an instruction's scratch memory lies."""
+
     def constant(self, i: HloInstruction) -> Place:
         """Where a constant lies that is memory of the program."""
 
@@ -254,6 +257,19 @@ class Lowering:
             for target, operand in zip(targets, i.operands, strict=True)
             if self.is_fusion or operand.opcode is not Op.CONSTANT
         }
+
+    def operand_place(self, target: HloInstruction) -> Place | None:
+        """Where an operand of the root lies; None where it is computed in the fusion."""
+        i = self.instruction
+        if not self.is_fusion:
+            return self.program.place(target)
+        if target.opcode is not Op.PARAMETER:
+            return None
+        return self.program.place(i.operands[target.parameter_number])
+
+    def scratch(self) -> Place | None:
+        """The instruction's scratch memory (see policy.GpuPolicy.scratch_bytes)."""
+        return self.program.scratch(self.instruction)
 
     @contextmanager
     def kernel(self, blocks: int, threads: int, suffix: str = "") -> Iterator[KernelFunction]:

@@ -9,6 +9,8 @@ from xlanb.errors import UnimplementedError
 from xlanb.gpu.emitters.elements import RULES
 from xlanb.gpu.emitters.kernel import Lowering
 from xlanb.gpu.emitters.loops import emit_loop
+from xlanb.gpu.emitters.sorts import emit_sort
+from xlanb.gpu.emitters.updates import emit_scatter, emit_select_and_scatter, emit_update, updates_in_place
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -30,8 +32,27 @@ def _has_elements(_: HloInstruction, root: HloInstruction) -> bool:
     return root.opcode in RULES or root.opcode in (Op.TUPLE, Op.FUSION)
 
 
-EMITTERS: list[Emitter] = [Emitter("loop", _has_elements, emit_loop)]
+def _is(*opcodes: Op) -> Callable[[HloInstruction, HloInstruction], bool]:
+    """Whether the root is of one of these opcodes."""
+    return lambda _, root: root.opcode in opcodes
+
+
+def _update(lowering: Lowering) -> None:
+    if not emit_update(lowering):
+        emit_loop(lowering)
+
+
+EMITTERS: list[Emitter] = [
+    Emitter("scatter", _is(Op.SCATTER), emit_scatter),
+    Emitter("sort", _is(Op.SORT), emit_sort),
+    Emitter("select-and-scatter", _is(Op.SELECT_AND_SCATTER), emit_select_and_scatter),
+    Emitter("update", updates_in_place, _update),
+    Emitter("loop", _has_elements, emit_loop),
+]
 """Emitters in the order in which they are tried."""
+
+ROOTS = frozenset({Op.SCATTER, Op.SORT, Op.SELECT_AND_SCATTER})
+"""Opcodes without an elemental rule that may be the root of a fusion."""
 
 
 def choose(i: HloInstruction) -> Emitter:

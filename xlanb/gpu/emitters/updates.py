@@ -1,0 +1,295 @@
+"""Kernels that write into an array that is there: dynamic-update-slice in its operand's place, scatter, select-and-scatter.
+
+Of a scatter each thread takes one element of the updates. Where several may meet, they are combined by atomic instructions, or by compare-and-swap of whatever the computation makes of two values; what
+has no such instruction (several operands at once, complex numbers), and a select-and-scatter, is left to one thread, which takes the updates in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from xlanb.codegen import arithmetic
+from xlanb.codegen.elemental import Leaf, array_of, flat, pack
+from xlanb.codegen.elements import Element, from_memory, memory, parts, real, to_memory
+from xlanb.codegen.folds import simple_reducer, window_position
+from xlanb.codegen.function import Ix
+from xlanb.codegen.indexing import Index, IrArray, flatten_at, unflatten
+from xlanb.codegen.lanes import split
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.movement import starts
+from xlanb.codegen.types import I1, I64, Type, integer
+from xlanb.codegen.values import Value
+from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+_THREADS = 128
+_ATOMICS = {Op.ADD: "add", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+"""Instructions of integers by the opcode that they do; minima and maxima have one for each sign."""
+
+
+def put_in_place(lowering: Lowering, operand: HloInstruction, leaf: Leaf) -> None:
+    """Fill the result at a leaf with an operand of the root: by a copy where the operand is in memory, and not at all where the result lies in its place."""
+    source = lowering.operand_place(operand)
+    target = lowering.program.place(lowering.instruction, leaf)
+    shape = array_of(lowering.instruction, leaf)
+    if source is not None and array_of(operand) == shape:
+        lowering.copy(target, source)
+        return
+    with lowering.kernel(-(-shape.element_count // _THREADS), _THREADS, "operand") as k:
+
+        def put(q: Ix) -> None:
+            index = Index(shape, flat=q)
+            k.output(leaf).store(index, k.e.element(operand, index))
+
+        k.each(shape.element_count, put)
+
+
+# -- dynamic-update-slice -----------------------------------------------------------------------------------------
+
+
+def updates_in_place(i: HloInstruction, root: HloInstruction) -> bool:
+    """Whether an instruction is a dynamic-update-slice, or a fusion of one, whose operand is in memory and read by nothing else."""
+    if root.opcode is not Op.DYNAMIC_UPDATE_SLICE:
+        return False
+    operand = root.operands[0]
+    if i is root:
+        return True
+    return operand.opcode is Op.PARAMETER and operand.user_count == 1 and root.operands.count(operand) == 1
+
+
+def emit_update(lowering: Lowering) -> bool:
+    """Write the elements of the update alone; False where the result does not lie in the operand's place."""
+    root, i = lowering.root, lowering.instruction
+    if lowering.operand_place(root.operands[0]) != lowering.program.place(i):
+        return False
+    source, piece = (array_of(o) for o in root.operands[:2])
+    if not piece.element_count:
+        return True
+    room = [n - m for n, m in zip(source.dimensions, piece.dimensions, strict=True)]
+    with lowering.kernel(-(-piece.element_count // _THREADS), _THREADS) as k:
+
+        def put(q: Ix) -> None:
+            multi = unflatten(k.f, q, piece)
+            begin = starts(k.e, root.operands[2:], room)
+            value = k.e.element(root.operands[1], Index(piece, multi, q))
+            place = [k.f.add(b, v) for b, v in zip(begin, multi, strict=True)]
+            k.output().store(Index(array_of(i), place), value)
+
+        k.each(piece.element_count, put)
+    return True
+
+
+# -- scatter ------------------------------------------------------------------------------------------------------
+
+
+def emit_scatter(lowering: Lowering) -> None:
+    """Copy the operands to the results, unless they lie there; then combine the updates in."""
+    made = _Scatter(lowering)
+    for operand, leaf in zip(made.operands, made.leaves, strict=True):
+        if array_of(operand).element_count:
+            put_in_place(lowering, operand, leaf)
+    count = made.update.element_count
+    if not count or not made.source.element_count:
+        return
+    if made.is_serial:
+        with lowering.kernel(1, 32) as k, k.below(k.thread, 1, 32), k.f.loop(count) as q:
+            made.element(k, q)
+        return
+    with lowering.kernel(-(-count // _THREADS), _THREADS) as k:
+        k.each(count, lambda q: made.element(k, q))
+
+
+class _Scatter:
+    """A scatter's parts: `windowed` are the dimensions of the operand that windows have, with their `sizes`."""
+
+    def __init__(self, lowering: Lowering) -> None:
+        i = self.instruction = lowering.root
+        count = (len(i.operands) - 1) // 2
+        self.operands, self.indices, self.updates = i.operands[:count], i.operands[count], i.operands[count + 1 :]
+        self.leaves: list[Leaf] = [(n,) for n in range(count)] if i.shape.is_tuple else [()]
+        self.types = [array_of(o).element_type for o in self.operands]
+        self.source, self.update = array_of(self.operands[0]), array_of(self.updates[0])
+        window_dims, inserted = i.ints("update_window_dims"), i.ints("inserted_window_dims")
+        self.batching = i.ints("input_batching_dims")
+        self.scatter_dims = [d for d in range(self.update.rank) if d not in window_dims]
+        windowed = [d for d in range(self.source.rank) if d not in inserted and d not in self.batching]
+        self.update_dim = dict(zip(windowed, window_dims, strict=True))
+        self.sizes = {d: self.update.dimensions[w] for d, w in self.update_dim.items()}
+
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether no two updates meet."""
+        return bool(self.instruction.get("unique_indices"))
+
+    @cached_property
+    def is_assignment(self) -> bool:
+        """Whether an update replaces what is there, whatever that is."""
+        target = self.instruction.to_apply
+        return len(self.operands) == 1 and target.root is target.parameters[1]
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether one thread has to take the updates in order."""
+        if self.is_unique or self.is_assignment:
+            return False
+        if len(self.operands) > 1:
+            return True
+        return self.types[0].is_complex and simple_reducer(self.instruction.to_apply) is not Op.ADD
+
+    def element(self, k: KernelFunction, q: Ix) -> None:
+        """Combine element `q` of the updates, in their order in memory, into its place, where its whole window fits."""
+        f = k.f
+        multi = unflatten(f, q, self.update)
+        where, inside = self._begin(k, [multi[d] for d in self.scatter_dims])
+        shift = {d: multi[w] for d, w in self.update_dim.items()}
+        with f.when(inside) if inside.number is None else f.aside():
+            if inside.number == 0:
+                return
+            place = [f.add(where.get(d, 0), shift.get(d, 0)) for d in range(self.source.rank)]
+            new = [k.e.element(u, Index(array_of(u), multi)) for u in self.updates]
+            places = [
+                (k.output(leaf), Index(array_of(o), place)) for leaf, o in zip(self.leaves, self.operands, strict=True)
+            ]
+            self._combine(k, places, new)
+
+    def _begin(self, k: KernelFunction, batch: list[Ix]) -> tuple[dict[int, Ix], Value]:
+        """(where a window begins along the dimensions that have an index, whether it fits)."""
+        i, f, table = self.instruction, k.f, array_of(self.indices)
+        vector_dim = i.get("index_vector_dim")
+        where: dict[int, Ix] = {}
+        inside = f.const(I1, True)
+        for n, d in enumerate(i.ints("scatter_dims_to_operand_dims")):
+            spot: list[Ix] = list(batch)
+            if vector_dim < table.rank:
+                spot.insert(vector_dim, n)
+            value = k.e.element(self.indices, Index(table, spot))
+            wide = real(arithmetic.convert(f, table.element_type, T.S64, value))
+            where[d] = wide
+            inside = f.both(inside, f.within(wide, 0, self.source.dimensions[d] - self.sizes.get(d, 1) + 1))
+        for d, t in zip(self.batching, i.ints("scatter_indices_batching_dims"), strict=True):
+            where[d] = batch[t - (1 if t > vector_dim else 0)]
+        return where, inside
+
+    def _combine(self, k: KernelFunction, places: Sequence[tuple[IrArray, Index]], new: Sequence[Element]) -> None:
+        target = self.instruction.to_apply
+        if self.is_assignment:
+            places[0][0].store(places[0][1], new[0])
+            return
+        if self.is_unique or self.is_serial:
+            old = [array.load(index) for array, index in places]
+            for (array, index), value in zip(places, k.e.apply(target, [*old, *new]), strict=True):
+                array.store(index, value)
+            return
+        array, index = places[0]
+        combine_atomically(k, array, index, new[0], self)
+
+
+def combine_atomically(k: KernelFunction, array: IrArray, index: Index, value: Element, scatter: _Scatter) -> None:
+    """Combine a value into an element of an array that other threads combine values into."""
+    f, t = k.f, array.shape.element_type
+    target = scatter.instruction.to_apply
+    op = simple_reducer(target)
+    at = flatten_at(f, index, array.shape)
+    if t.is_complex:
+        pointer = Pointer(array.pointer, memory(t))
+        for n, part in enumerate(parts(value)):
+            _modify(k, "fadd", pointer.address(f.add(f.mul(at, 2), n)), part)
+        return
+    address = Pointer(array.pointer, memory(t)).address(at)
+    name = _instruction(op, t)
+    if name is not None:
+        _modify(k, name, address, to_memory(f, t, real(value)))
+        return
+    _compare_and_swap(k, address, memory(t), lambda old: _combined(k, scatter, t, old, value))
+
+
+def _instruction(op: Op | None, t: PrimitiveType) -> str | None:
+    """The atomic instruction that does an operation on elements of a type; None where there is none."""
+    if t in (T.F32, T.F64):
+        return "fadd" if op is Op.ADD else None
+    if t.is_integral and t.bits in (32, 64):
+        if op in (Op.MAXIMUM, Op.MINIMUM):
+            return ("" if t.is_signed else "u") + ("max" if op is Op.MAXIMUM else "min")
+        return _ATOMICS.get(op) if op is not None else None
+    return None
+
+
+def _modify(k: KernelFunction, name: str, address: Value, value: Value) -> None:
+    k.f.let(value.type, f'atomicrmw {name} {address!r}, {value!r} syncscope("device") monotonic')
+
+
+def _combined(k: KernelFunction, scatter: _Scatter, t: PrimitiveType, old: Value, value: Element) -> Value:
+    made = k.e.apply(scatter.instruction.to_apply, [from_memory(k.f, t, old), value])[0]
+    return to_memory(k.f, t, real(made))
+
+
+def _compare_and_swap(k: KernelFunction, address: Value, type_: Type, combined: object) -> None:
+    """Try until nothing has come between reading a value and writing what `combined` makes of it."""
+    f, bits = k.f, integer(type_.bits)
+    with f.rounds([f.load(bits, address)]) as loop:
+        (old,) = loop.values
+        made = combined(old.bits_as(type_)).bits_as(bits)  # type: ignore[operator]
+        name, kind = f.fresh("pair"), f"{{ {bits.text}, i1 }}"
+        f.write(f'{name} = cmpxchg {address!r}, {old!r}, {made!r} syncscope("device") monotonic monotonic')
+        loop.next = [f.let(bits, f"extractvalue {kind} {name}, 0")]
+        loop.again = ~f.let(I1, f"extractvalue {kind} {name}, 1")
+
+
+# -- select-and-scatter -------------------------------------------------------------------------------------------
+
+
+def emit_select_and_scatter(lowering: Lowering) -> None:
+    """Window after window by one thread: what a window's element takes in may meet what another's does. XLA's pipeline leaves none (select_and_scatter_expander)."""
+    i = lowering.root
+    operand, source, _ = i.operands
+    base, windows = array_of(operand), array_of(source)
+    with lowering.kernel(1, 32) as k, k.below(k.thread, 1, 32):
+        f = k.f
+        with f.loop(base.element_count) as q:
+            k.output().store(Index(base, flat=q), k.e.scalar(i.operands[2]))
+        if windows.element_count:
+            with f.loop(windows.element_count) as q:
+                _select(k, i, unflatten(f, q, windows))
+
+
+def _select(k: KernelFunction, i: HloInstruction, at: Sequence[Ix]) -> None:
+    """Add an element of the source to the element of its window that `select` keeps."""
+    e, f = k.e, k.f
+    operand, source, initial = i.operands
+    base, windows = array_of(operand), array_of(source)
+    t = base.element_type
+    dims = i.window.dimensions
+    select, scatter = i.attributes["select"], i.attributes["scatter"]
+    size = 2 if t.is_complex else 1
+    none = [f.const(I1, False), *parts(e.scalar(initial)), *[f.zero(I64)] * base.rank]
+
+    def pick(index: Ix, carried: Sequence[Value]) -> Sequence[Value]:
+        inside, where = window_position(f, dims, at, split(f, index, [w.size for w in dims]), base.dimensions)
+
+        def visit() -> list[Value]:
+            value = e.element(operand, Index(base, where))
+            best = pack([t], carried[1 : 1 + size])[0]
+            stays = carried[0] & real(e.apply(select, [best, value])[0])
+            chosen = arithmetic.select(stays, best, value)
+            spots = [stays.select(old, f.value(new)) for old, new in zip(carried[1 + size :], where, strict=True)]
+            return [f.const(I1, True), *flat([chosen]), *spots]
+
+        return f.choose(inside, visit, lambda: carried)
+
+    count = 1
+    for w in dims:
+        count *= w.size
+    with f.carried(count, none) as loop:
+        loop.next = pick(loop.index, loop.values)
+    found = loop.values
+    with f.when(found[0]):
+        place = Index(base, list(found[1 + size :]))
+        value = e.element(source, Index(windows, at))
+        k.output().store(place, e.apply(scatter, [k.output().load(place), value])[0])
+
+
+__all__ = ["emit_scatter", "emit_select_and_scatter", "emit_update", "updates_in_place"]
