@@ -156,3 +156,22 @@ def test_a_conditional_defines_memory_for_all_that_it_gives():
     c, x = module.find("c"), module.find("x")
     assert HloDataflowAnalysis(module).value(c).instruction is x
     assert HloDataflowAnalysis(module, ssa_form=False).value(c).instruction is c
+
+
+def test_each_operand_of_a_scatter_of_several_in_a_fusion_is_updated_in_place() -> None:
+    module = parse("""HloModule m
+    combine {
+      a = f32[] parameter(0)  b = s32[] parameter(1)  c = f32[] parameter(2)  d = s32[] parameter(3)
+      ROOT r = (f32[], s32[]) tuple(c, d)
+    }
+    f {
+      x = f32[9] parameter(0)  y = s32[9] parameter(1)  i = s32[2,1] parameter(2)  u = f32[2] parameter(3)  v = s32[2] parameter(4)
+      w = s32[9] bitcast(y)
+      ROOT s = (f32[9], s32[9]) scatter(x, w, i, u, v), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=combine
+    }
+    ENTRY e {
+      x = f32[9] parameter(0)  y = s32[9] parameter(1)  i = s32[2,1] parameter(2)  u = f32[2] parameter(3)  v = s32[2] parameter(4)
+      ROOT g = (f32[9], s32[9]) fusion(x, y, i, u, v), kind=kInput, calls=f
+    }""")
+    assert in_place_pairs(module.find("g")) == [(0, (0,)), (1, (1,))]
+    assert len(buffers(HloDataflowAnalysis(module))) < len(HloDataflowAnalysis(module).values)

@@ -209,6 +209,13 @@ def _tied(dataflow: HloDataflowAnalysis, i: HloInstruction) -> Iterator[tuple[Hl
             yield at[i.operands[number]][()], at[i][leaf]
 
 
+def _parameter_of(i: HloInstruction) -> int | None:
+    """The number of the parameter that an instruction is, but for bitcasts; None where it is none."""
+    while i.opcode is O.BITCAST:
+        i = i.operands[0]
+    return i.parameter_number if i.opcode is O.PARAMETER else None
+
+
 def in_place_pairs(i: HloInstruction) -> list[tuple[int, Leaf]]:
     """(operand, leaf of the result) that lie in the same memory: of a dynamic-update-slice or scatter, also as (part of) the root of a fusion, and as an
     aliasing attribute says
@@ -230,12 +237,13 @@ def in_place_pairs(i: HloInstruction) -> list[tuple[int, Leaf]]:
     for k, r in enumerate(root.operands if many else (root,)):
         while r.opcode is O.BITCAST:
             r = r.operands[0]
-        if r.opcode in (O.DYNAMIC_UPDATE_SLICE, O.SCATTER):
-            target = r.operands[0]
-            while target.opcode is O.BITCAST:
-                target = target.operands[0]
-            if target.opcode is O.PARAMETER:
-                pairs.append((target.parameter_number, (k,) if many else ()))
+        if r.opcode is O.SCATTER and r.shape.is_tuple:
+            if not many:  # no array of a tuple within a tuple
+                pairs += [
+                    (n, (m,)) for m in range(len(r.operands) // 2) if (n := _parameter_of(r.operands[m])) is not None
+                ]
+        elif r.opcode in (O.DYNAMIC_UPDATE_SLICE, O.SCATTER) and (n := _parameter_of(r.operands[0])) is not None:
+            pairs.append((n, (k,) if many else ()))
     return pairs
 
 
