@@ -103,6 +103,8 @@ class _Writer:
 
     def unique(self, name: str) -> str:
         wanted = identifier(name).replace(".", "_").replace("-", "_")
+        if not wanted[0].isalpha():  # PTX takes no lone underscore for a name, and LLVM no digit before one
+            wanted = f"kernel_{wanted}"
         made, n = wanted, 0
         while made in self._names:
             n += 1

@@ -1,7 +1,7 @@
 """Sorts: bitonic networks over the lines of arrays, in shared memory as far as a tile reaches, in global memory beyond.
 
 All comparators of the network put the lesser first: the first step of each stage compares an element with its mirror image in a block of 2^k, the others with the one 2^j further. So a line
-need not be padded to a power of two: a partner beyond its end counts as the greatest, and stays where it is. A stable sort carries each element's first place, and decides by it between equals.
+need not be padded to a power of two: a partner beyond its end counts as the greatest, and stays where it is. Each element's first place is carried along, and decides between equals.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
 from xlanb.gpu.emitters.updates import put_in_place
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 _MOST_TILE = 2048
@@ -51,8 +52,17 @@ def steps(length: int) -> list[_Step]:
 
 
 def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of the places of a stable sort's elements."""
-    return 4 * array_of(i.operands[0]).element_count if i.get("is_stable") else 0
+    """Bytes of the first places of a sort's elements, where it carries them."""
+    return 4 * array_of(i.operands[0]).element_count if carries_places(i) else 0
+
+
+def carries_places(i: HloInstruction) -> bool:
+    """Whether elements that are equal to the comparator may be told apart: they keep their order, whether the sort is to be stable or not, so that results are the same each time."""
+    root = i.to_apply.root
+    if len(i.operands) > 1 or root.opcode is not Op.COMPARE or set(root.operands) != set(i.to_apply.parameters):
+        return True
+    t = array_of(i.operands[0]).element_type
+    return not (t.is_integral or root.get("type") == "TOTALORDER")
 
 
 def emit_sort(lowering: Lowering) -> None:
@@ -89,7 +99,7 @@ class _Sort:
         self.length = self.shape.dimensions[self.dimension]
         self.others = [n for d, n in enumerate(self.shape.dimensions) if d != self.dimension]
         self.lines = math.prod(self.others)
-        self.is_stable = bool(i.get("is_stable"))
+        self.is_stable = carries_places(i)
         each = sum(max(1, t.byte_size) for t in self.types) + 4 * self.is_stable
         tile = 64
         while tile < min(self.length, _MOST_TILE) and 2 * tile * each <= _TILE_BYTES:

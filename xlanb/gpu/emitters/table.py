@@ -27,9 +27,15 @@ class Emitter:
     emit: Emit
 
 
+_STRUCTURE = frozenset(
+    {Op.CALL, Op.FUSION, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.PARAMETER, Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN}
+)
+"""Opcodes whose elements are those of their operands or of what they call."""
+
+
 def _has_elements(_: HloInstruction, root: HloInstruction) -> bool:
     """Whether an element of the root can be computed by itself."""
-    return root.opcode in RULES or root.opcode in (Op.TUPLE, Op.FUSION)
+    return root.opcode in RULES or root.opcode in _STRUCTURE
 
 
 def _is(*opcodes: Op) -> Callable[[HloInstruction, HloInstruction], bool]:
