@@ -64,6 +64,16 @@ def test_one_device_is_as_before():
     assert executable.timeline(np.ones(2, np.float32)).empty
 
 
+def test_shardings_of_a_program_of_one_device_count_for_nothing_as_in_xla():
+    module = xlanb.hlo.parse("""HloModule m
+ENTRY e {
+  p = f32[4,8] parameter(0), sharding={devices=[2,2]<=[4]}
+  ROOT n = f32[4,8] negate(p), sharding={devices=[2,2]<=[4]}
+}""")
+    p = np.ones((4, 8), np.float32)
+    np.testing.assert_array_equal(xlanb.compile(module)(p), -p)
+
+
 def test_sums_do_not_depend_on_who_comes_first():
     x = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
     w = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)

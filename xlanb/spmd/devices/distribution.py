@@ -41,12 +41,12 @@ class Distribution:
 
     @staticmethod
     def of_each(module: HloModule, grid: DeviceGrid) -> Distribution:
-        """Of the program of each device: its parameters keep their shardings."""
-        entry = module.entry_computation
+        """Of the program of each device: its parameters keep their shardings. XLA ignores those of a program of one device."""
+        entry, is_split = module.entry_computation, grid.count > 1
         local = tuple(p.shape for p in entry.parameters)
-        parts = tuple(tuple(parts_of(p.sharding, p.shape)) for p in entry.parameters)
+        parts = tuple(tuple(parts_of(p.sharding if is_split else None, p.shape)) for p in entry.parameters)
         whole = tuple(_whole(s, iter(p), grid.count) for s, p in zip(local, parts, strict=True))
-        output = module.spmd_output_sharding or entry.root.sharding
+        output = (module.spmd_output_sharding or entry.root.sharding) if is_split else None
         return Distribution(grid, whole, local, parts, None, tuple(parts_of(output, entry.root.shape)))
 
     @property
