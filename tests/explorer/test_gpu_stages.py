@@ -13,9 +13,9 @@ import pytest
 import xlanb
 from xlanb.cpu.records import CodeRecord
 from xlanb.errors import XlanbError
-from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.trace import Trace
 from xlanb.gpu.roofline import LAUNCH_SECONDS
+from xlanb.runtime.gpu_program import GpuProgram
 
 sys.path.insert(0, str(Path(__file__).parent))
 from gpu_dump import BEFORE, DECISIONS, FINAL, LLVM, PTX, REPORT, SASS, TARGET, write_dump

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.trace import Trace
 from xlanb.peers import xla
+from xlanb.runtime.gpu_program import GpuProgram
 
 pytestmark = pytest.mark.target
 pytest.importorskip("jax_plugins.xla_cuda12")

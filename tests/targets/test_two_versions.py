@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.peers.targets.beside import side_by_side
 from xlanb.peers.targets.installed import versions
+from xlanb.runtime.gpu_program import GpuProgram
 
 jax = pytest.importorskip("jax")
 OTHER = os.environ.get("XLANB_OTHER_PYTHON", "")

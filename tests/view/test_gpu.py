@@ -9,7 +9,6 @@ from xlanb.dump.gpu.fusion_process import FusionStep
 from xlanb.dump.gpu.ptxas import KernelResources
 from xlanb.dump.gpu.thunks import Thunk
 from xlanb.explorer.gpu_fusion import HEAVY_BYTES, FusionDecisions
-from xlanb.explorer.gpu_program import GpuKernel, GpuProgram, KernelCode, Launch
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.gpu.devices import gpu_device
@@ -17,6 +16,7 @@ from xlanb.gpu.kernel_cost import KernelCost
 from xlanb.gpu.occupancy import occupancy
 from xlanb.gpu.roofline import estimate
 from xlanb.hlo import parse
+from xlanb.runtime.gpu_program import GpuKernel, GpuProgram, KernelCode, Launch
 from xlanb.view.parts.gpu import gpu_data
 from xlanb.view.payload import build_payload
 from xlanb.view.reprs import mimebundle

@@ -66,6 +66,10 @@ class Target(Protocol):
     def has_c_library(self) -> bool:
         """Whether code may call the functions of C's <math.h>."""
 
+    @property
+    def debug_locations(self) -> str:
+        """LLVM's emission kind of a module whose instructions have lines."""
+
 
 def identifier(name: str) -> str:
     """A name that LLVM takes without quotes."""
@@ -99,7 +103,7 @@ class ModuleBuilder:
                 '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',
                 (
                     'distinct !DICompileUnit(language: DW_LANG_C, file: !0, producer: "xlanb", isOptimized: true, '
-                    "runtimeVersion: 0, emissionKind: LineTablesOnly)"
+                    f"runtimeVersion: 0, emissionKind: {target.debug_locations})"
                 ),
                 "!DISubroutineType(types: !3)",
                 "!{null}",

@@ -15,6 +15,7 @@ class Target:
     """The machine that code is made for; `features` as LLVM writes them ("+avx2,-avx512f"), `threads` is how many a program may use.
 
     With `polls` loops look whether the execution is to stop (see xlanb.codegen.polling). Without `explicit_vectors` elementwise code and reductions are written for one element, and LLVM's passes find the vectors.
+    `debug_locations` is LLVM's emission kind of a program with the lines of its HLO.
     """
 
     triple: str
@@ -25,6 +26,7 @@ class Target:
     explicit_vectors: bool = True
     polls: bool = False
     has_c_library: bool = True
+    debug_locations: str = "LineTablesOnly"
 
     @cached_property
     def enabled(self) -> frozenset[str]:

@@ -17,10 +17,13 @@ from xlanb.errors import HloParseError, PassError, XlanbError, nearest
 from xlanb.explorer.lineage import HAND_EDIT
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
+from xlanb.gpu.compiler import GpuCompileOptions
+from xlanb.gpu.executable import GpuExecutable
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.runtime.compiler import finished, hlo_stages, options_in_force, start_compilation
+from xlanb.runtime.gpu_compiler import gpu_hlo_stages
 from xlanb.stage import Stages
 from xlanb.transforms import PASSES
 from xlanb.transforms.base import HloPass
@@ -48,14 +51,19 @@ class Branch:
     module: HloModule
     passes: HloPassPipeline
     is_edited: bool = False
+    target: str = ""
+    """The GPU that it is compiled for; "" for the CPU."""
 
-    def stages(self) -> Stages[Executable]:
+    def stages(self) -> Stages[Executable] | Stages[GpuExecutable]:
         """Compile what is left, one stage at a time."""
         key = start_compilation(self.past.name)
         if self.is_edited:
             record = self.module.record()
             yield finished(key, Stage("hlo_pass", HAND_EDIT, self.before, record))
         # An order that nobody tried, a module that somebody wrote: what breaks it is to be found where it breaks.
+        if self.target:
+            gpu = GpuCompileOptions(self.target, self.passes, verify=True)
+            return (yield from gpu_hlo_stages(self.module, key, gpu))
         options = CompileOptions(self.passes, multi_thread=options_in_force().multi_thread, verify=True)
         return (yield from hlo_stages(self.module, key, options))
 

@@ -12,6 +12,9 @@ from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
 _GRAPH = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops", "tf2xla")
 _BACKEND = ("schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly")
+FOR_GPU = ("buffer_assignment", "llvm_ir", "llvm_ir_optimized", "ptx", "gpu_program")
+"""The stages after the HLO passes where the program is for a GPU."""
+
 _HLO = ("hlo", "tf2xla", "hlo_pass")
 _ROUND = "round "
 
@@ -35,7 +38,12 @@ class ComingStage(NamedTuple):
 
 
 def coming_stages(
-    trace: Trace, pipeline: HloPassPipeline, *, is_graph: bool = False, is_run: bool = False
+    trace: Trace,
+    pipeline: HloPassPipeline,
+    *,
+    is_graph: bool = False,
+    is_run: bool = False,
+    after_passes: tuple[str, ...] = _BACKEND,
 ) -> tuple[ComingStage, ...]:
     """What is left to run after the last stage of a trace.
 
@@ -44,15 +52,16 @@ def coming_stages(
         pipeline: the HLO passes that will run; ignored once the trace has its own.
         is_graph: whether the compilation begins with a graph.
         is_run: whether the program is run when it is compiled.
+        after_passes: the kinds of stages that follow the HLO passes.
     """
     last = trace.stages[-1].kind if trace.stages else ""
-    backend = _after(_BACKEND, last)
+    backend = _after(after_passes, last)
     coming: list[ComingStage] = []
-    if is_graph and last not in (*_HLO, *_BACKEND, "execution", "compilation_cache"):
+    if is_graph and last not in (*_HLO, *after_passes, "execution", "compilation_cache"):
         coming += [ComingStage(kind, kind) for kind in _after(_GRAPH, last)]
     elif not is_graph and not trace.stages:
         coming.append(ComingStage("hlo", "hlo"))
-    if last not in (*_BACKEND, "execution", "compilation_cache"):
+    if last not in (*after_passes, "execution", "compilation_cache"):
         left = remaining(trace) if trace.pipeline is not None else pipeline
         coming += _passes(left.passes, (left.name,), 0)
     elif last in ("execution", "compilation_cache"):

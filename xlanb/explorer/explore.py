@@ -16,7 +16,7 @@ def trace(x: Any, /, *args: Any, **named: Any) -> Trace:
     Args:
         x: an HloModule; HLO text; a function over `xlanb.tf` or JAX, or what JAX made of one; tensors or operations of a graph (then `args` is a dictionary of feeds, and the graph is run); a program of TensorFlow.
         *args: example arguments of a function; of these the shapes and dtypes count.
-        **named: as `Compilation` takes them.
+        **named: as `Compilation` takes them; `target="a100"` compiles for a GPU, which need not be here.
 
     Returns:
         The Trace: `trace[7]`, `trace["fusion"]` are stages, `trace.changed` those that changed something; `why`, `lineage`, `diff`, `bisect` ask it, `to_html` writes it. Times are in seconds.

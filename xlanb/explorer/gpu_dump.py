@@ -17,7 +17,6 @@ from xlanb.dump.gpu.sass import SassKernel, parse_sass
 from xlanb.dump.gpu.thunks import Thunk, parse_thunks
 from xlanb.dump.reader import DumpFile, ModuleFiles
 from xlanb.errors import XlanbError
-from xlanb.explorer.gpu_program import GpuKernel, GpuProgram, KernelCode, Launch
 from xlanb.gpu.described import described_device, device_name
 from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.kernel_cost import KernelCost, kernel_cost
@@ -27,6 +26,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.hlo.text.printer import computation_text
+from xlanb.runtime.gpu_program import GpuKernel, GpuProgram, KernelCode, Launch
 from xlanb.shape.primitive_type import BY_TEXT
 from xlanb.wording import counted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from xlanb.boundary import filtered_traceback, internal_error
@@ -11,10 +12,10 @@ from xlanb.cpu.compiler import chosen_pipeline
 from xlanb.debug_options import current, in_force
 from xlanb.display import Displayable
 from xlanb.dump.writer import dumping
-from xlanb.errors import XlanbError, nearest
+from xlanb.errors import ArgumentError, XlanbError, nearest
 from xlanb.explorer.attempt import Attempt, force, measured
 from xlanb.explorer.branches import Branch, branch, remaining
-from xlanb.explorer.coming import ComingStage, coming_stages
+from xlanb.explorer.coming import FOR_GPU, ComingStage, coming_stages
 from xlanb.explorer.comparison import Comparison, compare
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import run_traced
@@ -23,6 +24,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.runtime.compiler import module_stages, options_in_force
+from xlanb.runtime.gpu_compiler import gpu_options, gpu_stages
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
 from xlanb.stage import Stages
@@ -30,6 +32,7 @@ from xlanb.tracing import Event, observing, unobserved
 from xlanb.transforms.pipeline import HloPassPipeline
 
 _LAST_OF_MODULE = ("assembly",)
+_LAST_FOR_GPU = ("gpu_program",)
 _LAST_OF_GRAPH = ("execution", "compilation_cache")
 """Stages after which a compilation may be at its end: there it is looked ahead."""
 
@@ -58,11 +61,17 @@ class Compilation(Displayable):
     new one by default, and then walks through clustering and execution too. So is a program of TensorFlow, which `Graph.from_tensorflow` takes, with its
     arguments. `result` is what came out: an Executable, or what Session.run gives.
 
+    `target` is "cpu", or an NVIDIA GPU by its name ("a100", "h100"), which need not be here: then the passes are XLA:GPU's, the last stages PTX and the launches, and the result is a
+    GpuExecutable. Graphs are compiled for the CPU.
+
     `fork` leaves it after any of its stages for a compilation of its own; `branches` are those that did.
     """
 
     @filtered_traceback()
-    def __init__(self, x: Any, /, *args: Any, session: Session | None = None, **named: Any) -> None:
+    def __init__(
+        self, x: Any, /, *args: Any, session: Session | None = None, target: str = "cpu", **named: Any
+    ) -> None:
+        self._target = "" if target.strip().lower() == "cpu" else target
         self._recorder = Recorder(x.past) if isinstance(x, Branch) else Recorder()
         self._flags = current()
         self.result: Any = None
@@ -73,8 +82,12 @@ class Compilation(Displayable):
         self._passes: HloPassPipeline | None = x.passes if isinstance(x, Branch) else None
         with observing(self._recorder), dumping(self._flags):
             self._stages: Stages[Any] = x.stages() if isinstance(x, Branch) else self._start(x, args, session, named)
+        if self._target:
+            self._may_end_at = _LAST_FOR_GPU
 
     def _start(self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]) -> Stages[Any]:
+        if self._target:
+            return self._start_for_gpu(x, args, session, named)
         if session is None and is_foreign(x):
             graph = graph_of(x, *args)
             return Session(graph).run_stages(list(graph.outputs), {**feeds_of(graph, args), **named})
@@ -88,6 +101,16 @@ class Compilation(Displayable):
         with unobserved():  # making the module is not yet compiling it
             module = to_module(x, *args, **named)
         return module_stages(module)
+
+    def _start_for_gpu(
+        self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]
+    ) -> Stages[Any]:
+        if session is not None or (_is_graph(x) and args):
+            raise ArgumentError(f"a graph that is run is compiled for the CPU, not for {self._target}: give a function, HLO, or tensors without feeds")  # fmt: skip
+        self._passes = gpu_options(self._target).passes
+        with unobserved():
+            module = to_module(x, *args, **named)
+        return gpu_stages(module, self._target)
 
     @property
     def traces(self) -> list[Trace]:
@@ -158,6 +181,8 @@ class Compilation(Displayable):
         if self._passes is None:
             with in_force(self._flags):
                 self._passes = chosen_pipeline(options_in_force())
+        if self._target:
+            return coming_stages(self.trace, self._passes, after_passes=FOR_GPU)
         return coming_stages(self.trace, self._passes, is_graph=is_graph, is_run=is_graph)
 
     def run_to(self, name: str) -> Stage:
@@ -236,7 +261,7 @@ class Compilation(Displayable):
             name=name,
         )
         with in_force(self._flags):
-            made = Compilation(left)
+            made = Compilation(replace(left, target=self._target), target=self._target or "cpu")
         self.branches.append(made)
         return made
 
@@ -246,6 +271,8 @@ class Compilation(Displayable):
         Raises:
             XlanbError: no pass decided against it, the condition that failed cannot be lifted, or the branch cannot be compiled.
         """
+        if self._target:
+            raise ArgumentError(f"an attempt is measured by running it, and nothing runs on {self._target} here")
         self.finish()
         origin = self.trace if trace is None else trace
         refused, left = force(origin, a, b)

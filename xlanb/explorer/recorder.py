@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from xlanb.cpu.executable import Executable
 from xlanb.explorer.sources import source_lines
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -94,7 +95,10 @@ def _note(trace: Trace, event: PassesChosen | Compiled | Executed) -> None:
     if isinstance(event, PassesChosen):
         trace.pipeline, trace.passes_from = event.pipeline, len(trace.stages)
     elif isinstance(event, Compiled):
-        trace.program = event.program
+        if isinstance(event.program, Executable):
+            trace.program = event.program
+        else:
+            trace.gpu_program = event.program
     else:
         trace.runs.append(event.seconds)
         trace.inputs = event.inputs

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import boundary
+from xlanb.cpu.executable import Executable
 from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer import displays
@@ -23,7 +24,6 @@ from xlanb.tracing import CompilationStarted, Compiled, Decision, Edit, Event, S
 if TYPE_CHECKING:
     import pandas as pd
 
-    from xlanb.cpu.executable import Executable
     from xlanb.cpu.run_counter import RunCounter
 
 _CODE = {"llvm_ir": "llvm_record", "llvm_ir_optimized": "optimized_record", "assembly": "assembly_record"}
@@ -137,6 +137,8 @@ class Recording(Displayable, Plottable):
         found, executable = self._found[event.compilation], event.program
         found.compiled_until(time.perf_counter())
         found.is_compiled = True
+        if not isinstance(executable, Executable):  # for a GPU: its code is a stage already, and nothing runs here
+            return
         if not any(s.kind == "llvm_ir" for s in found.trace.stages):
             _add_code(found.trace, executable)
         if not self._is_over:

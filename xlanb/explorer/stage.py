@@ -11,9 +11,9 @@ from xlanb.display import Displayable
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
-from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
+from xlanb.runtime.gpu_program import GpuProgram
 from xlanb.stage import Changes, Deferred, Stage, changes_between
 
 

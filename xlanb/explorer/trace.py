@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xlanb.explorer.film import Film
     from xlanb.explorer.numerics import Numerics
     from xlanb.explorer.replay import Replay
+    from xlanb.gpu.executable import GpuExecutable
     from xlanb.transforms.pipeline import HloPassPipeline
     from xlanb.why import Why
 
@@ -37,7 +38,7 @@ class Trace(Displayable):
     `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name that changed something (or the
     last one). `runs` holds the wall seconds of each execution so far, the latest ones.
 
-    Of our own compilations there is more: `pipeline` holds the passes that run from stage `passes_from` on, `program` is the Executable once there is one, `inputs` are the arrays that it was
+    Of our own compilations there is more: `pipeline` holds the passes that run from stage `passes_from` on, `program` is the Executable once there is one (for a GPU `gpu_program`, a GpuExecutable), `inputs` are the arrays that it was
     last run with; `sources` has the text of Python lines, by file and line, as it was when the program was traced. A branch has the trace that it left as `parent` and shares its stages up to `forked_at`.
     """
 
@@ -48,6 +49,7 @@ class Trace(Displayable):
         self.pipeline: HloPassPipeline | None = None
         self.passes_from = len(self.stages)
         self.program: Executable | None = None
+        self.gpu_program: GpuExecutable | None = None
         self.inputs: tuple[Any, ...] = ()
         self.parent: Trace | None = None
         self.forked_at = -1
@@ -140,6 +142,8 @@ class Trace(Displayable):
     ) -> Bisection:
         """The first HLO pass after which the result on `inputs` moves away from the one before all passes, by the reference interpreter.
 
+        Without `inputs` those of the last run are taken, else random ones. Where no pass moves it, the compiled program is run too: its code may.
+
         `tolerance` is the largest relative error that counts as none (by default a few units in the last place of the results' dtype). With `within` the rewrite inside the pass is looked
         for too, where the pass is one of ours; `exhaustive` evaluates after every pass rather than halving.
 
@@ -149,6 +153,10 @@ class Trace(Displayable):
         from xlanb.explorer.bisection import bisect
 
         return bisect(self, inputs, tolerance=tolerance, within=within, exhaustive=exhaustive)
+
+    def results_on(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """What a program that ran elsewhere gave for these arrays, leaf by leaf; None where that is not known."""
+        return None
 
     def numerics(self, *inputs: Any, seconds: float = 20.0) -> Numerics:
         """What each result is after every HLO pass that changed something: range, NaN and infinities, error against the module before all passes.

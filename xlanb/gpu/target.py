@@ -31,6 +31,8 @@ class GpuTarget:
     threads: int = 1
     polls: bool = False
     has_c_library: bool = False
+    debug_locations: str = "DebugDirectivesOnly"
+    """Lines (.loc) without sections for a debugger, with which ptxas would not optimize."""
 
     def __post_init__(self) -> None:
         if self.device.architecture.platform != "CUDA":

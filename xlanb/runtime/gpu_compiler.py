@@ -8,8 +8,10 @@ from xlanb.gpu.executable import GpuExecutable
 from xlanb.gpu.pipelines import pipeline
 from xlanb.hlo import HloModule
 from xlanb.runtime.compiler import finished, start_compilation, told
-from xlanb.stage import Stage, Stages, exhaust, size_text
+from xlanb.runtime.gpu_report import GpuReport
+from xlanb.stage import Deferred, Stage, Stages, exhaust, size_text
 from xlanb.tracing import PassesChosen, emit, is_observed, with_everywhere
+from xlanb.wording import counted
 
 
 def gpu_options(target: str) -> GpuCompileOptions:
@@ -36,9 +38,36 @@ def gpu_stages(module: HloModule, target: str) -> Stages[GpuExecutable]:
     key = start_compilation(module.name)
     record = module.record()
     yield finished(key, Stage("hlo", "before_optimizations", None, record, summary=size_text(record)))
+    return (yield from gpu_hlo_stages(module, key, options))
+
+
+def gpu_hlo_stages(module: HloModule, key: int, options: GpuCompileOptions) -> Stages[GpuExecutable]:
+    """Compile a module, one stage a step: each HLO pass, the buffer assignment, LLVM IR, PTX, the program of launches.
+
+    Raises:
+        XlanbError: as `gpu_stages`; the failed stage is told first, with the last good module.
+    """
     if options.passes is not None:
         emit(PassesChosen(key, options.passes))
-    return (yield from told(compile_steps(module, options), key, record))
+    return (yield from told(_with_code(compile_steps(module, options)), key, module.record()))
+
+
+def _with_code(steps: Stages[GpuExecutable]) -> Stages[GpuExecutable]:
+    """The stages of the back end, then the code of the kernels in each form and the program of launches, made when they are looked at."""
+    exe = yield from steps
+    report = GpuReport(exe)
+    buffers = exe.buffer_assignment.record()
+    size = sum(len(k.code.ir) for k in exe.kernels)
+    llvm, optimized, ptx = (
+        Deferred(made, size) for made in (lambda: report.llvm, lambda: report.llvm_optimized, lambda: report.ptx)
+    )
+    kernels = counted(len(exe.kernels), "kernel")
+    yield Stage("llvm_ir", "llvm_ir", buffers, llvm, summary=kernels)
+    yield Stage("llvm_ir_optimized", "llvm_ir_optimized", llvm, optimized)
+    yield Stage("ptx", "ptx", optimized, ptx, summary=f"for {exe.device.architecture.name}")
+    launches = counted(len(exe.launches), "launch")
+    yield Stage("gpu_program", "kernels", ptx, Deferred(lambda: report.program, size), summary=f"{kernels}, {launches}")
+    return exe
 
 
 def gpu_compiled(module: HloModule, target: str) -> GpuExecutable:

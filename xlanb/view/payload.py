@@ -28,13 +28,13 @@ from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.coming import ComingStage
 from xlanb.explorer.gpu_fusion import FusionDecisions
-from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.replay import edges_of
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.runtime.gpu_program import GpuProgram
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Opening, default_opening

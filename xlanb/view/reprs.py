@@ -17,7 +17,6 @@ from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.errors import XlanbError
 from xlanb.explorer.film import Film
-from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.explorer.reproducer import Reproducer
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
@@ -25,6 +24,7 @@ from xlanb.graph.graphdef.reader import graph_of_proto
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.reducer import Reduction
+from xlanb.runtime.gpu_program import GpuProgram
 from xlanb.shape import Layout, Shape
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.mesh import Mesh

@@ -12,10 +12,10 @@ from xlanb.display import Displayable
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.errors import ArgumentError, DumpError
 from xlanb.explorer.diff import TraceDiff, diff_modules, diff_traces, last_module
-from xlanb.explorer.gpu_program import GpuProgram
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.peers.targets.trace import TargetTrace, trace_target
+from xlanb.runtime.gpu_program import GpuProgram
 
 if TYPE_CHECKING:
     import pandas as pd

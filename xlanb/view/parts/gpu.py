@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlanb.explorer.gpu_program import FORMS, GpuKernel, GpuProgram, Launch, by_time
+from xlanb.runtime.gpu_program import FORMS, GpuKernel, GpuProgram, Launch, by_time
 from xlanb.view.parts.items import clip
 
 MAX_LAUNCHES = 3000
