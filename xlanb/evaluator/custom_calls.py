@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.errors import EvaluationError
-from xlanb.evaluator import host
+from xlanb.evaluator import gpu_libraries, host
 from xlanb.evaluator.dynamic import resized
 from xlanb.evaluator.factorizations import reflected
 from xlanb.evaluator.lapack import check_operands, lapack_routine, tridiagonal_solve_perturbed
@@ -96,6 +96,7 @@ _TARGETS: dict[str, Callable[..., Value]] = {
     "TopK": _top_k,
     "tridiagonal_solve_perturbed_ffi": tridiagonal_solve_perturbed,
     **host.TARGETS,
+    **gpu_libraries.TARGETS,
 }
 
 

@@ -14,6 +14,7 @@ from xlanb.collector import seldom
 from xlanb.errors import CompilationError, OutOfMemoryError
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.executable import GpuExecutable
+from xlanb.gpu.libraries import lower_library_calls
 from xlanb.gpu.pipelines import pipeline
 from xlanb.gpu.policy import GpuPolicy, is_kernel
 from xlanb.gpu.program import GpuProgram, emit_program
@@ -99,6 +100,7 @@ def _backend(module: HloModule, target: GpuTarget) -> tuple[BufferAssignment, Gp
         CompilationError: an instruction's kernel does not fit though it is by itself.
     """
     opened: set[str] = set()
+    lower_library_calls(module)
     try:
         while True:
             legalize(module, is_kernel, opened)

@@ -9,7 +9,7 @@ from xlanb.analysis.dataflow import FORWARDING, is_plain_reshape
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.live_ranges import LiveRange
 from xlanb.codegen.elemental import Leaf, UnplannedKernelError
-from xlanb.codegen.module import identifier
+from xlanb.codegen.module import ModuleBuilder, identifier
 from xlanb.gpu import policy
 from xlanb.gpu.emitters.kernel import Lowering, constant_bytes
 from xlanb.gpu.emitters.table import choose
@@ -70,7 +70,7 @@ class _Writer:
         ]
         self.sequence: list[Launch] = []
         self._constants: dict[object, Place] = {}
-        self._names: set[str] = set()
+        self._symbols = ModuleBuilder("", target)
         self._loop_of = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
 
@@ -105,11 +105,9 @@ class _Writer:
         wanted = identifier(name).replace(".", "_").replace("-", "_")
         if not wanted[0].isalpha():  # PTX takes no lone underscore for a name, and LLVM no digit before one
             wanted = f"kernel_{wanted}"
-        made, n = wanted, 0
-        while made in self._names:
-            n += 1
-            made = f"{wanted}_{n}"
-        self._names.add(made)
+        made = self._symbols.unique(wanted)
+        while "." in made:  # it is taken, or a function of the C library's: PTX has no dots in names
+            made = self._symbols.unique(made.replace(".", "_"))
         return made
 
     def launch(self, launch: Launch) -> None:

@@ -1,0 +1,69 @@
+"""What cuBLAS's matrix products compute: XLA:GPU's cublas-gemm-rewriter makes custom calls of dots, with what is done to their result.
+
+    __cublas$gemm(lhs, rhs[, c])                  alpha * dot(lhs, rhs) + beta * c
+    __cublas$lt$matmul(lhs, rhs[, c][, bias])     the same, then plus a bias along the last dimension, then an activation
+
+Source: xla/service/gpu/backend_configs.proto (GemmBackendConfig), xla/service/gpu/gpublas_lt_matmul_thunk.cc.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape, TupleShape
+
+GEMM = "__cublas$gemm"
+MATMUL = "__cublas$lt$matmul"
+TARGETS = (GEMM, MATMUL)
+EPILOGUES = ("DEFAULT", "RELU", "GELU", "BIAS", "BIAS_RELU", "BIAS_GELU")
+"""What may be done at the end; auxiliary results of GELU have no meaning here."""
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A call's dimension numbers and scales: `epilogue` is one of EPILOGUES."""
+
+    batch: tuple[tuple[int, ...], tuple[int, ...]]
+    contracting: tuple[tuple[int, ...], tuple[int, ...]]
+    alpha: complex
+    beta: float
+    epilogue: str
+
+
+def is_gemm(i: HloInstruction) -> bool:
+    """Whether an instruction is a call of one of cuBLAS's matrix products whose meaning is known here."""
+    if i.opcode is not HloOpcode.CUSTOM_CALL or i.get("custom_call_target") not in TARGETS:
+        return False
+    made = gemm_of(i)
+    return made is not None and made.epilogue in EPILOGUES
+
+
+def result_shape(i: HloInstruction) -> ArrayShape:
+    """The shape of the product: a call gives it with memory that the library works in."""
+    return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) else i.shape).as_array()
+
+
+def gemm_of(i: HloInstruction) -> Gemm | None:
+    """What a call's backend config says; None where it has none."""
+    if not i.backend_config.startswith("{"):
+        return None
+    config: dict[str, Any] = json.loads(i.backend_config).get("gemm_backend_config") or {}
+    numbers = config.get("dot_dimension_numbers")
+    if numbers is None:
+        return None
+
+    def dims(name: str) -> tuple[int, ...]:
+        return tuple(int(d) for d in numbers.get(name, ()))
+
+    alpha = complex(float(config.get("alpha_real", 1.0)), float(config.get("alpha_imag", 0.0)))
+    return Gemm(
+        (dims("lhs_batch_dimensions"), dims("rhs_batch_dimensions")),
+        (dims("lhs_contracting_dimensions"), dims("rhs_contracting_dimensions")),
+        alpha,
+        float(config.get("beta", 0.0)),
+        str(config.get("epilogue", "DEFAULT")),
+    )

@@ -1,0 +1,102 @@
+"""custom-call: the libraries that XLA:GPU's passes call, cuDNN's convolutions and cuBLAS's matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xlanb.analysis import cublas_gemm, cudnn_convolution
+from xlanb.analysis.cudnn_convolution import Activation
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.bits import convert
+from xlanb.evaluator.convolution import convolve
+from xlanb.evaluator.dot import dot_general
+from xlanb.evaluator.values import Array, Value, widen
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import Shape, TupleShape
+
+
+def _with_workspace(shape: Shape, made: Array) -> Value:
+    """A result beside the memory that a library works in, whose contents are not defined: zeros."""
+    if not isinstance(shape, TupleShape):
+        return made
+    return (made, *(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in shape.shapes[1:]))
+
+
+def _convolution(i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Value:
+    c = cudnn_convolution.as_convolution(i)
+    dtype = cudnn_convolution.result_shape(i).dtype
+    if c.filter_groups > 1:
+        rhs = _regrouped(rhs, c.numbers.kernel_input_feature, c.numbers.kernel_output_feature, c.filter_groups)
+    made = convolve(lhs, rhs, c.window, c.numbers, dtype, feature_groups=c.feature_groups, batch_groups=c.batch_groups)
+    if i.get("custom_call_target") == cudnn_convolution.FUSED:
+        made = _activated(i, made, rest, c.numbers.output_feature)
+    return _with_workspace(i.shape, made)
+
+
+def _regrouped(x: Array, outer: int, inner: int, groups: int) -> Array:
+    """Dimension `outer`, which falls into groups, cut to one group's size, the groups in front of dimension `inner`."""
+    moved = np.moveaxis(x, (outer, inner), (0, 1))
+    parts = moved.reshape(groups, moved.shape[0] // groups, *moved.shape[1:])
+    joined = np.moveaxis(parts, 0, 1)
+    joined = joined.reshape(joined.shape[0], groups * joined.shape[2], *joined.shape[3:])
+    return np.moveaxis(joined, (0, 1), (outer, inner))
+
+
+def _activated(i: HloInstruction, made: Array, rest: tuple[Array, ...], feature: int) -> Array:
+    """The products scaled, the bias of each feature and the side input added, and the activation."""
+    a = cudnn_convolution.activation(i)
+    if len(rest) not in (1, 2):
+        raise EvaluationError(
+            f"a fused convolution takes a bias and perhaps a side input, not {len(rest)} operands more"
+        )
+    bias, *side = rest
+    total = widen(made) * a.scale + np.expand_dims(widen(bias), tuple(d for d in range(made.ndim) if d != feature))
+    if side:
+        total = total + widen(side[0]) * a.side_scale
+    return convert(_ACTIVATIONS[_mode(a)](total, a.alpha).astype(total.dtype), made.dtype)
+
+
+def _mode(a: Activation) -> str:
+    if a.mode not in _ACTIVATIONS:
+        raise EvaluationError(f"the activation {a.mode} of a fused convolution is not known here")
+    return a.mode
+
+
+_ACTIVATIONS: dict[str, Callable[[Any, float], Any]] = {
+    "kNone": lambda x, _: x,
+    "kRelu": lambda x, _: np.maximum(x, 0),
+    "kRelu6": lambda x, _: np.clip(x, 0, 6),
+    "kElu": lambda x, _: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "kLeakyRelu": lambda x, alpha: np.where(x > 0, x, x * alpha),
+}
+
+
+def _gemm(i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Value:
+    if not cublas_gemm.is_gemm(i):
+        raise EvaluationError(f"the backend config of {i.name} is none of a matrix product that is known here")
+    g = cublas_gemm.gemm_of(i)
+    if g is None:
+        raise EvaluationError(f"{i.name} has no backend config of a matrix product")
+    dtype = cublas_gemm.result_shape(i).dtype
+    total: Any = widen(dot_general(lhs, rhs, g.batch, g.contracting, dtype))
+    more = list(rest)
+    total = total * np.asarray(g.alpha if total.dtype.kind == "c" else g.alpha.real, total.dtype)
+    if g.beta:
+        total = total + widen(more.pop(0)) * np.asarray(g.beta, total.dtype)
+    if g.epilogue.startswith("BIAS"):
+        total = total + widen(more.pop(0))
+    if g.epilogue.endswith("GELU"):
+        total = 0.5 * total * (1 + np.tanh(0.7978845608028654 * (total + 0.044715 * total**3)))
+    elif g.epilogue.endswith("RELU"):
+        total = np.maximum(total, 0)
+    return _with_workspace(i.shape, convert(np.asarray(total).astype(widen(lhs).dtype), dtype))
+
+
+TARGETS: dict[str, Callable[..., Value]] = {
+    **dict.fromkeys(cudnn_convolution.TARGETS, _convolution),
+    **dict.fromkeys(cublas_gemm.TARGETS, _gemm),
+}
+"""Functions by custom-call target."""
