@@ -47,13 +47,20 @@ def result_shape(i: HloInstruction) -> ArrayShape:
     return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) else i.shape).as_array()
 
 
+def config_of(i: HloInstruction, name: str) -> dict[str, Any]:
+    """A part of an instruction's backend config; empty where there is none, or the text is no JSON."""
+    try:
+        found = json.loads(i.backend_config).get(name)
+    except (ValueError, AttributeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def gemm_of(i: HloInstruction) -> Gemm | None:
     """What a call's backend config says; None where it has none."""
-    if not i.backend_config.startswith("{"):
-        return None
-    config: dict[str, Any] = json.loads(i.backend_config).get("gemm_backend_config") or {}
+    config = config_of(i, "gemm_backend_config")
     numbers = config.get("dot_dimension_numbers")
-    if numbers is None:
+    if not isinstance(numbers, dict):
         return None
 
     def dims(name: str) -> tuple[int, ...]:

@@ -12,10 +12,9 @@ Source: xla/service/gpu/cublas_cudnn.h, xla/service/gpu/gpu_conv_runner.cc.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from typing import Any
 
+from xlanb.analysis.cublas_gemm import config_of
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -64,9 +63,7 @@ def result_shape(i: HloInstruction) -> ArrayShape:
 
 def activation(i: HloInstruction) -> Activation:
     """The scales and the function of a fused convolution; of others those that change nothing."""
-    config: dict[str, Any] = {}
-    if i.backend_config.startswith("{"):
-        config = json.loads(i.backend_config).get("cudnn_conv_backend_config", {})
+    config = config_of(i, "cudnn_conv_backend_config")
     return Activation(
         str(config.get("activation_mode", "kNone")),
         float(config.get("conv_result_scale", 1.0)),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.analysis import cublas_gemm, cudnn_convolution
+from xlanb.analysis.cublas_gemm import Gemm
 from xlanb.analysis.cudnn_convolution import Activation
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.bits import convert
@@ -25,7 +26,18 @@ def _with_workspace(shape: Shape, made: Array) -> Value:
     return (made, *(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in shape.shapes[1:]))
 
 
-def _convolution(i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Value:
+def _convolution(i: HloInstruction, *operands: Array) -> Value:
+    numbers = i.attributes.get("dim_labels")
+    ranks = {a.ndim for a in operands[:2]}
+    if numbers is None or len(operands) < 2 or ranks != {2 + len(numbers.input_spatial)}:
+        raise EvaluationError(f"{i.name}: a convolution needs dim_labels, and two arrays of their rank")
+    try:
+        return _convolved(i, *operands)
+    except ValueError as error:  # a custom call's shapes are not verified
+        raise EvaluationError(f"{i.name}: its arrays do not fit its window: {error}") from None
+
+
+def _convolved(i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Value:
     c = cudnn_convolution.as_convolution(i)
     dtype = cudnn_convolution.result_shape(i).dtype
     if c.filter_groups > 1:
@@ -74,12 +86,20 @@ _ACTIVATIONS: dict[str, Callable[[Any, float], Any]] = {
 }
 
 
-def _gemm(i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Value:
-    if not cublas_gemm.is_gemm(i):
-        raise EvaluationError(f"the backend config of {i.name} is none of a matrix product that is known here")
-    g = cublas_gemm.gemm_of(i)
+def _gemm(i: HloInstruction, *operands: Array) -> Value:
+    g = cublas_gemm.gemm_of(i) if cublas_gemm.is_gemm(i) else None
     if g is None:
-        raise EvaluationError(f"{i.name} has no backend config of a matrix product")
+        raise EvaluationError(f"the backend config of {i.name} is none of a matrix product that is known here")
+    wanted = 2 + bool(g.beta) + g.epilogue.startswith("BIAS")
+    if len(operands) != wanted:
+        raise EvaluationError(f"{i.name} takes {wanted} arrays, not {len(operands)}")
+    try:
+        return _multiplied(i, g, *operands)
+    except (ValueError, IndexError) as error:  # a custom call's shapes are not verified
+        raise EvaluationError(f"{i.name}: its arrays do not fit its dimension numbers: {error}") from None
+
+
+def _multiplied(i: HloInstruction, g: Gemm, lhs: Array, rhs: Array, *rest: Array) -> Value:
     dtype = cublas_gemm.result_shape(i).dtype
     total: Any = widen(dot_general(lhs, rhs, g.batch, g.contracting, dtype))
     more = list(rest)
