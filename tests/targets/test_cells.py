@@ -54,7 +54,7 @@ def test_what_is_no_program_is_refused(shell: Any) -> None:
     ("line", "message"),
     [
         ("--target h1000", "did you mean 'h100'"),
-        ("--target h100 --check", "--check: a program for h100 is compiled by the real XLA, and not run"),
+        ("--target h100 --check", "--check: a program for h100 is compiled, and not run"),
         ("--target h100 -r 3", "--repeat: a program"),
         ("--target ','", "--target names nothing"),
     ],
@@ -64,3 +64,13 @@ def test_wrong_options_are_refused_before_the_cell_runs(shell: Any, line: str, m
     assert not result.success
     assert message in printed(captured)
     assert "ran" not in shell.user_ns
+
+
+@gpu
+def test_ours_stands_beside_the_real_one(shell: Any) -> None:
+    result, captured = run(shell, f"%%xla_jit --target 'xlanb a100,a100' -o seen\n{BODY}f(x)")
+    assert result.success, result.error_in_exec
+    own, real = shell.user_ns["seen"].traces
+    assert own.stages[-1].kind == real.stages[-1].kind == "gpu_program"
+    assert isinstance(real, TargetTrace)
+    assert "xlanb a100" in texts(captured)

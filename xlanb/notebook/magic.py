@@ -99,7 +99,7 @@ class XlaMagics(Magics):
     @argument(
         "--target",
         metavar="T,..",
-        help="compile by the real XLA for hardware that is not here, and run nothing: h100, a100:8, 'tpu v5e:2x2', FILE.txtpb; xlanb.targets() lists them",
+        help="compile by the real XLA for hardware that is not here, and run nothing: h100, a100:8, 'tpu v5e:2x2', FILE.txtpb; xlanb.targets() lists them. 'xlanb a100' is compiled by xlanb itself",
     )
     @argument("--shardings", metavar="EXPR", help="with --target: PartitionSpecs or NamedShardings of the arguments")
     @argument(

@@ -1,4 +1,4 @@
-"""`%%xla_jit --target`: the cell's program compiled by the real XLA for hardware that is not here; nothing of it is run."""
+"""`%%xla_jit --target`: the cell's program compiled for hardware that is not here, by the real XLA or by xlanb itself; nothing of it is run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.display import DisplayHandle
+from IPython.display import DisplayHandle, display
 
-from xlanb.errors import ArgumentError
+from xlanb.errors import ArgumentError, MissingPeerError
 from xlanb.frontends.stablehlo import parse_text
 from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
 from xlanb.notebook.program import as_tuple, holds_hlo
 from xlanb.notebook.shell import evaluated
+from xlanb.peers.targets.beside import AnyTrace
 from xlanb.peers.targets.installed import check_installed
 from xlanb.peers.targets.names import parse_target
-from xlanb.peers.targets.trace import TargetTrace, trace_target
+from xlanb.peers.targets.own import OWN, own_target, trace_for
 
 _EXECUTING = ("live", "until", "check", "against", "bisect", "annotate", "disable", "repeat")
 """Options of `%%xla_jit` that run the program, or the passes of this package."""
@@ -29,22 +30,34 @@ def check_targets(options: Any) -> list[str]:
 
     Raises:
         ArgumentError: one is none, or an option is for what runs here.
-        MissingPeerError: the compiler of one is not installed.
+        MissingPeerError: the compiler of one is not installed, and xlanb has none of its own.
     """
     refused = [f"--{name}" for name in _EXECUTING if getattr(options, name) not in _NOT_GIVEN.get(name, (None, False))]
     if refused:
-        raise ArgumentError(
-            f"{', '.join(refused)}: a program for {options.target} is compiled by the real XLA, and not run"
-        )
+        raise ArgumentError(f"{', '.join(refused)}: a program for {options.target} is compiled, and not run")
     names = [n.strip() for n in options.target.strip("\"'").split(",") if n.strip()]
     if not names:
         raise ArgumentError("--target names nothing: give h100, a100:8, 'tpu v5e:2x2', or several with commas between")
-    for name in names:
-        check_installed(parse_target(name))
-    return names
+    return [_possible(name) for name in names]
 
 
-def target_traces(shell: InteractiveShell, options: Any, cell: str, names: list[str]) -> list[TargetTrace]:
+def _possible(name: str) -> str:
+    """The name of a target that can be compiled for: of an NVIDIA GPU by xlanb itself where the real compiler is not installed."""
+    if own_target(name) is not None:
+        return name
+    target = parse_target(name)
+    try:
+        check_installed(target)
+    except MissingPeerError as error:
+        is_own = target.device is not None and target.device.architecture.platform == "CUDA" and target.device_count == 1
+        if not is_own:
+            raise
+        display({"text/plain": f"Compiled by xlanb itself: {error}"}, raw=True)
+        return f"{OWN} {name}"
+    return name
+
+
+def target_traces(shell: InteractiveShell, options: Any, cell: str, names: list[str]) -> list[AnyTrace]:
     """The program of a cell, compiled for each target: a call at its end, a function with `--args` (or `-f`), HLO or StableHLO.
 
     Raises:
@@ -57,7 +70,7 @@ def target_traces(shell: InteractiveShell, options: Any, cell: str, names: list[
     made = []
     for name in names:
         with _progress(name) as progress:
-            made.append(trace_target(x, args, name, named=named, progress=progress, **placed))
+            made.append(trace_for(x, args, name, named=named, progress=progress, **placed))
     return made
 
 

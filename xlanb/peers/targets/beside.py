@@ -14,7 +14,8 @@ from xlanb.errors import ArgumentError, DumpError
 from xlanb.explorer.diff import TraceDiff, diff_modules, diff_traces, last_module
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
-from xlanb.peers.targets.trace import TargetTrace, trace_target
+from xlanb.peers.targets.own import OWN, OwnTrace, trace_for
+from xlanb.peers.targets.trace import TargetTrace
 from xlanb.runtime.gpu_program import GpuProgram
 
 if TYPE_CHECKING:
@@ -28,11 +29,15 @@ _NO_KERNEL = _RUNS_OTHERS | {
 _PLAIN = frozenset({HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.BROADCAST, HloOpcode.IOTA})
 
 
+AnyTrace = TargetTrace | OwnTrace
+"""A compilation by the real XLA, or by xlanb."""
+
+
 @dataclass(frozen=True)
 class TargetsBeside(Displayable):
-    """One program compiled for several targets (or by several versions of XLA); `traces` in the order asked for."""
+    """One program compiled for several targets, by several versions of XLA or by xlanb; `traces` in the order asked for."""
 
-    traces: tuple[TargetTrace, ...]
+    traces: tuple[AnyTrace, ...]
     names: tuple[str, ...]
 
     @cached_property
@@ -88,7 +93,7 @@ class TargetsBeside(Displayable):
         """Two of the compilations compared, pass by pass; by name or position."""
         return diff_traces(self[a], self[b])
 
-    def __getitem__(self, key: int | str) -> TargetTrace:
+    def __getitem__(self, key: int | str) -> AnyTrace:
         """The trace of a target.
 
         Raises:
@@ -108,7 +113,7 @@ class TargetsBeside(Displayable):
             found += [("in one kernel here and not there", self.fused_differently), ("kernels", self.placement)]
         return tuple((title, frame) for title, frame in found if len(frame))
 
-    def _held(self, trace: TargetTrace) -> Mapping[str, tuple[str, ...]]:
+    def _held(self, trace: AnyTrace) -> Mapping[str, tuple[str, ...]]:
         return holders(last_module(trace))
 
     def __str__(self) -> str:
@@ -132,6 +137,8 @@ def side_by_side(
 ) -> TargetsBeside:
     """Compile one program for several targets by the real XLA; the options are those of `xlanb.peers.xla.trace`.
 
+    A target "xlanb a100" is compiled by xlanb itself, so that ours stands beside the real one.
+
     With `pythons`, interpreters of other environments ("" is this one), each target is compiled by the XLA of each:
     what changed between two versions.
 
@@ -149,7 +156,7 @@ def side_by_side(
     for target in targets:
         for python in pythons or (own,):
             told = progress if progress is None else partial(_told, progress, target)
-            traces.append(trace_target(x, arrays, target, python=python, progress=told, **options))
+            traces.append(trace_for(x, arrays, target, python=python, progress=told, **options))
     return TargetsBeside(tuple(traces), tuple(names_of(traces)))
 
 
@@ -157,19 +164,20 @@ def _told(progress: Callable[[str], None], target: str, text: str) -> None:
     progress(f"{target}: {text}")
 
 
-def names_of(traces: Sequence[TargetTrace]) -> Iterator[str]:
+def names_of(traces: Sequence[AnyTrace]) -> Iterator[str]:
     """A name for each: its target, with the version of XLA where there are several."""
-    releases = {t.release for t in traces}
+    releases = {t.release for t in traces if t.release != OWN}
     for t in traces:
-        yield f"{t.target} (jax {t.release})" if len(releases) > 1 else str(t.target)
+        name = f"{OWN} {t.target}" if t.release == OWN else str(t.target)
+        yield f"{name} (jax {t.release})" if len(releases) > 1 and t.release != OWN else name
 
 
-def _facts(trace: TargetTrace) -> dict[str, object]:
+def _facts(trace: AnyTrace) -> dict[str, object]:
     last = last_module(trace)
     kinds = [i.opcode for c in _run_apart(last) for i in c.instructions]
     facts: dict[str, object] = {
         "device": trace.target.device.name if trace.target.device is not None else trace.device_kind,
-        "XLA of jax": trace.release,
+        "XLA of jax": trace.release if trace.release != OWN else "",
         "stages that changed something": len(trace.changed),
         "instructions": last.instruction_count,
         "fusions": kinds.count(HloOpcode.FUSION),
@@ -228,7 +236,7 @@ def _tpu_facts(schedule: TpuScheduleRecord, cost: Mapping[str, float]) -> dict[s
     return facts | {"estimated us": round(longest * 1e6, 2), "bound": roofline.bound}
 
 
-def _first_module(trace: TargetTrace) -> ModuleRecord:
+def _first_module(trace: AnyTrace) -> ModuleRecord:
     return next(s.after for s in trace if isinstance(s.after, ModuleRecord))
 
 
