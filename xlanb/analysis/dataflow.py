@@ -239,11 +239,12 @@ def in_place_pairs(i: HloInstruction) -> list[tuple[int, Leaf]]:
             r = r.operands[0]
         if r.opcode is O.SCATTER and r.shape.is_tuple:
             if not many:  # no array of a tuple within a tuple
-                pairs += [
-                    (n, (m,)) for m in range(len(r.operands) // 2) if (n := _parameter_of(r.operands[m])) is not None
-                ]
-        elif r.opcode in (O.DYNAMIC_UPDATE_SLICE, O.SCATTER) and (n := _parameter_of(r.operands[0])) is not None:
-            pairs.append((n, (k,) if many else ()))
+                updated = [_parameter_of(o) for o in r.operands[: len(r.operands) // 2]]
+                pairs += [(number, (m,)) for m, number in enumerate(updated) if number is not None]
+        elif r.opcode in (O.DYNAMIC_UPDATE_SLICE, O.SCATTER):
+            parameter = _parameter_of(r.operands[0])
+            if parameter is not None:
+                pairs.append((parameter, (k,) if many else ()))
     return pairs
 
 
