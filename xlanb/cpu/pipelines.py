@@ -143,7 +143,7 @@ NOT_IN_XLA_CPU: Mapping[str, str] = {
     "dot-merger": "XLA:GPU's and XLA:TPU's: on a CPU one large dot is no faster than two",
     "dot_dimension_merger": "XLA:GPU's: what it prepares is a call of a library",
     "float-normalization-f16": "LLVM has arithmetic of f16, by f32 where the machine has none: XLA:CPU leaves it to LLVM, and so do we",
-    "layout-normalization": "XLA:GPU's: after it arrays are row major; the code generators of XLA:CPU and ours take layouts as they are",
+    "layout_normalization": "XLA:GPU's: after it arrays are row major; the code generators of XLA:CPU and ours take layouts as they are",
     "reduce-precision-insertion": "a study of numerics that a user asks for (XLA had a flag for it until 2022)",
 }
 """Why a pass is in neither pipeline, by name."""

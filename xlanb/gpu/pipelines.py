@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from xlanb.gpu.devices import GpuDevice, gpu_device
+from xlanb.gpu.transforms.conv_layout_normalization import CUDNN_CONVOLUTIONS
 from xlanb.gpu.transforms.fusion_wrapper import GPU_WRAPPING
 from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.calls.computation_deduplicator import HloComputationDeduplicator
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
+from xlanb.transforms.layout.layout_normalization import LayoutNormalization
 from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build, names_in
 from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
@@ -105,7 +107,7 @@ _XLA: tuple[Row, ...] = (
     (
         "layout_normalization",
         (
-            "reshape-decomposer move_copy_to_users layout_normalization algsimp@layout broadcast_canonicalizer "
+            "reshape-decomposer move_copy_to_users layout_normalization@gpu algsimp@layout broadcast_canonicalizer "
             "scatter_simplifier",
         ),
     ),
@@ -117,7 +119,7 @@ _XLA: tuple[Row, ...] = (
             "algorithm-checker dot_normalizer gemv-rewriter splitk-rewriter triton-gemm-rewriter "
             "hoist-fused-bitcasts gemm-fusion-swap-operands cublas-pad-for-gemms constant_folding "
             "dot-algorithm-rewriter cublas-gemm-rewriter cublas-gemm-broadcast-folding-rewriter reshape-decomposer "
-            "layout_normalization algsimp@layout scatter_simplifier broadcast_canonicalizer "
+            "layout_normalization@gpu algsimp@layout scatter_simplifier broadcast_canonicalizer "
             "reduction-degenerate-dim-remover reduction-layout-normalizer algsimp@layout cse@layout constant_folding "
             "dce triton-softmax-rewriter reduction-dimension-grouper reduction-splitter tree-reduction-rewriter "
             "sub-byte-size-setter deviceless-estimate-cub-sort-scratch-size estimate-cub-scan-scratch-size",
@@ -128,7 +130,7 @@ _XLA: tuple[Row, ...] = (
         (
             "sub-byte-collective-normalization",
             _FLOAT_NORMALIZATION,
-            "cublas-gemm-broadcast-folding-rewriter reshape-decomposer layout_normalization scatter_simplifier "
+            "cublas-gemm-broadcast-folding-rewriter reshape-decomposer layout_normalization@gpu scatter_simplifier "
             "host-offloader",
             _FLOAT_NORMALIZATION,
             "tuple-simplifier algsimp@layout simplify-fp-conversions",
@@ -188,6 +190,7 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "cse@fusion": lambda: HloCse(is_layout_sensitive=True),
     "computation-deduplicator@fusions": lambda: HloComputationDeduplicator(mark_fusions=True),
     "fusion-wrapper@gpu": lambda: FusionWrapper(wrapping=GPU_WRAPPING),
+    "layout_normalization@gpu": lambda: LayoutNormalization(custom_calls=CUDNN_CONVOLUTIONS),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
 }
 """Passes that are built with options, by name@variant."""

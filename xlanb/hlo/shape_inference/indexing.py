@@ -112,7 +112,8 @@ def _scatter(site: Site) -> Shape:
 
 
 def _check_update(site: Site, x: ArrayShape, update: ArrayShape, sizes: list[int], vector: int) -> None:
-    places = _sorted_axes(site, "update_window_dims", update.rank)
+    # Out of order, as layout_normalization leaves them, they say that the windows are transposed.
+    places = site.axes("update_window_dims", update.rank)
     inserted = _sorted_axes(site, "inserted_window_dims", x.rank)
     index_map = site.axes("scatter_dims_to_operand_dims", x.rank)
     batching = _check_batching(

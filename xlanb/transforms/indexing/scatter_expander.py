@@ -49,12 +49,19 @@ def _expanded(scatter: HloInstruction) -> HloInstruction:
     sizes = _window_sizes(scatter)
     starts = start_scalars(b, indices, mapped, rank)
     old = b.add(O.DYNAMIC_SLICE, (x, *starts), dynamic_slice_sizes=sizes)
-    window = b.reshape(update, sizes)
+    window = b.reshape(_in_window_order(b, scatter, update), sizes)
     made = b.add(O.MAP, (old, window), old.shape, dimensions=tuple(range(rank)), to_apply=scatter.to_apply)
     if mapped:
         fits = _fits(b, [starts[d] for d in mapped], [x.array_shape.dimensions[d] - sizes[d] for d in mapped])
         made = b.select(b.broadcast(fits, (), made.array_shape), made, old)
     return b.add(O.DYNAMIC_UPDATE_SLICE, (x, made, *starts), scatter.shape)
+
+
+def _in_window_order(b: Builder, scatter: HloInstruction, update: HloInstruction) -> HloInstruction:
+    """The update with the dimensions of its window in the order of the operand's."""
+    window = scatter.ints("update_window_dims")
+    order = (*(d for d in range(update.array_shape.rank) if d not in window), *window)
+    return update if list(window) == sorted(window) else b.transpose(update, order)
 
 
 def _window_sizes(scatter: HloInstruction) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 scatter(f32[10,4] x, s32[3,5,1] i, f32[3,5,4] u), inserted_window_dims={0}, ...
   =>  scatter(x, reshape(s32[15,1], i), reshape(f32[15,1,4], u)), update_window_dims={1,2}, inserted_window_dims={}, index_vector_dim=1
+scatter(x, i, f32[15,4,1] u), update_window_dims={2,1}, ...  =>  scatter(x, i, transpose(u), dimensions={0,2,1}), update_window_dims={1,2}, ...
 """
 
 from __future__ import annotations
@@ -42,47 +43,49 @@ def _parts(scatter: HloInstruction) -> tuple[tuple[HloInstruction, ...], HloInst
 
 
 def is_simplified(scatter: HloInstruction) -> bool:
-    """Whether it is in canonical form."""
+    """Whether it is in canonical form; the indices may be of any dimensions of the operand."""
+    rank = _parts(scatter)[0][0].array_shape.rank
+    return _has_whole_windows(scatter) and scatter.ints("update_window_dims") == tuple(range(1, rank + 1))
+
+
+def _has_whole_windows(scatter: HloInstruction) -> bool:
+    """Whether it is in canonical form but for the order of the window's dimensions."""
     operands, indices, updates = _parts(scatter)
     if indices.array_shape.rank != 2 or scatter.get("index_vector_dim") != 1 or scatter.ints("inserted_window_dims"):
         return False
-    if scatter.ints("scatter_dims_to_operand_dims") != tuple(range(len(scatter.ints("scatter_dims_to_operand_dims")))):
-        return False
     rank = operands[0].array_shape.rank
-    return scatter.ints("update_window_dims") == tuple(range(1, rank + 1)) and all(
-        u.array_shape.rank == rank + 1 for u in updates
-    )
+    return 0 not in scatter.ints("update_window_dims") and all(u.array_shape.rank == rank + 1 for u in updates)
+
+
+def _with_sorted_windows(scatter: HloInstruction) -> HloInstruction:
+    """The scatter of updates transposed so that the dimensions of their windows are in the operand's order."""
+    b = Builder(scatter)
+    operands, indices, updates = _parts(scatter)
+    order = (0, *scatter.ints("update_window_dims"))
+    sorted_updates = [b.transpose(u, order) for u in updates]
+    attributes = {**scatter.attributes, "update_window_dims": tuple(range(1, len(order)))}
+    return b.add(HloOpcode.SCATTER, (*operands, indices, *sorted_updates), scatter.shape, **attributes)
 
 
 def _simplified(scatter: HloInstruction) -> HloInstruction:
+    if _has_whole_windows(scatter):
+        return _with_sorted_windows(scatter)
     b = Builder(scatter)
     operands, indices, updates = _parts(scatter)
-    mapped = scatter.ints("scatter_dims_to_operand_dims")
     rank = operands[0].array_shape.rank
-    # Operand dimensions that the indices speak of come first, in the order in which they do.
-    order = (*mapped, *(d for d in range(rank) if d not in mapped))
-    identity = tuple(range(rank))
     new_indices = _index_rows(b, indices, scatter.get("index_vector_dim"))
-    new_updates = [_windows(b, u, scatter, order) for u in updates]
-    new_operands = [o if order == identity else b.transpose(o, order) for o in operands]
-    made = b.add(
+    new_updates = [_windows(b, u, scatter, rank) for u in updates]
+    return b.add(
         HloOpcode.SCATTER,
-        (*new_operands, new_indices, *new_updates),
-        scatter.shape if order == identity else None,
+        (*operands, new_indices, *new_updates),
+        scatter.shape,
         **{
             **scatter.attributes,
             "update_window_dims": tuple(range(1, rank + 1)),
             "inserted_window_dims": (),
-            "scatter_dims_to_operand_dims": tuple(range(len(mapped))),
             "index_vector_dim": 1,
         },
     )
-    if order == identity:
-        return made
-    back = [order.index(d) for d in range(rank)]
-    if len(operands) == 1:
-        return b.transpose(made, back)
-    return b.tuple(b.transpose(b.element(made, n), back) for n in range(len(operands)))
 
 
 def _index_rows(b: Builder, indices: HloInstruction, vector_dim: int) -> HloInstruction:
@@ -96,16 +99,15 @@ def _index_rows(b: Builder, indices: HloInstruction, vector_dim: int) -> HloInst
     return b.reshape(indices, (math.prod(d for n, d in enumerate(s.dimensions) if n != vector_dim), length))
 
 
-def _windows(b: Builder, update: HloInstruction, scatter: HloInstruction, order: tuple[int, ...]) -> HloInstruction:
+def _windows(b: Builder, update: HloInstruction, scatter: HloInstruction, rank: int) -> HloInstruction:
     """Updates as [number of updates, one window dimension for each operand dimension]."""
     window, inserted = scatter.ints("update_window_dims"), scatter.ints("inserted_window_dims")
     outer = [d for d in range(update.array_shape.rank) if d not in window]
-    kept = [d for d in range(len(order)) if d not in inserted]  # operand dimensions that the window has, in its order
-    place = dict(zip(kept, window, strict=True))
-    wanted = [*outer, *(place[d] for d in order if d in place)]
+    kept = [d for d in range(rank) if d not in inserted]  # operand dimensions that the window has, in its order
+    wanted = [*outer, *window]
     if wanted != list(range(len(wanted))):
         update = b.transpose(update, wanted)
     dims = update.array_shape.dimensions
-    sizes = dict(zip((d for d in order if d in place), dims[len(outer) :], strict=True))
+    sizes = dict(zip(kept, dims[len(outer) :], strict=True))
     update = b.reshape(update, (math.prod(dims[: len(outer)]), *dims[len(outer) :]))
-    return b.reshape(update, (update.array_shape.dimensions[0], *(sizes.get(d, 1) for d in order)))
+    return b.reshape(update, (update.array_shape.dimensions[0], *(sizes.get(d, 1) for d in range(rank))))

@@ -46,7 +46,7 @@ class TreeReductionRewriter(HloPass):
             or i.operands[0].array_shape.is_dynamic
         ):
             return False
-        return _starts_neutral(i) and any(
+        return starts_neutral(i) and any(
             i.operands[0].array_shape.dimensions[d] > self.reduce_window_size for d in i.dimensions
         )
 
@@ -66,7 +66,7 @@ def _same_padding(n: int, size: int) -> WindowDimension:
     return WindowDimension(size, size, missing // 2, missing - missing // 2)
 
 
-def _starts_neutral(i: HloInstruction) -> bool:
+def starts_neutral(i: HloInstruction) -> bool:
     """Whether folding the initial value in again changes nothing."""
     kind, start = reducer(i.to_apply), i.operands[1]
     if kind in (O.MAXIMUM, O.MINIMUM, O.AND, O.OR):
