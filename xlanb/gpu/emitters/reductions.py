@@ -1,0 +1,368 @@
+"""Reductions by threads together: along rows of memory by the lanes of warps, over columns by the warps of a block.
+
+    rows       a warp, or a block, for each result: lanes read consecutive elements, then combine what they have by shuffles, and warps by shared memory
+    columns    a lane for each result: the warps of a block take rows of the operand in turns, and combine what they have by shared memory
+
+A partial result begins as the first element that a thread meets, so the computation needs no neutral element, and the initial value is taken in once. Of a fusion every reduction over the same elements is done in one
+pass; what is computed of their results is computed by the thread that has them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlanb.codegen.elemental import Leaf, array_of, flat, pack
+from xlanb.codegen.elements import Element, load, register, store
+from xlanb.codegen.function import Ix
+from xlanb.codegen.indexing import Index, flatten, same_order
+from xlanb.codegen.lanes import split
+from xlanb.codegen.types import I1, I32
+from xlanb.codegen.values import Value
+from xlanb.gpu.emitters.kernel import WARP, KernelFunction, Lowering
+from xlanb.gpu.emitters.loops import store_elements
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, PrimitiveType
+
+_LEAST = 32
+"""Elements of a result from which on several threads share it."""
+_WARP_ROW = 1024
+"""The longest row that a warp takes by itself."""
+_WARPS = 8
+"""Warps of a block."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What is reduced: the elements of arrays of shape `source`, of which the dimensions `kept` number the results and `dims` those of each, both from slow to fast in memory."""
+
+    source: ArrayShape
+    kept: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @staticmethod
+    def of(i: HloInstruction) -> Reduced:
+        """Of a reduce instruction."""
+        source = array_of(i.operands[0])
+        slowest = list(reversed(source.minor_to_major))
+        return Reduced(
+            source,
+            tuple(d for d in slowest if d not in i.dimensions),
+            tuple(d for d in slowest if d in i.dimensions),
+        )
+
+    def sizes(self, dims: Sequence[int]) -> list[int]:
+        """The sizes of dimensions."""
+        return [self.source.dimensions[d] for d in dims]
+
+    @property
+    def results(self) -> int:
+        """How many results there are."""
+        return math.prod(self.sizes(self.kept))
+
+    @property
+    def count(self) -> int:
+        """Elements of each result."""
+        return math.prod(self.sizes(self.dims))
+
+    @property
+    def is_row(self) -> bool:
+        """Whether consecutive elements in memory are of one result."""
+        fastest = next((d for d in self.source.minor_to_major if self.source.dimensions[d] != 1), None)
+        return fastest is None or fastest in self.dims
+
+    def index(self, k: KernelFunction, result: Ix, element: Ix) -> list[Ix]:
+        """The index of an element of a result in the source."""
+        multi: list[Ix] = [0] * self.source.rank
+        for dims, number in ((self.kept, result), (self.dims, element)):
+            for d, v in zip(dims, split(k.f, number, self.sizes(dims)), strict=True):
+                multi[d] = v
+        return multi
+
+    def result_index(self, k: KernelFunction, result: Ix) -> list[Ix]:
+        """The index of a result: its dimensions are the kept ones in the order of their numbers."""
+        at = dict(zip(self.kept, split(k.f, result, self.sizes(self.kept)), strict=True))
+        return [at[d] for d in sorted(at)]
+
+
+# -- which instructions -------------------------------------------------------------------------------------------
+
+
+def heroes(lowering: Lowering) -> list[HloInstruction]:
+    """The reductions whose results the instruction is computed of, element by element, where they all reduce the same elements; none where there is no such."""
+    root = lowering.root
+    roots = root.operands if root.opcode is Op.TUPLE else (root,)
+    found: list[HloInstruction] = []
+    for r in roots:
+        hero = _hero_of(r)
+        if hero is not None and hero not in found:
+            found.append(hero)
+    if not found:
+        return []
+    first = Reduced.of(found[0])
+    alike = [h for h in found if Reduced.of(h) == first]
+    return alike if first.count >= _LEAST and first.results else []
+
+
+def _hero_of(i: HloInstruction) -> HloInstruction | None:
+    """The reduction whose results, at the same index, an instruction is computed of; None where there is none, or several."""
+    heroes_: set[HloInstruction] = set()
+    stack, seen = [i], set[HloInstruction]()
+    while stack:
+        j = stack.pop()
+        if j in seen:
+            continue
+        seen.add(j)
+        if j.opcode is Op.REDUCE:
+            heroes_.add(j)
+        elif j.opcode in (Op.GET_TUPLE_ELEMENT, Op.BITCAST) or j.opcode.is_elementwise:
+            stack += j.operands
+    return heroes_.pop() if len(heroes_) == 1 else None
+
+
+def fits(i: HloInstruction, root: HloInstruction) -> bool:
+    """Whether an instruction or fusion is computed of reductions of at least some elements each."""
+    if i.opcode is not Op.FUSION and root.opcode is not Op.REDUCE:
+        return False
+    roots = root.operands if root.opcode is Op.TUPLE else (root,)
+    hero = next((h for r in roots if (h := _hero_of(r)) is not None), None)
+    return hero is not None and Reduced.of(hero).count >= _LEAST and Reduced.of(hero).results > 0
+
+
+# -- kernels ------------------------------------------------------------------------------------------------------
+
+
+def emit_reduction(lowering: Lowering) -> None:
+    """Write and launch the kernel of reductions."""
+    made = heroes(lowering)
+    what = Reduced.of(made[0])
+    groups = _leaves(lowering, made)
+    if not what.is_row:
+        _emit_columns(lowering, made, what, groups)
+    elif what.count <= _WARP_ROW:
+        _emit_warp_rows(lowering, made, what, groups)
+    else:
+        _emit_block_rows(lowering, made, what, groups)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Leaves of the result by who computes them: `own` with the reductions' results, `others` in loops of their own."""
+
+    own: list[Leaf]
+    others: list[Leaf]
+
+
+def _leaves(lowering: Lowering, made: Sequence[HloInstruction]) -> _Groups:
+    root = lowering.root
+    own, others = list[Leaf](), list[Leaf]()
+    for leaf in lowering.leaves:
+        producer = root.operands[leaf[0]] if root.opcode is Op.TUPLE else root
+        (own if _hero_of(producer) in made else others).append(leaf)
+    return _Groups(own, others)
+
+
+class Partial:
+    """The accumulators of reductions over the same elements, as they go from thread to thread."""
+
+    def __init__(self, k: KernelFunction, reductions: Sequence[HloInstruction], what: Reduced) -> None:
+        self.k, self.reductions, self.what = k, reductions, what
+        self.counts = [len(i.operands) // 2 for i in reductions]
+        self.types = [
+            array_of(o).element_type for i, n in zip(reductions, self.counts, strict=True) for o in i.operands[n:]
+        ]
+
+    def elements(self, result: Ix, element: Ix) -> list[Element]:
+        """The elements of all inputs."""
+        at = self.what.index(self.k, result, element)
+        return [
+            self.k.e.element(o, Index(array_of(o), at))
+            for i, n in zip(self.reductions, self.counts, strict=True)
+            for o in i.operands[:n]
+        ]
+
+    def initial(self) -> list[Element]:
+        """The initial values."""
+        return [self.k.e.scalar(o) for i, n in zip(self.reductions, self.counts, strict=True) for o in i.operands[n:]]
+
+    def combine(self, a: Sequence[Element], b: Sequence[Element]) -> list[Element]:
+        """One partial result of two."""
+        made, at = list[Element](), 0
+        for i, n in zip(self.reductions, self.counts, strict=True):
+            made += self.k.e.apply(i.to_apply, [*a[at : at + n], *b[at : at + n]])
+            at += n
+        return made
+
+    def along(self, result: Ix, first: Ix, step: int) -> list[Element]:
+        """Elements first, first + step, ... of a result; where there is none (`first` is not below the count), anything."""
+        k, f, count = self.k, self.k.f, self.what.count
+        inside = f.within(first, 0, count)
+        nothing = [v for t in self.types for v in _nothing(k, t)]
+
+        def begin() -> list[Value]:
+            start = self.elements(result, first)
+            rounds = -(-count // step)
+            if rounds < 2:
+                return flat(start)
+            with f.carried(rounds, flat(start), 1) as loop:
+                carried = pack(self.types, loop.values)
+                at = f.add(first, f.mul(loop.index, step))
+
+                def more() -> list[Value]:
+                    return flat(self.combine(carried, self.elements(result, at)))
+
+                if count % step:
+                    loop.next = f.choose(f.within(at, 0, count), more, lambda: flat(carried))
+                else:
+                    loop.next = more()
+            return loop.values
+
+        if count >= step:
+            return pack(self.types, begin())
+        return pack(self.types, f.choose(inside, begin, lambda: nothing))
+
+    def across_warp(self, values: Sequence[Element], valid: Ix) -> list[Element]:
+        """The partial results of the first `valid` lanes combined in the first lane."""
+        k, f = self.k, self.k.f
+        made = flat(values)
+        offset = WARP // 2
+        while offset:
+            if isinstance(valid, int) and valid <= offset:
+                offset //= 2
+                continue
+            others = [k.shuffle("down", v, offset) if v.type is not I1 else _shuffle_bit(k, v, offset) for v in made]
+            both = flat(self.combine(pack(self.types, made), pack(self.types, others)))
+            if isinstance(valid, int) and valid >= WARP:
+                made = both
+            else:
+                has = f.value(f.add(k.lane, offset)) < valid
+                made = [has.select(b, a) for a, b in zip(made, both, strict=True)]
+            offset //= 2
+        return pack(self.types, made)
+
+    def finish(self, values: Sequence[Element]) -> None:
+        """Take the initial values in, and let the results stand for the reductions in what is computed next."""
+        done, at = self.combine(self.initial(), values), 0
+        for i, n in zip(self.reductions, self.counts, strict=True):
+            leaves: list[Leaf] = [(m,) for m in range(n)] if i.shape.is_tuple else [()]
+            bound = {leaf: _constant(v) for leaf, v in zip(leaves, done[at : at + n], strict=True)}
+            self.k.e.bindings[i] = bound  # type: ignore[index]
+            at += n
+
+
+def _nothing(k: KernelFunction, t: PrimitiveType) -> list[Value]:
+    return [k.f.zero(register(t))] * (2 if t.is_complex else 1)
+
+
+def _shuffle_bit(k: KernelFunction, v: Value, offset: int) -> Value:
+    return k.shuffle("down", v.zext(I32), offset).differs(0)
+
+
+def _constant(value: Element) -> Callable[[Index], Element]:
+    return lambda _: value
+
+
+def _store_results(k: KernelFunction, hero: HloInstruction, what: Reduced, result: Ix, leaves: Sequence[Leaf]) -> None:
+    """The elements of the results of the shape that the reductions have, or of bitcasts of it, at the index of one."""
+    instruction = k.lowering.instruction
+    at = what.result_index(k, result)
+    shape = array_of(hero, (0,) if hero.shape.is_tuple else ())
+    for leaf in leaves:
+        own = array_of(instruction, leaf)
+        index = Index(own, at) if own.dimensions == shape.dimensions else Index(own, flat=flatten(k.f, at, shape))
+        store_elements(k, [leaf], index)
+
+
+def _store_others(k: KernelFunction, leaves: Sequence[Leaf]) -> None:
+    """Results that are no reductions, by all threads."""
+    groups: list[list[Leaf]] = []
+    for leaf in leaves:
+        shape = array_of(k.lowering.instruction, leaf)
+        alike = next((g for g in groups if same_order(array_of(k.lowering.instruction, g[0]), shape)), None)
+        if alike is None:
+            groups.append([leaf])
+        else:
+            alike.append(leaf)
+    for group in groups:
+        shape = array_of(k.lowering.instruction, group[0])
+        k.each(shape.element_count, lambda q, g=group, s=shape: store_elements(k, g, Index(s, flat=q)))  # type: ignore[misc]
+
+
+def _emit_warp_rows(lowering: Lowering, made: list[HloInstruction], what: Reduced, groups: _Groups) -> None:
+    """A warp for each result."""
+    warps = min(_WARPS, what.results)
+    blocks = -(-what.results // warps)
+    with lowering.kernel(blocks, warps * WARP, "") as k:
+        f = k.f
+        result = f.add(f.mul(k.block, warps), k.warp)
+        with k.below(result, what.results, blocks * warps), f.aside():
+            partial = Partial(k, made, what)
+            values = partial.across_warp(partial.along(result, k.lane, WARP), min(what.count, WARP))
+            with f.when(f.value(k.lane).equals(0)):
+                partial.finish(values)
+                _store_results(k, made[0], what, result, groups.own)
+        with f.aside():
+            _forget(k, made)
+            _store_others(k, groups.others)
+
+
+def _forget(k: KernelFunction, made: Sequence[HloInstruction]) -> None:
+    """What is computed next computes the reductions itself, if it needs them."""
+    for i in made:
+        k.e.bindings.pop(i, None)  # type: ignore[attr-defined]
+
+
+def _emit_block_rows(lowering: Lowering, made: list[HloInstruction], what: Reduced, groups: _Groups) -> None:
+    """A block for each result."""
+    warps = _WARPS if what.count < 8 * _WARP_ROW else 2 * _WARPS
+    with lowering.kernel(what.results, warps * WARP, "") as k:
+        f = k.f
+        partial = Partial(k, made, what)
+        lanes = partial.across_warp(partial.along(k.block, k.thread, warps * WARP), WARP)
+        shared = [k.shared_array(t, warps) for t in partial.types]
+        with f.when(f.value(k.lane).equals(0)):
+            for t, memory, v in zip(partial.types, shared, lanes, strict=True):
+                store(t, memory, k.warp, v)
+        k.barrier()
+        with f.when(f.value(k.warp).equals(0)):
+            own = f.clamp(k.lane, 0, warps - 1)
+            values = [load(t, memory, own) for t, memory in zip(partial.types, shared, strict=True)]
+            total = partial.across_warp(values, warps)
+            with f.when(f.value(k.lane).equals(0)):
+                partial.finish(total)
+                _store_results(k, made[0], what, k.block, groups.own)
+        with f.aside():
+            _forget(k, made)
+            _store_others(k, groups.others)
+
+
+def _emit_columns(lowering: Lowering, made: list[HloInstruction], what: Reduced, groups: _Groups) -> None:
+    """A lane for each result, elements in turns by the warps of a block."""
+    blocks = -(-what.results // WARP)
+    with lowering.kernel(blocks, _WARPS * WARP, "") as k:
+        f = k.f
+        result = f.add(f.mul(k.block, WARP), k.lane)
+        partial = Partial(k, made, what)
+        shared = [k.shared_array(t, _WARPS * WARP) for t in partial.types]
+        with k.below(result, what.results, blocks * WARP), f.aside():
+            values = partial.along(result, k.warp, _WARPS)
+            for t, memory, v in zip(partial.types, shared, values, strict=True):
+                store(t, memory, k.thread, v)
+        k.barrier()
+        with f.when(f.value(k.warp).equals(0)), k.below(result, what.results, blocks * WARP), f.aside():
+            total = [load(t, memory, k.lane) for t, memory in zip(partial.types, shared, strict=True)]
+            valid = min(what.count, _WARPS)
+            with f.carried(valid, flat(total), 1, guarded=valid < 2) as loop:
+                at = f.add(f.mul(loop.index, WARP), k.lane)
+                others = [load(t, memory, at) for t, memory in zip(partial.types, shared, strict=True)]
+                loop.next = flat(partial.combine(pack(partial.types, loop.values), others))
+            partial.finish(pack(partial.types, loop.values))
+            _store_results(k, made[0], what, result, groups.own)
+        with f.aside():
+            _forget(k, made)
+            _store_others(k, groups.others)
+
+
+__all__ = ["Partial", "Reduced", "emit_reduction", "fits"]
