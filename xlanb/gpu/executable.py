@@ -14,6 +14,7 @@ from xlanb.codegen.signature import ArraySpec, Signature
 from xlanb.display import Displayable
 from xlanb.gpu import ptx
 from xlanb.gpu.devices import GpuDevice
+from xlanb.gpu.emulator.lanes import WarpTrace, run_warp
 from xlanb.gpu.emulator.machine import Emulator
 from xlanb.gpu.launches import Kernel, Launches
 from xlanb.gpu.program import GpuProgram
@@ -92,6 +93,24 @@ class GpuExecutable(Displayable):
         """
         return self._called(self._emulate_flat, args, named)
 
+    def step_warp(self, *args: Any, kernel: str = "", block: int = 0, warp: int = 0, **named: Any) -> WarpTrace:
+        """Run one warp of a kernel on the CPU, instruction by instruction: what each of its 32 lanes computes.
+
+        Args:
+            *args: the program's arguments; what runs before the kernel runs as in `emulate`.
+            kernel: its name, or its HLO instruction's; may be left out where there is one kernel.
+            block: the number of the block in the grid.
+            warp: the number of the warp in the block.
+            **named: named arguments of the function that the program was made of.
+
+        Raises:
+            ArgumentError: the arguments do not fit, or there is no such kernel, block or warp.
+            EvaluationError: lanes of a warp wait for each other in vain.
+        """
+        calling = self.source_module.calling
+        arrays = args if calling is None else calling.flatten(args, named)
+        return run_warp(self._emulator, self._given(arrays), kernel, block, warp)
+
     def _called(self, run: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call with the arguments of the function that the program was made of."""
         calling: CallingConvention | None = self.source_module.calling
@@ -101,9 +120,9 @@ class GpuExecutable(Displayable):
         is_tuple = isinstance(self.signature.result, TupleShape)
         return calling.assemble(found if is_tuple else (found,), tuple(args), dict(named))
 
-    def _emulate_flat(self, *arrays: Any) -> Any:
-        emulator = self._emulator
-        memories = emulator.memories()
+    def _given(self, arrays: Sequence[Any]) -> list[Array]:
+        """Device memory with the arguments in it."""
+        memories = self._emulator.memories()
         given = self.signature.flatten(arrays)
         specs = self.signature.arguments()
         for m, memory in zip(self.program.memories, memories, strict=True):
@@ -113,7 +132,11 @@ class GpuExecutable(Displayable):
                     memory[...] = _bytes(spec.taken(given[m.number]))
                 elif spec is not None:
                     spec.taken(given[m.number])
-        emulator.run(memories)
+        return memories
+
+    def _emulate_flat(self, *arrays: Any) -> Any:
+        memories = self._given(arrays)
+        self._emulator.run(memories)
         results: dict[int, Array] = {}
         wanted = self.signature.results()
         for m, memory in zip(self.program.memories, memories, strict=True):

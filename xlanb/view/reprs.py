@@ -20,6 +20,7 @@ from xlanb.explorer.film import Film
 from xlanb.explorer.reproducer import Reproducer
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
+from xlanb.gpu.emulator.lanes import WarpTrace
 from xlanb.graph.graphdef.reader import graph_of_proto
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
@@ -43,6 +44,7 @@ from xlanb.view.sharding import mesh_html, record_sharding_html, sharding_html, 
 from xlanb.view.still import still_html
 from xlanb.view.tables import tables_html
 from xlanb.view.text import artifact_text, stage_text, traces_text
+from xlanb.view.warp import warp_html
 
 _ARTIFACTS = (
     GraphRecord,
@@ -96,6 +98,8 @@ def _bundle(obj: Any) -> dict[str, str]:
         return _graph_def(obj)
     if isinstance(obj, Trace):
         return {"text/html": fragment_html([obj], is_kept=True), "text/plain": trace_brief(obj)}
+    if isinstance(obj, WarpTrace):
+        return {"text/html": warp_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Film):
         return {"text/html": film_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Reproducer):

@@ -28,7 +28,7 @@ _WORDS = 6
 """Words of a block's record (see rewriting.RECORD), and the handles of its threads."""
 
 
-class _Block:
+class EmulatedBlock:
     """What the threads of one block share while they run: its record and the memory that it names."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -40,7 +40,8 @@ class _Block:
             np.zeros(threads, np.int64),
         ]
         shared, states, exchange, handles = (m.ctypes.data for m in self._memory)
-        words = [0, shared + -shared % 64, states, exchange, threads, handles]
+        self.shared = shared + -shared % 64
+        words = [0, self.shared, states, exchange, threads, handles]
         self.record = (ctypes.c_uint64 * _WORDS)(*words)
         self.address = ctypes.addressof(self.record)
 
@@ -74,7 +75,7 @@ class Emulator:
         if kernels:
             text = self.text + conversions(self.text, target)
             data = translate(text, llvm.Model(target, _LEVEL), _PASSES)
-            self._code = jit.LoadedCode([data], [m.symbol for m in made.values()], {"malloc": _address(_libc().malloc)})
+            self._code = jit.LoadedCode([data], [m.symbol for m in made.values()], {"malloc": address_of("malloc")})
             signature = ctypes.CFUNCTYPE(
                 ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
             )
@@ -107,6 +108,25 @@ class Emulator:
             EvaluationError: lanes of a warp wait for others that do not come; what a library call raises.
         """
         _Run(self, memories).sequence(self.program.launches)
+
+    def run_until(self, memories: Sequence[Array], kernel: Kernel) -> list[int] | None:
+        """Go through the launch sequence to the first launch of a kernel, which does not run; the addresses of its arguments then.
+
+        None where no launch comes to it.
+
+        Raises:
+            EvaluationError: as `run`.
+        """
+        run = _RunUntil(self, memories, kernel)
+        try:
+            run.sequence(self.program.launches)
+        except _ReachedError:
+            return [run.address(a.place) for a in kernel.arguments]
+        return None
+
+
+class _ReachedError(Exception):
+    """The launch that a run was to come to."""
 
 
 class _Run:
@@ -165,7 +185,7 @@ class _Run:
         if not kernel.code.waits and not kernel.shared_bytes:
             function(table, 0, blocks, None)
             return
-        block = _Block(kernel)
+        block = EmulatedBlock(kernel)
         try:
             status = function(table, 0, blocks, block.address)
         finally:
@@ -179,6 +199,24 @@ class _Run:
         given = [0 if p is None else self.address(p) for p in (*call.operands, *call.results)]
         table = (ctypes.c_uint64 * max(1, len(given)))(*given)
         HostCall(call.instruction, self.emulator.hidden)(ctypes.addressof(table))
+
+
+class _RunUntil(_Run):
+    """A run that ends before it launches a kernel."""
+
+    def __init__(self, emulator: Emulator, memories: Sequence[Array], kernel: Kernel) -> None:
+        super().__init__(emulator, memories)
+        self.wanted = kernel
+
+    def _kernel(self, kernel: Kernel) -> None:
+        if kernel is self.wanted:
+            raise _ReachedError
+        super()._kernel(kernel)
+
+
+def address_of(name: str) -> int:
+    """The address of a function of the C library."""
+    return _address(getattr(_libc(), name))
 
 
 def _aligned(size: int, data: bytes | None = None) -> Array:

@@ -1,0 +1,348 @@
+"""One warp of a kernel, instruction by instruction: what each of its 32 lanes computes.
+
+The kernel's LLVM IR gets a call behind each instruction that says which thread computed what; it then runs as the
+emulator runs any kernel, one block of it. What the lanes of a warp said is put together by the line and by how often a
+lane came there: lanes that are in another branch, or that have left a loop, have no value in a row.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any
+
+from xlanb.codegen import jit, llvm
+from xlanb.codegen.half import conversions
+from xlanb.codegen.translation import Passes, translate
+from xlanb.display import Displayable
+from xlanb.errors import ArgumentError, EvaluationError
+from xlanb.gpu.emulator.machine import EmulatedBlock, Emulator, address_of
+from xlanb.gpu.emulator.scheduler import OK, EmulatorModule
+from xlanb.gpu.launches import Code, Kernel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WARP = 32
+_MOST = 2_000_000
+"""Values that are written down: a warp in a long loop computes more than anybody reads."""
+_SAID = "xlanb.emu.said"
+_PASSES = Passes(1, vectorize_loops=False, vectorize_slp=False, unroll=False)
+_NAMED = re.compile(r"^  (%[\w.]+) = (.+?)(?:, !dbg !(\d+))?$")
+_STORE = re.compile(r"^  store (?:volatile )?(\w+) ([^,]+), ptr(?: addrspace\(\d\))? ([^,]+)")
+_BARRIER = re.compile(r"^  call void @llvm\.nvvm\.bar")
+_LABEL = re.compile(r"^[\w.$-]+:")
+_TO = re.compile(r" to ([\w ()]+)$")
+_WORDS = re.compile(r"[a-z]+")
+_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "bfloat": 16, "float": 32, "double": 64}
+_FLAGS = frozenset(
+    ("nuw", "nsw", "exact", "nneg", "inbounds", "fast", "reassoc", "contract", "nnan", "ninf", "nsz", "arcp", "afn", "disjoint",
+     "tail", "samesign", "volatile", "noundef")
+)  # fmt: skip
+_CASTS = frozenset(
+    ("trunc", "zext", "sext", "fptrunc", "fpext", "fptoui", "fptosi", "uitofp", "sitofp", "bitcast", "ptrtoint")
+)
+
+
+@dataclass(frozen=True)
+class WarpStep:
+    """One instruction as the lanes of a warp ran it for the n-th time.
+
+    `line` is the place in the kernel's LLVM IR, from 1; `values` holds what each lane computed, None where it did not
+    come there: a number, or for a pointer where it points ("p1+16" is byte 16 of the argument p1). A store has what it
+    writes, a barrier nothing.
+    """
+
+    line: int
+    text: str
+    round: int
+    values: tuple[int | float | str | None, ...]
+
+    @property
+    def active(self) -> int:
+        """How many lanes took part."""
+        return sum(v is not None for v in self.values)
+
+    def __str__(self) -> str:
+        known = {v for v in self.values if v is not None}
+        shown = f"{_text(next(iter(known)))} in all" if len(known) == 1 else " ".join(map(_text, self.values))
+        return f"{self.line:4d}  {self.text:<70}  {self.active:2d} lanes: {shown}"
+
+
+@dataclass(frozen=True, repr=False)
+class WarpTrace(Displayable):
+    """What one warp of a block did, step by step; `ir` is the kernel's LLVM IR, `lanes` how many threads it has."""
+
+    kernel: str
+    block: int
+    warp: int
+    lanes: int
+    ir: str
+    steps: tuple[WarpStep, ...]
+    is_cut: bool = False
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, key: int) -> WarpStep:
+        return self.steps[key]
+
+    def at(self, line: int) -> tuple[WarpStep, ...]:
+        """The steps at a line of the IR, one for each time that a lane came there."""
+        return tuple(s for s in self.steps if s.line == line)
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each step: line, round, instruction, active, and a column of values for each lane, by its number."""
+        import pandas as pd
+
+        rows = [(s.line, s.round, s.text, s.active, *s.values[: self.lanes]) for s in self.steps]  # noqa: PD011 - a tuple
+        return pd.DataFrame(rows, columns=["line", "round", "instruction", "active", *range(self.lanes)])
+
+    def __str__(self) -> str:
+        head = f"warp {self.warp} of block {self.block} of {self.kernel}: {len(self.steps)} steps of {self.lanes} lanes"
+        more = ["... (cut: the warp computes more than is written down)"] if self.is_cut else []
+        return "\n".join([head, *map(str, self.steps), *more])
+
+    def __repr__(self) -> str:
+        return f"<WarpTrace {self.kernel}, block {self.block}, warp {self.warp}: {len(self.steps)} steps>"
+
+
+def run_warp(emulator: Emulator, memories: Sequence[Any], name: str, block: int, warp: int) -> WarpTrace:
+    """Run a program's launches up to a kernel, and then one block of it, watching a warp.
+
+    Args:
+        emulator: of the program.
+        memories: device memory with the arguments in it (see Emulator.memories).
+        name: the kernel's; "" where there is only one.
+        block: the number of the block in the grid.
+        warp: which of the block's warps is watched.
+
+    Raises:
+        ArgumentError: there is no such kernel, block or warp, or no launch comes to the kernel.
+        EvaluationError: lanes wait for each other in vain.
+    """
+    kernel = _chosen(emulator.program.kernels, name)
+    warps = -(-kernel.threads // WARP)
+    for what, number, count in (("block", block, kernel.blocks), ("warp", warp, warps)):
+        if not 0 <= number < count:
+            raise ArgumentError(f"kernel {kernel.name} has {what}s 0 to {count - 1}, not {number}")
+    addresses = emulator.run_until(memories, kernel)
+    if addresses is None:
+        raise ArgumentError(f"no launch came to kernel {kernel.name} with these arguments")
+    watched = _Watched(kernel, addresses, range(warp * WARP, min((warp + 1) * WARP, kernel.threads)))
+    watched.run(block)
+    lanes = len(watched.threads)
+    steps = tuple(watched.steps())
+    return WarpTrace(kernel.name, block, warp, lanes, kernel.code.ir, steps, watched.is_cut)
+
+
+def _chosen(kernels: Sequence[Kernel], name: str) -> Kernel:
+    known = {k.name: k for k in kernels} | {k.instruction.name: k for k in kernels}
+    if not name and len(kernels) == 1:
+        return kernels[0]
+    if name not in known:
+        names = ", ".join(k.name for k in kernels)
+        raise ArgumentError(f"{'name a kernel' if not name else f'no kernel {name!r}'}: there are {names or 'none'}")
+    return known[name]
+
+
+class _Watched:
+    """A kernel that says what its threads compute."""
+
+    def __init__(self, kernel: Kernel, addresses: Sequence[int], threads: range) -> None:
+        self.kernel, self.addresses, self.threads = kernel, addresses, threads
+        self.types: dict[int, str] = {}
+        self.texts = kernel.code.ir.split("\n")
+        self.said: dict[int, list[tuple[int, int]]] = {t: [] for t in threads}
+        self.count = 0
+        self.shared = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there was more to be written down."""
+        return self.count > _MOST
+
+    def run(self, block: int) -> None:
+        """Run one block.
+
+        Raises:
+            EvaluationError: lanes wait for each other in vain.
+        """
+        code = self._instrumented()
+        target = jit.host()
+        module = EmulatorModule(target)
+        made = module.add(code, self.kernel.threads)
+        text = module.text()
+        data = translate(text + conversions(text, target), llvm.Model(target, 1), _PASSES)
+        told = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)(self._told)
+        symbols = {"malloc": address_of("malloc"), _SAID: ctypes.cast(told, ctypes.c_void_p).value or 0}
+        loaded = jit.LoadedCode([data], [made.symbol], symbols, told)
+        signature = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+        function = signature(loaded.address(made.symbol))
+        table = (ctypes.c_uint64 * max(1, len(self.addresses)))(*self.addresses)
+        state = EmulatedBlock(self.kernel)
+        self.shared = state.shared
+        try:
+            status = function(table, block, block + 1, state.address)
+        finally:
+            state.free()
+        if status != OK:
+            raise EvaluationError(f"kernel {self.kernel.name}: some lanes of a warp wait for others that do not come")
+
+    def _told(self, thread: int, line: int, bits: int) -> None:
+        found = self.said.get(thread)
+        if found is not None:
+            self.count += 1
+            if self.count <= _MOST:
+                found.append((line, bits))
+
+    # -- the kernel that speaks -----------------------------------------------------------------------------------
+
+    def _instrumented(self) -> Code:
+        """The kernel with a call behind each instruction whose value can be told."""
+        out: list[str] = []
+        inside = False
+        waiting: list[str] = []  # for the end of a block's phis
+        for number, line in enumerate(self.texts, 1):
+            inside = inside or line.startswith("define ptx_kernel ")
+            told = list(self._calls(number, line)) if inside else []
+            if " = phi " not in line and waiting and not _LABEL.match(line):
+                out += waiting
+                waiting = []
+            if _BARRIER.match(line):
+                out += [*told, line]
+                continue
+            out.append(line)
+            if " = phi " in line:
+                waiting += told
+            else:
+                out += told
+            inside = inside and line != "}"
+        return replace(self.kernel.code, ir="\n".join([*out, f"declare void @{_SAID}(i32, i32, i64)"]))
+
+    def _calls(self, number: int, line: str) -> Iterator[str]:
+        """What says the value of the instruction at a line."""
+        store = _STORE.match(line)
+        if store is not None:
+            yield from self._call(number, store[1], store[2])
+        elif _BARRIER.match(line):
+            self.types[number] = "barrier"
+            yield f"  call void @{_SAID}(i32 %emu.tid, i32 {number}, i64 0)"
+        else:
+            named = _NAMED.match(line)
+            kind = result_type(named[2]) if named is not None else ""
+            if named is not None and kind:
+                yield from self._call(number, kind, named[1])
+
+    def _call(self, number: int, kind: str, value: str) -> Iterator[str]:
+        if kind not in _BITS and kind != "ptr":
+            return
+        self.types[number] = kind
+        name, bits = f"%emu.said{number}", _BITS.get(kind, 64)
+        if kind == "ptr":
+            yield f"  {name} = ptrtoint ptr {value} to i64"
+        elif kind in ("half", "bfloat", "float", "double"):
+            yield f"  {name}.bits = bitcast {kind} {value} to i{bits}"
+            yield from (
+                [f"  {name} = zext i{bits} {name}.bits to i64"] if bits < 64 else [f"  {name} = add i64 {name}.bits, 0"]
+            )
+        elif bits < 64:
+            yield f"  {name} = zext {kind} {value} to i64"
+        else:
+            yield f"  {name} = add i64 {value}, 0"
+        yield f"  call void @{_SAID}(i32 %emu.tid, i32 {number}, i64 {name})"
+
+    # -- what was said --------------------------------------------------------------------------------------------
+
+    def steps(self) -> Iterator[WarpStep]:
+        """The rows of all lanes."""
+        rows: dict[tuple[int, int], dict[int, int]] = {}
+        before: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
+        for lane, thread in enumerate(self.threads):
+            count: dict[int, int] = {}
+            last: tuple[int, int] | None = None
+            for line, bits in self.said[thread]:
+                count[line] = count.get(line, 0) + 1
+                key = line, count[line]
+                rows.setdefault(key, {})[lane] = bits
+                before.setdefault(key, {})
+                if last is not None:
+                    before[key][last] = None
+                last = key
+        for line, number in _in_order(before):
+            found = rows[line, number]
+            kind = self.types[line]
+            values = tuple(self._value(kind, found[lane]) if lane in found else None for lane in range(WARP))
+            yield WarpStep(line, self.texts[line - 1].strip().split(", !dbg ")[0], number, values)
+
+    def _value(self, kind: str, bits: int) -> int | float | str:
+        if kind == "barrier":
+            return "waits"
+        if kind == "ptr":
+            return self._pointer(bits & (2**64 - 1))
+        size = _BITS[kind]
+        raw = bits & ((1 << size) - 1)
+        if kind in ("float", "double", "half"):
+            form = {"float": "<f", "double": "<d", "half": "<e"}[kind]
+            return float(struct.unpack(form, raw.to_bytes(size // 8, "little"))[0])
+        if kind == "bfloat":
+            return float(struct.unpack("<f", (raw << 16).to_bytes(4, "little"))[0])
+        return raw - (1 << size) if size > 1 and raw >> (size - 1) else raw
+
+    def _pointer(self, address: int) -> str:
+        """Where a pointer points, as an argument or the block's shared memory with an offset in bytes."""
+        for argument, base in zip(self.kernel.arguments, self.addresses, strict=True):
+            if base <= address <= base + argument.place.size:
+                return f"{argument.name}+{address - base}"
+        if self.shared <= address <= self.shared + self.kernel.shared_bytes:
+            return f"shared+{address - self.shared}"
+        return hex(address)
+
+
+def _in_order(before: Mapping[tuple[int, int], Mapping[tuple[int, int], None]]) -> list[tuple[int, int]]:
+    """Steps so that each lane's stand in its order; where lanes went through the same places in different orders, as they were seen."""
+    place = {key: n for n, key in enumerate(before)}
+    sorter = TopologicalSorter({key: list(earlier) for key, earlier in before.items()})
+    try:
+        sorter.prepare()
+    except CycleError:
+        return list(before)
+    order: list[tuple[int, int]] = []
+    ready: list[tuple[int, int]] = list(sorter.get_ready())
+    while ready:
+        ready.sort(key=lambda key: (key[1], key[0], place[key]), reverse=True)
+        key = ready.pop()
+        order.append(key)
+        sorter.done(key)
+        ready += sorter.get_ready()
+    return order
+
+
+def result_type(instruction: str) -> str:
+    """The type of an instruction's result by its text (behind `%v = `): "float", "ptr", "i32"; "" where it is none that is told."""
+    opcode, _, rest = instruction.partition(" ")
+    if opcode in _CASTS or (opcode == "addrspacecast"):
+        to = _TO.search(instruction)
+        return to[1].strip() if to is not None else ""
+    if opcode in ("icmp", "fcmp"):
+        return "" if "<" in instruction.split(" ")[2] else "i1"
+    if opcode in ("getelementptr", "alloca", "inttoptr"):
+        return "ptr" if opcode == "getelementptr" else ""
+    if opcode == "select":
+        return rest.split(", ")[1].split(" ")[0] if ", " in rest else ""
+    words = [w for w in rest.split(" ") if w not in _FLAGS]
+    if opcode == "call":
+        words = [w for w in words if w != "call"]
+    first = words[0].rstrip(",") if words else ""
+    return first if first in _BITS or first == "ptr" else ""
+
+
+def _text(value: float | str | None) -> str:
+    """A value of a lane for people; a dot where it has none."""
+    if value is None:
+        return "."
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

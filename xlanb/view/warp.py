@@ -1,0 +1,59 @@
+"""One warp of a kernel as a grid: a row for each instruction, a column for each lane; lanes that took no part are empty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from xlanb.gpu.emulator.lanes import WarpStep, WarpTrace
+
+_MOST_ROWS = 160
+_STYLE = (
+    "<style>.xw{font:11px ui-monospace,SFMono-Regular,Menlo,monospace;border-collapse:collapse;color:CanvasText}"
+    ".xw th{font-weight:400;opacity:.75;text-align:center;padding:1px 3px;position:sticky;top:0;background:Canvas}"
+    ".xw td{padding:1px 3px;text-align:right;white-space:nowrap;max-width:7em;overflow:hidden;text-overflow:ellipsis}"
+    ".xw td.i{text-align:left;max-width:46em;padding-right:12px;position:sticky;left:0;background:Canvas}"
+    ".xw td.l{opacity:.6}.xw td.n{background:color-mix(in srgb,GrayText 14%,transparent)}"
+    ".xw tr.b td{border-top:2px solid Highlight}.xw td.v{min-width:2em}</style>"
+)
+
+
+def warp_html(trace: WarpTrace) -> str:
+    """The grid, every text in it escaped; of a long run the first rows, and how many there are."""
+    head = f"<b>{escape(trace.kernel)}</b>, block {trace.block}, warp {trace.warp}: {len(trace.steps)} steps"
+    lanes = "".join(f"<th>{n}</th>" for n in range(trace.lanes))
+    rows = "".join(_row(step, trace.lanes) for step in trace.steps[:_MOST_ROWS])
+    rest = len(trace.steps) - _MOST_ROWS
+    more = f"<div>... {rest:,} more steps: str() of it, or .frame(), has all</div>" if rest > 0 else ""
+    cut = "<div>The warp computes more than is written down.</div>" if trace.is_cut else ""
+    return (
+        f'{_STYLE}<div style="margin:.3em 0;font:13px system-ui,sans-serif">{head}</div>'
+        f'<div style="overflow:auto;max-height:560px" tabindex="0" role="region" aria-label="lanes of a warp">'
+        f'<table class="xw"><tr><th>line</th><th style="text-align:left">instruction</th>{lanes}</tr>{rows}</table></div>{more}{cut}'
+    )
+
+
+def _row(step: WarpStep, lanes: int) -> str:
+    values = step.values[:lanes]
+    low, high = _range(values)
+    cells = "".join(_cell(v, low, high) for v in values)
+    kind = ' class="b"' if "@llvm.nvvm.bar" in step.text or "@llvm.nvvm.shfl" in step.text else ""
+    text = escape(step.text)
+    return f'<tr{kind}><td class="l">{step.line}</td><td class="i" title="{text}">{text}</td>{cells}</tr>'
+
+
+def _cell(value: float | str | None, low: float, high: float) -> str:
+    if value is None:
+        return '<td class="n"></td>'
+    shown = escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+    share = 0.0
+    if isinstance(value, int | float) and math.isfinite(value) and high > low:
+        share = (value - low) / (high - low)
+    tint = f"background:color-mix(in srgb,Highlight {8 + 38 * share:.0f}%,transparent)"
+    return f'<td class="v" style="{tint}" title="{shown}">{shown}</td>'
+
+
+def _range(values: Sequence[float | str | None]) -> tuple[float, float]:
+    numbers = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    return (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
