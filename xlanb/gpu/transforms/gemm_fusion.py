@@ -1,0 +1,460 @@
+"""Dots with what is around them as one kernel (xla/backends/gpu/transforms/gemm_fusion.cc, the pass triton-gemm-rewriter).
+
+    c = convert(x);  d = dot(c, y);  r = maximum(d, 0)    =>    fusion(x, y), kind=kCustom, calls={convert, dot, maximum}, "__triton_gemm"
+
+The fusion grows from the dot up into its operands and down into its only user, as long as the emitter can follow the
+dot's dimensions (`tiling_propagation`) and no more memory is read or written than before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.errors import PassError
+from xlanb.gpu import backend_config
+from xlanb.gpu.devices import GpuDevice, gpu_device
+from xlanb.gpu.triton import support_legacy
+from xlanb.gpu.triton.support_legacy import UNSET, free_dimensions, has_triton
+from xlanb.gpu.triton.tiling_propagation import (
+    WHOLE,
+    DimensionOrder,
+    Direction,
+    DotSide,
+    Propagated,
+    combined,
+    propagate,
+    side_of_operand,
+    side_of_result,
+)
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType as T
+from xlanb.tracing import Decision, current_cause, emit, is_observed
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
+
+KIND: Final = "__triton_gemm"
+"""The kind of the fusions in their backend config."""
+
+_MAX_PARAMETERS: Final = 4
+"""Of each operand of a dot."""
+_TINY: Final = 100
+"""Elements of a row and a column of the operands up to which a dot is left to a plain loop."""
+_LOOP_TYPES: Final = frozenset((T.F16, T.F32, T.BF16))
+_TOLERATED_BYTES: Final = 1024
+_NOT_FUSED: Final = frozenset(
+    (O.TUPLE, O.GET_TUPLE_ELEMENT, O.REDUCE, O.ALL_REDUCE, O.ALL_REDUCE_START, O.ALL_REDUCE_DONE, O.PAD)
+)
+
+
+@dataclass(frozen=True)
+class GemmFusion(HloPass):
+    """Fuses dots with their operands and users, for devices that run Triton's kernels: NVIDIA's from Ampere on."""
+
+    name = "triton-gemm-rewriter"
+    triggers = frozenset((O.DOT,))
+    device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
+
+    def apply(self, module: HloModule) -> None:
+        if not has_triton(self.device):
+            return
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i.opcode is O.DOT and i in c:
+                    _fuse(i, self.device)
+
+
+def is_triton_gemm(i: HloInstruction) -> bool:
+    """Whether an instruction is a fusion that this pass makes."""
+    return i.opcode is O.FUSION and backend_config.fusion_config(i).get("kind") == KIND
+
+
+# -- what decides -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Dot:
+    """A dot that may become a fusion."""
+
+    dot: HloInstruction
+    device: GpuDevice
+
+    @property
+    def elements(self) -> int:
+        """Elements of one row and one column of what is multiplied, by all rows and columns."""
+        shapes = [o.array_shape for o in self.dot.operands[:2]]
+        sizes = [_product(s.dimensions, free_dimensions(self.dot, n)) for s, n in zip(shapes, _SIDES, strict=True)]
+        return sum(sizes) * _product(shapes[0].dimensions, self.dot.ints("lhs_contracting_dims"))
+
+
+_SIDES: Final = ("lhs", "rhs")
+
+
+def _product(sizes: Sequence[int], dimensions: Sequence[int]) -> int:
+    product = 1
+    for d in dimensions:
+        product *= sizes[d]
+    return product
+
+
+def _is_left_to_loops(s: _Dot) -> bool:
+    return s.elements < _TINY and s.dot.shape.element_type in _LOOP_TYPES and s.dot.get("algorithm") == UNSET
+
+
+def _form_objection(s: _Dot) -> str:
+    if len(s.dot.operands) != 2:
+        return "it has a sparsity descriptor"
+    for side in _SIDES:
+        if len(s.dot.ints(f"{side}_contracting_dims")) != 1 or len(free_dimensions(s.dot, side)) != 1:
+            return f"the {side} has not one contracted dimension and one free one"
+    return ""
+
+
+_DOT_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
+    Condition("nothing has to wait for it", lambda s: not (s.dot.control_predecessors or s.dot.control_successors)),
+    objecting("each operand has one contracted and one free dimension", _form_objection),
+    Condition(
+        f"it is not so small that a loop is as good: its rows and columns have {_TINY} elements or more",
+        lambda s: not _is_left_to_loops(s),
+        lambda s: f"{s.elements} elements",
+        lambda s: f"let the operands of `{s.dot.name}` be larger",
+    ),
+    objecting("the emitter has it", lambda s: support_legacy.dot_objection(s.dot, s.device)),
+)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An instruction that the fusion may take in next: `order` is how the dot's dimensions lie on the known side of it.
+
+    `major_part` is the size of the major part of the dimension that may lie in two parts, as the fusion has it so far;
+    `source` is the operand that is in the fusion already, where the fusion grows towards users.
+    """
+
+    instruction: HloInstruction
+    order: DimensionOrder
+    direction: Direction
+    side: DotSide
+    device: GpuDevice
+    major_part: int = WHOLE
+    source: int | None = None
+
+    @cached_property
+    def found(self) -> Propagated | str:
+        """The orders on the other side, or why there are none."""
+        return propagate(self.instruction, self.order, self.direction, self.side)
+
+    @property
+    def orders(self) -> Propagated:
+        """The orders on the other side of an instruction that can be followed."""
+        found = self.found
+        if isinstance(found, str):
+            raise PassError(f"{self.instruction.name} cannot be followed: {found}")
+        return found
+
+    @property
+    def next_major_part(self) -> int | None:
+        """The size of the major part with this instruction; None where it wants another cut."""
+        return combined(self.major_part, self.orders.major_part)
+
+
+def _kind_objection(s: _Step) -> str:
+    i = s.instruction
+    if i.control_predecessors or i.control_successors:
+        return "others wait for it, or it for others"
+    if i.opcode in _NOT_FUSED or (i.opcode is O.DYNAMIC_SLICE and s.direction is Direction.TO_OPERANDS):
+        return f"{i.opcode} is not fused into a dot"
+    if i.opcode is O.PARAMETER:
+        return "it is a parameter"
+    if i.opcode is O.POWER and i.user_count > 1:
+        return "it is expensive and has other users, for which it would be computed again"
+    return ""
+
+
+def _input_objection(s: _Step) -> str:
+    i = s.instruction
+    if _reads_broadcast(s) or _is_input_worth_fusing(i):
+        return ""
+    growth = _bytes_in_less_out(i)
+    return "it reads a tuple" if growth is None else f"it reads {growth} bytes more than it gives"
+
+
+def _output_objection(s: _Step) -> str:
+    i = s.instruction
+    computed = [o for n, o in enumerate(i.operands) if n != s.source and not _is_plain_input(o)]
+    if computed:
+        return f"its other operand `{computed[0].name}` is computed"
+    growth = _bytes_in_less_out(i)
+    if growth is None:
+        return "it reads a tuple"
+    ends = i.is_root or (i.user_count == 1 and i.users[0].is_root and i.users[0].opcode is O.TUPLE)
+    return "" if ends or growth >= -_TOLERATED_BYTES else f"it gives {-growth} bytes more than it reads"
+
+
+_COMMON: Final[tuple[Condition[_Step], ...]] = (
+    objecting("it is of a kind that is fused", _kind_objection),
+    objecting("the emitter has it", lambda s: support_legacy.objection(s.instruction, s.device)),
+    objecting("the dot's dimensions can be followed through it", lambda s: s.found if isinstance(s.found, str) else ""),
+)
+_AGREES: Final[Condition[_Step]] = Condition(
+    "it wants no other cut of the dimension that may lie in two parts", lambda s: s.next_major_part is not None
+)
+_INPUT_CONDITIONS: Final = (*_COMMON, objecting("no more is read than now", _input_objection), _AGREES)
+_OUTPUT_CONDITIONS: Final = (*_COMMON, objecting("no more is read and written than now", _output_objection), _AGREES)
+
+
+def _takes(step: _Step, conditions: Sequence[Condition[_Step]], dot: HloInstruction) -> bool:
+    """Whether the fusion around `dot` takes the instruction in; told to observers."""
+    failed = first_failing(conditions, step)
+    if is_observed():
+        names = (step.instruction.name, dot.name)
+        to_the_end = not asked_names().isdisjoint(names)
+        told = asked(conditions, step, to_the_end=to_the_end)
+        emit(Decision(current_cause(), "fuse", names, failed is None, told))
+    return failed is None
+
+
+def _reads_broadcast(s: _Step) -> bool:
+    """Whether one of two operands of an elementwise instruction is a parameter or constant repeated, which can be fused too."""
+    i = s.instruction
+    if not is_elementwise(i) or len(i.operands) != 2:
+        return False
+    return any(
+        o.opcode is O.BROADCAST
+        and o.operands[0].opcode in (O.PARAMETER, O.CONSTANT)
+        and first_failing(_INPUT_CONDITIONS, _Step(o, s.orders.orders[o], Direction.TO_OPERANDS, s.side, s.device))
+        is None
+        for o in i.operands
+    )
+
+
+def _is_input_worth_fusing(i: HloInstruction) -> bool:
+    """Whether reading the operands is no more than reading the result, or it is read here only and from memory."""
+    growth = _bytes_in_less_out(i)
+    if growth is None:
+        return False
+    if growth <= _TOLERATED_BYTES:
+        return True
+    if i.user_count > 1 or i.opcode is O.MULTIPLY:
+        return False
+    if i.opcode is O.SLICE:  # it reads a part only
+        return True
+    return all(o.opcode in (O.PARAMETER, O.CONSTANT) and o.user_count == 1 for o in i.operands)
+
+
+def _bytes_in_less_out(i: HloInstruction) -> int | None:
+    if not all(o.shape.is_array for o in i.operands):
+        return None
+    return sum(o.shape.byte_size for o in i.operands) - i.shape.byte_size
+
+
+def _is_plain_input(o: HloInstruction) -> bool:
+    """Whether it is a parameter, or a scalar or parameter repeated."""
+    if o.opcode is O.BROADCAST and (o.operands[0].array_shape.is_scalar or _is_effective_parameter(o.operands[0])):
+        return True
+    return _is_effective_parameter(o)
+
+
+def _is_effective_parameter(i: HloInstruction) -> bool:
+    while i.opcode in (O.BITCAST, O.GET_TUPLE_ELEMENT):
+        i = i.operands[0]
+    return i.opcode is O.PARAMETER
+
+
+# -- what is taken in -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Node:
+    """An instruction as the fusion reads it: one is there for each way to read it. `operands` are numbers of nodes; None: it becomes a parameter."""
+
+    instruction: HloInstruction
+    order: DimensionOrder
+    operands: list[int] | None = None
+
+
+@dataclass
+class _Tree:
+    """What is taken in from an instruction (node 0) upwards."""
+
+    nodes: list[_Node]
+
+    def leaves(self) -> list[_Node]:
+        """What becomes parameters."""
+        return [n for n in self.nodes if n.operands is None]
+
+
+@dataclass
+class _Plan:
+    """What a fusion around a dot takes in: the trees above its operands, and its users with the trees above their other operands (None stands for the fused operand)."""
+
+    operands: list[_Tree]
+    users: list[tuple[HloInstruction, list[_Tree | None]]]
+
+    @property
+    def output(self) -> HloInstruction | None:
+        """The last user that is taken in; None where the dot is the result."""
+        return self.users[-1][0] if self.users else None
+
+
+def _planned(dot: HloInstruction, device: GpuDevice) -> _Plan:
+    """What the fusion takes in, as far as all conditions hold."""
+    trees, major_part = [], WHOLE
+    for n, o in enumerate(dot.operands):
+        step = _Step(o, DimensionOrder.of(o.array_shape), Direction.TO_OPERANDS, side_of_operand(dot, n), device)
+        tree, part = _grown_up(step, dot, _MAX_PARAMETERS)
+        trees.append(tree)
+        major_part = part if n == 0 else major_part
+    return _Plan(trees, _grown_down(dot, device, major_part))
+
+
+def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> tuple[_Tree, int]:
+    """The tree above an instruction, nearest first, and the size of the major part with it.
+
+    What would make too many parameters waits: others that are taken in may lower their number.
+    """
+    nodes = [_Node(first.instruction, first.order)]
+    number_of = {(first.instruction, first.order.strides()): 0}
+    leaves, queue, waiting, major_part = {0}, deque([0]), 0, first.major_part
+    while len(queue) > waiting:
+        n = queue.popleft()
+        node = nodes[n]
+        if max_parameters is not None and len(leaves) + _added_parameters(node.instruction) > max_parameters:
+            queue.append(n)
+            waiting += 1
+            continue
+        waiting = 0
+        step = _Step(node.instruction, node.order, Direction.TO_OPERANDS, first.side, first.device, major_part)
+        if node.instruction.opcode is O.PARAMETER or not _takes(step, _INPUT_CONDITIONS, dot):
+            continue
+        major_part = step.next_major_part or major_part
+        leaves.discard(n)
+        node.operands = []
+        for o in node.instruction.operands:
+            # Operands that the emitter need not follow, as the value around a padded array, have no order.
+            order = step.orders.orders[o]
+            key = (o, order.strides())
+            if key not in number_of:
+                number_of[key] = len(nodes)
+                leaves.add(len(nodes))
+                queue.append(len(nodes))
+                nodes.append(_Node(o, order))
+            node.operands.append(number_of[key])
+    return _Tree(nodes), major_part
+
+
+def _added_parameters(i: HloInstruction) -> int:
+    """How many parameters more there are with an instruction taken in."""
+    if i.opcode is O.PARAMETER or (i.opcode is O.CONSTANT and not i.array_shape.is_scalar):
+        return 0
+    return len(i.operands) - 1
+
+
+def _grown_down(
+    dot: HloInstruction, device: GpuDevice, major_part: int
+) -> list[tuple[HloInstruction, list[_Tree | None]]]:
+    """The users, each the only one of what is before it."""
+    users: list[tuple[HloInstruction, list[_Tree | None]]] = []
+    side, last, order = side_of_result(major_part), dot, DimensionOrder.of(dot.array_shape)
+    while last.user_count == 1 and not last.is_root:
+        user = last.users[0]
+        step = _Step(user, order, Direction.TO_RESULT, side, device, major_part, user.operands.index(last))
+        if not _takes(step, _OUTPUT_CONDITIONS, dot):
+            break
+        major_part, order = step.next_major_part or major_part, step.orders.orders[user]
+        trees: list[_Tree | None] = [None]
+        if len(user.operands) > 1:
+            back = _Step(user, order, Direction.TO_OPERANDS, side, device, major_part)
+            if isinstance(back.found, str) or back.next_major_part is None:
+                break
+            major_part, trees = back.next_major_part, []
+            for o in user.operands:
+                if o is last:
+                    trees.append(None)
+                    continue
+                start = _Step(o, back.orders.orders[o], Direction.TO_OPERANDS, side, device, major_part)
+                tree, major_part = _grown_up(start, dot, None)
+                trees.append(tree)
+        users.append((user, trees))
+        last = user
+    return users
+
+
+def _has_batch_innermost_int4(dot: HloInstruction, plan: _Plan) -> bool:
+    """Whether a parameter of 4-bit integers has the batch dimension as its fastest one: two lie in a byte."""
+    for side, tree in zip(_SIDES, plan.operands, strict=True):
+        for batch in dot.ints(f"{side}_batch_dims"):
+            for leaf in tree.leaves():
+                if leaf.instruction.shape.element_type is T.S4:
+                    runs = dict(leaf.order.strides()).get(batch, ())
+                    if runs and runs[0].stride == 1:
+                        return True
+    return False
+
+
+# -- the fusion -------------------------------------------------------------------------------------------------------
+
+
+def _fuse(dot: HloInstruction, device: GpuDevice) -> None:
+    subject = _Dot(dot, device)
+    failed = first_failing(_DOT_CONDITIONS, subject)
+    if is_observed():
+        told = asked(_DOT_CONDITIONS, subject, to_the_end=dot.name in asked_names())
+        emit(Decision(current_cause(), "make a gemm fusion", (dot.name,), failed is None, told))
+    if failed is not None:
+        return
+    plan = _planned(dot, device)
+    if not _has_batch_innermost_int4(dot, plan):
+        _build(dot, plan)
+
+
+@reason("dot with its operands and users => one fusion")
+def _build(dot: HloInstruction, plan: _Plan) -> None:
+    c = dot.parent
+    name = f"gemm_fusion_{dot.name}"
+    fused = c.module.add_computation(f"{name}_computation", execution_thread=c.execution_thread)
+    given: list[HloInstruction] = []
+    last = fused.clone_instruction(dot, [_copied(fused, tree, given) for tree in plan.operands])
+    for user, trees in plan.users:
+        operands = [last if tree is None else _copied(fused, tree, given) for tree in trees]
+        last = fused.clone_instruction(user, operands)
+    fused.set_root(last)
+    fusion = c.add(O.FUSION, given, last.shape, name=name, metadata=dot.metadata, kind="kCustom", calls=fused)
+    c.update(fusion, backend_config=backend_config.changed(fusion_backend_config={"kind": KIND}))
+    c.replace(plan.output or dot, fusion)
+
+
+def _copied(fused: HloComputation, tree: _Tree, given: list[HloInstruction]) -> HloInstruction:
+    """Copy a tree into a fusion, each node's operands first; what becomes a parameter is added to `given`."""
+    made: dict[int, HloInstruction] = {}
+    stack = [0]
+    while stack:
+        n = stack[-1]
+        node = tree.nodes[n]
+        open_operands = [o for o in node.operands or () if o not in made]
+        if n in made:
+            stack.pop()
+        elif open_operands:
+            stack.extend(reversed(open_operands))
+        else:
+            stack.pop()
+            if node.operands is None:
+                number = len(given)
+                given.append(node.instruction)
+                shape, name = node.instruction.shape, f"parameter_{number}"
+                made[n] = fused.add(O.PARAMETER, (), shape, name=name, parameter_number=number)
+            else:
+                made[n] = fused.clone_instruction(node.instruction, [made[o] for o in node.operands])
+    return made[0]
+
+
+__all__ = ["KIND", "GemmFusion", "is_triton_gemm"]

@@ -1,0 +1,137 @@
+"""Whether the emitter of gemm fusions can read a fusion as it stands (xla/service/gpu/triton_fusion_analysis.cc)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from xlanb.gpu.triton.tiling_propagation import (
+    WHOLE,
+    DimensionOrder,
+    Direction,
+    DotSide,
+    PropagationError,
+    combined,
+    propagate,
+    reshaped,
+    side_of_operand,
+    side_of_result,
+)
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import ArrayShape, Layout
+
+
+@dataclass
+class _Scope:
+    """One operand of the dot, or its result, with what was found of the instructions on that side."""
+
+    side: DotSide
+    orders: dict[HloInstruction, DimensionOrder]
+    major_part: int = WHOLE
+
+    def add(self, orders: dict[HloInstruction, DimensionOrder], major_part: int, name: str) -> None:
+        """Take up what was found across an instruction.
+
+        Raises:
+            PropagationError: it contradicts what was found before.
+        """
+        for i, order in orders.items():
+            if i in self.orders and not self.orders[i].is_physically_equal(order):
+                raise PropagationError(f"{i.name} would be read in two ways")
+        both = combined(self.major_part, major_part)
+        if both is None:
+            raise PropagationError(f"{name} wants another cut of the dimension that may lie in two parts")
+        self.major_part = both
+        for i, order in orders.items():
+            self.orders.setdefault(i, order)
+
+    def follow(self, i: HloInstruction, direction: Direction) -> None:
+        """Go across an instruction from the side that is known.
+
+        Raises:
+            PropagationError: the emitter cannot.
+        """
+        order = self.orders[i if direction is Direction.TO_OPERANDS else _source(i, self.orders)]
+        found = propagate(i, order, direction, self.side)
+        if isinstance(found, str):
+            raise PropagationError(f"{i.name}: {found}")
+        self.add(dict(found.orders), found.major_part, i.name)
+
+    def follow_to_parameters(self, start: HloInstruction, dot: HloInstruction) -> None:
+        """Go from an instruction up to all parameters that it needs; the dot is the end of the way up from the result.
+
+        Raises:
+            PropagationError: the emitter cannot.
+        """
+        seen = {start, dot}
+        pending = deque([start])
+        while pending:
+            i = pending.popleft()
+            self.follow(i, Direction.TO_OPERANDS)
+            for o in i.operands:
+                if o not in seen and o in self.orders:
+                    seen.add(o)
+                    pending.append(o)
+
+
+def _source(user: HloInstruction, orders: dict[HloInstruction, DimensionOrder]) -> HloInstruction:
+    return next(o for o in user.operands if o in orders)
+
+
+def objection(dot: HloInstruction, *, swapped: bool = False) -> str:
+    """What stands against a fusion around `dot`, which it holds; "" if the emitter can read it.
+
+    With `swapped`, against the same fusion with the dot's operands exchanged and its result taken as it was.
+    """
+    try:
+        _check(dot, swapped=swapped)
+    except PropagationError as error:
+        return str(error)
+    return ""
+
+
+def _check(dot: HloInstruction, *, swapped: bool) -> None:
+    first, second = (1, 0) if swapped else (0, 1)
+    left = _operand_scope(dot, first, may_split=True)
+    _operand_scope(dot, second, may_split=False)
+    result = _Scope(side_of_result(left.major_part), {dot: _order_of_result(dot, swapped=swapped)}, left.major_part)
+    output = dot
+    while not output.is_root:
+        if output.user_count != 1:
+            raise PropagationError(f"{output.name} has {output.user_count} users")
+        (output,) = output.users
+        result.follow(output, Direction.TO_RESULT)
+    if output is not dot:
+        result.follow_to_parameters(output, dot)
+
+
+def _operand_scope(dot: HloInstruction, number: int, *, may_split: bool) -> _Scope:
+    operand = dot.operands[number]
+    free = side_of_operand(dot, number).free
+    splits = may_split and not dot.ints("lhs_batch_dims")
+    scope = _Scope(DotSide(free, free) if splits else DotSide(free), {operand: DimensionOrder.of(operand.array_shape)})
+    scope.follow_to_parameters(operand, dot)
+    return scope
+
+
+def _order_of_result(dot: HloInstruction, *, swapped: bool) -> DimensionOrder:
+    """How the result's dimensions lie; with swapped operands, those of the swapped dot in the shape of this one."""
+    shape = dot.array_shape
+    if not swapped:
+        return DimensionOrder.of(shape)
+    return reshaped(DimensionOrder.of(swapped_shape(dot)), shape)
+
+
+def swapped_shape(dot: HloInstruction) -> ArrayShape:
+    """The shape of a dot with exchanged operands, in the layout in which every element stays where it is.
+
+    dot(f32[8,4], f32[4,5]) is f32[8,5]{1,0}, with exchanged operands f32[5,8]{0,1}
+    """
+    shape = dot.array_shape
+    batch = len(dot.ints("lhs_batch_dims"))
+    free = dot.operands[0].array_shape.rank - batch - len(dot.ints("lhs_contracting_dims"))
+    order = [*range(batch), *range(batch + free, shape.rank), *range(batch, batch + free)]
+    layout = replace(
+        shape.layout or Layout.default(shape.rank), minor_to_major=tuple(order.index(d) for d in shape.minor_to_major)
+    )
+    return ArrayShape(shape.element_type, tuple(shape.dimensions[d] for d in order), layout)

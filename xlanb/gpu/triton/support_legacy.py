@@ -1,0 +1,132 @@
+"""Which instructions the emitter of Triton's gemm fusions takes (xla/backends/gpu/codegen/triton/support_legacy.cc).
+
+Each function gives what stands against an instruction in words, "" where nothing does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.gpu.devices import GpuDevice
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType as T
+
+UNSET: Final = "unset"
+"""The algorithm of a dot that names none."""
+
+AMPERE: Final = (8, 0)
+HOPPER: Final = (9, 0)
+
+_FLOATS: Final = frozenset((T.F32, T.BF16, T.F16, T.F64))
+_NUMBER_OPCODES: Final = frozenset(
+    (O.CONVERT, O.ABS, O.NEGATE, O.ADD, O.COMPARE, O.MAXIMUM, O.MINIMUM, O.MULTIPLY, O.SUBTRACT)
+)
+_FLOAT_OPCODES: Final = frozenset(
+    (
+        *(O.COSINE, O.EXPONENTIAL, O.EXPONENTIAL_MINUS_ONE, O.FLOOR, O.CEIL, O.LOG, O.LOG_PLUS_ONE, O.RSQRT, O.SINE),
+        *(O.SQRT, O.CBRT, O.TAN, O.TANH, O.ERF, O.ATAN2, O.POWER),
+    )
+)
+_PREDICATE_OPCODES: Final = frozenset((O.CONVERT, O.NOT, O.AND, O.OR, O.XOR, O.COMPARE))
+_TERNARY: Final = frozenset((O.SELECT, O.CLAMP))
+_MOVING: Final = frozenset((O.TRANSPOSE, O.SLICE, O.RESHAPE, O.PAD, O.CONCATENATE, O.PARAMETER, O.BROADCAST))
+_ALGORITHMS: Final = frozenset(
+    (
+        *("dot_tf32_tf32_f32", "dot_tf32_tf32_f32_x3", "dot_f32_f32_f32", "dot_bf16_bf16_f32"),
+        *("dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x6", "dot_bf16_bf16_f32_x9"),
+    )
+)
+_INDICES: Final = frozenset((T.S8, T.S16, T.S32))
+
+
+def has_triton(device: GpuDevice) -> bool:
+    """Whether Triton's kernels run on a device: NVIDIA's from Ampere on."""
+    return device.architecture.platform == "CUDA" and device.architecture.capability >= AMPERE
+
+
+def is_elementwise_opcode(opcode: O, element_type: T) -> bool:
+    """Whether the emitter has an elementwise opcode for operands of an element type, those that become f32 included."""
+    if opcode in _TERNARY:
+        return True
+    if element_type is T.PRED:
+        return opcode in _PREDICATE_OPCODES
+    if opcode in _NUMBER_OPCODES:
+        return True
+    if element_type not in _FLOATS:
+        return False
+    return opcode in _FLOAT_OPCODES or (opcode is O.DIVIDE and element_type is not T.F16)
+
+
+def objection(i: HloInstruction, device: GpuDevice) -> str:
+    """What stands against an instruction within a gemm fusion."""
+    if i.opcode is O.CONSTANT or is_elementwise(i):
+        return _elementwise_objection(i, device)
+    if i.opcode is O.DOT:
+        return dot_objection(i, device)
+    if i.opcode is O.DYNAMIC_SLICE:
+        return _dynamic_slice_objection(i)
+    if i.opcode is O.BITCAST:
+        same = i.shape.element_type is i.operands[0].shape.element_type
+        return "" if same else "it changes the element type"
+    return "" if i.opcode in _MOVING else f"the emitter has no {i.opcode}"
+
+
+def dot_objection(dot: HloInstruction, device: GpuDevice) -> str:
+    """What stands against a dot as the hero of a gemm fusion."""
+    for operand, side in zip(dot.operands, ("lhs", "rhs"), strict=False):
+        if len(free_dimensions(dot, side)) == 0:
+            return f"`{operand.name}` has no dimension that is neither batch nor contracted"
+    algorithm = dot.get("algorithm")
+    if algorithm != UNSET and algorithm not in _ALGORITHMS:
+        return f"the emitter has no {algorithm}"
+    result, operands = dot.shape.element_type, [o.shape.element_type for o in dot.operands[:2]]
+    if not _is_result_type(result, device):
+        return f"no result of type {result}"
+    for t in operands:
+        if not _is_type(t, device):
+            return f"no operand of type {t}"
+    if result is T.S32 and any(t not in (T.S8, T.U8) for t in operands):
+        return "a result of type s32 needs operands of 8 bits"
+    return ""
+
+
+def free_dimensions(dot: HloInstruction, side: str) -> list[int]:
+    """The dimensions of an operand ("lhs" or "rhs") that are neither batch nor contracted."""
+    taken = (*dot.ints(f"{side}_batch_dims"), *dot.ints(f"{side}_contracting_dims"))
+    shape = dot.operands[0 if side == "lhs" else 1].array_shape
+    return [d for d in range(shape.rank) if d not in taken]
+
+
+def _is_result_type(t: T, device: GpuDevice) -> bool:
+    capability = device.architecture.capability
+    if t in (T.F16, T.F32, T.BF16):
+        return True
+    if t in (T.F8E5M2, T.S32):
+        return capability >= AMPERE
+    return t is T.F8E4M3FN and capability >= HOPPER
+
+
+def _is_type(t: T, device: GpuDevice) -> bool:
+    return t in (T.PRED, T.S8, T.S16, T.S32) or _is_result_type(t, device)
+
+
+def _elementwise_objection(i: HloInstruction, device: GpuDevice) -> str:
+    if not i.shape.is_array or not _is_type(i.shape.element_type, device):
+        return f"no result of type {i.shape}"
+    for o in i.operands:
+        t = o.shape.element_type
+        if not _is_type(t, device) and not (i.opcode is O.CONVERT and t is T.S4):
+            return f"no operand of type {t}"
+    if i.opcode is O.CONSTANT or is_elementwise_opcode(i.opcode, i.operands[0].shape.element_type):
+        return ""
+    return f"the emitter has no {i.opcode} of {i.operands[0].shape.element_type}"
+
+
+def _dynamic_slice_objection(i: HloInstruction) -> str:
+    if any(o.shape.element_type not in _INDICES for o in i.operands[1:]):
+        return "its indices are not s8, s16 or s32"
+    shape, sizes = i.operands[0].array_shape, i.ints("dynamic_slice_sizes")
+    cut = [d for d in shape.minor_to_major[:-1] if sizes[d] != shape.dimensions[d]]
+    return f"it cuts dimension {cut[0]}, which is not the most major one" if cut else ""
