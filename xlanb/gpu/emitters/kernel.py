@@ -242,6 +242,7 @@ class Lowering:
         self.program, self.instruction, self.emitter = program, instruction, emitter
         self.is_fusion = instruction.opcode is Op.FUSION
         self.root = instruction.fused_computation.root if self.is_fusion else instruction
+        self._unused: dict[str, str] = {}
 
     @property
     def leaves(self) -> list[Leaf]:
@@ -274,9 +275,12 @@ class Lowering:
     @contextmanager
     def kernel(self, blocks: int, threads: int, suffix: str = "") -> Iterator[KernelFunction]:
         """Write a kernel and launch it."""
-        name = self.program.unique(self.instruction.name + (f"_{suffix}" if suffix else ""))
+        wanted = self.instruction.name + (f"_{suffix}" if suffix else "")
+        name = self._unused.pop(wanted, None) or self.program.unique(wanted)
         k = KernelFunction(self, name, blocks, threads)
+        self._unused[wanted] = name  # for another way, where this one fails
         yield k
+        del self._unused[wanted]
         code, given = k.finish()
         self.program.launch(Kernel(name, self.instruction, self.emitter, (blocks, 1, 1), (threads, 1, 1), given, code))
 

@@ -16,6 +16,7 @@ _Group = list[Leaf]
 def emit_loop(lowering: Lowering) -> None:
     """Write and launch the loop kernel of an instruction or fusion: results of equal shape come out of one loop, the others one after the other."""
     groups = group_leaves(lowering)
+    lowering.emitter = "loop"
     if not groups:
         return
     shapes = [_shape(lowering, g[0]) for g in groups]
