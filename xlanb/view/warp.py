@@ -9,13 +9,18 @@ from html import escape
 from xlanb.gpu.emulator.lanes import WarpStep, WarpTrace
 
 _MOST_ROWS = 160
+_TINTS = 8
+_TINTED = "".join(
+    f".xw .t{n}{{background:color-mix(in srgb,Highlight {8 + 5 * n}%,transparent)}}" for n in range(_TINTS)
+)
 _STYLE = (
     "<style>.xw{font:11px ui-monospace,SFMono-Regular,Menlo,monospace;border-collapse:collapse;color:CanvasText}"
     ".xw th{font-weight:400;opacity:.75;text-align:center;padding:1px 3px;position:sticky;top:0;background:Canvas}"
-    ".xw td{padding:1px 3px;text-align:right;white-space:nowrap;max-width:7em;overflow:hidden;text-overflow:ellipsis}"
-    ".xw td.i{text-align:left;max-width:46em;padding-right:12px;position:sticky;left:0;background:Canvas}"
-    ".xw td.l{opacity:.6}.xw td.n{background:color-mix(in srgb,GrayText 14%,transparent)}"
-    ".xw tr.b td{border-top:2px solid Highlight}.xw td.v{min-width:2em}</style>"
+    ".xw td{padding:1px 3px;text-align:right;white-space:nowrap;min-width:2em}"
+    ".xw .i{text-align:left;max-width:30em;padding-right:12px;position:sticky;left:0;background:Canvas;overflow:hidden;"
+    "text-overflow:ellipsis}"
+    ".xw .l{opacity:.6}.xw .n{background:color-mix(in srgb,GrayText 14%,transparent)}"
+    f".xw .b td{{border-top:2px solid Highlight}}{_TINTED}</style>"
 )
 
 
@@ -40,18 +45,18 @@ def _row(step: WarpStep, lanes: int) -> str:
     cells = "".join(_cell(v, low, high) for v in values)
     kind = ' class="b"' if "@llvm.nvvm.bar" in step.text or "@llvm.nvvm.shfl" in step.text else ""
     text = escape(step.text)
-    return f'<tr{kind}><td class="l">{step.line}</td><td class="i" title="{text}">{text}</td>{cells}</tr>'
+    return f'<tr{kind}><td class="l">{step.line}</td><td class="i" style="text-align:left" title="{text}">{text}</td>{cells}</tr>'
 
 
 def _cell(value: float | str | None, low: float, high: float) -> str:
+    """A lane's value, tinted by where it lies among those of the row."""
     if value is None:
         return '<td class="n"></td>'
     shown = escape(f"{value:.4g}" if isinstance(value, float) else str(value))
     share = 0.0
     if isinstance(value, int | float) and math.isfinite(value) and high > low:
         share = (value - low) / (high - low)
-    tint = f"background:color-mix(in srgb,Highlight {8 + 38 * share:.0f}%,transparent)"
-    return f'<td class="v" style="{tint}" title="{shown}">{shown}</td>'
+    return f'<td class="t{min(int(share * _TINTS), _TINTS - 1)}">{shown}</td>'
 
 
 def _range(values: Sequence[float | str | None]) -> tuple[float, float]:
