@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
 from xlanb.codegen.elements import Element, load, register, store
 from xlanb.codegen.function import Ix
-from xlanb.codegen.indexing import Index, flatten, same_order
+from xlanb.codegen.indexing import Index, same_order
 from xlanb.codegen.lanes import split
 from xlanb.codegen.types import I1, I32
 from xlanb.codegen.values import Value
+from xlanb.gpu.emitters.hero import hero_of, index_for, roots_of
 from xlanb.gpu.emitters.kernel import WARP, KernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
 from xlanb.hlo.instruction import HloInstruction
@@ -93,9 +94,8 @@ class Reduced:
 def heroes(lowering: Lowering) -> list[HloInstruction]:
     """The reductions whose results the instruction is computed of, element by element, where they all reduce the same elements; none where there is no such."""
     root = lowering.root
-    roots = root.operands if root.opcode is Op.TUPLE else (root,)
     found: list[HloInstruction] = []
-    for r in roots:
+    for r in roots_of(root):
         hero = _hero_of(r)
         if hero is not None and hero not in found:
             found.append(hero)
@@ -107,27 +107,15 @@ def heroes(lowering: Lowering) -> list[HloInstruction]:
 
 
 def _hero_of(i: HloInstruction) -> HloInstruction | None:
-    """The reduction whose results, at the same index, an instruction is computed of; None where there is none, or several."""
-    heroes_: set[HloInstruction] = set()
-    stack, seen = [i], set[HloInstruction]()
-    while stack:
-        j = stack.pop()
-        if j in seen:
-            continue
-        seen.add(j)
-        if j.opcode is Op.REDUCE:
-            heroes_.add(j)
-        elif j.opcode in (Op.GET_TUPLE_ELEMENT, Op.BITCAST) or j.opcode.is_elementwise:
-            stack += j.operands
-    return heroes_.pop() if len(heroes_) == 1 else None
+    """The reduction whose results an instruction is computed of."""
+    return hero_of(i, lambda j: j.opcode is Op.REDUCE)
 
 
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
     """Whether an instruction or fusion is computed of reductions of at least some elements each."""
     if i.opcode is not Op.FUSION and root.opcode is not Op.REDUCE:
         return False
-    roots = root.operands if root.opcode is Op.TUPLE else (root,)
-    hero = next((h for r in roots if (h := _hero_of(r)) is not None), None)
+    hero = next((h for r in roots_of(root) if (h := _hero_of(r)) is not None), None)
     return hero is not None and Reduced.of(hero).count >= _LEAST and Reduced.of(hero).results > 0
 
 
@@ -268,11 +256,8 @@ def _store_results(k: KernelFunction, hero: HloInstruction, what: Reduced, resul
     """The elements of the results of the shape that the reductions have, or of bitcasts of it, at the index of one."""
     instruction = k.lowering.instruction
     at = what.result_index(k, result)
-    shape = array_of(hero, (0,) if hero.shape.is_tuple else ())
     for leaf in leaves:
-        own = array_of(instruction, leaf)
-        index = Index(own, at) if own.dimensions == shape.dimensions else Index(own, flat=flatten(k.f, at, shape))
-        store_elements(k, [leaf], index)
+        store_elements(k, [leaf], index_for(k, array_of(instruction, leaf), hero, at))
 
 
 def _store_others(k: KernelFunction, leaves: Sequence[Leaf]) -> None:

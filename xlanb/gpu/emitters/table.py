@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.errors import UnimplementedError
-from xlanb.gpu.emitters import reductions, rows
+from xlanb.gpu.emitters import dots, reductions, rows
 from xlanb.gpu.emitters.elements import RULES
 from xlanb.gpu.emitters.kernel import Lowering
 from xlanb.gpu.emitters.loops import emit_loop
@@ -54,6 +54,7 @@ EMITTERS: list[Emitter] = [
     Emitter("sort", _is(Op.SORT), emit_sort),
     Emitter("select-and-scatter", _is(Op.SELECT_AND_SCATTER), emit_select_and_scatter),
     Emitter("update", updates_in_place, _update),
+    Emitter("dot", dots.fits, dots.emit_dot),
     Emitter("rows", rows.fits, rows.emit_rows),
     Emitter("reduction", reductions.fits, reductions.emit_reduction),
     Emitter("loop", _has_elements, emit_loop),
