@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from xlanb.threads import Helper, active
+from tests.interrupting import interrupts
+from xlanb.threads import Helper, Latch, Monitor, active, start_threads
 
 
 def test_wait_returns_when_the_work_has_ended_and_may_be_called_again():
@@ -35,7 +36,7 @@ def test_a_signal_that_does_not_wake_the_waiting_thread_interrupts_it_still():
 
     def interrupt():
         begun.wait(60)
-        while sys._current_frames()[main].f_code is not Helper.wait.__code__ and not release.is_set():
+        while sys._current_frames()[main].f_code is not Latch.wait.__code__ and not release.is_set():
             time.sleep(0.001)
         _thread.interrupt_main()
 
@@ -124,3 +125,113 @@ begun.wait()
         command = [sys.executable, "-c", program.replace("DAEMON", daemon)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         assert (done.stdout, done.stderr) == (printed, "")
+
+
+_FILES = (Latch.wait.__code__.co_filename, threading.__file__)
+
+
+def test_a_latch_stays_set():
+    latch = Latch()
+    assert not latch.is_set()
+    assert not latch.wait(0.0)
+    assert not latch.wait(0.01)
+    latch.set()
+    latch.set()
+    assert latch.is_set()
+    assert latch.wait(0.0)
+    assert latch.wait()
+
+
+def test_every_waiter_of_a_latch_goes_on():
+    latch, gone = Latch(), []
+    waiters = [Helper(lambda: gone.append(latch.wait(60))) for _ in range(8)]
+    for w in waiters:
+        w.start()
+    time.sleep(0.05)
+    latch.set()
+    for w in waiters:
+        w.wait()
+    assert gone == [True] * 8
+
+
+def test_an_interrupt_of_a_wait_for_a_latch_stops_nobody_else():
+    def wait():
+        latch.wait(0.001)
+
+    count = 0
+    latch = Latch()
+    for came in interrupts(wait, _FILES):
+        assert came
+        count += 1
+        setter = Helper(latch.set, daemon=True)
+        setter.start()
+        setter.wait()
+        assert latch.wait(5)
+        latch = Latch()
+    assert count >= 4
+
+
+def test_an_interrupt_of_an_attempt_leaves_the_lock_of_a_monitor_free():
+    monitor, count = Monitor(), 0
+
+    def change():
+        with monitor.lock:
+            monitor.notify()
+        ended.append(True)
+
+    for came in interrupts(lambda: monitor.attempt(lambda: None, 0.001), _FILES):
+        assert came
+        count += 1
+        ended = []
+        helper = Helper(change, daemon=True)
+        helper.start()
+        end = time.monotonic() + 10
+        while not ended:
+            assert time.monotonic() < end, "the lock is taken"
+            time.sleep(0.001)
+    assert count >= 6
+
+
+def test_an_attempt_is_made_again_after_a_change():
+    monitor, values = Monitor(), []
+
+    def give():
+        time.sleep(0.02)
+        with monitor.lock:
+            values.append(7)
+            monitor.notify()
+
+    helper = Helper(give)
+    helper.start()
+    assert monitor.attempt(lambda: values[-1] if values else None, 60) == 7
+    helper.wait()
+    assert monitor.attempt(lambda: None, 0.0) is None
+
+
+def test_threads_that_an_interrupt_finds_half_started_work_all_the_same():
+    count = 0
+    begun = []
+
+    def start_some():
+        begun.clear()
+        threads[:] = [threading.Thread(target=lambda: begun.append(True)) for _ in range(3)]
+        start_threads(threads)
+
+    threads: list[threading.Thread] = []
+    for came in interrupts(start_some, _FILES):
+        assert came
+        count += 1
+        for t in threads:
+            if t.ident is not None:
+                t.join(10)
+                assert not t.is_alive()
+        assert len(begun) in (0, len(threads))
+    assert count >= 6
+
+
+def test_a_thread_that_cannot_be_started_raises():
+    thread = threading.Thread(target=lambda: None)
+    start_threads([thread])
+    thread.join()
+    with pytest.raises(RuntimeError, match="only be started once"):
+        start_threads([thread])

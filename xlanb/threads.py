@@ -6,13 +6,99 @@ import _thread
 import atexit
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar, overload
 
+_T = TypeVar("_T")
 SIGNALS_S = 0.1
 """Seconds after which a wait in the main thread lets Python look for signals."""
 
 _ACTIVE: set[Helper] = set()
 """Helpers that may still work, other than daemons: the process waits for them before it ends."""
+
+
+class Latch:
+    """An event that is set once, for good.
+
+    An interrupt may come at any moment of `wait` and `set`: the other threads go on, SIGNALS_S later at the
+    latest. `threading.Event` cannot be used for that: its lock is taken by a method in Python, and an interrupt
+    at the end of that method leaves it taken; whoever sets the event or waits for it then hangs for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._keys = [None]
+        """One, for the first call of `set`: no interrupt splits `pop`."""
+        self._shut = threading.Lock()
+        self._shut.acquire()
+
+    def set(self) -> None:
+        """Let go on whoever waits, now and later."""
+        self._is_set = True
+        try:
+            self._keys.pop()
+        except IndexError:
+            return
+        self._shut.release()
+
+    def is_set(self) -> bool:
+        """Whether `set` was called."""
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, at most so many seconds; whether it is."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._is_set:
+            left = SIGNALS_S if end is None else min(SIGNALS_S, end - time.monotonic())
+            if left <= 0:
+                break
+            if self._shut.acquire(timeout=left):
+                self._shut.release()
+        return self._is_set
+
+
+class Monitor:
+    """A lock, and a way to wait for what others do with it held.
+
+    An interrupt may come at any moment and leaves the lock free, unlike that of a `threading.Condition`, which
+    Python methods take and release. `lock` is to be held by `with` alone.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._next: Latch | None = None
+        """Set at the next change, where somebody waits for it."""
+
+    def notify(self) -> None:
+        """Say that something has changed; with the lock held."""
+        changed, self._next = self._next, None
+        if changed is not None:
+            changed.set()
+
+    @overload
+    def attempt(self, act: Callable[[], _T | None], timeout: None = None) -> _T: ...
+
+    @overload
+    def attempt(self, act: Callable[[], _T | None], timeout: float | None) -> _T | None: ...
+
+    def attempt(self, act: Callable[[], _T | None], timeout: float | None = None) -> _T | None:
+        """Call `act` with the lock held, and again after each change and every SIGNALS_S, until it gives something.
+
+        Returns:
+            What `act` gave; None after `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            with self.lock:
+                found = act()
+                if found is not None:
+                    return found
+                changed = self._next = self._next or Latch()
+            left = SIGNALS_S if end is None else min(SIGNALS_S, end - time.monotonic())
+            if left <= 0:
+                return None
+            changed.wait(left)
 
 
 class Helper:
@@ -34,9 +120,7 @@ class Helper:
         self._work, self._is_daemon = work, daemon
         self._claim: dict[str, str] = {}
         """Whether `_run` or `stop` came first: no interrupt splits `setdefault`, and it answers alike each time."""
-        self._ending = threading.Lock()
-        self._ending.acquire()
-        self._has_ended = False
+        self._ended = Latch()
 
     def start(self) -> None:
         """Start the thread.
@@ -57,20 +141,44 @@ class Helper:
             try:
                 self._work()
             finally:
-                self._has_ended = True
-                self._ending.release()
+                self._ended.set()
         _ACTIVE.discard(self)
 
     def wait(self) -> None:
         """Wait until the work of a thread that was started has ended."""
-        while not self._has_ended:
-            self._ending.acquire(timeout=SIGNALS_S)  # taken by one waiter, for good: the others look again
+        self._ended.wait()
 
     def stop(self) -> None:
         """Wait until the work has ended; what has not begun never will."""
         if self._claim.setdefault("by", "stop") == "run":
             self.wait()
         _ACTIVE.discard(self)
+
+
+def start_threads(threads: Sequence[threading.Thread]) -> None:
+    """Start threads of the threading module; an interrupt meanwhile is raised when all of them work.
+
+    Raises:
+        RuntimeError: there can be no more threads, or one was started before.
+    """
+    failed: list[RuntimeError] = []
+
+    def start_all() -> None:
+        try:
+            for t in threads:
+                t.start()
+        except RuntimeError as error:
+            failed.append(error)
+
+    helper = Helper(start_all)
+    try:
+        helper.start()
+        helper.wait()
+    except BaseException:
+        helper.stop()
+        raise
+    if failed:
+        raise failed[0]
 
 
 def active() -> list[Helper]:

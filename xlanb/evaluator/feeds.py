@@ -15,10 +15,9 @@ from xlanb.errors import CancelledError, FeedError
 from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import Shape, TupleShape
+from xlanb.threads import Monitor
 
 _LOG = logging.getLogger("xlanb.feeds")
-_LOOK = 0.05
-"""Seconds between two looks whether waiting still makes sense."""
 _SAY_AFTER = 1.0
 """Seconds of waiting after which it is said what for."""
 
@@ -41,7 +40,7 @@ class Feeds:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._monitor = Monitor()
         self._in: deque[Array] = deque()
         self._out: deque[Value] = deque()
         self._cancelled = 0
@@ -51,9 +50,9 @@ class Feeds:
     def infeed(self, *values: Any) -> None:
         """Give a program arrays, or (nested) tuples of them, copied; it takes them in this order."""
         leaves = [np.array(leaf) for leaf in _leaves(values)]
-        with self._changed:
+        with self._monitor.lock:
             self._in.extend(leaves)
-            self._changed.notify_all()
+            self._monitor.notify()
 
     def outfeed(self, timeout: float | None = 0.0) -> Value:
         """The next that a program has given; waits for it so many seconds, with None for ever (a signal ends that).
@@ -61,11 +60,11 @@ class Feeds:
         Raises:
             FeedError: there is nothing.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._out, timeout):
-                waited = f" after {timeout:g} s" if timeout else ""
-                raise FeedError(f"the outfeed is empty{waited}")
-            return self._out.popleft()
+        taken = self._monitor.attempt(lambda: (self._out.popleft(),) if self._out else None, timeout)
+        if taken is None:
+            waited = f" after {timeout:g} s" if timeout else ""
+            raise FeedError(f"the outfeed is empty{waited}")
+        return taken[0]
 
     def __len__(self) -> int:
         """How many values `outfeed` has."""
@@ -78,9 +77,9 @@ class Feeds:
 
     def cancel(self) -> None:
         """Whoever waits for data waits no longer."""
-        with self._changed:
+        with self._monitor.lock:
             self._cancelled += 1
-            self._changed.notify_all()
+            self._monitor.notify()
 
     # -- the program's side -------------------------------------------------------------------------------------
 
@@ -95,9 +94,7 @@ class Feeds:
             return tuple(self.take(i, s) for s in shape.shapes)
         if shape.is_token:
             return TOKEN
-        with self._changed:
-            self._wait(i, shape)
-            value = self._in.popleft()
+        value = self._next(i, shape)
         if mismatch(value, shape):
             raise FeedError(f"the infeed gives {describe(value)} where {shape.text(layout=False)} is taken")
         return value
@@ -105,26 +102,32 @@ class Feeds:
     def give(self, value: Value) -> None:
         """Put a value into the outfeed; it is copied."""
         copy = _copied(value)
-        with self._changed:
+        with self._monitor.lock:
             self._out.append(copy)
-            self._changed.notify_all()
+            self._monitor.notify()
 
-    def _wait(self, i: HloInstruction, shape: Shape) -> None:
-        """Until there is data, with the lock held."""
+    def _next(self, i: HloInstruction, shape: Shape) -> Array:
+        """The next array; waits for it."""
         began, since, said = self._cancelled, time.monotonic(), False
         what = f"{i.name} waits for {shape.text(layout=False)}"
+
+        def taken() -> tuple[Array] | None:
+            nonlocal said
+            if self._in:
+                return (self._in.popleft(),)
+            if self._cancelled != began:
+                raise RaisedError(CancelledError(f"cancelled while {what}"))
+            if threading.active_count() == 1:
+                raise FeedError(
+                    f"{what}, and no other thread runs that could give it: call infeed(...) before, or in another thread"
+                )
+            if not said and time.monotonic() - since > _SAY_AFTER:
+                _LOG.warning("%s: give it by infeed(...)", what)
+                said = True
+            return None
+
         try:
-            while not self._in:
-                if self._cancelled != began:
-                    raise RaisedError(CancelledError(f"cancelled while {what}"))
-                if threading.active_count() == 1:
-                    raise FeedError(
-                        f"{what}, and no other thread runs that could give it: call infeed(...) before, or in another thread"
-                    )
-                if not said and time.monotonic() - since > _SAY_AFTER:
-                    _LOG.warning("%s: give it by infeed(...)", what)
-                    said = True
-                self._changed.wait(_LOOK)
+            return self._monitor.attempt(taken)[0]
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(f"{what}: infeed(...), before the call or in another thread, gives it")
             raise

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from xlanb.threads import Latch
+
 _LONGEST_PAUSE: Final = 1.0  # seconds that others wait for work that somebody steps through by hand
 _Key = TypeVar("_Key", bound=Hashable)
 _T = TypeVar("_T")
@@ -19,7 +21,7 @@ class Pending:
     """Work under way: which thread does it (0: one of its own), and since when it waits to be stepped on (0: it runs)."""
 
     thread: int
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)
     paused_at: float = 0.0
 
     @property

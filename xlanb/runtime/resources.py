@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from xlanb.errors import CancelledError, XlanbError
+from xlanb.threads import Monitor
 
 
 class OutOfRangeError(XlanbError):
@@ -20,12 +20,12 @@ class DeadlineExceededError(XlanbError):
 class Resources:
     """Resources of one session by container and name.
 
-    `lock` guards all of them; whoever changes a queue notifies it.
+    The lock of `monitor` guards all of them; whoever changes a queue notifies it.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, Any] = {}
-        self.lock = threading.Condition(threading.RLock())
+        self.monitor = Monitor()
         self.is_closed = False
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
@@ -34,7 +34,7 @@ class Resources:
         Raises:
             CancelledError: the session was closed.
         """
-        with self.lock:
+        with self.monitor.lock:
             if self.is_closed:
                 raise CancelledError(f"the session was closed while a run asked for {key!r}")
             if key not in self._held:
@@ -43,7 +43,7 @@ class Resources:
 
     def close(self) -> None:
         """Forget all of them; who waits for one is told."""
-        with self.lock:
+        with self.monitor.lock:
             self.is_closed = True
             self._held.clear()
-            self.lock.notify_all()
+            self.monitor.notify()

@@ -13,8 +13,11 @@ from xlanb.errors import GraphError
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.default_session import get_default_session
 from xlanb.tf.errors import OutOfRangeError
+from xlanb.threads import Latch, start_threads
 
 QUEUE_RUNNERS = "queue_runners"
+_LOOK = 0.01
+"""Seconds between two looks whether threads are alive."""
 
 
 class Coordinator:
@@ -22,7 +25,7 @@ class Coordinator:
 
     def __init__(self, clean_stop_exception_types: tuple[type[BaseException], ...] | None = None) -> None:
         self._clean = clean_stop_exception_types or (OutOfRangeError,)
-        self._stop = threading.Event()
+        self._stop = Latch()
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._threads: list[threading.Thread] = []
@@ -42,8 +45,10 @@ class Coordinator:
 
     def clear_stop(self) -> None:
         """Forget that a stop was asked for."""
-        self._stop.clear()
-        self._error = None
+        with self._lock:
+            if self._stop.is_set():
+                self._stop = Latch()
+            self._error = None
 
     def should_stop(self) -> bool:
         """Whether a stop was asked for."""
@@ -77,15 +82,15 @@ class Coordinator:
             GraphError: threads still run so many seconds after the stop was asked for, unless `ignore_live_threads`.
         """
         waiting = list(dict.fromkeys([*self._threads, *(threads or ())]))
-        while any(t.is_alive() for t in waiting) and not self._stop.wait(0.05):
+        while _alive(waiting) and not self._stop.wait(_LOOK):
             pass
         end = time.monotonic() + stop_grace_period_secs
-        for t in waiting:
-            t.join(max(0.0, end - time.monotonic()))
+        while _alive(waiting) and time.monotonic() < end:
+            time.sleep(_LOOK)
         self._threads = []
         if self._error is not None:
             raise self._error
-        alive = [t.name for t in waiting if t.is_alive()]
+        alive = [t.name for t in _alive(waiting)]
         if alive and not ignore_live_threads:
             raise GraphError(f"Coordinator stopped with threads still running: {' '.join(alive)}")
 
@@ -98,6 +103,12 @@ class Coordinator:
         """Raise the error that a thread stopped with, if any."""
         if self._error is not None:
             raise self._error
+
+
+def _alive(threads: Sequence[threading.Thread]) -> list[threading.Thread]:
+    """Those that work. An interrupt in `Thread.join` or `is_alive` makes Python take a thread for one that has ended."""
+    every = set(threading.enumerate())
+    return [t for t in threads if t in every]
 
 
 class LooperThread(threading.Thread):
@@ -122,7 +133,7 @@ class LooperThread(threading.Thread):
     ) -> LooperThread:
         """Start such a thread."""
         thread = LooperThread(coord, timer_interval_secs, target, args, kwargs)
-        thread.start()
+        start_threads([thread])
         return thread
 
     def run_loop(self) -> None:
@@ -162,8 +173,8 @@ class QueueRunner:
         for t in threads:
             if coord is not None:
                 coord.register_thread(t)
-            if start:
-                t.start()
+        if start:
+            start_threads(threads)
         return threads
 
     def _run(self, sess: Any, op: Any, coord: Coordinator | None) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ PATIENCE = 60.0
 """Seconds that a run waits for a queue in which nothing happens."""
 
 _UNBOUNDED = 2**31 - 1
+_T = TypeVar("_T")
 Element = tuple[np.ndarray[Any, Any], ...]
 
 
@@ -116,10 +118,14 @@ def _queue(op: Operation, value: Any) -> QueueValue:
     return value
 
 
-def _wait(op: Operation, queue: QueueValue, ready: Callable[[], bool], what: str) -> None:
-    """Wait, with the lock held, until `ready`. Raises where that cannot be hoped for."""
-    lock, last, since = queue.resources.lock, -1, time.monotonic()
-    while not ready():
+def _when(op: Operation, queue: QueueValue, ready: Callable[[], bool], what: str, act: Callable[[], _T]) -> _T:
+    """What `act` gives, called with the lock held when it is `ready`. Raises where that cannot be hoped for."""
+    last, since = -1, time.monotonic()
+
+    def acted() -> tuple[_T] | None:
+        nonlocal last, since
+        if ready():
+            return (act(),)
         if queue.resources.is_closed:
             raise CancelledError(f"node {op.name!r} ({op.type}): the session was closed while it waited for {what}")
         if len(queue.elements) != last:
@@ -131,7 +137,9 @@ def _wait(op: Operation, queue: QueueValue, ready: Callable[[], bool], what: str
                 f"node {op.name!r} ({op.type}) waits for {what} of queue {queue.name!r}, which holds {len(queue.elements)} elements: {hint}; "
                 "were tf.train.start_queue_runners() or the enqueue operations run?"
             )
-        lock.wait(0.05)
+        return None
+
+    return queue.resources.monitor.attempt(acted)[0]
 
 
 @host("QueueEnqueue", "QueueEnqueueV2")
@@ -143,19 +151,23 @@ def _enqueue(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 def _put(op: Operation, queue: QueueValue, elements: Sequence[Element]) -> None:
     """Append them one after the other; the elements of other runs come before all of these, or behind."""
-    turn = object()
-    with queue.resources.lock:
+    turn, left, monitor = object(), deque(elements), queue.resources.monitor
+
+    def put() -> None:
+        if queue.is_closed:
+            raise CancelledError(f"node {op.name!r} ({op.type}): the queue {queue.name!r} is closed")
+        while left and queue.has_room(turn):
+            queue.put(left.popleft())
+        monitor.notify()
+
+    try:
         queue.turns.append(turn)
-        try:
-            for element in elements:
-                _wait(op, queue, lambda: queue.is_closed or queue.has_room(turn), "room")
-                if queue.is_closed:
-                    raise CancelledError(f"node {op.name!r} ({op.type}): the queue {queue.name!r} is closed")
-                queue.put(element)
-                queue.resources.lock.notify_all()
-        finally:
-            queue.turns.remove(turn)
-            queue.resources.lock.notify_all()
+        while left:
+            _when(op, queue, lambda: queue.is_closed or queue.has_room(turn), "room", put)
+    finally:
+        queue.turns.remove(turn)  # first, without the lock: an interrupt cannot come before it
+        with monitor.lock:
+            monitor.notify()
 
 
 @host("QueueEnqueueMany", "QueueEnqueueManyV2")
@@ -186,16 +198,17 @@ def _dequeue_up_to(op: Operation, inputs: Sequence[Any], _state: HostState) -> S
 
 
 def _taken(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list[Element]:
-    with queue.resources.lock:
-        _wait(op, queue, lambda: queue.is_closed or queue.can_take(count), f"{count} elements")
+    def take() -> list[Element]:
         there = len(queue.elements)
         if there < count and (exact or not there):
             raise OutOfRangeError(
                 f"node {op.name!r} ({op.type}): the queue {queue.name!r} is closed and has insufficient elements (requested {count}, current size {there})"
             )
         found = [queue.take() for _ in range(min(count, there))]
-        queue.resources.lock.notify_all()
-    return found
+        queue.resources.monitor.notify()
+        return found
+
+    return _when(op, queue, lambda: queue.is_closed or queue.can_take(count), f"{count} elements", take)
 
 
 def _rows(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list[Any]:
@@ -221,9 +234,9 @@ def _padded(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 @host("QueueClose", "QueueCloseV2")
 def _close(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     queue = _queue(op, inputs[0])
-    with queue.resources.lock:
+    with queue.resources.monitor.lock:
         queue.is_closed = True
-        queue.resources.lock.notify_all()
+        queue.resources.monitor.notify()
     return []
 
 

@@ -7,7 +7,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,7 @@ from xlanb.evaluator.values import Value
 from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.spmd.devices.rendezvous import TIMEOUT, Rendezvous
-from xlanb.threads import Helper
+from xlanb.threads import Helper, Latch
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class _Run:
     results: list[Any] = field(default_factory=list)
     left: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)
 
     def perform(self, device: int) -> None:
         """Run one device to its end."""
@@ -102,17 +103,17 @@ class _Run:
 
 
 class _Crew:
-    """Threads that wait for a run, one a device; they end with the process."""
+    """Threads that wait for a run, one a device; they end when nobody has it any more, after the run that they are in."""
 
     def __init__(self, count: int) -> None:
-        self._queues: list[queue.SimpleQueue[_Run]] = [queue.SimpleQueue() for _ in range(count)]
+        self._queues: list[queue.SimpleQueue[_Run | None]] = [queue.SimpleQueue() for _ in range(count)]
+        weakref.finalize(self, _dismiss, self._queues).atexit = False
         for device, tasks in enumerate(self._queues):
             Helper(partial(self._serve, device, tasks), daemon=True).start()
 
     @staticmethod
-    def _serve(device: int, tasks: queue.SimpleQueue[_Run]) -> None:
-        while True:
-            run = tasks.get()
+    def _serve(device: int, tasks: queue.SimpleQueue[_Run | None]) -> None:
+        while (run := tasks.get()) is not None:
             run.context.copy().run(run.perform, device)
             del run
 
@@ -120,6 +121,11 @@ class _Crew:
         """Let every thread begin."""
         for tasks in self._queues:
             tasks.put(run)
+
+
+def _dismiss(queues: Sequence[queue.SimpleQueue[_Run | None]]) -> None:
+    for tasks in queues:
+        tasks.put(None)
 
 
 _FREE: Final[dict[int, list[_Crew]]] = {}
