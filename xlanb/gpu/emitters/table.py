@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.errors import UnimplementedError
-from xlanb.gpu.emitters import dots, reductions, rows
+from xlanb.gpu.emitters import dots, reductions, rows, transposes
 from xlanb.gpu.emitters.elements import RULES
 from xlanb.gpu.emitters.kernel import Lowering
 from xlanb.gpu.emitters.loops import emit_loop
@@ -57,6 +57,7 @@ EMITTERS: list[Emitter] = [
     Emitter("dot", dots.fits, dots.emit_dot),
     Emitter("rows", rows.fits, rows.emit_rows),
     Emitter("reduction", reductions.fits, reductions.emit_reduction),
+    Emitter("transpose", transposes.fits, transposes.emit_transpose),
     Emitter("loop", _has_elements, emit_loop),
 ]
 """Emitters in the order in which they are tried."""
