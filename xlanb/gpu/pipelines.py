@@ -183,8 +183,8 @@ _XLA: tuple[Row, ...] = (
 )
 
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
-    "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
-    "algsimp@no-layout": lambda: AlgebraicSimplifier(is_layout_sensitive=False),
+    "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True, inverts_divisors=False),
+    "algsimp@no-layout": lambda: AlgebraicSimplifier(is_layout_sensitive=False, inverts_divisors=False, sweeps=1),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
     "cse@fusion": lambda: HloCse(is_layout_sensitive=True),

@@ -27,6 +27,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import Cause, Decision, because, current_cause, emit, is_observed
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.depth_first import DepthFirstVisit
 from xlanb.transforms.match import Captures, Pattern
 from xlanb.transforms.purpose import place_of
 from xlanb.transforms.told import Told, seen
@@ -205,6 +206,15 @@ class RuleSet:
                 rules = self.candidates(i)
             if rules and i in computation and not i.control_predecessors and not i.control_successors:
                 self.visit(i, rules, options)
+
+    def walk(self, computation: HloComputation, options: Any = None) -> None:
+        """As `run`, in the order of XLA's visitors: what replaces an instruction is visited too where a later user reads it."""
+
+        def visit(i: HloInstruction) -> None:
+            if i in computation and not i.control_predecessors and not i.control_successors:
+                self.visit(i, self.candidates(i), options)
+
+        DepthFirstVisit(visit).run(computation)
 
     def visit(self, root: HloInstruction, rules: Iterable[Rule], options: Any) -> bool:
         """Apply the first of `rules` that fires on `root`; whether one did."""

@@ -118,7 +118,6 @@ EXAMPLES = {
     "transpose(A) => reshape(A) where only ones move": "a = f32[4,1,3] parameter(0) ROOT r = f32[1,4,3] transpose(a), dimensions={1,0,2}",
     "transpose(A) => bitcast(A)": "a = f32[4,3]{1,0} parameter(0) ROOT r = f32[3,4]{0,1} transpose(a), dimensions={1,0}",
     "reverse(A) => A along dimensions of size 1": "a = f32[4,1] parameter(0) ROOT r = f32[4,1] reverse(a), dimensions={1}",
-    "broadcast(A) => A to its own shape": "a = f32[4,2] parameter(0) ROOT r = f32[4,2] broadcast(a), dimensions={0,1}",
     "broadcast(A) => transpose(A) of the same elements": "a = f32[4,2,3] parameter(0) ROOT r = f32[2,3,4] broadcast(a), dimensions={2,0,1}",
     "broadcast(A) => reshape(A) of the same elements": "a = f32[4,2] parameter(0) ROOT r = f32[4,1,2] broadcast(a), dimensions={0,2}",
     "broadcast(broadcast(A)) => broadcast(A)": "a = f32[4] parameter(0) w = f32[4,2] broadcast(a), dimensions={0} ROOT r = f32[2,3,4] broadcast(w), dimensions={2,0}",

@@ -61,19 +61,26 @@ class AlgebraicSimplifier(HloPass):
 
     None: as the module stands. Fusions and bitcasts come after layouts were assigned, so where there are any, layouts count.
     `reassociates_floats`: fold the constants of `(x * 2.5) * 3.5`; XLA:CPU in JAX 0.12 folds those of integers only.
+    `inverts_divisors`: divide by a broadcast value once, and multiply by the inverse; XLA:GPU divides each element. `sweeps`: walk so often at
+    most; 1 where a pipeline around it runs to a fixed point, as XLA:GPU's does.
     """
 
     name = "algsimp"
     keeps = REAL
     is_layout_sensitive: bool | None = None
     reassociates_floats: bool = True
+    inverts_divisors: bool = True
+    sweeps: int = _SWEEPS
 
     def apply(self, module: HloModule) -> None:
         options = self
         if self.is_layout_sensitive is None:
             options = replace(self, is_layout_sensitive=has_layouts(module))
         for c in nonfusion_computations(module):
-            for _ in range(_SWEEPS):
+            if self.sweeps == 1:
+                RULES.walk(c, options)
+                continue
+            for _ in range(self.sweeps):
                 version = module.version
                 RULES.run(c, options)
                 if module.version == version:

@@ -15,22 +15,6 @@ rule = BROADCAST.rule
 
 
 @rule(
-    "broadcast(A) => A to its own shape",
-    m.op(O.BROADCAST, "a"),
-    guard(
-        "the same shape",
-        lambda root, a: (
-            root.array_shape.dimensions == a.array_shape.dimensions
-            and root.dimensions == tuple(range(a.array_shape.rank))
-        ),
-    ),
-    keeps=MOVES,
-)
-def _(a: HloInstruction) -> HloInstruction:
-    return a
-
-
-@rule(
     "broadcast(A) => reshape(A) of the same elements",
     m.op(O.BROADCAST, "a"),
     guard("no element is repeated", lambda root, a: root.array_shape.element_count == a.array_shape.element_count),

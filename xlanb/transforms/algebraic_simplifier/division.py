@@ -215,6 +215,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None
 @rule(
     "A / broadcast(B) => A * broadcast(1 / B)",
     m.op(O.DIVIDE, "a", m.op(O.BROADCAST, "b2", name="spread_b")),
+    guard("a product is cheaper than a quotient", lambda options: options.inverts_divisors),
     _inexact,
     _wide_enough,
     guard(

@@ -112,8 +112,6 @@ def _(a: HloInstruction) -> HloInstruction:
     keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    if a.opcode is O.RESHAPE and a.operands[0].shape.without_layout() == root.shape.without_layout():
-        return a.operands[0]
     return b.add(O.RESHAPE, (a,), root.shape)
 
 

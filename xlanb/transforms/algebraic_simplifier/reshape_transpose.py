@@ -51,6 +51,14 @@ def _is_relabelling(root: HloInstruction, source: ArrayShape) -> bool:
     return order == source.minor_to_major and shape.element_type is source.element_type
 
 
+def _reading(root: HloInstruction, a: HloInstruction) -> HloInstruction:
+    """The instruction itself, which from now on reads `a`."""
+    old = root.operands[0]
+    root.parent.replace_operand(root, 0, a)
+    root.parent.remove_dead(old)
+    return root
+
+
 _static = guard("static shapes", lambda root, a: not root.array_shape.is_dynamic and not a.array_shape.is_dynamic)
 
 
@@ -65,10 +73,8 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 @rule("reshape(reshape(A)) => reshape(A)", m.op(O.RESHAPE, m.op(O.RESHAPE, "a")), _static, keeps=MOVES)
-def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    if root.shape.without_layout() == a.shape.without_layout():
-        return a
-    return b.add(O.RESHAPE, (a,), root.shape)
+def _(root: HloInstruction, a: HloInstruction) -> HloInstruction:
+    return _reading(root, a)
 
 
 @rule(
@@ -175,11 +181,10 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 @rule("transpose(transpose(A)) => transpose(A)", m.op(O.TRANSPOSE, m.op(O.TRANSPOSE, "a", name="inner")), keeps=MOVES)
-def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
+def _(root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
     permutation = tuple(inner.dimensions[d] for d in root.dimensions)
-    if permutation == tuple(range(len(permutation))):
-        return a
-    return b.add(O.TRANSPOSE, (a,), root.shape, dimensions=permutation)
+    root.parent.update(root, attributes={"dimensions": permutation})
+    return _reading(root, a)
 
 
 def _comes_back(root: HloInstruction, t: HloInstruction, r: HloInstruction) -> bool:
