@@ -104,6 +104,10 @@ class DebugOptions:
     xlanb_fold_batch_norms: bool = _flag(
         False, "batch normalizations of constants are folded into the weights before them, ahead of clustering"
     )
+    xlanb_gpu: str = _flag(
+        "",
+        "sessions have this GPU (a100, h100, ...) as GPU:0 and XLA_GPU:0: clusters there are compiled for it by xlanb, and their kernels are emulated on the CPU",
+    )
     xlanb_max_expanded_instructions: int = _flag(
         20_000, "modules that would have more instructions with a copy of each computation for each call are refused"
     )

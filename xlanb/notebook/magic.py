@@ -18,6 +18,7 @@ from xlanb.errors import ArgumentError, XlanbError, nearest
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import inputs_for
 from xlanb.explorer.trace import Trace
+from xlanb.gpu.devices import gpu_device
 from xlanb.notebook.asked import check_asked, show_asked
 from xlanb.notebook.cell import name_cells
 from xlanb.notebook.completion import complete_magics, pass_names
@@ -100,6 +101,12 @@ class XlaMagics(Magics):
         "--target",
         metavar="T,..",
         help="compile by the real XLA for hardware that is not here, and run nothing: h100, a100:8, 'tpu v5e:2x2', FILE.txtpb; xlanb.targets() lists them. 'xlanb a100' is compiled by xlanb itself",
+    )
+    @argument(
+        "--gpu",
+        metavar="T",
+        default="",
+        help="give the cell's sessions a GPU that is emulated on the CPU: a100, h100, ...; XLA's clusters are compiled for it, down to PTX",
     )
     @argument("--shardings", metavar="EXPR", help="with --target: PartitionSpecs or NamedShardings of the arguments")
     @argument(
@@ -232,6 +239,8 @@ def _flags(options: Any) -> dict[str, Any]:
             raise ArgumentError(f"--disable {name}: no such pass{nearest(name, known)}")
     if off:
         values["xla_disable_hlo_passes"] = off
+    if options.gpu:
+        values["xlanb_gpu"] = gpu_device(options.gpu).key
     if options.force:
         values["xlanb_generation"] = next(_GENERATIONS)
     return values

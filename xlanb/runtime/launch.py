@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
+from xlanb.cpu.executable import Executable
 from xlanb.cpu.pipelines import joined
 from xlanb.cpu.records import CacheRecord, ExecutionRecord
 from xlanb.debug_options import current
@@ -27,6 +28,7 @@ from xlanb.runtime.compilation_cache import (
     signature_of,
 )
 from xlanb.runtime.compiler import finished, hlo_stages, start_compilation
+from xlanb.runtime.emulated import emulated_stages, is_on_gpu
 from xlanb.runtime.function_content import attributes, content
 from xlanb.runtime.graph_dumps import dump_compiled
 from xlanb.runtime.hlo_profile import profile_each_run
@@ -120,7 +122,7 @@ def run_cluster(
     values, outputs, begin, seconds = ran
     cache.count_run(entry, seconds)
     collector = collecting()
-    if collector is not None:
+    if collector is not None and isinstance(entry.executable, Executable):
         collector.ran(call.name, entry.executable, values, begin, seconds)
     if is_observed():
         emit(Executed(entry.compilation, seconds, is_hit, inputs=tuple(values)))
@@ -219,6 +221,7 @@ def _flags_key() -> tuple[Any, ...]:
         flags.xla_enable_hlo_passes_only,
         flags.xla_hlo_profile,
         flags.xlanb_generation,
+        flags.xlanb_gpu,
         joined(),
     )
 
@@ -259,11 +262,15 @@ def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_ag
         summary = f"{record.instruction_count} HLO instructions for {text}"
         seconds = perf_counter() - begin
         yield finished(key, Stage("tf2xla", "tf2xla", None, record, seconds=seconds, summary=summary))
-    executable = yield from hlo_stages(result.module, key)
+    executable: Any
+    if call.function is not None and is_on_gpu(call.function.device):
+        executable = yield from emulated_stages(result.module, key)
+    else:
+        executable = yield from hlo_stages(result.module, key)
     seconds = perf_counter() - begin
     if call.function is not None:
         _COMPILER_LOG.vlog(1, "Compiled cluster using XLA: %s in %.0f ms", text, seconds * 1e3)
-    if current().xla_hlo_profile and not call.is_single:
+    if current().xla_hlo_profile and not call.is_single and isinstance(executable, Executable):
         profile_each_run(executable)
     return Entry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
 

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import logging
 
+from xlanb.clustering.xla_kernels import GPU_JIT, kernel_types, missing_kernel
+from xlanb.debug_options import current
 from xlanb.graph.device import parse_device
 from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation
 
 _LOG = logging.getLogger("xlanb.runtime.placement")
 _HERE = frozenset({"CPU", "XLA_CPU"})
+_EMULATED = frozenset({"GPU", "XLA_GPU"})
+_GPU = "/device:GPU:0"
 
 
 def placed(graph: Graph) -> Graph:
     """The graph with its nodes on devices that are here, itself where they are: on XLA_CPU:0 for other XLA devices, which compiles them, else on CPU:0.
+
+    With --xlanb_gpu GPUs are here too, and nodes that ask for no device and have a kernel for GPUs are on GPU:0, as TensorFlow places them.
 
     TensorFlow does so with `allow_soft_placement`, and refuses the graph without. A warning in the log `xlanb.runtime.placement` says it, once for a graph that is prepared.
 
     Raises:
         GraphValueError: a malformed name of a device.
     """
+    has_gpu = bool(current().xlanb_gpu)
+    here = _HERE | _EMULATED if has_gpu else _HERE
+    if has_gpu:
+        graph = _preferring_gpu(graph)
     moved: dict[str, tuple[str, list[str]]] = {}
     for op in graph:
         if op.device:
             device = parse_device(op.device).get("device", "CPU:0")
             kind = device.partition(":")[0]
-            if kind not in _HERE:
+            if kind not in here:
                 instead = "XLA_CPU:0" if kind.startswith("XLA_") else "CPU:0"
                 moved.setdefault(device, (instead, []))[1].append(op.name)
     if not moved:
@@ -39,3 +50,18 @@ def placed(graph: Graph) -> Graph:
         how = ", compiled by XLA for the CPU" if instead == "XLA_CPU:0" else ""
         _LOG.warning("There is no device %s here: %r%s runs on %s%s", device, names[0], others, instead, how)
     return copy
+
+
+def _preferring_gpu(graph: Graph) -> Graph:
+    """The graph with nodes that ask for no device on the GPU, where they have a kernel there."""
+    names = [op.name for op in graph if not op.device and _runs_on_gpu(op)]
+    if not names:
+        return graph
+    copy = graph.copy()
+    for name in names:
+        copy.get_operation_by_name(name).set_device(_GPU)
+    return copy
+
+
+def _runs_on_gpu(op: Operation) -> bool:
+    return op.type in kernel_types() and not missing_kernel(op, GPU_JIT)
