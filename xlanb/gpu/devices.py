@@ -53,6 +53,15 @@ class Architecture:
     """Shared memory is given out in multiples of it."""
 
     block_dim_limit: tuple[int, int, int] = (2147483647, 65535, 65535)
+    l1_bytes: int = 2 * KIB
+    """What of a core's first-level cache a kernel is counted on to keep: most of it serves as shared memory."""
+
+    dram_transaction_bytes: int = 64
+    """Bytes that come from memory into the second-level cache at a time."""
+
+    transaction_bytes_per_clock: int = 32
+    """Bytes that a core asks of memory in a clock."""
+
     fpus_per_core: int = 128
     fma: Mapping[str, float] = field(default_factory=dict, hash=False)
     matrix_fma: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -155,19 +164,22 @@ BLACKWELL_GRAPHICS = Architecture(
     fma={"f32": 128, "f64": 2, "f16": 128, "bf16": 128}, matrix_fma=_matrix(512, f8=True) | {"f4e2m1fn": 2048.0},
 )  # fmt: skip
 CDNA2 = Architecture(
-    "ROCM", "gfx90a", threads_per_warp=64, shared_memory_per_core=64 * KIB, shared_memory_per_block=64 * KIB,
+    "ROCM", "gfx90a", threads_per_warp=64, l1_bytes=16 * KIB,
+    shared_memory_per_core=64 * KIB, shared_memory_per_block=64 * KIB,
     shared_memory_per_block_optin=64 * KIB, block_dim_limit=(2147483647, 2147483647, 2147483647),
     registers_per_core=131072, fma={"f32": 64, "f64": 64},
     matrix_fma={"f16": 512, "bf16": 512, "f32": 128, "f64": 128, "s8": 512},
 )  # fmt: skip
 CDNA3 = Architecture(
-    "ROCM", "gfx942", threads_per_warp=64, shared_memory_per_core=64 * KIB, shared_memory_per_block=64 * KIB,
+    "ROCM", "gfx942", threads_per_warp=64, l1_bytes=32 * KIB, dram_transaction_bytes=128, transaction_bytes_per_clock=16,
+    shared_memory_per_core=64 * KIB, shared_memory_per_block=64 * KIB,
     shared_memory_per_block_optin=64 * KIB, block_dim_limit=(2147483647, 65536, 65536),
     registers_per_core=131072, fma={"f32": 128, "f64": 64},
     matrix_fma={"f16": 1024, "bf16": 1024, "f32": 128, "f64": 128, "s8": 2048, "f8e4m3fnuz": 2048, "f8e5m2fnuz": 2048},
 )  # fmt: skip
 CDNA4 = Architecture(
-    "ROCM", "gfx950", threads_per_warp=64, shared_memory_per_core=160 * KIB, shared_memory_per_block=160 * KIB,
+    "ROCM", "gfx950", threads_per_warp=64, l1_bytes=32 * KIB, dram_transaction_bytes=128, transaction_bytes_per_clock=16,
+    shared_memory_per_core=160 * KIB, shared_memory_per_block=160 * KIB,
     shared_memory_per_block_optin=160 * KIB, block_dim_limit=(2147483647, 65536, 65536),
     registers_per_core=131072, fma={"f32": 128, "f64": 64},
     matrix_fma={"f16": 2048, "bf16": 2048, "f32": 128, "f64": 64, "s8": 4096, "f8e4m3fn": 4096, "f8e5m2": 4096},

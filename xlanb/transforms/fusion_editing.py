@@ -140,3 +140,45 @@ def drop_unused_outputs(fusion: HloInstruction) -> bool:
 def _is_free_access(user: HloInstruction) -> bool:
     """Whether it takes one element of a tuple and orders nothing else."""
     return user.opcode is HloOpcode.GET_TUPLE_ELEMENT and not user.control_predecessors and not user.control_successors
+
+
+def merge_fusion(fusion: HloInstruction, producer: HloInstruction) -> None:
+    """Move copies of what is in the fusion `producer`, an operand of `fusion`, into `fusion`.
+
+        p = f32[8] fusion(x), calls={p0, ROOT n = negate(p0)}     fusion(x), calls={p0, n = negate(p0), ROOT add(n, n)}
+        fusion(p), calls={p0, ROOT add(p0, p0)}            =>
+
+    The operands come in the order in which its instructions would be fused one by one, root first. `producer` itself stays
+    where it has other users, and dies otherwise (the caller removes it). It must have one result.
+    """
+    fused, parent, inner = fusion.fused_computation, fusion.parent, producer.fused_computation
+    inside: dict[HloInstruction, HloInstruction] = dict(zip(fusion.operands, fused.parameters, strict=True))
+    number = fusion.operands.index(producer)
+    parameter = inside.pop(producer)
+    added, moved = _operands_of_merge(fusion, producer)
+    for n, o in enumerate(added, len(fusion.operands)):
+        inside[o] = add_parameter(fused, n, o)
+    copies = {p: inside[o] for p, o in zip(inner.parameters, producer.operands, strict=True) if o in inside}
+    for i in moved:
+        copies[i] = fused.clone_instruction(i, tuple(copies[o] for o in i.operands))
+    fused.replace_uses(parameter, copies[inner.root])
+    fused.remove(parameter)
+    fused.renumber_parameters(number)
+    parent.exchange_operand(fusion, number, added)
+
+
+def _operands_of_merge(
+    fusion: HloInstruction, producer: HloInstruction
+) -> tuple[list[HloInstruction], list[HloInstruction]]:
+    """The operands that a fusion gets by merging another into it, in order, and what is moved, without what is dead."""
+    inner = producer.fused_computation
+    outside = dict(zip(inner.parameters, producer.operands, strict=True))
+    # The operands as they would be while the instructions are fused one by one: a dict keeps their order.
+    operands = dict.fromkeys(outside.get(inner.root, inner.root) if o is producer else o for o in fusion.operands)
+    moved = []
+    for i in reversed(inner.post_order()):
+        if i in operands and i not in outside:
+            del operands[i]
+            operands.update(dict.fromkeys(outside.get(o, o) for o in i.operands))
+            moved.append(i)
+    return [o for o in operands if o not in fusion.operands], moved[::-1]

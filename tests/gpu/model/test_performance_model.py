@@ -1,0 +1,102 @@
+"""The performance model against the times that XLA:GPU (jaxlib 0.10.2, A100) wrote of the same programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xlanb.gpu.devices import gpu_device
+from xlanb.gpu.model.performance_model import PerformanceModel
+from xlanb.gpu.model.run_time import LAUNCH_OVERHEAD, combined, microseconds
+from xlanb.hlo import parse
+
+GOLDENS = Path(__file__).parent.parent / "transforms" / "goldens" / "priority-fusion"
+
+# program: producer: (microseconds fused into all of its users, unfused), from priority_fusion_dump.txt
+REAL = {
+    "two_consumers": {
+        "broadcast.1.0": (1.61875, 3.22125),
+        "mul.2.0": (2.20725, 3.81),
+        "add.2.0": (6.649, 8.21175),
+    },
+    "transpose_and_concatenate": {
+        "transpose.5.0": (2.20675, 4.01025),
+        "broadcast.2.0": (1.825, 3.6285),
+        "add.1": (2.61025, 4.4135),
+        "concatenate.1.0": (2.036, 4.0805),
+    },
+    "column_reductions": {"mul.1.0": (19.5017509, 25.1587505), "log.1.0": (299.591492, 31.378)},
+    "scatter_updates": {
+        "lt.3.0": (1.02725, 2.03825),
+        "add.5.0": (1.02075, 2.03875),
+        "add.4.0": (1.01825, 2.02775),
+    },
+    "update_in_place": {
+        "cos.1.0": (1.015, 2.03),
+        "lt.1.0": (1.003, 2.003),
+        "select_n.1.0": (1.015, 2.0165),
+    },
+}
+
+
+@pytest.fixture
+def model() -> PerformanceModel:
+    return PerformanceModel(gpu_device("a100"))
+
+
+@pytest.mark.parametrize("program", REAL)
+def test_times_of_xla(program: str, model: PerformanceModel) -> None:
+    module = parse((GOLDENS / f"{program}.hlo").read_text(encoding="utf-8"))
+    for name, (fused, unfused) in REAL[program].items():
+        producer = module.entry_computation.find(name)
+        times = model.times(producer, producer.users)
+        got = microseconds(times.fused), microseconds(times.unfused)
+        assert got == (pytest.approx(fused, abs=3e-4), pytest.approx(unfused, abs=3e-4)), name
+
+
+def test_triton_fusions(model: PerformanceModel) -> None:
+    module = parse((GOLDENS / "softmax.hlo").read_text(encoding="utf-8"))
+    top, middle = (module.entry_computation.find(n) for n in ("triton_softmax.3", "exp.1.0"))
+    tiling = model.tiling(top, middle)
+    times = model.times(top, [middle])
+    assert (microseconds(times.fused), microseconds(times.unfused)) == (1.64825, 3.2905)
+    assert (tiling.sizes, tiling.warps) == ((1, 640), 2)
+
+
+def test_tiles_of_a_whole_softmax(model: PerformanceModel) -> None:
+    module = parse((GOLDENS / "softmax.expected.hlo").read_text(encoding="utf-8"))
+    fusion = module.entry_computation.root
+    assert microseconds(LAUNCH_OVERHEAD + model.instruction(fusion).exec_time) == 1.6515
+
+
+def test_faster_memory_costs_less() -> None:
+    module = parse((GOLDENS / "two_consumers.hlo").read_text(encoding="utf-8"))
+    i = module.entry_computation.find("add.2.0")
+    a100, h100 = (PerformanceModel(gpu_device(n)).instruction(i).exec_time for n in ("a100", "h100"))
+    assert h100 < a100
+
+
+def test_a_changed_instruction_is_estimated_anew(model: PerformanceModel) -> None:
+    module = parse((GOLDENS / "two_consumers.hlo").read_text(encoding="utf-8"))
+    entry = module.entry_computation
+    producer, consumer = entry.find("mul.2.0"), entry.find("add.2.0")
+    model.times(producer, [consumer])
+    assert model.known_consumers(producer) is not None
+    model.invalidate(consumer)
+    assert consumer not in model.known_consumers(producer)
+    model.invalidate(producer)
+    assert model.known_consumers(producer) is None
+
+
+def test_computing_hides_behind_memory_mostly() -> None:
+    assert combined(1000, 4000) == 1000 + 4000 - 950
+    assert combined(0, 4000) == 4000
+
+
+def test_multi_output_fusion_writes_both_results(model: PerformanceModel) -> None:
+    module = parse((GOLDENS / "two_consumers.hlo").read_text(encoding="utf-8"))
+    entry = module.entry_computation
+    producer, consumer = entry.find("add.2.0"), entry.find("tanh.1.0")
+    both = PerformanceModel(gpu_device("a100")).multi_output_times(producer, consumer)
+    assert both.fused > model.times(producer, [consumer]).fused
