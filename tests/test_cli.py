@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shlex
 import subprocess
 import sys
 from io import StringIO
@@ -152,6 +153,48 @@ def wrong_rule():
     object.__setattr__(rule, "formula", lambda a: a.operands[0])
     yield rule
     object.__setattr__(rule, "formula", right)
+
+
+NEAR = """import numpy as np
+import xlanb.tf as tf
+
+def near(x):
+    return tf.tanh((x + 1e8) - 1e8)
+
+x = np.array([0.5, 3, -7], np.float32)
+"""
+
+
+def test_numbers_that_differ_lead_to_the_rule_and_a_file(tmp_path, monkeypatch, capsys):
+    """What `run` prints is the next command; it takes the same arrays, and names the rule."""
+    monkeypatch.chdir(tmp_path)
+    Path("near.py").write_text(NEAR)
+    assert main(["run", "near.py:near", "--args", "x", "--reference", "evaluator"]) == 1
+    out = capsys.readouterr().out
+    command = next(line for line in out.splitlines() if "xlanb bisect" in line).partition("xlanb ")[2]
+    assert main(shlex.split(command)) == 1
+    out = capsys.readouterr().out
+    assert "rewrite (A + C1) + C2 => A + (C1 + C2)" in out
+    assert "fault.py shows it" in out
+    done = subprocess.run([sys.executable, "fault.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "[0.5]" in done.stdout or "[0.5 " in done.stdout, "the arrays of --args"
+    assert main(["bisect", "near.py:near", "--args", "x", "--json"]) == 1
+    moved = json.loads(capsys.readouterr().out)["moved"]
+    assert (moved["pass"], moved["rule"]) == ("algsimp", "(A + C1) + C2 => A + (C1 + C2)")
+
+
+def test_a_run_against_xla_names_whose_passes_may_be_asked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("near.py").write_text(NEAR)
+    monkeypatch.setattr("xlanb.cli._real", lambda: lambda module, arrays: xlanb.evaluate(module, *arrays))
+    assert main(["run", "near.py:near", "--args", "x", "--reference", "xla"]) == 1
+    assert "xlanb bisect near.py:near --args x --by xla --reproducer fault.py" in capsys.readouterr().out
+
+
+def test_a_dump_has_its_own_compiler(dump, capsys):
+    assert main(["bisect", dump, "--by", "xla"]) == 1
+    assert "is a dump" in capsys.readouterr().err
 
 
 def test_bisect_writes_a_file_that_shows_the_fault(wrong_rule, tmp_path, capsys):

@@ -52,6 +52,7 @@ _PROVIDERS = {
     "errors.render_traceback": "xlanb.notebook.faults",
     "evaluator.on_devices": "xlanb.spmd.devices.evaluation",
     "explorer.explore_traces": "xlanb.notebook.explore",
+    "explorer.real_xla": "xlanb.peers.xla",
     "explorer.reproducer_of": "xlanb.explorer.reproducer",
     "explorer.trace_text": "xlanb.view.text",
     "explorer.write_film": "xlanb.view.film.page",

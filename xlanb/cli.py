@@ -10,6 +10,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -105,10 +106,13 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("--after-pass", help="of two dumps: compare after this pass (default: after the last)")
     diff.set_defaults(command=_diff)
 
-    bisect = commands.add_parser("bisect", help="find the pass that moved the numbers")
+    bisect = commands.add_parser("bisect", help="find the pass, and the rule in it, that moved the numbers")
     bisect.add_argument("file", help="HLO, - for standard input, a function FILE.py:NAME, or a dump directory")
     _args(bisect)
-    bisect.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: random)")
+    bisect.add_argument(
+        "--by", choices=("xlanb", "xla"), default="xlanb", help="whose passes: xlanb's, or the real XLA's (needs JAX)"
+    )
+    bisect.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: --args, else random)")
     bisect.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
     bisect.add_argument(
@@ -300,10 +304,12 @@ def _trace(name: str, module: str | None = None, args: str = "") -> Any:
         return dump[module or 0]
     if module:
         raise ArgumentError(f"--module {module}: {name} is no directory of dumps, and holds one module")
-    compilation = Compilation(_module(name, args))
+    program = _module(name, args)
+    compilation = Compilation(program)
     while (stage := compilation.step()) is not None:
         _progress(f"{stage.index + 1} {stage.name}")
     _progress("")
+    compilation.trace.inputs = _GIVEN.get(program, ())
     return compilation.trace
 
 
@@ -370,7 +376,19 @@ def _run(options: argparse.Namespace) -> int:
     if not prints:
         return 0
     print(json.dumps(outcome.data) if options.json else str(outcome))
+    if not outcome.agrees and not options.json:
+        print(f"which pass and which rule did it: xlanb bisect {_asked_about(options)} --reproducer fault.py")
+        if options.reference == "xla":
+            print(
+                f"if that says that none did, it was XLA's: xlanb bisect {_asked_about(options)} --by xla --reproducer fault.py"
+            )
     return 0 if outcome.agrees else 1
+
+
+def _asked_about(options: argparse.Namespace) -> str:
+    """The words of the command line that say which program and which arrays."""
+    given = [options.file, *(["--args", options.args] if options.args else [])]
+    return shlex.join([*given, *(["--inputs", str(options.inputs)] if options.inputs else [])])
 
 
 @contextmanager
@@ -465,22 +483,40 @@ def _final(directory: str) -> Any:
 
 
 def _bisect(options: argparse.Namespace) -> int:
-    from xlanb.explorer.bisection import start_of
+    from xlanb.explorer.bisection import inputs_of, start_of
     from xlanb.runtime.opt import arguments_for
 
-    trace = _trace(options.file, args=options.args)
-    start = start_of(trace)
-    inputs = arguments_for(start, options.inputs)
+    if options.by == "xla":
+        trace, inputs = _real_trace(options)
+    else:
+        trace = _trace(options.file, args=options.args)
+        start = start_of(trace)
+        inputs = tuple(arguments_for(start, options.inputs)) if options.inputs else inputs_of(trace, start)
     found = trace.bisect(*inputs, tolerance=options.tolerance, exhaustive=options.all)
-    if options.reproducer is not None and found.stage is not None:
+    written = options.reproducer is not None and found.moved
+    if written:
         found.reproducer().write(options.reproducer)
     if options.json:
         guilty = None if found.stage is None else {"index": found.stage.index, "pass": found.stage.name}
+        rule = {} if found.rewrite is None else {"rule": found.rewrite.cause.rule, "where": found.rewrite.cause.where}
         rows = json.loads(found.errors.to_json(orient="records"))
-        print(json.dumps({"moved": guilty, "tolerance": found.tolerance, "checked": rows}))
+        told = {"moved": guilty and guilty | rule, "code": found.code is not None, "tolerance": found.tolerance}
+        print(json.dumps(told | {"checked": rows}))
     else:
-        print(found)
-    return 0 if found.stage is None else 1
+        print(found.summary(written=str(options.reproducer) if written else "", on_command_line=True))
+    return 1 if found.moved else 0
+
+
+def _real_trace(options: argparse.Namespace) -> tuple[Any, tuple[Any, ...]]:
+    """The compilation of a file by the real XLA, and the arrays that it ran on."""
+    from xlanb.peers.xla import trace
+    from xlanb.runtime.opt import arguments_for
+
+    if options.file != "-" and is_folder(Path(options.file)):
+        raise ArgumentError(f"--by xla: {options.file} is a dump: its passes are looked at without that")
+    module = _module(options.file, options.args)
+    inputs = tuple(arguments_for(module, options.inputs or _GIVEN.get(module)))
+    return trace(module, *inputs, runs=1), inputs
 
 
 def _fault(options: argparse.Namespace) -> Any:
@@ -509,7 +545,7 @@ def _reduce(options: argparse.Namespace) -> int:
     from xlanb.runtime.opt import arguments_for
 
     module = _module(options.file, options.args)
-    arrays = arguments_for(module, options.inputs) if options.inputs else ()
+    arrays = arguments_for(module, options.inputs) if options.inputs else _GIVEN.get(module, ())
     found = reduction(module, _fault(options), *arrays, seconds=options.seconds, progress=_progress)
     _progress("")
     text = str(found.module)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb import tf
 from xlanb.cpu import pipelines
 from xlanb.errors import CompilationError, XlanbError
 from xlanb.explorer import bisection
@@ -132,7 +133,7 @@ class WrongOnDemand(HloPass):
 
 def test_a_rewrite_is_found_with_the_options_that_the_pass_had(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = HloPassPipeline("outer", [HloPassFix(HloPassPipeline("inner", [WrongOnDemand(is_wrong=True)]))])
-    monkeypatch.setattr(bisection, "pipeline", lambda: chosen)
+    monkeypatch.setattr(bisection, "pipeline", lambda **_: chosen)
     module = xlanb.hlo.parse(PROGRAM)
     trace = Trace("m", [Stage("hlo", "before_optimizations", None, module.record())])
     for n, result in enumerate(chosen.steps(module), 1):
@@ -211,6 +212,53 @@ def test_what_a_dump_left_out_is_said(tmp_path: Path) -> None:
         xlanb.compile(program)
     with pytest.raises(XlanbError, match="constant c are not in the dump; dump again with --xla_dump_large_constants"):
         xlanb.read_dump(tmp_path)[0].bisect()
+
+
+def test_without_inputs_it_takes_those_that_the_program_was_made_for() -> None:
+    trace = xlanb.trace(lambda x: tf.tanh(x) * x, X)
+    assert trace.inputs[0] is X
+    assert trace.bisect().asked == bisection.Asked(trace, (X,), None)
+    random = xlanb.trace(PROGRAM).bisect()
+    assert random.asked is not None
+    assert random.asked.inputs[0].shape == X.shape
+
+
+def test_code_that_moves_the_numbers_is_told_from_passes() -> None:
+    trace = xlanb.trace(PROGRAM)
+    assert not trace.bisect(X).moved
+    trace.program = xlanb.trace(PROGRAM.replace(" sine(", " cosine(")).program
+    found = trace.bisect(X)
+    assert (found.stage, found.moved) == (None, True)
+    assert found.code is not None
+    assert "no pass moved the numbers" in str(found)
+    assert "the compiled code did: relative error" in str(found)
+    assert ".reproducer()" in str(found)
+
+
+def test_a_sum_in_another_order_is_no_fault_of_the_code() -> None:
+    ones = "HloModule m\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
+    entry = "ENTRY e {\n  x = f32[4096] parameter(0)\n  z = f32[] constant(0)\n  ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add\n}\n"
+    x = np.random.default_rng(0).random(4096, np.float32)
+    assert not xlanb.trace(ones + entry).bisect(x).moved
+
+
+def test_zeros_that_became_numbers_have_no_relative_error() -> None:
+    assert str(bisection.Checked(traced("dce").stages[0], 1e300)) == "zeros became other numbers"
+
+
+@pytest.mark.parametrize(
+    ("path", "first"),
+    [
+        (("cpu", "HLO_passes_through_layout_assignment", "simplification", "round 2"), "xlanb.cpu.pipeline()"),
+        (("HLO_passes_through_layout_assignment", "simplification", "round 3"), "xlanb.cpu.pipeline(xla='0.10.2')"),
+        (("gpu a100_sxm_80", "optimization", "simplification", "round 2"), "xlanb.gpu.pipeline('a100_sxm_80')"),
+        (("nowhere",), ""),
+    ],
+)
+def test_a_pass_is_configured_as_in_the_pipeline_that_ran(path: tuple[str, ...], first: str) -> None:
+    found = bisection.as_configured(Stage("hlo_pass", "algsimp", None, None, path))
+    assert found[0].source == first
+    assert bool(found[0].path) == bool(first)
 
 
 def test_wrong_inputs_are_an_error() -> None:

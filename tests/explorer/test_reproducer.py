@@ -131,6 +131,24 @@ def test_a_pass_that_moves_the_numbers(tmp_path: Path) -> None:
     assert gone.returncode == 0, gone.stderr
 
 
+def test_code_that_moves_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file runs xlanb's compiled code, which is right: the fault here is of this process."""
+    wrong = failing.Way("xlanb's code", lambda m, arrays: -evaluate(m, *arrays), "xlanb.compile(module)(*arrays)")
+    monkeypatch.setattr("xlanb.explorer.reproducer.compiled", wrong)
+    trace = xlanb.trace(TEXT)
+    trace.program = xlanb.trace(TEXT.replace("tanh", "sine")).program
+    found = trace.bisect()
+    assert found.code is not None
+    made = found.reproducer(seconds=5)
+    assert "xlanb's code gives another result than xlanb's interpreter" in made.title
+    assert run(made.text, tmp_path).returncode == 0
+
+
+def test_what_moves_nothing_has_no_reproducer() -> None:
+    with pytest.raises(ArgumentError, match="nothing moved the numbers"):
+        xlanb.trace(TEXT).bisect().reproducer()
+
+
 def test_a_pass_that_raises(tmp_path: Path) -> None:
     made = reproducer(TEXT, failing.raises(Refuses()))
     assert "no tanh, please" in made.text

@@ -266,6 +266,34 @@ def test_bisect_says_that_nothing_moved(shell: InteractiveShell) -> None:
     assert "no pass moved the numbers" in texts(captured)
 
 
+NEAR = """HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  c = f32[] constant(1e8)
+  b = f32[4] broadcast(c), dimensions={}
+  a = f32[4] add(x, b)
+  ROOT s = f32[4] subtract(a, b)
+}"""
+
+
+@pytest.mark.parametrize("asked", ["--check", "--bisect"])
+def test_numbers_that_differ_have_a_rule_and_a_file(shell: InteractiveShell, asked: str) -> None:
+    result, captured = run(shell, f"%%xla_jit -q {asked} --lang hlo\n{NEAR}")
+    assert result.success == (asked == "--bisect")
+    assert "rewrite (A + C1) + C2 => A + (C1 + C2)" in texts(captured)
+    assert any("Save reproducer" in o.data.get("text/html", "") for o in captured.outputs)
+
+
+def test_without_a_file_the_rule_is_shown_still(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise XlanbError("too large")
+
+    monkeypatch.setattr("xlanb.explorer.bisection.reproducer_of", refuse)
+    _, captured = run(shell, f"%%xla_jit -q --bisect --lang hlo\n{NEAR}")
+    assert "rewrite (A + C1) + C2" in texts(captured)
+    assert "no file shows it: too large" in texts(captured)
+
+
 def test_why_two_instructions_are_apart(shell: InteractiveShell) -> None:
     _, captured = run(shell, f"%%xla_jit -q --why t,d --lang hlo\n{HLO}")
     assert "FAILS" in texts(captured)

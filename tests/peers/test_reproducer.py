@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from xlanb.cli import main
 from xlanb.explorer import failing
 from xlanb.explorer.reproducer import reproducer
 from xlanb.hlo import HloOpcode, parse
+from xlanb.peers import xla
 from xlanb.peers.xla import real
 from xlanb.reducer import reduction
 
@@ -96,3 +99,56 @@ ENTRY e {
             [sys.executable, "-c", made.text], capture_output=True, text=True, timeout=120, check=False
         )
         assert (ended.returncode, "Not equal to tolerance" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_what_the_real_xla_made_of_a_program_is_a_file_for_jax_alone(tmp_path: Path) -> None:
+    """Somebody sees jax.jit differ from the function itself: the rule is named, and the file needs no xlanb."""
+    jnp = pytest.importorskip("jax.numpy")
+
+    def near(x: Any) -> Any:
+        return jnp.cos(jnp.tanh((x + 1e8) - 1e8) * x)
+
+    x = np.array([0.5, 1.25, 3.0, -7.0], np.float32)
+    trace = xla.trace(near, x, runs=1)
+    found = trace.bisect()
+    assert found.is_replay
+    assert found.stage is not None, "this version of XLA does not reassociate here: choose another program"
+    assert "xlanb's algsimp on the same module moves them too" in str(found)
+    assert "(A + C1) + C2 => A + (C1 + C2)" in str(found)
+    made = found.reproducer(seconds=20)
+    assert made.needs == ("jax",)
+    assert "with XLA_FLAGS=--xla_disable_hlo_passes=algsimp it is not there" in made.text
+    assert "cosine" not in made.text
+    path = made.write(tmp_path / "fault.py")
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    for flags, status in (("", 1), ("--xla_disable_hlo_passes=algsimp", 0)):
+        command = [sys.executable, str(path)]
+        ended = subprocess.run(
+            command, capture_output=True, env=environment | {"XLA_FLAGS": flags}, timeout=120, check=False
+        )
+        assert ended.returncode == status, ended.stderr
+
+
+def test_results_of_the_real_xla_belong_to_the_arrays_that_it_ran_on() -> None:
+    x = np.array([0.5, np.nan], np.float32)
+    text = "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT n = f32[2] negate(x)\n}"
+    trace = xla.trace(text, x, runs=1)
+    assert trace.results_on((x.copy(),)) is not None
+    assert trace.results_on((x + 1,)) is None
+    assert not trace.bisect().moved
+    trace.results[0] = x
+    found = trace.bisect()
+    assert (found.stage, found.moved) == (None, True)
+    assert not trace.bisect(x + 1).moved
+
+
+def test_bisect_by_xla_takes_the_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("near.py").write_text(
+        "import numpy as np\n\ndef near(x):\n    return (x + 1e8) - 1e8\n\nx = np.array([0.5, -7], np.float32)\n"
+    )
+    assert main(["bisect", "near.py:near", "--args", "x", "--by", "xla", "--reproducer", "fault.py"]) == 1
+    assert "fault.py shows it" in capsys.readouterr().out
+    assert "import xlanb" not in Path("fault.py").read_text()

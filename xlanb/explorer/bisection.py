@@ -6,15 +6,16 @@ which it is taken, as code does: where that is not the layout in which it was ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
 from xlanb.boundary import boundary
-from xlanb.cpu.pipelines import pipeline
+from xlanb.cpu.pipelines import RELEASES, pipeline
 from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
@@ -24,6 +25,7 @@ from xlanb.frames import framed
 from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hooks import Hook
+from xlanb.runtime.opt import arguments_for
 from xlanb.tracing import Edit, Event, is_same_rewrite, observing
 from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
 from xlanb.transforms.layout.layout_agreement import agree
@@ -40,6 +42,12 @@ reproducer_of: Final[Hook[..., Reproducer]] = Hook("explorer.reproducer_of")
 
 _KINDS = ("hlo", "tf2xla", "hlo_pass", "schedule")
 _COUNTED = ("replace", "set_root", "update")
+_OF_CODE = 8
+"""Code sums in another order than the interpreter: it may be off by so many times the tolerance of one operation."""
+_OF_DUMPS = "HLO_passes"
+"""How the first pipeline of a dumped stage begins."""
+_BEYOND = 1e100
+"""A relative error of numbers that were expected to be zeros."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,12 @@ class Checked:
         """Whether the numbers moved."""
         return bool(self.failure) or self.broken > 0 or not self.error <= tolerance
 
+    def __str__(self) -> str:
+        if self.failure:
+            return self.failure
+        error = f"relative error {self.error:.1e}" if self.error < _BEYOND else "zeros became other numbers"
+        return error + (f", {self.broken} elements NaN or infinite" if self.broken else "")
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -69,6 +83,9 @@ class Asked:
 class Bisection(Displayable, Plottable):
     """What was found: `stage` is the first that moved the numbers (None: none did), `rewrite` the rewrite in it,
     `checked` every stage that was evaluated, in order; `asked` what was looked at.
+
+    Where no pass moved them, `code` is what the compiled program gave, if the trace holds one and it moved them. With
+    `is_replay` the pass is another compiler's: `rewrite` is what xlanb's pass of its name does to the same module.
     """
 
     tolerance: float
@@ -76,15 +93,23 @@ class Bisection(Displayable, Plottable):
     stage: Stage | None = None
     rewrite: Edit | None = None
     asked: Asked | None = field(default=None, repr=False, compare=False)
+    code: Checked | None = None
+    is_replay: bool = False
+
+    @property
+    def moved(self) -> bool:
+        """Whether a pass, or the code, moved the numbers."""
+        return self.stage is not None or self.code is not None
 
     def reproducer(self, *, seconds: float = 60.0) -> Reproducer:
-        """One Python file that shows the fault: the module before the pass, made as small as it gets within `seconds`.
+        """One Python file that shows the fault: the program, made as small as it gets within `seconds`.
 
-        Print it, or `.write("fault.py")`. A pass of another compiler cannot be run here: then the file holds the
-        module before it and after it.
+        Print it, or `.write("fault.py")`. Of a pass of ours it holds the module before the pass, and runs the pass. Of
+        the real XLA's it holds a program that the real XLA computes wrong, and needs JAX alone; where the XLA that is
+        installed does not do so, the module before the pass and after it.
 
         Raises:
-            ArgumentError: no pass moved the numbers.
+            ArgumentError: nothing moved the numbers.
             XlanbError: a module of the trace has no meaning, or its constants are not known.
         """
         return reproducer_of(self, seconds=seconds)
@@ -116,29 +141,44 @@ class Bisection(Displayable, Plottable):
         return (("error after each pass that was evaluated", self.errors),)
 
     def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self, *, written: str = "", on_command_line: bool = False) -> str:
+        """What was found, and what makes a file of it: a call, or on the command line an option; else where it was `written`."""
+        if not self.moved or self.asked is None:
+            hint = []
+        elif written:
+            hint = [f"  {written} shows it, as small as it gets"]
+        elif on_command_line:
+            hint = ["  --reproducer fault.py writes a file that shows it, as small as it gets"]
+        else:
+            hint = ['  .reproducer().write("fault.py") makes a file that shows it, as small as it gets']
+        return "\n".join([*self._found(), *hint])
+
+    def _found(self) -> list[str]:
         if self.stage is None:
             worst = max((c.error for c in self.checked), default=0.0)
-            return f"no pass moved the numbers beyond {self.tolerance:.1e}: the largest relative error is {worst:.1e}"
+            none = f"no pass moved the numbers beyond {self.tolerance:.1e}: the largest relative error is {worst:.1e}"
+            code = f"the compiled code did: {self.code}, against the interpreter on the same HLO"
+            return [none] if self.code is None else [none, code]
         at = next(c for c in self.checked if c.stage is self.stage)
-        words = at.failure or (
-            f"relative error {at.error:.1e}" + (f", {at.broken} elements NaN or infinite" if at.broken else "")
-        )
         lines = [
-            f"{self.stage.name} (stage {self.stage.index}) moved the numbers: {words}, tolerance {self.tolerance:.1e}"
+            f"{self.stage.name} (stage {self.stage.index}) moved the numbers: {at}, tolerance {self.tolerance:.1e}"
         ]
         if self.rewrite is not None:
             cause = self.rewrite.cause
+            if self.is_replay:
+                lines.append(f"  xlanb's {self.stage.name} on the same module moves them too, by")
             lines.append(f"  rewrite {cause.rule or cause.pass_name}{f' ({cause.where})' if cause.where else ''}:")
             lines += [f"    the rule keeps: {cause.keeps}"] if cause.keeps else []
             lines += [
                 f"    {sign} {r}" for sign, r in (("-", self.rewrite.old), ("+", self.rewrite.new)) if r is not None
             ]
-        if self.asked is not None:
-            lines.append('  .reproducer().write("fault.py") makes a file that shows it, as small as it gets')
-        return "\n".join(lines)
+        return lines
 
     def __repr__(self) -> str:
-        return f"<Bisection: {self.stage.name if self.stage is not None else 'nothing moved'}>"
+        code = "the compiled code" if self.code is not None else "nothing moved"
+        return f"<Bisection: {self.stage.name if self.stage is not None else code}>"
 
 
 @boundary("bisect")
@@ -153,14 +193,32 @@ def bisect(
     """See Trace.bisect."""
     rest = [s for s in hlo_stages_of(trace)[1:] if s.changed]
     start = start_of(trace)
-    inputs = start.flat_arguments(inputs)
+    inputs = start.flat_arguments(inputs) if inputs else inputs_of(trace, start)
     reference = leaves_of(evaluate(start, *inputs))
     limit = tolerance_of(reference) if tolerance is None else tolerance
     check = _Check(trace, inputs, reference)
     checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)
     guilty = next((c.stage for c in checked if c.moved(limit)), None)
     rewrite = _rewrite(guilty, check, limit) if guilty is not None and within else None
-    return Bisection(limit, tuple(checked), guilty, rewrite, Asked(trace, tuple(inputs), tolerance))
+    code = check.code() if guilty is None else None
+    if code is not None and not code.moved(limit if tolerance is not None else _OF_CODE * limit):
+        code = None
+    asked = Asked(trace, tuple(inputs), tolerance)
+    return Bisection(limit, tuple(checked), guilty, rewrite, asked, code, guilty is not None and is_foreign(trace))
+
+
+def inputs_of(trace: Trace, start: HloModule) -> tuple[Any, ...]:
+    """The arrays that the program was last run with or made for, where they fit; else random ones."""
+    if len(trace.inputs) == len(start.entry_computation.parameters):
+        return tuple(trace.inputs)
+    return tuple(arguments_for(start, None))
+
+
+def is_foreign(trace: Trace) -> bool:
+    """Whether it was read from a dump, as the real XLA writes it: nobody told of edits, and no pipeline of ours is named."""
+    if trace.program is not None or any(s.edits or s.decisions for s in trace.stages):
+        return False
+    return any(s.pipeline and s.pipeline[0].startswith(_OF_DUMPS) for s in trace.stages)
 
 
 def start_of(trace: Trace) -> HloModule:
@@ -221,9 +279,20 @@ class _Check:
 
     def module(self, stage: Stage, make: Callable[[], HloModule]) -> Checked:
         """The comparison for a module that is made here, as it stands at a stage."""
+        return self._results(lambda: evaluate(compiled_meaning(self.trace, stage)(make()), *self.inputs))
+
+    def code(self) -> Checked | None:
+        """The comparison for the program that the compilation ended in; None where there is none to run."""
+        program = self.trace.program
+        if program is not None:
+            return self._results(lambda: program.flat(*self.inputs))
+        found = self.trace.results_on(self.inputs)
+        return None if found is None else self._results(lambda: found)
+
+    def _results(self, run: Callable[[], Any]) -> Checked:
         nowhere = Stage("hlo_pass", "", None, None)
         try:
-            results = leaves_of(evaluate(compiled_meaning(self.trace, stage)(make()), *self.inputs))
+            results = leaves_of(run())
         except XlanbError as error:
             return Checked(nowhere, failure=str(error).splitlines()[0])
         if [r.shape for r in results] != [r.shape for r in self.reference]:
@@ -313,7 +382,7 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     def moved(hlo_pass: HloPass, rewrites: int | None) -> bool:
         return check.module(stage, lambda: run(hlo_pass, rewrites).result()).moved(limit)
 
-    for hlo_pass in as_configured(stage):
+    for hlo_pass, _, _ in as_configured(stage):
         if not moved(hlo_pass, None):
             continue  # with these options it moves nothing
         low, high = 0, run(hlo_pass, None).begun
@@ -324,10 +393,50 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     return None
 
 
-def as_configured(stage: Stage) -> list[HloPass]:
-    """The pass of a stage with the options that it has at this place of the CPU pipeline, and with its defaults."""
-    found = [p for path, p in _leaves(pipeline(), ()) if p.name == stage.name and path == stage.pipeline]
-    return list(dict.fromkeys([*found, PASSES[stage.name]()]))
+class Configured(NamedTuple):
+    """A pass with options: `path` are the names of the pipelines around it, outermost first, and `source` is the Python
+    expression that makes the outermost one; both empty of a pass by its defaults.
+    """
+
+    hlo_pass: HloPass
+    path: tuple[str, ...] = ()
+    source: str = ""
+
+
+def as_configured(stage: Stage) -> list[Configured]:
+    """Our pass of a stage's name with the options that it has at this place of a pipeline, and with its defaults.
+
+    The pipeline is the one that ran, or, of the real XLA:CPU, each that follows a release of it.
+    """
+    path = tuple(n for n in stage.pipeline if not _ROUND.fullmatch(n))
+    found = [
+        Configured(p, around, source)
+        for source, whole in _pipelines(path)
+        for around, p in _leaves(whole, ())
+        if p.name == stage.name and path in (around, around[1:])
+    ]
+    distinct: dict[HloPass, Configured] = {}
+    for c in (*found, Configured(PASSES[stage.name]())):
+        distinct.setdefault(c.hlo_pass, c)
+    return list(distinct.values())
+
+
+_ROUND = re.compile(r"round \d+")
+"""How a pipeline that runs until nothing changes is numbered, in a dump of the real XLA."""
+
+
+def _pipelines(path: tuple[str, ...]) -> Iterator[tuple[str, HloPassPipeline]]:
+    """The pipelines that a stage may have run in, each with the expression that makes it."""
+    device = path[0].removeprefix("gpu ") if path and path[0].startswith("gpu ") else ""
+    if device:
+        from xlanb.gpu.pipelines import pipeline as gpu_pipeline
+
+        yield f"xlanb.gpu.pipeline({device!r})", gpu_pipeline(device)
+        return
+    ours = [("xlanb.cpu.pipeline()", pipeline())]
+    faithful = [(f"xlanb.cpu.pipeline(xla={release!r})", pipeline(xla=release)) for release in RELEASES]
+    is_dumped = bool(path) and path[0].startswith(_OF_DUMPS)
+    yield from faithful + ours if is_dumped else ours + faithful
 
 
 def _leaves(

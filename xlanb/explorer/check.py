@@ -41,13 +41,19 @@ class Check(Displayable):
         """What a notebook shows."""
         return ((f"{self.name} against the {self.witness}", self.table),)
 
-    def __str__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """Whether they agree, and how far they are apart, in a line."""
         verdict = "agrees with" if self.agrees else "DIFFERS from"
         worst = self.table["error"].max() if len(self.table) else 0.0
         return f"{self.name} {verdict} the {self.witness}: largest relative error {worst:.2g}, tolerance {self.tolerance:.2g}"
 
+    def __str__(self) -> str:
+        hint = "" if self.agrees else "\n  the trace's .bisect() names the pass and the rule that did it"
+        return self.verdict + hint
+
     def __repr__(self) -> str:
-        return f"<Check: {self}>"
+        return f"<Check: {self.verdict}>"
 
 
 @boundary("check the results")

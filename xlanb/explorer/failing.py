@@ -13,16 +13,17 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from xlanb.cpu.compiler import compile_module
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
 from xlanb.explorer.numbers import compared, leaves_of, tolerance_of
 from xlanb.hlo import HloModule, HloOpcode
+from xlanb.hooks import Hook
 from xlanb.runtime.compiler import options_in_force
 from xlanb.runtime.opt import random_value
-from xlanb.transforms import PASSES, HloPass
+from xlanb.transforms import PASSES, HloPass, HloPassFix
 from xlanb.transforms.layout.layout_agreement import agree
 
 Run = Callable[[HloModule, Sequence[Any]], Any]
@@ -68,6 +69,10 @@ interpreted = Way(
     "xlanb's interpreter", lambda module, arrays: evaluate(module, *arrays), "xlanb.evaluate(module, *arrays)"
 )
 """What the interpreter gives."""
+
+
+real_xla: Final[Hook[[], Way]] = Hook("explorer.real_xla")
+"""The way that the real XLA:CPU computes a module."""
 
 
 def without(*passes: str) -> Way:
@@ -133,14 +138,16 @@ def raises(hlo_pass: HloPass, message: str = "") -> Raises:
 class Moves:
     """Whether a pass of the default pipeline moves the numbers of a module, by the interpreter.
 
-    `hlo_pass` is the pass as configured at `path`, the names of the pipelines around it ("" the pass by its defaults);
-    with `reads_bytes` a value is read in the layout in which it is taken, as code does after layout-assignment.
+    `hlo_pass` is the pass as configured at `path`, the names of the pipelines around it in the one that `source`
+    makes (both empty: the pass by its defaults); with `reads_bytes` a value is read in the layout in which it is
+    taken, as code does after layout-assignment.
     """
 
-    hlo_pass: HloPass
+    hlo_pass: HloPass | HloPassFix
     path: tuple[str, ...] = ()
     tolerance: float | None = None
     reads_bytes: bool = False
+    source: str = "xlanb.cpu.pipeline()"
 
     def __call__(self, module: HloModule, *arrays: Any) -> bool:
         arrays = arrays or made_up(module)

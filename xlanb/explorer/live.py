@@ -23,6 +23,7 @@ from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.hlo import HloModule
 from xlanb.runtime.compiler import module_stages, options_in_force
 from xlanb.runtime.gpu_compiler import gpu_options, gpu_stages
 from xlanb.runtime.program import to_module
@@ -78,6 +79,7 @@ class Compilation(Displayable):
         self.is_done = False
         self.branches: list[Compilation] = []
         self._ahead: _Kept | None = None
+        self._given: tuple[Any, ...] = ()
         self._may_end_at: tuple[str, ...] = _LAST_OF_MODULE
         self._passes: HloPassPipeline | None = x.passes if isinstance(x, Branch) else None
         with observing(self._recorder), dumping(self._flags):
@@ -100,6 +102,7 @@ class Compilation(Displayable):
             return (session or Session(graph)).run_stages(x, feeds)
         with unobserved():  # making the module is not yet compiling it
             module = to_module(x, *args, **named)
+        self._given = _arrays(module, args)
         return module_stages(module)
 
     def _start_for_gpu(
@@ -152,6 +155,8 @@ class Compilation(Displayable):
             except StopIteration as end:
                 self.result = end.value
                 self.is_done = True
+                if self._given and not self.trace.inputs:
+                    self.trace.inputs = self._given
                 return False
             except BaseException as error:
                 self.is_done = True
@@ -302,7 +307,7 @@ class Compilation(Displayable):
         return compare(*(c.trace for c in all_of_them), inputs=inputs, runs=runs)
 
     def run(self, *inputs: Any) -> Any:
-        """Finish, then run the program with a clock around each kernel: on `inputs`, else on those of the last run, else on random ones. The run becomes a stage.
+        """Finish, then run the program with a clock around each kernel: on `inputs`, else on those of the last run, else on the example arguments, else on random ones. The run becomes a stage.
 
         Raises:
             XlanbError: it cannot be compiled, or the inputs do not fit.
@@ -321,6 +326,15 @@ def _runs_before(coming: Sequence[ComingStage], position: int) -> int:
     """How often the pass at a position will have run when it has: the rest of a round and the rounds after it list a pass of a loop twice."""
     wanted = coming[position]
     return sum(c.name == wanted.name and c.pipeline == wanted.pipeline for c in coming[: position + 1])
+
+
+def _arrays(module: HloModule, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arrays among example arguments, one for each parameter of the module; none where they are shapes and dtypes alone."""
+    try:
+        flat = module.flat_arguments(args) if args else ()
+    except XlanbError:  # named arguments, say: the program is tried with others then
+        return ()
+    return flat if all(isinstance(a, int | float | complex) or hasattr(a, "__array__") for a in flat) else ()
 
 
 def _is_graph(x: Any) -> bool:

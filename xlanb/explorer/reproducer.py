@@ -9,29 +9,45 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from xlanb.display import Displayable
-from xlanb.errors import ArgumentError, XlanbError
+from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.evaluator import evaluate
 from xlanb.explorer import bisection
-from xlanb.explorer.bisection import Bisection, as_configured, reads_bytes
-from xlanb.explorer.failing import Dies, Differs, Moves, Raises, Run, Way, made_up
+from xlanb.explorer.bisection import Asked, Bisection, as_configured, reads_bytes, start_of
+from xlanb.explorer.failing import (
+    Dies,
+    Differs,
+    Moves,
+    Raises,
+    Run,
+    Way,
+    compiled,
+    differs,
+    interpreted,
+    made_up,
+    real_xla,
+)
 from xlanb.explorer.numbers import leaves_of, module_of, tolerance_of
 from xlanb.explorer.source_text import UNPACKED, arrays_source, function_source
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
 from xlanb.reducer import search
 from xlanb.tracing import Edit
-from xlanb.transforms import PASSES
+from xlanb.transforms import PASSES, HloPassFix
 
 _PACKAGES = ("xlanb", "jax", "jaxlib", "numpy", "llvmlite")
+_LONGEST_RUN = 60.0
+"""Seconds after which a file that is tried is given up."""
 _MOST_SHOWN = 400
 """Characters of a result that the beginning of the file shows."""
 
@@ -178,7 +194,7 @@ def _(test: Moves, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str,
     seen = leaves_of(evaluate(test.as_read(after), *arrays))
     limit = tolerance_of(wanted) if test.tolerance is None else test.tolerance
     name = test.hlo_pass.name
-    imports, functions, made = _pass_source(test.hlo_pass, test.path)
+    imports, functions, made = _pass_source(test.hlo_pass, test.path, test.source)
     body = ["module = xlanb.hlo.parse(HLO)", f"{made}.run(module)"]
     if test.reads_bytes:
         imports = (
@@ -212,7 +228,7 @@ def _(test: Raises, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str
     else:
         raise ArgumentError("the test does not hold for the module: there is nothing to reproduce")
     name = test.hlo_pass.name
-    imports, functions, made = _pass_source(test.hlo_pass, ())
+    imports, functions, made = _pass_source(test.hlo_pass)
     body = ["module = xlanb.hlo.parse(HLO)", f"{made}.run(module)", 'print("the fault is not there any more")']
     said = str(raised).splitlines()[0]
     return _file(
@@ -255,22 +271,85 @@ def _(test: Dies, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, 
 def reproducer_of(found: Bisection, *, seconds: float = 60.0) -> Reproducer:
     """See Bisection.reproducer."""
     stage, asked = found.stage, found.asked
-    if stage is None or asked is None:
-        raise ArgumentError("no pass moved the numbers: there is nothing to reproduce")
+    if asked is None or not found.moved:
+        raise ArgumentError("nothing moved the numbers: there is nothing to reproduce")
+    if stage is None:
+        return _of_code(asked, seconds)
     if not isinstance(stage.before, ModuleRecord) or not isinstance(stage.after, ModuleRecord):
         raise XlanbError(f"stage {stage.name} does not show the HLO before and after it")
     notes = [] if found.rewrite is None or not found.rewrite.cause.rule else [_rule(found.rewrite)]
     before, reads = module_of(stage.before), reads_bytes(asked.trace, stage)
     passes = as_configured(stage) if stage.kind == "hlo_pass" and stage.name in PASSES else []
-    for n, hlo_pass in enumerate(passes):
-        is_configured = n < len(passes) - 1
-        test = Moves(hlo_pass, stage.pipeline if is_configured else (), asked.tolerance, reads)
-        if _is_so(test, before, asked.inputs):
-            small = search.reduction(before, test, *asked.inputs, seconds=seconds)
-            notes.append(f"made smaller: {small.before} instructions -> {small.module.instruction_count}")
-            made: Reproducer = reproducer(small.module, test, *(small.arrays or ()), notes=notes)
+    moving = [Moves(c.hlo_pass, c.path, asked.tolerance, reads, c.source) for c in passes]
+    moves = next((m for m in moving if _is_so(m, before, asked.inputs)), None)
+    if found.is_replay:
+        made = _of_real_xla(asked, stage.name, moves, notes, seconds)
+        if made is not None:
             return made
-    return _of_texts(before, module_of(stage.after), stage.name, asked.inputs, notes)
+    if moves is None:
+        return _of_texts(before, module_of(stage.after), stage.name, asked.inputs, notes)
+    return _smallest(before, moves, moves, asked.inputs, notes, seconds)
+
+
+def _of_code(asked: Asked, seconds: float) -> Reproducer:
+    """What compiled code computes otherwise than the interpreter: ours, or the real XLA's."""
+    run = real_xla() if asked.trace.program is None else compiled
+    test = differs(run, interpreted, asked.tolerance)
+    return _smallest(start_of(asked.trace), test, test, asked.inputs, (), seconds)
+
+
+def _of_real_xla(
+    asked: Asked, name: str, moves: Moves | None, notes: Sequence[str], seconds: float
+) -> Reproducer | None:
+    """What the real XLA computes otherwise than the interpreter, where our pass of the name moves the same numbers; None
+    where the one that is installed does not.
+    """
+    try:
+        test = differs(real_xla(), interpreted, asked.tolerance)
+    except MissingPeerError:
+        return None
+    start = start_of(asked.trace)
+    again = None if moves is None else replace(moves, hlo_pass=HloPassFix(moves.hlo_pass), reads_bytes=False)
+
+    def both(module: HloModule, *arrays: Any) -> bool:
+        return (again is None or _is_so(again, module, arrays)) and test(module, *arrays)
+
+    if again is not None and not _is_so(again, start, asked.inputs):
+        again = None  # other passes must come before it
+    if not _is_so(both, start, asked.inputs):
+        return None
+    notes = [f"xlanb's {name} does the same by the {n}" for n in notes]
+    made = _smallest(start, both, test, asked.inputs, notes, seconds)
+    without = f"--xla_disable_hlo_passes={name}"
+    if _ends_well(made, without):
+        return replace(made, text=made.text.replace("\n\n", f"\n\nwith XLA_FLAGS={without} it is not there\n", 1))
+    return made
+
+
+def _ends_well(made: Reproducer, flags: str) -> bool:
+    """Whether the file says, under other XLA_FLAGS, that the fault is not there."""
+    environment = os.environ | {"XLA_FLAGS": flags}
+    command = [sys.executable, "-c", made.text]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=_LONGEST_RUN, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def _smallest(
+    module: HloModule,
+    holds: Callable[..., bool],
+    test: Differs | Moves,
+    arrays: tuple[Any, ...],
+    notes: Sequence[str],
+    seconds: float,
+) -> Reproducer:
+    """The file for the smallest module for which `holds`: `test`, and what else must stay as it is."""
+    small = search.reduction(module, holds, *arrays, seconds=seconds)
+    size = f"made smaller: {small.before} instructions -> {small.module.instruction_count}"
+    made: Reproducer = reproducer(small.module, test, *(small.arrays or ()), notes=(*notes, size))
+    return made
 
 
 def _is_so(test: Callable[..., bool], module: HloModule, arrays: Sequence[Any]) -> bool:
@@ -315,10 +394,10 @@ def _holds(test: Callable[..., object], module: HloModule, arrays: tuple[Any, ..
         raise ArgumentError("the test does not hold for the module: there is nothing to reproduce")
 
 
-def _pass_source(hlo_pass: Any, path: tuple[str, ...]) -> tuple[tuple[str, ...], str, str]:
+def _pass_source(hlo_pass: Any, path: tuple[str, ...] = (), source: str = "") -> tuple[tuple[str, ...], str, str]:
     """Imports, functions and an expression that make a pass."""
     if path:
-        return (), "", f"xlanb.cpu.pipeline().at({', '.join(map(repr, (*path, hlo_pass.name)))})"
+        return (), "", f"{source}.at({', '.join(map(repr, (*path, hlo_pass.name)))})"
     kind = type(hlo_pass)
     if kind.__module__.startswith("xlanb."):
         return (), "", f"xlanb.transforms.PASSES[{hlo_pass.name!r}]()"

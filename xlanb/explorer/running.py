@@ -35,7 +35,7 @@ def program_of(trace: Trace) -> Executable:
 
 
 def inputs_for(trace: Trace, given: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """The given arrays, else those that the program was last run with, else random ones that fit."""
+    """The given arrays, else those that the program was last run with or made for, else random ones that fit."""
     program = program_of(trace)
     if given:
         return program.source_module.flat_arguments(given)
@@ -67,7 +67,8 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
     seconds = max(seconds, sum(k.seconds for k in kernels))
     results = tuple((f"{v.dtype}{list(v.shape)}", _short(v)) for v in leaves_of(result))
     record = ExecutionRecord(seconds, tuple(kernels), results, runs, machine.flops[4], machine.bandwidth)
-    whose = "given inputs" if len(inputs) else "the last inputs" if arrays is trace.inputs else "random inputs"
+    known = "the last inputs" if trace.runs else "the example arguments"
+    whose = "given inputs" if len(inputs) else known if arrays is trace.inputs else "random inputs"
     summary = f"{seconds * 1e6:.0f} us on {whose}, {len(kernels)} kernels"
     trace.runs.append(seconds)
     trace.inputs = arrays

@@ -142,7 +142,7 @@ class Trace(Displayable):
     ) -> Bisection:
         """The first HLO pass after which the result on `inputs` moves away from the one before all passes, by the reference interpreter.
 
-        Without `inputs` those of the last run are taken, else random ones. Where no pass moves it, the compiled program is run too: its code may.
+        Without `inputs` those of the last run are taken, else the example arguments that the program was made for, else random ones. Where no pass moves it, the compiled program is run too: its code may.
 
         `tolerance` is the largest relative error that counts as none (by default a few units in the last place of the results' dtype). With `within` the rewrite inside the pass is looked
         for too, where the pass is one of ours; `exhaustive` evaluates after every pass rather than halving.

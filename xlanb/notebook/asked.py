@@ -10,6 +10,7 @@ from IPython.display import display
 
 from xlanb.errors import ArgumentError, XlanbError
 from xlanb.explorer.annotation import annotate
+from xlanb.explorer.bisection import Bisection, start_of
 from xlanb.explorer.check import check
 from xlanb.explorer.numbers import leaves_of
 from xlanb.explorer.running import inputs_for
@@ -20,6 +21,9 @@ from xlanb.notebook.observation import Observation, why_uncompiled
 from xlanb.notebook.program import holds_hlo
 from xlanb.peers import xla
 from xlanb.view.annotate import annotated_html
+
+_SECONDS = 10.0
+"""How long a cell waits for the file that shows a fault to become small."""
 
 
 def check_asked(options: Any) -> None:
@@ -64,7 +68,7 @@ def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: s
         found = annotate(seen.traces, "\n" + cell, title)
         display({"text/html": annotated_html(found), "text/plain": str(found)}, raw=True)
     if options.bisect:
-        _show(seen.trace.bisect(*inputs_for(seen.trace)))
+        _show_guilty(seen.trace.bisect(*inputs_for(seen.trace)))
     if options.check is not None:
         _check(seen.traces, options.check, options.against)
 
@@ -111,9 +115,32 @@ def _check(traces: Sequence[Trace], tolerance: str, against: str | None) -> None
         found = [check(t, tolerance=limit) for t in programs]
     for c in found:
         display(c)
-    wrong = [c for c in found if not c.agrees]
+    wrong = [(t, c) for t, c in zip(programs, found, strict=True) if not c.agrees]
+    for t, c in wrong:
+        _show_cause(t, c.tolerance, against)
     if wrong:
-        raise XlanbError("; ".join(map(str, wrong)))
+        raise XlanbError("; ".join(c.verdict for _, c in wrong))
+
+
+def _show_cause(trace: Trace, tolerance: float, against: str | None) -> None:
+    """Show which pass and which rule made the difference, and a file that shows it; of the real XLA's where ours made none."""
+    inputs = inputs_for(trace)
+    found = trace.bisect(*inputs, tolerance=tolerance)
+    _show_guilty(found)
+    if against == "xla" and not found.moved:
+        real = xla.trace(start_of(trace), *leaves_of(tuple(inputs)), runs=1)
+        _show_guilty(real.bisect(*inputs, tolerance=tolerance))
+
+
+def _show_guilty(found: Bisection) -> None:
+    """Show what a bisection found, and where it found something the file for a bug report."""
+    _show(found)
+    if not found.moved:
+        return
+    try:
+        _show(found.reproducer(seconds=_SECONDS))
+    except XlanbError as error:  # what moved the numbers is known still
+        _show(f"no file shows it: {error}")
 
 
 def _real_xla(module: HloModule, arrays: Sequence[Any]) -> Any:

@@ -64,6 +64,14 @@ class RealTrace(Trace):
         """What the compiler took, by its own process' clock."""
         return self._compile_seconds
 
+    def results_on(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """What the real program gave, where these are the arrays that it ran on."""
+        same = len(inputs) == len(self.inputs) and all(
+            np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
+            for a, b in zip(inputs, self.inputs, strict=True)
+        )
+        return self.results if same and self.results else None
+
 
 def compile_in_child(
     text: str, arrays: Sequence[Any] = (), *, all_passes: bool = False, runs: int = 20, flags: str = ""

@@ -12,7 +12,7 @@ import numpy as np
 
 from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
-from xlanb.explorer.failing import Way
+from xlanb.explorer.failing import Way, real_xla
 from xlanb.frontends.jax import from_jax, import_jax
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
@@ -97,6 +97,17 @@ real = Way("the real XLA", lambda module, arrays: RealExecutable(module)(*arrays
 """What the real XLA:CPU gives: a way to compute a module for `xlanb.explorer.failing.differs`."""
 
 
+@real_xla.implement
+def _real_xla() -> Way:
+    """The real XLA:CPU.
+
+    Raises:
+        MissingPeerError: JAX is not installed.
+    """
+    check_installed()
+    return real
+
+
 @overload
 def trace(
     x: Any, *arrays: Any, target: Literal["cpu"] = "cpu", all_passes: bool = False, runs: int = 20, flags: str = ""
@@ -145,6 +156,7 @@ def _cpu_trace(x: Any, *arrays: Any, all_passes: bool, runs: int, flags: str) ->
     made = compile_in_child(str(module), arrays, all_passes=all_passes, runs=runs, flags=flags)
     found = RealTrace(f"XLA:CPU: {module.name}", dump_trace(made.files).stages, made)
     if made.seconds:
+        found.inputs = module.flat_arguments(arrays)
         found.stages.append(execution_stage(len(found.stages), made))
         found.runs.extend(made.seconds)
     return found
