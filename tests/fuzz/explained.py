@@ -16,6 +16,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     singular system           of a triangular matrix that had 0 on its diagonal: only what is finite counts (`singular`)
     failed factorization      a Cholesky factorization with a pivot that was not positive, or 0 but for rounding: the columns from it on
     order of a sum or product it is another one in another order: of a narrow type, each step of which rounds, or where a step overflows or vanishes
+                              (so that also log(exp(x)), exp(x) * exp(y), ... are not what XLA's simplifier makes of them)
     pivot by rounding         an LU factorization in which several elements are as large as the pivot but for rounding
     complex infinity by one   XLA's simplifier leaves out factors, divisors and exponents of 1; multiplied, an infinite part makes the other one NaN
     predicate as a factor     XLA's simplifier chooses 0 where the predicate does not hold; multiplied, an infinity or NaN makes it NaN

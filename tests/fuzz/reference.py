@@ -38,7 +38,7 @@ class Noted:
     or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones. `by_predicate`: products of
     a converted predicate and what is not finite. `tied`: LU factorizations in
     which rounding decides which of several elements is the pivot. `unordered`: sums and products of floats that are others in other orders;
-    products and quotients with constants, which may be folded first, of which another order leaves the type's range.
+    products and quotients with constants, which may be folded first, and what the simplifier makes one expression of, where a step leaves the type's range.
     """
 
     failed: set[HloInstruction] = field(default_factory=set)
@@ -75,7 +75,7 @@ class Reference(Evaluator):
         is_tried = self._tries_orders and not lifted and i not in self.noted.unordered
         if is_tried and i.opcode in FOLDS and shows_order(i, operands, value, self._seconds):
             self.noted.unordered.add(i)
-        if not lifted and _is_chained(i) and _leaves_range(value, operands):
+        if not lifted and (_is_chained(i) or _is_combined(i)) and _leaves_range(i, value, operands):
             self.noted.unordered.add(i)
         if _multiplies(i) and _is_by_one(operands):
             self.noted.by_one.add(i)
@@ -86,9 +86,29 @@ class Reference(Evaluator):
         return value
 
 
+_COMBINED = {
+    Op.LOG: {Op.EXPONENTIAL},
+    Op.MULTIPLY: {Op.EXPONENTIAL},
+    Op.POWER: {Op.EXPONENTIAL},
+    Op.DIVIDE: {Op.EXPONENTIAL, Op.POWER, Op.DIVIDE},
+    Op.SQRT: {Op.MULTIPLY},
+    Op.RSQRT: {Op.MULTIPLY},
+}
+"""Of which operands XLA's simplifier makes one expression that is equal for real numbers: log(exp(A)) => A, exp(A) * exp(B) => exp(A + B), ..."""
+
+
 def _is_chained(i: HloInstruction) -> bool:
     """Whether an instruction is a product or quotient of one of them, both with constants: compilers compute such constants first."""
     return _scales(i) and any(_scales(o) for o in i.operands)
+
+
+def _is_combined(i: HloInstruction) -> bool:
+    """Whether compilers make one expression of an instruction and an operand."""
+    return any(_is_inner(o, i) for o in i.operands)
+
+
+def _is_inner(operand: HloInstruction, i: HloInstruction) -> bool:
+    return _source(operand).opcode in _COMBINED.get(i.opcode, ())
 
 
 def _scales(i: HloInstruction) -> bool:
@@ -96,20 +116,28 @@ def _scales(i: HloInstruction) -> bool:
 
 
 def _is_constant(i: HloInstruction) -> bool:
-    while i.opcode in (Op.BROADCAST, Op.CONVERT, Op.RESHAPE, Op.BITCAST, Op.COPY):
+    return _source(i).opcode is Op.CONSTANT
+
+
+def _source(i: HloInstruction) -> HloInstruction:
+    """Where the elements of an instruction are computed, in another shape or type perhaps."""
+    while i.opcode in (Op.BROADCAST, Op.CONVERT, Op.RESHAPE, Op.TRANSPOSE, Op.BITCAST, Op.COPY):
         i = i.operands[0]
-    return i.opcode is Op.CONSTANT
+    return i
 
 
-def _leaves_range(value: Any, operands: Sequence[Any]) -> bool:
-    """Whether a product or quotient, or an operand of it, is beyond its float type's range or so small that it has lost digits."""
+def _leaves_range(i: HloInstruction, value: Any, operands: Sequence[Any]) -> bool:
+    """Whether a value, or an operand of it, is beyond its float type's range or so small that it has lost digits, all of them perhaps."""
     if not is_rounded(value):
         return False
     smallest = float(ml_dtypes.finfo(value.dtype).smallest_normal)
     wide = np.complex128 if value.dtype.kind == "c" else np.float64
-    result, lhs, rhs = (np.abs(x.astype(wide)) for x in (value, *operands))
-    is_lost = (result == 0) & (lhs != 0) & (rhs != 0)
-    return any(bool(np.any(~np.isfinite(x) | ((x < smallest) & (x > 0)) | is_lost)) for x in (result, lhs, rhs))
+    result, *given = (np.abs(x.astype(wide)) for x in (value, *operands))
+    is_lost = (result == 0) & np.all([x != 0 for x in given], axis=0) & (i.opcode is not Op.LOG)
+    vanishes = any(bool(np.any(x == 0)) for x, o in zip(given, i.operands, strict=True) if _is_inner(o, i))
+    return vanishes or any(
+        bool(np.any(~np.isfinite(x) | ((x < smallest) & (x > 0)) | is_lost)) for x in (result, *given)
+    )
 
 
 def _solves(i: HloInstruction) -> bool:

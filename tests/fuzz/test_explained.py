@@ -371,3 +371,35 @@ def test_constants_folded_first_may_keep_a_product_in_range(first: float, kind: 
         "  ROOT t = (f32[], f32[]) tuple(r, n)\n}\n"
     )
     assert explained.which(module, _noted(module, np.float32(4))) == [kind, ""]
+
+
+@pytest.mark.parametrize(
+    ("row", "x", "is_open"),
+    [
+        ("log(e)", 100, True),
+        ("log(e)", -200, True),
+        ("log(e)", 0, False),
+        ("log(e)", 3, False),
+        ("multiply(e, f)", -200, True),
+        ("multiply(e, f)", 5, False),
+        ("divide(p, e)", 100, True),
+        ("power(e, p)", 20, True),
+        ("power(e, p)", 2, False),
+        ("sqrt(s)", 1e30, True),
+        ("sqrt(s)", 1e-30, True),
+        ("rsqrt(s)", 3, False),
+        ("multiply(p, e)", 3, False),
+        ("log(p)", 1e-44, False),
+    ],
+)
+def test_what_becomes_one_expression_is_open_where_a_step_leaves_the_range(
+    row: str, x: float, *, is_open: bool
+) -> None:
+    module = parse(
+        "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  e = f32[] exponential(p)\n  n = f32[] negate(p)\n"
+        f"  f = f32[] exponential(n)\n  s = f32[] multiply(p, p)\n  r = f32[] {row}\n  ROOT t = (f32[], f32[]) tuple(r, n)\n}}\n"
+    )
+    assert explained.which(module, _noted(module, np.float32(x))) == [
+        "order of a sum or product" if is_open else "",
+        "",
+    ]
