@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.codegen.signature import ArraySpec, Signature
 from xlanb.display import Displayable
+from xlanb.errors import ArgumentError
 from xlanb.gpu import ptx
 from xlanb.gpu.devices import GpuDevice
+from xlanb.gpu.driver import DeviceProgram, driver
 from xlanb.gpu.emulator.lanes import WarpTrace, run_warp
 from xlanb.gpu.emulator.machine import Emulator
 from xlanb.gpu.launches import Kernel, Launches
@@ -137,12 +139,35 @@ class GpuExecutable(Displayable):
     def _emulate_flat(self, *arrays: Any) -> Any:
         memories = self._given(arrays)
         self._emulator.run(memories)
-        results: dict[int, Array] = {}
+        return self._result([memories[n] for n in self.program.outputs])
+
+    def _result(self, memories: Sequence[Array]) -> Any:
+        """The result of a call, of the bytes of each of its leaves."""
         wanted = self.signature.results()
-        for m, memory in zip(self.program.memories, memories, strict=True):
-            if m.kind == "output" and m.number is not None and wanted[m.number] is not None:
-                results[m.number] = _made(wanted[m.number], memory)  # type: ignore[arg-type]
-        return self.signature.nested([results.get(n) for n in range(len(wanted))])
+        return self.signature.nested(
+            [None if s is None else _made(s, m) for s, m in zip(wanted, memories, strict=True)]
+        )
+
+    @cached_property
+    def _loaded(self) -> DeviceProgram:
+        return DeviceProgram(self.program, self.ptx, driver())
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run the kernels on the first GPU of this machine. Arguments are arrays of NumPy, or what has `__cuda_array_interface__` (CuPy, PyTorch, JAX); results are arrays of NumPy.
+
+        Raises:
+            ArgumentError: number, dtype or shape of the arguments do not fit.
+            DeviceError: there is no driver or no device, or a kernel fails; the message says so.
+        """
+        return self._called(self._run_flat, args, named)
+
+    def _run_flat(self, *arrays: Any) -> Any:
+        specs = self.signature.arguments()
+        flat = [
+            a if s is not None and is_on_device(a) and _fits(s, a) else None if s is None else s.taken(a)
+            for s, a in zip(specs, self.signature.flatten(arrays), strict=True)
+        ]
+        return self._result(self._loaded.run(flat))
 
     def __str__(self) -> str:
         kernels, temp = len(self.kernels), self.buffer_assignment.temp_size
@@ -151,6 +176,24 @@ class GpuExecutable(Displayable):
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether a value is an array of a GPU."""
+    return not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__")
+
+
+def _fits(spec: ArraySpec, value: Any) -> bool:
+    """Whether an array of a device is what a program takes, row after row.
+
+    Raises:
+        ArgumentError: its dtype or shape is another, or it does not lie as the program has it.
+    """
+    about = value.__cuda_array_interface__
+    wanted = (spec.dtype.str, spec.dimensions)
+    if (about["typestr"], tuple(about["shape"])) != wanted or about.get("strides") is not None or spec.order:
+        raise ArgumentError(f"{spec.label}: expected a contiguous array of {wanted}, got {about}")
+    return True
 
 
 def _bytes(array: Array) -> Array:

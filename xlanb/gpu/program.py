@@ -43,6 +43,12 @@ class GpuProgram:
     launches: Launches
 
     @property
+    def outputs(self) -> list[int]:
+        """The numbers of the memories of the results, leaf after leaf."""
+        found = {m.number: n for n, m in enumerate(self.memories) if m.kind == "output" and m.number is not None}
+        return [found[number] for number in sorted(found)]
+
+    @property
     def kernels(self) -> list[Kernel]:
         """The kernels in program order."""
         return list(kernels(self.launches))

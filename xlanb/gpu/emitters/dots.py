@@ -213,12 +213,11 @@ class _Tiles:
         k.barrier()
         leaves = k.lowering.leaves
         by_column = self._is_by_column()
-        with f.loop(_OWN * _OWN) as n:
-            q = f.add(f.mul(n, self.threads), k.thread)
-            if by_column:
-                y, x = f.rem(q, self.height), f.div(q, self.height)
-            else:
-                y, x = f.div(q, self.width), f.rem(q, self.width)
+        with f.loop(_OWN * _OWN) as turn:
+            q = f.add(f.mul(turn, self.threads), k.thread)
+            size = self.height if by_column else self.width
+            slow, fast = f.div(q, size), f.rem(q, size)
+            y, x = (fast, slow) if by_column else (slow, fast)
             down, across = f.add(self.top, y), f.add(self.left, x)
             inside = f.both(
                 self._within(k, down, self.rows, self.height), self._within(k, across, self.columns, self.width)

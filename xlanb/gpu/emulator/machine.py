@@ -15,10 +15,10 @@ from xlanb.codegen.host_call import HiddenState, HostCall
 from xlanb.codegen.translation import Passes, translate
 from xlanb.errors import EvaluationError
 from xlanb.gpu.emulator.scheduler import OK, EmulatorModule
-from xlanb.gpu.launches import Conditional, Copy, Fill, Kernel, Launch, LibraryCall, Place, While
+from xlanb.gpu.launches import Kernel, LibraryCall, Place
 from xlanb.gpu.program import GpuProgram
+from xlanb.gpu.running import run
 from xlanb.memory import out_of_memory
-from xlanb.shape import PrimitiveType
 
 Array = NDArray[Any]
 _LEVEL = 1
@@ -107,7 +107,11 @@ class Emulator:
         Raises:
             EvaluationError: lanes of a warp wait for others that do not come; what a library call raises.
         """
-        _Run(self, memories).sequence(self.program.launches)
+        run(self.program.launches, _Machine(self, memories))
+
+    def function(self, kernel: Kernel) -> Any:
+        """What runs blocks of a kernel: (arguments, first, last, record) -> how it ended."""
+        return self._functions[kernel.name]
 
     def run_until(self, memories: Sequence[Array], kernel: Kernel) -> list[int] | None:
         """Go through the launch sequence to the first launch of a kernel, which does not run; the addresses of its arguments then.
@@ -117,11 +121,11 @@ class Emulator:
         Raises:
             EvaluationError: as `run`.
         """
-        run = _RunUntil(self, memories, kernel)
+        machine = _Machine(self, memories, until=kernel)
         try:
-            run.sequence(self.program.launches)
+            run(self.program.launches, machine)
         except _ReachedError:
-            return [run.address(a.place) for a in kernel.arguments]
+            return [machine.address(a.place) for a in kernel.arguments]
         return None
 
 
@@ -129,11 +133,11 @@ class _ReachedError(Exception):
     """The launch that a run was to come to."""
 
 
-class _Run:
-    """One run of a program over its memory."""
+class _Machine:
+    """Memory of one run, and what a launch does with it (see running.Machine); the run ends before it launches the kernel `until`."""
 
-    def __init__(self, emulator: Emulator, memories: Sequence[Array]) -> None:
-        self.emulator, self.memories = emulator, memories
+    def __init__(self, emulator: Emulator, memories: Sequence[Array], until: Kernel | None = None) -> None:
+        self.emulator, self.memories, self._until = emulator, memories, until
         self._bases = [m.ctypes.data for m in memories]
         self._calls: dict[int, Any] = {}
 
@@ -141,46 +145,26 @@ class _Run:
         """Where a place is."""
         return self._bases[place.memory] + place.offset
 
-    def bytes(self, place: Place) -> Array:
-        """The bytes of a place."""
+    def _bytes(self, place: Place) -> Array:
         return self.memories[place.memory][place.offset : place.offset + place.size]
 
-    def sequence(self, launches: Sequence[Launch]) -> None:
-        for launch in launches:
-            self._launch(launch)
+    def read(self, place: Place) -> bytes:
+        return self._bytes(place).tobytes()
 
-    def _launch(self, launch: Launch) -> None:
-        if isinstance(launch, Kernel):
-            self._kernel(launch)
-        elif isinstance(launch, Copy):
-            self.bytes(launch.target)[...] = self.bytes(launch.source).copy()
-        elif isinstance(launch, Fill):
-            self.bytes(launch.target)[...] = launch.byte
-        elif isinstance(launch, LibraryCall):
-            self._library(launch)
-        elif isinstance(launch, While):
-            self.sequence(launch.condition)
-            while self.bytes(launch.predicate)[0]:
-                self.sequence(launch.body)
-                self.sequence(launch.condition)
-        elif isinstance(launch, Conditional):
-            self.sequence(launch.branches[self._branch(launch)])
+    def copy(self, target: Place, source: Place) -> None:
+        self._bytes(target)[...] = self._bytes(source).copy()
 
-    def _branch(self, launch: Conditional) -> int:
-        raw = self.bytes(launch.index)
-        if launch.type is PrimitiveType.PRED:
-            return 0 if raw[0] else 1
-        number = int(raw.view(np.int32)[0])
-        last = len(launch.branches) - 1
-        return number if 0 <= number <= last else last
+    def fill(self, target: Place, byte: int) -> None:
+        self._bytes(target)[...] = byte
 
-    def _kernel(self, kernel: Kernel) -> None:
-        key = id(kernel)
-        call = self._calls.get(key)
+    def launch(self, kernel: Kernel) -> None:
+        if kernel is self._until:
+            raise _ReachedError
+        call = self._calls.get(id(kernel))
         if call is None:
             addresses = [self.address(a.place) for a in kernel.arguments]
             table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
-            call = self._calls[key] = (self.emulator._functions[kernel.name], table, kernel.blocks)  # noqa: SLF001 - its own
+            call = self._calls[id(kernel)] = (self.emulator.function(kernel), table, kernel.blocks)
         function, table, blocks = call
         if not kernel.code.waits and not kernel.shared_bytes:
             function(table, 0, blocks, None)
@@ -195,23 +179,10 @@ class _Run:
                 f"kernel {kernel.name}: some lanes of a warp wait for a shuffle or barrier that others do not reach"
             )
 
-    def _library(self, call: LibraryCall) -> None:
+    def call(self, call: LibraryCall) -> None:
         given = [0 if p is None else self.address(p) for p in (*call.operands, *call.results)]
         table = (ctypes.c_uint64 * max(1, len(given)))(*given)
         HostCall(call.instruction, self.emulator.hidden)(ctypes.addressof(table))
-
-
-class _RunUntil(_Run):
-    """A run that ends before it launches a kernel."""
-
-    def __init__(self, emulator: Emulator, memories: Sequence[Array], kernel: Kernel) -> None:
-        super().__init__(emulator, memories)
-        self.wanted = kernel
-
-    def _kernel(self, kernel: Kernel) -> None:
-        if kernel is self.wanted:
-            raise _ReachedError
-        super()._kernel(kernel)
 
 
 def address_of(name: str) -> int:

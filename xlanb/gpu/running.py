@@ -1,0 +1,56 @@
+"""Goes through a launch sequence, as the host does: on a device, or on what stands in for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from xlanb.gpu.launches import Conditional, Copy, Fill, Kernel, Launch, LibraryCall, Place, While
+from xlanb.shape import PrimitiveType
+
+
+class Machine(Protocol):
+    """What has the memory of a run."""
+
+    def launch(self, kernel: Kernel) -> None:
+        """Run a kernel."""
+
+    def copy(self, target: Place, source: Place) -> None:
+        """Copy bytes."""
+
+    def fill(self, target: Place, byte: int) -> None:
+        """Set all bytes of a place."""
+
+    def call(self, call: LibraryCall) -> None:
+        """Have a library compute an instruction."""
+
+    def read(self, place: Place) -> bytes:
+        """The bytes of a place, when all before is done."""
+
+
+def run(launches: Sequence[Launch], machine: Machine) -> None:
+    """Do what a launch sequence says, in order; the host reads conditions and indices between."""
+    for launch in launches:
+        if isinstance(launch, Kernel):
+            machine.launch(launch)
+        elif isinstance(launch, Copy):
+            machine.copy(launch.target, launch.source)
+        elif isinstance(launch, Fill):
+            machine.fill(launch.target, launch.byte)
+        elif isinstance(launch, LibraryCall):
+            machine.call(launch)
+        elif isinstance(launch, While):
+            run(launch.condition, machine)
+            while machine.read(launch.predicate)[0]:
+                run(launch.body, machine)
+                run(launch.condition, machine)
+        else:
+            run(launch.branches[_branch(launch, machine.read(launch.index))], machine)
+
+
+def _branch(launch: Conditional, index: bytes) -> int:
+    """The number of the branch: of a pred true is the first, and a number out of range takes the last."""
+    if launch.type is PrimitiveType.PRED:
+        return 0 if index[0] else 1
+    number, last = int.from_bytes(index[:4], "little", signed=True), len(launch.branches) - 1
+    return number if 0 <= number <= last else last
