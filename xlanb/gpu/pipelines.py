@@ -19,6 +19,7 @@ from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.calls.computation_deduplicator import HloComputationDeduplicator
+from xlanb.transforms.dots.transpose_folding import TransposeFolding
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.layout.layout_normalization import LayoutNormalization
 from xlanb.transforms.pipeline import HloPassPipeline
@@ -68,10 +69,10 @@ _XLA: tuple[Row, ...] = (
                     "zero_sized_hlo_elimination gather_simplifier gather_expander scatter_simplifier scatter_expander "
                     "scatter-slice-simplifier dot-strength-reduction algsimp@no-layout simplify-sorts tuple-simplifier "
                     "while-loop-constant-sinking simplify-while-loops slice-sinker reshape-mover constant_folding "
-                    "simplify-conditional transpose-folding cse@no-layout dce",
+                    "simplify-conditional transpose-folding@gpu cse@no-layout dce",
                 ),
             ),
-            "dot-merger transpose-folding",
+            "dot-merger transpose-folding@gpu",
             ("simplification-2*", ("convert-mover algsimp@no-layout",)),
             "computation-deduplicator apply-xla-transforms",
         ),
@@ -115,7 +116,7 @@ _XLA: tuple[Row, ...] = (
     (
         "hlo_normalization",
         (
-            "algsimp@layout bitcast_dtypes_expander transpose-folding reshape-decomposer reduce-decomposer "
+            "algsimp@layout bitcast_dtypes_expander transpose-folding@dots reshape-decomposer reduce-decomposer "
             "algorithm-checker dot_normalizer gemv-rewriter splitk-rewriter triton-gemm-rewriter "
             "hoist-fused-bitcasts gemm-fusion-swap-operands cublas-pad-for-gemms constant_folding "
             "dot-algorithm-rewriter cublas-gemm-rewriter cublas-gemm-broadcast-folding-rewriter reshape-decomposer "
@@ -191,6 +192,8 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "computation-deduplicator@fusions": lambda: HloComputationDeduplicator(mark_fusions=True),
     "fusion-wrapper@gpu": lambda: FusionWrapper(wrapping=GPU_WRAPPING),
     "layout_normalization@gpu": lambda: LayoutNormalization(custom_calls=CUDNN_CONVOLUTIONS),
+    "transpose-folding@gpu": lambda: TransposeFolding(any_matrices=True, convolutions=True),
+    "transpose-folding@dots": lambda: TransposeFolding(any_matrices=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
 }
 """Passes that are built with options, by name@variant."""

@@ -1,48 +1,93 @@
-"""Transposes folded into the dots that read them (xla/hlo/transforms/simplifiers/... transpose_folding.h).
+"""Transposes folded into the dots and convolutions that read them (xla/hlo/transforms/simplifiers/... transpose_folding.h).
 
 t = transpose(a), dimensions={1,0};  dot(t, b), lhs_contracting_dims={1}    =>    dot(a, b), lhs_contracting_dims={0}
+
+With `any_matrices`, as XLA:GPU has it, batch dimensions may move too, as long as the operand's dimensions lie as those of
+a batch of matrices do: batch, rows and columns each together, a batch dimension not the fastest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 
 @dataclass(frozen=True)
 class TransposeFolding(HloPass):
-    """Lets dots read untransposed operands; batch dimensions must stay where they are."""
+    """Lets dots read untransposed operands, and with `convolutions` convolutions too; without `any_matrices` batch dimensions must stay where they are."""
 
     name = "transpose-folding"
-    triggers = frozenset((HloOpcode.DOT,))
+    triggers = frozenset((HloOpcode.TRANSPOSE,))
+    any_matrices: bool = False
+    convolutions: bool = False
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i.opcode is HloOpcode.DOT:
-                    _fold(i)
+                    _fold(i, any_matrices=self.any_matrices)
+                elif i.opcode is HloOpcode.CONVOLUTION and self.convolutions:
+                    _fold_into_convolution(i)
 
 
 @reason("dot(transpose(A), B) => dot(A, B) with other dimensions")
-def _fold(dot: HloInstruction) -> None:
+def _fold(dot: HloInstruction, *, any_matrices: bool) -> None:
+    if any(o.array_shape.rank < 2 for o in dot.operands[:2]):
+        return
     for n, side in enumerate(("lhs", "rhs")):
         t = dot.operands[n]
-        if t.opcode is not HloOpcode.TRANSPOSE or any(t.dimensions[d] != d for d in dot.ints(f"{side}_batch_dims")):
+        if t.opcode is not HloOpcode.TRANSPOSE:
             continue
-        contracted = dot.ints(f"{side}_contracting_dims")
-        free = [
-            t.dimensions[d]
-            for d in range(t.array_shape.rank)
-            if d not in contracted and d not in dot.ints(f"{side}_batch_dims")
-        ]
+        batch, contracted = (_moved(dot.ints(f"{side}_{kind}_dims"), t) for kind in ("batch", "contracting"))
+        free = [t.dimensions[d] for d in range(t.array_shape.rank) if t.dimensions[d] not in (*batch, *contracted)]
         if free != sorted(free):
             continue  # the result would come out in another order
-        dot.parent.update(dot, attributes={f"{side}_contracting_dims": tuple(t.dimensions[d] for d in contracted)})
+        if any_matrices:
+            if not _are_matrices(t.operands[0].array_shape, (free, contracted, batch)):
+                continue
+        elif batch != dot.ints(f"{side}_batch_dims"):
+            continue
+        dot.parent.update(dot, attributes={f"{side}_batch_dims": batch or None, f"{side}_contracting_dims": contracted})
         dot.parent.replace_operand(dot, n, t.operands[0])
         dot.parent.remove_dead(t)
+
+
+def _moved(dimensions: Sequence[int], transpose: HloInstruction) -> tuple[int, ...]:
+    """The dimensions of a transpose's operand that some of its result are."""
+    return tuple(transpose.dimensions[d] for d in dimensions)
+
+
+def _are_matrices(shape: ArrayShape, groups: tuple[Sequence[int], ...]) -> bool:
+    """Whether each of free, contracted and batch dimensions lie together in memory, in their order, batch dimensions not first."""
+    order, fastest = list(shape.minor_to_major), True
+    while order:
+        group = next((g for g in groups if g and g[-1] == order[0]), None)
+        if group is None or (fastest and group is groups[-1]) or order[: len(group)] != list(reversed(group)):
+            return False
+        order, fastest = order[len(group) :], False
+    return True
+
+
+@reason("conv(transpose(A), transpose(K)) => conv(A, K) with other labels")
+def _fold_into_convolution(conv: HloInstruction) -> None:
+    labels: ConvolutionDimensionNumbers = conv.attributes["dim_labels"]
+    for n, part in enumerate(("input", "kernel")):
+        t = conv.operands[n]
+        if t.opcode is not HloOpcode.TRANSPOSE:
+            continue
+        names = ("batch", "feature") if part == "input" else ("input_feature", "output_feature")
+        moved = {f"{part}_{name}": t.dimensions[getattr(labels, f"{part}_{name}")] for name in names}
+        spatial = {f"{part}_spatial": _moved(getattr(labels, f"{part}_spatial"), t)}
+        labels = replace(labels, **moved, **spatial)
+        conv.parent.update(conv, attributes={"dim_labels": labels})
+        conv.parent.replace_operand(conv, n, t.operands[0])
+        conv.parent.remove_dead(t)
