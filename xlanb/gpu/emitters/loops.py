@@ -1,15 +1,32 @@
-"""Loop kernels: each thread computes some consecutive elements of the results, in the order in which they lie in memory."""
+"""Loop kernels: each thread computes some consecutive elements of the results, in the order in which they lie in memory.
+
+It is four elements where there are enough for all threads of the device anyway: LLVM then makes one load of 16 bytes of four, and one store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xlanb.codegen.elemental import Leaf, array_of
-from xlanb.codegen.indexing import Index, same_order
+from xlanb.codegen.elements import Element
+from xlanb.codegen.function import Ix
+from xlanb.codegen.indexing import Index, IrArray, order, same_order, unflatten
 from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
 THREADS = 128
+_UNROLLED = 4
+_MOST_UNROLLED = 80
+"""Instructions of a fusion up to which its elements are written four times."""
+_NOT_UNROLLED = frozenset(
+    {
+        Op.CONCATENATE, Op.CONDITIONAL, Op.CONVOLUTION, Op.COSINE, Op.DOT, Op.DYNAMIC_UPDATE_SLICE, Op.ERF, Op.MAP, Op.PAD, Op.POWER,
+        Op.REDUCE, Op.REDUCE_WINDOW, Op.REMAINDER, Op.SINE, Op.TAN,
+    }
+)  # fmt: skip
+"""Opcodes whose elements have branches or loops: loads on both sides of those do not become one."""
 _Group = list[Leaf]
 
 
@@ -19,30 +36,75 @@ def emit_loop(lowering: Lowering) -> None:
     lowering.emitter = "loop"
     if not groups:
         return
-    shapes = [_shape(lowering, g[0]) for g in groups]
-    counts = [s.element_count for s in shapes]
-    blocks = -(-max(counts) // THREADS)
+    shapes = [array_of(lowering.instruction, g[0]) for g in groups]
+    each = elements_of_a_thread(lowering, shapes)
+    rounds = [s.element_count // each for s in shapes]
+    blocks = -(-max(rounds) // THREADS)
     with lowering.kernel(blocks, THREADS) as k:
-        for group, shape, count in zip(groups, shapes, counts, strict=True):
+        for group, shape, count in zip(groups, shapes, rounds, strict=True):
             with k.below(k.index, count, blocks * THREADS), k.f.aside():
-                store_elements(k, group, Index(shape, flat=k.index))
+                if each == 1:
+                    store_elements(k, group, Index(shape, flat=k.index))
+                else:
+                    _store_run(k, group, list(_run(k, shape, each)))
+
+
+def elements_of_a_thread(lowering: Lowering, shapes: Sequence[ArrayShape]) -> int:
+    """How many elements a thread computes."""
+    device = lowering.program.target.device
+    enough = device.cores * device.architecture.threads_per_core
+    if any(s.element_count % _UNROLLED or s.element_count // _UNROLLED < enough for s in shapes):
+        return 1
+    instructions = list(_all(lowering.instruction))
+    if len(instructions) > _MOST_UNROLLED or any(i.opcode in _NOT_UNROLLED for i in instructions):
+        return 1
+    return _UNROLLED
+
+
+def _all(i: HloInstruction) -> Iterator[HloInstruction]:
+    """An instruction, and those of the computations that it calls."""
+    yield i
+    for c in i.called_computations:
+        for j in c:
+            yield from _all(j)
+
+
+def _run(k: KernelFunction, shape: ArrayShape, count: int) -> Iterator[Index]:
+    """The indices of a thread's elements: of a row whose length is a multiple of them all dimensions but one are the same."""
+    f = k.f
+    first = f.mul(k.index, count)
+    fastest = order(shape)[0] if shape.rank else 0
+    multi = list(unflatten(f, first, shape))
+    for n in range(count):
+        flat = f.add(first, n)
+        if not shape.rank or shape.dimensions[fastest] % count:
+            yield Index(shape, flat=flat)
+            continue
+        at: list[Ix] = list(multi)
+        at[fastest] = f.add(at[fastest], n)
+        yield Index(shape, at, flat)
+
+
+def _store_run(k: KernelFunction, leaves: Sequence[Leaf], indices: Sequence[Index]) -> None:
+    """Compute the elements at some indices, then store them all."""
+    made: list[tuple[IrArray, Index, Element]] = []
+    for index in indices:
+        made += [(k.output(leaf), index, k.e.element(k.lowering.root, index, leaf)) for leaf in leaves]
+    for array, index, value in sorted(made, key=lambda m: m[0].pointer.text):
+        array.store(index, value)
 
 
 def group_leaves(lowering: Lowering) -> list[_Group]:
     """The leaves of the results, those of equal shape and layout together."""
     groups: list[_Group] = []
     for leaf in lowering.leaves:
-        shape = _shape(lowering, leaf)
-        alike = next((g for g in groups if same_order(_shape(lowering, g[0]), shape)), None)
+        shape = array_of(lowering.instruction, leaf)
+        alike = next((g for g in groups if same_order(array_of(lowering.instruction, g[0]), shape)), None)
         if alike is None:
             groups.append([leaf])
         else:
             alike.append(leaf)
     return groups
-
-
-def _shape(lowering: Lowering, leaf: Leaf) -> ArrayShape:
-    return array_of(lowering.instruction, leaf)
 
 
 def store_elements(k: KernelFunction, leaves: Sequence[Leaf], index: Index) -> None:
