@@ -20,6 +20,7 @@ from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import Algebraic
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.calls.computation_deduplicator import HloComputationDeduplicator
 from xlanb.transforms.dots.transpose_folding import TransposeFolding
+from xlanb.transforms.expanders.topk_decomposer import TopkDecomposer
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.layout.layout_normalization import LayoutNormalization
 from xlanb.transforms.pipeline import HloPassPipeline
@@ -55,7 +56,7 @@ _XLA: tuple[Row, ...] = (
         "optimization",
         (
             "ragged_dot_rewriter batched_gather_scatter_normalizer windowed-einsum-handler topk-splitter "
-            "topk-specializer topk-decomposer dot_dimension_sorter dot_decomposer result_caster operand_upcaster "
+            "topk-specializer topk-decomposer@calls dot_dimension_sorter dot_decomposer result_caster operand_upcaster "
             "operand_converter sub-byte-size-setter rng-expander rng-bit-generator-expander "
             "permutation_sort_simplifier sort-rewriter comparison-expander zero_sized_hlo_elimination "
             "select_and_scatter_expander cholesky_expander gpu_scatter_expander qr_expander eigh_expander "
@@ -191,6 +192,7 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "cse@fusion": lambda: HloCse(is_layout_sensitive=True),
     "computation-deduplicator@fusions": lambda: HloComputationDeduplicator(mark_fusions=True),
     "fusion-wrapper@gpu": lambda: FusionWrapper(wrapping=GPU_WRAPPING),
+    "topk-decomposer@calls": lambda: TopkDecomposer(decomposes_calls=True),
     "layout_normalization@gpu": lambda: LayoutNormalization(custom_calls=CUDNN_CONVOLUTIONS),
     "transpose-folding@gpu": lambda: TransposeFolding(any_matrices=True, convolutions=True),
     "transpose-folding@dots": lambda: TransposeFolding(any_matrices=True),

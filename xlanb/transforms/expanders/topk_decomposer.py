@@ -1,6 +1,8 @@
 """The k largest by sorting (xla/hlo/transforms/expanders/... topk_rewriter.h, the pass topk-decomposer).
 
 topk(x), k=5, largest=true    =>    tuple(slice(sort(x)), slice(positions that were sorted along)), descending, stable
+
+A target without a kernel for it has the library call decomposed too, into which topk-rewriter makes sorts whose first elements are read.
 """
 
 from __future__ import annotations
@@ -19,16 +21,29 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class TopkDecomposer(HloPass):
-    """Expands every topk."""
+    """Expands every topk, with `decomposes_calls` the custom calls "TopK" too."""
 
     name = "topk-decomposer"
+    decomposes_calls: bool = False
 
     def apply(self, module: HloModule) -> None:
         cache: regions.Cache = {}
         for c in module.post_order():
             for i in c.post_order():
-                if i.opcode is O.TOPK and isinstance(i.shape, TupleShape):
+                if not isinstance(i.shape, TupleShape):
+                    continue
+                if i.opcode is O.TOPK or (self.decomposes_calls and _is_call(i)):
                     c.replace(i, _sorted(i, i.shape, cache))
+
+
+def _is_call(i: HloInstruction) -> bool:
+    """Whether it is the library call, with a comparator of its own."""
+    return (
+        i.opcode is O.CUSTOM_CALL
+        and i.attributes.get("custom_call_target") == "TopK"
+        and len(i.operands) == 1
+        and len(i.called_computations) == 1
+    )
 
 
 def _sorted(i: HloInstruction, shape: TupleShape, cache: regions.Cache) -> HloInstruction:
@@ -37,8 +52,11 @@ def _sorted(i: HloInstruction, shape: TupleShape, cache: regions.Cache) -> HloIn
     positions = b.add(O.IOTA, (), x.array_shape.with_type(shape.shapes[1].element_type), iota_dimension=last)
     types = (x.shape.element_type, positions.shape.element_type)
     largest = i.attributes.get("largest")
-    compare = regions.comparator(i.parent.module, cache, "LT" if largest is False else "GT", types)
+    if i.opcode is O.TOPK:
+        compare = regions.comparator(i.parent.module, cache, "LT" if largest is False else "GT", types)
+    else:
+        compare = i.called_computations[0]
     attributes = {"dimensions": (last,), "is_stable": True, "to_apply": compare}
     ordered = b.add(O.SORT, (x, positions), tuple_of((x.shape, positions.shape)), **attributes)
-    limits = (*x.array_shape.dimensions[:-1], i.get("k"))
+    limits = shape.shapes[0].as_array().dimensions
     return b.tuple(b.slice(b.element(ordered, n), (0,) * len(limits), limits) for n in range(2))
