@@ -19,6 +19,7 @@ from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.calls.computation_deduplicator import HloComputationDeduplicator
+from xlanb.transforms.dots.dot_merger import DotMerger
 from xlanb.transforms.dots.transpose_folding import TransposeFolding
 from xlanb.transforms.expanders.topk_decomposer import TopkDecomposer
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
@@ -73,7 +74,7 @@ _XLA: tuple[Row, ...] = (
                     "simplify-conditional transpose-folding@gpu cse@no-layout dce",
                 ),
             ),
-            "dot-merger transpose-folding@gpu",
+            "dot-merger@gpu transpose-folding@gpu",
             ("simplification-2*", ("convert-mover algsimp@no-layout",)),
             "computation-deduplicator apply-xla-transforms",
         ),
@@ -194,6 +195,7 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "fusion-wrapper@gpu": lambda: FusionWrapper(wrapping=GPU_WRAPPING),
     "topk-decomposer@calls": lambda: TopkDecomposer(decomposes_calls=True),
     "layout_normalization@gpu": lambda: LayoutNormalization(custom_calls=CUDNN_CONVOLUTIONS),
+    "dot-merger@gpu": lambda: DotMerger(max_size_to_merge=32 << 20),
     "transpose-folding@gpu": lambda: TransposeFolding(any_matrices=True, convolutions=True),
     "transpose-folding@dots": lambda: TransposeFolding(any_matrices=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),

@@ -1,37 +1,39 @@
-"""Dots that share an operand, as one (xla/.../dot_merger.h).
+"""Dots that share an operand, as one (xla/hlo/transforms/simplifiers/dot_merger.cc).
 
-    a = dot(x, y);  b = dot(x, z)    =>    m = dot(x, concatenate(y, z));  a = slice(m);  b = slice(m)
+    a = dot(x, y);  b = dot(x, z)               =>    m = dot(x, concatenate(y, z));  a = slice(m);  b = slice(m)
+    a = dot(x, y);  b = dot(z, transpose(x))    =>    m = dot(x, concatenate(y, transpose(z)));  a = slice(m);  b = transpose(slice(m))
 
-XLA runs it for backends where starting a small dot costs more than copying; XLA:CPU does not, so it is in no pipeline here either.
+XLA runs it for backends where starting a small dot costs more than copying: XLA:GPU does, XLA:CPU does not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.conditions import Condition, asked, asked_names, first_failing
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, Layout
+from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.reason import reason
 
-_NUMBERS = (
-    "lhs_batch_dims",
-    "lhs_contracting_dims",
-    "rhs_batch_dims",
-    "rhs_contracting_dims",
-    "operand_precision",
-    "algorithm",
-)
+_SIDES: Final = ("lhs", "rhs")
+_NUMBERS: Final = tuple(f"{side}_{kind}_dims" for side in _SIDES for kind in ("batch", "contracting"))
 
 
 @dataclass(frozen=True)
 class DotMerger(HloPass):
-    """Merges pairs of canonical dots, one of which reads and writes at most `max_size_to_merge` bytes and neither of which needs the other."""
+    """Merges pairs of dots, one of which reads and writes at most `max_size_to_merge` bytes and neither of which needs the other."""
 
     name = "dot-merger"
+    triggers = frozenset((O.DOT,))
     max_size_to_merge: int = 1 << 20
 
     def apply(self, module: HloModule) -> None:
@@ -39,37 +41,60 @@ class DotMerger(HloPass):
             self._merge_all(c)
 
     def _merge_all(self, c: HloComputation) -> None:
-        by_operand: dict[tuple[HloInstruction, int], list[HloInstruction]] = {}
+        by_operand: dict[HloInstruction, dict[HloInstruction, None]] = {}
         for i in c.post_order():
-            if i.opcode is O.DOT and _is_canonical(i) and not i.control_predecessors and not i.control_successors:
-                for side in range(2):
-                    by_operand.setdefault((i.operands[side], side), []).append(i)
-        for (_, side), dots in by_operand.items():
-            while len(dots) > 1:
-                first = dots.pop(0)
-                for other in dots:
-                    if self._may_merge(c, first, other):
-                        dots.remove(other)
-                        dots.insert(0, _merged(first, other, side))
-                        break
+            if i.opcode is O.DOT and len(i.operands) == 2 and not i.control_predecessors and not i.control_successors:
+                for o in i.operands:
+                    by_operand.setdefault(o, {})[i] = None
+                    if o.opcode is O.TRANSPOSE:
+                        by_operand.setdefault(o.operands[0], {})[i] = None
+        for operand in sorted(by_operand, key=lambda o: o.uid):
+            dots: list[HloInstruction | None] = list(_oldest_first(list(by_operand[operand])))
+            for n in range(len(dots)):
+                for k in range(n + 1, len(dots)):
+                    a, b = dots[n], dots[k]
+                    if a is not None and b is not None and a in c and b in c:
+                        merged = self._merged(a, b)
+                        if merged is not None:
+                            dots[n], dots[k] = merged, None
 
-    def _may_merge(self, c: HloComputation, a: HloInstruction, b: HloInstruction) -> bool:
-        if a not in c or b not in c or a.shape.element_type is not b.shape.element_type or a.operands == b.operands:
-            return False
-        if any(a.attributes.get(n) != b.attributes.get(n) for n in _NUMBERS) or any(
-            x.shape.element_type is not y.shape.element_type for x, y in zip(a.operands, b.operands, strict=True)
-        ):
-            return False
-        return min(_bytes(a), _bytes(b)) <= self.max_size_to_merge and not _reads(a, b) and not _reads(b, a)
+    def _merged(self, a: HloInstruction, b: HloInstruction) -> HloInstruction | None:
+        """One dot for both, whose places slices of it take; None where there is none."""
+        pair = Pair(a, b, self.max_size_to_merge)
+        failed = first_failing(_CONDITIONS, pair)
+        if is_observed():
+            names = (a.name, b.name)
+            told = asked(_CONDITIONS, pair, to_the_end=not asked_names().isdisjoint(names))
+            emit(Decision(current_cause(), "merge", names, failed is None, told))
+        if failed is not None:
+            return None
+        if pair.shared is not None:
+            return _merge_side(a, b, pair.shared)
+        return _merge_transposed(a, b) if _shares_transposed(a, b) else _merge_transposed(b, a)
 
 
-def _is_canonical(dot: HloInstruction) -> bool:
-    batch = set(range(len(dot.ints("lhs_batch_dims"))))
-    if set(dot.ints("lhs_batch_dims")) != batch or set(dot.ints("rhs_batch_dims")) != batch or len(dot.operands) != 2:
-        return False
-    return len(dot.ints("lhs_contracting_dims")) == 1 and all(
-        o.array_shape.rank == len(batch) + 2 for o in dot.operands
-    )
+def _oldest_first(dots: list[HloInstruction]) -> list[HloInstruction]:
+    """Dots in the order in which they were made, as the names of one stem are numbered: a module that is read from text has its instructions in another order."""
+    stems: dict[str, list[tuple[int, HloInstruction]]] = {}
+    for i in sorted(dots, key=lambda i: i.uid):
+        stem, _, number = i.name.rpartition(".")
+        named = (stem, int(number)) if stem and number.isdigit() else (i.name, 0)
+        stems.setdefault(named[0], []).append((named[1], i))
+    return [i for rows in stems.values() for _, i in sorted(rows, key=lambda row: row[0])]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two dots that may become one."""
+
+    a: HloInstruction
+    b: HloInstruction
+    limit: int
+
+    @property
+    def shared(self) -> int | None:
+        """The operand, by its number, that both have."""
+        return next((n for n in range(2) if self.a.operands[n] is self.b.operands[n]), None)
 
 
 def _bytes(dot: HloInstruction) -> int:
@@ -89,21 +114,127 @@ def _reads(user: HloInstruction, source: HloInstruction) -> bool:
     return False
 
 
-def _merged(first: HloInstruction, other: HloInstruction, shared: int) -> HloInstruction:
+def _layouts(*instructions: HloInstruction) -> set[Layout | None]:
+    return {i.array_shape.layout for i in instructions}
+
+
+def _types(dot: HloInstruction) -> list[object]:
+    return [i.shape.element_type for i in (dot, *dot.operands)]
+
+
+def _has_same_form(p: Pair) -> bool:
+    """Whether what is multiplied with the shared operand can be one array: of the same type, numbers and layout, with one free dimension."""
+    a, b = p.a, p.b
+    if p.shared is None:
+        return _shares_transposed(a, b) or _shares_transposed(b, a)
+    other = 1 - p.shared
+    if (
+        a.operands[other] is b.operands[other]
+        or _types(a) != _types(b)
+        or any(a.ints(n) != b.ints(n) for n in _NUMBERS)
+    ):
+        return False
+    return len(_layouts(a.operands[other], b.operands[other])) == 1 and len(_free(a, other)) == 1
+
+
+def _free(dot: HloInstruction, number: int) -> list[int]:
+    taken = (*dot.ints(f"{_SIDES[number]}_batch_dims"), *dot.ints(f"{_SIDES[number]}_contracting_dims"))
+    return [d for d in range(dot.operands[number].array_shape.rank) if d not in taken]
+
+
+def _shares_transposed(a: HloInstruction, b: HloInstruction) -> bool:
+    """Whether the right operand of `b` is the left one of `a` transposed, or the other way round, both dots of plain matrices."""
+    if not all(_is_plain_product(d) for d in (a, b)):
+        return False
+    common, other = a.operands[0], b.operands[1]
+    if a.shape.element_type is not b.shape.element_type or common.shape.element_type is not other.shape.element_type:
+        return False
+    if a.operands[1].shape.element_type is not b.operands[0].shape.element_type:
+        return False
+    return any(
+        t.opcode is O.TRANSPOSE and t.operands[0] is s and t.dimensions == (1, 0)
+        for t, s in ((common, other), (other, common))
+    )
+
+
+def _is_plain_product(dot: HloInstruction) -> bool:
+    return (
+        all(o.array_shape.rank == 2 for o in dot.operands)
+        and (dot.ints("lhs_contracting_dims"), dot.ints("rhs_contracting_dims")) == ((1,), (0,))
+        and not dot.ints("lhs_batch_dims")
+    )
+
+
+_CONDITIONS: Final[tuple[Condition[Pair], ...]] = (
+    Condition(
+        "one of them is small",
+        lambda p: min(_bytes(p.a), _bytes(p.b)) <= p.limit,
+        lambda p: f"{_bytes(p.a)} and {_bytes(p.b)} bytes, {p.limit} at most",
+    ),
+    Condition("neither needs the other", lambda p: not _reads(p.a, p.b) and not _reads(p.b, p.a)),
+    Condition("both results lie alike", lambda p: len(_layouts(p.a, p.b)) == 1),
+    Condition(
+        "both have one precision",
+        lambda p: all(p.a.attributes.get(n) == p.b.attributes.get(n) for n in ("operand_precision", "algorithm")),
+    ),
+    Condition("both are computed on one queue", lambda p: p.a.backend_config == p.b.backend_config),
+    Condition("an operand is shared, and the two others can be one array", _has_same_form),
+)
+
+
+@reason("dot(A, B), dot(A, C) => slices of dot(A, concatenate(B, C))")
+def _merge_side(first: HloInstruction, other: HloInstruction, shared: int) -> HloInstruction:
     b, c = Builder(first), first.parent
-    batch = len(first.ints("lhs_batch_dims"))
-    side = "rhs" if shared == 0 else "lhs"
-    contracted = first.ints(f"{side}_contracting_dims")[0]
-    outer = 2 * batch + 1 - contracted
-    both = b.add(O.CONCATENATE, [d.operands[1 - shared] for d in (first, other)], dimensions=(outer,))
+    parts = [d.operands[1 - shared] for d in (first, other)]
+    (along,) = _free(first, 1 - shared)
+    both = b.add(O.CONCATENATE, parts, _sum_along(parts, along), dimensions=(along,))
     operands = (first.operands[0], both) if shared == 0 else (both, first.operands[1])
-    along = batch + 1 if shared == 0 else batch
-    dims = list(first.array_shape.dimensions)
-    split = dims[along]
-    dims[along] += other.array_shape.dimensions[along]
-    made = b.add(O.DOT, operands, first.array_shape.with_dimensions(dims), **first.attributes)
-    starts, limits = [0] * len(dims), list(dims)
-    limits[along], starts[along] = split, split
-    for old, begin, end in ((first, [0] * len(dims), limits), (other, starts, dims)):
-        c.replace(old, b.slice(made, begin, end))
+    rank = first.array_shape.rank
+    at = rank - 1 if shared == 0 else rank - 1 - len(_free(first, shared))
+    made = b.add(O.DOT, operands, _sum_along([first, other], at), **first.attributes)
+    split, dims = first.array_shape.dimensions[at], made.array_shape.dimensions
+    for old, begin, end in ((first, 0, split), (other, split, dims[at])):
+        starts = [begin if d == at else 0 for d in range(rank)]
+        limits = [end if d == at else n for d, n in enumerate(dims)]
+        c.replace(old, _slice(old, made, starts, limits))
     return made
+
+
+@reason("dot(A, B), dot(C, transpose(A)) => slices of dot(A, concatenate(B, transpose(C)))")
+def _merge_transposed(first: HloInstruction, other: HloInstruction) -> HloInstruction:
+    b, c = Builder(first), first.parent
+    both = b.add(O.CONCATENATE, (first.operands[1], b.transpose(other.operands[0], (1, 0))), dimensions=(1,))
+    made = b.add(O.DOT, (first.operands[0], both), _sum_along([first, _Turned(other)], 1), **first.attributes)
+    rows, split = first.array_shape.dimensions
+    c.replace(first, _slice(first, made, (0, 0), (rows, split)))
+    columns = made.array_shape.dimensions[1]
+    turned = Builder(other).slice(made, (0, split), (rows, columns))
+    c.replace(other, c.add(O.TRANSPOSE, (turned,), other.shape, like=other, dimensions=(1, 0)))
+    return made
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """A matrix with its dimensions exchanged, as far as its sizes count."""
+
+    instruction: HloInstruction
+
+    @property
+    def array_shape(self) -> ArrayShape:
+        return self.instruction.array_shape.with_dimensions(reversed(self.instruction.array_shape.dimensions))
+
+
+def _sum_along(parts: Sequence[HloInstruction | _Turned], along: int) -> ArrayShape:
+    """The shape of arrays one behind the other, in the layout of the first."""
+    first = parts[0].array_shape
+    size = sum(p.array_shape.dimensions[along] for p in parts)
+    dims = tuple(size if d == along else n for d, n in enumerate(first.dimensions))
+    return ArrayShape(first.element_type, dims, first.layout)
+
+
+def _slice(old: HloInstruction, made: HloInstruction, starts: Sequence[int], limits: Sequence[int]) -> HloInstruction:
+    """A part of a dot in the layout of the dot whose place it takes."""
+    part = Builder(old).slice(made, starts, limits)
+    if part.shape != old.shape:
+        old.parent.update(part, shape=old.shape)
+    return part

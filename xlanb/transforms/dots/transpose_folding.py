@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
@@ -85,9 +86,9 @@ def _fold_into_convolution(conv: HloInstruction) -> None:
         if t.opcode is not HloOpcode.TRANSPOSE:
             continue
         names = ("batch", "feature") if part == "input" else ("input_feature", "output_feature")
-        moved = {f"{part}_{name}": t.dimensions[getattr(labels, f"{part}_{name}")] for name in names}
-        spatial = {f"{part}_spatial": _moved(getattr(labels, f"{part}_spatial"), t)}
-        labels = replace(labels, **moved, **spatial)
+        moved: dict[str, Any] = {f"{part}_{name}": t.dimensions[getattr(labels, f"{part}_{name}")] for name in names}
+        moved[f"{part}_spatial"] = _moved(getattr(labels, f"{part}_spatial"), t)
+        labels = replace(labels, **moved)
         conv.parent.update(conv, attributes={"dim_labels": labels})
         conv.parent.replace_operand(conv, n, t.operands[0])
         conv.parent.remove_dead(t)
