@@ -65,6 +65,10 @@ class EvaluationError(XlanbError):
     """The reference interpreter cannot give a result for these inputs."""
 
 
+class RaceError(EvaluationError):
+    """Two threads of a GPU's kernel access one place, one of them writes, and nothing orders them; the message says which, where, and by which instructions."""
+
+
 class OutOfMemoryError(XlanbError, MemoryError):
     """More memory is wanted than there is; the message says by what, how much, and what there is. `wanted` is in bytes, 0 where unknown."""
 

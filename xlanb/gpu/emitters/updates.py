@@ -230,7 +230,8 @@ def _combined(k: KernelFunction, scatter: _Scatter, t: PrimitiveType, old: Value
 def _compare_and_swap(k: KernelFunction, address: Value, type_: Type, combined: object) -> None:
     """Try until nothing has come between reading a value and writing what `combined` makes of it."""
     f, bits = k.f, integer(type_.bits)
-    with f.rounds([f.load(bits, address)]) as loop:
+    first = f.let(bits, f'load atomic {bits.text}, {address!r} syncscope("device") monotonic, align {bits.bytes}')
+    with f.rounds([first]) as loop:
         (old,) = loop.values
         made = combined(old.bits_as(type_)).bits_as(bits)  # type: ignore[operator]
         name, kind = f.fresh("pair"), f"{{ {bits.text}, i1 }}"

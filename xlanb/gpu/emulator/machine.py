@@ -13,7 +13,8 @@ from xlanb.codegen import jit, llvm
 from xlanb.codegen.half import conversions
 from xlanb.codegen.host_call import HiddenState, HostCall
 from xlanb.codegen.translation import Passes, translate
-from xlanb.errors import EvaluationError
+from xlanb.errors import EvaluationError, RaceError
+from xlanb.gpu.emulator.races import Watch
 from xlanb.gpu.emulator.scheduler import OK, EmulatorModule
 from xlanb.gpu.launches import Kernel, LibraryCall, Place
 from xlanb.gpu.program import GpuProgram
@@ -24,8 +25,8 @@ Array = NDArray[Any]
 _LEVEL = 1
 _PASSES = Passes(_LEVEL, vectorize_loops=True, vectorize_slp=False, unroll=False)
 _ALIGNMENT = 256
-_WORDS = 6
-"""Words of a block's record (see rewriting.RECORD), and the handles of its threads."""
+_WORDS = 7
+"""Words of a block's record (see rewriting.RECORD)."""
 
 
 class EmulatedBlock:
@@ -41,7 +42,7 @@ class EmulatedBlock:
         ]
         shared, states, exchange, handles = (m.ctypes.data for m in self._memory)
         self.shared = shared + -shared % 64
-        words = [0, self.shared, states, exchange, threads, handles]
+        words = [0, self.shared, states, exchange, threads, handles, 0]
         self.record = (ctypes.c_uint64 * _WORDS)(*words)
         self.address = ctypes.addressof(self.record)
 
@@ -57,17 +58,17 @@ def _libc() -> Any:
 
 
 class Emulator:
-    """A program's kernels compiled for this machine; `run(memories)` goes through its launches.
+    """A program's kernels compiled for this machine; `run(memories)` goes through its launches. With `check` races are found.
 
     Raises:
         CompilationError: a kernel has an intrinsic that the emulator does not know, or LLVM refuses the IR.
     """
 
-    def __init__(self, program: GpuProgram) -> None:
-        self.program = program
+    def __init__(self, program: GpuProgram, *, check: bool = False) -> None:
+        self.program, self.check = program, check
         self._hidden = HiddenState()
         target = jit.host()
-        module = EmulatorModule(target)
+        module = EmulatorModule(target, check=check)
         kernels = program.kernels
         made = {k.name: module.add(k.code, k.threads) for k in kernels}
         self.text = module.text()
@@ -105,6 +106,7 @@ class Emulator:
         """Go through the launch sequence.
 
         Raises:
+            RaceError: two threads race, where that is checked.
             EvaluationError: lanes of a warp wait for others that do not come; what a library call raises.
         """
         run(self.program.launches, _Machine(self, memories))
@@ -166,14 +168,19 @@ class _Machine:
             table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
             call = self._calls[id(kernel)] = (self.emulator.function(kernel), table, kernel.blocks)
         function, table, blocks = call
-        if not kernel.code.waits and not kernel.shared_bytes:
+        check = self.emulator.check
+        if not kernel.code.waits and not kernel.shared_bytes and not check:
             function(table, 0, blocks, None)
             return
         block = EmulatedBlock(kernel)
+        watch = Watch(kernel, list(table), block.shared) if check else None
+        block.record[6] = watch.address if watch is not None else 0
         try:
             status = function(table, 0, blocks, block.address)
         finally:
             block.free()
+        if watch is not None and watch.race:
+            raise RaceError(watch.race)
         if status != OK:
             raise EvaluationError(
                 f"kernel {kernel.name}: some lanes of a warp wait for a shuffle or barrier that others do not reach"

@@ -21,8 +21,8 @@ from xlanb.gpu.launches import Code
 WAITS_FOR_NOTHING, WAITS_FOR_BLOCK, WAITS_FOR_WARP = 0, 1, 2
 """What a thread waits for: it has ended, a barrier, its warp."""
 
-RECORD = ("frames", "shared", "states", "exchange", "threads")
-"""The words of a block's record: where the threads' frames are (null: to be allocated), its shared memory, an i32 a thread (what it waits for), two i64 a thread (what it gives its warp), how many threads there are."""
+RECORD = ("frames", "shared", "states", "exchange", "threads", "handles", "watch")
+"""The words of a block's record: where the threads' frames are (null: to be allocated), its shared memory, an i32 a thread (what it waits for), two i64 a thread (what it gives its warp), how many threads there are, their coroutines' handles, and what is remembered of accesses (see races.py)."""
 
 _DEFINE = re.compile(r"^define ptx_kernel void @([\w.$-]+)\((.*)\)([^()]*)\{$")
 _SHARED = re.compile(r"^@(shared\d+) = internal addrspace\(3\) global \[(\d+) x (.+)\] poison, align (\d+)$")

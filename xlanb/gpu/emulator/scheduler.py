@@ -16,6 +16,7 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.target import Target
 from xlanb.codegen.types import I1, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
+from xlanb.gpu.emulator.races import ACCESS, define_access, watched
 from xlanb.gpu.emulator.rewriting import WAITS_FOR_BLOCK, WAITS_FOR_NOTHING, WAITS_FOR_WARP, parameters_text, rewritten
 from xlanb.gpu.launches import Code
 
@@ -42,10 +43,13 @@ class Emulated:
 
 
 class EmulatorModule:
-    """A module of LLVM IR for the CPU with kernels and what runs their blocks."""
+    """A module of LLVM IR for the CPU with kernels and what runs their blocks; with `check` each access to memory is looked at (see races.py)."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, check: bool = False) -> None:
         self._builder = ModuleBuilder("emulator", target)
+        self._check = check
+        if check:
+            define_access(self._builder)
         self._declared: set[str] = set()
         self._count = 0
 
@@ -57,7 +61,8 @@ class EmulatorModule:
         """
         prefix = f"k{self._count}."
         self._count += 1
-        outside, declarations, text = rewritten(code, prefix)
+        outside, declarations, text = rewritten(watched(code) if self._check else code, prefix)
+        declarations = [d for d in declarations if f"@{ACCESS}(" not in d]
         if code.waits:
             declarations += _COROUTINES
         for line in declarations:
@@ -84,7 +89,7 @@ class EmulatorModule:
         f.result = I64
         table, first, last, block = (f.argument(p) for p in parameters)
         given = [Pointer(table, PTR)[k] for k in range(arguments)]
-        blocks = _Blocks(f, kernel, given, threads, block)
+        blocks = _Blocks(f, kernel, given, threads, block, check=self._check)
         if waits:
             f.give(blocks.run_waiting(first, last))
         else:
@@ -96,8 +101,17 @@ class EmulatorModule:
 class _Blocks:
     """The loops over the blocks of a kernel."""
 
-    def __init__(self, f: Function, kernel: str, given: Sequence[Value], threads: int, block: Value) -> None:
+    def __init__(
+        self, f: Function, kernel: str, given: Sequence[Value], threads: int, block: Value, *, check: bool
+    ) -> None:
         self.f, self.kernel, self.given, self.threads, self.block = f, kernel, given, threads, block
+        self.check = check
+
+    def _begin_epoch(self) -> None:
+        """What threads did before is ordered before what they do from now on."""
+        if self.check:
+            epoch = Pointer(Pointer(self.block, PTR)[6], I64)
+            epoch[0] = epoch[0] + 1
 
     def _begin(self, thread: Value, number: Value, result: str) -> str:
         """The call that begins a thread."""
@@ -107,7 +121,14 @@ class _Blocks:
     def run_plain(self, first: Value, last: Value) -> None:
         """Threads that wait for nothing, one after the other."""
         f = self.f
-        with f.loop(last, first, guarded=True) as b, f.loop(self.threads) as t:
+        with f.loop(last, first, guarded=True) as b:
+            self._begin_epoch()
+            self._each(b)
+
+    def _each(self, b: Value | int) -> None:
+        """All threads of a block."""
+        f = self.f
+        with f.loop(self.threads) as t:
             f.write(self._begin(f.value(t).trunc(I32), f.value(b).trunc(I32), "void"))
 
     def run_waiting(self, first: Value, last: Value) -> Value:
@@ -116,10 +137,12 @@ class _Blocks:
         states = Pointer(Pointer(self.block, PTR)[2], I32)
         handles = Pointer(Pointer(self.block, PTR)[5], PTR)
         with f.carried(last, [f.const(I64, OK)], first, guarded=True) as blocks:
+            self._begin_epoch()
             with f.loop(self.threads) as t:
                 handles[t] = f.let(PTR, self._begin(f.value(t).trunc(I32), f.value(blocks.index).trunc(I32), "ptr"))
             with f.rounds([blocks.values[0]]) as loop:  # from barrier to barrier
                 failed = self._warps(states, handles, loop.values[0])
+                self._begin_epoch()
                 waiting = self._wake(states, handles, 0, self.threads, WAITS_FOR_BLOCK)
                 loop.next, loop.again = [failed], waiting.differs(0) & failed.equals(OK)
             blocks.next = [loop.values[0]]
