@@ -23,6 +23,7 @@ from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reason import reason
+from xlanb.transforms.verdict import REAL
 
 _SIDES: Final = ("lhs", "rhs")
 _NUMBERS: Final = tuple(f"{side}_{kind}_dims" for side in _SIDES for kind in ("batch", "contracting"))
@@ -34,6 +35,8 @@ class DotMerger(HloPass):
 
     name = "dot-merger"
     triggers = frozenset((O.DOT,))
+    keeps = REAL
+    ulps = 4.0
     max_size_to_merge: int = 1 << 20
 
     def apply(self, module: HloModule) -> None:
