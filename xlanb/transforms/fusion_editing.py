@@ -182,3 +182,132 @@ def _operands_of_merge(
             operands.update(dict.fromkeys(outside.get(o, o) for o in i.operands))
             moved.append(i)
     return [o for o in operands if o not in fusion.operands], moved[::-1]
+
+
+def fuse_into_multi_output(fusion: HloInstruction, other: HloInstruction) -> None:
+    """Move `other`, an operand of `fusion` or a sibling that reads what it reads, into `fusion`, which gives its result too.
+
+        n = f32[8] negate(x)                                    f = (f32[8], f32[8]) fusion(x), calls={p0, n = negate(p0),
+        f = f32[8] fusion(n), calls={p0, ROOT exp(p0)}    =>        e = exp(n), ROOT tuple(e, n)}
+        ... = add(n, f)                                         ... = add(f#1, f#0)
+
+    `other` is taken out. A fusion is moved with all its results; those that only `fusion` uses are no results any more.
+    """
+    merge = _MultiOutputMerge(fusion, other)
+    merge.move()
+    merge.rewire()
+
+
+class _MultiOutputMerge:
+    """One merge into a fusion of several results."""
+
+    def __init__(self, fusion: HloInstruction, other: HloInstruction) -> None:
+        self.fusion, self.other = fusion, other
+        self.parent = fusion.parent
+        is_fusion = other.opcode is HloOpcode.FUSION
+        order = other.fused_computation.post_order() if is_fusion else [other]
+        root = other.fused_computation.root if is_fusion else other
+        parameters = other.fused_computation.parameters if is_fusion else []
+        self.outside: dict[HloInstruction, HloInstruction] = dict(zip(parameters, other.operands, strict=False))
+        self.is_tuple = is_fusion and root.opcode is HloOpcode.TUPLE
+        self.body = [i for i in order if i not in self.outside and not (self.is_tuple and i is root)]
+        self.given = self._given(root)
+
+    def _given(self, root: HloInstruction) -> dict[HloInstruction, HloInstruction]:
+        """What stands outside for a result of `other`: itself, or a get-tuple-element of it, with the result inside."""
+        if not self.is_tuple:
+            return {self.other: root}
+        elements = [u for u in self.other.users if u.opcode is HloOpcode.GET_TUPLE_ELEMENT]
+        return {u: root.operands[u.tuple_index] for u in elements}
+
+    def move(self) -> None:
+        """Clone the body into the fusion, and give the fusion its operands."""
+        fusion, fused = self.fusion, self.fusion.fused_computation
+        kept = dict.fromkeys(self._source(self.given.get(o, o)) for o in fusion.operands)
+        new_roots = {inner for o, inner in self.given.items() if self._is_used_outside(o)}
+        operands, self.results = dict(kept), list[HloInstruction]()
+        moved = []
+        for i in reversed(self.body):
+            if i in operands or i in new_roots:
+                operands.pop(i, None)
+                operands.update(dict.fromkeys(self._source(o) for o in i.operands))
+                moved.append(i)
+                if i in new_roots:
+                    self.results.append(i)
+        inside: dict[HloInstruction, HloInstruction] = {}
+        for o, p in zip(fusion.operands, fused.parameters, strict=True):
+            inside.setdefault(o, p)
+        for o in operands:
+            if o not in inside:
+                inside[o] = add_parameter(fused, len(fused.parameters), o)
+        copies = {p: inside[o] for p, o in self.outside.items() if o in inside}
+        for i in reversed(moved):
+            copies[i] = fused.clone_instruction(i, tuple(copies.get(o) or inside[o] for o in i.operands))
+        for o, inner in self.given.items():
+            if o in inside:
+                fused.replace_uses(inside[o], copies[inner])
+        self.copies = copies
+        self._set_operands(list(operands), inside)
+
+    def _source(self, i: HloInstruction) -> HloInstruction:
+        return self.outside.get(i, i)
+
+    def _is_used_outside(self, given: HloInstruction) -> bool:
+        return given.is_root or any(u is not self.fusion for u in given.users)
+
+    def _set_operands(self, operands: list[HloInstruction], inside: dict[HloInstruction, HloInstruction]) -> None:
+        """Keep the parameters of the operands that are left, in their order."""
+        fused, numbers = self.fusion.fused_computation, {}
+        for n, o in enumerate(operands):
+            numbers[inside[o]] = n
+        for p in fused.parameters:
+            if p not in numbers:
+                fused.remove(p)
+        for p, n in numbers.items():
+            fused.update(p, attributes={"parameter_number": n})
+        self.parent.set_operands(self.fusion, operands)
+
+    def rewire(self) -> None:
+        """Let the fusion give its results, and let the users of `other` take theirs."""
+        fusion, fused, parent = self.fusion, self.fusion.fused_computation, self.parent
+        users, was_root, old = fusion.users, fusion.is_root, fusion.fused_computation.root
+        is_single = old.opcode is not HloOpcode.TUPLE
+        elements = [old] if is_single else list(old.operands)
+        places = {}
+        for i in self.results:
+            copy = self.copies[i]
+            if copy not in elements:
+                elements.append(copy)
+            places[i] = elements.index(copy)
+        if len(elements) > 1 or not is_single:
+            shape = tuple_of(e.shape for e in elements)
+            fused.set_root(fused.add(HloOpcode.TUPLE, tuple(elements), shape))
+            if not is_single:
+                fused.remove(old)
+            parent.update(fusion, shape=shape, sharding="")
+        if is_single:
+            self._replace(fusion, self._element(old, 0), users, was_root)
+        for o, inner in self.given.items():
+            if inner in places:
+                self._replace(o, self._element(o, places[inner]), o.users, o.is_root)
+        for o in self.given:
+            if o is not self.other:
+                parent.remove(o)
+        called = self.other.called_computations if self.other.opcode is HloOpcode.FUSION else ()
+        parent.remove(self.other)
+        for c in called:
+            if not c.module.callers(c):
+                c.module.remove_computation(c)
+
+    def _element(self, like: HloInstruction, index: int) -> HloInstruction:
+        return self.parent.add(HloOpcode.GET_TUPLE_ELEMENT, (self.fusion,), like.shape, like=like, index=index)
+
+    def _replace(
+        self, old: HloInstruction, new: HloInstruction, users: tuple[HloInstruction, ...], was_root: bool
+    ) -> None:
+        for u in users:
+            for n, o in enumerate(u.operands):
+                if o is old:
+                    self.parent.replace_operand(u, n, new)
+        if was_root:
+            self.parent.set_root(new)

@@ -1,0 +1,288 @@
+"""Fusions with several results for the GPU (multi_output_fusion.cc): what reads the same arrays is computed by one kernel.
+
+    a = f32[8] fusion(x), calls={exp}                    f = (f32[8], f32[8]) fusion(x), calls={ROOT tuple(exp, log)}
+    b = f32[8] fusion(x), calls={log}              =>    a = f#0, b = f#1
+
+Siblings are two consumers of one array with no path between them. A producer is fused into one consumer although others use it
+too: its result is one of the fusion's. SIBLING_CONDITIONS and PRODUCER_CONDITIONS say what must hold, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from xlanb.conditions import Condition, asked_names, first_failing, objecting, told
+from xlanb.gpu.devices import GpuDevice, gpu_device
+from xlanb.gpu.model.fusible import (
+    budget_objection,
+    is_custom_fusion,
+    is_input_fusible,
+    is_loop_fusion,
+    is_multi_output_root,
+    loop_objection,
+    producer_objection,
+)
+from xlanb.gpu.model.in_place import updated_operands
+from xlanb.gpu.model.performance_model import PerformanceModel
+from xlanb.gpu.model.run_time import microseconds
+from xlanb.gpu.reductions import is_reduction_of_rows_or_columns
+from xlanb.gpu.transforms.priority_fusion import fusible_computations
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, TupleShape
+from xlanb.tracing import Decision, because, current_cause, emit, is_observed
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.fusion.instruction_fusion import is_effective_scalar
+from xlanb.transforms.fusion_editing import create_fusion, fuse_into_multi_output
+
+_FILE = "xlanb/gpu/transforms/multi_output_fusion.py"
+_SMALL_BYTES: Final = 1024
+"""Arrays below this size are shared even by consumers that read different slices of them."""
+
+
+@dataclass(frozen=True)
+class MultiOutputFusion(HloPass):
+    """Fuses siblings, and producers into one of several consumers."""
+
+    name = "multi_output_fusion"
+
+    device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
+    """The GPU whose times are estimated."""
+
+    def apply(self, module: HloModule) -> None:
+        for c in fusible_computations(module):
+            _Run(c, self.device).fuse_all()
+
+
+# -- what decides ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Pair:
+    """Two siblings that read `shared`, or a producer (`first`) and a consumer (`second`) of it."""
+
+    first: HloInstruction
+    second: HloInstruction
+    shared: HloInstruction
+    run: _Run
+
+
+def _path(p: Pair) -> str:
+    for a, b in ((p.first, p.second), (p.second, p.first)):
+        if p.run.is_reachable(a, b):
+            return f"{b.name} depends on {a.name}"
+    return ""
+
+
+def _cycle(p: Pair) -> str:
+    others = [o for o in p.second.operands if o is not p.first and p.run.is_reachable(p.first, o)]
+    return f"{others[0].name} depends on {p.first.name}" if others else ""
+
+
+def _slices(p: Pair) -> str:
+    if not isinstance(p.shared.shape, ArrayShape) or p.shared.shape.byte_size < _SMALL_BYTES:
+        return ""
+    first, second = unique_slice(p.shared, p.first), unique_slice(p.shared, p.second)
+    if first is None or second is None:
+        return ""
+    boxes = zip(first.attributes["slice"], second.attributes["slice"], strict=True)
+    apart = any(a.start >= b.limit or b.start >= a.limit for a, b in boxes)
+    return f"they read different slices of {p.shared.name}" if apart else ""
+
+
+def unique_slice(shared: HloInstruction, i: HloInstruction) -> HloInstruction | None:
+    """The one slice in which an instruction or fusion uses an array; None where it uses it otherwise or twice."""
+    if i.opcode is O.SLICE:
+        return i
+    if i.opcode is not O.FUSION:
+        return None
+    uses = [p for o, p in zip(i.operands, i.fused_computation.parameters, strict=True) if o is shared]
+    if len(uses) != 1 or uses[0].user_count != 1:
+        return None
+    return unique_slice(uses[0], uses[0].users[0])
+
+
+def _updates(p: Pair) -> str:
+    for i in (p.first, p.second):
+        if i.opcode is O.FUSION and i.fused_computation.root.opcode is O.DYNAMIC_UPDATE_SLICE:
+            return f"{i.name} updates an array in place"
+    return ""
+
+
+def _saved(p: Pair) -> str:
+    times = p.run.model.multi_output_times(p.first, p.second)
+    return f"{microseconds(times.saved):g} us: {times}"
+
+
+_ONE_LOOP: Condition[Pair] = objecting("both have one loop", lambda p: loop_objection(p.first, p.second))
+_BUDGET: Condition[Pair] = objecting(
+    "kernel fits in shared memory, registers and parameters",
+    lambda p: budget_objection(p.first, p.second, p.run.device),
+)
+
+SIBLING_CONDITIONS: tuple[Condition[Pair], ...] = (
+    objecting("no path between them", _path),
+    _ONE_LOOP,
+    objecting("they read the same part", _slices),
+    objecting("neither updates in place", _updates),
+    _BUDGET,
+)
+"""What must hold of two siblings."""
+
+PRODUCER_CONDITIONS: tuple[Condition[Pair], ...] = (
+    objecting(
+        "producer's elements can be computed in a loop",
+        lambda p: producer_objection(p.first, is_in_place=bool(updated_operands(p.first))),
+    ),
+    Condition(
+        "consumer can be one of several results",
+        lambda p: is_multi_output_root(p.second),
+        lambda p: str(p.second.opcode),
+    ),
+    _ONE_LOOP,
+    objecting("fusing makes no cycle", _cycle),
+    _BUDGET,
+    Condition(
+        "code is small enough",
+        lambda p: not p.run.model.costs.merged_is_too_large(p.first, p.second),
+        lambda p: f"{p.run.model.costs.merged_size(p.first, p.second)} instructions would be emitted",
+    ),
+    Condition(
+        "fusing saves time",
+        lambda p: p.run.model.multi_output_times(p.first, p.second).saved >= 0,
+        _saved,
+    ),
+)
+"""What must hold of a producer and a consumer."""
+
+
+def is_sibling_candidate(i: HloInstruction) -> bool:
+    """Whether an instruction may become one result of a fusion of siblings."""
+    if not i.users or not is_multi_output_root(i) or _is_nestable_variadic_reduction(i):
+        return False
+    if not isinstance(i.shape, TupleShape):
+        return True
+    return all(u.opcode is O.GET_TUPLE_ELEMENT for u in i.users)
+
+
+def _is_nestable_variadic_reduction(i: HloInstruction) -> bool:
+    """Whether a reduction of several arrays is computed in a loop."""
+    if not isinstance(i.shape, TupleShape):
+        return False
+    if i.opcode is O.REDUCE:
+        return not is_reduction_of_rows_or_columns(i)
+    return is_loop_fusion(i) and i.fused_computation.root.opcode is O.REDUCE
+
+
+def _is_multi_output(i: HloInstruction) -> bool:
+    return i.opcode is O.FUSION and isinstance(i.shape, TupleShape)
+
+
+def _preference(i: HloInstruction) -> int:
+    """Fusions of several results go before others, these before what is no fusion."""
+    return 2 if _is_multi_output(i) else int(i.opcode is O.FUSION)
+
+
+# -- the run ---------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """One run over one computation."""
+
+    def __init__(self, computation: HloComputation, device: GpuDevice) -> None:
+        self.computation = computation
+        self.device: GpuDevice = device
+        self.model = PerformanceModel(device)
+        self._observed = is_observed()
+        self._asked = asked_names()
+        self._places: dict[HloInstruction, int] = {}
+
+    def fuse_all(self) -> None:
+        """Visit users before producers: the siblings among the users of each, then the instruction into one of them."""
+        order = self.computation.post_order()
+        self._places = {i: n for n, i in enumerate(order)}
+        for producer in reversed(order):
+            if producer not in self.computation or producer.opcode is O.CONSTANT or is_custom_fusion(producer):
+                continue
+            if not is_effective_scalar(producer.shape):
+                self._fuse_siblings(producer)
+            consumer = self._consumer_for(producer)
+            if consumer is not None:
+                self._fuse_producer(producer, consumer)
+
+    def is_reachable(self, a: HloInstruction, b: HloInstruction) -> bool:
+        """Whether `b` depends on `a`."""
+        stack, seen = [b], {b}
+        while stack:
+            i = stack.pop()
+            if i is a:
+                return True
+            for o in (*i.operands, *i.control_predecessors):
+                if o not in seen:
+                    seen.add(o)
+                    stack.append(o)
+        return False
+
+    def _fuse_siblings(self, shared: HloInstruction) -> None:
+        # XLA's users stand in the order in which fusions took them over; of several that one producer went into, the latest first.
+        siblings = sorted(filter(is_sibling_candidate, shared.users[::-1]), key=_preference, reverse=True)
+        n = 0
+        while n < len(siblings):
+            first = siblings[n]
+            n += 1
+            if first.opcode is not O.FUSION:
+                continue
+            for second in siblings[n:]:
+                if self._holds("fuse siblings", SIBLING_CONDITIONS, Pair(first, second, shared, self)):
+                    self._merge("fuse siblings", first, second)
+                    siblings.remove(second)
+
+    def _consumer_for(self, producer: HloInstruction) -> HloInstruction | None:
+        """The consumer that a producer is fused into, if any."""
+        users = producer.users
+        if len(users) == 1 and not _is_multi_output(users[0]):
+            return None  # priority-fusion decided about it
+        found = [u for u in users if self._holds("fuse", PRODUCER_CONDITIONS, Pair(producer, u, producer, self))]
+        return max(found, key=_preference, default=None)
+
+    def _fuse_producer(self, producer: HloInstruction, consumer: HloInstruction) -> None:
+        fusion = consumer
+        if consumer.opcode is not O.FUSION:
+            self._invalidate(consumer)
+            kind = "kInput" if is_input_fusible(consumer) or is_input_fusible(producer) else "kLoop"
+            with self._cause("fuse", producer, consumer):
+                fusion = create_fusion(consumer, kind)
+        self._merge("fuse", fusion, producer)
+
+    def _merge(self, rule: str, fusion: HloInstruction, other: HloInstruction) -> None:
+        """Fuse an instruction into a fusion that then gives its result too."""
+        self._invalidate(fusion)
+        self._invalidate(other)
+        kind = "kInput" if rule == "fuse siblings" and other.get("kind") == "kInput" else fusion.get("kind")
+        with self._cause(rule, other, fusion):
+            fuse_into_multi_output(fusion, other)
+            if fusion.get("kind") != kind:
+                self.computation.update(fusion, attributes={"kind": kind})
+
+    def _invalidate(self, i: HloInstruction) -> None:
+        self.model.invalidate(i)
+        self.model.costs.forget(i)
+
+    def _cause(self, rule: str, a: HloInstruction, b: HloInstruction) -> because:
+        parts = (("producer" if rule == "fuse" else "sibling", a.name), ("fusion", b.name))
+        return because(rule=rule, where=f"{_FILE}:{_Run._merge.__code__.co_firstlineno}", parts=parts)
+
+    # -- telling ---------------------------------------------------------------------------------------------------
+
+    def _holds(self, action: str, conditions: Sequence[Condition[Any]], pair: Pair) -> bool:
+        """Whether all conditions hold of a pair; told to observers."""
+        failed = first_failing(conditions, pair)
+        if self._observed:
+            names = (pair.first.name, pair.second.name)
+            predicates = told(conditions, failed, pair, to_the_end=self._asked.issuperset(names))
+            emit(Decision(current_cause(), action, names, failed is None, predicates))
+        return failed is None
