@@ -25,14 +25,14 @@ from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.shortage import check_ranks, check_sizes
-from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError
+from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, XlanbError
 from xlanb.hlo import parse
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
-from xlanb.spmd.devices.merging import NotMergedError
+from xlanb.spmd.devices.writing import NotMergedError
 from xlanb.spmd.optimize import optimize
 from xlanb.stage import Stage, Stages, exhaust
 from xlanb.tracing import is_observed, unobserved
@@ -156,7 +156,9 @@ def _merged(placement: Placement, options: CompileOptions) -> Executable | None:
             return _compile(placement.merged(), options)
     except NotMergedError as error:
         _LOG.info("the devices run by themselves: %s", error)
-        return None
+    except XlanbError:
+        _LOG.warning("the devices run by themselves: their programs could not be compiled as one", exc_info=True)
+    return None
 
 
 def _stage_of(result: PassResult) -> Stage:

@@ -23,8 +23,9 @@ from xlanb.shape import ArrayShape
 from xlanb.spmd.devices import transport
 from xlanb.spmd.devices.distribution import Distribution
 from xlanb.spmd.devices.evaluation import checked_grid
-from xlanb.spmd.devices.merging import NotMergedError, merged
+from xlanb.spmd.devices.merging import merged
 from xlanb.spmd.devices.threads import Visit, run_on_threads
+from xlanb.spmd.devices.writing import NotMergedError
 from xlanb.spmd.mesh import parse_meshes
 from xlanb.spmd.sdy import MESHES
 
@@ -38,8 +39,6 @@ _PLACING: Final = ("shardy-xla", _PARTITIONS)
 
 _MOST_MERGED: Final = 2000
 """Instructions of a program that stands for those of all devices: compiling more would take too long in a call."""
-_CALLS_BEFORE: Final = 2
-"""Calls with whole arrays before the programs of the devices are merged: who calls once or twice does not wait for that."""
 
 TIMELINE: Final = Visit._fields
 
@@ -69,8 +68,7 @@ class Placement:
 
     def _small(self, module: HloModule) -> HloModule | None:
         """A copy of the program of each device, where it may be merged with those of the others."""
-        fits = self.grid.count > 1 and self.grid.count * module.instruction_count <= _MOST_MERGED
-        return module.clone() if fits else None
+        return module.clone() if self.grid.count > 1 and module.instruction_count <= _MOST_MERGED else None
 
     @property
     def partitions(self) -> int:
@@ -91,7 +89,7 @@ class Placement:
             NotMergedError: they are too long, or no single program.
         """
         if self._program is None:
-            raise NotMergedError(f"more than {_MOST_MERGED} instructions on all devices")
+            raise NotMergedError(f"more than {_MOST_MERGED} instructions on each device")
         return merged(self._program, self._found, _MOST_MERGED)
 
     def distribution(self) -> Distribution | None:
@@ -127,7 +125,7 @@ class DeviceCalls:
     """Runs a compiled program on several devices of this process.
 
     `in_one_thread` does so where the program is short. `merge` gives the calls of one program for all devices, or None
-    where there is none: calls with whole arrays use it from the third on.
+    where there is none: calls with whole arrays use it, and the first of them waits for it, so that all give the same bits.
     """
 
     def __init__(
@@ -141,9 +139,8 @@ class DeviceCalls:
         self.calls = calls
         self.merged: Calls | None = None
         self._merge = merge
-        self._merged_entry: Callable[..., Any] | None = None
-        self._count = 0
         self._merging = threading.Lock()
+        self._whole: Callable[..., Any] = self._first
         self.in_one_thread = in_one_thread
         self.distribution = distribution
         self.meets = any(why_several(i) for i in module.instructions())
@@ -163,26 +160,25 @@ class DeviceCalls:
             ArgumentError: they do not fit.
             DeviceError: a device fails, is late, or waits for others that do not come.
         """
-        if self._merged_entry is not None and transport.current() is run_on_threads:
-            return self._merged_entry(*arrays)
-        result = self._by_devices(*arrays)
-        if self._merge is not None and transport.current() is run_on_threads:
-            self._count += 1
-            if self._count >= _CALLS_BEFORE:
-                self._try_to_merge()
-        return result
+        return self._whole(*arrays) if transport.current() is run_on_threads else self._by_devices(*arrays)
 
-    def _try_to_merge(self) -> None:
-        """Merge the programs of the devices, unless another thread is at it."""
-        if not self._merging.acquire(blocking=False):
-            return
-        try:
-            merge, self._merge = self._merge, None
-            self.merged = merge() if merge is not None else self.merged
-            if merge is not None and self.merged is not None:
-                self._merged_entry = self.merged.entry(self._by_devices)
-        finally:
-            self._merging.release()
+    def _first(self, *arrays: Any) -> Any:
+        """A call before which the programs of the devices are compiled as one, where they can be."""
+        with self._merging:
+            if self._merge is not None:
+                self.merged = self._merge()
+                self._merge = None
+        self._whole = self._by_devices if self.merged is None else self.merged.entry(self._unusual)
+        return self._whole(*arrays)
+
+    def _unusual(self, *arrays: Any) -> Any:
+        """A call of the merged program with arrays that have to be looked at: copied, or refused."""
+        if self.merged is None or len(arrays) != len(self._specs):
+            return self._by_devices(*arrays)
+        known = [(a, s) for a, s in zip(arrays, self._specs, strict=True) if s is not None]
+        if len(known) < len(arrays) or any(self._may_be_shorter(a, s) for a, s in known):
+            return self._by_devices(*arrays)
+        return self.merged.unusual(*(s.taken(a) for a, s in known))
 
     def cancel(self) -> int:
         """Stop the calls of the merged program that other threads are in; gives how many there were."""

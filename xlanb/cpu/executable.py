@@ -52,7 +52,7 @@ class Executable(Displayable):
     program's arrays.
 
     A module of several partitions or replicas runs on `device_count` devices: arguments and results are whole arrays, cut and put together by the shardings of its entry, and
-    `run_shards` takes and gives each device's own. Of a short program the third call with whole arrays compiles the programs of all devices as one, which later calls run.
+    `run_shards` takes and gives each device's own. The first call with whole arrays compiles the programs of all devices as one, where that is not too long (see `xlanb.spmd.devices.merging`).
 
     A call raises ArgumentError where number, dtype or shape of the arguments do not fit (the message says what was expected), KeyboardInterrupt (or what else a
     signal's handler raises) where a signal comes while the main thread runs it, wherever it is, and CancelledError where another thread has called `cancel`.

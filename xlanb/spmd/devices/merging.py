@@ -16,13 +16,13 @@ being the same instruction for all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
-from xlanb.errors import XlanbError
 from xlanb.evaluator.collectives import is_plain_collective, reduction
+from xlanb.evaluator.interpreter import evaluate_instruction
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.device_groups import device_groups, device_pairs
@@ -33,22 +33,22 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.spmd.devices.distribution import Distribution
+from xlanb.spmd.devices.lifting import Tiles, Values, cut, lifted, tiles_of, whole_of
 from xlanb.spmd.devices.split import Tiling, tiling
+from xlanb.spmd.devices.writing import NotMergedError, Writer, dimensions, everything
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.tracing import unobserved
-
-Values = tuple[HloInstruction, ...]
-"""What each device has, by its number; the same instruction where they have the same."""
+from xlanb.transforms.simplifiers.hlo_dce import HloDce
 
 _STATEFUL: Final = frozenset((Op.RNG, Op.RNG_GET_AND_UPDATE_STATE))
 _CALLS: Final = frozenset((Op.WHILE, Op.CONDITIONAL, Op.CALL))
 _NUMBERS: Final = frozenset((Op.PARTITION_ID, Op.REPLICA_ID))
+_FEW: Final = 16
+"""Numbers that are computed while the program is written, where all they come from is known."""
+_WRITTEN: Final = 8
+"""How many times as many instructions may be written as the program may have in the end: most slices of slices are not needed then."""
 _WIDER: Final = frozenset((PrimitiveType.BF16, PrimitiveType.F16))
 """Reductions between devices sum these up in f32 and round once."""
-
-
-class NotMergedError(XlanbError):
-    """Why the programs of the devices are no single program."""
 
 
 def merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
@@ -57,7 +57,7 @@ def merged(module: HloModule, distribution: Distribution, most: int) -> HloModul
     Args:
         module: the program of each device, which is not changed.
         distribution: how whole arrays lie on the devices.
-        most: instructions that the result may have.
+        most: instructions that the result may have, those that called computations have together included.
 
     Raises:
         NotMergedError: it would have more; or something in it is no function of the arguments alone (a random number of
@@ -74,7 +74,7 @@ def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModu
         raise NotMergedError("the entry has layouts of its own")
     source = module.entry_computation
     target = module.add_computation(f"{source.name}_all_devices")
-    build = _Builder(target, distribution, most)
+    build = _Builder(target, distribution, most * _WRITTEN)
     arguments: dict[HloInstruction, Values] = {}
     for n, (p, shape, parts) in enumerate(
         zip(source.parameters, distribution.parameters, distribution.shardings, strict=True)
@@ -92,7 +92,9 @@ def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModu
     kept = {k: v for k, v in module.header.items() if k in _KEPT_HEADER}
     module.header.clear()
     module.header.update(kept)
-    module.remove_unused_computations()
+    HloDce().run(module)
+    if module.instruction_count > most:
+        raise NotMergedError(f"{module.instruction_count} instructions, more than {most}")
     return module
 
 
@@ -108,69 +110,13 @@ class _Builder:
 
     def __init__(self, target: HloComputation, distribution: Distribution, most: int) -> None:
         self.target, self.distribution, self.most = target, distribution, most
+        self.write = Writer(target, most)
         self.grid = distribution.grid
         self.count = self.grid.count
-        self._made: dict[tuple[Any, ...], HloInstruction] = {}
 
     def within(self, name: str) -> _Builder:
         """A builder of another computation of the module."""
         return _Builder(self.target.module.add_computation(name), self.distribution, self.most)
-
-    # -- instructions -------------------------------------------------------------------------------------------
-
-    def add(
-        self, opcode: Op, operands: Iterable[HloInstruction], shape: Shape | None = None, **attributes: Any
-    ) -> HloInstruction:
-        """A new instruction, or the one that is there."""
-        operands = tuple(operands)
-        key = (opcode, operands, shape, *((k, _hashed(v)) for k, v in attributes.items()))
-        found = self._made.get(key)
-        if found is None:
-            self._check_size()
-            found = self._made[key] = self.target.add(opcode, operands, shape, **attributes)
-        return found
-
-    def constant(self, value: Any) -> HloInstruction:
-        array = np.asarray(value)
-        key = (Op.CONSTANT, array.dtype.str, array.tobytes(), array.shape)
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = self.target.constant(array)
-        return found
-
-    def _copy(self, i: HloInstruction, operands: Values) -> HloInstruction:
-        key = (i, *operands)
-        found = self._made.get(key)
-        if found is None:
-            self._check_size()
-            found = self._made[key] = self.target.clone_instruction(i, operands)
-            self.target.update(found, sharding="", frontend_attributes=())
-        return found
-
-    def _check_size(self) -> None:
-        if len(self.target) > self.most:
-            raise NotMergedError(f"more than {self.most} instructions")
-
-    def element(self, value: HloInstruction, index: int) -> HloInstruction:
-        """An element of a tuple; of one that was just made the operand."""
-        if value.opcode is Op.TUPLE:
-            return value.operands[index]
-        return self.add(Op.GET_TUPLE_ELEMENT, (value,), index=index)
-
-    def slice(self, value: HloInstruction, starts: Sequence[int], limits: Sequence[int]) -> HloInstruction:
-        dims = value.array_shape.dimensions
-        if all(s == 0 for s in starts) and tuple(limits) == dims:
-            return value
-        return self.add(
-            Op.SLICE, (value,), slice=tuple(SliceDimension(s, n, 1) for s, n in zip(starts, limits, strict=True))
-        )
-
-    def concatenate(self, values: Sequence[HloInstruction], dim: int) -> HloInstruction:
-        return values[0] if len(values) == 1 else self.add(Op.CONCATENATE, values, dimensions=(dim,))
-
-    def zeros(self, shape: ArrayShape) -> HloInstruction:
-        zero = self.constant(np.zeros((), shape.dtype))
-        return zero if not shape.rank else self.add(Op.BROADCAST, (zero,), shape.with_default_layout(), dimensions=())
 
     # -- a computation ------------------------------------------------------------------------------------------
 
@@ -189,10 +135,10 @@ class _Builder:
         op = i.opcode
         if op in _NUMBERS:
             which = 1 if op is Op.PARTITION_ID else 0
-            return tuple(self.constant(np.uint32(self.grid.of(d)[which])) for d in range(self.count))
+            return tuple(self.write.constant(np.uint32(self.grid.of(d)[which])) for d in range(self.count))
         if op is Op.GET_TUPLE_ELEMENT:
             index = i.attributes["index"]
-            return tuple(self.element(v, index) for v in operands[0])
+            return tuple(self.write.element(v, index) for v in operands[0])
         if why_several(i):
             return self._collective(i, operands)
         if op in _STATEFUL or (i.has_side_effect and op not in _CALLS):
@@ -204,8 +150,44 @@ class _Builder:
             return self._while(i, operands[0]) if op is Op.WHILE else self._conditional(i, operands)
         if i.has_side_effect or any(_meets(j) for c in i.called_computations for j in c):
             raise NotMergedError(f"{i.name} is more than a function of its operands")
-        columns = operands or [()] * 0
-        return tuple(self._copy(i, tuple(column[d] for column in columns)) for d in range(self.count))
+        if all(map(_is_same, operands)):
+            return (self._one(i, [column[0] for column in operands]),) * self.count
+        rows = [[column[d] for column in operands] for d in range(self.count)]
+        return lifted(self.write, i, operands) or tuple(self._one(i, row) for row in rows)
+
+    def _one(self, i: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
+        """An operation on one device, or on all of them where its operands are the same."""
+        op, write = i.opcode, self.write
+        if self._is_known(i, operands):
+            return write.constant(evaluate_instruction(i, [o.literal.array for o in operands]))
+        if op is Op.CONSTANT and i.array_shape.element_count <= _FEW:
+            return write.constant(i.literal)
+        if op is Op.SLICE:
+            return write.slice(operands[0], i.attributes["slice"])
+        if op is Op.CONCATENATE:
+            return write.concatenate(operands, i.ints("dimensions")[0])
+        if op is Op.RESHAPE:
+            return write.reshape(operands[0], i.array_shape.dimensions)
+        if op is Op.TRANSPOSE:
+            return write.transpose(operands[0], i.ints("dimensions"))
+        if op is Op.DYNAMIC_SLICE and all(o.opcode is Op.CONSTANT for o in operands[1:]):
+            sizes, dims = i.ints("dynamic_slice_sizes"), dimensions(operands[0])
+            starts = [
+                min(max(int(o.literal.array), 0), n - size)
+                for o, n, size in zip(operands[1:], dims, sizes, strict=True)
+            ]
+            box = [SliceDimension(s, s + size, 1) for s, size in zip(starts, sizes, strict=True)]
+            return write.slice(operands[0], box)
+        if op is Op.DOT:
+            operands = [write.local(o) for o in operands]
+        return write.copy(i, operands)
+
+    @staticmethod
+    def _is_known(i: HloInstruction, operands: Sequence[HloInstruction]) -> bool:
+        """Whether an operation on few numbers can be done at once: where devices begin, mostly."""
+        shape = i.shape
+        is_small = isinstance(shape, ArrayShape) and shape.is_array and shape.element_count <= _FEW
+        return is_small and bool(operands) and all(o.opcode is Op.CONSTANT for o in operands)
 
     # -- collectives --------------------------------------------------------------------------------------------
 
@@ -222,7 +204,7 @@ class _Builder:
         if len(results) != self.count:
             raise NotMergedError(f"{i.name}: not every device takes part")
         if isinstance(i.shape, TupleShape):
-            return tuple(self.add(Op.TUPLE, results[d]) for d in range(self.count))
+            return tuple(self.write.add(Op.TUPLE, results[d]) for d in range(self.count))
         return tuple(results[d][0] for d in range(self.count))
 
     def _reduced(self, i: HloInstruction, column: Sequence[HloInstruction]) -> HloInstruction:
@@ -233,11 +215,11 @@ class _Builder:
         shape = column[0].array_shape
         if len(column) > 1 and shape.element_type in _WIDER:
             wide = ArrayShape(PrimitiveType.F32, shape.dimensions).with_default_layout()
-            column = [self.add(Op.CONVERT, (x,), wide) for x in column]
+            column = [self.write.add(Op.CONVERT, (x,), wide) for x in column]
         total = column[0]
         for x in column[1:]:
-            total = self.add(opcode, (total, x))
-        return total if total.shape == shape else self.add(Op.CONVERT, (total,), shape.with_default_layout())
+            total = self.write.add(opcode, (total, x))
+        return total if total.shape == shape else self.write.add(Op.CONVERT, (total,), shape.with_default_layout())
 
     def _all_reduce(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
         return [[self._reduced(i, column) for column in zip(*rows, strict=True)]] * len(rows)
@@ -249,7 +231,7 @@ class _Builder:
 
     def _all_gather(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
         (dim,) = i.ints("dimensions")
-        return [[self.concatenate(column, dim) for column in zip(*rows, strict=True)]] * len(rows)
+        return [[self.write.concatenate(column, dim) for column in zip(*rows, strict=True)]] * len(rows)
 
     def _all_to_all(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
         dims, count = i.ints("dimensions"), len(rows)
@@ -258,25 +240,27 @@ class _Builder:
                 raise NotMergedError(f"{i.name}: {len(i.operands)} operands among {count} devices")
             return [[row[j] for row in rows] for j in range(count)]
         cut = [self._pieces(row[0], count, dims[0]) for row in rows]
-        return [[self.concatenate([pieces[j] for pieces in cut], dims[0])] for j in range(count)]
+        return [[self.write.concatenate([pieces[j] for pieces in cut], dims[0])] for j in range(count)]
 
     def _broadcast(self, _: HloInstruction, __: Sequence[int], rows: _Rows) -> _Rows:
         return [rows[0]] * len(rows)
 
     def _permute(self, i: HloInstruction, group: Sequence[int], rows: _Rows) -> _Rows:
         given = dict(zip(group, rows, strict=True))
-        results = {d: [self.zeros(x.array_shape) for x in row] for d, row in given.items()}
+        results = {d: [self.write.zeros(x.array_shape) for x in row] for d, row in given.items()}
         results.update({t: list(given[s]) for s, t in device_pairs(i, group[0], self.grid)})
         return [results[d] for d in group]
 
     def _pieces(self, value: HloInstruction, count: int, dim: int) -> list[HloInstruction]:
-        dims = value.array_shape.dimensions
+        dims = dimensions(value)
         if dims[dim] % count:
             raise NotMergedError(f"{dims[dim]} elements in {count} equal pieces")
-        size = dims[dim] // count
-        starts = [[k * size if n == dim else 0 for n in range(len(dims))] for k in range(count)]
-        limits = [[(k + 1) * size if n == dim else d for n, d in enumerate(dims)] for k in range(count)]
-        return [self.slice(value, s, n) for s, n in zip(starts, limits, strict=True)]
+        size, box = dims[dim] // count, list(everything(dims))
+        pieces = []
+        for k in range(count):
+            box[dim] = SliceDimension(k * size, (k + 1) * size, 1)
+            pieces.append(self.write.slice(value, box))
+        return pieces
 
     _MEANINGS: Final[dict[Op, Callable[..., _Rows]]] = {
         Op.ALL_REDUCE: _all_reduce, Op.REDUCE_SCATTER: _reduce_scatter, Op.ALL_GATHER: _all_gather,
@@ -286,55 +270,83 @@ class _Builder:
     # -- control ------------------------------------------------------------------------------------------------
 
     def _while(self, i: HloInstruction, init: Values) -> Values:
-        """One loop over the states of all devices; what is the same for all of them, before and after a round, is there once."""
+        """One loop over the states of all devices; what is the same for all of them, or tiles of one array, before and after a round is there once."""
         if not isinstance(i.shape, TupleShape):
             raise NotMergedError(f"{i.name} is a loop over one array")
         source_body, source_condition = i.attributes["body"], i.attributes["condition"]
         size = len(i.shape.shapes)
-        states = [[self.element(v, k) for v in init] for k in range(size)]
-        alike = [_is_same(column) for column in states]
+        before = [tuple(self.write.element(v, k) for v in init) for k in range(size)]
+        kinds = [self._kind(column) for column in before]
         while True:
             body = self.within(source_body.name)
-            shape = tuple_of([s for k in range(size) for s in self._kept_shapes(i.shape.shapes[k], alike[k])])
-            after = body.run(source_body, {source_body.parameters[0]: body.states(shape, size, alike)})
-            columns = [[body.element(v, k) for v in after] for k in range(size)]
-            still = [a and _is_same(c) for a, c in zip(alike, columns, strict=True)]
-            if still == alike:
+            shape = tuple_of([s for k in range(size) for s in self._kept_shapes(i.shape.shapes[k], kinds[k])])
+            results = body.run(source_body, {source_body.parameters[0]: body.states(shape, kinds)})
+            after = [tuple(body.write.element(v, k) for v in results) for k in range(size)]
+            still = [self._still(body, kinds, *row) for row in zip(kinds, before, after, strict=True)]
+            if still == kinds:
                 break
             body.drop()
-            alike = still
-        body.target.set_root(body.add(Op.TUPLE, _flat(columns, alike)))
+            kinds = still
+        body.target.set_root(body.write.add(Op.TUPLE, body.packed(after, kinds)))
         condition = self.within(source_condition.name)
-        goes_on = condition.run(
-            source_condition, {source_condition.parameters[0]: condition.states(shape, size, alike)}
-        )
+        goes_on = condition.run(source_condition, {source_condition.parameters[0]: condition.states(shape, kinds)})
         if not _is_same(goes_on):
             raise NotMergedError(f"{i.name}: devices may leave the loop in different rounds")
         condition.target.set_root(goes_on[0])
-        whole = self.add(Op.TUPLE, _flat(states, alike))
+        whole = self.write.add(Op.TUPLE, self.packed(before, kinds))
         loop = self.target.clone_instruction(i, (whole,), shape)
         self.target.update(
             loop, sharding="", frontend_attributes=(), attributes={"body": body.target, "condition": condition.target}
         )
-        return self.unpacked(loop, size, alike)
+        return self.unpacked(loop, kinds)
 
-    def _kept_shapes(self, shape: Shape, is_alike: bool) -> list[Shape]:
-        return [shape] * (1 if is_alike else self.count)
+    def _kind(self, column: Values) -> Tiles | None:
+        """How an element of the states is carried: as one array of which devices have tiles, or as an array for each (None)."""
+        tiles = tiles_of(self.write, column)
+        return tiles if tiles is not None and tiles.covers else None
 
-    def states(self, shape: Shape, size: int, alike: Sequence[bool]) -> Values:
+    def _still(
+        self, body: _Builder, kinds: Sequence[Tiles | None], kind: Tiles | None, before: Values, after: Values
+    ) -> Tiles | None:
+        """How an element can be carried, seeing what a round makes of it.
+
+        What was the same for all and is no more may be tiles as another element of the states is; the next round shows it.
+        """
+        if kind is None:
+            return None
+        if whole_of(body.write, after, kind) is not None:
+            return kind
+        if not kind.is_whole:
+            return None
+        others = [k for k in kinds if k is not None and not k.is_whole and k.sizes == kind.sizes]
+        guesses = [body._kind(after), *others]
+        return next((g for g in guesses if g is not None and whole_of(self.write, before, g) is not None), None)
+
+    def _kept_shapes(self, shape: Shape, kind: Tiles | None) -> list[Shape]:
+        return [shape] * self.count if kind is None else [kind.whole.shape]
+
+    def packed(self, columns: Sequence[Values], kinds: Sequence[Tiles | None]) -> list[HloInstruction]:
+        """The states of all devices one behind the other, element by element."""
+        flat: list[HloInstruction] = []
+        for column, kind in zip(columns, kinds, strict=True):
+            one = whole_of(self.write, column, kind) if kind is not None else None
+            flat += column if one is None else [one]
+        return flat
+
+    def states(self, shape: Shape, kinds: Sequence[Tiles | None]) -> Values:
         """The state of each device within a loop: a parameter taken apart."""
-        return self.unpacked(self.target.add(Op.PARAMETER, (), shape, parameter_number=0), size, alike)
+        return self.unpacked(self.target.add(Op.PARAMETER, (), shape, parameter_number=0), kinds)
 
-    def unpacked(self, packed: HloInstruction, size: int, alike: Sequence[bool]) -> Values:
-        """A tuple for each device of what `_flat` put one behind the other."""
+    def unpacked(self, packed: HloInstruction, kinds: Sequence[Tiles | None]) -> Values:
+        """A tuple for each device of what `packed` put one behind the other."""
         columns: list[Values] = []
         place = 0
-        for k in range(size):
-            taken = 1 if alike[k] else self.count
-            found = [self.add(Op.GET_TUPLE_ELEMENT, (packed,), index=place + n) for n in range(taken)]
-            columns.append(tuple(found * (self.count // taken)))
+        for kind in kinds:
+            taken = self.count if kind is None else 1
+            found = [self.write.add(Op.GET_TUPLE_ELEMENT, (packed,), index=place + n) for n in range(taken)]
+            columns.append(tuple(found) if kind is None else cut(self.write, kind.of(found[0])))
             place += taken
-        return tuple(self.add(Op.TUPLE, [c[d] for c in columns]) for d in range(self.count))
+        return tuple(self.write.add(Op.TUPLE, [c[d] for c in columns]) for d in range(self.count))
 
     def drop(self) -> None:
         """Take the computation out of the module again."""
@@ -350,11 +362,11 @@ class _Builder:
         for branch, given in zip(branches, operands[1:], strict=True):
             build = self.within(branch.name)
             is_alike = _is_same(given)
-            packed = given[0] if is_alike else self.add(Op.TUPLE, given)
+            packed = given[0] if is_alike else self.write.add(Op.TUPLE, given)
             parameter = build.target.add(Op.PARAMETER, (), packed.shape, parameter_number=0)
-            inside = [parameter if is_alike else build.element(parameter, d) for d in range(self.count)]
+            inside = [parameter if is_alike else build.write.element(parameter, d) for d in range(self.count)]
             results = build.run(branch, {branch.parameters[0]: tuple(inside)})
-            build.target.set_root(build.add(Op.TUPLE, results))
+            build.target.set_root(build.write.add(Op.TUPLE, results))
             arguments.append(packed)
             made.append(build.target)
         chosen = self.target.clone_instruction(i, arguments, tuple_of([i.shape] * self.count))
@@ -365,7 +377,7 @@ class _Builder:
         )
         attributes = {names[0]: tuple(made)} if len(names) == 1 else dict(zip(names, made, strict=True))
         self.target.update(chosen, sharding="", frontend_attributes=(), attributes=attributes)
-        return tuple(self.add(Op.GET_TUPLE_ELEMENT, (chosen,), index=d) for d in range(self.count))
+        return tuple(self.write.add(Op.GET_TUPLE_ELEMENT, (chosen,), index=d) for d in range(self.count))
 
     # -- whole arrays -------------------------------------------------------------------------------------------
 
@@ -377,14 +389,15 @@ class _Builder:
         dims = whole.array_shape.dimensions
         longer = [n * t for n, t in zip(tile.dimensions, lies.tiles, strict=True)]
         if tuple(longer) != dims:
-            zero = self.constant(np.zeros((), tile.dtype))
+            zero = self.write.constant(np.zeros((), tile.dtype))
             padding = tuple(PaddingDimension(0, n - d, 0) for n, d in zip(longer, dims, strict=True))
-            whole = self.add(Op.PAD, (whole, zero), padding=padding)
+            whole = self.write.add(Op.PAD, (whole, zero), padding=padding)
         return tuple(self._tile(whole, place, tile.dimensions) for place in lies.places)
 
     def _tile(self, whole: HloInstruction, place: Sequence[int], tile: Sequence[int]) -> HloInstruction:
-        starts = [p * n for p, n in zip(place, tile, strict=True)]
-        return self.slice(whole, starts, [s + n for s, n in zip(starts, tile, strict=True)])
+        return self.write.slice(
+            whole, [SliceDimension(p * n, (p + 1) * n, 1) for p, n in zip(place, tile, strict=True)]
+        )
 
     def joined(self, values: Values, shape: Shape) -> HloInstruction:
         """The whole result of those of the devices."""
@@ -394,8 +407,8 @@ class _Builder:
 
         def join(rows: Values, shape: Shape) -> HloInstruction:
             if isinstance(shape, TupleShape):
-                columns = [tuple(self.element(v, k) for v in rows) for k in range(len(shape.shapes))]
-                return self.add(Op.TUPLE, [join(c, s) for c, s in zip(columns, shape.shapes, strict=True)])
+                columns = [tuple(self.write.element(v, k) for v in rows) for k in range(len(shape.shapes))]
+                return self.write.add(Op.TUPLE, [join(c, s) for c, s in zip(columns, shape.shapes, strict=True)])
             return self._whole(rows, next(parts), next(sizes, None))
 
         return join(values, shape)
@@ -416,7 +429,7 @@ class _Builder:
         made = self._together(dict(zip(lies.places, rows, strict=True)), lies)
         if not isinstance(whole, ArrayShape):
             return made
-        return self.slice(made, [0] * whole.rank, whole.dimensions)
+        return self.write.slice(made, everything(whole.dimensions))
 
     def _together(self, tiles: dict[tuple[int, ...], HloInstruction], lies: Tiling) -> HloInstruction:
         """Tiles as one array, the innermost dimension first."""
@@ -426,24 +439,15 @@ class _Builder:
             groups: dict[tuple[int, ...], list[HloInstruction]] = {}
             for place in sorted(tiles):
                 groups.setdefault(place[:dim], []).append(tiles[place])
-            tiles = {place: self.concatenate(row, dim) for place, row in groups.items()}
+            tiles = {place: self.write.concatenate(row, dim) for place, row in groups.items()}
         return tiles[()]
 
 
 _Rows = Sequence[Sequence[HloInstruction]]
 
 
-def _hashed(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _is_same(values: Sequence[HloInstruction]) -> bool:
     return all(v is values[0] for v in values)
-
-
-def _flat(columns: Sequence[Sequence[HloInstruction]], alike: Sequence[bool]) -> list[HloInstruction]:
-    """The states of all devices one behind the other, element by element."""
-    return [v for column, same in zip(columns, alike, strict=True) for v in (column[:1] if same else column)]
 
 
 def _meets(i: HloInstruction) -> bool:

@@ -1,0 +1,427 @@
+"""Write instructions into a computation, each once, and combine slices, concatenations, reshapes and transposes as they are written.
+
+    slice(slice(x))                  => slice(x)
+    slice(concatenate(a, b))         => concatenate of slices of a and b, or one of them
+    concatenate(x[0:4], x[4:8])      => x[0:8]
+    concatenate(x[0:2, 0], x[2:4, 0], ...) along dimension 1    => a slice of x, transposed
+    reshape, transpose of those      => reshape(transpose(reshape(x)))
+
+Programs that were split over devices consist of such movements in good part. Together they often move nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from xlanb.errors import XlanbError
+from xlanb.hlo.attributes import SliceDimension
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape
+
+Box = tuple[SliceDimension, ...]
+"""Which elements of an array, dimension by dimension."""
+
+_SMALL: Final = 64
+"""Elements of a constant that is sliced here; XLA's passes fold larger ones."""
+
+
+class NotMergedError(XlanbError):
+    """Why the programs of the devices are no single program."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An array as another one in other order: each dimension by its factors, sizes and strides of the base's elements, the outermost first."""
+
+    base: HloInstruction
+    factors: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def is_base(self) -> bool:
+        return self.factors == _row_major(dimensions(self.base))
+
+    def reshaped(self, dims: Sequence[int]) -> View | None:
+        """The same elements under other dimensions; None where a factor would have to be cut at no divisor of it."""
+        factors = None if 0 in dims else _regrouped([f for group in self.factors for f in group], dims)
+        return None if factors is None else View(self.base, factors)
+
+    def transposed(self, permutation: Sequence[int]) -> View:
+        """The same with its dimensions in other order."""
+        return View(self.base, tuple(self.factors[k] for k in permutation))
+
+    def on(self, base: HloInstruction) -> View:
+        """The same view of another array of as many elements."""
+        return View(base, self.factors)
+
+
+def dimensions(value: HloInstruction) -> tuple[int, ...]:
+    """The sizes of an array."""
+    return value.array_shape.dimensions
+
+
+def of_size(like: Shape, dims: Sequence[int]) -> ArrayShape:
+    """A row-major shape of the same element type."""
+    return ArrayShape(like.as_array().element_type, tuple(dims)).with_default_layout()
+
+
+def everything(dims: Sequence[int]) -> Box:
+    """All elements of an array of such dimensions."""
+    return tuple(SliceDimension(0, n, 1) for n in dims)
+
+
+def size_of(d: SliceDimension) -> int:
+    """How many elements a slice has of a dimension."""
+    return -(-(d.limit - d.start) // d.stride)
+
+
+class Writer:
+    """Writes into one computation.
+
+    Args:
+        target: the computation.
+        most: how many instructions it may have; NotMergedError is raised for one more.
+    """
+
+    def __init__(self, target: HloComputation, most: int) -> None:
+        self.target, self.most = target, most
+        self._made: dict[tuple[Any, ...], HloInstruction] = {}
+        self._views: dict[HloInstruction, View] = {}
+
+    # -- any instruction ----------------------------------------------------------------------------------------
+
+    def add(
+        self, opcode: Op, operands: Iterable[HloInstruction], shape: Shape | None = None, **attributes: Any
+    ) -> HloInstruction:
+        """A new instruction, or the one that is there."""
+        operands = tuple(operands)
+        key = (opcode, operands, shape, *((k, _hashed(v)) for k, v in attributes.items()))
+        found = self._made.get(key)
+        if found is None:
+            self._check_size()
+            found = self._made[key] = self.target.add(opcode, operands, shape, **attributes)
+        return found
+
+    def copy(
+        self, i: HloInstruction, operands: Sequence[HloInstruction], shape: Shape | None = None, **attributes: Any
+    ) -> HloInstruction:
+        """A copy of an instruction with other operands, or the one that is there; `attributes` replace its own."""
+        key = (i, *operands, shape, *((k, _hashed(v)) for k, v in attributes.items()))
+        found = self._made.get(key)
+        if found is None:
+            self._check_size()
+            found = self._made[key] = self.target.clone_instruction(i, operands, shape)
+            changed = {"attributes": {**i.attributes, **attributes}} if attributes else {}
+            self.target.update(found, sharding="", frontend_attributes=(), **changed)
+        return found
+
+    def constant(self, value: Any) -> HloInstruction:
+        """A constant of an array or a Literal."""
+        literal = value if isinstance(value, Literal) else Literal.of(np.asarray(value))
+        key = (Op.CONSTANT, literal.shape, literal.array.tobytes())
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self.target.constant(literal)
+        return found
+
+    def zeros(self, shape: ArrayShape) -> HloInstruction:
+        """An array of zeros."""
+        zero = self.constant(np.zeros((), shape.dtype))
+        return zero if not shape.rank else self.add(Op.BROADCAST, (zero,), shape.with_default_layout(), dimensions=())
+
+    def element(self, value: HloInstruction, index: int) -> HloInstruction:
+        """An element of a tuple; of one that was just made the operand."""
+        if value.opcode is Op.TUPLE:
+            return value.operands[index]
+        return self.add(Op.GET_TUPLE_ELEMENT, (value,), index=index)
+
+    def _check_size(self) -> None:
+        if len(self.target) > self.most:
+            raise NotMergedError(f"more than {self.most} instructions")
+
+    # -- slices and concatenations ------------------------------------------------------------------------------
+
+    def slice(self, value: HloInstruction, box: Sequence[SliceDimension]) -> HloInstruction:
+        """Some elements of an array."""
+        box = tuple(_tight(d) for d in box)
+        dims = dimensions(value)
+        if box == everything(dims):
+            return value
+        if value.opcode is Op.SLICE:
+            inner: Box = value.attributes["slice"]
+            return self.slice(value.operands[0], [_within(a, b) for a, b in zip(inner, box, strict=True)])
+        if value.opcode is Op.CONCATENATE and (parts := self._parts(value, box)) is not None:
+            return parts
+        if value.opcode is Op.BROADCAST and not dimensions(value.operands[0]):
+            sizes = [size_of(d) for d in box]
+            return self.add(Op.BROADCAST, value.operands, of_size(value.shape, sizes), dimensions=())
+        if value.opcode is Op.CONSTANT and value.literal.array.size <= _SMALL:
+            return self.constant(value.literal.array[tuple(slice(d.start, d.limit, d.stride) for d in box)])
+        return self.add(Op.SLICE, (value,), slice=box)
+
+    def _parts(self, value: HloInstruction, box: Box) -> HloInstruction | None:
+        """A slice of those arrays of a concatenation that it has elements of; None where these are all."""
+        (dim,) = value.ints("dimensions")
+        parts, place = [], 0
+        for operand in value.operands:
+            size = dimensions(operand)[dim]
+            local = _part(box[dim], place, size)
+            if local is not None:
+                parts.append((operand, (*box[:dim], local, *box[dim + 1 :])))
+            place += size
+        if len(parts) == len(value.operands) or not parts:
+            return None
+        return self.concatenate([self.slice(*part) for part in parts], dim)
+
+    def concatenate(self, values: Sequence[HloInstruction], dim: int) -> HloInstruction:
+        """Arrays one behind the other."""
+        parts: list[HloInstruction] = []
+        for v in _flattened(values, dim):
+            joined = self._joined(parts[-1], v, dim) if parts else None
+            if joined is None:
+                parts.append(v)
+            else:
+                parts[-1] = joined
+        if len(parts) == 1:
+            return parts[0]
+        return self._interchanged(parts, dim) or self.add(Op.CONCATENATE, parts, dimensions=(dim,))
+
+    def _joined(self, a: HloInstruction, b: HloInstruction, dim: int) -> HloInstruction | None:
+        """Two slices of one array as one, where the second begins where the first ends."""
+        (x, first), (y, second) = box_of(a), box_of(b)
+        if x is not y or any(p != q for k, (p, q) in enumerate(zip(first, second, strict=True)) if k != dim):
+            return None
+        p, q = first[dim], second[dim]
+        n, m = size_of(p), size_of(q)
+        stride = p.stride if n > 1 else q.stride if m > 1 else 1
+        if (m > 1 and q.stride != stride) or q.start != p.start + n * stride:
+            return None
+        return self.slice(x, (*first[:dim], SliceDimension(p.start, q.limit, stride), *first[dim + 1 :]))
+
+    def _interchanged(self, parts: Sequence[HloInstruction], dim: int) -> HloInstruction | None:
+        """Slices of one array that are put together in other order than they lie there, as one slice of the array with its tiles in that order.
+
+        The slices are equally long, and each begins the same number of elements behind the one before, along the dimension along which they are put
+        together or another one. The whole array is transposed, once for all such slices of it.
+        """
+        x, first = box_of(parts[0])
+        boxes = [box_of(p) for p in parts]
+        sizes, starts = [size_of(d) for d in first], [[d.start for d in box] for _, box in boxes]
+        if any(y is not x or [(size_of(d), d.stride) for d in box] != [(n, 1) for n in sizes] for y, box in boxes):
+            return None
+        moving = [k for k in range(len(sizes)) if any(s[k] != starts[0][k] for s in starts)]
+        if len(moving) != 1:
+            return None
+        (along,), count = moving, len(parts)
+        step = starts[1][along] - starts[0][along]
+        if [s[along] for s in starts] != [starts[0][along] + m * step for m in range(count)]:
+            return None
+        found = (
+            _nearer(dimensions(x), sizes, starts[0], dim, step, count)
+            if along == dim
+            else _across(dimensions(x), sizes, starts[0], dim, along, step, count)
+        )
+        if found is None:
+            return None
+        split, order, result, low = found
+        longer = [n * count if k == dim else n for k, n in enumerate(sizes)]
+        box = [SliceDimension(s, s + n, 1) for s, n in zip(low, longer, strict=True)]
+        return self.slice(self.rearranged(x, split, order, result), box)
+
+    # -- reshapes and transposes --------------------------------------------------------------------------------
+
+    def reshape(self, value: HloInstruction, dims: Sequence[int]) -> HloInstruction:
+        """The elements in the same order under other dimensions."""
+        if tuple(dims) == dimensions(value):
+            return value
+        view = self.view(value).reshaped(dims)
+        if view is None:
+            return self.add(Op.RESHAPE, (value,), of_size(value.shape, dims))
+        return self.of_view(view)
+
+    def transpose(self, value: HloInstruction, permutation: Sequence[int]) -> HloInstruction:
+        """Dimension k of the result is dimension permutation[k]."""
+        return self.of_view(self.view(value).transposed(permutation))
+
+    def rearranged(
+        self, value: HloInstruction, split: Sequence[int], permutation: Sequence[int], dims: Sequence[int]
+    ) -> HloInstruction:
+        """An array under other dimensions, transposed, and under other dimensions again."""
+        view = self.view(value).reshaped(split)
+        moved = view.transposed(permutation).reshaped(dims) if view is not None else None
+        if moved is not None:
+            return self.of_view(moved)
+        made = self.add(Op.RESHAPE, (value,), of_size(value.shape, split))
+        made = self.add(Op.TRANSPOSE, (made,), dimensions=tuple(permutation))
+        return self.add(Op.RESHAPE, (made,), of_size(value.shape, dims))
+
+    def local(self, value: HloInstruction) -> HloInstruction:
+        """A slice of a transposed array as the transpose of a slice, which products take with them."""
+        if value.opcode is not Op.SLICE or value.operands[0].opcode is not Op.TRANSPOSE:
+            return value
+        whole, box = value.operands[0], value.attributes["slice"]
+        order = whole.ints("dimensions")
+        inner = self.slice(whole.operands[0], [box[order.index(k)] for k in range(len(order))])
+        return self.add(Op.TRANSPOSE, (inner,), value.shape, dimensions=order)
+
+    def view(self, value: HloInstruction) -> View:
+        """What an array is made of by reshapes and transposes."""
+        return self._views.get(value) or View(value, _row_major(dimensions(value)))
+
+    def of_view(self, view: View) -> HloInstruction:
+        """The array that a view is."""
+        base = view.base
+        if view.is_base:
+            return base
+        dims = [math.prod(size for size, _ in group) for group in view.factors]
+        atoms = _merged_factors([f for group in view.factors for f in group])
+        order = sorted(range(len(atoms)), key=lambda k: -atoms[k][1])
+        made = base
+        if order != list(range(len(atoms))):
+            made = self._plain_reshape(made, [atoms[k][0] for k in order])
+            inverse = sorted(range(len(order)), key=order.__getitem__)
+            shape = of_size(base.shape, [size for size, _ in atoms])
+            made = self.add(Op.TRANSPOSE, (made,), shape, dimensions=tuple(inverse))
+        made = self._plain_reshape(made, dims)
+        if made is not base:
+            self._views[made] = view
+        return made
+
+    def _plain_reshape(self, value: HloInstruction, dims: Sequence[int]) -> HloInstruction:
+        return value if tuple(dims) == dimensions(value) else self.add(Op.RESHAPE, (value,), of_size(value.shape, dims))
+
+
+_Moves = tuple[list[int], list[int], list[int], list[int]]
+"""A reshape, a transpose and a reshape, and where the first slice is in what they give."""
+
+
+def _across(
+    dims: Sequence[int], sizes: Sequence[int], start: Sequence[int], dim: int, along: int, step: int, count: int
+) -> _Moves | None:
+    """Slices that follow each other along another dimension, with gaps perhaps, put together along `dim`."""
+    size, piece, span = sizes[dim], sizes[along], step * count
+    if step <= 0 or step % piece or dims[along] % span or start[along] % piece or start[along] % span >= step:
+        return None
+    if dims[dim] % size or start[dim] % size:
+        return None
+    split: list[int] = []
+    place: dict[int, int] = {}
+    for k, n in enumerate(dims):
+        place[k] = len(split)
+        split += [n // span, count, step] if k == along else [n // size, size] if k == dim else [n]
+    order = list(range(len(split)))
+    order.remove(place[along] + 1)
+    order.insert(order.index(place[dim]) + 1, place[along] + 1)
+    result = [n // count if k == along else n * count if k == dim else n for k, n in enumerate(dims)]
+    low = [s * count if k == dim else s for k, s in enumerate(start)]
+    low[along] = start[along] // span * step + start[along] % span
+    return split, order, result, low
+
+
+def _nearer(
+    dims: Sequence[int], sizes: Sequence[int], start: Sequence[int], dim: int, step: int, count: int
+) -> _Moves | None:
+    """Slices with gaps between them, put together along the dimension that they are slices of."""
+    size, span = sizes[dim], step * count
+    if step <= 0 or step % size or dims[dim] % span or start[dim] % size or start[dim] % span >= step:
+        return None
+    split = [*dims[:dim], dims[dim] // span, count, step // size, size, *dims[dim + 1 :]]
+    order = list(range(len(split)))
+    order[dim + 1], order[dim + 2] = dim + 2, dim + 1
+    low = list(start)
+    low[dim] = start[dim] // span * span + start[dim] % span * count
+    return split, order, list(dims), low
+
+
+def box_of(value: HloInstruction) -> tuple[HloInstruction, Box]:
+    """Which array a value is a slice of, and which elements; all of its own where it is no slice."""
+    if value.opcode is Op.SLICE:
+        return value.operands[0], value.attributes["slice"]
+    return value, everything(dimensions(value))
+
+
+def splat(value: HloInstruction) -> Any:
+    """The number of which an array is full; None where it is not seen to be full of one."""
+    if value.opcode is Op.BROADCAST:
+        return splat(value.operands[0])
+    if value.opcode is not Op.CONSTANT or value.shape.as_array().element_type is PrimitiveType.TOKEN:
+        return None
+    array = value.literal.array
+    return array.reshape(-1)[0] if array.size and (array == array.reshape(-1)[0]).all() else None
+
+
+def _hashed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _tight(d: SliceDimension) -> SliceDimension:
+    """The same elements, with the limit behind the last of them, and no stride where there is one."""
+    n = size_of(d)
+    stride = d.stride if n > 1 else 1
+    return SliceDimension(d.start, d.start + (n - 1) * stride + 1 if n else d.start, stride)
+
+
+def _within(outer: SliceDimension, d: SliceDimension) -> SliceDimension:
+    """A slice of a slice."""
+    n = size_of(d)
+    start, stride = outer.start + d.start * outer.stride, d.stride * outer.stride
+    return SliceDimension(start, start + max(n - 1, 0) * stride + min(n, 1), stride)
+
+
+def _part(d: SliceDimension, place: int, size: int) -> SliceDimension | None:
+    """What of a slice lies in elements place to place + size, counted from there; None where nothing does."""
+    skipped = max(0, -(-(place - d.start) // d.stride))
+    start = d.start + skipped * d.stride
+    limit = min(d.limit, place + size)
+    return SliceDimension(start - place, limit - place, d.stride) if start < limit else None
+
+
+def _flattened(values: Iterable[HloInstruction], dim: int) -> Iterable[HloInstruction]:
+    for v in values:
+        if v.opcode is Op.CONCATENATE and v.ints("dimensions") == (dim,):
+            yield from v.operands
+        else:
+            yield v
+
+
+def _row_major(dims: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    strides = [math.prod(dims[k + 1 :]) for k in range(len(dims))]
+    return tuple(((n, s),) if n != 1 else () for n, s in zip(dims, strides, strict=True))
+
+
+def _regrouped(factors: list[tuple[int, int]], dims: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], ...] | None:
+    """Factors in the same order, as those of other dimensions; None where one would have to be cut at no divisor."""
+    rest = list(reversed(factors))
+    groups = []
+    for n in dims:
+        group: list[tuple[int, int]] = []
+        while n > 1:
+            size, stride = rest.pop()
+            if n % size == 0:
+                group.append((size, stride))
+                n //= size
+            elif size % n == 0:
+                group.append((n, stride * (size // n)))
+                rest.append((size // n, stride))
+                n = 1
+            else:
+                return None
+        groups.append(tuple(group))
+    return tuple(groups)
+
+
+def _merged_factors(factors: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Neighbours that are one run of elements as one."""
+    merged: list[tuple[int, int]] = []
+    for size, stride in factors:
+        if merged and merged[-1][1] == size * stride:
+            merged[-1] = (merged[-1][0] * size, stride)
+        else:
+            merged.append((size, stride))
+    return merged
