@@ -33,8 +33,9 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.spmd.devices.distribution import Distribution
-from xlanb.spmd.devices.lifting import Tiles, Values, cut, lifted, tiles_of, whole_of
+from xlanb.spmd.devices.lifting import lifted
 from xlanb.spmd.devices.split import Tiling, tiling
+from xlanb.spmd.devices.tiles import Tiles, Values, cut, tiles_of, whole_of
 from xlanb.spmd.devices.writing import NotMergedError, Writer, dimensions, everything
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.tracing import unobserved

@@ -1,0 +1,104 @@
+"""What devices have as tiles of one array."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xlanb.hlo.attributes import SliceDimension
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
+from xlanb.spmd.devices.writing import Writer, dimensions, of_size, splat
+
+Values = tuple[HloInstruction, ...]
+"""What each device has, by its number; the same instruction where they have the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """What devices have as tiles of one array: where each begins, and how long they are."""
+
+    whole: HloInstruction
+    starts: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+
+    def is_cut(self, dim: int) -> bool:
+        """Whether a dimension is not whole."""
+        return self.sizes[dim] != dimensions(self.whole)[dim]
+
+    @property
+    def is_whole(self) -> bool:
+        return not any(map(self.is_cut, range(len(self.sizes))))
+
+    @property
+    def covers(self) -> bool:
+        """Whether the array has no more elements than its tiles have together."""
+        return math.prod(dimensions(self.whole)) <= len(set(self.starts)) * math.prod(self.sizes)
+
+    def of(self, whole: HloInstruction) -> Tiles:
+        """The same tiles of another array."""
+        return Tiles(whole, self.starts, self.sizes)
+
+    def along(self, dim: int) -> tuple[int, ...]:
+        """Where each device's begins along a dimension."""
+        return tuple(s[dim] for s in self.starts)
+
+
+def tiles_of(write: Writer, values: Values) -> Tiles | None:
+    """Tiles that values are seen to be; what is the same for all is whole."""
+    first = values[0]
+    if not isinstance(first.shape, ArrayShape) or not first.shape.is_array:
+        return None
+    if all(v is first for v in values):
+        return Tiles(first, ((0,) * first.shape.rank,) * len(values), first.shape.dimensions)
+    boxes = [v.attributes["slice"] for v in values if v.opcode is Op.SLICE]
+    whole = first.operands[0] if boxes else None
+    if len(boxes) != len(values) or any(v.operands[0] is not whole for v in values) or whole is None:
+        return None
+    columns = list(zip(*boxes, strict=True))
+    if any(d.stride != 1 for c in columns for d in c if len(set(c)) > 1):
+        return None
+    alike = [c[0] if len(set(c)) == 1 else None for c in columns]  # what all have the same part of is taken first
+    dims = dimensions(whole)
+    whole = write.slice(whole, [d or SliceDimension(0, n, 1) for d, n in zip(alike, dims, strict=True)])
+    starts = (tuple(0 if a else d.start for a, d in zip(alike, box, strict=True)) for box in boxes)
+    return Tiles(whole, tuple(starts), first.shape.dimensions)
+
+
+def cut(write: Writer, tiles: Tiles) -> Values:
+    """The tiles as slices."""
+    return tuple(
+        write.slice(tiles.whole, [SliceDimension(s, s + n, 1) for s, n in zip(start, tiles.sizes, strict=True)])
+        for start in tiles.starts
+    )
+
+
+def whole_of(write: Writer, values: Values, like: Tiles) -> HloInstruction | None:
+    """The array of which values are such tiles; None where they are seen to be tiles of none."""
+    found = tiles_of(write, values)
+    if found is None:
+        return None
+    if (found.starts, found.sizes, dimensions(found.whole)) == (like.starts, like.sizes, dimensions(like.whole)):
+        return found.whole
+    if not found.is_whole:
+        return None
+    wanted = dimensions(like.whole)
+    return widened(write, found.whole, {k: n for k, n in enumerate(wanted) if like.is_cut(k)})
+
+
+def widened(write: Writer, value: HloInstruction, sizes: dict[int, int]) -> HloInstruction | None:
+    """An array that is the same along some dimensions, with these longer; None where it is not seen to be the same."""
+    dims = [sizes.get(k, n) for k, n in enumerate(dimensions(value))]
+    shape = of_size(value.shape, dims)
+    if value.opcode is Op.BROADCAST and not set(value.ints("dimensions")) & set(sizes):
+        return write.add(Op.BROADCAST, value.operands, shape, dimensions=value.ints("dimensions"))
+    if value.opcode is Op.IOTA and value.attributes["iota_dimension"] not in sizes:
+        return write.add(Op.IOTA, (), shape, iota_dimension=value.attributes["iota_dimension"])
+    if value.opcode is Op.CONSTANT and (number := splat(value)) is not None:
+        return write.add(Op.BROADCAST, (write.constant(number),), shape, dimensions=())
+    if value.opcode.is_elementwise and value.operands:
+        wide = [o if not dimensions(o) else widened(write, o, sizes) for o in value.operands]
+        known = [o for o in wide if o is not None]
+        return write.copy(value, known, shape) if len(known) == len(wide) else None
+    return None
