@@ -144,6 +144,9 @@ EXAMPLES = {
     "ROOT r = f32[4] reduce(b, z), dimensions={1}, to_apply=sum",
     "reduce-window(A) => A of windows of size 1": SUM
     + "a = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce-window(a, z), window={size=1}, to_apply=sum",
+    "reduce-window(pad(A, C), C) => reduce-window(A, C) with the padding in its window": SUM
+    + "a = f32[5,4] parameter(0) z = f32[] constant(0) y = f32[] constant(0) p = f32[9,4] pad(a, y), padding=3_1x0_0 "
+    "ROOT r = f32[4,3] reduce-window(p, z), window={size=3x2 stride=2x1}, to_apply=sum",
     "slice(A) => A of everything": "a = f32[4] parameter(0) ROOT r = f32[4] slice(a), slice={[0:4]}",
     "slice(slice(A)) => slice(A)": "a = f32[9] parameter(0) s = f32[6] slice(a), slice={[2:8]} ROOT r = f32[3] slice(s), slice={[1:4]}",
     "slice(concatenate(.., A, ..)) => slice(A)": "a = f32[2] parameter(0) b = f32[5] parameter(1) c = f32[7] concatenate(a, b), dimensions={0} ROOT r = f32[2] slice(c), slice={[3:7:2]}",

@@ -33,7 +33,8 @@ def reducer(c: HloComputation) -> O | None:
     return None
 
 
-def _is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
+def is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
+    """Whether a fold that starts from `init` is that of its elements alone."""
     kind = reducer(root.to_apply)
     return (
         (kind in (O.ADD, O.OR, O.XOR) and m.is_all(init, 0))
@@ -83,7 +84,7 @@ def _is_trivial_window(root: HloInstruction) -> bool:
     return (
         plain
         and _folds_as_one(root)
-        and _is_neutral(root, root.operands[1])
+        and is_neutral(root, root.operands[1])
         and root.shape.without_layout() == root.operands[0].shape.without_layout()
     )
 
@@ -94,7 +95,7 @@ _one_operand = guard("of one operand", lambda root: len(root.operands) == 2)
 @rule(
     "reduce(A) => A over no dimension",
     m.op(O.REDUCE, "a", "init"),
-    guard("no dimension, a neutral start", lambda root, init: not root.dimensions and _is_neutral(root, init)),
+    guard("no dimension, a neutral start", lambda root, init: not root.dimensions and is_neutral(root, init)),
     keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(a: HloInstruction) -> HloInstruction:
@@ -108,7 +109,7 @@ def _(a: HloInstruction) -> HloInstruction:
         "only ones are folded",
         lambda root, a: bool(root.dimensions) and all(a.array_shape.dimensions[d] == 1 for d in root.dimensions),
     ),
-    guard("a neutral start", _is_neutral, "root", "init"),
+    guard("a neutral start", is_neutral, "root", "init"),
     keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -155,7 +156,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, t: HloInstruction, in
         "the same fold",
         lambda root, inner: reducer(root.to_apply) is not None and reducer(root.to_apply) is reducer(inner.to_apply),
     ),
-    guard("both start neutral", lambda root, inner, init, init2: _is_neutral(root, init2) and _is_neutral(inner, init)),
+    guard("both start neutral", lambda root, inner, init, init2: is_neutral(root, init2) and is_neutral(inner, init)),
     guard("the inner one is used here only", only_user, "inner"),
     keeps=REAL,
 )
@@ -223,7 +224,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
 @rule(
     "reduce-window(A) => A of windows of size 1",
     m.op(O.REDUCE_WINDOW, "a", "init"),
-    guard("one element each, nothing else", lambda root, init: _is_trivial_window(root) and _is_neutral(root, init)),
+    guard("one element each, nothing else", lambda root, init: _is_trivial_window(root) and is_neutral(root, init)),
     keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(a: HloInstruction) -> HloInstruction:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from xlanb.hlo.attributes import PaddingDimension, SliceDimension
+from dataclasses import replace
+
+from xlanb.hlo.attributes import PaddingDimension, SliceDimension, Window
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import array
 from xlanb.transforms import match as m
+from xlanb.transforms.algebraic_simplifier.reduce import is_neutral
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.concatenations import flattened
 from xlanb.transforms.rules import RuleSet, guard
-from xlanb.transforms.verdict import MOVES
+from xlanb.transforms.verdict import EXACT, MOVES
 
 SLICE_PAD_CONCAT = RuleSet("slice_pad_concat")
 rule = SLICE_PAD_CONCAT.rule
@@ -280,6 +283,36 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
         SliceDimension(-q.low, n + q.high) for q, n in zip(_padding(root), a.array_shape.dimensions, strict=True)
     )
     return b.add(O.SLICE, (a,), root.shape, slice=boxes)
+
+
+def _is_alike(a: HloInstruction, b: HloInstruction) -> bool:
+    return a is b or (a.opcode is b.opcode is O.CONSTANT and a.literal == b.literal)
+
+
+def _folds_into_window(root: HloInstruction, p: HloInstruction) -> bool:
+    """Whether padding can be added to that of a window."""
+    rows = zip(_padding(p), root.window.dimensions, strict=True)
+    return all(
+        q == PaddingDimension() or (min(q.low, q.high) >= 0 == q.interior and w.base_dilation == 1) for q, w in rows
+    )
+
+
+@rule(
+    "reduce-window(pad(A, C), C) => reduce-window(A, C) with the padding in its window",
+    m.op(O.REDUCE_WINDOW, m.op(O.PAD, "a", "c", name="p"), "init"),
+    guard("padded with what the fold starts from", _is_alike, "c", "init"),
+    guard("neutral", is_neutral, "root", "init"),
+    guard("neither cut nor padded between elements", _folds_into_window, "root", "p"),
+    keeps=EXACT,
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction, init: HloInstruction) -> HloInstruction:
+    window = Window(
+        tuple(
+            replace(w, padding_low=w.padding_low + q.low, padding_high=w.padding_high + q.high)
+            for w, q in zip(root.window.dimensions, _padding(p), strict=True)
+        )
+    )
+    return b.add(O.REDUCE_WINDOW, (a, init), root.shape, window=window, to_apply=root.to_apply)
 
 
 # -- concatenate ------------------------------------------------------------------------------------------------------
