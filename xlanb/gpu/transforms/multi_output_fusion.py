@@ -196,7 +196,7 @@ class _Run:
     def __init__(self, computation: HloComputation, device: GpuDevice) -> None:
         self.computation = computation
         self.device: GpuDevice = device
-        self.model = PerformanceModel(device)
+        self.model: PerformanceModel = PerformanceModel(device)
         self._observed = is_observed()
         self._asked = asked_names()
         self._places: dict[HloInstruction, int] = {}

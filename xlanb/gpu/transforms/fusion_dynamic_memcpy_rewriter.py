@@ -1,0 +1,138 @@
+"""Slices whose place a loop counts (fusion_dynamic_memcpy_rewriter.cc): they are copied, without a kernel.
+
+    f = f32[1,8] fusion(x, i), kind=kLoop, calls={ROOT s = dynamic-slice(p0, p1, 0)}
+    =>    f = f32[1,8] fusion(x, i), kind=kCustom, calls={s = dynamic-slice(p0, p1, 0), ROOT copy(s)}
+
+dynamic-slice-annotator says beside a slice where each iteration finds it (`dynamic_slice_config`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from xlanb.conditions import Condition, asked, first_failing, objecting
+from xlanb.gpu.backend_config import changed, read
+from xlanb.gpu.model.fusible import is_custom_fusion
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, TupleShape
+from xlanb.tracing import Decision, because, current_cause, emit, is_observed
+from xlanb.transforms.base import HloPass
+
+_FILE: Final = "xlanb/gpu/transforms/fusion_dynamic_memcpy_rewriter.py"
+_CONFIG: Final = {
+    "kind": "__custom_fusion",
+    "custom_fusion_config": {"name": "dynamic_slice_fusion", "kernel_index": 0},
+}
+_SLICES = frozenset((O.SLICE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE))
+_FREE = frozenset((O.BITCAST, O.RESHAPE))
+
+
+@dataclass(frozen=True)
+class FusionDynamicMemcpyRewriter(HloPass):
+    """Makes copies of fusions that only slice, or only update a slice, at a place that a loop counts."""
+
+    name = "fusion-dynamic-memcpy-rewriter"
+    triggers = frozenset((O.FUSION,))
+
+    def apply(self, module: HloModule) -> None:
+        for i in module.instructions():
+            if i.opcode is O.FUSION and not is_custom_fusion(i):
+                candidate = _candidate(i)
+                if candidate is not None and _decided(candidate):
+                    _rewrite(candidate)
+
+
+class Candidate(NamedTuple):
+    """A fusion, the slice or update in it, and what would be copied."""
+
+    fusion: HloInstruction
+    slicing: HloInstruction
+    copied: HloInstruction
+
+
+def _candidate(fusion: HloInstruction) -> Candidate | None:
+    root = fusion.fused_computation.root
+    slicing = _behind_free(root)
+    if "dynamic_slice_config" not in read(slicing):
+        return None
+    if slicing.opcode is O.DYNAMIC_SLICE:
+        return Candidate(fusion, slicing, root)
+    return Candidate(fusion, slicing, slicing.operands[1]) if slicing.opcode is O.DYNAMIC_UPDATE_SLICE else None
+
+
+def _behind_free(i: HloInstruction) -> HloInstruction:
+    while i.opcode in _FREE:
+        i = i.operands[0]
+    return i
+
+
+# -- what decides ----------------------------------------------------------------------------------------------------
+
+
+def is_contiguous(whole: ArrayShape, part: ArrayShape) -> bool:
+    """Whether a box of an array lies together in memory: of one dimension a part, of all slower ones one row."""
+    is_cut = False
+    for d in whole.minor_to_major:
+        if is_cut and part.dimensions[d] != 1:
+            return False
+        is_cut = is_cut or part.dimensions[d] < whole.dimensions[d]
+    return True
+
+
+def _scattered(c: Candidate) -> str:
+    for i in c.fusion.fused_computation:
+        if i.opcode not in _SLICES:
+            continue
+        if i.opcode is O.SLICE:
+            strides = any(b.stride != 1 for b in i.attributes["slice"])
+            if strides or not is_contiguous(i.operands[0].array_shape, i.array_shape):
+                return f"{i.name} does not lie together in memory"
+        elif "dynamic_slice_config" not in read(i):
+            return f"no loop counts where {i.name} is"
+    return ""
+
+
+def _computed(c: Candidate) -> str:
+    """What of the copied array is no parameter, or a part of one."""
+    source = _behind_free(c.copied)
+    if source.opcode in (O.DYNAMIC_SLICE, O.SLICE):
+        source = _behind_free(source.operands[0])
+    elif source.opcode is O.PARAMETER and source.shape.byte_size != c.copied.shape.byte_size:
+        return f"{c.copied.name} has another size than {source.name}"
+    return "" if source.opcode is O.PARAMETER else f"{source.name} is computed"
+
+
+def _results(c: Candidate) -> str:
+    return "it has several results" if isinstance(c.fusion.shape, TupleShape) else ""
+
+
+CONDITIONS: tuple[Condition[Candidate], ...] = (
+    objecting("one result", _results),
+    objecting("every slice lies together, at a place that the loop counts", _scattered),
+    objecting("what is copied is a part of a parameter", _computed),
+)
+"""What must hold of a fusion whose root is such a slice or update."""
+
+
+def _decided(c: Candidate) -> bool:
+    holds = first_failing(CONDITIONS, c) is None
+    if is_observed():
+        predicates = asked(CONDITIONS, c)
+        emit(Decision(current_cause(), "copy without a kernel", (c.fusion.name,), holds, predicates))
+    return holds
+
+
+def _rewrite(c: Candidate) -> None:
+    fused = c.fusion.fused_computation
+    where = f"{_FILE}:{_rewrite.__code__.co_firstlineno}"
+    with because(rule="copy a slice whose place the loop counts", where=where, parts=(("fusion", c.fusion.name),)):
+        copy = fused.add(O.COPY, (c.copied,), c.copied.shape)
+        if c.slicing.opcode is O.DYNAMIC_SLICE:
+            fused.set_root(copy)
+        else:
+            fused.replace_operand(c.slicing, 1, copy)
+        text = changed(c.fusion, fusion_backend_config=_CONFIG, native_emitter_backend_config=None)
+        c.fusion.parent.update(c.fusion, attributes={"kind": "kCustom"}, backend_config=text)
