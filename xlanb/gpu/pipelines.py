@@ -12,7 +12,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
 
+from xlanb.analysis.mixed_precision import WIDER
 from xlanb.gpu.devices import GpuDevice, gpu_device
+from xlanb.gpu.float_support import GpuFloatSupport
 from xlanb.gpu.transforms.conv_layout_normalization import CUDNN_CONVOLUTIONS
 from xlanb.gpu.transforms.fusion_wrapper import GPU_WRAPPING
 from xlanb.transforms import PASSES
@@ -26,17 +28,13 @@ from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.layout.layout_normalization import LayoutNormalization
 from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build, names_in
+from xlanb.transforms.precision.float_normalization import PASSES_BY_TYPE
 from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 _FLOAT_NORMALIZATION = (
     "float_normalization",
-    (
-        "float-normalization-bf16 float-normalization-f8e5m2 float-normalization-f8e4m3 float-normalization-f8e4m3fn "
-        "float-normalization-f8e4m3b11fnuz float-normalization-f8e5m2fnuz float-normalization-f8e4m3fnuz "
-        "float-normalization-f8e3m4 float-normalization-s4 float-normalization-u4 float-normalization-f4e2m1fn "
-        "float-normalization-f8e8m0fnu simplify-fp-conversions",
-    ),
+    (" ".join(f"float-normalization-{low}@gpu" for low in WIDER), "simplify-fp-conversions"),
 )
 
 # Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, name@variant is
@@ -93,7 +91,7 @@ _XLA: tuple[Row, ...] = (
     (
         "conv_canonicalization",
         (
-            "float-normalization-bf16 conv-rewriter cudnn-fused-convolution-rewriter conv-padding-legalization "
+            "float-normalization-bf16@gpu conv-rewriter cudnn-fused-convolution-rewriter conv-padding-legalization "
             "cudnn_pad_for_convolutions call-inliner tuple-simplifier algsimp@no-layout cudnn_simplify_padding",
             ("reshape_mover_after_conv_canonicalization*", ("reshape-mover algsimp@no-layout",)),
             ("simplify_after_conv_canonicalization*", ("convert-mover algsimp@no-layout",)),
@@ -202,6 +200,12 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
 }
 """Passes that are built with options, by name@variant."""
 
+_OF_DEVICE: Mapping[str, Callable[[GpuDevice], HloPass]] = {
+    f"float-normalization-{low}@gpu": lambda device, low=low: PASSES_BY_TYPE[low](support=GpuFloatSupport(device))
+    for low in WIDER
+}
+"""Passes whose options come of the device, by name@variant."""
+
 
 def pipeline(device: str | GpuDevice = "a100") -> HloPassPipeline:
     """The HLO passes of the GPU back end in order: XLA:GPU's, with all of its passes that exist here.
@@ -240,6 +244,8 @@ def _of_device(device: GpuDevice) -> HloPassPipeline:
 
 def _named(name: str, device: GpuDevice) -> HloPass:
     """The pass of a name or variant, for a device where it depends on one."""
+    if name in _OF_DEVICE:
+        return _OF_DEVICE[name](device)
     made = _VARIANTS[name]() if name in _VARIANTS else PASSES[name.partition("@")[0]]()
     if any(f.name == "device" for f in dataclasses.fields(made)):
         return dataclasses.replace(made, device=device)  # type: ignore[call-arg]

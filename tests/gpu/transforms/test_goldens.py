@@ -8,7 +8,7 @@ import pytest
 
 from tests.transforms.meaning import retyped
 from xlanb.gpu.devices import gpu_device
-from xlanb.gpu.pipelines import _VARIANTS, _named
+from xlanb.gpu.pipelines import _OF_DEVICE, _VARIANTS, _named
 from xlanb.hlo import parse
 from xlanb.transforms import PASSES
 
@@ -38,4 +38,4 @@ def test_every_pass_has_an_example() -> None:
     shown = {p.parent.name for p in INPUTS}
     ours = {n for n, p in PASSES.items() if p.__module__.startswith("xlanb.gpu.")}
     assert ours <= shown, f"without example: {ours - shown}"
-    assert {n for n in shown if "@" in n} <= _VARIANTS.keys()
+    assert {n for n in shown if "@" in n} <= _VARIANTS.keys() | _OF_DEVICE.keys()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from xlanb.analysis.mixed_precision import UNTOUCHED, WIDER
 from xlanb.hlo.computation import HloComputation
@@ -27,15 +28,33 @@ P = PrimitiveType
 _KEEP_COMPUTATIONS = frozenset({O.ALL_REDUCE, O.REDUCE_SCATTER})
 
 
-def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType) -> None:
-    """Compute in `high` whatever a module computes in `low`."""
+@dataclass(frozen=True)
+class FloatSupport:
+    """Which instructions a target computes in a narrow type as they are: none (xla/service/float_support.h)."""
+
+    def narrow(self, i: HloInstruction, low: PrimitiveType) -> bool:
+        """Whether `i` may take and give `low`."""
+        return False
+
+    def mixed(self, i: HloInstruction) -> bool:
+        """Whether `i` may take narrow and wide types together."""
+        return False
+
+
+NO_SUPPORT: Final = FloatSupport()
+
+
+def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType, support: FloatSupport = NO_SUPPORT) -> None:
+    """Compute in `high` whatever a module computes in `low`, but for what a target supports."""
     skipped = {d for i in module.instructions() if i.opcode in _KEEP_COMPUTATIONS for d in i.called_computations}
     version = module.version
     for c in module.post_order():
         if c in skipped:
             continue
         for i in c.post_order():
-            if i.opcode not in UNTOUCHED and not i.has_side_effect and _speaks_of(i, low):
+            if i.opcode in UNTOUCHED or i.has_side_effect or not _speaks_of(i, low):
+                continue
+            if not support.narrow(i, low) or (_speaks_of(i, high) and not support.mixed(i)):
                 widened(i, low, high)
     if module.version != version:
         TupleSimplifier().apply(module)
@@ -136,15 +155,16 @@ def _pass_for(low: PrimitiveType, high: PrimitiveType) -> type[HloPass]:
     @dataclass(frozen=True)
     class FloatNormalization(HloPass):
         name = f"float-normalization-{low}"
+        support: FloatSupport = NO_SUPPORT
 
         def apply(self, module: HloModule) -> None:
-            normalize(module, low, high)
+            normalize(module, low, high, self.support)
 
-    FloatNormalization.__doc__ = f"Computes {low} in {high}."
+    FloatNormalization.__doc__ = f"Computes {low} in {high}, but for what the target's `support` computes in {low}."
     return FloatNormalization
 
 
 # XLA:CPU leaves f16 to LLVM; a backend without it computes it in f32.
-PASSES_BY_TYPE: dict[PrimitiveType, Callable[[], HloPass]] = {
+PASSES_BY_TYPE: dict[PrimitiveType, Callable[..., HloPass]] = {
     low: _pass_for(low, high) for low, high in {**WIDER, P.F16: P.F32}.items()
 }

@@ -1,0 +1,26 @@
+"""Values that are to wait in the host's memory (xla/hlo/transforms/host_offloader.h), for devices that share it: none need move.
+
+    custom-call(x), custom_call_target="MoveToHost"    =>    x
+
+What held the same value in two memories holds it in one afterwards, so that equal instructions are merged at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.module import HloModule
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.copies.strip_memory_placement_annotations import StripMemoryPlacementAnnotations
+from xlanb.transforms.simplifiers.hlo_cse import HloCse
+
+
+@dataclass(frozen=True)
+class HostOffloader(HloPass):
+    """Keeps every value where it is, and merges what is equal, layouts among it."""
+
+    name = "host-offloader"
+
+    def apply(self, module: HloModule) -> None:
+        StripMemoryPlacementAnnotations().apply(module)
+        HloCse(is_layout_sensitive=True).apply(module)

@@ -1,0 +1,42 @@
+"""Chains of conversions as one (xla/hlo/transforms/simplifiers/simplify_fp_conversions.h): the types in between are left out.
+
+    convert(f32, convert(bf16, x)), x f32    =>    x
+
+The numbers get more exact: they are not rounded on the way. XLA calls that excess precision, and allows it where
+`xla_allow_excess_precision` is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
+from xlanb.transforms.verdict import Loss, Verdict
+
+
+@dataclass(frozen=True)
+class SimplifyFpConversions(HloPass):
+    """Converts to a float at once what was converted in two or more steps, all of them to floats."""
+
+    name = "simplify-fp-conversions"
+    triggers = frozenset((O.CONVERT,))
+    keeps = Verdict(Loss.NUMBERS, note="roundings to narrow types are left out")
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.post_order():
+            for i in c.post_order():
+                source, steps = i, 0
+                while source.opcode is O.CONVERT and source.array_shape.element_type.is_floating:
+                    source, steps = source.operands[0], steps + 1
+                if steps > 1:
+                    _convert_at_once(i, source)
+
+
+@reason("the types in between only round")
+def _convert_at_once(i: HloInstruction, source: HloInstruction) -> None:
+    same = i.array_shape.element_type is source.array_shape.element_type
+    i.parent.replace(i, source if same else i.parent.add(O.CONVERT, (source,), i.shape))
