@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -149,7 +148,7 @@ class DeviceCalls:
         self._labels = [f"argument {n} ({name})" for n, name in enumerate(names)]
         shapes = distribution.parameters
         self._specs = [
-            replace(ArraySpec.of(label, s), label=label) if isinstance(s, ArrayShape) and not s.is_dynamic else None
+            ArraySpec.of(label, s) if isinstance(s, ArrayShape) and not s.is_dynamic else None
             for label, s in zip(self._labels, shapes, strict=True)
         ]
 

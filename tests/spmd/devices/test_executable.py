@@ -74,6 +74,22 @@ ENTRY e {
     np.testing.assert_array_equal(xlanb.compile(module)(p), -p)
 
 
+@pytest.mark.parametrize(("layout", "result"), [("{0,1}", "{1,0}"), ("{1,0}", "{0,1}"), ("{0,1}", "{0,1}")])
+@pytest.mark.parametrize("rows", [4, 8])
+def test_whole_arrays_of_any_layout(layout: str, result: str, rows: int) -> None:
+    split = "sharding={devices=[2,1]<=[2]}"
+    module = xlanb.hlo.parse(f"""HloModule m, num_partitions=2
+ENTRY e {{
+  p = f32[{rows},4]{layout} parameter(0), {split}
+  ROOT c = f32[{rows},4]{result} copy(p), {split}
+}}""")
+    p = np.arange(4 * rows, dtype=np.float32).reshape(rows, 4)
+    exe = xlanb.compile(module)
+    for _ in range(4):
+        np.testing.assert_array_equal(exe(p), p)
+    np.testing.assert_array_equal(exe(np.asfortranarray(p)), p)
+
+
 def test_sums_do_not_depend_on_who_comes_first():
     x = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
     w = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)

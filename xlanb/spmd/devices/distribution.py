@@ -18,7 +18,7 @@ from xlanb.spmd.devices.split import parts_of, shards, tiling, whole_value
 class Distribution:
     """Shardings of the leaves of all parameters and of the result, in order; "" where each device has the same.
 
-    `parameters` are the shapes of the whole arguments, `local` those that each device takes. `result` is the shape of the whole result; None where only the shards' are known,
+    `parameters` are the shapes of the whole arguments, row major, for a layout is that of a device's part; `local` those that each device takes. `result` is the shape of the whole result; None where only the shards' are known,
     which may be longer together.
     """
 
@@ -33,9 +33,9 @@ class Distribution:
     def of_whole(module: HloModule, grid: DeviceGrid) -> Distribution:
         """Of a whole program whose entry has shardings, as propagation leaves it; `local` is what partitioning will make."""
         entry = module.entry_computation
-        parameters = tuple(p.shape for p in entry.parameters)
+        parameters = tuple(_row_major(p.shape) for p in entry.parameters)
         parts = tuple(tuple(parts_of(p.sharding, p.shape)) for p in entry.parameters)
-        local = tuple(_local(s, iter(p), grid.count) for s, p in zip(parameters, parts, strict=True))
+        local = tuple(_local(p.shape, iter(t), grid.count) for p, t in zip(entry.parameters, parts, strict=True))
         root = entry.root
         return Distribution(grid, parameters, local, parts, root.shape, tuple(parts_of(root.sharding, root.shape)))
 
@@ -45,7 +45,7 @@ class Distribution:
         entry, is_split = module.entry_computation, grid.count > 1
         local = tuple(p.shape for p in entry.parameters)
         parts = tuple(tuple(parts_of(p.sharding if is_split else None, p.shape)) for p in entry.parameters)
-        whole = tuple(_whole(s, iter(p), grid.count) for s, p in zip(local, parts, strict=True))
+        whole = tuple(_row_major(_whole(s, iter(p), grid.count)) for s, p in zip(local, parts, strict=True))
         output = (module.spmd_output_sharding or entry.root.sharding) if is_split else None
         return Distribution(grid, whole, local, parts, None, tuple(parts_of(output, entry.root.shape)))
 
@@ -116,6 +116,13 @@ def _whole(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
     if lies is None:
         return shape
     return _resized(shape, [n * t for n, t in zip(shape.as_array().dimensions, lies.tiles, strict=True)])
+
+
+def _row_major(shape: Shape) -> Shape:
+    """A shape whose arrays are row major."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(map(_row_major, shape.shapes)))
+    return shape.with_layout(None).with_default_layout() if isinstance(shape, ArrayShape) else shape
 
 
 def _resized(shape: Shape, dims: Sequence[int]) -> ArrayShape:

@@ -71,7 +71,7 @@ def merged(module: HloModule, distribution: Distribution, most: int) -> HloModul
 def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
     if module.host_callbacks:
         raise NotMergedError("it calls functions of Python, which may ask on which device they run")
-    if module.entry_layout is not None and _has_layouts(module.entry_layout):
+    if _has_layouts(module):
         raise NotMergedError("the entry has layouts of its own")
     source = module.entry_computation
     target = module.add_computation(f"{source.name}_all_devices")
@@ -102,8 +102,14 @@ def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModu
 _KEPT_HEADER: Final = frozenset(("is_dynamic",))
 
 
-def _has_layouts(layout: tuple[tuple[Shape, ...], Shape]) -> bool:
-    return any(s != s.with_default_layout() for s in (*layout[0], layout[1]) if s.is_array)
+def _has_layouts(module: HloModule) -> bool:
+    """Whether some array that goes in or comes out is not row major."""
+    entry = module.entry_computation
+    shapes = [*(p.shape for p in entry.parameters), entry.root.shape]
+    if module.entry_layout is not None:
+        shapes += [*module.entry_layout[0], module.entry_layout[1]]
+    arrays = [s for shape in shapes for _, s in shape.leaves() if isinstance(s, ArrayShape)]
+    return any(s.layout is not None and not s.layout.is_default for s in arrays)
 
 
 class _Builder:
