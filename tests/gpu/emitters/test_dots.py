@@ -4,6 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import xlanb
+
 NUMPY = {
     "f32": "f4",
     "f64": "f8",
@@ -122,3 +124,27 @@ def test_sums_of_many_products_are_close(check):
     one_by_one = np.cumsum(a[:, :, None] * b[None], axis=1, dtype=np.float32)[:, -1]
     exe = check(text, a, b, rtol=1e-4, atol=1e-3)
     assert np.abs(exe.emulate(a, b) - exact).mean() < np.abs(one_by_one - exact).mean()
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 8, 16), (64, 64, 64), (100, 70, 33), (33, 300, 100), (8, 9, 1000)])
+@pytest.mark.parametrize("contracting", [(1, 0), (0, 1)])
+def test_tensor_cores(check, kind, m, n, k, contracting):
+    exe = check(*product(m, n, k, kind, contracting=contracting))
+    (kernel,) = exe.kernels
+    instruction = f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"
+    assert instruction in exe.ptx[kernel.name]
+    assert kernel.shared_bytes <= 48 << 10
+
+
+def test_products_of_tensor_cores_in_another_type(check):
+    text, a, b = product(40, 50, 60, "bf16")
+    text = text.replace("bf16[40,50]", "f32[40,50]")
+    exe = check(text, a, b)
+    assert "mma.sync" in exe.ptx[exe.kernels[0].name]
+
+
+def test_devices_without_tensor_cores_for_a_type():
+    text = product(64, 64, 64, "bf16")[0]
+    exe = xlanb.compile(text, target="v100")
+    assert not any("mma.sync" in t for t in exe.ptx.values())

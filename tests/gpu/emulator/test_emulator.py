@@ -52,7 +52,7 @@ def run(body, source, threads, *, shared=0, head=""):
     loaded = jit.LoadedCode([data], [made.symbol], {"malloc": malloc})
     target = np.zeros_like(source)
     table = (ctypes.c_void_p * 2)(source.ctypes.data, target.ctypes.data)
-    memory = [np.zeros(n, np.int64) for n in (shared // 8 + 8, threads, 2 * threads, threads)]
+    memory = [np.zeros(n, np.int64) for n in (shared // 8 + 8, threads, 16 * threads, threads)]
     addresses = [m.ctypes.data for m in memory]
     record = (ctypes.c_uint64 * 6)(0, *addresses[:3], threads, addresses[3])
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

@@ -1,15 +1,16 @@
 """Matrix products: tiles of both operands in shared memory, a tile of the result in the registers of a block's threads.
 
-    for each step of K:   all threads load a tile of A and one of B, computing what is fused into the operands;   each thread adds the products of its 4 x 4 results
-    at the end            the tile of results goes to shared memory, from where threads take consecutive elements and compute what is fused behind the product
+    for each step of the depth     all threads load a tile of A and one of B, computing what is fused into the operands; then each adds products to its results
+    at the end                     the tile of results goes to shared memory, from where threads take consecutive elements and compute what is fused behind the product
 
-The products of a step are summed by themselves and then added to the total, as tensor cores do: the error grows with the number of steps, not of products.
+Products of f16 and bf16 are done by tensor cores where the device has them for these types (see tensor_cores.py); others by each thread, 4 x 4 results of its own. The products of a step are then
+summed by themselves and added to the total: the error grows with the number of steps, not of products.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.codegen import arithmetic
@@ -25,6 +26,7 @@ from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.hero import hero_of, index_for, roots_of
 from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
+from xlanb.gpu.emitters.tensor_cores import Fragments, WarpTile, tensor_type
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -33,7 +35,7 @@ _LEAST_PRODUCTS = 1 << 12
 """Products from which on tiles pay."""
 _LEAST_DEPTH = 8
 _STEP = 16
-"""The depth of a tile."""
+"""The depth of a tile of products that threads do by themselves."""
 _OWN = 4
 """Rows and columns of results of a thread."""
 
@@ -87,101 +89,146 @@ def emit_dot(lowering: Lowering) -> None:
     hero = _hero(lowering.root)
     if hero is None:
         raise AssertionError("a fusion without a dot")
-    _Tiles(lowering, hero).emit()
+    kind = tensor_type(hero, lowering.program.target.device)
+    if kind is None:
+        _emit_by_threads(lowering, hero)
+    else:
+        _emit_by_tensor_cores(lowering, hero, kind)
+
+
+def _emit_by_threads(lowering: Lowering, hero: HloInstruction) -> None:
+    """Each thread does the products of 4 x 4 results."""
+    t = accumulator_type(array_of(hero).element_type)
+    _, rows, columns, _ = Product.of(hero).sizes
+    most = 64 if t.byte_size <= 4 else 32
+    height, width = _tile(rows, 16, most), _tile(columns, 16, most)
+    while height * width < 512:  # a warp at least
+        height, width = (height * 2, width) if height < width else (height, width * 2)
+    threads = height * width // (_OWN * _OWN)
+    tiles = _Tiles(lowering, hero, height, width, threads)
+    with lowering.kernel(tiles.blocks, threads) as k:
+        tiles.begin(k)
+        totals, row, column = _sum_by_threads(k, tiles, t)
+
+        def spill(memory: Value) -> None:
+            for m in range(_OWN):
+                for n in range(_OWN):
+                    at = k.f.add(k.f.mul(k.f.add(row, m), width), k.f.add(column, n))
+                    store(t, memory, at, totals[m * _OWN + n])
+
+        tiles.store(k, t, spill)
+
+
+def _sum_by_threads(k: KernelFunction, tiles: _Tiles, t: PrimitiveType) -> tuple[list[Element], Ix, Ix]:
+    """(this thread's results, row after row; its first row and column in the tile)."""
+    f, across, count = k.f, tiles.width // _OWN, _OWN * _OWN
+    row, column = f.mul(f.div(k.thread, across), _OWN), f.mul(f.rem(k.thread, across), _OWN)
+    a, b = (k.shared_array(t, _STEP * (size + 1)) for size in (tiles.height, tiles.width))
+
+    def place(size: int) -> Callable[[Ix, Ix], Ix]:
+        """Where an element of a tile is: the depth is the slower dimension."""
+        return lambda step, at: f.add(f.mul(step, size + 1), at)
+
+    at_a, at_b = place(tiles.height), place(tiles.width)
+    nothing = [p for _ in range(count) for p in parts(zero(f, t))]
+    with f.carried(-(-tiles.depth // _STEP), nothing) as steps:
+        first = f.mul(steps.index, _STEP)
+        tiles.load(k, t, a, first, _STEP, at_a, is_left=True)
+        tiles.load(k, t, b, first, _STEP, at_b, is_left=False)
+        k.barrier()
+        with f.carried(_STEP, nothing) as loop:
+            x = [load(t, a, at_a(loop.index, f.add(row, n))) for n in range(_OWN)]
+            y = [load(t, b, at_b(loop.index, f.add(column, n))) for n in range(_OWN)]
+            sums = pack([t] * count, loop.values)
+            loop.next = flat(
+                [multiply_add(f, t, sums[m * _OWN + n], x[m], y[n]) for m in range(_OWN) for n in range(_OWN)]
+            )
+        k.barrier()
+        steps.next = [_plus(p, q) for p, q in zip(steps.values, loop.values, strict=True)]
+    return pack([t] * count, steps.values), row, column
+
+
+def _emit_by_tensor_cores(lowering: Lowering, hero: HloInstruction, t: PrimitiveType) -> None:
+    """Each warp does the products of 32 x 32 results by mma.sync."""
+    _, rows, columns, _ = Product.of(hero).sizes
+    side, step = WarpTile.SIDE, WarpTile.DEPTH
+    height, width = _tile(rows, side, 2 * side), _tile(columns, side, 2 * side)
+    threads = height * width // (side * side) * 32
+    tiles = _Tiles(lowering, hero, height, width, threads)
+    with lowering.kernel(tiles.blocks, threads) as k:
+        f = k.f
+        tiles.begin(k)
+        warp = WarpTile(k, t, f.mul(f.div(k.warp, width // side), side), f.mul(f.rem(k.warp, width // side), side))
+        a, b = (k.shared_array(t, size * WarpTile.STRIDE) for size in (height, width))
+        with f.carried(-(-tiles.depth // step), warp.nothing()) as steps:
+            first = f.mul(steps.index, step)
+            tiles.load(k, t, a, first, step, warp.place, is_left=True)
+            tiles.load(k, t, b, first, step, warp.place, is_left=False)
+            k.barrier()
+            steps.next = warp.multiply(Fragments(a, b), steps.values)
+            k.barrier()
+        tiles.store(k, PrimitiveType.F32, lambda memory: warp.spill(memory, width, steps.values))
 
 
 class _Tiles:
-    """The kernel of a product: `height` x `width` results to a block."""
+    """The tiles of a product, `height` x `width` results to a block, and what is fused around it."""
 
-    def __init__(self, lowering: Lowering, hero: HloInstruction) -> None:
+    def __init__(self, lowering: Lowering, hero: HloInstruction, height: int, width: int, threads: int) -> None:
         self.lowering, self.hero, self.product = lowering, hero, Product.of(hero)
+        self.height, self.width, self.threads = height, width, threads
         self.batch, self.rows, self.columns, self.depth = self.product.sizes
-        self.to: PrimitiveType = array_of(hero).element_type
-        self.type = accumulator_type(self.to)
-        most = 64 if self.type.byte_size <= 4 else 32
-        self.height, self.width = _tile(self.rows, most), _tile(self.columns, most)
-        while self.height * self.width < 512:  # a warp at least
-            if self.height < self.width:
-                self.height *= 2
-            else:
-                self.width *= 2
-        self.threads = self.height * self.width // (_OWN * _OWN)
-        self.across, self.down = -(-self.columns // self.width), -(-self.rows // self.height)
+        self.across, self.down = -(-self.columns // width), -(-self.rows // height)
 
-    def emit(self) -> None:
-        with self.lowering.kernel(self.batch * self.down * self.across, self.threads) as k:
-            f = k.f
-            tile, batch = f.rem(k.block, self.down * self.across), f.div(k.block, self.down * self.across)
-            self.top = f.mul(f.div(tile, self.across), self.height)
-            self.left = f.mul(f.rem(tile, self.across), self.width)
-            self.at = split(f, batch, self.product.batch) if self.product.batch else []
-            totals = self._sum(k)
-            self._store(k, totals)
+    @property
+    def blocks(self) -> int:
+        """How many tiles there are."""
+        return self.batch * self.down * self.across
 
-    # -- products -------------------------------------------------------------------------------------------------
+    def begin(self, k: KernelFunction) -> None:
+        """Find the block's tile."""
+        f, each = k.f, self.down * self.across
+        tile, batch = f.rem(k.block, each), f.div(k.block, each)
+        self.top = f.mul(f.div(tile, self.across), self.height)
+        self.left = f.mul(f.rem(tile, self.across), self.width)
+        self.at = split(f, batch, self.product.batch) if self.product.batch else []
 
-    def _sum(self, k: KernelFunction) -> list[Element]:
-        """This thread's results, row after row."""
-        f, t = k.f, self.type
-        a = k.shared_array(t, _STEP * (self.height + 1))
-        b = k.shared_array(t, _STEP * (self.width + 1))
-        row, column = self._own(k)
-        count = _OWN * _OWN
-        nothing = [p for _ in range(count) for p in parts(zero(f, t))]
-        with f.carried(-(-self.depth // _STEP), nothing) as steps:
-            first = f.mul(steps.index, _STEP)
-            self._load(k, a, first, self.height, is_left=True)
-            self._load(k, b, first, self.width, is_left=False)
-            k.barrier()
-            with f.carried(_STEP, nothing) as loop:
-                x = [load(t, a, self._place(k, loop.index, self.height, f.add(row, n))) for n in range(_OWN)]
-                y = [load(t, b, self._place(k, loop.index, self.width, f.add(column, n))) for n in range(_OWN)]
-                sums = pack([t] * count, loop.values)
-                made = [multiply_add(f, t, sums[m * _OWN + n], x[m], y[n]) for m in range(_OWN) for n in range(_OWN)]
-                loop.next = flat(made)
-            k.barrier()
-            steps.next = [_plus(p, q) for p, q in zip(steps.values, loop.values, strict=True)]
-        return pack([t] * count, steps.values)
+    # -- operands -------------------------------------------------------------------------------------------------
 
-    def _own(self, k: KernelFunction) -> tuple[Ix, Ix]:
-        """The first row and column of this thread in the tile."""
-        f, across = k.f, self.width // _OWN
-        return f.mul(f.div(k.thread, across), _OWN), f.mul(f.rem(k.thread, across), _OWN)
-
-    @staticmethod
-    def _place(k: KernelFunction, step: Ix, size: int, at: Ix) -> Ix:
-        """Where an element of a tile in shared memory is: the depth is the slower dimension."""
-        return k.f.add(k.f.mul(step, size + 1), at)
-
-    def _load(self, k: KernelFunction, memory: Value, first: Ix, size: int, *, is_left: bool) -> None:
-        """All threads fill a tile of an operand; consecutive threads take consecutive elements of its memory."""
-        f, t = k.f, self.type
+    def load(
+        self,
+        k: KernelFunction,
+        t: PrimitiveType,
+        memory: Value,
+        first: Ix,
+        depth: int,
+        place: Callable[[Ix, Ix], Ix],
+        *,
+        is_left: bool,
+    ) -> None:
+        """All threads fill a tile of an operand in type t, zeros beyond its ends; consecutive threads take consecutive elements of its memory."""
+        f = k.f
         operand = self.hero.operands[0 if is_left else 1]
         shape = array_of(operand)
         contracting = self.product.dims.lhs_contracting if is_left else self.product.dims.rhs_contracting
         along_depth = bool(shape.minor_to_major) and shape.minor_to_major[0] in contracting
-        total = size * _STEP
-        rounds = -(-total // self.threads)
+        size = self.height if is_left else self.width
         begin, most = (self.top, self.rows) if is_left else (self.left, self.columns)
+        total = size * depth
+        rounds = -(-total // self.threads)
         with f.loop(rounds) as n:
             q = f.add(f.mul(n, self.threads), k.thread)
             with k.below(q, total, rounds * self.threads):
-                step, at = (f.rem(q, _STEP), f.div(q, _STEP)) if along_depth else (f.div(q, size), f.rem(q, size))
-                depth, place = f.add(first, step), f.add(begin, at)
-                inside = f.both(self._within(k, place, most, size), self._within(k, depth, self.depth, _STEP))
+                step, at = (f.rem(q, depth), f.div(q, depth)) if along_depth else (f.div(q, size), f.rem(q, size))
+                row, inner = f.add(begin, at), f.add(first, step)
+                inside = f.both(_within(k, row, most, size), _within(k, inner, self.depth, depth))
 
                 def element() -> list[Value]:
-                    index = Index(shape, self._operand_index(k, place, depth, is_left=is_left))
+                    index = Index(shape, self._operand_index(k, row, inner, is_left=is_left))
                     value = k.e.element(operand, index)
                     return flat([arithmetic.convert(f, shape.element_type, t, value)])
 
                 values = f.choose(inside, element, lambda: flat([zero(f, t)]))
-                store(t, memory, self._place(k, step, size, at), pack([t], values)[0])
-
-    @staticmethod
-    def _within(k: KernelFunction, at: Ix, most: int, size: int) -> Value:
-        """i1: whether a place of a tile of some size lies in a matrix."""
-        return k.f.const(I1, True) if most % size == 0 else k.f.within(at, 0, most)
+                store(t, memory, place(step, at), pack([t], values)[0])
 
     def _operand_index(self, k: KernelFunction, place: Ix, depth: Ix, *, is_left: bool) -> list[Ix]:
         d, f = self.product.dims, k.f
@@ -201,48 +248,50 @@ class _Tiles:
 
     # -- results --------------------------------------------------------------------------------------------------
 
-    def _store(self, k: KernelFunction, totals: Sequence[Element]) -> None:
-        """The tile by way of shared memory: consecutive threads then have consecutive results."""
-        f, t = k.f, self.type
+    def store(self, k: KernelFunction, t: PrimitiveType, spill: Callable[[Value], None]) -> None:
+        """`spill(memory)` writes this thread's results, of type t, to their places in the tile; then consecutive threads have consecutive results."""
+        f = k.f
         memory = k.shared_array(t, self.height * self.width)
-        row, column = self._own(k)
-        for m in range(_OWN):
-            for n in range(_OWN):
-                at = f.add(f.mul(f.add(row, m), self.width), f.add(column, n))
-                store(t, memory, at, totals[m * _OWN + n])
+        spill(memory)
         k.barrier()
-        leaves = k.lowering.leaves
         by_column = self._is_by_column()
-        with f.loop(_OWN * _OWN) as turn:
+        size = self.height if by_column else self.width
+        with f.loop(self.height * self.width // self.threads) as turn:
             q = f.add(f.mul(turn, self.threads), k.thread)
-            size = self.height if by_column else self.width
             slow, fast = f.div(q, size), f.rem(q, size)
             y, x = (fast, slow) if by_column else (slow, fast)
             down, across = f.add(self.top, y), f.add(self.left, x)
-            inside = f.both(
-                self._within(k, down, self.rows, self.height), self._within(k, across, self.columns, self.width)
-            )
+            inside = f.both(_within(k, down, self.rows, self.height), _within(k, across, self.columns, self.width))
             with f.when(inside) if inside.number is None else f.aside():
-                value = load(t, memory, f.add(f.mul(y, self.width), x))
-                made = arithmetic.convert(f, t, self.to, value)
-                k.e.bindings[self.hero] = {(): lambda _: made}  # type: ignore[index]
-                multi = [
-                    *self.at,
-                    *(split(f, down, self.product.row) if self.product.row else []),
-                    *(split(f, across, self.product.column) if self.product.column else []),
-                ]
-                for leaf in leaves:
-                    own = array_of(k.lowering.instruction, leaf)
-                    store_elements(k, [leaf], index_for(k, own, self.hero, multi))
+                self._result(k, t, load(t, memory, f.add(f.mul(y, self.width), x)), down, across)
+
+    def _result(self, k: KernelFunction, t: PrimitiveType, value: Element, down: Ix, across: Ix) -> None:
+        """Compute what is fused behind an element of the product, and store it."""
+        f, p = k.f, self.product
+        made = arithmetic.convert(f, t, array_of(self.hero).element_type, value)
+        k.e.bindings[self.hero] = {(): lambda _: made}  # type: ignore[index]
+        multi = [
+            *self.at,
+            *(split(f, down, p.row) if p.row else []),
+            *(split(f, across, p.column) if p.column else []),
+        ]
+        for leaf in k.lowering.leaves:
+            own = array_of(k.lowering.instruction, leaf)
+            store_elements(k, [leaf], index_for(k, own, self.hero, multi))
 
     def _is_by_column(self) -> bool:
         """Whether rows of the result are faster in memory than columns."""
         shape = array_of(self.hero)
         if not shape.rank:
             return False
-        fastest = shape.minor_to_major[0]
         first = len(self.product.batch)
-        return first <= fastest < first + len(self.product.row) and bool(self.product.column)
+        is_row = first <= shape.minor_to_major[0] < first + len(self.product.row)
+        return is_row and bool(self.product.column)
+
+
+def _within(k: KernelFunction, at: Ix, most: int, size: int) -> Value:
+    """i1: whether a place of a tile of some size lies in a matrix."""
+    return k.f.const(I1, True) if most % size == 0 else k.f.within(at, 0, most)
 
 
 def _plus(a: Value, b: Value) -> Value:
@@ -250,9 +299,12 @@ def _plus(a: Value, b: Value) -> Value:
     return a | b if a.type is I1 else a + b
 
 
-def _tile(size: int, most: int) -> int:
+def _tile(size: int, least: int, most: int) -> int:
     """The side of a tile for a matrix of some size."""
-    made = 16
+    made = least
     while made < size and made < most:
         made *= 2
     return made
+
+
+__all__ = ["Product", "emit_dot", "fits"]

@@ -15,6 +15,7 @@ from xlanb.codegen.host_call import HiddenState, HostCall
 from xlanb.codegen.translation import Passes, translate
 from xlanb.errors import EvaluationError, RaceError
 from xlanb.gpu.emulator.races import Watch
+from xlanb.gpu.emulator.rewriting import EXCHANGED
 from xlanb.gpu.emulator.scheduler import OK, EmulatorModule
 from xlanb.gpu.launches import Kernel, LibraryCall, Place
 from xlanb.gpu.program import GpuProgram
@@ -37,7 +38,7 @@ class EmulatedBlock:
         self._memory: list[Array] = [
             np.zeros(kernel.shared_bytes + 64, np.uint8),
             np.zeros(threads, np.int32),
-            np.zeros(2 * threads, np.int64),
+            np.zeros(2 * EXCHANGED * threads, np.int64),
             np.zeros(threads, np.int64),
         ]
         shared, states, exchange, handles = (m.ctypes.data for m in self._memory)

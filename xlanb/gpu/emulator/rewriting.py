@@ -22,7 +22,7 @@ WAITS_FOR_NOTHING, WAITS_FOR_BLOCK, WAITS_FOR_WARP = 0, 1, 2
 """What a thread waits for: it has ended, a barrier, its warp."""
 
 RECORD = ("frames", "shared", "states", "exchange", "threads", "handles", "watch")
-"""The words of a block's record: where the threads' frames are (null: to be allocated), its shared memory, an i32 a thread (what it waits for), two i64 a thread (what it gives its warp), how many threads there are, their coroutines' handles, and what is remembered of accesses (see races.py)."""
+"""The words of a block's record: where the threads' frames are (null: to be allocated), its shared memory, an i32 a thread (what it waits for), twice eight i64 a thread (what it gives its warp), how many threads there are, their coroutines' handles, and what is remembered of accesses (see races.py)."""
 
 _DEFINE = re.compile(r"^define ptx_kernel void @([\w.$-]+)\((.*)\)([^()]*)\{$")
 _SHARED = re.compile(r"^@(shared\d+) = internal addrspace\(3\) global \[(\d+) x (.+)\] poison, align (\d+)$")
@@ -33,6 +33,11 @@ _WARP_BARRIER = re.compile(r"^  call void @llvm\.nvvm\.bar\.warp\.sync")
 _SHUFFLE = re.compile(
     r"^  (%[\w.]+) = call (\w+) @llvm\.nvvm\.shfl\.sync\.(bfly|down|up|idx)\.\w+\(i32 \S+, (\w+) (\S+), i32 (\S+), i32 \S+\)"
 )
+_MMA = re.compile(r"^  (%[\w.]+) = call (\{[^}]*\}) @llvm\.nvvm\.mma\.m16n8k16\.row\.col\.(bf16|f32\.f32)\((.*)\)")
+MMA = {"bf16": "xlanb.emu.mma.bf16", "f32.f32": "xlanb.emu.mma.f16"}
+"""The functions that compute a lane's results of a product of matrix fragments (see scheduler.py)."""
+EXCHANGED = 8
+"""Words that a thread can give its warp at once."""
 _LABEL = re.compile(r"^([\w.$-]+):")
 _INCOMING = re.compile(r"%([\w.$-]+) \]")
 _SIZES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
@@ -140,8 +145,10 @@ def _body(k: _Kernel, lines: list[str], prefix: str) -> Iterator[str]:
 
 
 def _instruction(k: _Kernel, line: str) -> Iterator[str]:
-    shuffle = _SHUFFLE.match(line)
-    if _BLOCK_BARRIER.match(line):
+    shuffle, mma = _SHUFFLE.match(line), _MMA.match(line)
+    if mma is not None:
+        yield from _multiply(k, *mma.groups())
+    elif _BLOCK_BARRIER.match(line):
         yield from _suspend(k, WAITS_FOR_BLOCK)
     elif _WARP_BARRIER.match(line):
         yield from _suspend(k, WAITS_FOR_WARP)
@@ -164,6 +171,7 @@ def _begin(k: _Kernel) -> Iterator[str]:
             yield from _word("shared", 1)
         return
     yield "  %emu.turn = alloca i64"
+    yield "  %emu.four = alloca [4 x float]"
     yield "  %emu.id = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)"
     yield "  %emu.bytes = call i64 @llvm.coro.size.i64()"
     yield "  %emu.padded = add i64 %emu.bytes, 63"
@@ -187,8 +195,14 @@ def _begin(k: _Kernel) -> Iterator[str]:
     yield from _word("states", 2)
     yield from _word("exchange", 3)
     yield "  %emu.state = getelementptr i32, ptr %emu.states, i64 %emu.wide"
-    yield "  %emu.slot = getelementptr i64, ptr %emu.exchange, i64 %emu.wide"
+    yield f"  %emu.mine = mul i64 %emu.wide, {EXCHANGED}"
+    yield "  %emu.slot = getelementptr i64, ptr %emu.exchange, i64 %emu.mine"
+    yield "  %emu.lane = and i64 %emu.wide, 31"
+    yield "  %emu.leader = sub i64 %emu.wide, %emu.lane"
+    yield f"  %emu.ours = mul i64 %emu.leader, {EXCHANGED}"
+    yield "  %emu.warp = getelementptr i64, ptr %emu.exchange, i64 %emu.ours"
     yield from _word("threads", 4, "i64")
+    yield f"  %emu.stride = mul i64 %emu.threads, {EXCHANGED}"
     yield "  store i64 0, ptr %emu.turn"
     k.ends["entry"] = "emu.allocated"
 
@@ -220,10 +234,12 @@ def _suspend(k: _Kernel, state: int) -> Iterator[str]:
 
 def _shuffle(k: _Kernel, result: str, type_: str, how: str, _: str, value: str, lane: str) -> Iterator[str]:
     """Two places a thread, used in turns: a thread writes into one again only when all have read it."""
-    names = ("turn", "base", "mine", "lane", "first", "other", "from", "wide", "theirs", "slot", "next")
-    turn, base, mine, own, first, other, source, wide, theirs, slot, following = (f"%{k.fresh(name)}" for name in names)
+    names = ("turn", "base", "mine", "lane", "first", "other", "from", "wide", "theirs", "slot", "next", "place")
+    turn, base, mine, own, first, other, source, wide, theirs, slot, following, place = (
+        f"%{k.fresh(name)}" for name in names
+    )
     yield f"  {turn} = load i64, ptr %emu.turn"
-    yield f"  {base} = mul i64 {turn}, %emu.threads"
+    yield f"  {base} = mul i64 {turn}, %emu.stride"
     yield f"  {mine} = getelementptr i64, ptr %emu.slot, i64 {base}"
     yield f"  store {type_} {value}, ptr {mine}"
     yield f"  {following} = xor i64 {turn}, 1"
@@ -234,9 +250,37 @@ def _shuffle(k: _Kernel, result: str, type_: str, how: str, _: str, value: str, 
     yield from _source_lane(k, how, own, lane, other)
     yield f"  {source} = add i32 {first}, {other}"
     yield f"  {wide} = zext i32 {source} to i64"
-    yield f"  {slot} = add i64 {base}, {wide}"
+    yield f"  {place} = mul i64 {wide}, {EXCHANGED}"
+    yield f"  {slot} = add i64 {base}, {place}"
     yield f"  {theirs} = getelementptr i64, ptr %emu.exchange, i64 {slot}"
     yield f"  {result} = load {type_}, ptr {theirs}"
+
+
+def _multiply(k: _Kernel, result: str, type_: str, kind: str, arguments: str) -> Iterator[str]:
+    """A product of matrix fragments: a lane writes down its six words of A and B, and computes its results when all have."""
+    turn, base, following, first, own = (f"%{k.fresh(n)}" for n in ("turn", "base", "next", "first", "lane"))
+    given = arguments.split(", ")
+    yield f"  {turn} = load i64, ptr %emu.turn"
+    yield f"  {base} = mul i64 {turn}, %emu.stride"
+    for n, word in enumerate(given[:6]):
+        place, at = f"%{k.fresh('place')}", f"%{k.fresh('at')}"
+        yield f"  {place} = add i64 {base}, {n}"
+        yield f"  {at} = getelementptr i64, ptr %emu.slot, i64 {place}"
+        yield f"  store {word}, ptr {at}"
+    yield f"  {following} = xor i64 {turn}, 1"
+    yield f"  store i64 {following}, ptr %emu.turn"
+    yield from _suspend(k, WAITS_FOR_WARP)
+    yield f"  {own} = and i32 %emu.tid, 31"
+    yield f"  {first} = getelementptr i64, ptr %emu.warp, i64 {base}"
+    yield f"  call void @{MMA[kind]}(ptr {first}, i32 {own}, ptr %emu.four, {', '.join(given[6:])})"
+    made = "poison"
+    for n in range(4):
+        at, value = f"%{k.fresh('at')}", f"%{k.fresh('value')}"
+        name = result if n == 3 else f"%{k.fresh('sum')}"
+        yield f"  {at} = getelementptr float, ptr %emu.four, i64 {n}"
+        yield f"  {value} = load float, ptr {at}"
+        yield f"  {name} = insertvalue {type_} {made}, float {value}, {n}"
+        made = name
 
 
 def _source_lane(k: _Kernel, how: str, own: str, lane: str, result: str) -> Iterator[str]:

@@ -14,10 +14,18 @@ from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.target import Target
-from xlanb.codegen.types import I1, I32, I64, PTR, VOID
+from xlanb.codegen.types import FLOAT, HALF, I1, I16, I32, I64, PTR, VOID, Type
 from xlanb.codegen.values import Value
 from xlanb.gpu.emulator.races import ACCESS, define_access, watched
-from xlanb.gpu.emulator.rewriting import WAITS_FOR_BLOCK, WAITS_FOR_NOTHING, WAITS_FOR_WARP, parameters_text, rewritten
+from xlanb.gpu.emulator.rewriting import (
+    EXCHANGED,
+    MMA,
+    WAITS_FOR_BLOCK,
+    WAITS_FOR_NOTHING,
+    WAITS_FOR_WARP,
+    parameters_text,
+    rewritten,
+)
 from xlanb.gpu.launches import Code
 
 OK, DIVERGED = 0, 1
@@ -51,6 +59,7 @@ class EmulatorModule:
         if check:
             define_access(self._builder)
         self._declared: set[str] = set()
+        self._multipliers: set[str] = set()
         self._count = 0
 
     def add(self, code: Code, threads: int) -> Emulated:
@@ -68,6 +77,10 @@ class EmulatorModule:
         for line in declarations:
             self._declared.add(line)
         m = self._builder
+        for kind, symbol in MMA.items():
+            if f"@{symbol}(" in text and symbol not in self._multipliers:
+                self._multipliers.add(symbol)
+                define_multiplier(m, symbol, HALF if kind == "f32.f32" else I16)
         m.globals.update({f"{prefix}{k}": line for k, line in enumerate(outside)})
         m.declarations[f"{prefix}kernel"] = text
         names = [p.rsplit("%", 1)[1] for p in parameters_text(code).split(", ") if p]
@@ -96,6 +109,34 @@ class EmulatorModule:
             blocks.run_plain(first, last)
             f.give(f.const(I64, OK))
         return f.name
+
+
+def define_multiplier(module: ModuleBuilder, symbol: str, element: Type) -> None:
+    """Write the function of a lane's results of mma.m16n8k16: of fragments that all lanes have written down, six words of two elements each (see emitters/tensor_cores.py)."""
+    names = (("warp", PTR), ("lane", I32), ("out", PTR), *((f"c{n}", FLOAT) for n in range(4)))
+    parameters = [Parameter(t, n) for n, t in names]
+    f = Function(module, symbol, parameters, "nounwind", None, "internal")
+    module.functions.append(f)
+    warp, lane, out, *totals = (f.argument(p) for p in parameters)
+    group, pair = f.value(lane.zext(I64).lshr(2)), f.value((lane.zext(I64) & 3) * 2)
+
+    def element_of(owner: Value, word: Value, half: Value) -> Value:
+        """One of the two elements of a word that a lane of the warp wrote."""
+        at = Pointer(warp, I64).address(owner * EXCHANGED + word)
+        raw = Pointer(at, element)[half]
+        if element is HALF:
+            return raw.cast("fpext", FLOAT)
+        return (raw.zext(I32) << 16).bits_as(FLOAT)
+
+    for n, total in enumerate(totals):
+        lower, column = n // 2, pair + n % 2
+        with f.carried(16, [f.const(FLOAT, 0.0)]) as loop:
+            depth = f.value(loop.index)
+            owner, far, half = (depth & 7).lshr(1), depth.lshr(3), depth & 1
+            a = element_of(group * 4 + owner, far * 2 + lower, half)
+            b = element_of(column * 4 + owner, far + 4, half)
+            loop.next = [loop.values[0] + a * b]
+        Pointer(out, FLOAT)[n] = total + loop.values[0]
 
 
 class _Blocks:

@@ -1,0 +1,130 @@
+"""Products of f16 and bf16 by tensor cores: the instruction mma.sync.m16n8k16, which the lanes of a warp do together, and which lane has which elements.
+
+    A, 16 x 16     lane l has rows l / 4 and l / 4 + 8, of each the pairs of columns at 2 (l % 4) and 2 (l % 4) + 8
+    B, 16 x 8      column l / 4, the pairs of rows at 2 (l % 4) and 2 (l % 4) + 8
+    C, 16 x 8      rows l / 4 and l / 4 + 8, of each the pair of columns at 2 (l % 4)
+
+Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlanb.codegen.elemental import array_of
+from xlanb.codegen.function import Ix
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.types import FLOAT, HALF, I32
+from xlanb.codegen.values import Value
+from xlanb.gpu.devices import GpuDevice
+from xlanb.gpu.emitters.kernel import KernelFunction
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+_NAMES = {T.BF16: "bf16", T.F16: "f32.f32"}
+_LEAST_SIDE, _LEAST_DEPTH = 8, 16
+
+
+def tensor_type(dot: HloInstruction, device: GpuDevice) -> PrimitiveType | None:
+    """The type that tensor cores multiply for a dot; None where each thread does so: other types, matrices that are too small, a device without."""
+    a, b = (array_of(o).element_type for o in dot.operands[:2])
+    to = array_of(dot).element_type
+    if a is not b or a not in _NAMES or to not in (a, T.F32) or device.architecture.capability < (8, 0):
+        return None
+    shape = array_of(dot).dimensions
+    inner = array_of(dot.operands[0]).element_count // max(1, _free_elements(dot))
+    batch = len(dot.ints("lhs_batch_dims"))
+    rows, columns = 1, 1
+    free = array_of(dot.operands[0]).rank - batch - len(dot.ints("lhs_contracting_dims"))
+    for n, d in enumerate(shape[batch:]):
+        rows, columns = (rows * d, columns) if n < free else (rows, columns * d)
+    return a if min(rows, columns) >= _LEAST_SIDE and inner >= _LEAST_DEPTH else None
+
+
+def _free_elements(dot: HloInstruction) -> int:
+    """Elements of the first operand's dimensions that are not contracted."""
+    count = 1
+    for d, n in enumerate(array_of(dot.operands[0]).dimensions):
+        if d not in dot.ints("lhs_contracting_dims"):
+            count *= n
+    return count
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """The tiles of both operands in shared memory: rows of A, and columns of B, with the depth as the faster dimension."""
+
+    a: Value
+    b: Value
+
+
+class WarpTile:
+    """32 x 32 results of a warp: two fragments of 16 rows by four of 8 columns."""
+
+    SIDE: ClassVar[int] = 32
+    DEPTH: ClassVar[int] = 32
+    """The depth of a tile in shared memory."""
+    STRIDE: ClassVar[int] = 40
+    """Elements from row to row: the lanes' pairs then lie in different banks."""
+
+    def __init__(self, k: KernelFunction, t: PrimitiveType, top: Ix, left: Ix) -> None:
+        self.k, self.type, self.top, self.left = k, t, top, left
+        f = k.f
+        self.group, self.pair = f.div(k.lane, 4), f.mul(f.rem(k.lane, 4), 2)
+
+    def place(self, step: Ix, at: Ix) -> Ix:
+        """Where an element of a tile is, `step` deep in its row or column `at`."""
+        f = self.k.f
+        return f.add(f.mul(at, self.STRIDE), step)
+
+    def nothing(self) -> list[Value]:
+        """The results before the first step: four of each of the eight fragments."""
+        return [self.k.f.const(FLOAT, 0.0)] * 32
+
+    def multiply(self, tiles: Fragments, totals: Sequence[Value]) -> list[Value]:
+        """The results with the products of a tile's depth added."""
+        f, done = self.k.f, list(totals)
+        for depth in range(0, self.DEPTH, 16):
+            columns = [self._pairs(tiles.b, f.add(self.left, f.add(self.group, 8 * n)), depth) for n in range(4)]
+            for m in range(2):
+                row = f.add(self.top, f.add(self.group, 16 * m))
+                upper, lower = (self._pairs(tiles.a, f.add(row, more), depth) for more in (0, 8))
+                a = [upper[0], lower[0], upper[1], lower[1]]
+                for n in range(4):
+                    at = 4 * (4 * m + n)
+                    done[at : at + 4] = self._mma(a, columns[n], done[at : at + 4])
+        return done
+
+    def _pairs(self, memory: Value, row: Ix, depth: int) -> list[Value]:
+        """The two pairs of elements of a row, or column, that this lane has, as i32."""
+        f = self.k.f
+        pointer = Pointer(memory, HALF)
+        at = [f.add(self.place(f.add(self.pair, depth + more), row), 0) for more in (0, 8)]
+        return [f.load(I32, pointer.address(p), 4) for p in at]
+
+    def _mma(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:
+        """c + a * b of the whole warp's fragments."""
+        k, f = self.k, self.k.f
+        k.waits = True
+        name = f"llvm.nvvm.mma.m16n8k16.row.col.{_NAMES[self.type]}"
+        pair = HALF.times(2) if self.type is T.F16 else I32
+        given = [*(v.bits_as(pair) for v in (*a, *b)), *c]
+        result = "{ float, float, float, float }"
+        k.module.declare(result, name, ", ".join(v.type.text for v in given))
+        f.symbols.add(name)
+        made = f.fresh("mma")
+        f.write(f"{made} = call {result} @{name}({', '.join(map(repr, given))})")
+        return [f.let(FLOAT, f"extractvalue {result} {made}, {n}") for n in range(4)]
+
+    def spill(self, memory: Value, width: int, totals: Sequence[Value]) -> None:
+        """Write the results to their places in the block's tile of so many columns."""
+        f, pointer = self.k.f, Pointer(memory, FLOAT)
+        for m in range(2):
+            for n in range(4):
+                for q in range(4):
+                    row = f.add(self.top, f.add(self.group, 16 * m + 8 * (q // 2)))
+                    column = f.add(self.left, f.add(self.pair, 8 * n + q % 2))
+                    pointer[f.add(f.mul(row, width), column)] = totals[4 * (4 * m + n) + q]
