@@ -212,7 +212,7 @@ def _split(dot: HloInstruction, parts: int) -> None:
         own.with_type(summed),
         metadata=dot.metadata,
         dimensions=(place or 0,),
-        to_apply=_sum(c, f"{product.name}.reduce_sub_computation", summed),
+        to_apply=sum_computation(c, f"{product.name}.reduce_sub_computation", summed, ("lhs", "rhs")),
     )
     c.replace(dot, total if summed is own.element_type else c.add(O.CONVERT, (total,), own, metadata=dot.metadata))
 
@@ -243,9 +243,9 @@ def _resized(shape: ArrayShape, along: int, sizes: Sequence[int], order: tuple[i
     return ArrayShape(shape.element_type, (*dims[:along], *sizes, *dims[along + 1 :]), layout)
 
 
-def _sum(c: HloComputation, name: str, t: T) -> HloComputation:
-    """The computation that adds two scalars."""
+def sum_computation(c: HloComputation, name: str, t: T, parameters: tuple[str, str]) -> HloComputation:
+    """A computation that adds two scalars, its parameters under these names."""
     made = c.module.add_computation(name, execution_thread=c.execution_thread)
-    operands = [made.add(O.PARAMETER, (), array(t), name=n, parameter_number=k) for k, n in enumerate(("lhs", "rhs"))]
+    operands = [made.add(O.PARAMETER, (), array(t), name=n, parameter_number=k) for k, n in enumerate(parameters)]
     made.set_root(made.add(O.ADD, operands))
     return made

@@ -78,6 +78,11 @@ def dot_objection(dot: HloInstruction, device: GpuDevice) -> str:
     for operand, side in zip(dot.operands, ("lhs", "rhs"), strict=False):
         if len(free_dimensions(dot, side)) == 0:
             return f"`{operand.name}` has no dimension that is neither batch nor contracted"
+    return gemm_objection(dot, device)
+
+
+def gemm_objection(dot: HloInstruction, device: GpuDevice) -> str:
+    """What stands against the types and the algorithm of a dot."""
     algorithm = dot.get("algorithm")
     if algorithm != UNSET and algorithm not in _ALGORITHMS:
         return f"the emitter has no {algorithm}"

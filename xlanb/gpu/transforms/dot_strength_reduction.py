@@ -1,0 +1,186 @@
+"""Dots with vectors as products and sums (xla/backends/gpu/transforms/dot_strength_reduction.cc).
+
+    f32[5] dot(f32[5,8] a, f32[8] v)    =>    reduce(multiply(a, broadcast(v))), dimensions={1}
+
+A product with a vector reads each element once: the kernels of reductions do that as fast as any, and they fuse. Large ones
+are left to Triton's kernels where those have them; s32, for which there are no fast kernels, is reduced here too where the
+contracted dimension of the right operand is its last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.gpu.devices import GpuDevice, gpu_device
+from xlanb.gpu.transforms.splitk_rewriter import accumulator_type, sum_computation
+from xlanb.gpu.triton.support_legacy import UNSET, free_dimensions, gemm_objection
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape
+from xlanb.shape import PrimitiveType as T
+from xlanb.tracing import Decision, current_cause, emit, is_observed
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.reason import reason
+from xlanb.transforms.verdict import REAL
+
+_LARGE: Final = 10_000_000
+_SIDES: Final = ("lhs", "rhs")
+
+
+@dataclass(frozen=True)
+class DotStrengthReduction(HloPass):
+    """Replaces dots of which one operand has no free dimension."""
+
+    name = "dot-strength-reduction"
+    triggers = frozenset((O.DOT,))
+    keeps = REAL
+    ulps = 16.0
+    device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i.opcode is O.DOT and _is_reduced(_Dot(i, self.device)):
+                    _expand(i)
+
+
+@dataclass(frozen=True)
+class _Dot:
+    dot: HloInstruction
+    device: GpuDevice
+
+    @property
+    def vectors(self) -> int:
+        """How many operands have no free dimension."""
+        return sum(not free_dimensions(self.dot, side) for side in _SIDES)
+
+    @property
+    def elements(self) -> int:
+        """Elements of a row and a column of what is multiplied, by all rows and columns."""
+        shapes = [o.array_shape.dimensions for o in self.dot.operands[:2]]
+        free = [_product(s, free_dimensions(self.dot, side)) for s, side in zip(shapes, _SIDES, strict=True)]
+        return sum(free) * _product(shapes[0], self.dot.ints("lhs_contracting_dims"))
+
+
+def _product(sizes: Sequence[int], dimensions: Sequence[int]) -> int:
+    product = 1
+    for d in dimensions:
+        product *= sizes[d]
+    return product
+
+
+def _is_of_s32(dot: HloInstruction) -> bool:
+    types = (dot.shape.element_type, *(o.shape.element_type for o in dot.operands))
+    return all(t is T.S32 for t in types) and dot.ints("rhs_contracting_dims") == (1,)
+
+
+def _form_objection(d: _Dot) -> str:
+    if d.dot.get("algorithm") != UNSET:
+        return f"it asks for {d.dot.get('algorithm')}"
+    if d.dot.control_predecessors or d.dot.control_successors:
+        return "others wait for it, or it for others"
+    made = d.dot.shape.element_type
+    narrowed = [o for o in d.dot.operands if o.shape.element_type.byte_size > made.byte_size]
+    return f"`{narrowed[0].name}` would be rounded to {made}" if narrowed else ""
+
+
+_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
+    Condition(
+        "it has two operands of fixed sizes",
+        lambda d: len(d.dot.operands) == 2 and not any(o.array_shape.is_dynamic for o in d.dot.operands),
+    ),
+    Condition(
+        "an operand has no free dimension, or both are s32 by rows",
+        lambda d: d.vectors > 0 or _is_of_s32(d.dot),
+        lambda d: f"{d.vectors} of its operands are vectors",
+    ),
+    objecting("products and a sum of its own type compute it", _form_objection),
+    Condition(
+        f"both are vectors, or the matrix has fewer than {_LARGE} elements, or Triton has it not",
+        lambda d: d.vectors == 2 or d.elements < _LARGE or bool(gemm_objection(d.dot, d.device)),
+        lambda d: f"{d.elements} elements",
+    ),
+)
+
+
+def _is_reduced(d: _Dot) -> bool:
+    failed = first_failing(_CONDITIONS, d)
+    if is_observed():
+        told = asked(_CONDITIONS, d, to_the_end=d.dot.name in asked_names())
+        emit(Decision(current_cause(), "reduce instead", (d.dot.name,), failed is None, told))
+    return failed is None
+
+
+@reason("dot(A, v) => reduce(A * broadcast(v))")
+def _expand(dot: HloInstruction) -> None:
+    c, made = dot.parent, dot.array_shape
+    free = [
+        [o.array_shape.dimensions[d] for d in free_dimensions(dot, side)]
+        for o, side in zip(dot.operands, _SIDES, strict=True)
+    ]
+    batches = len(dot.ints("lhs_batch_dims"))
+    operands = []
+    for n, side in enumerate(_SIDES):
+        ordered = _ordered(dot, n, side)
+        place = batches + (len(free[0]) if n == 0 else 0)
+        operands.append(_inserted(ordered, place, free[1 - n]))
+    left = operands[0]
+    flow = c.add(O.MULTIPLY, operands, left.array_shape)
+    contracted = len(dot.ints("lhs_contracting_dims"))
+    if contracted:
+        summed = accumulator_type(dot)
+        rank = left.array_shape.rank
+        flow = (
+            flow if flow.shape.element_type is summed else c.add(O.CONVERT, (flow,), flow.array_shape.with_type(summed))
+        )
+        flow = c.add(
+            O.REDUCE,
+            (flow, c.constant(np.zeros((), summed.dtype))),
+            _without_last(left.array_shape, contracted).with_type(summed),
+            dimensions=tuple(range(rank - contracted, rank)),
+            to_apply=sum_computation(c, "scalar_add_computation", summed, ("scalar_lhs", "scalar_rhs")),
+        )
+    if flow.shape.element_type is not made.element_type:
+        flow = c.add(O.CONVERT, (flow,), flow.array_shape.with_type(made.element_type))
+    c.replace(dot, flow)
+
+
+def _ordered(dot: HloInstruction, number: int, side: str) -> HloInstruction:
+    """An operand in the type of the result, batch dimensions first, then free ones, contracted ones last."""
+    c, operand = dot.parent, dot.operands[number]
+    made = dot.shape.element_type
+    if operand.shape.element_type is not made:
+        operand = c.add(O.CONVERT, (operand,), operand.array_shape.with_type(made))
+    order = (*dot.ints(f"{side}_batch_dims"), *free_dimensions(dot, side), *dot.ints(f"{side}_contracting_dims"))
+    if order == tuple(sorted(order)):
+        return operand
+    shape = operand.array_shape
+    layout = [order.index(d) for d in shape.minor_to_major]  # every byte stays
+    turned = ArrayShape(made, tuple(shape.dimensions[d] for d in order)).with_layout(layout)
+    return c.add(O.TRANSPOSE, (operand,), turned, dimensions=order)
+
+
+def _inserted(operand: HloInstruction, place: int, sizes: list[int]) -> HloInstruction:
+    """An operand repeated along new dimensions before one of its own."""
+    if not sizes:
+        return operand
+    shape, count = operand.array_shape, len(sizes)
+    dims = (*shape.dimensions[:place], *sizes, *shape.dimensions[place:])
+    kept = [d if d < place else d + count for d in range(shape.rank)]
+    return Builder(operand).broadcast(operand, kept, ArrayShape(shape.element_type, dims).with_default_layout())
+
+
+def _without_last(shape: ArrayShape, count: int) -> ArrayShape:
+    """A shape without its last dimensions, the others in their order in memory."""
+    rank = shape.rank - count
+    return ArrayShape(shape.element_type, shape.dimensions[:rank]).with_layout(
+        [d for d in shape.minor_to_major if d < rank]
+    )
