@@ -272,6 +272,26 @@ def test_shorter_arrays_still_fit_a_program_of_each_device() -> None:
         np.testing.assert_array_equal(executable(given)[: len(given)], -given)
 
 
+LAID_OUT = """x = f32[4,6]{0,1} parameter(0), sharding={devices=[4,1]<=[4]}
+  y = f32[4,6]{0,1} negate(x)
+  %s"""
+
+
+def test_layouts_say_nothing_of_values() -> None:
+    body = LAID_OUT % "ROOT r = f32[6,4]{0,1} transpose(y), dimensions={1,0}, sharding={devices=[1,4]<=[4]}"
+    text = f"HloModule m, num_partitions=4\nENTRY e_spmd {{ {body} }}"
+    given = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)
+    before, after, is_merged = merged_and_not(text, given)
+    assert is_merged
+    np.testing.assert_array_equal(after, -given.T)
+    np.testing.assert_array_equal(before, -given.T)
+
+
+def test_what_reads_bytes_of_a_layout_is_not_merged() -> None:
+    body = LAID_OUT % "ROOT r = f32[6,4]{1,0} bitcast(y), sharding={devices=[1,4]<=[4]}"
+    assert "r depends on layouts" in why_not(f"HloModule m, num_partitions=4\nENTRY e_spmd {{ {body} }}")
+
+
 def test_replicas_are_merged_too() -> None:
     text = f"""HloModule r, replica_count=2
 {ADD}ENTRY e {{ p = f32[2] parameter(0)

@@ -33,7 +33,7 @@ class Distribution:
     def of_whole(module: HloModule, grid: DeviceGrid) -> Distribution:
         """Of a whole program whose entry has shardings, as propagation leaves it; `local` is what partitioning will make."""
         entry = module.entry_computation
-        parameters = tuple(_row_major(p.shape) for p in entry.parameters)
+        parameters = tuple(row_major(p.shape) for p in entry.parameters)
         parts = tuple(tuple(parts_of(p.sharding, p.shape)) for p in entry.parameters)
         local = tuple(_local(p.shape, iter(t), grid.count) for p, t in zip(entry.parameters, parts, strict=True))
         root = entry.root
@@ -45,7 +45,7 @@ class Distribution:
         entry, is_split = module.entry_computation, grid.count > 1
         local = tuple(p.shape for p in entry.parameters)
         parts = tuple(tuple(parts_of(p.sharding if is_split else None, p.shape)) for p in entry.parameters)
-        whole = tuple(_row_major(_whole(s, iter(p), grid.count)) for s, p in zip(local, parts, strict=True))
+        whole = tuple(row_major(_whole(s, iter(p), grid.count)) for s, p in zip(local, parts, strict=True))
         output = (module.spmd_output_sharding or entry.root.sharding) if is_split else None
         return Distribution(grid, whole, local, parts, None, tuple(parts_of(output, entry.root.shape)))
 
@@ -118,10 +118,10 @@ def _whole(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
     return _resized(shape, [n * t for n, t in zip(shape.as_array().dimensions, lies.tiles, strict=True)])
 
 
-def _row_major(shape: Shape) -> Shape:
+def row_major(shape: Shape) -> Shape:
     """A shape whose arrays are row major."""
     if isinstance(shape, TupleShape):
-        return TupleShape(tuple(map(_row_major, shape.shapes)))
+        return TupleShape(tuple(map(row_major, shape.shapes)))
     return shape.with_layout(None).with_default_layout() if isinstance(shape, ArrayShape) else shape
 
 

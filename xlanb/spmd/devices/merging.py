@@ -32,7 +32,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
-from xlanb.spmd.devices.distribution import Distribution
+from xlanb.spmd.devices.distribution import Distribution, row_major
 from xlanb.spmd.devices.lifting import lifted
 from xlanb.spmd.devices.split import Tiling, tiling
 from xlanb.spmd.devices.tiles import Tiles, Values, cut, tiles_of, whole_of
@@ -71,8 +71,7 @@ def merged(module: HloModule, distribution: Distribution, most: int) -> HloModul
 def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
     if module.host_callbacks:
         raise NotMergedError("it calls functions of Python, which may ask on which device they run")
-    if _has_layouts(module):
-        raise NotMergedError("the entry has layouts of its own")
+    _drop_layouts(module)
     source = module.entry_computation
     target = module.add_computation(f"{source.name}_all_devices")
     build = _Builder(target, distribution, most * _WRITTEN)
@@ -102,14 +101,26 @@ def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModu
 _KEPT_HEADER: Final = frozenset(("is_dynamic",))
 
 
-def _has_layouts(module: HloModule) -> bool:
-    """Whether some array that goes in or comes out is not row major."""
-    entry = module.entry_computation
-    shapes = [*(p.shape for p in entry.parameters), entry.root.shape]
-    if module.entry_layout is not None:
-        shapes += [*module.entry_layout[0], module.entry_layout[1]]
-    arrays = [s for shape in shapes for _, s in shape.leaves() if isinstance(s, ArrayShape)]
-    return any(s.layout is not None and not s.layout.is_default for s in arrays)
+def _drop_layouts(module: HloModule) -> None:
+    """Let all arrays be row major: a layout is that of a device's part, and says nothing of values.
+
+    Raises:
+        NotMergedError: something reads bytes, or was compiled for layouts.
+    """
+    laid_out = [i for i in module.instructions() if not _is_row_major(i.shape)]
+    fixed = next((i for i in module.instructions() if i.opcode in _FOR_LAYOUTS), None)
+    if laid_out and fixed is not None:
+        raise NotMergedError(f"{fixed.name} depends on layouts, and {laid_out[0].name} is not row major")
+    for i in laid_out:
+        i.parent.update(i, shape=row_major(i.shape))
+
+
+_FOR_LAYOUTS: Final = frozenset((Op.BITCAST, Op.CUSTOM_CALL, Op.FUSION))
+
+
+def _is_row_major(shape: Shape) -> bool:
+    arrays = [s for _, s in shape.leaves() if isinstance(s, ArrayShape)]
+    return all(s.layout is None or s.layout.is_default for s in arrays)
 
 
 class _Builder:
