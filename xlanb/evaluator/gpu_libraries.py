@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.analysis import cublas_gemm, cudnn_convolution
+from xlanb.analysis import cublas_gemm, cublas_triangular_solve, cudnn_convolution
 from xlanb.analysis.cublas_gemm import Gemm
 from xlanb.analysis.cudnn_convolution import Activation
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.bits import convert
 from xlanb.evaluator.convolution import convolve
 from xlanb.evaluator.dot import dot_general
-from xlanb.evaluator.values import Array, Value, widen
+from xlanb.evaluator.factorizations import substitute
+from xlanb.evaluator.lapack import check_operands
+from xlanb.evaluator.values import Array, Value, narrow, widen
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import Shape, TupleShape
 
@@ -115,8 +117,25 @@ def _multiplied(i: HloInstruction, g: Gemm, lhs: Array, rhs: Array, *rest: Array
     return _with_workspace(i.shape, convert(np.asarray(total).astype(widen(lhs).dtype), dtype))
 
 
+def _triangular_solve(i: HloInstruction, *operands: Array) -> Value:
+    """x with op(a) x = b, or x op(a) = b, as the options in the backend config say."""
+    o = cublas_triangular_solve.options_of(i)
+    check_operands(cublas_triangular_solve.TARGET, "nn nk" if o.left_side else "nn kn", operands)
+    a, b = operands
+    solved = substitute(
+        widen(a),
+        widen(b),
+        lower=o.lower,
+        left=o.left_side,
+        unit=o.unit_diagonal,
+        transpose={"TRANSPOSE": "T", "ADJOINT": "C"}.get(o.transpose_a, "N"),
+    )
+    return _with_workspace(i.shape, narrow(solved, b.dtype))
+
+
 TARGETS: dict[str, Callable[..., Value]] = {
     **dict.fromkeys(cudnn_convolution.TARGETS, _convolution),
     **dict.fromkeys(cublas_gemm.TARGETS, _gemm),
+    cublas_triangular_solve.TARGET: _triangular_solve,
 }
 """Functions by custom-call target."""

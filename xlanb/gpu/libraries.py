@@ -7,8 +7,9 @@ c = (f32[2,6,24,24], u8[0]) custom-call(x, w), custom_call_target="__cudnn$convF
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
-from xlanb.analysis import cublas_gemm, cudnn_convolution
+from xlanb.analysis import cublas_gemm, cublas_triangular_solve, cudnn_convolution
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -23,14 +24,17 @@ def lower_library_calls(module: HloModule) -> bool:
     calls = [i for c in module.computations for i in c if i.opcode is Op.CUSTOM_CALL]
     convolutions = [i for i in calls if cudnn_convolution.is_cudnn_convolution(i) and _has_known_activation(i)]
     products = [i for i in calls if cublas_gemm.is_gemm(i)]
+    solves = [i for i in calls if cublas_triangular_solve.is_triangular_solve(i)]
     for i in convolutions:
         _replace(i, _convolution(i))
     for i in products:
         _replace(i, _product(i))
-    if convolutions or products:
+    for i in solves:
+        _replace(i, _solve(i))
+    if convolutions or products or solves:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(convolutions or products)
+    return bool(convolutions or products or solves)
 
 
 def _replace(i: HloInstruction, made: HloInstruction) -> None:
@@ -145,3 +149,12 @@ def _gelu(b: Builder, x: HloInstruction, shape: ArrayShape) -> HloInstruction:
     bent = b.unary(Op.TANH, b.binary(Op.MULTIPLY, inner, b.full(0.7978845608028654, shape)))
     half = b.binary(Op.MULTIPLY, x, b.full(0.5, shape))
     return b.binary(Op.MULTIPLY, half, b.binary(Op.ADD, bent, b.full(1, shape)))
+
+
+# -- triangular solves --------------------------------------------------------------------------------------------
+
+
+def _solve(i: HloInstruction) -> HloInstruction:
+    shape = (i.shape.shapes[0] if isinstance(i.shape, TupleShape) else i.shape).as_array()
+    options = asdict(cublas_triangular_solve.options_of(i))
+    return Builder(i).add(Op.TRIANGULAR_SOLVE, i.operands, shape, **options)
