@@ -131,3 +131,28 @@ def test_short_reductions_are_loops(check):
 def test_sums_of_many_floats_are_close(check):
     x = np.random.default_rng(0).standard_normal((4, 50000)).astype(np.float32)
     check(program("f32", (4, 50000), (1,), initial="0"), x, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((3, 40), 1), ((3, 1000), 1), ((2, 1025), 1), ((2, 9001), 1), ((40, 5), 0), ((1001, 3), 0)]
+)
+def test_elements_are_met_in_order_where_it_matters(check, shape, dim):
+    kept = shape[1 - dim]
+    text = f"""HloModule m
+f {{
+  a = f32[] parameter(0)  i = s32[] parameter(1)  b = f32[] parameter(2)  j = s32[] parameter(3)
+  more = pred[] compare(b, a), direction=GT
+  v = f32[] select(more, b, a)  k = s32[] select(more, j, i)
+  ROOT t = (f32[], s32[]) tuple(v, k)
+}}
+ENTRY e {{
+  x = f32[{shape[0]},{shape[1]}] parameter(0)
+  n = s32[{shape[0]},{shape[1]}] parameter(1)
+  lo = f32[] constant(-inf)  z = s32[] constant(0)
+  ROOT r = (f32[{kept}], s32[{kept}]) reduce(x, n, lo, z), dimensions={{{dim}}}, to_apply=f
+}}"""
+    index = np.broadcast_to(
+        np.arange(shape[dim], dtype=np.int32)[(None, slice(None)) if dim else (slice(None), None)], shape
+    )
+    exe = check(text, numbers("f32", shape), np.ascontiguousarray(index))  # of equals the first one stays
+    assert [k.emitter for k in exe.kernels] == ["reduction"]

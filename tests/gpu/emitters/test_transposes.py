@@ -73,3 +73,14 @@ ENTRY e {
   ROOT r = (f32[60,40], f32[2400]) fusion(x, y), kind=kInput, calls=f
 }"""
     assert [k.emitter for k in check(text, numbers((40, 60)), numbers((60, 40))).kernels] == ["transpose"]
+
+
+def test_what_another_kernel_transposes_is_no_hero(check):
+    text = """HloModule m
+ENTRY e {
+  x = f32[40,60] parameter(0)
+  t = f32[60,40] transpose(x), dimensions={1,0}
+  b = f32[2400] bitcast(t)
+  ROOT n = f32[2400] negate(b)
+}"""
+    assert [k.emitter for k in check(text, numbers((40, 60))).kernels] == ["transpose", "loop"]

@@ -78,7 +78,7 @@ def _hero(root: HloInstruction) -> HloInstruction | None:
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
     """Whether an instruction is a dot, or a fusion computed of one, that is worth tiles."""
     hero = _hero(root)
-    if hero is None:
+    if hero is None or (i is root and hero is not root):  # what other instructions compute is in memory
         return False
     batch, rows, columns, depth = Product.of(hero).sizes
     return depth >= _LEAST_DEPTH and batch * rows * columns * depth >= _LEAST_PRODUCTS

@@ -23,6 +23,7 @@ from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.hero import hero_of, index_for, roots_of
 from xlanb.gpu.emitters.kernel import WARP, KernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
@@ -183,43 +184,51 @@ class Partial:
             at += n
         return made
 
-    def along(self, result: Ix, first: Ix, step: int) -> list[Element]:
-        """Elements first, first + step, ... of a result; where there is none (`first` is not below the count), anything."""
+    @property
+    def is_ordered(self) -> bool:
+        """Whether elements must be met in order: where it is not known that two may be exchanged."""
+        return not all(is_commutative(i.to_apply) for i in self.reductions)
+
+    def sharers(self, size: int) -> int:
+        """How many of `size` threads have elements of a result: the first ones."""
+        count = self.what.count
+        return -(-count // -(-count // size)) if self.is_ordered else min(count, size)
+
+    def along(self, result: Ix, rank: Ix, size: int) -> list[Element]:
+        """What the thread of a rank has of a result that `size` threads share: every so many elements, or where they are to stay in order consecutive ones; of a thread that has none, anything."""
         k, f, count = self.k, self.k.f, self.what.count
-        inside = f.within(first, 0, count)
+        rounds = -(-count // size)
+        first = f.mul(rank, rounds) if self.is_ordered else rank
+        step = 1 if self.is_ordered else size
         nothing = [v for t in self.types for v in _nothing(k, t)]
 
         def begin() -> list[Value]:
-            start = self.elements(result, first)
-            rounds = -(-count // step)
+            start = flat(self.elements(result, first))
             if rounds < 2:
-                return flat(start)
-            with f.carried(rounds, flat(start), 1) as loop:
+                return start
+            with f.carried(rounds, start, 1) as loop:
                 carried = pack(self.types, loop.values)
                 at = f.add(first, f.mul(loop.index, step))
 
                 def more() -> list[Value]:
                     return flat(self.combine(carried, self.elements(result, at)))
 
-                if count % step:
+                if count % size:
                     loop.next = f.choose(f.within(at, 0, count), more, lambda: flat(carried))
                 else:
                     loop.next = more()
             return loop.values
 
-        if count >= step:
+        if self.sharers(size) == size:
             return pack(self.types, begin())
-        return pack(self.types, f.choose(inside, begin, lambda: nothing))
+        return pack(self.types, f.choose(f.within(first, 0, count), begin, lambda: nothing))
 
     def across_warp(self, values: Sequence[Element], valid: Ix) -> list[Element]:
         """The partial results of the first `valid` lanes combined in the first lane."""
         k, f = self.k, self.k.f
         made = flat(values)
-        offset = WARP // 2
-        while offset:
-            if isinstance(valid, int) and valid <= offset:
-                offset //= 2
-                continue
+        offset = 1  # ascending: what a lane has is of consecutive lanes
+        while offset < (valid if isinstance(valid, int) else WARP):
             others = [k.shuffle("down", v, offset) if v.type is not I1 else _shuffle_bit(k, v, offset) for v in made]
             both = flat(self.combine(pack(self.types, made), pack(self.types, others)))
             if isinstance(valid, int) and valid >= WARP:
@@ -227,8 +236,25 @@ class Partial:
             else:
                 has = f.value(f.add(k.lane, offset)) < valid
                 made = [has.select(b, a) for a, b in zip(made, both, strict=True)]
-            offset //= 2
+            offset *= 2
         return pack(self.types, made)
+
+    def across_block(self, values: Sequence[Element], warps: int) -> list[Element]:
+        """The partial results of all threads of a block of so many warps combined in the first lane of each warp."""
+        k, f = self.k, self.k.f
+        have = self.sharers(warps * WARP)
+        valid: Ix = WARP
+        if have < warps * WARP:
+            valid = f.clamp(f.sub(have, f.mul(k.warp, WARP)), 0, WARP)
+        lanes = self.across_warp(values, valid)
+        shared = [k.shared_array(t, warps) for t in self.types]
+        with f.when(f.value(k.lane).equals(0)):
+            for t, memory, v in zip(self.types, shared, lanes, strict=True):
+                store(t, memory, k.warp, v)
+        k.barrier()
+        own = f.clamp(k.lane, 0, warps - 1)
+        every = [load(t, memory, own) for t, memory in zip(self.types, shared, strict=True)]
+        return self.across_warp(every, -(-have // WARP))
 
     def finish(self, values: Sequence[Element]) -> None:
         """Take the initial values in, and let the results stand for the reductions in what is computed next."""
@@ -238,6 +264,18 @@ class Partial:
             bound = {leaf: _constant(v) for leaf, v in zip(leaves, done[at : at + n], strict=True)}
             self.k.e.bindings[i] = bound  # type: ignore[index]
             at += n
+
+
+def is_commutative(target: HloComputation) -> bool:
+    """Whether a computation of two sets of values does one operation on each pair of them, for which their order does not matter."""
+    roots, count = roots_of(target.root), len(target.parameters) // 2
+    return len(roots) == count and all(
+        r.opcode in _COMMUTATIVE and set(r.operands) == {target.parameters[n], target.parameters[count + n]}
+        for n, r in enumerate(roots)
+    )
+
+
+_COMMUTATIVE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR, Op.XOR})
 
 
 def _nothing(k: KernelFunction, t: PrimitiveType) -> list[Value]:
@@ -284,7 +322,7 @@ def _emit_warp_rows(lowering: Lowering, made: list[HloInstruction], what: Reduce
         result = f.add(f.mul(k.block, warps), k.warp)
         with k.below(result, what.results, blocks * warps), f.aside():
             partial = Partial(k, made, what)
-            values = partial.across_warp(partial.along(result, k.lane, WARP), min(what.count, WARP))
+            values = partial.across_warp(partial.along(result, k.lane, WARP), partial.sharers(WARP))
             with f.when(f.value(k.lane).equals(0)):
                 partial.finish(values)
                 _store_results(k, made[0], what, result, groups.own)
@@ -305,19 +343,10 @@ def _emit_block_rows(lowering: Lowering, made: list[HloInstruction], what: Reduc
     with lowering.kernel(what.results, warps * WARP, "") as k:
         f = k.f
         partial = Partial(k, made, what)
-        lanes = partial.across_warp(partial.along(k.block, k.thread, warps * WARP), WARP)
-        shared = [k.shared_array(t, warps) for t in partial.types]
-        with f.when(f.value(k.lane).equals(0)):
-            for t, memory, v in zip(partial.types, shared, lanes, strict=True):
-                store(t, memory, k.warp, v)
-        k.barrier()
-        with f.when(f.value(k.warp).equals(0)):
-            own = f.clamp(k.lane, 0, warps - 1)
-            values = [load(t, memory, own) for t, memory in zip(partial.types, shared, strict=True)]
-            total = partial.across_warp(values, warps)
-            with f.when(f.value(k.lane).equals(0)):
-                partial.finish(total)
-                _store_results(k, made[0], what, k.block, groups.own)
+        total = partial.across_block(partial.along(k.block, k.thread, warps * WARP), warps)
+        with f.when(f.value(k.thread).equals(0)):
+            partial.finish(total)
+            _store_results(k, made[0], what, k.block, groups.own)
         with f.aside():
             _forget(k, made)
             _store_others(k, groups.others)
@@ -338,7 +367,7 @@ def _emit_columns(lowering: Lowering, made: list[HloInstruction], what: Reduced,
         k.barrier()
         with f.when(f.value(k.warp).equals(0)), k.below(result, what.results, blocks * WARP), f.aside():
             total = [load(t, memory, k.lane) for t, memory in zip(partial.types, shared, strict=True)]
-            valid = min(what.count, _WARPS)
+            valid = partial.sharers(_WARPS)
             with f.carried(valid, flat(total), 1, guarded=valid < 2) as loop:
                 at = f.add(f.mul(loop.index, WARP), k.lane)
                 others = [load(t, memory, at) for t, memory in zip(partial.types, shared, strict=True)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
-from xlanb.codegen.elements import Element, load, store
+from xlanb.codegen.elements import Element
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index
 from xlanb.codegen.types import I1, I32
@@ -122,7 +122,7 @@ class _WarpTeam:
 
     def reduce(self, partial: Partial, values: Sequence[Element]) -> list[Element]:
         """What all lanes have, combined, for each of them."""
-        total = partial.across_warp(values, min(partial.what.count, WARP))
+        total = partial.across_warp(values, partial.sharers(WARP))
         return pack(partial.types, [_from_first(self.k, v) for v in flat(total)])
 
 
@@ -134,17 +134,8 @@ class _BlockTeam:
 
     def reduce(self, partial: Partial, values: Sequence[Element]) -> list[Element]:
         """What all threads have, combined, for each of them."""
-        k, f = self.k, self.k.f
-        lanes = partial.across_warp(values, WARP)
-        shared = [k.shared_array(t, self.warps) for t in partial.types]
-        with f.when(f.value(k.lane).equals(0)):
-            for t, memory, v in zip(partial.types, shared, lanes, strict=True):
-                store(t, memory, k.warp, v)
-        k.barrier()
-        own = f.clamp(k.lane, 0, self.warps - 1)
-        every = [load(t, memory, own) for t, memory in zip(partial.types, shared, strict=True)]
-        total = partial.across_warp(every, self.warps)  # in each warp: nobody waits for the first
-        return pack(partial.types, [_from_first(k, v) for v in flat(total)])
+        total = partial.across_block(values, self.warps)  # in each warp: nobody waits for the first
+        return pack(partial.types, [_from_first(self.k, v) for v in flat(total)])
 
 
 def _from_first(k: KernelFunction, v: Value) -> Value:

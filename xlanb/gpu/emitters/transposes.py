@@ -86,7 +86,7 @@ def _hero(root: HloInstruction) -> HloInstruction | None:
 
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
     """Whether an instruction is a transpose, or a fusion computed of one, that is worth tiles."""
-    return _hero(root) is not None
+    return _is_hero(root) if i is root else _hero(root) is not None
 
 
 def emit_transpose(lowering: Lowering) -> None:
