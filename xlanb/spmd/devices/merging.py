@@ -16,7 +16,7 @@ being the same instruction for all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -215,37 +215,59 @@ class _Builder:
         if any(not isinstance(o.shape, ArrayShape) for o in i.operands):
             raise NotMergedError(f"{i.name} takes a tuple")
         results: dict[int, Sequence[HloInstruction]] = {}
+        if i.opcode in (Op.ALL_REDUCE, Op.REDUCE_SCATTER):
+            total = self._totals if i.opcode is Op.ALL_REDUCE else self._scattered
+            columns = [total(i, values) for values in operands]
+            results = {d: [c[d] for c in columns] for d in range(self.count)}
+            return self._given(i, results)
         for group in device_groups(i, self.grid):
             rows = [[column[d] for column in operands] for d in group]
             given = self._MEANINGS[i.opcode](self, i, group, rows)
             results.update(zip(group, given, strict=True))
         if len(results) != self.count:
             raise NotMergedError(f"{i.name}: not every device takes part")
+        return self._given(i, results)
+
+    def _given(self, i: HloInstruction, results: Mapping[int, Sequence[HloInstruction]]) -> Values:
+        """What a collective gives each device, as a tuple where it gives one."""
         if isinstance(i.shape, TupleShape):
             return tuple(self.write.add(Op.TUPLE, results[d]) for d in range(self.count))
         return tuple(results[d][0] for d in range(self.count))
 
-    def _reduced(self, i: HloInstruction, column: Sequence[HloInstruction]) -> HloInstruction:
-        """Arrays reduced in the order of the devices."""
+    def _totals(self, i: HloInstruction, values: Values) -> Values:
+        """Each device's array reduced with those of its group, in the order of the devices."""
         opcode = reduction(i.to_apply)
         if opcode is None:
             raise NotMergedError(f"{i.name}: {i.to_apply.name} is no plain operation on two numbers")
-        shape = column[0].array_shape
-        if len(column) > 1 and shape.element_type in _WIDER:
-            wide = ArrayShape(PrimitiveType.F32, shape.dimensions).with_default_layout()
-            column = [self.write.add(Op.CONVERT, (x,), wide) for x in column]
-        total = column[0]
-        for x in column[1:]:
-            total = self.write.add(opcode, (total, x))
-        return total if total.shape == shape else self.write.add(Op.CONVERT, (total,), shape.with_default_layout())
+        groups = {d: group for group in device_groups(i, self.grid) for d in group}
+        size = len(groups[0]) if 0 in groups else 0
+        if set(groups) != set(range(self.count)) or any(len(g) != size for g in groups.values()):
+            raise NotMergedError(f"{i.name}: groups of different sizes")
+        shape = values[0].array_shape
+        wide = ArrayShape(PrimitiveType.F32, shape.dimensions).with_default_layout()
+        is_rounded = size > 1 and shape.element_type in _WIDER
+        given = self._each(Op.CONVERT, (values,), wide) if is_rounded else values
+        members = [tuple(given[groups[d][rank]] for d in range(self.count)) for rank in range(size)]
+        total = members[0]
+        for values_of_rank in members[1:]:
+            total = self._each(opcode, (total, values_of_rank))
+        return self._each(Op.CONVERT, (total,), shape) if is_rounded else total
 
-    def _all_reduce(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
-        return [[self._reduced(i, column) for column in zip(*rows, strict=True)]] * len(rows)
+    def _each(self, opcode: Op, operands: Sequence[Values], shape: Shape | None = None) -> Values:
+        """An elementwise operation on all devices."""
+        first = self.write.add(opcode, [values[0] for values in operands], shape)
+        if all(map(_is_same, operands)):
+            return (first,) * self.count
+        rows = zip(*operands, strict=True)
+        return lifted(self.write, first, operands) or tuple(self.write.add(opcode, row, shape) for row in rows)
 
-    def _reduce_scatter(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
+    def _scattered(self, i: HloInstruction, values: Values) -> Values:
+        """Of each group's total the piece that each device gets."""
         (dim,) = i.ints("dimensions")
-        columns = [self._pieces(self._reduced(i, c), len(rows), dim) for c in zip(*rows, strict=True)]
-        return [list(row) for row in zip(*columns, strict=True)]
+        totals, found = self._totals(i, values), dict[int, HloInstruction]()
+        for group in device_groups(i, self.grid):
+            found.update(zip(group, self._pieces(totals[group[0]], len(group), dim), strict=True))
+        return tuple(found[d] for d in range(self.count))
 
     def _all_gather(self, i: HloInstruction, _: Sequence[int], rows: _Rows) -> _Rows:
         (dim,) = i.ints("dimensions")
@@ -281,7 +303,7 @@ class _Builder:
         return pieces
 
     _MEANINGS: Final[dict[Op, Callable[..., _Rows]]] = {
-        Op.ALL_REDUCE: _all_reduce, Op.REDUCE_SCATTER: _reduce_scatter, Op.ALL_GATHER: _all_gather,
+        Op.ALL_GATHER: _all_gather,
         Op.ALL_TO_ALL: _all_to_all, Op.COLLECTIVE_BROADCAST: _broadcast, Op.COLLECTIVE_PERMUTE: _permute,
     }  # fmt: skip
 

@@ -56,13 +56,12 @@ def tiles_of(write: Writer, values: Values) -> Tiles | None:
     whole = first.operands[0] if boxes else None
     if len(boxes) != len(values) or any(v.operands[0] is not whole for v in values) or whole is None:
         return None
-    columns = list(zip(*boxes, strict=True))
-    if any(d.stride != 1 for c in columns for d in c if len(set(c)) > 1):
+    if any(d.stride != 1 for box in boxes for d in box):
         return None
-    alike = [c[0] if len(set(c)) == 1 else None for c in columns]  # what all have the same part of is taken first
-    dims = dimensions(whole)
-    whole = write.slice(whole, [d or SliceDimension(0, n, 1) for d, n in zip(alike, dims, strict=True)])
-    starts = (tuple(0 if a else d.start for a, d in zip(alike, box, strict=True)) for box in boxes)
+    low = [min(d.start for d in column) for column in zip(*boxes, strict=True)]
+    high = [max(d.limit for d in column) for column in zip(*boxes, strict=True)]
+    whole = write.slice(whole, [SliceDimension(s, n, 1) for s, n in zip(low, high, strict=True)])  # what any has of it
+    starts = (tuple(d.start - s for d, s in zip(box, low, strict=True)) for box in boxes)
     return Tiles(whole, tuple(starts), first.shape.dimensions)
 
 
