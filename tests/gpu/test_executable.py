@@ -135,3 +135,23 @@ def test_results_keep_the_layout_of_the_entry():
     text = "HloModule m\nENTRY e { x = f32[3,4]{0,1} parameter(0)\n  ROOT a = f32[3,4]{0,1} add(x, x) }"
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.testing.assert_array_equal(build(text).emulate(x), x + x)
+
+
+def test_chains_deeper_than_pythons_stack():
+    count = 1500
+    lines = [f"a{n} = f32[4] add(a{n - 1}, x)" for n in range(1, count)]
+    text = f"""HloModule m
+f {{
+  x = f32[4] parameter(0)
+  a0 = f32[4] negate(x)
+  {chr(10).join(lines)}
+  ROOT r = f32[4] negate(a{count - 1})
+}}
+ENTRY e {{ x = f32[4] parameter(0)  ROOT g = f32[4] fusion(x), kind=kLoop, calls=f }}"""
+    np.testing.assert_array_equal(build(text).emulate(np.ones(4, np.float32)), np.full(4, 2.0 - count))
+
+
+def test_grids_have_an_end():
+    text = "HloModule m\nENTRY e { x = f32[] parameter(0)\n  ROOT b = f32[1099511627776] broadcast(x), dimensions={} }"
+    with pytest.raises(CompilationError, match="needs a grid of 2147483648 blocks"):
+        build(text)

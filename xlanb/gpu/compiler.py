@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
+from xlanb.codegen.deep import deep
 from xlanb.codegen.elemental import UnplannedKernelError
 from xlanb.codegen.legalize import legalize
 from xlanb.collector import seldom
@@ -72,7 +73,7 @@ def _stages(module: HloModule, options: GpuCompileOptions, *, recorded: bool) ->
     start = time.perf_counter()
     with seldom():
         agree(module)
-        assignment, program = _backend(module, target)
+        assignment, program = deep(lambda: _backend(module, target))
     for c, order in assignment.orders.items():
         module.set_schedule(c, order)
     module.header["is_scheduled"] = "true"

@@ -16,6 +16,7 @@ from xlanb.codegen.indexing import IrArray
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import DOUBLE, FLOAT, I32, I64, PTR, Type, integer
 from xlanb.codegen.values import Ix, Value
+from xlanb.errors import CompilationError
 from xlanb.gpu.emitters.elements import RULES
 from xlanb.gpu.launches import Argument, Code, Copy, Fill, Kernel, Launch, Place
 from xlanb.gpu.target import GpuTarget
@@ -26,6 +27,8 @@ from xlanb.shape import PrimitiveType
 WARP = 32
 MOST_THREADS = 1024
 """Threads of a block at most."""
+MOST_BLOCKS = (1 << 31) - 1
+"""Blocks of a grid at most, in its first dimension."""
 EXTERNAL_BYTES = 1024
 """Constants of more bytes are memory of the program; smaller ones stand in the kernel's module."""
 
@@ -274,7 +277,15 @@ class Lowering:
 
     @contextmanager
     def kernel(self, blocks: int, threads: int, suffix: str = "") -> Iterator[KernelFunction]:
-        """Write a kernel and launch it."""
+        """Write a kernel and launch it.
+
+        Raises:
+            CompilationError: more blocks than a grid can have.
+        """
+        if blocks > MOST_BLOCKS:
+            raise CompilationError(
+                f"{self.instruction.name} needs a grid of {blocks} blocks, of which there can be {MOST_BLOCKS}"
+            )
         wanted = self.instruction.name + (f"_{suffix}" if suffix else "")
         name = self._unused.pop(wanted, None) or self.program.unique(wanted)
         k = KernelFunction(self, name, blocks, threads)
