@@ -39,6 +39,9 @@ CASES = {
   ROOT r = f32[2,6] select(p, x, y), {ROWS}"""),
     "broadcast of tiles": ("broadcast", 1, f"""x = f32[2] parameter(0), sharding={{devices=[4]<=[4]}}
   ROOT r = f32[3,2] broadcast(x), dimensions={{1}}, {COLUMNS}"""),
+    "elementwise on every second row": ("tanh", 1, f"""x = f32[4,6] parameter(0), {ROWS}
+  y = f32[2,6] slice(x), slice={{[1:4:2], [0:6]}}
+  ROOT r = f32[2,6] tanh(y), {ROWS}"""),
     "transpose": ("transpose", 1, f"x = f32[2,6] parameter(0), {ROWS}\n  ROOT r = f32[6,2] transpose(x), dimensions={{1,0}}, {COLUMNS}"),
     "reduce of whole rows": ("reduce", 1, f"""x = f32[2,6] parameter(0), {ROWS}
   z = f32[] constant(0)

@@ -292,6 +292,16 @@ def test_what_reads_bytes_of_a_layout_is_not_merged() -> None:
     assert "r depends on layouts" in why_not(f"HloModule m, num_partitions=4\nENTRY e_spmd {{ {body} }}")
 
 
+def test_a_custom_call_may_write_in_an_order_of_its_own() -> None:
+    text = """HloModule m, num_partitions=4
+ENTRY e_spmd { x = f32[1,3,3] parameter(0), sharding={devices=[4,1,1]<=[4]}
+  c = f32[1,3,3]{1,2,0} custom-call(x), custom_call_target="Cholesky"
+  ROOT r = f32[1,3,3]{1,2,0} negate(c), sharding={devices=[4,1,1]<=[4]} }"""
+    merged_text = str(Placement(xlanb.hlo.parse(text)).merged())
+    assert merged_text.count("f32[1,3,3]{1,2,0} custom-call(") == 4
+    assert "f32[4,3,3]{2,1,0} parameter" in merged_text
+
+
 def test_replicas_are_merged_too() -> None:
     text = f"""HloModule r, replica_count=2
 {ADD}ENTRY e {{ p = f32[2] parameter(0)

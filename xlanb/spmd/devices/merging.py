@@ -108,14 +108,16 @@ def _drop_layouts(module: HloModule) -> None:
         NotMergedError: something reads bytes, or was compiled for layouts.
     """
     laid_out = [i for i in module.instructions() if not _is_row_major(i.shape)]
-    fixed = next((i for i in module.instructions() if i.opcode in _FOR_LAYOUTS), None)
-    if laid_out and fixed is not None:
-        raise NotMergedError(f"{fixed.name} depends on layouts, and {laid_out[0].name} is not row major")
+    fusions = [c for i in module.instructions() if i.opcode is Op.FUSION for c in i.called_computations]
     for i in laid_out:
-        i.parent.update(i, shape=row_major(i.shape))
+        fixed = next((u for u in (i, *i.users) if u.opcode in _FOR_LAYOUTS or u.parent in fusions), None)
+        if fixed is not None:
+            raise NotMergedError(f"{fixed.name} depends on layouts, and {i.name} is not row major")
+        if i.opcode is not Op.CUSTOM_CALL:  # which may write in another order; what reads it does so by indices
+            i.parent.update(i, shape=row_major(i.shape))
 
 
-_FOR_LAYOUTS: Final = frozenset((Op.BITCAST, Op.CUSTOM_CALL, Op.FUSION))
+_FOR_LAYOUTS: Final = frozenset((Op.BITCAST, Op.FUSION))
 
 
 def _is_row_major(shape: Shape) -> bool:

@@ -56,13 +56,16 @@ def tiles_of(write: Writer, values: Values) -> Tiles | None:
     whole = first.operands[0] if boxes else None
     if len(boxes) != len(values) or any(v.operands[0] is not whole for v in values) or whole is None:
         return None
-    if any(d.stride != 1 for box in boxes for d in box):
-        return None
-    low = [min(d.start for d in column) for column in zip(*boxes, strict=True)]
-    high = [max(d.limit for d in column) for column in zip(*boxes, strict=True)]
-    whole = write.slice(whole, [SliceDimension(s, n, 1) for s, n in zip(low, high, strict=True)])  # what any has of it
-    starts = (tuple(d.start - s for d, s in zip(box, low, strict=True)) for box in boxes)
-    return Tiles(whole, tuple(starts), first.shape.dimensions)
+    columns = list(zip(*boxes, strict=True))
+    low = [min(d.start for d in column) for column in columns]
+    strides = [max(d.stride for d in column) for column in columns]
+    for column, start, stride in zip(columns, low, strides, strict=True):
+        if any(d.stride != stride or (d.start - start) % stride for d in column):
+            return None
+    high = [max(d.limit for d in column) for column in columns]
+    seen = [SliceDimension(*d) for d in zip(low, high, strides, strict=True)]  # what any device has of it
+    starts = tuple(tuple((d.start - s) // n for d, s, n in zip(box, low, strides, strict=True)) for box in boxes)
+    return Tiles(write.slice(whole, seen), starts, first.shape.dimensions)
 
 
 def cut(write: Writer, tiles: Tiles) -> Values:
