@@ -1,5 +1,6 @@
 """Fusions of rows on a GPU: softmax and normalisation in one kernel."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -87,3 +88,23 @@ ENTRY e {{ x = f32[20,20] parameter(0)  ROOT r = f32[20,20] fusion(x), kind=kLoo
     (kernel,) = exe.kernels
     assert kernel.emitter == "loop"
     assert not kernel.code.waits
+
+
+def test_reductions_of_several_types_are_of_the_same_rows(check):
+    text = f"""HloModule m
+{REGIONS}
+low {{ a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT r = bf16[] maximum(a, b) }}
+f {{
+  x = bf16[6,50] parameter(0)
+  least = bf16[] constant(-inf)  zero = f32[] constant(0)
+  m = bf16[6] reduce(x, least), dimensions={{1}}, to_apply=low
+  w = f32[6,50] convert(x)
+  s = f32[6] reduce(w, zero), dimensions={{1}}, to_apply=add
+  n = f32[6] convert(m)
+  t = f32[6] add(s, n)
+  b = f32[6,50] broadcast(t), dimensions={{0}}
+  ROOT r = f32[6,50] subtract(w, b)
+}}
+ENTRY e {{ x = bf16[6,50] parameter(0)  ROOT r = f32[6,50] fusion(x), kind=kCustom, calls=f }}"""
+    x = np.random.default_rng(0).integers(-5, 5, (6, 50)).astype(ml_dtypes.bfloat16)
+    assert [k.emitter for k in check(text, x).kernels] == ["rows"]

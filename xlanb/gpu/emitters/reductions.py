@@ -38,7 +38,7 @@ _WARPS = 8
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is reduced: the elements of arrays of shape `source`, of which the dimensions `kept` number the results and `dims` those of each, both from slow to fast in memory."""
+    """What is reduced: the elements of arrays of the dimensions and layout of `source` (its type says nothing), of which the dimensions `kept` number the results and `dims` those of each, both from slow to fast in memory."""
 
     source: ArrayShape
     kept: tuple[int, ...]
@@ -47,7 +47,7 @@ class Reduced:
     @staticmethod
     def of(i: HloInstruction) -> Reduced:
         """Of a reduce instruction."""
-        source = array_of(i.operands[0])
+        source = array_of(i.operands[0]).with_type(PrimitiveType.F32)
         slowest = list(reversed(source.minor_to_major))
         return Reduced(
             source,
