@@ -39,6 +39,7 @@ from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Opening, default_opening
 from xlanb.view.outline.program import Program
+from xlanb.view.packing import packed
 from xlanb.view.parts.coming import coming_data
 from xlanb.view.parts.diff import graph_diff, module_diff
 from xlanb.view.parts.gpu import gpu_data
@@ -56,13 +57,14 @@ Payload = dict[str, Any]
 
 MAX_BYTES = 2_000_000
 """Of a page; and what it is made of, as JSON, is at most `MAX_JSON`."""
-MAX_JSON = 7_000_000
-_MANY = 12_000
-"""Different instructions beyond which all that can be told of them is certain not to fit."""
+MAX_JSON = 24_000_000
+_MANY = (12_000, 60_000)
+"""Different instructions beyond which the first level, and the second, would be too much."""
 MAX_CODE = 12_000_000
 """Characters of LLVM IR and assembly in one page, beside the rest: they pack to a tenth."""
 _PROGRAM_LINES = 2_500  # bundles of a TPU program, lines of one kernel of a GPU
 _CODE_LINES = (20_000, 5_000, 2_500, 800)
+_PROGRAM_BYTES = 200_000  # the program and the style, which stand beside the payload
 READ_BYTES = 24 << 20
 """Of a dump that was not read yet so much is read for one page: some seconds."""
 
@@ -100,10 +102,12 @@ def _cut_code(payload: Payload, max_bytes: int) -> tuple[Payload, bool]:
     """The same, and whether it fits."""
     if _fits(payload, max_bytes):
         return payload, True
-    if _fits(_with_code_lines(payload, 0), max_bytes):  # else it is not the code that is too much
-        for lines in _CODE_LINES:
-            shorter = _with_code_lines(payload, lines)
-            if _fits(shorter, max_bytes):
+    bare = _with_code_lines(payload, 0)
+    if len(_json(bare)) <= MAX_JSON:  # else it is not the code that is too much
+        room = max_bytes - _PROGRAM_BYTES - len(packed(bare))
+        for shorter in (payload, *(_with_code_lines(payload, lines) for lines in _CODE_LINES)):
+            code = [a for a in shorter["artifacts"] if a["k"] == "code"]
+            if _packs_into(_json(code), room) and sum(map(code_characters, code)) <= MAX_CODE:
                 return shorter, True
     return _with_code_lines(payload, _CODE_LINES[-1]), False
 
@@ -114,12 +118,20 @@ def _with_code_lines(payload: Payload, lines: int) -> Payload:
 
 
 def _fits(payload: Payload, max_bytes: int) -> bool:
-    text = json.dumps(payload, separators=(",", ":"))
+    """Whether a payload certainly fits a page. Packed, which takes longer to find out, it is a third to a half as long as deflated."""
+    text = _json(payload)
     code = sum(code_characters(a) for a in payload["artifacts"] if a["k"] == "code")
     if code > MAX_CODE or len(text) - code > MAX_JSON:
         return False
-    # base64 takes a third more; the program and the style stand beside it
-    return len(text) <= max_bytes // 2 or len(zlib.compress(text.encode(), 6)) * 4 // 3 <= max_bytes - 200_000
+    return len(text) <= max_bytes // 2 or _packs_into(text, max_bytes - _PROGRAM_BYTES)
+
+
+def _packs_into(text: str, room: int) -> bool:
+    return len(zlib.compress(text.encode(), 6)) * 4 // 3 <= room  # base64 takes a third more
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,10 +302,10 @@ class PayloadBuilder:
         if delta is None:
             return
         code = sum(code_characters(a) for a in delta["artifacts"] if a["k"] == "code")
-        self._bytes += len(json.dumps(delta, separators=(",", ":"))) - code
-        if self._bytes > MAX_JSON // 2 and self.limits is LEVELS[0]:
+        self._bytes += len(_json(delta)) - code
+        if self._bytes > MAX_JSON // 4 and self.limits is LEVELS[0]:
             self.limits = self.pool.limits = LEVELS[2]
-        elif self._bytes > MAX_JSON * 3 // 4:
+        elif self._bytes > MAX_JSON // 2:
             self.limits = self.pool.limits = LEVELS[-1]
 
     def _new_lines(self) -> dict[str, str]:
@@ -512,8 +524,9 @@ def _first_level(traces: Sequence[Trace]) -> int:
     }
     total = sum(sizes.values())
     if total < READ_BYTES // 4:
-        return int(_distinct(traces) > _MANY)
-    return 2 if total < READ_BYTES else 3
+        distinct = _distinct(traces)
+        return sum(distinct > many for many in _MANY)
+    return 1 if total < READ_BYTES else 2
 
 
 def _distinct(traces: Sequence[Trace]) -> int:
