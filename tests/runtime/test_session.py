@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xlanb
 from tests.programs import LineFit, line_fit
 from xlanb import tf
 from xlanb.debug_options import flags
@@ -55,6 +56,19 @@ def test_one_compilation_per_shape_signature() -> None:
         table = session.cache.table
         assert sorted(table[table.kind == "cluster"].hits) == [1, 2]
         assert session.cache.hits >= 3
+
+
+@pytest.mark.parametrize(
+    ("count", "name"), [(5, "y:0, y_1:0, y_2:0, y_3:0, y_4:0"), (9, "y:0, y_1:0, y_2:0, y_3:0 and 5 more")]
+)
+def test_a_run_of_many_fetches_has_a_short_name(count: int, name: str) -> None:
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.placeholder(tf.float32, [2])
+        fetches = [tf.add(x, float(k), name="y") for k in range(count)]
+        with xlanb.recording() as recorded, tf.Session() as session:
+            session.run(fetches, {x: [1.0, 2.0]})
+    assert {t.name.partition(": cluster")[0] for t in recorded} == {name}
 
 
 def test_fetches_keep_their_structure() -> None:

@@ -188,7 +188,7 @@ class Session(Displayable):
         return wanted.assemble(results)
 
     def _prepared(self, feeds: Sequence[Tensor], wanted: _Fetches) -> Stages[Executor]:
-        name = ", ".join([*(t.name for t in wanted.tensors), *(o.name for o in wanted.operations)]) or "nothing"
+        name = _several([*(t.name for t in wanted.tensors), *(o.name for o in wanted.operations)]) or "nothing"
         prepared = yield from prepare(
             self.graph, feeds, wanted.tensors, wanted.operations, jit=self.is_jit, name=name, numbers=self._numbers
         )
@@ -365,6 +365,13 @@ def _own(tensor: Tensor, value: np.ndarray[Any, Any]) -> Any:
 
 
 _FEW_VALUES = 8
+_FEW_NAMES = 4
+
+
+def _several(names: Sequence[str]) -> str:
+    """The names of what is fetched and run, the first of them where they are many."""
+    more = len(names) - _FEW_NAMES
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:_FEW_NAMES])} and {more} more"
 
 
 def _value_text(value: Any) -> str:
