@@ -77,6 +77,15 @@ test("a group counts what a pass did to its ops, of all repeats; few inlined ops
   assert.equal(closed.nodes.get("end").weight.seconds, null);
 });
 
+test("what is inlined in a computation that is new as a whole stays so", () => {
+  const fused = { items: [item("f", "parameter", [], { v: "0" }), item("two", "constant", [], { v: "2" }), item("twice", "multiply", ["f", "two"], { r: 1 })], t: { g: [], m: [-1, 3], r: "iq.", u: [[1, 1]], w: [0] } };
+  const main = { items: [item("x", "parameter", [], { v: "0" }), item("made", "fusion", ["x"], { c: ["fused"], r: 1 })], t: { g: [], m: [-1, 2], r: "i.", u: [[1, 1]], w: [0] } };
+  const { artifact, payload } = moduleOf({ fused, main });
+  const drawn = (added) => [...sceneOf(artifact, payload, noFolds(), { marks: { added: new Set(added), removed: new Set(), changed: new Set() } }).nodes.keys()];
+  assert.deepEqual(drawn(["made", "two", "twice"]), ["x", "made/twice"]);
+  assert.deepEqual(drawn(["two"]), ["x", "made/two", "made/twice"]);
+});
+
 test("tuples and their elements are edges; a loop's results come from its body", () => {
   const pair = { s: "(f32[4], f32[4])" };
   const body = { items: [item("b", "parameter", [], { v: "0", ...pair }), item("b0", "get-tuple-element", ["b"], { v: "0" }), item("b1", "get-tuple-element", ["b"], { v: "1" }), item("grown", "add", ["b0", "b1"]), item("bt", "tuple", ["grown", "b1"], { r: 1, ...pair })], t: { g: [], m: [-1, 5], r: "ipp.o", u: [[4, 16]], w: [0] } };
@@ -107,15 +116,18 @@ test("of many parameters the weights are named in what reads them", () => {
 
 test("what is not on the page is told of by group, with the edges between", () => {
   const own = [item("z", "tanh", ["gone"], { r: 1 })];
-  const t = { g: [[-1, "scope", "early"], [-1, "repeat", "layer 0-9", "layer_*", 10], [1, "scope", "layer_0", "layer_0"]], m: [-1, 1], r: ".", u: [[1, 8]], w: [0], x: { n: [[0, 100, 5, 6], [1, 90, 1, 1], [2, 10, 1, 1]], e: [[0, 2, 64, 2], [1, -2, 32, 1], [0, -2, 16, 1]] } };
+  const t = { g: [[-1, "scope", "early"], [-1, "repeat", "layer 0-9", "layer_*", 10], [1, "scope", "layer_0", "layer_0"]], m: [-1, 1], r: ".", u: [[1, 8]], w: [0], x: { n: [[0, 100, 5, 6, "100 dot"], [1, 90, 1, 1, "90 add"], [2, 10, 1, 1, "10 add"]], p: 300, e: [[0, 2, 64, 2], [1, -2, 32, 1], [0, -2, 16, 1]] } };
   const { artifact, payload } = moduleOf({ main: { items: own, t } });
   artifact.n = 201;
   const closed = sceneOf(artifact, payload, { ...noFolds(), open: () => false });
-  assert.deepEqual([...closed.nodes].map(([k, n]) => [k, n.count, n.stack, n.fold]).sort(), [["@early", 100, 1, ""], ["@layer_*", 100, 10, "@layer_*"], ["z", 1, 1, ""]]);
+  assert.deepEqual([...closed.nodes].map(([k, n]) => [k, n.count, n.stack, n.fold]).sort(), [["@early", 100, 1, ""], ["@layer_*", 100, 10, "@layer_*"], ["@parameters", 300, 1, ""], ["z", 1, 1, ""]]);
+  assert.equal(closed.nodes.get("@parameters").item.h[0], "300 parameters");
   assert.deepEqual(edges(closed), ["@early>@layer_*", "@early>z", "@layer_*>z"]);
   const open = sceneOf(artifact, payload, noFolds());
   assert.ok(open.groups.has("@layer_*"));
-  assert.equal(open.nodes.get("@layer_0…")?.count ?? open.nodes.get("@layer_0")?.count, 10);
+  const [inside] = [...open.nodes].filter(([, n]) => n.group === "@layer_*");
+  assert.deepEqual([inside[1].count, inside[1].item.h[0]], [10, "10 add"], "what it does, though it is not there");
+  assert.ok(edges(open).includes(`${inside[0]}>z`), "the first instance stands for all: what they give leads on");
 });
 
 test("a program between two rewrites has the groups of those around it", () => {

@@ -8,11 +8,11 @@ import { lifted } from "./edges.js";
 import { ghostsOf, goneFrom } from "./ghosts.js";
 import { neighbour } from "./focus.js";
 import { layered } from "./layers.js";
-import { covered, LEGIBLE, newMemory, place } from "./place.js";
+import { covered, LEGIBLE, newMemory, nodeSize, place } from "./place.js";
 import { guided, route, wayPath } from "./route.js";
 import { spoken } from "./shapes.js";
 import { stay } from "./stay.js";
-import { labelOf } from "./stubs.js";
+import { labelOf, placedStubs } from "./stubs.js";
 import { linkedTo } from "./trails.js";
 
 const ROOMS = [{ w: 898, h: 500 }, { w: 566, h: 340 }, { w: 898, h: 684 }];
@@ -180,6 +180,26 @@ test("an edge over several ranks has a lane beside the boxes between", () => {
 test("of two groups that feed each other the one that feeds more stands first", () => {
   const { rank } = layered(new Map([["backward", [80, 40]], ["forward", [80, 40]]]), [["backward", "forward"], ["forward", "backward"], ["forward", "backward"]]);
   assert.deepEqual([rank.get("forward"), rank.get("backward")], [0, 1]);
+});
+
+test("of three that feed one another in a circle the edge goes that stands for the fewest", () => {
+  const sizes = new Map(["backward", "update", "forward"].map((k) => [k, [80, 40]]));
+  const { rank } = layered(sizes, [["update", "forward", 2], ["forward", "backward", 300], ["forward", "update", 1], ["backward", "update", 50]]);
+  assert.deepEqual([rank.get("forward"), rank.get("backward"), rank.get("update")], [0, 1, 2]);
+});
+
+test("a stub that has no room for its name lies on no title", () => {
+  const [a, b, g] = [{ key: "a", x: 40, y: 40, w: 120, h: 40 }, { key: "b", x: 400, y: 400, w: 120, h: 40 }, { key: "g", x: 20, y: 10, w: 200, h: 100, label: "group" }];
+  const nodes = new Map([a, b, g].map((n) => [n.key, { ...n, item: item(n.key), fold: "" }]));
+  const heading = { x: 20, y: 12, w: 200, h: 24 };
+  const [stub] = placedStubs([{ key: "a", side: "in", ends: ["b"] }], nodes, [nodes.get("a"), nodes.get("b"), heading]);
+  assert.equal(stub.text, "←");
+  assert.ok(!meet(stub, heading));
+});
+
+test("a stack of fusions is as wide as its title and its picture", () => {
+  const [stack, plain] = ["fusion", "layer"].map((o) => node("f", "", { stack: 37, fold: "f", count: 37, item: { o, f: "tf-scope", h: ["a_stack_of_them", "", "37 ops"] } })[1]);
+  assert.equal(nodeSize(stack)[0] - nodeSize(plain)[0], 20);
 });
 
 test("a small program stands in one flow, with no edge that leads back", () => {

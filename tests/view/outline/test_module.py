@@ -181,6 +181,30 @@ def test_of_a_computation_that_is_cut_groups_and_their_edges_are_told():
     assert sum(data["m"][1::2]) == 40
     hidden = sum(row[1] for row in data["x"]["n"])
     assert hidden == sum(part.ops.is_shown(k) for k in range(len(part.ops) - 40))
+    assert {row[4] for row in data["x"]["n"]} == {"290 dot"}, "what they do, not that they are not there"
+    assert data["x"]["p"] == 2
+
+
+def beside_a_group(count):
+    """Light ops without a scope before and after a scope that does the work."""
+    meta, light = (f', metadata={{op_name="jit(f)/{scope}op"}}' for scope in ("net/", ""))
+    dot = "dot(a{k}, a{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    lines = ["x0 = f32[256,256] parameter(0)"]
+    lines += [f"x{k} = f32[256,256] tanh(x{k - 1}){light}" for k in range(1, count + 1)]
+    lines += [f"a0 = f32[256,256] negate(x{count}){meta}"]
+    lines += [f"a{k + 1} = f32[256,256] {dot.format(k=k)}{meta}" for k in range(40)]
+    lines += [
+        f"y{k} = f32[256,256] abs({before}){light}"
+        for k, before in enumerate(("a40", *(f"y{k}" for k in range(count - 1))))
+    ]
+    return module(*lines[:-1], f"ROOT {lines[-1]}")
+
+
+@pytest.mark.parametrize(("count", "labels"), [(4, ["4 tanh", "net", "4 abs"]), (1, ["net"])])
+def test_light_ops_beside_a_group_that_does_the_work_are_boxes_too(count, labels):
+    part = entry_of(beside_a_group(count))
+    found = [g.label for g in part.outline.groups if g.parent < 0]
+    assert sorted(found) == sorted(labels)
 
 
 def test_costs_are_those_of_the_analysis():

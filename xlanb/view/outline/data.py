@@ -5,8 +5,8 @@ A chunk's "t" says of its items, in their order: "g" the groups, each [position 
 "m" the innermost group of each item, as pairs (group, how many items in a row); "r" the role of each, a letter (see
 `Ops`); "u" the different (floating-point operations, bytes), and "w" which of them each item with role "." has; "c"
 [item, function, ...] what nodes call. Of a computation that is not all there, "x" tells of the rest: "n" [group, ops,
-operations, bytes] and "e" [from, to, bytes, how many] between groups, or between a group and an item k, which is -2 -
-k.
+operations, bytes, label], "p" how many parameters, and "e" [from, to, bytes, how many] between groups, or between a
+group and an item k, which is -2 - k.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from xlanb.view.outline.labels import describe
 from xlanb.view.outline.ops import INLINED, INPUT
 from xlanb.view.outline.program import Part
 from xlanb.view.outline.tree import Outline, OutlineGroup
@@ -129,18 +130,23 @@ def _others(groups: list[OutlineGroup], member: list[int], first: int) -> set[in
 def _rest(part: Part, member: Sequence[int], first: int) -> Data:
     ops = part.ops
     totals: dict[int, list[float]] = defaultdict(lambda: [0, 0, 0])
+    members: dict[int, list[int]] = defaultdict(list)
     edges: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
     for k in range(len(ops)):
         if k < first and ops.is_shown(k):
             flops, size = part.costs[k]
             total = totals[member[k]]
             total[0], total[1], total[2] = total[0] + 1, total[1] + flops, total[2] + size
+            members[member[k]].append(k)
         for o in ops.operands[k]:
             ends = (member[o] if o < first else -2 - o + first, member[k] if k < first else -2 - k + first)
             if o < first and ops.roles[o] not in (INLINED, INPUT) and -1 not in ends and ends[0] != ends[1]:
                 edge = edges[ends]
                 edge[0], edge[1] = edge[0] + part.sizes[o], edge[1] + 1
     return {
-        "n": [[g, int(n), _rounded(f), _rounded(b)] for g, (n, f, b) in sorted(totals.items())],
+        "n": [
+            [g, int(n), _rounded(f), _rounded(b), describe(members[g], ops)] for g, (n, f, b) in sorted(totals.items())
+        ],
+        "p": ops.roles[:first].count(INPUT),
         "e": [[a, b, *both] for (a, b), both in edges.items()],
     }

@@ -18,6 +18,9 @@ _MOST = 12  # segments that a chain is cut into
 _SMALL = 6  # nodes of the smallest segment
 _FEW = 3  # groups that stand beside a forward and a backward pass; more of them become one
 _LOOSE = 8  # ops that stand beside them at most
+_LIGHT = 0.05  # what the ops beside groups cost of all, where they are worth no more than a box of their own,
+_FEW_LIGHT = 4  # and how many those are at least
+_SMALLEST = 3  # ops of the smallest such box
 _NO_SCOPE = "no scope"  # mostly what an optimizer does: JAX names no scope for it
 
 
@@ -29,11 +32,41 @@ def split_wide(root: Branch, ops: Ops) -> None:
     todo = [root]
     while todo:
         branch = todo.pop()
+        _gather_light(branch, ops)
         if branch.kind != "repeat" and (branch.shown(ops) > WIDE or _has_loose_ops(branch, ops)):
             _split(branch, ops)
             if len(branch.branches) > WIDE:
                 _bundle(branch, ops)
         todo.extend(branch.branches)
+
+
+def _gather_light(branch: Branch, ops: Ops) -> None:
+    """Let light ops beside a group that does the work be groups too: what is joined, and reads the same of the groups.
+
+    So that no group is read between two of them.
+    """
+    own = [k for k in branch.ops if ops.is_shown(k)]
+    if branch.kind not in ("", "scope") or not branch.branches or len(own) < _FEW_LIGHT:
+        return
+    if sum(ops.weights[k] for k in own) > _LIGHT * sum(ops.weights[k] for k in branch.all_ops()):
+        return
+    reads = _groups_read(branch, ops)
+    made: list[Branch] = []
+    for mask in dict.fromkeys(reads[k] for k in own):
+        parts = _connected([k for k in own if reads[k] == mask], ops)
+        made.extend(_flow(branch, part, ops) for part in parts if len(part) >= _SMALLEST)
+    _adopt(branch, made, ops, has_passes=False)
+
+
+def _groups_read(branch: Branch, ops: Ops) -> dict[int, int]:
+    """By op of a group, at any depth, the groups in it that the op reads, through others too: a bit for each."""
+    home = {k: 1 << number for number, b in enumerate(branch.branches) for k in b.all_ops()}
+    found: dict[int, int] = {}
+    for k in branch.all_ops():
+        found[k] = home.get(k, 0)
+        for o in ops.sources[k]:
+            found[k] |= found.get(o, 0)
+    return found
 
 
 def _has_loose_ops(branch: Branch, ops: Ops) -> bool:

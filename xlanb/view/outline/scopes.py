@@ -2,6 +2,7 @@
 
 jit(step)/jvp(block_3)/attn/dot_general             ->  ("forward", "block_3", "attn")
 jit(step)/transpose(jvp(block_3))/attn/dot_general  ->  ("backward", "block_3", "attn")
+jit(step)/jvp(jit(relu))                            ->  ("forward",): a call is named by what it calls
 jit(f)/while/body/closed_call/mlp/tanh              ->  ("loop", "mlp")
 gradients/conv1/Conv2D_grad/Conv2DBackpropFilter    ->  ("backward", "conv1")
 """
@@ -45,7 +46,7 @@ def _known_path(name: str, is_node: bool) -> Path | None:
     if len(parts) < 2:
         return None
     if parts[0].startswith(("jit(", "pjit(", "pmap(")) and not is_node:
-        return _jax_path(parts[1:-1])
+        return _jax_path(parts[1:-1], parts[-1])
     return _node_path(parts[:-1])
 
 
@@ -71,8 +72,8 @@ def _split(name: str) -> list[str]:
     return parts
 
 
-def _jax_path(parts: list[str]) -> Path:
-    direction = ""
+def _jax_path(parts: list[str], last: str) -> Path:
+    direction, _ = _peel(last)
     path: list[str] = []
     for part in parts:
         turned, inner = _peel(part)

@@ -2,6 +2,7 @@
 
 /**
  * @typedef {{x: number, y: number, w: number, h: number}} Box
+ * @typedef {[string, string, number?]} Link an edge from one box to another, and for how many of the program it stands (1)
  * @typedef {{across: boolean, bands: number, wide: number, tight?: boolean}} Flow `across`: from left to right instead of downwards; `bands`: into how many columns the longest part wraps;
  *   `wide`: a rank that is wider than this wraps too; `tight`: with little between boxes
  * @typedef {{x: number, from: number, to: number}} Lane where an edge passes a rank: beside the flow, and where the rank begins and ends along it
@@ -27,7 +28,7 @@ const DOWN = { across: false, bands: 1, wide: Infinity };
 /**
  * Place boxes in ranks.
  * @param {Map<string, [number, number]>} sizes width and height by key
- * @param {[string, string][]} edges those that close a cycle shape nothing
+ * @param {Link[]} edges those that close a cycle shape nothing
  * @param {Flow} [flow]
  * @param {Map<string, number>} [hints] the order that keys had before
  * @returns {Placed}
@@ -38,7 +39,7 @@ export function layered(sizes, edges, flow = DOWN, hints = new Map()) {
 
 /** Ranks and their order, which no size changes. @typedef {{rows: string[][], up: Map<string, string[]>, down: Map<string, string[]>}[]} Ranked */
 
-/** @param {string[]} keys @param {[string, string][]} edges @param {Map<string, number>} [hints] @returns {Ranked} */
+/** @param {string[]} keys @param {Link[]} edges @param {Map<string, number>} [hints] @returns {Ranked} */
 export function ranked(keys, edges, hints = new Map()) {
   const known = new Set(keys);
   const forward = acyclic(keys, edges.filter(([a, b]) => a !== b && known.has(a) && known.has(b)));
@@ -68,8 +69,8 @@ export function laidOut(all, sizes, flow) {
 
 /**
  * The connected parts in the order of their first boxes; those of a single box together as one, the last.
- * @param {string[]} keys @param {[string, string][]} edges
- * @returns {{own: string[], links: [string, string][]}[]}
+ * @param {string[]} keys @param {Link[]} edges
+ * @returns {{own: string[], links: Link[]}[]}
  */
 function parts(keys, edges) {
   const lead = new Map(keys.map((k) => [k, k]));
@@ -80,7 +81,7 @@ function parts(keys, edges) {
     return at;
   };
   for (const [a, b] of edges) lead.set(find(a), find(b));
-  /** @type {Map<string, {own: string[], links: [string, string][]}>} */
+  /** @type {Map<string, {own: string[], links: Link[]}>} */
   const out = new Map();
   const linked = new Set(edges.flat());
   const part = (/** @type {string} */ k) => (linked.has(k) ? find(k) : "");
@@ -159,42 +160,91 @@ function passes(lines, down) {
   return begun.map((n) => (total += n));
 }
 
-/** Edges without those that close a cycle: of two boxes that feed each other the way that fewer edges go, else those that a depth-first walk finds. @param {string[]} keys @param {[string, string][]} edges */
+/** Edges without those that close a cycle: of boxes that feed each other those go that lead against the order in which the fewest edges do. @param {string[]} keys @param {Link[]} edges */
 function acyclic(keys, edges) {
-  /** @type {Map<string, number>} */
-  const count = new Map();
-  for (const [a, b] of edges) count.set(`${a}\n\n${b}`, (count.get(`${a}\n\n${b}`) || 0) + 1);
-  /** @type {Map<string, string[]>} */
-  const out = new Map(keys.map((k) => [k, []]));
-  for (const [a, b] of edges) if ((count.get(`${a}\n\n${b}`) || 0) >= (count.get(`${b}\n\n${a}`) || 0)) /** @type {string[]} */ (out.get(a)).push(b);
-  const state = new Map();
-  /** @type {[string, string][]} */
-  const kept = [];
-  for (const start of keys) {
-    if (state.has(start)) continue;
-    /** @type {[string, number][]} */
-    const stack = [[start, 0]];
-    state.set(start, 1);
-    while (stack.length) {
-      const top = stack[stack.length - 1];
-      const next = /** @type {string[]} */ (out.get(top[0]))[top[1]];
-      top[1] += 1;
-      if (next === undefined) {
-        state.set(top[0], 2);
-        stack.pop();
-      } else if (state.get(next) !== 1) {
-        kept.push([top[0], next]);
-        if (!state.has(next)) {
-          state.set(next, 1);
-          stack.push([next, 0]);
-        }
-      }
-    }
-  }
-  return kept;
+  /** @type {Map<string, {circle: string[], at: number}>} */
+  const place = new Map();
+  for (const circle of circles(keys, edges)) for (const [at, k] of fewestAgainst(circle, edges).entries()) place.set(k, { circle, at });
+  return edges.filter(([a, b]) => {
+    const [from, to] = [place.get(a), place.get(b)];
+    return !from || !to || from.circle !== to.circle || from.at < to.at;
+  });
 }
 
-/** Longest paths; what only feeds others stands right above the first that needs it. @param {string[]} keys @param {[string, string][]} edges @returns {Map<string, number>} */
+/** The boxes that feed each other, as sets of at least two (Tarjan's strongly connected components). @param {string[]} keys @param {Link[]} edges @returns {string[][]} */
+function circles(keys, edges) {
+  /** @type {Map<string, string[]>} */
+  const out = new Map(keys.map((k) => [k, []]));
+  for (const [a, b] of edges) out.get(a)?.push(b);
+  /** @type {Map<string, {index: number, low: number, open: boolean}>} */
+  const seen = new Map();
+  /** @type {string[]} */
+  const open = [];
+  /** @type {string[][]} */
+  const found = [];
+  for (const start of keys) {
+    /** @type {{k: string, at: number, state: {index: number, low: number, open: boolean}}[]} */
+    const stack = [];
+    const enter = (/** @type {string} */ k) => {
+      const state = { index: seen.size, low: seen.size, open: true };
+      seen.set(k, state);
+      open.push(k);
+      stack.push({ k, at: 0, state });
+    };
+    if (!seen.has(start)) enter(start);
+    while (stack.length) {
+      const top = stack[stack.length - 1];
+      const next = out.get(top.k)?.[top.at];
+      top.at += 1;
+      if (next !== undefined) {
+        const state = seen.get(next);
+        if (!state) enter(next);
+        else if (state.open) top.state.low = Math.min(top.state.low, state.index);
+        continue;
+      }
+      stack.pop();
+      if (stack.length) stack[stack.length - 1].state.low = Math.min(stack[stack.length - 1].state.low, top.state.low);
+      if (top.state.low < top.state.index) continue;
+      const circle = open.splice(open.lastIndexOf(top.k));
+      for (const k of circle) /** @type {any} */ (seen.get(k)).open = false;
+      if (circle.length > 1) found.push(circle);
+    }
+  }
+  return found;
+}
+
+/** Boxes that feed each other in an order against which few edges lead: what gives nothing to the others goes to the end, what takes nothing or gives the most beyond what it takes to the begin (Eades, Lin and Smyth). @param {string[]} circle @param {Link[]} edges @returns {string[]} */
+function fewestAgainst(circle, edges) {
+  const left = new Set(circle);
+  /** @type {Map<string, Map<string, number>>} how many edges each box has to each other one */
+  const to = new Map(circle.map((k) => [k, new Map()]));
+  const from = new Map(circle.map((k) => [k, new Map()]));
+  const given = new Map(circle.map((k) => [k, 0]));
+  const taken = new Map(circle.map((k) => [k, 0]));
+  const add = (/** @type {Map<string, number> | undefined} */ map, /** @type {string} */ k, /** @type {number} */ n) => map?.set(k, (map.get(k) || 0) + n);
+  for (const [a, b, n = 1] of edges) {
+    if (!left.has(a) || !left.has(b)) continue;
+    add(given, a, n);
+    add(taken, b, n);
+    add(to.get(a), b, n);
+    add(from.get(b), a, n);
+  }
+  const surplus = (/** @type {string} */ k) => (given.get(k) || 0) - (taken.get(k) || 0);
+  const [begin, end] = [/** @type {string[]} */ ([]), /** @type {string[]} */ ([])];
+  while (left.size) {
+    const all = [...left];
+    const sink = all.find((k) => !given.get(k));
+    const chosen = sink ?? all.find((k) => !taken.get(k)) ?? all.reduce((best, k) => (surplus(k) > surplus(best) ? k : best));
+    if (sink !== undefined) end.unshift(chosen);
+    else begin.push(chosen);
+    left.delete(chosen);
+    for (const [k, n] of to.get(chosen) || []) add(taken, k, -n);
+    for (const [k, n] of from.get(chosen) || []) add(given, k, -n);
+  }
+  return [...begin, ...end];
+}
+
+/** Longest paths; what only feeds others stands right above the first that needs it. @param {string[]} keys @param {Link[]} edges @returns {Map<string, number>} */
 function ranks(keys, edges) {
   const waiting = new Map(keys.map((k) => [k, 0]));
   /** @type {Map<string, string[]>} */
@@ -225,7 +275,7 @@ function ranks(keys, edges) {
 
 /**
  * Rows of keys, edges over some ranks cut by bends that all edges of one source share ("source\n rank").
- * @param {string[]} keys @param {[string, string][]} edges @param {Map<string, number>} rank
+ * @param {string[]} keys @param {Link[]} edges @param {Map<string, number>} rank
  */
 function rowsOf(keys, edges, rank) {
   /** @type {string[][]} */

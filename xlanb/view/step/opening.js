@@ -9,6 +9,7 @@ const MOST_BOXES = 40;
 const FEWEST = 4;
 const TRIED = 14;
 const ENOUGH = 0.47;
+const SLIGHT = 0.01; // of all work: what does less is opened only where the pane is empty otherwise
 /** The boxes that were drawn when it was decided. @type {WeakMap<Map<string, boolean>, string>} */
 const SEEN = new WeakMap();
 
@@ -42,7 +43,7 @@ export function openingThatFits(given, sceneWith, room, decided) {
   }
   for (let n = 0; n < TRIED; n += 1) {
     const total = [...scene.nodes.values()].reduce((t, x) => t + workOf(x), 0); // what does no work is not worth opening
-    const closed = [...scene.nodes.values()].filter((x) => x.fold && !decided.has(x.fold) && (workOf(x) || !total) && (given.has(x.fold) || scene.nodes.size < FEWEST || now.cover < ENOUGH));
+    const closed = [...scene.nodes.values()].filter((x) => x.fold && !decided.has(x.fold) && (workOf(x) || !total) && ((given.has(x.fold) && workOf(x) >= SLIGHT * total) || scene.nodes.size < FEWEST || now.cover < ENOUGH));
     if (!closed.length) break;
     const [heaviest] = closed.sort((a, b) => workOf(b) - workOf(a) || b.count - a.count);
     const more = new Set([...open, heaviest.fold]);

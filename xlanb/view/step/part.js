@@ -47,7 +47,9 @@ export class PartMaker {
     /** @type {Map<number, string[]>} ops that are drawn as boxes with computations in them */
     this.opened = new Map();
     const marks = maker.marks;
-    const quiet = marks ? outline.items.filter((i, k) => "qp".includes(outline.roles[k]) && (marks.added.has(i.n) || marks.changed.has(i.n) || marks.removed.has(i.n))).length : 0;
+    // of a computation that is new as a whole, as a fusion, what is inlined says nothing by itself
+    const isNew = Boolean(marks) && outline.items.every((i) => i.o === "parameter" || marks?.added.has(i.n));
+    const quiet = marks && !isNew ? outline.items.filter((i, k) => "qp".includes(outline.roles[k]) && (marks.added.has(i.n) || marks.changed.has(i.n) || marks.removed.has(i.n))).length : 0;
     this.few = quiet > 0 && quiet <= MARKED;
     /** @type {Map<string, number>} */
     this.at = new Map(outline.items.map((i, k) => [i.n, k]));
@@ -179,12 +181,12 @@ export class PartMaker {
       const state = this.state(g);
       if (!state.fold && group.kind === "repeat" && this.stacks(g)) return;
       const key = state.fold || `${this.prefix}@${group.key}…`;
-      const node = maker.scene.nodes.get(key) || maker.addNode(key, groupItem(key, { ...group, label: "not on this page" }, 1), state.box, { count: 0 });
-      const [ops, flops, bytes] = group.hidden;
+      const [ops, flops, bytes, label] = group.hidden;
+      const node = maker.scene.nodes.get(key) || maker.addNode(key, groupItem(key, { ...group, label, key: `${group.key}, not on this page` }, 1), state.box, { count: 0 });
       node.count += ops;
       node.weight.flops += flops;
       node.weight.bytes += bytes;
-      node.item.h[2] = `${grouped(node.count)} ops`;
+      node.item.h[2] = `${grouped(node.count)} ${node.count === 1 ? "op" : "ops"}`;
     });
   }
 
@@ -288,14 +290,18 @@ export class PartMaker {
 
   /** Edges of what is not on the page. */
   edgesAcross() {
-    const keyOf = (/** @type {number} */ end) => {
+    const { scene } = this.maker;
+    const keyOf = (/** @type {number} */ end, /** @type {boolean} */ isSource) => {
       if (end < -1) return this.keys[-2 - end] || "";
       const state = this.state(end);
-      if (!state.fold && this.outline.groups[end].kind === "repeat" && this.stacks(end)) return "";
-      return state.fold || `${this.prefix}@${this.outline.groups[end].key}…`;
+      if (state.fold) return state.fold;
+      const key = `${this.prefix}@${this.outline.groups[end].key}`;
+      if (this.outline.groups[end].kind !== "repeat" || !this.stacks(end)) return `${key}…`;
+      const inside = [...scene.nodes].filter(([, n]) => n.group === key).map(([k]) => k); // of the first instance
+      return (isSource ? inside.at(-1) : inside[0]) || "";
     };
     for (const [a, b, bytes, ops] of this.outline.across) {
-      const [from, to] = [keyOf(a), keyOf(b)];
+      const [from, to] = [keyOf(a, true), keyOf(b, false)];
       if (from && to) this.maker.addEdge(from, to, bytes, ops);
     }
   }

@@ -9,13 +9,14 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {import("./scene.js").Scene} Scene */
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./layers.js").Box} Box */
+/** @typedef {import("./layers.js").Link} Link */
 /** @typedef {import("./layers.js").Placed} Placed */
 /** @typedef {import("./layers.js").Flow} Flow */
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
 /** @typedef {{across: boolean, bands: number, lanes: number, roomy: number, tight?: boolean}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, an index of HEIGHTS; `tight`: with little between them */
 /** @typedef {{boxes: Map<string, Box>, groups: Set<string>, dense: number, made: Map<string, Placed>, rank: Placed["rank"], lanes: Placed["lanes"], flow: Flow | null}} Kept what a container looked like, and which of its children were open groups */
 /** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>, small: Set<string>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it, `small`: groups that the reader opened */
-/** @typedef {{children: Map<string, string[]>, lifted: Map<string, [string, string][]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[], ranks: Map<string, import("./layers.js").Ranked>}} Nest `ranks`: those of containers, which no size changes */
+/** @typedef {{children: Map<string, string[]>, lifted: Map<string, Link[]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[], ranks: Map<string, import("./layers.js").Ranked>}} Nest `ranks`: those of containers, which no size changes */
 
 /** Below this scale titles of 12.5 px would be less than 11 px on the screen, and what stands below them less than 11 px. */
 export const LEGIBLE = 0.96;
@@ -57,7 +58,7 @@ export function tallyWidth({ added, removed, changed }) {
 
 /** Whether a picture stands before a node's title. @param {any} n */
 function iconic(n) {
-  return /matrix|fusion|comm|control|launch|reduce/.test(n.item.f);
+  return /matrix|fusion|comm|control|launch|reduce/.test(n.item.f) || n.item.o === "fusion"; // a stack of fusions too
 }
 
 /** Widths of a node's two lines: every arrangement asks for them. @type {WeakMap<any, [number, number]>} */
@@ -154,7 +155,7 @@ function nested(scene) {
     return out;
   };
   const edges = scene.edges.map((e) => (Array.isArray(e) ? { from: e[0], to: e[1], bytes: 0, ops: 1 } : e)).filter((e) => e.from !== e.to && scene.nodes.has(e.from) && scene.nodes.has(e.to));
-  /** @type {Map<string, [string, string][]>} */
+  /** @type {Map<string, Link[]>} */
   const lifted = new Map();
   const lifts = edges.map((e) => {
     const [up, down] = [chain(e.from), chain(e.to)];
@@ -162,14 +163,14 @@ function nested(scene) {
     const meet = down.findIndex((g, i) => i > 0 && above.has(g));
     const [box, from, to] = [down[meet], up[up.indexOf(down[meet], 1) - 1], down[meet - 1]];
     if (!lifted.has(box)) lifted.set(box, []);
-    /** @type {[string, string][]} */ (lifted.get(box)).push([from, to]);
+    lifted.get(box)?.push([from, to, e.ops]);
     return { box, from, to };
   });
   for (const [box, inside] of children) anchorPorts(scene, inside, lifted, box);
   return { children, lifted, lifts, edges, ranks: new Map() };
 }
 
-/** A port that nothing drawn is joined to stands beside the others nevertheless: by the box that they are joined to, else by the first or the last. @param {Scene} scene @param {string[]} inside @param {Map<string, [string, string][]>} lifted @param {string} box */
+/** A port that nothing drawn is joined to stands beside the others nevertheless: by the box that they are joined to, else by the first or the last. @param {Scene} scene @param {string[]} inside @param {Map<string, Link[]>} lifted @param {string} box */
 function anchorPorts(scene, inside, lifted, box) {
   const links = lifted.get(box) || [];
   const linked = new Set(links.flat());
@@ -259,7 +260,7 @@ function isGood(outer, boxes, room) {
   return whole >= LEGIBLE && Math.min(cx, cy) >= LEAST;
 }
 
-/** How good a placement is for the pane: whether it fits, how much of it is used, and how many edges change the column. @param {Placed} outer @param {[string, string][]} edges @param {Map<string, Box>} boxes @param {Room} room */
+/** How good a placement is for the pane: whether it fits, how much of it is used, and how many edges change the column. @param {Placed} outer @param {Link[]} edges @param {Map<string, Box>} boxes @param {Room} room */
 function worth(outer, edges, boxes, room) {
   const { whole, scale, cx, cy } = usage(outer, boxes, room);
   const short = Math.max(0, COVERED - cx) + Math.max(0, COVERED - cy);
@@ -307,7 +308,7 @@ function innerPlaces(key, sizes, nest, across, room, memory, groups) {
 const BEST = new Map();
 const MOST_BEST = 600;
 
-/** @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Nest} nest @param {boolean} across @param {Room} room @returns {{flow: Flow, made: Placed | null}} */
+/** @param {string} key @param {Map<string, [number, number]>} sizes @param {Link[]} edges @param {Nest} nest @param {boolean} across @param {Room} room @returns {{flow: Flow, made: Placed | null}} */
 function bestColumns(key, sizes, edges, nest, across, room) {
   const told = `${across} ${room.w} ${room.h}\n\n${[...sizes].join("\n")}\n\n${edges.join("\n")}`;
   let found = BEST.get(told);
@@ -329,7 +330,7 @@ function bestColumns(key, sizes, edges, nest, across, room) {
   return found;
 }
 
-/** A container as it was when it held the same; else with what survives where it stood; else anew, in the order that was. @param {string} key @param {Map<string, [number, number]>} sizes @param {[string, string][]} edges @param {Flow} flow @param {Memory} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
+/** A container as it was when it held the same; else with what survives where it stood; else anew, in the order that was. @param {string} key @param {Map<string, [number, number]>} sizes @param {Link[]} edges @param {Flow} flow @param {Memory} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
 function remembered(key, sizes, edges, flow, memory, groups) {
   const kept = memory.kept.get(key) || { boxes: new Map(), groups: new Set(), dense: 1, made: new Map(), rank: new Map(), lanes: new Map(), flow };
   for (const [k, [w, h]] of sizes) {

@@ -65,7 +65,7 @@ export function sceneOf(artifact, payload, folds, told = {}) {
   if (folds.focus) addFocus(maker.scene, all, entry.items, folds, maker);
   else {
     maker.addPart(entry, "", "", null, 0);
-    if (!folds.all) drawRim(maker.scene);
+    if (!folds.all) drawRim(maker.scene, entry.parameters);
     maker.sumUp();
   }
   return maker.scene;

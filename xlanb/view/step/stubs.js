@@ -38,8 +38,12 @@ export function placedStubs(stubs, nodes, boxes) {
     };
     const long = `${arrow} ${shortened(name, LETTERS * 7, "below")}${more}`;
     const short = `${arrow} ${shortened(name, Math.max(40, n.w / 2 - 18 - 7 * more.length), "below")}${more}`;
-    const free = [pill(long, 0), pill(short, 0)].find((p) => p.x > -12 && taken.every((b) => p.x >= b.x + b.w || b.x >= p.x + p.w || p.y >= b.y + b.h || b.y >= p.y + p.h));
-    const found = free || pill(`${arrow}${stub.ends.length > 1 ? stub.ends.length : ""}`, 9 + (isOut ? back : 0));
+    const isFree = (/** @type {Box} */ p) => taken.every((b) => b === n || p.x >= b.x + b.w || b.x >= p.x + p.w || p.y >= b.y + b.h || b.y >= p.y + p.h);
+    const free = [pill(long, 0), pill(short, 0)].find((p) => p.x > -12 && isFree(p));
+    const least = pill(`${arrow}${stub.ends.length > 1 ? stub.ends.length : ""}`, 9 + (isOut ? back : 0));
+    const aside = isOut ? n.x + n.w - back + 2 : n.x - least.w - 2;
+    const others = [0.3, 0.5, 0.7].map((part) => ({ ...least, x: n.x + part * (n.w - least.w) }));
+    const found = free || [least, { ...least, x: aside, y: isOut ? n.y + n.h - back - TALL : n.y }, ...others].find(isFree) || least;
     taken.push(found);
     return { ...stub, side: isOut ? "out" : "in", ...found };
   });
