@@ -214,3 +214,18 @@ def test_a_loop_carries_whole_arrays_where_it_can(body: str, first: str, carried
     wanted = xlanb.evaluate(text, given)
     np.testing.assert_allclose(xlanb.evaluate(merged, given), wanted, rtol=1e-5)
     np.testing.assert_allclose(xlanb.compile(text)(given), wanted, rtol=1e-5)
+
+
+def test_a_choice_that_a_device_s_number_decides_is_made_at_once() -> None:
+    text = f"""HloModule m, num_partitions=4
+ENTRY e_spmd {{ x = f32[2,6] parameter(0), {ROWS}
+  i = u32[] partition-id()
+  two = u32[] constant(2)
+  c = pred[] compare(i, two), direction=LT
+  b = pred[2,6] broadcast(c), dimensions={{}}
+  y = f32[2,6] tanh(x)
+  ROOT r = f32[2,6] select(b, x, y), {ROWS} }}"""
+    merged = Placement(xlanb.hlo.parse(text)).merged()
+    assert not any(i.opcode.text == "select" for i in merged.entry_computation)
+    given = whole_array((8, 6), 0)
+    np.testing.assert_allclose(xlanb.compile(text)(given), np.concatenate([given[:4], np.tanh(given[4:])]), rtol=1e-6)

@@ -36,7 +36,7 @@ from xlanb.spmd.devices.distribution import Distribution, row_major
 from xlanb.spmd.devices.lifting import lifted
 from xlanb.spmd.devices.split import Tiling, tiling
 from xlanb.spmd.devices.tiles import Tiles, Values, cut, tiles_of, whole_of
-from xlanb.spmd.devices.writing import NotMergedError, Writer, dimensions, everything
+from xlanb.spmd.devices.writing import NotMergedError, Writer, dimensions, everything, splat
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.tracing import unobserved
 from xlanb.transforms.simplifiers.hlo_dce import HloDce
@@ -198,6 +198,8 @@ class _Builder:
             ]
             box = [SliceDimension(s, s + size, 1) for s, size in zip(starts, sizes, strict=True)]
             return write.slice(operands[0], box)
+        if op is Op.SELECT and (chosen := splat(operands[0])) is not None:
+            return operands[1 if chosen else 2]
         if op is Op.DOT:
             operands = [write.local(o) for o in operands]
         return write.copy(i, operands)
