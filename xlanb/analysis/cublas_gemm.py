@@ -44,7 +44,7 @@ def is_gemm(i: HloInstruction) -> bool:
 
 def result_shape(i: HloInstruction) -> ArrayShape:
     """The shape of the product: a call gives it with memory that the library works in."""
-    return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) else i.shape).as_array()
+    return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) and i.shape.shapes else i.shape).as_array()
 
 
 def config_of(i: HloInstruction, name: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def config_of(i: HloInstruction, name: str) -> dict[str, Any]:
 
 
 def gemm_of(i: HloInstruction) -> Gemm | None:
-    """What a call's backend config says; None where it has none."""
+    """What a call's backend config says; None where it has none, or one of another form."""
     config = config_of(i, "gemm_backend_config")
     numbers = config.get("dot_dimension_numbers")
     if not isinstance(numbers, dict):
@@ -66,11 +66,14 @@ def gemm_of(i: HloInstruction) -> Gemm | None:
     def dims(name: str) -> tuple[int, ...]:
         return tuple(int(d) for d in numbers.get(name, ()))
 
-    alpha = complex(float(config.get("alpha_real", 1.0)), float(config.get("alpha_imag", 0.0)))
-    return Gemm(
-        (dims("lhs_batch_dimensions"), dims("rhs_batch_dimensions")),
-        (dims("lhs_contracting_dimensions"), dims("rhs_contracting_dimensions")),
-        alpha,
-        float(config.get("beta", 0.0)),
-        str(config.get("epilogue", "DEFAULT")),
-    )
+    try:
+        alpha = complex(float(config.get("alpha_real", 1.0)), float(config.get("alpha_imag", 0.0)))
+        return Gemm(
+            (dims("lhs_batch_dimensions"), dims("rhs_batch_dimensions")),
+            (dims("lhs_contracting_dimensions"), dims("rhs_contracting_dimensions")),
+            alpha,
+            float(config.get("beta", 0.0)),
+            str(config.get("epilogue", "DEFAULT")),
+        )
+    except (TypeError, ValueError, OverflowError):  # where a number is to be there is something else
+        return None

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from xlanb.analysis.cublas_gemm import config_of
+from xlanb.errors import UnimplementedError
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -58,18 +59,25 @@ def is_cudnn_convolution(i: HloInstruction) -> bool:
 
 def result_shape(i: HloInstruction) -> ArrayShape:
     """The shape of the convolution's result: a call gives it with memory that cuDNN works in."""
-    return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) else i.shape).as_array()
+    return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) and i.shape.shapes else i.shape).as_array()
 
 
 def activation(i: HloInstruction) -> Activation:
-    """The scales and the function of a fused convolution; of others those that change nothing."""
+    """The scales and the function of a fused convolution; of others those that change nothing.
+
+    Raises:
+        UnimplementedError: where the config is to have a number there is something else.
+    """
     config = config_of(i, "cudnn_conv_backend_config")
-    return Activation(
-        str(config.get("activation_mode", "kNone")),
-        float(config.get("conv_result_scale", 1.0)),
-        float(config.get("side_input_scale", 0.0)),
-        float(config.get("leakyrelu_alpha", 0.0)),
-    )
+    try:
+        return Activation(
+            str(config.get("activation_mode", "kNone")),
+            float(config.get("conv_result_scale", 1.0)),
+            float(config.get("side_input_scale", 0.0)),
+            float(config.get("leakyrelu_alpha", 0.0)),
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UnimplementedError(f"the backend config of {i.name} is none of a convolution: {error}") from None
 
 
 def as_convolution(i: HloInstruction) -> CudnnConvolution:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from xlanb.evaluator.convolution import convolve
 from xlanb.evaluator.dot import dot_general
 from xlanb.evaluator.factorizations import substitute
 from xlanb.evaluator.lapack import check_operands
-from xlanb.evaluator.values import Array, Value, narrow, widen
+from xlanb.evaluator.values import Array, Value, describe, narrow, widen
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import Shape, TupleShape
 
@@ -28,11 +28,18 @@ def _with_workspace(shape: Shape, made: Array) -> Value:
     return (made, *(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in shape.shapes[1:]))
 
 
+def _check_arrays(i: HloInstruction, operands: Sequence[Any]) -> None:
+    """Refuse operands that are tuples or tokens: a custom call's are not verified."""
+    if not all(isinstance(x, np.ndarray) for x in operands):
+        raise EvaluationError(f"{i.name} takes arrays, not {', '.join(map(describe, operands))}")
+
+
 def _convolution(i: HloInstruction, *operands: Array) -> Value:
+    _check_arrays(i, operands)
     numbers = i.attributes.get("dim_labels")
-    ranks = {a.ndim for a in operands[:2]}
+    ranks = {cudnn_convolution.result_shape(i).rank, *(a.ndim for a in operands[:2])}
     if numbers is None or len(operands) < 2 or ranks != {2 + len(numbers.input_spatial)}:
-        raise EvaluationError(f"{i.name}: a convolution needs dim_labels, and two arrays of their rank")
+        raise EvaluationError(f"{i.name}: a convolution needs dim_labels, and two arrays and a result of their rank")
     try:
         return _convolved(i, *operands)
     except ValueError as error:  # a custom call's shapes are not verified
@@ -95,6 +102,7 @@ def _gemm(i: HloInstruction, *operands: Array) -> Value:
     wanted = 2 + bool(g.beta) + g.epilogue.startswith("BIAS")
     if len(operands) != wanted:
         raise EvaluationError(f"{i.name} takes {wanted} arrays, not {len(operands)}")
+    _check_arrays(i, operands)
     try:
         return _multiplied(i, g, *operands)
     except (ValueError, IndexError) as error:  # a custom call's shapes are not verified
@@ -122,6 +130,8 @@ def _triangular_solve(i: HloInstruction, *operands: Array) -> Value:
     o = cublas_triangular_solve.options_of(i)
     check_operands(cublas_triangular_solve.TARGET, "nn nk" if o.left_side else "nn kn", operands)
     a, b = operands
+    if a.dtype != b.dtype or widen(a).dtype.kind not in "fc":
+        raise EvaluationError(f"{i.name} takes floats or complex numbers of one type, not {a.dtype} and {b.dtype}")
     solved = substitute(
         widen(a),
         widen(b),
