@@ -22,6 +22,16 @@ gpu_device_info {
     feature_extension: ACCELERATED_FEATURES
   }
   registers_per_core_limit: 65536
+  matrix_unit_description {
+    rate_infos {
+      key: 10
+      value {
+        clock_rate_ghz: 1.83
+        units_per_core: 4
+        ops_per_clock: 512
+      }
+    }
+  }
   name: "NVIDIA H100 80GB HBM3"
 }
 device_description_str: "NVIDIA H100 80GB HBM3"
@@ -40,9 +50,10 @@ def test_what_is_written_is_read(key: str) -> None:
 
 def test_a_device_of_ones_own_has_its_own_figures() -> None:
     text = H100.replace("NVIDIA H100 80GB HBM3", "Half an H100").replace("132", "66").replace("2048", "1024")
-    found = described_device(text)
+    found = described_device(text.replace("  core_count", "  fpus_per_core: 96\n  core_count"))
     assert found is not None
     assert (found.name, found.cores, found.architecture.threads_per_core) == ("Half an H100", 66, 1024)
+    assert found.architecture.fpus_per_core == 96
     assert found.flops("bf16") == pytest.approx(gpu_device("h200").flops("bf16") / 2)
 
 

@@ -27,6 +27,7 @@ _CAPABILITY = re.compile(r"\bcuda_compute_capability\s*\{([^{}]{0,400})\}")
 _OF_ARCHITECTURE = {
     "threads_per_warp": "threads_per_warp",
     "threads_per_core": "threads_per_core_limit",
+    "fpus_per_core": "fpus_per_core",
     "blocks_per_core": "max_blocks_per_multiprocessor",
     "registers_per_core": "registers_per_core_limit",
     "shared_memory_per_core": "shared_memory_per_core",
@@ -52,7 +53,8 @@ def described_device(text: str) -> GpuDevice | None:
     base = device_of(name) or _alike(text)
     if base is None:
         return None
-    given = {key: float(value) for key, value in _NUMBER.findall(text)}
+    # The device's own figures come first; its units name their clocks alike, after it.
+    given = {key: float(value) for key, value in reversed(_NUMBER.findall(text))}
     arch = base.architecture
     limits = {ours: int(given[theirs]) for ours, theirs in _OF_ARCHITECTURE.items() if given.get(theirs, 0) > 0}
     found = replace(
