@@ -1,4 +1,4 @@
-"""Matrix products: tiles of both operands in shared memory, a tile of the result in the registers of a block's threads.
+"""Matrix products and convolutions: tiles of both operands in shared memory, a tile of the result in the registers of a block's threads.
 
     for each step of the depth     all threads load a tile of A and one of B, computing what is fused into the operands; then each adds products to its results
     at the end                     the tile of results goes to shared memory, from where threads take consecutive elements and compute what is fused behind the product
@@ -9,23 +9,20 @@ summed by themselves and added to the total: the error grows with the number of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.codegen import arithmetic
-from xlanb.codegen.contractions import DotDimensions
 from xlanb.codegen.elemental import array_of, flat, pack
 from xlanb.codegen.elements import Element, load, parts, store, zero
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index
-from xlanb.codegen.lanes import split
 from xlanb.codegen.products import accumulator_type, multiply_add
 from xlanb.codegen.types import I1
 from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.hero import hero_of, index_for, roots_of
 from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
+from xlanb.gpu.emitters.matrices import Matrices, matrices_of
 from xlanb.gpu.emitters.tensor_cores import Fragments, WarpTile, tensor_type
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -40,72 +37,58 @@ _OWN = 4
 """Rows and columns of results of a thread."""
 
 
-@dataclass(frozen=True)
-class Product:
-    """A dot as matrices of `rows` x `depth` and `depth` x `columns`, a `batch` of them."""
+_LEAST_COLUMNS = 4
+"""Output features of a group of a convolution from which on tiles pay."""
 
-    dims: DotDimensions
-    batch: tuple[int, ...]
-    row: tuple[int, ...]
-    column: tuple[int, ...]
-    inner: tuple[int, ...]
 
-    @staticmethod
-    def of(i: HloInstruction) -> Product:
-        """Of a dot instruction."""
-        d = DotDimensions.of(i)
-        a, b = (array_of(o).dimensions for o in i.operands[:2])
-        return Product(
-            d,
-            tuple(a[p] for p in d.lhs_batch),
-            tuple(a[p] for p in d.lhs_free),
-            tuple(b[p] for p in d.rhs_free),
-            tuple(a[p] for p in d.lhs_contracting),
-        )
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """(batch, rows, columns, depth)."""
-        return math.prod(self.batch), math.prod(self.row), math.prod(self.column), math.prod(self.inner)
+def _is_hero(i: HloInstruction) -> bool:
+    return i.opcode in (Op.DOT, Op.CONVOLUTION)
 
 
 def _hero(root: HloInstruction) -> HloInstruction | None:
-    """The dot that all results are computed of."""
-    found = {hero_of(r, lambda j: j.opcode is Op.DOT) for r in roots_of(root)}
+    """The dot or convolution that all results are computed of."""
+    found = {hero_of(r, _is_hero) for r in roots_of(root)}
     return found.pop() if len(found) == 1 else None
 
 
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
-    """Whether an instruction is a dot, or a fusion computed of one, that is worth tiles."""
+    """Whether an instruction is a dot or convolution, or a fusion computed of one, that is worth tiles."""
     hero = _hero(root)
     if hero is None or (i is root and hero is not root):  # what other instructions compute is in memory
         return False
-    batch, rows, columns, depth = Product.of(hero).sizes
+    made = matrices_of(hero)
+    if made is None:
+        return False
+    batch, rows, columns, depth = made.sizes
+    if hero.opcode is Op.CONVOLUTION and columns < _LEAST_COLUMNS:
+        return False
     return depth >= _LEAST_DEPTH and batch * rows * columns * depth >= _LEAST_PRODUCTS
 
 
 def emit_dot(lowering: Lowering) -> None:
-    """Write and launch the kernel of a dot, or of a fusion around one."""
+    """Write and launch the kernel of a dot or convolution, or of a fusion around one."""
     hero = _hero(lowering.root)
-    if hero is None:
-        raise AssertionError("a fusion without a dot")
-    kind = tensor_type(hero, lowering.program.target.device)
+    matrices = matrices_of(hero) if hero is not None else None
+    if hero is None or matrices is None:
+        raise AssertionError("a fusion without a product")
+    lowering.emitter = hero.opcode.text
+    kind = tensor_type(hero, matrices.sizes, lowering.program.target.device)
     if kind is None:
-        _emit_by_threads(lowering, hero)
+        _emit_by_threads(lowering, hero, matrices)
     else:
-        _emit_by_tensor_cores(lowering, hero, kind)
+        _emit_by_tensor_cores(lowering, hero, matrices, kind)
 
 
-def _emit_by_threads(lowering: Lowering, hero: HloInstruction) -> None:
+def _emit_by_threads(lowering: Lowering, hero: HloInstruction, matrices: Matrices) -> None:
     """Each thread does the products of 4 x 4 results."""
     t = accumulator_type(array_of(hero).element_type)
-    _, rows, columns, _ = Product.of(hero).sizes
+    _, rows, columns, _ = matrices.sizes
     most = 64 if t.byte_size <= 4 else 32
     height, width = _tile(rows, 16, most), _tile(columns, 16, most)
     while height * width < 512:  # a warp at least
         height, width = (height * 2, width) if height < width else (height, width * 2)
     threads = height * width // (_OWN * _OWN)
-    tiles = _Tiles(lowering, hero, height, width, threads)
+    tiles = _Tiles(hero, matrices, height, width, threads)
     with lowering.kernel(tiles.blocks, threads) as k:
         tiles.begin(k)
         totals, row, column = _sum_by_threads(k, tiles, t)
@@ -148,13 +131,13 @@ def _sum_by_threads(k: KernelFunction, tiles: _Tiles, t: PrimitiveType) -> tuple
     return pack([t] * count, steps.values), row, column
 
 
-def _emit_by_tensor_cores(lowering: Lowering, hero: HloInstruction, t: PrimitiveType) -> None:
+def _emit_by_tensor_cores(lowering: Lowering, hero: HloInstruction, matrices: Matrices, t: PrimitiveType) -> None:
     """Each warp does the products of 32 x 32 results by mma.sync."""
-    _, rows, columns, _ = Product.of(hero).sizes
+    _, rows, columns, _ = matrices.sizes
     side, step = WarpTile.SIDE, WarpTile.DEPTH
     height, width = _tile(rows, side, 2 * side), _tile(columns, side, 2 * side)
     threads = height * width // (side * side) * 32
-    tiles = _Tiles(lowering, hero, height, width, threads)
+    tiles = _Tiles(hero, matrices, height, width, threads)
     with lowering.kernel(tiles.blocks, threads) as k:
         f = k.f
         tiles.begin(k)
@@ -173,10 +156,10 @@ def _emit_by_tensor_cores(lowering: Lowering, hero: HloInstruction, t: Primitive
 class _Tiles:
     """The tiles of a product, `height` x `width` results to a block, and what is fused around it."""
 
-    def __init__(self, lowering: Lowering, hero: HloInstruction, height: int, width: int, threads: int) -> None:
-        self.lowering, self.hero, self.product = lowering, hero, Product.of(hero)
+    def __init__(self, hero: HloInstruction, matrices: Matrices, height: int, width: int, threads: int) -> None:
+        self.hero, self.matrices = hero, matrices
         self.height, self.width, self.threads = height, width, threads
-        self.batch, self.rows, self.columns, self.depth = self.product.sizes
+        self.batch, self.rows, self.columns, self.depth = matrices.sizes
         self.across, self.down = -(-self.columns // width), -(-self.rows // height)
 
     @property
@@ -187,10 +170,9 @@ class _Tiles:
     def begin(self, k: KernelFunction) -> None:
         """Find the block's tile."""
         f, each = k.f, self.down * self.across
-        tile, batch = f.rem(k.block, each), f.div(k.block, each)
+        tile, self.number = f.rem(k.block, each), f.div(k.block, each)
         self.top = f.mul(f.div(tile, self.across), self.height)
         self.left = f.mul(f.rem(tile, self.across), self.width)
-        self.at = split(f, batch, self.product.batch) if self.product.batch else []
 
     # -- operands -------------------------------------------------------------------------------------------------
 
@@ -209,8 +191,7 @@ class _Tiles:
         f = k.f
         operand = self.hero.operands[0 if is_left else 1]
         shape = array_of(operand)
-        contracting = self.product.dims.lhs_contracting if is_left else self.product.dims.rhs_contracting
-        along_depth = bool(shape.minor_to_major) and shape.minor_to_major[0] in contracting
+        along_depth = self.matrices.is_along_depth(is_left=is_left)
         size = self.height if is_left else self.width
         begin, most = (self.top, self.rows) if is_left else (self.left, self.columns)
         total = size * depth
@@ -221,30 +202,15 @@ class _Tiles:
                 step, at = (f.rem(q, depth), f.div(q, depth)) if along_depth else (f.div(q, size), f.rem(q, size))
                 row, inner = f.add(begin, at), f.add(first, step)
                 inside = f.both(_within(k, row, most, size), _within(k, inner, self.depth, depth))
+                exists, where = self.matrices.operand(f, self.number, row, inner, is_left=is_left)
+                inside = f.both(inside, exists)
 
                 def element() -> list[Value]:
-                    index = Index(shape, self._operand_index(k, row, inner, is_left=is_left))
-                    value = k.e.element(operand, index)
+                    value = k.e.element(operand, Index(shape, where))
                     return flat([arithmetic.convert(f, shape.element_type, t, value)])
 
                 values = f.choose(inside, element, lambda: flat([zero(f, t)]))
                 store(t, memory, place(step, at), pack([t], values)[0])
-
-    def _operand_index(self, k: KernelFunction, place: Ix, depth: Ix, *, is_left: bool) -> list[Ix]:
-        d, f = self.product.dims, k.f
-        batch, free, contracting = (
-            (d.lhs_batch, d.lhs_free, d.lhs_contracting) if is_left else (d.rhs_batch, d.rhs_free, d.rhs_contracting)
-        )
-        sizes = self.product.row if is_left else self.product.column
-        multi: list[Ix] = [0] * (len(batch) + len(free) + len(contracting))
-        for dims, values in (
-            (batch, self.at),
-            (free, split(f, place, sizes) if sizes else []),
-            (contracting, split(f, depth, self.product.inner) if self.product.inner else []),
-        ):
-            for p, v in zip(dims, values, strict=True):
-                multi[p] = v
-        return multi
 
     # -- results --------------------------------------------------------------------------------------------------
 
@@ -254,7 +220,7 @@ class _Tiles:
         memory = k.shared_array(t, self.height * self.width)
         spill(memory)
         k.barrier()
-        by_column = self._is_by_column()
+        by_column = self.matrices.is_by_column()
         size = self.height if by_column else self.width
         with f.loop(self.height * self.width // self.threads) as turn:
             q = f.add(f.mul(turn, self.threads), k.thread)
@@ -267,26 +233,12 @@ class _Tiles:
 
     def _result(self, k: KernelFunction, t: PrimitiveType, value: Element, down: Ix, across: Ix) -> None:
         """Compute what is fused behind an element of the product, and store it."""
-        f, p = k.f, self.product
-        made = arithmetic.convert(f, t, array_of(self.hero).element_type, value)
+        made = arithmetic.convert(k.f, t, array_of(self.hero).element_type, value)
         k.e.bindings[self.hero] = {(): lambda _: made}  # type: ignore[index]
-        multi = [
-            *self.at,
-            *(split(f, down, p.row) if p.row else []),
-            *(split(f, across, p.column) if p.column else []),
-        ]
+        multi = self.matrices.result(k.f, self.number, down, across)
         for leaf in k.lowering.leaves:
             own = array_of(k.lowering.instruction, leaf)
             store_elements(k, [leaf], index_for(k, own, self.hero, multi))
-
-    def _is_by_column(self) -> bool:
-        """Whether rows of the result are faster in memory than columns."""
-        shape = array_of(self.hero)
-        if not shape.rank:
-            return False
-        first = len(self.product.batch)
-        is_row = first <= shape.minor_to_major[0] < first + len(self.product.row)
-        return is_row and bool(self.product.column)
 
 
 def _within(k: KernelFunction, at: Ix, most: int, size: int) -> Value:
@@ -307,4 +259,4 @@ def _tile(size: int, least: int, most: int) -> int:
     return made
 
 
-__all__ = ["Product", "emit_dot", "fits"]
+__all__ = ["emit_dot", "fits"]

@@ -28,29 +28,14 @@ _NAMES = {T.BF16: "bf16", T.F16: "f32.f32"}
 _LEAST_SIDE, _LEAST_DEPTH = 8, 16
 
 
-def tensor_type(dot: HloInstruction, device: GpuDevice) -> PrimitiveType | None:
-    """The type that tensor cores multiply for a dot; None where each thread does so: other types, matrices that are too small, a device without."""
-    a, b = (array_of(o).element_type for o in dot.operands[:2])
-    to = array_of(dot).element_type
+def tensor_type(i: HloInstruction, sizes: tuple[int, int, int, int], device: GpuDevice) -> PrimitiveType | None:
+    """The type that tensor cores multiply for a dot or convolution of these (batch, rows, columns, depth); None where each thread does so: other types, matrices that are too small, a device without."""
+    a, b = (array_of(o).element_type for o in i.operands[:2])
+    to = array_of(i).element_type
     if a is not b or a not in _NAMES or to not in (a, T.F32) or device.architecture.capability < (8, 0):
         return None
-    shape = array_of(dot).dimensions
-    inner = array_of(dot.operands[0]).element_count // max(1, _free_elements(dot))
-    batch = len(dot.ints("lhs_batch_dims"))
-    rows, columns = 1, 1
-    free = array_of(dot.operands[0]).rank - batch - len(dot.ints("lhs_contracting_dims"))
-    for n, d in enumerate(shape[batch:]):
-        rows, columns = (rows * d, columns) if n < free else (rows, columns * d)
-    return a if min(rows, columns) >= _LEAST_SIDE and inner >= _LEAST_DEPTH else None
-
-
-def _free_elements(dot: HloInstruction) -> int:
-    """Elements of the first operand's dimensions that are not contracted."""
-    count = 1
-    for d, n in enumerate(array_of(dot.operands[0]).dimensions):
-        if d not in dot.ints("lhs_contracting_dims"):
-            count *= n
-    return count
+    _, rows, columns, depth = sizes
+    return a if min(rows, columns) >= _LEAST_SIDE and depth >= _LEAST_DEPTH else None
 
 
 @dataclass(frozen=True)
