@@ -92,6 +92,16 @@ def test_the_real_compilation_is_a_trace_with_results(rng: np.random.Generator) 
     np.testing.assert_allclose(ours(x, w), trace.results[0], rtol=1e-5)
 
 
+def test_arguments_may_be_structures_as_in_jax() -> None:
+    def layer(params: Any, x: Any) -> Any:
+        return x @ params["w"] + params["b"]
+
+    x, params = np.eye(3, dtype=np.float32), {"b": np.float32([1, 2, 3]), "w": np.full((3, 3), 2, np.float32)}
+    real = xla.trace(layer, params, x, runs=1)
+    np.testing.assert_array_equal(real.results[0], x @ params["w"] + params["b"])
+    assert [a.shape for a in real.inputs] == [(3,), (3, 3), (3, 3)]
+
+
 def test_ours_and_theirs_are_compared(rng: np.random.Generator) -> None:
     x, w = values(rng, (8, 16), (16, 4))
     theirs = xla.trace(softmax, x, w)

@@ -175,13 +175,14 @@ def leave_out(x: Any, *arrays: Any, tolerance: float = 1e-4, passes: Sequence[st
 
     module = as_module(x, *arrays)
     reference = _leaves(evaluate(module, *arrays))
+    flat = module.flat_arguments(arrays)
     whole = real_trace(module, *arrays, runs=1)
     names = passes if passes is not None else list(dict.fromkeys(s.name for s in whole.changed if s.kind == "hlo_pass"))
     rows: list[dict[str, Any]] = [{"without": "", "error": _error(whole.results, reference), "failure": ""}]
     for name in names:
         row: dict[str, Any] = {"without": name, "error": float("nan"), "failure": ""}
         try:
-            made = compile_in_child(str(module), arrays, runs=1, flags=f"--xla_disable_hlo_passes={name}")
+            made = compile_in_child(str(module), flat, runs=1, flags=f"--xla_disable_hlo_passes={name}")
             row["error"] = _error(made.results, reference)
             made.discard()
         except XlanbError as error:

@@ -13,7 +13,7 @@ import numpy as np
 from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.failing import Way, real_xla
-from xlanb.frontends.jax import from_jax, import_jax
+from xlanb.frontends.jax import from_jax, import_jax, jax_module  # noqa: F401, from_jax is offered here too
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
 from xlanb.peers.child import RealTrace, compile_in_child, execution_stage
@@ -153,10 +153,11 @@ def trace(
 def _cpu_trace(x: Any, *arrays: Any, all_passes: bool, runs: int, flags: str) -> RealTrace:
     import_jax("jaxlib")
     module = as_module(x, *arrays)
-    made = compile_in_child(str(module), arrays, all_passes=all_passes, runs=runs, flags=flags)
+    flat = module.flat_arguments(arrays) if arrays else ()
+    made = compile_in_child(str(module), flat, all_passes=all_passes, runs=runs, flags=flags)
     found = RealTrace(f"XLA:CPU: {module.name}", dump_trace(made.files).stages, made)
     if made.seconds:
-        found.inputs = module.flat_arguments(arrays)
+        found.inputs = flat
         found.stages.append(execution_stage(len(found.stages), made))
         found.runs.extend(made.seconds)
     return found
@@ -168,7 +169,7 @@ def as_module(x: Any, *arrays: Any) -> HloModule:
     Raises:
         XlanbError: it is none of these, or malformed.
     """
-    return x if isinstance(x, HloModule) else parse(x) if _is_hlo(x) else from_jax(x, *arrays)
+    return x if isinstance(x, HloModule) else parse(x) if _is_hlo(x) else jax_module(x, *arrays)
 
 
 def _is_hlo(x: Any) -> bool:
