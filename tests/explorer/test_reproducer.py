@@ -121,6 +121,16 @@ def test_compiled_code_of_ours_is_run_under_its_flags(tmp_path: Path) -> None:
     assert (seen.returncode, "not there any more" in seen.stdout) == (0, True), seen.stderr  # ours has the tanh
 
 
+def test_large_arrays_are_packed_and_come_back(tmp_path: Path) -> None:
+    wide = TEXT.replace("4,8", "64,128")
+    x = np.random.default_rng(0).standard_normal((64, 128), np.float32)
+    wrong = failing.Way("a compiler without tanh", without_tanh, "[-numpy.tanh(arrays[0] + arrays[1]) * arrays[1]]")
+    made = reproducer(wide, failing.differs(wrong, failing.interpreted), x, x)
+    assert "unpacked(" in made.text
+    seen = run(made.text.replace("seen = ", "import numpy\nseen = "), tmp_path)
+    assert (seen.returncode, "not there any more" in seen.stdout) == (0, True), seen.stderr
+
+
 def test_a_pass_that_moves_the_numbers(tmp_path: Path) -> None:
     made = reproducer(TEXT, failing.Moves(NoTanh()))
     assert "class NoTanh(HloPass)" in made.text

@@ -85,7 +85,7 @@ def test_a_drawing_is_a_rule_where_it_is_one_rewrite_on_a_line_or_two() -> None:
     assert drawing("What it is.\n\n    a  =>  b\n\nMore.") == ["a  =>  b"]
     assert drawing("What it is.\n\nNo drawing.") == []
     assert purpose_of(PASSES["cse_barrier_expander"]).rule == "opt-barrier(x) => x"
-    assert purpose_of(PASSES["float-normalization-s4"]).rule == "Computes s4 in s8."
+    assert purpose_of(PASSES["float-normalization-s4"]).rule.startswith("Computes s4 in s8")
     assert purpose_of(PASSES["fusion"]).rule == "Fuses producers into consumers"
 
 

@@ -441,12 +441,12 @@ def _file(
     parts = [
         f'"""{wrapped}\n"""',
         first + "\n".join([*needed, *imports]),
+        *([f"\n{UNPACKED.strip(chr(10))}\n"] if "unpacked(" in data else []),  # before what calls it
         f"{modules}\n{data.rstrip()}",
-        *([UNPACKED.strip("\n")] if "unpacked(" in data else []),
         functions.strip("\n"),
         "\n".join(body),
     ]
-    text = "\n\n".join(p for p in parts[:3] if p) + "\n\n\n" + "\n\n\n".join(p for p in parts[3:] if p) + "\n"
+    text = "\n\n".join(p for p in parts[:-2] if p) + "\n\n\n" + "\n\n\n".join(p for p in parts[-2:] if p) + "\n"
     compile(text, "<reproducer>", "exec")  # never hand out a file that is no Python
     needs = ("jax",) if any("jax" in line for line in imports) else ("xlanb",)
     return Reproducer(title, text, needs)
