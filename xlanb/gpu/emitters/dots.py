@@ -13,9 +13,11 @@ from collections.abc import Callable
 
 from xlanb.codegen import arithmetic
 from xlanb.codegen.elemental import array_of, flat, pack
-from xlanb.codegen.elements import Element, load, parts, store, zero
+from xlanb.codegen.elements import Element, from_memory, load, parts, store, zero
+from xlanb.codegen.elements import memory as memory_type
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index
+from xlanb.codegen.memory import Pointer
 from xlanb.codegen.products import accumulator_type, multiply_add
 from xlanb.codegen.types import I1
 from xlanb.codegen.values import Value
@@ -35,6 +37,10 @@ _STEP = 16
 """The depth of a tile of products that threads do by themselves."""
 _OWN = 4
 """Rows and columns of results of a thread."""
+_PADDING = 4
+"""Elements between the rows of a tile: four consecutive ones of a row are loaded at once, and rows begin in different banks."""
+_UNROLLED = 4
+"""Steps of the depth that are written one after the other."""
 
 
 _LEAST_COLUMNS = 4
@@ -106,11 +112,11 @@ def _sum_by_threads(k: KernelFunction, tiles: _Tiles, t: PrimitiveType) -> tuple
     """(this thread's results, row after row; its first row and column in the tile)."""
     f, across, count = k.f, tiles.width // _OWN, _OWN * _OWN
     row, column = f.mul(f.div(k.thread, across), _OWN), f.mul(f.rem(k.thread, across), _OWN)
-    a, b = (k.shared_array(t, _STEP * (size + 1)) for size in (tiles.height, tiles.width))
+    a, b = (k.shared_array(t, _STEP * (size + _PADDING)) for size in (tiles.height, tiles.width))
 
     def place(size: int) -> Callable[[Ix, Ix], Ix]:
         """Where an element of a tile is: the depth is the slower dimension."""
-        return lambda step, at: f.add(f.mul(step, size + 1), at)
+        return lambda step, at: f.add(f.mul(step, size + _PADDING), at)
 
     at_a, at_b = place(tiles.height), place(tiles.width)
     nothing = [p for _ in range(count) for p in parts(zero(f, t))]
@@ -119,16 +125,27 @@ def _sum_by_threads(k: KernelFunction, tiles: _Tiles, t: PrimitiveType) -> tuple
         tiles.load(k, t, a, first, _STEP, at_a, is_left=True)
         tiles.load(k, t, b, first, _STEP, at_b, is_left=False)
         k.barrier()
-        with f.carried(_STEP, nothing) as loop:
-            x = [load(t, a, at_a(loop.index, f.add(row, n))) for n in range(_OWN)]
-            y = [load(t, b, at_b(loop.index, f.add(column, n))) for n in range(_OWN)]
+        with f.carried(_STEP // _UNROLLED, nothing) as loop:
             sums = pack([t] * count, loop.values)
-            loop.next = flat(
-                [multiply_add(f, t, sums[m * _OWN + n], x[m], y[n]) for m in range(_OWN) for n in range(_OWN)]
-            )
+            for n in range(_UNROLLED):
+                step = f.add(f.mul(loop.index, _UNROLLED), n)
+                x, y = _load_own(t, a, at_a(step, row)), _load_own(t, b, at_b(step, column))
+                sums = [multiply_add(f, t, sums[m * _OWN + q], x[m], y[q]) for m in range(_OWN) for q in range(_OWN)]
+            loop.next = flat(sums)
         k.barrier()
         steps.next = [_plus(p, q) for p, q in zip(steps.values, loop.values, strict=True)]
     return pack([t] * count, steps.values), row, column
+
+
+def _load_own(t: PrimitiveType, memory: Value, at: Ix) -> list[Element]:
+    """The elements of a row of a tile that a thread needs, at once."""
+    f = memory.function
+    if t.is_complex:
+        return [load(t, memory, f.add(at, n)) for n in range(_OWN)]
+    kind = memory_type(t)
+    align = min(16, _OWN * kind.bytes)
+    row = f.load(kind.times(_OWN), Pointer(memory, kind).address(at), align)
+    return [from_memory(f, t, f.extract(row, n)) for n in range(_OWN)]
 
 
 def _emit_by_tensor_cores(lowering: Lowering, hero: HloInstruction, matrices: Matrices, t: PrimitiveType) -> None:
@@ -194,23 +211,40 @@ class _Tiles:
         along_depth = self.matrices.is_along_depth(is_left=is_left)
         size = self.height if is_left else self.width
         begin, most = (self.top, self.rows) if is_left else (self.left, self.columns)
-        total = size * depth
+        fast = depth if along_depth else size
+        count = self._together(operand, fast, size * depth, is_left=is_left)
+        total = size * depth // count
         rounds = -(-total // self.threads)
         with f.loop(rounds) as n:
             q = f.add(f.mul(n, self.threads), k.thread)
             with k.below(q, total, rounds * self.threads):
-                step, at = (f.rem(q, depth), f.div(q, depth)) if along_depth else (f.div(q, size), f.rem(q, size))
-                row, inner = f.add(begin, at), f.add(first, step)
-                inside = f.both(_within(k, row, most, size), _within(k, inner, self.depth, depth))
-                exists, where = self.matrices.operand(f, self.number, row, inner, is_left=is_left)
-                inside = f.both(inside, exists)
+                slower, faster = f.div(q, fast // count), f.mul(f.rem(q, fast // count), count)
+                step, at = (faster, slower) if along_depth else (slower, faster)
+                places = [(f.add(step, m), at) if along_depth else (step, f.add(at, m)) for m in range(count)]
+                inside = f.both(
+                    _within(k, f.add(begin, at), most, size), _within(k, f.add(first, step), self.depth, depth)
+                )
+                where = [
+                    self.matrices.operand(f, self.number, f.add(begin, y), f.add(first, x), is_left=is_left)
+                    for x, y in places
+                ]
+                inside = f.both(inside, where[0][0])
 
-                def element() -> list[Value]:
-                    value = k.e.element(operand, Index(shape, where))
-                    return flat([arithmetic.convert(f, shape.element_type, t, value)])
+                def elements() -> list[Value]:
+                    values = [k.e.element(operand, Index(shape, multi)) for _, multi in where]
+                    return flat([arithmetic.convert(f, shape.element_type, t, v) for v in values])
 
-                values = f.choose(inside, element, lambda: flat([zero(f, t)]))
-                store(t, memory, place(step, at), pack([t], values)[0])
+                made = f.choose(inside, elements, lambda: flat([zero(f, t)] * count))
+                for (x, y), value in zip(places, pack([t] * count, made), strict=True):
+                    store(t, memory, place(x, y), value)
+
+    def _together(self, operand: HloInstruction, fast: int, total: int, *, is_left: bool) -> int:
+        """How many consecutive elements of an operand a thread loads at once: 16 bytes, where their runs and the tile are multiples of that."""
+        count = max(1, 16 // max(1, array_of(operand).element_type.byte_size))
+        run = self.matrices.run(is_left=is_left)
+        while count > 1 and (run % count or fast % count or total < count * self.threads):
+            count //= 2
+        return count
 
     # -- results --------------------------------------------------------------------------------------------------
 

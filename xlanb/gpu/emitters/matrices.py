@@ -36,6 +36,9 @@ class Matrices(Protocol):
     def is_by_column(self) -> bool:
         """Whether consecutive elements of the result's memory are of consecutive rows."""
 
+    def run(self, *, is_left: bool) -> int:
+        """How long the runs of places are, along the depth or else across it (see is_along_depth), whose elements exist together."""
+
     def operand(self, f: Function, batch: Ix, place: Ix, depth: Ix, *, is_left: bool) -> tuple[Value, list[Ix]]:
         """(i1: is there such an element, its index in the operand); where there is none it counts as zero."""
 
@@ -97,6 +100,10 @@ class DotMatrices:
         first = len(self.batch)
         return first <= shape.minor_to_major[0] < first + len(self.row)
 
+    def run(self, *, is_left: bool) -> int:
+        sizes = self.inner if self.is_along_depth(is_left=is_left) else self.row if is_left else self.column
+        return sizes[-1] if sizes else 1
+
     def operand(self, f: Function, batch: Ix, place: Ix, depth: Ix, *, is_left: bool) -> tuple[Value, list[Ix]]:
         d = self.dims
         groups = (
@@ -146,6 +153,11 @@ class ConvolutionMatrices:
 
     def is_by_column(self) -> bool:
         return self.c.result.minor_to_major[0] != self.c.numbers.output_feature
+
+    def run(self, *, is_left: bool) -> int:
+        if self.is_along_depth(is_left=is_left):
+            return self.c.features
+        return 1 if is_left else self._outputs  # places of the result see the padding each for itself
 
     def operand(self, f: Function, batch: Ix, place: Ix, depth: Ix, *, is_left: bool) -> tuple[Value, list[Ix]]:
         n, c = self.c.numbers, self.c
