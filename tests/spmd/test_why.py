@@ -206,3 +206,14 @@ def test_card_and_table_as_html(gathered: Executable) -> None:
         bundle = shown._repr_mimebundle_()
         assert "<table" in bundle["text/html"]
         assert bundle["text/plain"]
+
+
+def test_a_page_shows_sizes_and_times_with_their_units(gathered: Executable) -> None:
+    plan = xlanb.spmd.collectives(gathered)
+    ((_, table),) = plan.tables
+    frame = plan.to_dataframe()
+    assert list(table["time"]) == [f"{s * 1e6:.1f} us" for s in frame["seconds"]]
+    assert set(table["bytes"].map(type)) == {str}
+    attempt = xlanb.spmd.why(gathered, plan.collectives[0].name).remedies[0].attempt()
+    ((_, compared),) = attempt.tables
+    assert {"bytes before", "time before", "bytes after", "time after"} <= set(compared.columns)

@@ -6,7 +6,7 @@ A plan is read off a module alone, so that dumps of the real XLA have one too; w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -224,7 +224,7 @@ class CollectivePlan(Plottable, Displayable):
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """The same as a page shows it."""
-        return ((self.summary, self.to_dataframe()),)
+        return ((self.summary, readable(self.to_dataframe())),)
 
     @property
     def summary(self) -> str:
@@ -241,6 +241,17 @@ class CollectivePlan(Plottable, Displayable):
             for c in self.collectives
         ]
         return "\n".join([self.summary, *lines])
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of collectives as a page shows it: sizes and times with their units, no column without text."""
+    units: dict[str, Callable[[Any], str]] = {"bytes": size_text, "seconds": seconds_text}
+    shown = {}
+    for name in table.columns:
+        column, text = table[name], units.get(name.partition(" ")[0])
+        if text is not None or not (column == "").all():
+            shown[name.replace("seconds", "time")] = column if text is None else column.map(text)
+    return type(table)(shown)
 
 
 def plan_of(program: PartitionedProgram, on: str | Interconnect = "cpu") -> CollectivePlan:

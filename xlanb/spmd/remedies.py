@@ -29,7 +29,7 @@ from xlanb.spmd.costs import Interconnect, seconds_text
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.optimize import optimize
 from xlanb.spmd.partitioner.causes import Cause
-from xlanb.spmd.plan import CollectivePlan, PartitionedProgram, plan_of
+from xlanb.spmd.plan import CollectivePlan, PartitionedProgram, plan_of, readable
 from xlanb.spmd.sdy import DimensionSharding, TensorSharding
 from xlanb.spmd.shardy.axes import Axes
 from xlanb.spmd.shardy.events import Propagation
@@ -107,7 +107,7 @@ class RemedyAttempt(Displayable):
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """The same as a page shows it."""
-        return ((f"{self.remedy.title}: {self.verdict}", self.to_dataframe()),)
+        return ((f"{self.remedy.title}: {self.verdict}", readable(self.to_dataframe())),)
 
     def __str__(self) -> str:
         sides = zip(("before", "after"), (self.before, self.after), self._held, strict=True)
