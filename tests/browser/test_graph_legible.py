@@ -198,6 +198,38 @@ def test_an_opened_group_closes_to_what_was(stepper, small_page):
     assert places(stepper) == before
 
 
+@pytest.fixture(scope="module")
+def wide_page(tmp_path_factory):
+    """The page of a transformer's training step, on disk."""
+    pytest.importorskip("jax")
+    step, arguments = transformer_step()
+    path = tmp_path_factory.mktemp("wide") / "page.html"
+    write_page([xlanb.trace(step, *arguments)], path)
+    return path
+
+
+def test_a_digit_opens_so_many_levels_of_groups(stepper, wide_page):
+    stepper.open(wide_page)
+    seen = []
+    for digit in "123":
+        stepper.page.locator(".root").focus()
+        stepper.press(digit)
+        settled(stepper)
+        seen.append((stepper.page.locator(".node").count(), stepper.page.locator(".group").count()))
+    assert seen[0][1] == 0
+    assert seen[0] < seen[1] < seen[2], "the third level is the blocks: one of six is drawn"
+    assert seen[2][0] <= 400
+
+
+def test_tools_stay_whole_when_a_group_was_opened(stepper, wide_page):
+    stepper.page.set_viewport_size({"width": 1440, "height": 900})
+    stepper.open(wide_page)
+    stepper.page.locator(".node[data-fold]").first.dblclick()
+    settled(stepper)
+    assert stepper.page.get_by_role("button", name="focus", exact=True).is_visible()
+    assert stepper.page.locator(".graph .tools").first.evaluate("t => t.scrollWidth - t.clientWidth") <= 0
+
+
 def test_two_stages_stand_side_by_side(stepper, small_page):
     stepper.open(small_page)
     stepper.page.locator(".pass .name").get_by_text("fusion", exact=True).first.click()

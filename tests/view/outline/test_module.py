@@ -6,6 +6,8 @@ from xlanb.hlo import parse
 from xlanb.view.outline.data import part_data
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Insides, Opening, Spot, default_opening
+from xlanb.view.outline.repeats import label_of_repeat
+from xlanb.view.outline.tree import Branch
 
 
 def program_of(text):
@@ -183,6 +185,14 @@ def test_of_a_computation_that_is_cut_groups_and_their_edges_are_told():
     assert hidden == sum(part.ops.is_shown(k) for k in range(len(part.ops) - 40))
     assert {row[4] for row in data["x"]["n"]} == {"290 dot"}, "what they do, not that they are not there"
     assert data["x"]["p"] == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "label"),
+    [((0, 1, 2), "block 0-2"), ((2, 1, 0), "block 0-2"), ((0, 2, 1), "block 0-2"), ((9, 1, 5), "block 1, 5, 9")],
+)
+def test_a_stack_is_named_by_its_numbers_in_order(numbers, label):
+    assert label_of_repeat([Branch(f"block_{k}", f"block_{k}") for k in numbers]) == label
 
 
 def beside_a_group(count):

@@ -127,10 +127,10 @@ def _without_number(label: str, at: int) -> tuple[int, str]:
 
 
 def _numbered(words: str, numbers: Sequence[int]) -> str:
-    step = 1 if numbers[0] <= numbers[-1] else -1
+    numbers = sorted(numbers)
     words = words.replace("_*", " *")
-    if all(b - a == step for a, b in pairwise(numbers)):
-        return words.replace("*", f"{min(numbers)}-{max(numbers)}")
+    if all(b - a == 1 for a, b in pairwise(numbers)):
+        return words.replace("*", f"{numbers[0]}-{numbers[-1]}")
     shown = ", ".join(map(str, numbers[:4]))
     return words.replace("*", f"{shown}, …" if len(numbers) > 4 else shown)
 

@@ -43,6 +43,7 @@ export class PictureState {
     this.unfoldAll = tool("unfold", "open every group", () => this.all(false));
     this.quiet = tool("all ops", "constants, broadcasts, tuples and every parameter as nodes of their own", () => this.toggleQuiet());
     this.focusButton = tool("focus", "only what is near the pinned op", () => this.focus(this.view.pinned));
+    this.focusButton.classList.add("focusing");
     this.less = tool("−", "a smaller radius", () => this.radius(-1));
     this.more = tool("+", "a larger radius", () => this.radius(1));
     this.less.setAttribute("aria-label", "Smaller radius");
@@ -256,16 +257,18 @@ export class PictureState {
     opened.spread.clear();
     opened.own.set("*", false);
     opened.at = "";
+    const show = () => sceneOf(artifact, this.view.payload, this._folds(artifact));
     for (let n = 1; n < levels; n += 1) {
-      const scene = sceneOf(artifact, this.view.payload, this._folds(artifact));
+      const scene = show();
       const folded = [...scene.nodes.values()].filter((x) => x.fold);
-      let room = MAX_NODES - scene.nodes.size;
+      for (const x of folded) opened.own.set(x.fold, true);
+      if (!folded.length) break;
+      if (n === 1 || show().nodes.size <= MAX_NODES) continue;
+      let room = MAX_NODES - scene.nodes.size; // too many at once: those that surely have room
       for (const x of folded) {
         room -= x.count;
-        if (room < 0 && x.count > 1 && n > 1) continue;
-        opened.own.set(x.fold, true);
+        if (room < 0 && x.count > 1) opened.own.set(x.fold, false);
       }
-      if (!folded.length) break;
     }
     this._changed();
   }
