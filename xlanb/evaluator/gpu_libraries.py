@@ -122,7 +122,7 @@ def _multiplied(i: HloInstruction, g: Gemm, lhs: Array, rhs: Array, *rest: Array
         total = 0.5 * total * (1 + np.tanh(0.7978845608028654 * (total + 0.044715 * total**3)))
     elif g.epilogue.endswith("RELU"):
         total = np.maximum(total, 0)
-    return _with_workspace(i.shape, convert(np.asarray(total).astype(widen(lhs).dtype), dtype))
+    return _with_workspace(i.shape, convert(np.asarray(total), dtype))
 
 
 def _triangular_solve(i: HloInstruction, *operands: Array) -> Value:

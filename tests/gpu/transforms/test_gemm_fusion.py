@@ -103,3 +103,17 @@ def test_swapping_and_hoisting_are_explained() -> None:
     assert told.predicates[1].value == "8 computed by 64"
     _, seen = _decisions(str(module), HoistFusedBitcasts())
     assert [d.taken for d in seen if d.action == "hoist"] == [True, True]  # the one at the root, the one after the dot
+
+
+def test_products_of_f16_that_add_in_f32_are_fused() -> None:
+    text = """HloModule m
+ENTRY e {
+  a = f16[32,32] parameter(0)
+  ROOT d = f16[32,32] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}, algorithm=ALGORITHM
+}
+"""
+    module, _ = _decisions(text.replace("ALGORITHM", "dot_f16_f16_f32"), GemmFusion())
+    assert is_triton_gemm(module.entry_computation.root)
+    module, found = _decisions(text.replace("ALGORITHM", "dot_f16_f16_f16"), GemmFusion())
+    assert module.entry_computation.root.name == "d"
+    assert "the emitter has no dot_f16_f16_f16" in {p.value for p in found.of("make a gemm fusion", "d").predicates}

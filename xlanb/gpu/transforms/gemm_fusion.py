@@ -47,8 +47,8 @@ KIND: Final = "__triton_gemm"
 
 _MAX_PARAMETERS: Final = 4
 """Of each operand of a dot."""
-_TINY: Final = 100
-"""Elements of a row and a column of the operands up to which a dot is left to a plain loop."""
+TINY: Final = 100
+"""Elements of the operands of one product up to which a dot is left to a plain loop."""
 _LOOP_TYPES: Final = frozenset((T.F16, T.F32, T.BF16))
 _TOLERATED_BYTES: Final = 1024
 _NOT_FUSED: Final = frozenset(
@@ -88,13 +88,6 @@ class _Dot:
     dot: HloInstruction
     device: GpuDevice
 
-    @property
-    def elements(self) -> int:
-        """Elements of one row and one column of what is multiplied, by all rows and columns."""
-        shapes = [o.array_shape for o in self.dot.operands[:2]]
-        sizes = [_product(s.dimensions, free_dimensions(self.dot, n)) for s, n in zip(shapes, _SIDES, strict=True)]
-        return sum(sizes) * _product(shapes[0].dimensions, self.dot.ints("lhs_contracting_dims"))
-
 
 _SIDES: Final = ("lhs", "rhs")
 
@@ -106,8 +99,16 @@ def _product(sizes: Sequence[int], dimensions: Sequence[int]) -> int:
     return product
 
 
-def _is_left_to_loops(s: _Dot) -> bool:
-    return s.elements < _TINY and s.dot.shape.element_type in _LOOP_TYPES and s.dot.get("algorithm") == UNSET
+def elements_of(dot: HloInstruction) -> int:
+    """The elements of the operands of one product of a batch, both together."""
+    shapes = [o.array_shape for o in dot.operands[:2]]
+    sizes = [_product(s.dimensions, free_dimensions(dot, n)) for s, n in zip(shapes, _SIDES, strict=True)]
+    return sum(sizes) * _product(shapes[0].dimensions, dot.ints("lhs_contracting_dims"))
+
+
+def is_left_to_loops(dot: HloInstruction) -> bool:
+    """Whether a dot is so small that a plain loop is as good as a kernel or a library for products."""
+    return elements_of(dot) < TINY and dot.shape.element_type in _LOOP_TYPES and dot.get("algorithm") == UNSET
 
 
 def _form_objection(s: _Dot) -> str:
@@ -123,9 +124,9 @@ _DOT_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
     Condition("nothing has to wait for it", lambda s: not (s.dot.control_predecessors or s.dot.control_successors)),
     objecting("each operand has one contracted and one free dimension", _form_objection),
     Condition(
-        f"it is not so small that a loop is as good: its rows and columns have {_TINY} elements or more",
-        lambda s: not _is_left_to_loops(s),
-        lambda s: f"{s.elements} elements",
+        f"it is not so small that a loop is as good: its operands have {TINY} elements or more",
+        lambda s: not is_left_to_loops(s.dot),
+        lambda s: f"{elements_of(s.dot)} elements",
         lambda s: f"let the operands of `{s.dot.name}` be larger",
     ),
     objecting("the emitter has it", lambda s: support_legacy.dot_objection(s.dot, s.device)),

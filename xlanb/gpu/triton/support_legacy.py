@@ -34,7 +34,7 @@ _TERNARY: Final = frozenset((O.SELECT, O.CLAMP))
 _MOVING: Final = frozenset((O.TRANSPOSE, O.SLICE, O.RESHAPE, O.PAD, O.CONCATENATE, O.PARAMETER, O.BROADCAST))
 _ALGORITHMS: Final = frozenset(
     (
-        *("dot_tf32_tf32_f32", "dot_tf32_tf32_f32_x3", "dot_f32_f32_f32", "dot_bf16_bf16_f32"),
+        *("dot_tf32_tf32_f32", "dot_tf32_tf32_f32_x3", "dot_f32_f32_f32", "dot_f16_f16_f32", "dot_bf16_bf16_f32"),
         *("dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x6", "dot_bf16_bf16_f32_x9"),
     )
 )
