@@ -15,6 +15,7 @@ from functools import cache
 from xlanb.analysis.mixed_precision import WIDER
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.float_support import GpuFloatSupport
+from xlanb.gpu.layouts import GpuLayouts
 from xlanb.gpu.transforms.conv_layout_normalization import CUDNN_CONVOLUTIONS
 from xlanb.gpu.transforms.fusion_wrapper import GPU_WRAPPING
 from xlanb.transforms import PASSES
@@ -25,6 +26,7 @@ from xlanb.transforms.dots.dot_merger import DotMerger
 from xlanb.transforms.dots.transpose_folding import TransposeFolding
 from xlanb.transforms.expanders.topk_decomposer import TopkDecomposer
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
+from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 from xlanb.transforms.layout.layout_normalization import LayoutNormalization
 from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build, names_in
@@ -101,7 +103,7 @@ _XLA: tuple[Row, ...] = (
     (
         "layout_assignment",
         (
-            "flatten-call-graph layout-assignment sub-byte-size-setter optimize_input_output_buffer_alias "
+            "flatten-call-graph layout-assignment@gpu sub-byte-size-setter optimize_input_output_buffer_alias "
             "host-offload-legalize all-gather-major-dimension-rewriter",
         ),
     ),
@@ -188,7 +190,7 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@no-layout": lambda: AlgebraicSimplifier(is_layout_sensitive=False, inverts_divisors=False, sweeps=1),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
-    "cse@fusion": lambda: HloCse(is_layout_sensitive=True),
+    "cse@fusion": lambda: HloCse(is_layout_sensitive=True, only_fusion_computations=True),
     "computation-deduplicator@fusions": lambda: HloComputationDeduplicator(mark_fusions=True),
     "fusion-wrapper@gpu": lambda: FusionWrapper(wrapping=GPU_WRAPPING),
     "topk-decomposer@calls": lambda: TopkDecomposer(decomposes_calls=True),
@@ -203,7 +205,7 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
 _OF_DEVICE: Mapping[str, Callable[[GpuDevice], HloPass]] = {
     f"float-normalization-{low}@gpu": lambda device, low=low: PASSES_BY_TYPE[low](support=GpuFloatSupport(device))
     for low in WIDER
-}
+} | {"layout-assignment@gpu": lambda device: LayoutAssignment(wishes=GpuLayouts(device))}
 """Passes whose options come of the device, by name@variant."""
 
 

@@ -73,15 +73,16 @@ def _order(physical: list[tuple[int, int]], lengths: list[int]) -> list[int] | N
     return order
 
 
-def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...]) -> Layout | None:
+def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...], *, ones_in_order: bool = False) -> Layout | None:
     """The layout in which `source`, reshaped to `dimensions`, keeps every byte in its place (ShapeUtil::AlignLayouts); None where there is none.
 
     Dimensions of size 1 come last, as the most major ones, unless they are all that the reshape puts in or takes out: then row major stays row major.
+    With `ones_in_order` each comes right before the most minor one of those with smaller numbers, so that row major always stays row major.
     """
     target = ArrayShape(source.element_type, dimensions).with_default_layout()
     if not source.element_count or source.is_dynamic:
         return None
-    if _adds_or_drops_ones(source.dimensions, dimensions) and is_bitcast(source, target):
+    if not ones_in_order and _adds_or_drops_ones(source.dimensions, dimensions) and is_bitcast(source, target):
         return target.layout
     a, b = _physical(source), _physical(target)
     runs = _runs([n for _, n in sorted(a)], [n for _, n in sorted(b)])
@@ -93,8 +94,11 @@ def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...]) -> Layout | 
         groups.append(logical[:length])
         logical = logical[length:]
     major_to_minor = [d for run in order for d in groups[run]]
-    ones = [d for d in reversed(range(len(dimensions))) if dimensions[d] == 1]
-    return Layout((*reversed(major_to_minor), *ones))
+    minor_to_major = list(reversed(major_to_minor))
+    for one in (d for d in reversed(range(len(dimensions))) if dimensions[d] == 1):
+        smaller = (n for n, d in enumerate(minor_to_major) if ones_in_order and d < one)
+        minor_to_major.insert(next(smaller, len(minor_to_major)), one)
+    return Layout(tuple(minor_to_major))
 
 
 def _adds_or_drops_ones(a: tuple[int, ...], b: tuple[int, ...]) -> bool:

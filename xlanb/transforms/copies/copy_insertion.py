@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.dataflow import HloDataflowAnalysis, HloValue, Leaf, buffers, in_place_pairs
 from xlanb.analysis.input_output_alias import Alias, read_aliases
 from xlanb.hlo.computation import HloComputation
@@ -38,7 +39,8 @@ class CopyInsertion(HloPass):
     name = "copy-insertion"
 
     def apply(self, module: HloModule) -> None:
-        FlattenCallGraph().apply(module)
+        if _shares_sequences(module):
+            FlattenCallGraph().apply(module)
         aliases = read_aliases(module)
         version = module.version
         _separate_all(module)
@@ -52,6 +54,13 @@ class CopyInsertion(HloPass):
         if module.version != version:
             TupleSimplifier().apply(module)
             HloDce().apply(module)
+
+
+def _shares_sequences(module: HloModule) -> bool:
+    """Whether a body of a loop, branch or call is one of something else too; reducers and the like have no buffers, so they may be shared."""
+    graph = CallGraph(module)
+    sites = (s for sites in graph.sites.values() for s in sites if s.is_control)
+    return any(len(graph.callers[c]) > 1 or s.computations.count(c) > 1 for s in sites for c in s.computations)
 
 
 def deep_copy(

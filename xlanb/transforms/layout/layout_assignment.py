@@ -23,6 +23,7 @@ from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.bitcasts import aligned_layout
 from xlanb.transforms.layout.layout_agreement import agree, parts, relayout, take_as
+from xlanb.transforms.layout.layout_constraints import LayoutWishes, assign_layouts
 from xlanb.transforms.reason import reason
 
 # Their results have layouts that somebody else fixed.
@@ -55,10 +56,11 @@ _ALIGNED_BYTES = 64  # smaller arrays are not aligned for the matrix library, so
 
 @dataclass(frozen=True)
 class LayoutAssignment(HloPass):
-    """Gives every array a layout."""
+    """Gives every array a layout: row major as XLA:CPU, or with `wishes` as another target wants it."""
 
     name = "layout-assignment"
     assigns_layouts = True
+    wishes: LayoutWishes | None = None
 
     def apply(self, module: HloModule) -> None:
         if any(i.opcode is O.BITCAST for i in module.instructions()):
@@ -67,6 +69,12 @@ class LayoutAssignment(HloPass):
             agree(module)
             return
         parameters, result = _entry_shapes(module)
+        if self.wishes is not None and not any(i.opcode is O.FUSION for i in module.instructions()):
+            for i in module.instructions():
+                if i.opcode is O.CUSTOM_CALL and i.get("operand_layout_constraints"):
+                    _separate_aliased(i)
+            assign_layouts(module, self.wishes, parameters, result)
+            return
         for c in module.post_order():
             _Assignment(c, parameters if c.is_entry else None).run()
             _fix_result(c, result if c.is_entry else row_major(c.root.shape))
@@ -99,6 +107,15 @@ def _set_shape(i: HloInstruction, shape: Shape) -> None:
     i.parent.update(i, shape=shape, attributes={"literal": literal} if literal is not None else {})
 
 
+@reason("a custom call writes over its operand")
+def _separate_aliased(call: HloInstruction) -> None:
+    """An operand that the call writes over gets a copy of its own, whose layout nobody else minds."""
+    for n, _ in in_place_pairs(call):
+        o = call.operands[n]
+        if o.shape.is_array:
+            call.parent.replace_operand(call, n, call.parent.add(O.COPY, (o,), o.shape, metadata=o.metadata))
+
+
 def _fix_result(c: HloComputation, wanted: Shape) -> None:
     if c.root.shape != wanted:
         c.set_root(relayout(c.root, wanted))
@@ -116,22 +133,13 @@ class _Assignment:
     def run(self) -> None:
         for i in self.computation.post_order():
             if i.opcode is O.CUSTOM_CALL:
-                self._separate_aliased(i)
+                _separate_aliased(i)
                 self._constrain(i)
             elif i.opcode in _JOINED_ALONG and i.shape.is_array:
                 self._join_outermost(i)
         for i in self.computation.post_order():
             self._read(i)
             _set_shape(i, self._shape(i))
-
-    @reason("a custom call writes over its operand")
-    def _separate_aliased(self, call: HloInstruction) -> None:
-        """An operand that the call writes over gets a copy of its own, whose layout nobody else minds."""
-        for n, _ in in_place_pairs(call):
-            o = call.operands[n]
-            if o.shape.is_array:
-                c = self.computation
-                c.replace_operand(call, n, c.add(O.COPY, (o,), o.shape, metadata=o.metadata))
 
     def _constrain(self, call: HloInstruction) -> None:
         constraints: tuple[Shape, ...] = call.attributes.get("operand_layout_constraints") or ()
