@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from xlanb.gpu.devices import gpu_device
+from xlanb.gpu.model.alike import Alike, PairKey
+from xlanb.gpu.model.launch import launch_of
 from xlanb.gpu.model.performance_model import PerformanceModel
 from xlanb.gpu.model.run_time import LAUNCH_OVERHEAD, combined, microseconds
 from xlanb.hlo import parse
@@ -68,6 +70,70 @@ def test_tiles_of_a_whole_softmax(model: PerformanceModel) -> None:
     module = parse((GOLDENS / "softmax.expected.hlo").read_text(encoding="utf-8"))
     fusion = module.entry_computation.root
     assert microseconds(LAUNCH_OVERHEAD + model.instruction(fusion).exec_time) == 1.6515
+
+
+CENTERED = """\
+HloModule centered
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT a_b = f32[] add(a, b)
+}
+
+triton_softmax_computation {
+  parameter_0 = f32[2,16,64]{2,1,0} parameter(0)
+  constant.1 = f32[] constant(0)
+  reduce_sum.1 = f32[2,16]{1,0} reduce(parameter_0, constant.1), dimensions={2}, to_apply=sum
+  constant.2 = f32[] constant(0.015625)
+  broadcast.1 = f32[2,16]{1,0} broadcast(constant.2), dimensions={}
+  mean = f32[2,16]{1,0} multiply(reduce_sum.1, broadcast.1)
+  broadcast.2 = f32[2,16,64]{2,1,0} broadcast(mean), dimensions={0,1}
+  ROOT difference = f32[2,16,64]{2,1,0} subtract(parameter_0, broadcast.2)
+}
+
+ENTRY main {
+  x = f32[2,16,64]{2,1,0} parameter(0)
+  y = f32[2,16,64]{2,1,0} parameter(1)
+  centered = f32[2,16,64]{2,1,0} fusion(x), kind=kCustom, calls=triton_softmax_computation, backend_config={"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"1","output_tiles":[{"sizes":["1","1","64"]}]}}}
+  square = f32[2,16,64]{2,1,0} multiply(centered, centered)
+  scaled = f32[2,16,64]{2,1,0} multiply(centered, y)
+  other = f32[2,16,64]{2,1,0} multiply(y, centered)
+  flat = f32[32,64]{1,0} bitcast(centered)
+  ROOT results = (f32[2,16,64]{2,1,0}, f32[2,16,64]{2,1,0}, f32[2,16,64]{2,1,0}, f32[32,64]{1,0}) tuple(square, scaled, other, flat)
+}
+"""
+
+
+def test_a_pair_that_looks_like_another_gets_its_tiles(model: PerformanceModel) -> None:
+    """As in XLA: what was found of x * x holds for x * y, which reads more."""
+    main = parse(CENTERED).entry_computation
+    centered = main.find("centered")
+    times = {}
+    for name in ("square", "scaled", "other"):
+        model.tiling(centered, main.find(name))
+        times[name] = microseconds(model.times(centered, [main.find(name)]).fused)
+    assert times == {"square": 1.01, "scaled": 1.01, "other": 1.01575}
+
+
+def test_a_triton_fusion_and_a_bitcast_have_the_blocks_of_its_tiles(model: PerformanceModel) -> None:
+    """Of another rank than the tiles, as XLA counts it: a block for each element of the first two dimensions."""
+    main = parse(CENTERED).entry_computation
+    pair = main.find("centered"), main.find("flat")
+    assert launch_of(model.analyses.of(*pair)) == (32 * 64, 32)
+    assert microseconds(model.times(pair[0], [pair[1]]).fused) < 1.05
+
+
+def test_fusions_of_alike_pairs_are_alike() -> None:
+    main = parse(CENTERED).entry_computation
+    centered, square, scaled, other, flat = (main.find(n) for n in ("centered", "square", "scaled", "other", "flat"))
+    alike = Alike()
+    assert alike.pair(centered, square) == alike.pair(centered, scaled) != alike.pair(centered, other)
+    alike.fused(square, alike.pair(centered, square))
+    assert alike.pair(centered, square) != alike.pair(centered, scaled)
+    alike.fused(scaled, PairKey(*alike.pair(centered, other)))
+    assert alike.pair(centered, square) != alike.pair(centered, scaled)
+    assert alike.pair(centered, flat) != alike.pair(centered, other)
 
 
 def test_faster_memory_costs_less() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import prod
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from xlanb.gpu.backend_config import fusion_config
 from xlanb.gpu.devices import GpuDevice
@@ -163,13 +164,14 @@ def _only_above(root: HloInstruction, view: FusionView, opcode: O) -> HloInstruc
 class FusionAnalysis:
     """What is known of a fusion that exists (one instruction) or would (a producer and a consumer)."""
 
-    def __init__(self, view: FusionView, device: GpuDevice, kind: str = "") -> None:
+    def __init__(self, view: FusionView, device: GpuDevice, config: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.view = view
         self.device = device
+        self.config = config
         self.roots = view.roots
         heroes = tuple(find_hero(root, view) for root in view.roots)
         self.transpose = _consistent_transpose(view.roots, heroes)
-        self.kind = _kind(kind, view, heroes, self.transpose)
+        self.kind = _kind(config.get("kind", ""), view, heroes, self.transpose)
         if self.kind is EmitterKind.LOOP:
             heroes, self.transpose = view.roots, None
         self.heroes = heroes
@@ -177,8 +179,8 @@ class FusionAnalysis:
     @staticmethod
     def of(*parts: HloInstruction, device: GpuDevice) -> FusionAnalysis:
         """The analysis of an instruction, or of a producer fused into a consumer."""
-        kinds = (fusion_config(p).get("kind", "") for p in reversed(parts) if p.backend_config)
-        return FusionAnalysis(FusionView(*parts), device, next(kinds, ""))
+        configs = (fusion_config(p) for p in reversed(parts) if p.backend_config)
+        return FusionAnalysis(FusionView(*parts), device, next(configs, {}))
 
     @cached_property
     def smallest_input_bits(self) -> int:

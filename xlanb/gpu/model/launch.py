@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.model.fusion_analysis import EmitterKind, FusionAnalysis, bit_width, elements_in, tiled_transpose
 from xlanb.gpu.model.fusion_view import FusionView
+from xlanb.gpu.model.tiling import given_tiling
 from xlanb.gpu.reductions import (
     MIN_THREADS_ROW_REDUCTION,
     ReductionDimensions,
@@ -352,6 +353,16 @@ def _scatter(analysis: FusionAnalysis) -> Launch:
     return Launch(launch.blocks, _ceil(launch.threads, warp) * warp)
 
 
+def _triton(analysis: FusionAnalysis) -> Launch:
+    """A block for each tile that the config has; of a pair it may be that of a producer with a result of another rank."""
+    given = given_tiling(analysis.config)
+    if given is None:
+        return _estimated(analysis)
+    sizes, warps = given
+    blocks = math.prod(_ceil(n, t) for n, t in zip(analysis.roots[0].array_shape.dimensions, sizes, strict=False))
+    return Launch(blocks, warps * analysis.device.architecture.threads_per_warp)
+
+
 def _estimated(analysis: FusionAnalysis) -> Launch:
     count = elements_in(analysis.roots[0].shape)
     return Launch(_ceil(count, 128), 128)
@@ -363,6 +374,7 @@ _BY_KIND: Final[Mapping[EmitterKind, Callable[[FusionAnalysis], Launch]]] = {
     EmitterKind.TRANSPOSE: _transpose,
     EmitterKind.REDUCTION: _reduction,
     EmitterKind.SCATTER: _scatter,
+    EmitterKind.TRITON: _triton,
 }
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.gpu.backend_config import fusion_config
 from xlanb.gpu.devices import GpuDevice
+from xlanb.gpu.model.alike import Alike, PairKey
 from xlanb.gpu.model.cost_analysis import GpuCostAnalysis
 from xlanb.gpu.model.fusible import is_input_fusible_reduction, is_triton_fusion, transposes_minor_dimension
 from xlanb.gpu.model.fusion_analysis import EmitterKind, FusionAnalyses, bit_width
@@ -48,7 +49,8 @@ class PerformanceModel:
         self.costs = GpuCostAnalysis(device)
         self._alone: dict[HloInstruction, RunTime] = {}
         self._fused: dict[HloInstruction, dict[HloInstruction, int]] = {}
-        self._tilings: dict[tuple[HloInstruction, HloInstruction], Tiling | str] = {}
+        self.alike = Alike()
+        self._tilings: dict[PairKey, Tiling | str] = {}
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 
@@ -97,15 +99,13 @@ class PerformanceModel:
             known = self._fused.get(source)
             if known is not None:
                 known.pop(i, None)
-        for key in [k for k in self._tilings if i in k]:
-            del self._tilings[key]
         self.analyses.invalidate(i)
 
     # -- estimating --------------------------------------------------------------------------------------------------
 
     def tiling(self, producer: HloInstruction, consumer: HloInstruction) -> Tiling | str:
         """The best tiling of both as one Triton fusion, or why there is none; its time is kept as that of the pair."""
-        key = (producer, consumer)
+        key = self.alike.pair(producer, consumer)
         found = self._tilings.get(key)
         if found is None:
             found = self._tilings[key] = best_tiling(FusionView(producer, consumer), self.costs, self.device)

@@ -413,6 +413,7 @@ class _Run:
         if tiling is not None:
             kind = "kCustom"
         parts = (("producer", producer.name), ("consumer", consumer.name))
+        key = self.model.alike.pair(producer, consumer)
         with because(rule="fuse", where=f"{_FILE}:{_Run._fuse.__code__.co_firstlineno}", parts=parts):
             fusion = consumer
             if consumer.opcode is not O.FUSION:
@@ -426,6 +427,7 @@ class _Run:
             if tiling is not None:
                 block = {"kind": TRITON_KIND, "block_level_fusion_config": tiling.config}
                 self.computation.update(fusion, backend_config=changed(None, fusion_backend_config=block))
+        self.model.alike.fused(fusion, key)
         if self._asked:
             of_producer = self._inside.get(producer, frozenset((producer.name,)))
             self._inside[fusion] = self._inside.get(consumer, frozenset((consumer.name,))) | of_producer
