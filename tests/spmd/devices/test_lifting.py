@@ -79,9 +79,9 @@ CASES = {
   w = f32[2,5] parameter(1), sharding={{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}}
   d = f32[3,5] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
   ROOT r = f32[3,5] all-reduce(d), channel_id=1, use_global_device_ids=true, replica_groups={{{{0,1}},{{2,3}}}}, to_apply=add, sharding={{devices=[2,1,2]<=[4] last_tile_dim_replicate}}"""),
-    "sums of tiles within groups": ("add", 1, f"""x = f32[2] parameter(0), sharding={{devices=[4]<=[4]}}
-  s = f32[2] all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{{{0,2}},{{1,3}}}}, to_apply=add
-  ROOT r = f32[2] copy(s), sharding={{devices=[2,2]<=[2,2]T(1,0) last_tile_dim_replicate}}"""),
+    "sums of tiles within groups": ("add", 1, """x = f32[2] parameter(0), sharding={devices=[4]<=[4]}
+  s = f32[2] all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{0,2},{1,3}}, to_apply=add
+  ROOT r = f32[2] copy(s), sharding={devices=[2,2]<=[2,2]T(1,0) last_tile_dim_replicate}"""),
     "pad of whole rows": ("pad", 1, f"""x = f32[2,6] parameter(0), {ROWS}
   z = f32[] constant(5)
   ROOT r = f32[2,9] pad(x, z), padding=0_0x1_2, {ROWS}"""),

@@ -82,6 +82,17 @@ def test_slices_in_another_order_are_one_slice_of_a_transposed_array(pieces: lis
     np.testing.assert_array_equal(w.value(joined), np.concatenate(pieces, dim))
 
 
+def test_slices_of_tiles_along_another_dimension_are_lined_up():
+    """What a device has, with rows of the one before and the one behind: halves of the rows, each with its own columns."""
+    w = Written()
+    pieces = [(slice(2, 4), slice(2, 4)), (slice(0, 4), slice(4, 6))]
+    parts = [w.write.slice(w.x, box((a.start, a.stop), (b.start, b.stop), (0, 8))) for a, b in pieces]
+    zeros = w.write.zeros(parts[0].array_shape)
+    joined = w.write.concatenate([*parts, zeros], 0)
+    assert [o.opcode for o in joined.operands] == [Op.SLICE, Op.BROADCAST]
+    np.testing.assert_array_equal(w.value(joined), np.concatenate([*(BASE[p] for p in pieces), np.zeros((2, 2, 8))]))
+
+
 def test_reshapes_and_transposes_there_and_back_are_nothing():
     w = Written()
     there = w.write.rearranged(w.x, [2, 2, 6, 8], [1, 2, 0, 3], [12, 16])

@@ -4,6 +4,7 @@
     slice(concatenate(a, b))         => concatenate of slices of a and b, or one of them
     concatenate(x[0:4], x[4:8])      => x[0:8]
     concatenate(x[0:2, 0], x[2:4, 0], ...) along dimension 1    => a slice of x, transposed
+    concatenate(x[2:4, 0:2], x[0:4, 2:4], ...) along dimension 0    => a slice of x with the parts of its rows one below the other
     reshape, transpose of those      => reshape(transpose(reshape(x)))
 
 Programs that were split over devices consist of such movements in good part. Together they often move nothing.
@@ -166,8 +167,10 @@ class Writer:
         return self.add(Op.SLICE, (value,), slice=box)
 
     def _parts(self, value: HloInstruction, box: Box) -> HloInstruction | None:
-        """A slice of those arrays of a concatenation that it has elements of; None where these are all."""
+        """A slice of those arrays of a concatenation that it has elements of; None where it has all along that dimension."""
         (dim,) = value.ints("dimensions")
+        if box[dim] == SliceDimension(0, dimensions(value)[dim], 1):
+            return None
         parts, place = [], 0
         for operand in value.operands:
             size = dimensions(operand)[dim]
@@ -175,22 +178,68 @@ class Writer:
             if local is not None:
                 parts.append((operand, (*box[:dim], local, *box[dim + 1 :])))
             place += size
-        if len(parts) == len(value.operands) or not parts:
+        if not parts:
             return None
         return self.concatenate([self.slice(*part) for part in parts], dim)
 
     def concatenate(self, values: Sequence[HloInstruction], dim: int) -> HloInstruction:
         """Arrays one behind the other."""
+        parts = self._neighbours(_flattened(values, dim), dim)
+        if len(parts) == 1:
+            return parts[0]
+        interchanged = self._interchanged(parts, dim)
+        if interchanged is not None:
+            return interchanged
+        lined_up = self._neighbours(self._lined_up(parts, dim), dim)
+        parts = lined_up if len(lined_up) < len(parts) else parts
+        return parts[0] if len(parts) == 1 else self.add(Op.CONCATENATE, parts, dimensions=(dim,))
+
+    def _neighbours(self, values: Iterable[HloInstruction], dim: int) -> list[HloInstruction]:
+        """Arrays one behind the other, neighbours in one array as one."""
         parts: list[HloInstruction] = []
-        for v in _flattened(values, dim):
+        for v in values:
             joined = self._joined(parts[-1], v, dim) if parts else None
             if joined is None:
                 parts.append(v)
             else:
                 parts[-1] = joined
-        if len(parts) == 1:
-            return parts[0]
-        return self._interchanged(parts, dim) or self.add(Op.CONCATENATE, parts, dimensions=(dim,))
+        return parts
+
+    def _lined_up(self, parts: Sequence[HloInstruction], dim: int) -> Sequence[HloInstruction]:
+        """Slices of tiles that lie along another dimension, as slices of the array with these tiles along `dim`: what one device has behind what another has."""
+        slices = [p for p in parts if p.opcode is Op.SLICE]
+        if len(slices) < 2 or any(p.operands[0] is not slices[0].operands[0] for p in slices):
+            return parts
+        x, boxes = slices[0].operands[0], [p.attributes["slice"] for p in slices]
+        dims, first = dimensions(x), boxes[0]
+        moving = [k for k in range(len(dims)) if k != dim and any(b[k] != first[k] for b in boxes)]
+        if len(moving) != 1 or any(b[moving[0]].stride != 1 for b in boxes):
+            return parts
+        (along,) = moving
+        size = size_of(first[along])
+        if dims[along] % size or any(size_of(b[along]) != size or b[along].start % size for b in boxes):
+            return parts
+        split: list[int] = []
+        place: dict[int, int] = {}
+        for k, n in enumerate(dims):
+            place[k] = len(split)
+            split += [n // size, size] if k == along else [n]
+        order = [k for k in range(len(split)) if k != place[along]]
+        order.insert(order.index(place[dim]), place[along])
+        count, length = dims[along] // size, dims[dim]
+        result = [size if k == along else n * count if k == dim else n for k, n in enumerate(dims)]
+        lined = self.rearranged(x, split, order, result)
+        moved = []
+        for p in parts:
+            if p.opcode is not Op.SLICE:
+                moved.append(p)
+                continue
+            box, at = list(p.attributes["slice"]), p.attributes["slice"][dim]
+            first_row = box[along].start // size * length
+            box[along] = SliceDimension(0, size, 1)
+            box[dim] = SliceDimension(first_row + at.start, first_row + at.limit, at.stride)
+            moved.append(self.slice(lined, box))
+        return moved
 
     def _joined(self, a: HloInstruction, b: HloInstruction, dim: int) -> HloInstruction | None:
         """Two slices of one array as one, where the second begins where the first ends."""
