@@ -84,8 +84,12 @@ def _canonical(dot: HloInstruction) -> HloInstruction:
 def _matrices(
     b: Builder, operand: HloInstruction, batch: Sequence[int], groups: list[Sequence[int]], kept: list[bool]
 ) -> HloInstruction:
-    """An operand with its batch dimensions first and each group of dimensions as one (left out where it is not kept)."""
-    sizes = operand.array_shape.dimensions
-    moved = b.transpose(operand, [*batch, *groups[0], *groups[1]])
+    """An operand with its batch dimensions first and each group of dimensions as one (left out where it is not kept).
+
+    The transposed one takes over the layout by place, as XLA's does; layout assignment comes later and chooses anew.
+    """
+    sizes, order = operand.array_shape.dimensions, [*batch, *groups[0], *groups[1]]
+    shape = array(operand.shape.element_type, [sizes[d] for d in order]).with_layout(operand.array_shape.layout)
+    moved = b.add(HloOpcode.TRANSPOSE, (operand,), shape, dimensions=tuple(order))
     dims = [sizes[d] for d in batch] + [math.prod(sizes[d] for d in g) for g, k in zip(groups, kept, strict=True) if k]
     return b.add(HloOpcode.RESHAPE, (moved,), array(operand.shape.element_type, dims))
