@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 
 import html5lib
 import numpy as np
@@ -18,7 +19,7 @@ from xlanb.hlo import parse
 from xlanb.view.page import code_shared_by, saved_html
 from xlanb.view.payload import build_payload
 from xlanb.view.reprs import mimebundle
-from xlanb.view.still import still_svg
+from xlanb.view.still import _line, still_svg
 
 # The order in which each takes one part of an output. GitHub and nbviewer convert by nbconvert; an untrusted
 # JupyterLab takes the first that it can make safe, an untrusted VS Code none that may run a script.
@@ -136,8 +137,9 @@ def test_it_is_legible_at_800_pixels_and_small(count):
     assert len(svg) < 15_000
     boxes = [
         tuple(map(float, b))
-        for b in re.findall(r'<rect class="[nhp]" x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"', svg)
+        for b in re.findall(r'<rect(?: class="[hp]")? x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"', svg)
     ]
+    boxes = boxes[1:]  # the first is the ground
     assert len(boxes) > 1
     for k, (x, y, w, h) in enumerate(boxes):
         assert not any(x < a + c and a < x + w and y < b + d and b < y + h for a, b, c, d in boxes[:k])
@@ -220,3 +222,23 @@ def test_the_code_that_is_left_out_is_named():
         assert any("... " in line for line in code["lines"])
         named = [op for _, op in code["ops"] if op]
         assert named
+
+
+def test_a_line_says_each_corner_once():
+    assert _line([(5, 1), (5, 20), (5.2, 40), (30, 40), (30, 90)]) == "M5 1V40H30V90"
+    assert _line([(0, 0), (10, 20)]) == "M0 0L10 20"
+
+
+def test_the_trace_of_the_readme_is_kept_in_20_kb():
+    jax = pytest.importorskip("jax")
+
+    def attend(params, x):
+        scores = jax.nn.softmax((x @ params["q"]) @ (x @ params["k"]).T)
+        return {"mixed": scores @ x, "scores": scores}
+
+    params = {name: np.ones((64, 64), np.float32) for name in ("q", "k")}
+    with ThreadPoolExecutor(1) as pool:  # as in a notebook there are few frames below it
+        trace = pool.submit(xlanb.trace, attend, params, np.ones((128, 64), np.float32)).result()
+    with code_shared_by(lambda: True):
+        (html,) = [text for kind, text in mimebundle(trace).items() if kind == "text/html"]
+    assert len(html) < 20_000

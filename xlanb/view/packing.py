@@ -137,6 +137,8 @@ def plain_label(item: Mapping[str, Any]) -> list[str]:
 
 
 def _lean_stage(stage: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> Data:
+    if stage.get("s"):
+        stage = {**stage, "s": float(f"{stage['s']:.3g}")}
     why = stage.get("why")
     if not why or not why.get("rewrites"):
         return stage

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import Final
 
 from xlanb.graph.records import GraphRecord
@@ -33,11 +34,10 @@ _LETTERS: Final = 34
 _STYLE: Final = (
     "text{font:12px system-ui,Helvetica,Arial,sans-serif;fill:#1c2530;text-anchor:middle}"
     "path{fill:none;stroke:#77828f;marker-end:url(#a)}marker path{fill:#77828f;stroke:none;marker-end:none}"
-    "rect{rx:5px}.s{font-size:11px;fill:#4d5866}"
+    "rect{rx:5px;fill:#fff;stroke:#8b97a6}.s{font-size:11px;fill:#4d5866}"
 )
 _CLASSES: Final = {
     "l": "text-anchor:start",
-    "n": "fill:#fff;stroke:#8b97a6",
     "g": "fill:#e8eef7;stroke:#5f7fae",
     "h": "fill:#d7e6ff;stroke:#2867d6",
     "f": "fill:#fdf0d9;stroke:#b97d1f",
@@ -195,20 +195,33 @@ def _svg(made: OutlineDrawing, sheet: _Sheet) -> str:
         '<defs><marker id="a" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
         '<path d="M0 0L6 3L0 6z"/></marker></defs>'
         f'<rect x="{left + 1:.0f}" y="{1 - _EDGE:.0f}" width="{width - 2:.0f}" height="{height - 2:.0f}" '
-        'fill="#f8f9fb" stroke="#d0d6de"/>'
+        'style="fill:#f8f9fb;stroke:#d0d6de"/>'
     )
     parts: list[str] = []
     for key, (x, y, w, h) in sheet.groups.items():
         kind = "f" if labels[key].kind == "fusion" else "b"
         parts.append(_rect(kind, x, y, w, h))
         parts.append(f'<text class="s l" x="{x + 8:.0f}" y="{y + 15:.0f}">{_words(labels[key].label, w)}</text>')
-    lines = ("M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in points) for points in sheet.edges)
-    parts.extend(f'<path d="{d}"/>' for d in lines)
+    parts.extend(f'<path d="{_line(points)}"/>' for points in sheet.edges)
     for key, box in sheet.nodes.items():
         parts.append(_node(_kind(key, made.titles[key]), box, made.titles[key]))
     drawn = "".join(parts)
     used = "".join(f".{name}{{{how}}}" for name, how in _CLASSES.items() if f'{name}"' in drawn)
     return f"{head}<style>{_STYLE}{used}</style>{drawn}</svg>"
+
+
+def _line(points: Sequence[tuple[float, float]]) -> str:
+    """The path through points, in whole pixels and few letters: what leads on straight across or down is one line."""
+    places = [(round(x), round(y)) for x, y in points]
+    corners = [
+        b
+        for a, b, c in zip(places, places[1:], places[2:], strict=False)
+        if not (a[0] == b[0] == c[0] or a[1] == b[1] == c[1])
+    ]
+    text = "M{} {}".format(*places[0])
+    for (x, y), (u, v) in pairwise((places[0], *corners, places[-1])):
+        text += f"V{v}" if u == x else f"H{u}" if v == y else f"L{u} {v}"
+    return text
 
 
 def _kind(key: str, title: tuple[str, str]) -> str:
@@ -235,7 +248,8 @@ def _node(kind: str, box: Box, title: tuple[str, str]) -> str:
 
 
 def _rect(kind: str, x: float, y: float, w: float, h: float) -> str:
-    return f'<rect class="{kind}" x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}"/>'
+    named = f' class="{kind}"' if kind in _CLASSES else ""
+    return f'<rect{named} x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}"/>'
 
 
 def _words(text: str, width: float) -> str:
