@@ -15,6 +15,7 @@ from xlanb.collector import seldom
 from xlanb.errors import CompilationError, OutOfMemoryError
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.executable import GpuExecutable
+from xlanb.gpu.expansion import expand
 from xlanb.gpu.libraries import lower_library_calls
 from xlanb.gpu.pipelines import pipeline
 from xlanb.gpu.policy import GpuPolicy, is_kernel
@@ -102,6 +103,7 @@ def _backend(module: HloModule, target: GpuTarget) -> tuple[BufferAssignment, Gp
     """
     opened: set[str] = set()
     lower_library_calls(module)
+    expand(module)
     try:
         while True:
             legalize(module, is_kernel, opened)

@@ -1,4 +1,4 @@
-"""Scatter, dynamic-update-slice and select-and-scatter on a GPU: atomics, compare-and-swap, updates in place."""
+"""Scatter and dynamic-update-slice on a GPU: atomics, compare-and-swap, updates in place."""
 
 import ml_dtypes
 import numpy as np
@@ -107,15 +107,3 @@ ENTRY e {
         exe = check(text, x, u, np.int32(at))
     assert [(k.emitter, k.blocks) for k in exe.kernels] == [("loop", 6), ("update", 1)]
     check(text.replace("fusion(n, u, i)", "fusion(x, u, i)"), x, u, np.int32(4))  # an argument is not ours to write
-
-
-def test_selected_elements_take_in(check):
-    text = """HloModule m
-ge { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=GE }
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
-ENTRY e {
-  x = f32[9,10] parameter(0)  s = f32[4,5] parameter(1)  z = f32[] constant(1)
-  ROOT r = f32[9,10] select-and-scatter(x, s, z), window={size=3x3 stride=2x2 pad=0_0x1_0}, select=ge, scatter=add
-}"""
-    rng = np.random.default_rng(0)
-    check(text, rng.permutation(90).reshape(9, 10).astype(np.float32), values("f32", (4, 5), 1))

@@ -11,7 +11,7 @@ from xlanb.gpu.emitters.elements import RULES
 from xlanb.gpu.emitters.kernel import Lowering
 from xlanb.gpu.emitters.loops import emit_loop
 from xlanb.gpu.emitters.sorts import emit_sort
-from xlanb.gpu.emitters.updates import emit_scatter, emit_select_and_scatter, emit_update, updates_in_place
+from xlanb.gpu.emitters.updates import emit_scatter, emit_update, updates_in_place
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -52,7 +52,6 @@ def _update(lowering: Lowering) -> None:
 EMITTERS: list[Emitter] = [
     Emitter("scatter", _is(Op.SCATTER), emit_scatter),
     Emitter("sort", _is(Op.SORT), emit_sort),
-    Emitter("select-and-scatter", _is(Op.SELECT_AND_SCATTER), emit_select_and_scatter),
     Emitter("update", updates_in_place, _update),
     Emitter("dot", dots.fits, dots.emit_dot),
     Emitter("rows", rows.fits, rows.emit_rows),
@@ -62,7 +61,7 @@ EMITTERS: list[Emitter] = [
 ]
 """Emitters in the order in which they are tried."""
 
-ROOTS = frozenset({Op.SCATTER, Op.SORT, Op.SELECT_AND_SCATTER})
+ROOTS = frozenset({Op.SCATTER, Op.SORT})
 """Opcodes without an elemental rule that may be the root of a fusion."""
 
 

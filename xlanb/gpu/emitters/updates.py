@@ -1,7 +1,7 @@
-"""Kernels that write into an array that is there: dynamic-update-slice in its operand's place, scatter, select-and-scatter.
+"""Kernels that write into an array that is there: dynamic-update-slice in its operand's place, scatter.
 
 Of a scatter each thread takes one element of the updates. Where several may meet, they are combined by atomic instructions, or by compare-and-swap of whatever the computation makes of two values; what
-has no such instruction (several operands at once, complex numbers), and a select-and-scatter, is left to one thread, which takes the updates in order.
+has no such instruction (several operands at once, complex numbers) is left to one thread, which takes the updates in order.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from xlanb.codegen import arithmetic
-from xlanb.codegen.elemental import Leaf, array_of, flat, pack
+from xlanb.codegen.elemental import Leaf, array_of
 from xlanb.codegen.elements import Element, from_memory, memory, parts, real, to_memory
-from xlanb.codegen.folds import simple_reducer, window_position
+from xlanb.codegen.folds import simple_reducer
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, flatten_at, unflatten
-from xlanb.codegen.lanes import split
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.movement import starts
-from xlanb.codegen.types import I1, I64, Type, integer
+from xlanb.codegen.types import I1, Type, integer
 from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
 from xlanb.hlo.instruction import HloInstruction
@@ -240,57 +239,4 @@ def _compare_and_swap(k: KernelFunction, address: Value, type_: Type, combined: 
         loop.again = ~f.let(I1, f"extractvalue {kind} {name}, 1")
 
 
-# -- select-and-scatter -------------------------------------------------------------------------------------------
-
-
-def emit_select_and_scatter(lowering: Lowering) -> None:
-    """Window after window by one thread: what a window's element takes in may meet what another's does. XLA's pipeline leaves none (select_and_scatter_expander)."""
-    i = lowering.root
-    operand, source, _ = i.operands
-    base, windows = array_of(operand), array_of(source)
-    with lowering.kernel(1, 32) as k, k.below(k.thread, 1, 32):
-        f = k.f
-        with f.loop(base.element_count) as q:
-            k.output().store(Index(base, flat=q), k.e.scalar(i.operands[2]))
-        if windows.element_count:
-            with f.loop(windows.element_count) as q:
-                _select(k, i, unflatten(f, q, windows))
-
-
-def _select(k: KernelFunction, i: HloInstruction, at: Sequence[Ix]) -> None:
-    """Add an element of the source to the element of its window that `select` keeps."""
-    e, f = k.e, k.f
-    operand, source, initial = i.operands
-    base, windows = array_of(operand), array_of(source)
-    t = base.element_type
-    dims = i.window.dimensions
-    select, scatter = i.attributes["select"], i.attributes["scatter"]
-    size = 2 if t.is_complex else 1
-    none = [f.const(I1, False), *parts(e.scalar(initial)), *[f.zero(I64)] * base.rank]
-
-    def pick(index: Ix, carried: Sequence[Value]) -> Sequence[Value]:
-        inside, where = window_position(f, dims, at, split(f, index, [w.size for w in dims]), base.dimensions)
-
-        def visit() -> list[Value]:
-            value = e.element(operand, Index(base, where))
-            best = pack([t], carried[1 : 1 + size])[0]
-            stays = carried[0] & real(e.apply(select, [best, value])[0])
-            chosen = arithmetic.select(stays, best, value)
-            spots = [stays.select(old, f.value(new)) for old, new in zip(carried[1 + size :], where, strict=True)]
-            return [f.const(I1, True), *flat([chosen]), *spots]
-
-        return f.choose(inside, visit, lambda: carried)
-
-    count = 1
-    for w in dims:
-        count *= w.size
-    with f.carried(count, none) as loop:
-        loop.next = pick(loop.index, loop.values)
-    found = loop.values
-    with f.when(found[0]):
-        place = Index(base, list(found[1 + size :]))
-        value = e.element(source, Index(windows, at))
-        k.output().store(place, e.apply(scatter, [k.output().load(place), value])[0])
-
-
-__all__ = ["emit_scatter", "emit_select_and_scatter", "emit_update", "updates_in_place"]
+__all__ = ["emit_scatter", "emit_update", "updates_in_place"]
