@@ -185,9 +185,10 @@ _XLA: tuple[Row, ...] = (
     ),
 )
 
+_ALGSIMP: Mapping[str, bool] = {"inverts_divisors": False, "inverts_narrow_constants": True}
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
-    "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True, inverts_divisors=False),
-    "algsimp@no-layout": lambda: AlgebraicSimplifier(is_layout_sensitive=False, inverts_divisors=False, sweeps=1),
+    "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True, **_ALGSIMP),
+    "algsimp@no-layout": lambda: AlgebraicSimplifier(is_layout_sensitive=False, sweeps=1, **_ALGSIMP),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
     "cse@fusion": lambda: HloCse(is_layout_sensitive=True, only_fusion_computations=True),

@@ -195,6 +195,13 @@ EXAMPLES = {
     "concatenate(A, concatenate(B, C)) => concatenate(A, B, C)": "a = f32[2] parameter(0) b = f32[3] parameter(1) x = f32[5] concatenate(a, b), dimensions={0} ROOT c = f32[8] concatenate(x, b), dimensions={0}",
     "concatenate(A, broadcast(scalar)) => pad(A, scalar)": "a = f32[2,3] parameter(0) b = f32[] parameter(1) x = f32[4,3] broadcast(b), dimensions={} ROOT c = f32[6,3] concatenate(x, a), dimensions={0}",
     "concatenate(A, A, ..) => broadcast(reshape(A)) along a dimension of size 1": "a = f32[2,1,3] parameter(0) ROOT c = f32[2,4,3] concatenate(a, a, a, a), dimensions={1}",
+    "pad(A) by less than nothing => slice(pad(A))": "a = f32[4,5] parameter(0) v = f32[] parameter(1) ROOT p = f32[8,3] pad(a, v), padding=-1_2_1x0_-2",
+    "conditional(convert(P), A, B) => conditional(P, B, A)": "f {\n p = f32[4] parameter(0)\n ROOT r = f32[4] negate(p)\n}\ng {\n p = f32[4] parameter(0)\n ROOT r = f32[4] cosine(p)\n}\n"
+    "a = f32[4] parameter(0) b = f32[4] parameter(1) w = pred[] parameter(2) n = s32[] convert(w) "
+    "ROOT r = f32[4] conditional(n, a, b), branch_computations={f, g}",
+    "bitcast(broadcast(A)) => broadcast(A)": "a = f32[3] parameter(0) x = f32[2,3]{1,0} broadcast(a), dimensions={1} ROOT c = f32[3,2]{0,1} bitcast(x)",
+    "reduce(reshape(A)) => reshape(reduce(A)) where only kept dimensions are reshaped": SUM
+    + "a = f32[6,4] parameter(0) z = f32[] parameter(1) t = f32[2,3,4] reshape(a) ROOT r = f32[2,3] reduce(t, z), dimensions={2}, to_apply=sum",
     "reduce(reshape(A)) => reduce(A) where only folded dimensions are reshaped": SUM
     + "a = f32[4,3,2] parameter(0) z = f32[] parameter(1) t = f32[4,6] reshape(a) ROOT r = f32[4] reduce(t, z), dimensions={1}, to_apply=sum",
 }
@@ -370,3 +377,14 @@ def test_sums_of_equal_numbers_count_in_the_element_type(t: str, count: int) -> 
         np.testing.assert_array_equal(evaluate(module, one), expected)
     else:
         assert is_kept == (count > 256 or complex(np.asarray(count).astype(one.dtype)) != count)
+
+
+@pytest.mark.parametrize(("inverts", "opcode"), [(True, "multiply"), (False, "divide")])
+def test_narrow_constants_are_inverted_where_a_target_does(inverts, opcode):
+    module = parse(
+        written(
+            "x = bf16[4] parameter(0) k = bf16[] constant(9) c = bf16[4] broadcast(k), dimensions={} ROOT r = bf16[4] divide(x, c)"
+        )
+    )
+    AlgebraicSimplifier(inverts_narrow_constants=inverts).run(module)
+    assert module.entry.root.opcode.text == opcode

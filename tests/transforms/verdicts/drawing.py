@@ -490,6 +490,18 @@ class Drawing:
         self.made["t"] = made
         return self.entry.add(O.GET_TUPLE_ELEMENT, (made,), index=1)
 
+    def draw_conditional(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+        which = self.entry.add(O.CONVERT, (self.parameter((), T.PRED),), array(T.S32))
+        branches = []
+        for name in ("kept", "reversed"):
+            branch = self.module.add_computation(name)
+            given = branch.add(O.PARAMETER, (), array(kind, dims), parameter_number=0)
+            other = branch.add(O.REVERSE, (given,), dimensions=tuple(range(len(dims)))) if branches else given
+            branch.set_root(other)
+            branches.append(branch)
+        operands = (which, *(self.inner(p, k, dims, kind) for k in (1, 2)))
+        return self.entry.add(O.CONDITIONAL, operands, array(kind, dims), branch_computations=tuple(branches))
+
     def draw_map(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         del p
         region = binary_region(self.module, self.regions, self._choice(self.binaries(kind)), kind)

@@ -61,7 +61,8 @@ class AlgebraicSimplifier(HloPass):
 
     None: as the module stands. Fusions and bitcasts come after layouts were assigned, so where there are any, layouts count.
     `reassociates_floats`: fold the constants of `(x * 2.5) * 3.5`; XLA:CPU in JAX 0.12 folds those of integers only.
-    `inverts_divisors`: divide by a broadcast value once, and multiply by the inverse; XLA:GPU divides each element. `sweeps`: walk so often at
+    `inverts_divisors`: divide by a broadcast value once, and multiply by the inverse; XLA:GPU divides each element.
+    `inverts_narrow_constants`: multiply by the inverse of a constant in types of less than 32 bits too, which rounds twice. `sweeps`: walk so often at
     most; 1 where a pipeline around it runs to a fixed point, as XLA:GPU's does.
     """
 
@@ -70,6 +71,7 @@ class AlgebraicSimplifier(HloPass):
     is_layout_sensitive: bool | None = None
     reassociates_floats: bool = True
     inverts_divisors: bool = True
+    inverts_narrow_constants: bool = False
     sweeps: int = _SWEEPS
 
     def apply(self, module: HloModule) -> None:

@@ -197,7 +197,10 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     "A / C => A * (1 / C)",
     m.op(O.DIVIDE, "a", m.constant("c")),
     _inexact,
-    _wide_enough,
+    guard(
+        "at least 32 bits, or another is no matter",
+        lambda root, options: root.shape.element_type.bits >= 32 or options.inverts_narrow_constants,
+    ),
     guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
     guard("1 / C is finite and not 0", _reciprocal_is_finite, "c"),
     keeps=REAL,

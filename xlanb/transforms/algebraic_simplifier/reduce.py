@@ -8,6 +8,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import array
 from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import is_inexact, is_integral, only_user, unmodified_pairs
 from xlanb.transforms.builder import Builder
@@ -189,6 +190,30 @@ def _dimensions_before(root: HloInstruction, r: HloInstruction, a: HloInstructio
 def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, r: HloInstruction) -> HloInstruction:
     dims = _dimensions_before(root, r, a) or ()
     return b.add(O.REDUCE, (a, init), root.shape, dimensions=dims, to_apply=root.to_apply)
+
+
+def _folded_before(root: HloInstruction, r: HloInstruction, a: HloInstruction) -> tuple[int, ...] | None:
+    """The dimensions of A that a reduction of its reshape R folds, where R leaves just these as they are; None where it does not."""
+    before = {j: i for i, j in unmodified_pairs(a.array_shape.dimensions, r.array_shape.dimensions)}
+    if any(d not in before for d in root.dimensions):
+        return None
+    return tuple(sorted(before[d] for d in root.dimensions))
+
+
+@rule(
+    "reduce(reshape(A)) => reshape(reduce(A)) where only kept dimensions are reshaped",
+    m.op(O.REDUCE, m.op(O.RESHAPE, "a", name="r"), "init"),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("those that are folded stay", lambda root, r, a: _folded_before(root, r, a) is not None),
+    keeps=REAL,
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, r: HloInstruction) -> HloInstruction:
+    dims = _folded_before(root, r, a) or ()
+    kept = tuple(n for d, n in enumerate(a.array_shape.dimensions) if d not in dims)
+    folded = b.add(
+        O.REDUCE, (a, init), array(root.array_shape.element_type, kept), dimensions=dims, to_apply=root.to_apply
+    )
+    return b.add(O.RESHAPE, (folded,), root.shape)
 
 
 @rule(

@@ -211,6 +211,29 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
+def _transposed_by(root: HloInstruction, p: HloInstruction) -> tuple[int, ...] | None:
+    """The dimensions of a transpose that is the bitcast `root` of P; None where it is none."""
+    to, of = root.array_shape, p.array_shape
+    if to.rank != of.rank or to.element_type is not of.element_type:
+        return None
+    pairs = dict(zip(to.minor_to_major, of.minor_to_major, strict=True))
+    if any(to.dimensions[d] != of.dimensions[n] for d, n in pairs.items()):
+        return None
+    return tuple(pairs[d] for d in range(to.rank))
+
+
+@rule(
+    "bitcast(broadcast(A)) => broadcast(A)",
+    m.op(O.BITCAST, m.op(O.BROADCAST, "a", name="p")),
+    guard("layouts count", lambda options: options.is_layout_sensitive),
+    guard("the bitcast transposes", lambda root, p: _transposed_by(root, p) is not None),
+    keeps=MOVES,
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
+    places = {d: n for n, d in enumerate(_transposed_by(root, p) or ())}
+    return b.add(O.BROADCAST, (a,), root.shape, dimensions=tuple(places[d] for d in p.dimensions))
+
+
 @rule("transpose(broadcast(A)) => broadcast(A)", m.op(O.TRANSPOSE, m.op(O.BROADCAST, "a", name="p")), keeps=MOVES)
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     places = {d: n for n, d in enumerate(root.dimensions)}

@@ -220,6 +220,24 @@ def _(b: Builder, root: HloInstruction, value: HloInstruction) -> HloInstruction
 
 
 @rule(
+    "pad(A) by less than nothing => slice(pad(A))",
+    m.op(O.PAD, "a", "value"),
+    guard("some padding is negative", lambda root: any(q.low < 0 or q.high < 0 for q in _padding(root))),
+    keeps=MOVES,
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction) -> HloInstruction:
+    padding = tuple(PaddingDimension(max(q.low, 0), max(q.high, 0), q.interior) for q in _padding(root))
+    sizes = [
+        n + q.low + q.high + q.interior * max(n - 1, 0) for n, q in zip(a.array_shape.dimensions, padding, strict=True)
+    ]
+    shape = root.array_shape.with_dimensions(sizes).with_layout(root.array_shape.layout)
+    padded = b.add(O.PAD, (a, value), shape, padding=padding)
+    starts = [max(-q.low, 0) for q in _padding(root)]
+    limits = [n + min(q.high, 0) for n, q in zip(sizes, _padding(root), strict=True)]
+    return b.add(O.SLICE, (padded,), root.shape, slice=tuple(map(SliceDimension, starts, limits)))
+
+
+@rule(
     "pad(A) => pad(A) without padding between the elements of one",
     m.op(O.PAD, "a", "value"),
     guard(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType
 from xlanb.transforms import match as m
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
@@ -48,6 +49,20 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(b.literal(root.to_apply.root.literal), (), root.array_shape)
+
+
+@rule(
+    "conditional(convert(P), A, B) => conditional(P, B, A)",
+    m.op(O.CONDITIONAL, m.op(O.CONVERT, "p"), "a", "b2"),
+    guard("P is a predicate", lambda p: p.array_shape.element_type is PrimitiveType.PRED),
+    keeps=MOVES,
+)
+def _(b: Builder, root: HloInstruction, p: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
+    others = {k: v for k, v in root.attributes.items() if k != "branch_computations"}
+    first, second = root.called_computations
+    made = b.add(O.CONDITIONAL, (p, b2, a), root.shape, **others, true_computation=second, false_computation=first)
+    b.computation.update(made, backend_config=root.backend_config)
+    return made
 
 
 @rule(
