@@ -12,6 +12,7 @@ from xlanb.gpu.model.launch import launch_of
 from xlanb.gpu.model.performance_model import PerformanceModel
 from xlanb.gpu.model.run_time import LAUNCH_OVERHEAD, combined, microseconds
 from xlanb.hlo import parse
+from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 
 GOLDENS = Path(__file__).parent.parent / "transforms" / "goldens" / "priority-fusion"
 
@@ -122,6 +123,28 @@ def test_a_triton_fusion_and_a_bitcast_have_the_blocks_of_its_tiles(model: Perfo
     pair = main.find("centered"), main.find("flat")
     assert launch_of(model.analyses.of(*pair)) == (32 * 64, 32)
     assert microseconds(model.times(pair[0], [pair[1]]).fused) < 1.05
+
+
+def test_a_reduced_dimension_cannot_be_cut(model: PerformanceModel) -> None:
+    """As in XLA, whose tile analysis fails for s0 / 16, s0 mod 16 of a symbol s0."""
+    text = (
+        CENTERED[: CENTERED.index("  scaled =")]
+        + """\
+  flat = f32[32,64]{1,0} bitcast(centered)
+  zero = f32[] constant(0)
+  columns = f32[64]{0} reduce(flat, zero), dimensions={0}, to_apply=sum
+  rows = f32[32]{0} reduce(flat, zero), dimensions={1}, to_apply=sum
+  ROOT results = (f32[64]{0}, f32[32]{0}) tuple(columns, rows)
+}
+"""
+    )
+    main = parse(text).entry_computation
+    centered, flat, columns, rows = (main.find(n) for n in ("centered", "flat", "columns", "rows"))
+    fuse_into(create_fusion(columns, "kLoop"), flat)
+    fuse_into(create_fusion(rows, "kLoop"), flat)
+    by_columns, by_rows = centered.users[-2:] if len(centered.users) > 2 else centered.users
+    assert model.tiling(centered, by_columns) == "a dimension of a reduction or a slice is cut into 2"
+    assert model.tiling(centered, by_rows).sizes == (1,)
 
 
 def test_fusions_of_alike_pairs_are_alike() -> None:

@@ -47,11 +47,15 @@ class TileViolationError(Exception):
 
 
 class Dimension(NamedTuple):
-    """A tile along one dimension: `size` elements, `stride` apart; `offset` tells tiles of one size apart."""
+    """A tile along one dimension: `size` elements, `stride` apart; `offset` tells tiles of one size apart.
+
+    Only one that is `of_result` can be cut into several: neither what a reduction runs through nor what a slice moves.
+    """
 
     size: int
     stride: int = 1
     offset: Any = 0
+    of_result: bool = True
 
 
 class Tile(NamedTuple):
@@ -64,6 +68,13 @@ class Tile(NamedTuple):
     def padded(self) -> int:
         """Elements with every dimension as long as the next power of two, as Triton has them."""
         return prod(_padded(d.size) for d in self.dimensions)
+
+    @property
+    def as_of_result(self) -> Tile:
+        """The same elements, told from no others by where their dimensions are from."""
+        if all(d.of_result for d in self.dimensions):
+            return self
+        return Tile(self.instruction, tuple(Dimension(*d[:3]) for d in self.dimensions))
 
 
 @dataclass(frozen=True)
@@ -172,15 +183,17 @@ def _tiles(view: FusionView, sizes: Sequence[int]) -> dict[Tile, int]:
     counts = zip(root.array_shape.dimensions, sizes, strict=True)
     first = tuple(Dimension(t, 1, ("block", n, t) if t < size else 0) for n, (size, t) in enumerate(counts))
     stack, found = [Tile(root, first)], {Tile(root, first): Tile(root, first).padded}
+    seen = set(stack)
     while stack:
         tile = stack.pop()
         if not view.contains(tile.instruction):
             continue
         for o, dimensions in zip(tile.instruction.operands, operand_tiles(*tile), strict=True):
             above = Tile(view.resolve(o), dimensions)
-            if above not in found:
-                found[above] = above.padded
+            if above not in seen:
+                seen.add(above)
                 stack.append(above)
+                found.setdefault(above.as_of_result, above.padded)
     return found
 
 
@@ -209,15 +222,16 @@ def operand_tiles(i: HloInstruction, tile: tuple[Dimension, ...]) -> list[tuple[
 
 
 def _sliced(d: Dimension, start: int, stride: int) -> Dimension:
-    offset = d.offset if start == 0 and stride == 1 else ("slice", start, stride, d.offset)
-    return Dimension(d.size, d.stride * stride, offset)
+    if start == 0 and stride == 1:
+        return d
+    return Dimension(d.size, d.stride * stride, ("slice", start, stride, d.offset), of_result=False)
 
 
 def _reduced(i: HloInstruction, tile: tuple[Dimension, ...]) -> list[tuple[Dimension, ...]]:
     count = len(i.operands) // 2
     kept = iter(tile)
     sizes = i.operands[0].array_shape.dimensions
-    read = tuple(Dimension(n) if d in i.dimensions else next(kept) for d, n in enumerate(sizes))
+    read = tuple(Dimension(n, of_result=False) if d in i.dimensions else next(kept) for d, n in enumerate(sizes))
     return [read] * count + [()] * count
 
 
@@ -272,6 +286,8 @@ def _fill(found: list[Dimension], given: list[tuple[int, int]], made: list[tuple
 
 def _cut(found: list[Dimension], given: list[tuple[int, int]], tile: Dimension) -> None:
     """A dimension of the result that is several of the operand: the tile takes the fastest ones first."""
+    if not tile.of_result:
+        raise UntileableError(f"a dimension of a reduction or a slice is cut into {len(given)}")
     if tile.stride != 1:
         raise TileViolationError
     for left in (tile.size, _padded(tile.size)):
@@ -375,7 +391,7 @@ def bandwidth_rate(tile: Tile, device: GpuDevice) -> float:
     shape = tile.instruction.array_shape
     run = 1
     for d in shape.minor_to_major:
-        size, stride, _ = tile.dimensions[d]
+        size, stride = tile.dimensions[d][:2]
         if stride != 1:
             break
         run *= min(size, shape.dimensions[d])
