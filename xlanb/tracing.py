@@ -277,16 +277,30 @@ def current_cause() -> Cause:
 
 def cause_of_edit() -> Cause:
     """The cause of an edit that is made now. Where the pass named no rule, or no place, the rule is what the pass does, and the place the line of its source that is running."""
+    global _PLACES  # noqa: PLW0603 - one tuple in the place of another: threads that read either are right
     cause = _CAUSE.get()
     purpose = cause.purpose
     if cause.where or purpose is None:
         return cause
+    owner, known = _PLACES
+    if owner is not cause:
+        _, known = _PLACES = cause, {}
+    file = purpose.file
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the stack is read as a debugger reads it
     while frame is not None:
-        if frame.f_code.co_filename == purpose.file:
-            return _placed(cause, frame.f_lineno)
+        code = frame.f_code
+        if code.co_filename == file:
+            here = id(code), frame.f_lasti  # a line takes longer to find out
+            found = known.get(here)
+            if found is None:
+                found = known[here] = _placed(cause, frame.f_lineno)
+            return found
         frame = frame.f_back
     return _placed(cause, 0)
+
+
+_PLACES: tuple[Cause, dict[tuple[int, int], Cause]] = (Cause(), {})
+"""The cause of the last edit, and by code object and instruction of its pass, which live as long, the cause with that place."""
 
 
 @lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -196,7 +196,25 @@ def _types(module: HloModule) -> Iterator[PrimitiveType]:
     return (i.array_shape.element_type for i in module.instructions() if i.shape.is_array)
 
 
-def check_meaning(text: str, rewrite: Callable[[HloModule], object], seeds: int = 2) -> HloModule:
+@dataclass
+class Compared:
+    """What checks of meaning looked at: element types, elements of results, and how far floats were off on inputs without extremes, in units in the last place of the largest magnitude."""
+
+    types: set[str] = field(default_factory=set)
+    elements: int = 0
+    ulps: float = 0.0
+
+    def add(self, before: Any, after: Any, *, in_range: bool) -> None:
+        """Take the results of one pair of runs."""
+        for a, b in zip(leaves_of(before), leaves_of(after), strict=True):
+            self.elements += a.size
+            if in_range and (is_float(a) or np.iscomplexobj(a)):
+                self.ulps = max(self.ulps, error_in_ulps(b, a))
+
+
+def check_meaning(
+    text: str, rewrite: Callable[[HloModule], object], seeds: int = 2, compared: Compared | None = None
+) -> HloModule:
     """The module after rewrite(module), verified, with the results that it had on inputs of each kind."""
     before, after = parse(text), parse(text)
     allowed = Allowed()
@@ -217,6 +235,10 @@ def check_meaning(text: str, rewrite: Callable[[HloModule], object], seeds: int 
                     continue  # eigenvalues of NaN
                 got = evaluate(after, *arguments)
                 assert_kept(wanted, got, allowed, in_range=draw in _IN_RANGE, integers_count=is_whole)
+                if compared is not None and not allowed.anything:
+                    compared.add(wanted, got, in_range=draw in _IN_RANGE)
+    if compared is not None:
+        compared.types.update(t.text for t in _types(before))
     return after
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.verdicts import is_proved, of_ours, pass_row
 from tests.transforms.meaning import Allowed, assert_kept, drawn, quarters
+from tests.transforms.test_goldens import WITHOUT_TEXT
 from xlanb.evaluator import evaluate
 from xlanb.hlo import HloComputation, HloInstruction, HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
@@ -155,3 +157,25 @@ ENTRY e {
     assert np.isnan(now).sum() == 2
     assert Loss.NAN in hlo_pass.keeps.floats
     np.testing.assert_array_equal(now[~np.isnan(now)], was[~np.isnan(now)])
+
+
+def test_the_benchmark_establishes_what_a_pass_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = pass_row("dot_dimension_merger")
+    assert str(row["established"]).startswith(("proved", "sampled"))
+    assert int(str(row["elements"])) > 0
+    assert row["contradicted by"] == ""
+    assert pass_row("sort-iota-fusion")["established"] != "never run", "examples of XLA:GPU's passes count"
+    monkeypatch.setattr(PASSES["logistic-expander"], "keeps", EXACT)
+    assert "ROUNDING" in str(pass_row("logistic-expander")["contradicted by"])
+    assert set(of_ours()) >= {n for n, p in PASSES.items() if p.__module__.startswith("xlanb.")} - WITHOUT_TEXT - {
+        "algsimp"
+    }
+
+
+def test_the_same_terms_are_proved_for_all_inputs() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  y = f32[4] parameter(1)\n  ROOT r = f32[4] add(x, y)\n}"
+    )
+    turned = parse(text.replace("add(x, y)", "add(y, x)"))
+    assert is_proved(parse(text), turned, EXACT)
+    assert not is_proved(parse(text), parse(text.replace("add(", "subtract(")), REAL)

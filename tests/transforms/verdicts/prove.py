@@ -359,7 +359,9 @@ class _Terms:
     def _get_tuple_element(self, i: HloInstruction, x: Any) -> Any:
         return x[i.tuple_index]
 
-    def _reduce(self, i: HloInstruction, a: Any, init: Any) -> Any:
+    def _reduce(self, i: HloInstruction, a: Any, init: Any, *more: Any) -> Any:
+        if more:
+            raise UnprovableError("a reduction of several arrays")
         kept = [d for d in range(a.ndim) if d not in i.dimensions]
         rows = a.transpose([*kept, *sorted(i.dimensions)])
         made = np.empty(i.array_shape.dimensions, object)

@@ -90,7 +90,7 @@ class FusionRun:
         self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition[Edge], ...]]] = {}
         self._answers: dict[tuple[HloInstruction, int], bool] = {}
         self._told: dict[tuple[HloInstruction, HloInstruction], Condition[Edge] | None] = {}
-        self._said: dict[tuple[tuple[str, ...], int | None, str], tuple[Predicate, ...]] = {}
+        self._said: dict[int, tuple[Sequence[Condition[Edge]], dict[tuple[str, ...], tuple[Predicate, ...]]]] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
@@ -195,15 +195,19 @@ class FusionRun:
         self, conditions: Sequence[Condition[Edge]], failed: int | None, edge: Edge
     ) -> tuple[Predicate, ...]:
         """The conditions with their values, up to the one that failed: most edges of a program say the same, once."""
-        looked_at = conditions if failed is None else conditions[: failed + 1]
-        values = tuple([c.value(edge) for c in looked_at])
-        remedy = "" if failed is None else conditions[failed].remedy(edge)
-        found = self._said.get((values, failed, remedy))
+        holding = conditions if failed is None else conditions[:failed]
+        values = tuple([c.value(edge) for c in holding])
+        known = self._said.get(id(conditions))
+        if known is None:  # with the list, so that no other one has its id
+            known = self._said[id(conditions)] = conditions, {}
+        found = known[1].get(values)
         if found is None:
-            rows = enumerate(zip(looked_at, values, strict=True))
-            found = tuple([Predicate(c.name, n != failed, v, "" if n != failed else remedy) for n, (c, v) in rows])
-            self._said[values, failed, remedy] = found
-        return found
+            found = tuple([Predicate(c.name, True, v) for c, v in zip(holding, values, strict=True)])
+            known[1][values] = found
+        if failed is None:
+            return found
+        last = conditions[failed]  # what would help is told of this edge: it seldom is the same twice
+        return (*found, Predicate(last.name, False, last.value(edge), last.remedy(edge)))
 
     def _is_asked(self, edge: Edge) -> bool:
         """Whether somebody asks about the producer, and the consumer or what is in it by now."""
