@@ -28,6 +28,7 @@ from xlanb.transforms.expanders.topk_decomposer import TopkDecomposer
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 from xlanb.transforms.layout.layout_normalization import LayoutNormalization
+from xlanb.transforms.layout.reshape_mover import ReshapeMover
 from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build, names_in
 from xlanb.transforms.precision.float_normalization import PASSES_BY_TYPE
@@ -70,7 +71,7 @@ _XLA: tuple[Row, ...] = (
                 (
                     "zero_sized_hlo_elimination gather_simplifier gather_expander scatter_simplifier scatter_expander "
                     "scatter-slice-simplifier dot-strength-reduction algsimp@no-layout simplify-sorts tuple-simplifier "
-                    "while-loop-constant-sinking simplify-while-loops slice-sinker reshape-mover constant_folding "
+                    "while-loop-constant-sinking simplify-while-loops slice-sinker reshape-mover@gpu constant_folding "
                     "simplify-conditional transpose-folding@gpu cse@no-layout dce",
                 ),
             ),
@@ -95,7 +96,7 @@ _XLA: tuple[Row, ...] = (
         (
             "float-normalization-bf16@gpu conv-rewriter cudnn-fused-convolution-rewriter conv-padding-legalization "
             "cudnn_pad_for_convolutions call-inliner tuple-simplifier algsimp@no-layout cudnn_simplify_padding",
-            ("reshape_mover_after_conv_canonicalization*", ("reshape-mover algsimp@no-layout",)),
+            ("reshape_mover_after_conv_canonicalization*", ("reshape-mover@gpu algsimp@no-layout",)),
             ("simplify_after_conv_canonicalization*", ("convert-mover algsimp@no-layout",)),
             "constant_folding",
         ),
@@ -189,6 +190,7 @@ _ALGSIMP: Mapping[str, bool] = {"inverts_divisors": False, "inverts_narrow_const
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True, **_ALGSIMP),
     "algsimp@no-layout": lambda: AlgebraicSimplifier(is_layout_sensitive=False, sweeps=1, **_ALGSIMP),
+    "reshape-mover@gpu": lambda: ReshapeMover(cheap_broadcasts=True),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
     "cse@fusion": lambda: HloCse(is_layout_sensitive=True, only_fusion_computations=True),

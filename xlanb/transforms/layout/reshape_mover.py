@@ -17,6 +17,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Layout
+from xlanb.transforms.algebraic_simplifier.facts import unmodified_pairs
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reason import reason
@@ -26,22 +27,26 @@ _REARRANGES = frozenset((O.RESHAPE, O.TRANSPOSE))
 
 @dataclass(frozen=True)
 class ReshapeMover(HloPass):
-    """Moves a rearrangement below the instructions that use it, where all of its users let it pass."""
+    """Moves a rearrangement below the instructions that use it, where all of its users let it pass.
+
+    `cheap_broadcasts`: not only broadcast scalars come before a reshape for nothing, but lists too, and whatever is broadcast along dimensions that the reshape leaves alone.
+    """
 
     name = "reshape-mover"
+    cheap_broadcasts: bool = False
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
-            for i in _candidates(c):
+            for i in _candidates(c, self.cheap_broadcasts):
                 _sink(i)
 
 
-def _candidates(computation: HloComputation) -> list[HloInstruction]:
+def _candidates(computation: HloComputation, cheap: bool) -> list[HloInstruction]:
     """Elementwise instructions all of whose operands are rearranged alike, closed under: every user of such an operand is one too."""
-    found = {i: None for i in computation.post_order() if _is_candidate(i)}
+    found = {i: None for i in computation.post_order() if _is_candidate(i, cheap)}
     removed = True
     while found and removed:
-        operands = {o for i in found for o in i.operands if not _is_trivial(o, _first_rearrange(i))}
+        operands = {o for i in found for o in i.operands if not _is_trivial(o, _first_rearrange(i), cheap)}
         before = len(found)
         for o in operands:
             if any(u not in found for u in o.users) or o.is_root:
@@ -51,7 +56,7 @@ def _candidates(computation: HloComputation) -> list[HloInstruction]:
     return list(found)
 
 
-def _is_candidate(i: HloInstruction) -> bool:
+def _is_candidate(i: HloInstruction, cheap: bool) -> bool:
     if not any(o.opcode in _REARRANGES for o in i.operands):  # of most there is no more to ask
         return False
     if not is_elementwise(i) or i.opcode is O.CONSTANT or i.opcode is O.FUSION or i.has_side_effect:
@@ -63,7 +68,7 @@ def _is_candidate(i: HloInstruction) -> bool:
     first = _first_rearrange(i)
     if first is None:
         return False
-    return all(_is_equivalent(o, first) or _is_trivial(o, first) for o in i.operands)
+    return all(_is_equivalent(o, first) or _is_trivial(o, first, cheap) for o in i.operands)
 
 
 def _first_rearrange(i: HloInstruction) -> HloInstruction | None:
@@ -84,13 +89,23 @@ def _is_equivalent(a: HloInstruction, b: HloInstruction) -> bool:
     return same and (a.opcode is O.RESHAPE or a.dimensions == b.dimensions)
 
 
-def _is_trivial(o: HloInstruction, rearrange: HloInstruction | None) -> bool:
-    """Whether rearranging it costs nothing: constants, broadcast scalars, random numbers of one use."""
+def _is_trivial(o: HloInstruction, rearrange: HloInstruction | None, cheap: bool) -> bool:
+    """Whether rearranging it costs nothing: constants, broadcast scalars, random numbers of one use; with `cheap` more broadcasts."""
     if rearrange is not None and o.opcode in _REARRANGES and _is_equivalent(o, rearrange):
         return False
     if o.opcode is O.BROADCAST:
-        return o.operands[0].array_shape.is_scalar
+        return o.operands[0].array_shape.is_scalar or (
+            cheap and rearrange is not None and rearrange.opcode is O.RESHAPE and _stays_broadcast(o, rearrange)
+        )
     return o.opcode is O.CONSTANT or (o.opcode is O.RNG and o.user_count == 1)
+
+
+def _stays_broadcast(o: HloInstruction, reshape: HloInstruction) -> bool:
+    """Whether a broadcast before the reshape is one of the same array: a list, or of dimensions that the reshape leaves alone."""
+    if sum(n != 1 for n in o.operands[0].array_shape.dimensions) <= 1:
+        return True
+    pairs = unmodified_pairs(reshape.array_shape.dimensions, reshape.operands[0].array_shape.dimensions)
+    return {d for d, _ in pairs} >= set(o.dimensions)
 
 
 @reason("op(reshape(A), reshape(B)) => reshape(op(A, B))")
