@@ -69,6 +69,20 @@ test("what is more than the pane holds is cut between boxes", () => {
   }
 });
 
+test("what is first seen of a program that does not fit counts, not what lies beyond", () => {
+  const room = { w: 566, h: 482 };
+  const names = Array.from({ length: 18 }, (_, k) => `n${k}`);
+  const aside = Array.from({ length: 4 }, (_, k) => `s${k}`);
+  const edges = [...names.slice(1).map((n, k) => edge(names[k], n)), ...names.slice(0, 12).map((n) => edge(n, names[17])), ...aside.map((n, k) => edge(n, names[(k * 5) % 18]))];
+  const nodes = [...names, ...aside].map((n, k) => node(n, "", { item: { h: ["x".repeat(6 + ((k * 7) % 14)), "", "f32[64,64]"] } }));
+  const sheet = place(sceneOfParts(nodes, edges), newMemory(), room);
+  const sight = { w: room.w / LEGIBLE, h: room.h / LEGIBLE };
+  assert.ok(sheet.w > sight.w || sheet.h > sight.h);
+  const seen = sheet.nodes.filter((n) => n.x < sight.w && n.y < sight.h);
+  assert.ok(covered(seen.map((n) => [n.x, n.x + n.w]), sight.w) >= 0.45 * sight.w);
+  assert.ok(covered(seen.map((n) => [n.y, n.y + n.h]), sight.h) >= 0.45 * sight.h);
+});
+
 test("closed boxes that are too many for the pane stand closer together", () => {
   const names = Array.from({ length: 8 }, (_, k) => `n${k}`);
   const scene = sceneOfParts(names.map((n) => node(n)), names.slice(1).map((n, k) => edge(names[k], n)));

@@ -245,7 +245,8 @@ function flowOf(across, bands, lanes, room, tight = false) {
 function usage(outer, boxes, room) {
   const whole = Math.min((room.w - 2 * MARGIN) / outer.w, (room.h - 2 * MARGIN) / outer.h, LARGEST);
   const scale = Math.max(LEGIBLE, whole);
-  const cover = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s, /** @type {number} */ pane) => covered([...boxes.values()].map((b) => [b[p], b[p] + b[s]]), pane / scale) * (scale / pane);
+  const inSight = [...boxes.values()].filter((b) => b.x < room.w / scale && b.y < room.h / scale);
+  const cover = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s, /** @type {number} */ pane) => covered(inSight.map((b) => [b[p], b[p] + b[s]]), pane / scale) * (scale / pane);
   return { whole, scale, cx: cover("x", "w", room.w), cy: cover("y", "h", room.h) * (room.h / (room.h + AROUND)) };
 }
 
