@@ -231,10 +231,18 @@ def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]
 
 
 def permuted(i: HloInstruction, group: Sequence[int], rows: Rows, grid: DeviceGrid) -> list[Value]:
-    """What each device of a group gets of those that send to it; zeros where nobody does."""
+    """What each device of a group gets of those that send to it; zeros where nobody does.
+
+    Raises:
+        EvaluationError: a source or target is no device of the program.
+    """
     given = dict(zip(group, rows, strict=True))
+    pairs = device_pairs(i, group[0], grid)
+    strange = next((d for pair in pairs for d in pair if d not in given), None)
+    if strange is not None:
+        raise EvaluationError(f"{i.name}: source_target_pairs name device {strange}; the program has {grid.count}")
     results = {device: tuple(map(np.zeros_like, row)) for device, row in given.items()}
-    results.update({t: tuple(given[s]) for s, t in device_pairs(i, group[0], grid)})
+    results.update({t: tuple(given[s]) for s, t in pairs})
     return [results[device] for device in group]
 
 

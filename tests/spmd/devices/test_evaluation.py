@@ -258,3 +258,15 @@ def test_visits_say_when_each_device_came_and_went_on():
     evaluate_shards(module, [[s] for s in numbered(3)], visits=visits)
     assert sorted(v.device for v in visits) == [0, 1, 2]
     assert all(v.collective == "r" and v.opcode == "all-reduce" and v.came <= v.complete <= v.ended for v in visits)
+
+
+def test_a_permute_among_replicas_that_are_not_there_is_refused() -> None:
+    """Without a channel the pairs are of replicas, of which there is one."""
+    text = """HloModule m, num_partitions=2
+ENTRY e_spmd { x = f32[2] parameter(0), sharding={devices=[2]<=[2]}
+  ROOT r = f32[2] collective-permute(x), source_target_pairs={{0,1},{1,0}}, sharding={devices=[2]<=[2]} }"""
+    given = np.ones(4, np.float32)
+    with pytest.raises(DeviceError, match=r"source_target_pairs name device [23]; the program has 2"):
+        xlanb.evaluate(text, given)
+    with pytest.raises(EvaluationError, match="source_target_pairs name device"):
+        xlanb.compile(text)(given)

@@ -292,7 +292,11 @@ class _Builder:
     def _permute(self, i: HloInstruction, group: Sequence[int], rows: _Rows) -> _Rows:
         given = dict(zip(group, rows, strict=True))
         results = {d: [self.write.zeros(x.array_shape) for x in row] for d, row in given.items()}
-        results.update({t: list(given[s]) for s, t in device_pairs(i, group[0], self.grid)})
+        pairs = device_pairs(i, group[0], self.grid)
+        strange = next((d for pair in pairs for d in pair if d not in given), None)
+        if strange is not None:
+            raise NotMergedError(f"{i.name}: no device {strange} among {len(given)}")
+        results.update({t: list(given[s]) for s, t in pairs})
         return [results[d] for d in group]
 
     def _pieces(self, value: HloInstruction, count: int, dim: int) -> list[HloInstruction]:
