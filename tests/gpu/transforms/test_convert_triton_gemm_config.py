@@ -2,7 +2,8 @@
 
 import pytest
 
-from xlanb.gpu.transforms.convert_triton_gemm_config import output_tile
+from xlanb.gpu.backend_config import fusion_config
+from xlanb.gpu.transforms.convert_triton_gemm_config import ConvertTritonGemmConfig, output_tile
 from xlanb.hlo import HloOpcode, parse
 
 
@@ -28,3 +29,21 @@ ENTRY e {{
     module = parse(text)
     dot = next(i for i in module.entry_computation if i.opcode is HloOpcode.DOT)
     assert output_tile(dot, (16, 8)) == tile
+
+
+def test_fields_that_a_config_leaves_out_have_defaults() -> None:
+    module = parse("""HloModule m
+f {
+  a = f32[64,128] parameter(0)
+  b = f32[128,32] parameter(1)
+  ROOT d = f32[64,32] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY e {
+  a = f32[64,128] parameter(0)
+  b = f32[128,32] parameter(1)
+  ROOT g = f32[64,32] fusion(a, b), kind=kCustom, calls=f, backend_config={"fusion_backend_config":{"kind":"__triton_gemm","triton_gemm_config":{"block_m":"16","block_n":"8","block_k":"32"}}}
+}""")
+    ConvertTritonGemmConfig().run(module)
+    config = fusion_config(module.entry_computation.root)
+    assert config["block_level_fusion_config"]["output_tiles"] == [{"sizes": ["16", "8"]}]
+    assert config["block_level_fusion_config"]["num_warps"] == "1"

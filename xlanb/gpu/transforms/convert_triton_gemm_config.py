@@ -45,10 +45,17 @@ class ConvertTritonGemmConfig(HloPass):
                         _convert(i, dot)
 
 
+_DEFAULTS: dict[str, Any] = {
+    "num_warps": "1", "num_ctas": "1", "num_stages": "1", "waves_per_eu": "0",
+    "is_tma_allowed": False, "is_warp_specialization_allowed": False,
+}  # fmt: skip
+"""Fields that a config written by hand may leave out."""
+
+
 @reason("the emitter of blocks takes tiles of the result")
 def _convert(fusion: HloInstruction, dot: HloInstruction) -> None:
     config = fusion_config(fusion)
-    tiling: dict[str, Any] = config.pop("triton_gemm_config")
+    tiling: dict[str, Any] = _DEFAULTS | config.pop("triton_gemm_config")
     sizes = output_tile(dot, (int(tiling["block_m"]), int(tiling["block_n"])))
     block_level = {
         "num_warps": tiling["num_warps"],
