@@ -159,7 +159,7 @@ def _call(dot: HloInstruction) -> None:
         metadata=dot.metadata,
         custom_call_target=_target(dot, operands),
     )
-    c.update(made, backend_config=backend_config.changed(**{_CONFIG: _config(dot, algorithm)}))
+    c.update(made, backend_config=backend_config.changed(gemm_backend_config=_config(dot, algorithm)))
     c.replace(dot, made)
 
 
@@ -228,7 +228,7 @@ class _Use:
 
     @property
     def is_lt(self) -> bool:
-        return self.call.get("custom_call_target") == cublas_gemm.MATMUL
+        return bool(self.call.get("custom_call_target") == cublas_gemm.MATMUL)
 
     @property
     def is_alone(self) -> bool:
@@ -399,7 +399,7 @@ def _may_be_overwritten(i: HloInstruction) -> bool:
     if i.opcode is not O.PARAMETER:
         return True
     module = i.parent.module
-    if module is None or i.parent is not module.entry_computation:
+    if i.parent is not module.entry_computation:
         return False
     donated = re.findall(r"\((\d+), \{\}", str(module.header.get("input_output_alias", "")))
     return str(i.get("parameter_number")) in donated
@@ -510,11 +510,12 @@ def _is_gelu(u: _Use) -> bool:
 
     def near(value: float) -> Callable[[HloInstruction], bool]:
         def is_near(i: HloInstruction) -> bool:
-            found = _scalar(i) if i.opcode is O.BROADCAST else None
-            if found is None or isinstance(found, complex) or not i.shape.element_type.is_floating:
+            t = i.shape.element_type
+            found = _scalar(i) if i.opcode is O.BROADCAST and t in _EPILOGUE_TYPES else None
+            if found is None:
                 return False
-            step = 2.0 ** -(np.finfo(i.shape.element_type.dtype).nmant if i.shape.element_type is not T.BF16 else 7)
-            return abs(found - value) < abs(found + value) * 128 * step
+            step = 2.0 ** -(7 if t is T.BF16 else np.finfo(t.dtype).nmant)
+            return bool(abs(found - value) < abs(found + value) * 128 * step)
 
         return is_near
 

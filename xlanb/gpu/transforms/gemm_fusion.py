@@ -248,8 +248,20 @@ def _is_input_worth_fusing(i: HloInstruction) -> bool:
     if i.user_count > 1 or i.opcode is O.MULTIPLY:
         return False
     if i.opcode is O.SLICE:  # it reads a part only
-        return True
+        return _is_in_memory_anyway(i)
     return all(o.opcode in (O.PARAMETER, O.CONSTANT) and o.user_count == 1 for o in i.operands)
+
+
+def _is_in_memory_anyway(cut: HloInstruction) -> bool:
+    """Whether what is cut is written as a whole anyway: it is given, or somebody else reads more of it."""
+    (whole,) = cut.operands
+    if _is_effective_parameter(whole) or whole.opcode is O.CONSTANT:
+        return True
+    return any(
+        u.opcode is not O.SLICE or u.array_shape.element_count > cut.array_shape.element_count
+        for u in whole.users
+        if u is not cut
+    )
 
 
 def _bytes_in_less_out(i: HloInstruction) -> int | None:
