@@ -51,6 +51,8 @@ _CONTEXT: Final = 8192
 _UC_LINK, _UC_STACK = 8, 16
 """Where a 64-bit Linux has uc_link and uc_stack (address, flags, size) in it."""
 _NUMBERS: Final = frozenset((Op.PARTITION_ID, Op.REPLICA_ID))
+_ASIDE: Final = frozenset((Op.ASYNC_START, Op.ASYNC_UPDATE, Op.ASYNC_DONE))
+"""Collectives within these meet in the evaluator, which would wait in the one thread for devices that cannot go on."""
 _RESUME, _BODY = "xlanb.fiber.resume", "xlanb.fiber.body"
 
 
@@ -63,6 +65,8 @@ class Fiber(ctypes.Structure):
 def fits(module: HloModule, grid: DeviceGrid) -> bool:
     """Whether a program can run so: its collectives are plain ones that each device has a group in, and the machine can switch stacks."""
     several = [i for i in module.instructions() if why_several(i) and i.opcode not in _NUMBERS]
+    if any(i.opcode in _ASIDE for i in module.instructions()):
+        return False
     if grid.count > MOST or not all(map(is_plain_collective, several)) or _libc() is None:
         return False
     members = (sorted(d for group in device_groups(i, grid) for d in group) for i in several)

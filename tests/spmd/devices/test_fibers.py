@@ -100,3 +100,19 @@ ENTRY e_spmd { x = f32[2] parameter(0)
     assert not in_one_thread(executable)
     first, second = executable.run_shards([[np.zeros(2, np.float32)], [np.ones(2, np.float32)]])
     np.testing.assert_array_equal([first[1], second[1]], [[1, 1], [0, 0]])
+
+
+def test_collectives_of_an_asynchronous_computation_run_in_threads():
+    text = """HloModule m, num_partitions=2
+add { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y) }
+aside { p = f32[2] parameter(0)
+  ROOT r = f32[2] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups={{0,1}}, to_apply=add }
+ENTRY e_spmd { x = f32[2] parameter(0), sharding={devices=[2]<=[2]}
+  start = ((f32[2]), f32[2]) async-start(x), calls=aside
+  ROOT done = f32[2] async-done(start), sharding={replicated} }"""
+    executable = xlanb.compile(text)
+    rows = [[np.ones(2, np.float32)], [np.full(2, 2, np.float32)]]
+    for found in executable.run_shards(rows):
+        np.testing.assert_array_equal(found, [3, 3])
