@@ -108,11 +108,14 @@ add { x = f32[] parameter(0)
   y = f32[] parameter(1)
   ROOT s = f32[] add(x, y) }
 aside { p = f32[2] parameter(0)
-  ROOT r = f32[2] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups={{0,1}}, to_apply=add }
-ENTRY e_spmd { x = f32[2] parameter(0), sharding={devices=[2]<=[2]}
-  start = ((f32[2]), f32[2]) async-start(x), calls=aside
-  ROOT done = f32[2] async-done(start), sharding={replicated} }"""
-    executable = xlanb.compile(text)
+  q = f32[2] negate(p)
+  r = f32[2] all-reduce(p), replica_groups={{0,1}}, to_apply=add
+  s = f32[2] all-reduce(q), replica_groups={{0,1}}, to_apply=add
+  ROOT t = (f32[2], f32[2]) tuple(r, s) }
+ENTRY e { x = f32[2] parameter(0)
+  start = ((f32[2]), (f32[2], f32[2])) async-start(x), calls=aside, frontend_attributes={_collectives_group=""}
+  ROOT done = (f32[2], f32[2]) async-done(start) }"""
+    executable = xlanb.compile(text.replace("num_partitions", "replica_count"))
     rows = [[np.ones(2, np.float32)], [np.full(2, 2, np.float32)]]
-    for found in executable.run_shards(rows):
-        np.testing.assert_array_equal(found, [3, 3])
+    for total, negated in executable.run_shards(rows):
+        np.testing.assert_array_equal([total, negated], [[3, 3], [-3, -3]])
