@@ -123,11 +123,11 @@ def _fits(payload: Payload, max_bytes: int) -> bool:
     code = sum(code_characters(a) for a in payload["artifacts"] if a["k"] == "code")
     if code > MAX_CODE or len(text) - code > MAX_JSON:
         return False
-    return len(text) <= max_bytes // 2 or _packs_into(text, max_bytes - _PROGRAM_BYTES)
+    return len(text) <= max_bytes // 2 or _packs_into(text, max_bytes - _PROGRAM_BYTES, level=1)
 
 
-def _packs_into(text: str, room: int) -> bool:
-    return len(zlib.compress(text.encode(), 6)) * 4 // 3 <= room  # base64 takes a third more
+def _packs_into(text: str, room: int, level: int = 6) -> bool:
+    return len(zlib.compress(text.encode(), level)) * 4 // 3 <= room  # base64 takes a third more
 
 
 def _json(data: Any) -> str:
