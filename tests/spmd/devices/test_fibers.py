@@ -108,12 +108,13 @@ add { x = f32[] parameter(0)
   y = f32[] parameter(1)
   ROOT s = f32[] add(x, y) }
 aside { p = f32[2] parameter(0)
-  q = f32[2] negate(p)
+  q = f32[2] parameter(1)
   r = f32[2] all-reduce(p), replica_groups={{0,1}}, to_apply=add
   s = f32[2] all-reduce(q), replica_groups={{0,1}}, to_apply=add
   ROOT t = (f32[2], f32[2]) tuple(r, s) }
 ENTRY e { x = f32[2] parameter(0)
-  start = ((f32[2]), (f32[2], f32[2])) async-start(x), calls=aside, frontend_attributes={_collectives_group=""}
+  n = f32[2] negate(x)
+  start = ((f32[2], f32[2]), (f32[2], f32[2])) async-start(x, n), calls=aside, frontend_attributes={_collectives_group=""}
   ROOT done = (f32[2], f32[2]) async-done(start) }"""
     executable = xlanb.compile(text.replace("num_partitions", "replica_count"))
     rows = [[np.ones(2, np.float32)], [np.full(2, 2, np.float32)]]
