@@ -22,9 +22,9 @@ from xlanb.graph.rewrite import needed_by
 from xlanb.hlo import HloModule
 from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
 from xlanb.notebook.shell import evaluated
+from xlanb.runtime.graph_program import inputs_of
 from xlanb.runtime.jit import Jit
 from xlanb.runtime.opt import arguments_for
-from xlanb.runtime.graph_program import inputs_of
 from xlanb.runtime.program import function_module, to_module
 from xlanb.runtime.session import Session
 from xlanb.tf2xla.const_analysis import constant_inputs

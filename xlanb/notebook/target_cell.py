@@ -49,7 +49,9 @@ def _possible(name: str) -> str:
     try:
         check_installed(target)
     except MissingPeerError as error:
-        is_own = target.device is not None and target.device.architecture.platform == "CUDA" and target.device_count == 1
+        is_own = (
+            target.device is not None and target.device.architecture.platform == "CUDA" and target.device_count == 1
+        )
         if not is_own:
             raise
         display({"text/plain": f"Compiled by xlanb itself: {error}"}, raw=True)
