@@ -84,11 +84,17 @@ def test_no_import_closes_a_cycle() -> None:
 LATE = {
     "xlanb.cli": "a command imports what it needs: `xlanb --help` answers at once",
     "xlanb.cpu.executable": "saving, exporting and profiling are rare",
+    "xlanb.explorer.bisection": "a bisection of a program for the CPU needs no passes of a GPU",
     "xlanb.explorer.trace": "a question to a trace imports what answers it",
     "xlanb.frames": "pandas is slow to import",
     "xlanb.frontends.stablehlo": "HLO text, the usual case, needs no rules of StableHLO",
+    "xlanb.gpu": "who reads the table of devices needs no passes",
     "xlanb.graph.foreign": "SavedModels need protobuf",
     "xlanb.pjrt": "JAX imports the entry points of all plugins when it starts",
+    "xlanb.runtime.compiler": "nothing is dumped, as a rule",
+    "xlanb.runtime.jit": "most programs are compiled for the CPU",
+    "xlanb.runtime.program": "HLO, the usual case, needs none of TensorFlow's ops",
+    "xlanb.spmd.shardy_xla": "most programs name no mesh",
     "xlanb.teach": "a lesson without tables needs no view",
     "xlanb.view.plots.figures": "its class extends plotly's, which is slow to import and may be missing",
 }

@@ -61,5 +61,5 @@ def test_the_command_line_checks_files_folders_and_random_modules(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("seed 7\n")
     counts = {what: int(count) for count, what in (line.split(maxsplit=1) for line in done.stdout.splitlines()[1:-1])}
-    assert counts["refused"] == 1
+    assert counts["refused"] >= 1  # bad.hlo, and goldens with calls of a GPU's libraries
     assert counts["ran"] >= 1

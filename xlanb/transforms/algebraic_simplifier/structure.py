@@ -55,6 +55,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "conditional(convert(P), A, B) => conditional(P, B, A)",
     m.op(O.CONDITIONAL, m.op(O.CONVERT, "p"), "a", "b2"),
     guard("P is a predicate", lambda p: p.array_shape.element_type is PrimitiveType.PRED),
+    guard("the branches have no side effect", lambda root: not root.has_side_effect),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, p: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
