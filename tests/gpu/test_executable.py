@@ -5,7 +5,7 @@ import pytest
 
 import xlanb
 from xlanb.errors import ArgumentError, CompilationError, XlanbError
-from xlanb.gpu import compiler
+from xlanb.gpu import compiler, ptx
 from xlanb.gpu.launches import Conditional, Kernel, While
 from xlanb.transforms.pipeline import HloPassPipeline
 
@@ -155,3 +155,15 @@ def test_grids_have_an_end():
     text = "HloModule m\nENTRY e { x = f32[] parameter(0)\n  ROOT b = f32[1099511627776] broadcast(x), dimensions={} }"
     with pytest.raises(CompilationError, match="needs a grid of 2147483648 blocks"):
         build(text)
+
+
+def test_a_kernel_tells_what_a_multiprocessor_holds() -> None:
+    text = "HloModule m\nENTRY e { x = f32[4096] parameter(0)\nROOT r = f32[4096] tanh(x) }"
+    (kernel,) = xlanb.compile(text, target="a100").kernels
+    assert kernel.ptx == xlanb.compile(text, target="a100").ptx[kernel.name]
+    held = kernel.occupancy
+    assert held is not None
+    assert held.warps == held.blocks * kernel.threads // 32
+    assert held.max_warps == 64
+    assert (kernel.registers is None) == (ptx.find_ptxas() is None)
+    assert kernel.registers is None or 0 < kernel.registers <= 255

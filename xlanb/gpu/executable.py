@@ -13,7 +13,6 @@ from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.codegen.signature import ArraySpec, Signature
 from xlanb.display import Displayable
 from xlanb.errors import ArgumentError
-from xlanb.gpu import ptx
 from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.driver import DeviceProgram, driver
 from xlanb.gpu.emulator.lanes import WarpTrace, run_warp
@@ -73,7 +72,7 @@ class GpuExecutable(Displayable):
         Raises:
             CompilationError: LLVM refuses a kernel's IR.
         """
-        return {k.name: ptx.compile_ptx(k.code.ir, self.program.target) for k in self.kernels}
+        return {k.name: k.ptx for k in self.kernels}
 
     @cached_property
     def llvm_ir(self) -> Mapping[str, str]:

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from xlanb.gpu.occupancy import Occupancy, occupancy
+from xlanb.gpu.ptx import Assembled, assemble, compile_ptx, find_ptxas
+from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
@@ -57,6 +61,35 @@ class Kernel:
     block: tuple[int, int, int]
     arguments: tuple[Argument, ...]
     code: Code = field(repr=False)
+    target: GpuTarget = field(repr=False, compare=False)
+
+    @cached_property
+    def ptx(self) -> str:
+        """The kernel's PTX.
+
+        Raises:
+            CompilationError: LLVM refuses its IR.
+        """
+        return compile_ptx(self.code.ir, self.target)
+
+    @cached_property
+    def assembled(self) -> Assembled | None:
+        """Machine code, and what a thread takes; None where there is no ptxas.
+
+        Raises:
+            CompilationError: ptxas refuses the PTX.
+        """
+        return assemble(self.ptx) if find_ptxas() else None
+
+    @property
+    def registers(self) -> int | None:
+        """Registers of a thread, by ptxas; None where there is none."""
+        return self.assembled.registers if self.assembled is not None else None
+
+    @property
+    def occupancy(self) -> Occupancy | None:
+        """Blocks and warps that a multiprocessor of the device holds at once; where registers are not known they limit nothing."""
+        return occupancy(self.target.device, self.threads, self.registers or 0, self.shared_bytes, self.blocks)
 
     @property
     def threads(self) -> int:

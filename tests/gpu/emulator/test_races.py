@@ -1,6 +1,7 @@
 """Races between threads of a kernel, found by `emulate(check=True)`."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,9 +41,7 @@ def changed(exe, change):
     text = change(kernel.code.ir)
     assert text != kernel.code.ir
     code = type(kernel.code)(kernel.code.function, text, kernel.code.shared, kernel.code.waits)
-    other = type(kernel)(
-        kernel.name, kernel.instruction, kernel.emitter, kernel.grid, kernel.block, kernel.arguments, code
-    )
+    other = replace(kernel, code=code)
     launches = Launches([other if launch is kernel else launch for launch in exe.launches])
     program = GpuProgram(exe.program.name, exe.program.target, exe.program.memories, launches)
     return Emulator(program, check=True)

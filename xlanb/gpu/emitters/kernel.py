@@ -293,7 +293,11 @@ class Lowering:
         yield k
         del self._unused[wanted]
         code, given = k.finish()
-        self.program.launch(Kernel(name, self.instruction, self.emitter, (blocks, 1, 1), (threads, 1, 1), given, code))
+        self.program.launch(
+            Kernel(
+                name, self.instruction, self.emitter, (blocks, 1, 1), (threads, 1, 1), given, code, self.program.target
+            )
+        )
 
     def copy(self, target: Place, source: Place) -> None:
         """Copy between two places, unless they are one."""
