@@ -91,8 +91,11 @@ class Compilation(Displayable):
         if self._target:
             return self._start_for_gpu(x, args, session, named)
         if session is None and is_foreign(x):
+            if not self._flags.tf_xla_auto_jit:  # who steps a program of TensorFlow wants to see it compiled
+                self._flags = replace(self._flags, tf_xla_auto_jit=2, tf_xla_cpu_global_jit=True)
             graph = graph_of(x, *args)
-            return Session(graph).run_stages(list(graph.outputs), {**feeds_of(graph, args), **named})
+            with in_force(self._flags):
+                return Session(graph).run_stages(list(graph.outputs), {**feeds_of(graph, args), **named})
         if session is not None or (_is_graph(x) and args):
             graph = session.graph if session is not None else (x[0] if isinstance(x, list | tuple) else x).graph
             feeds = args[0] if args else {}
