@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from xlanb.contexts import bound
-from xlanb.tracing import Predicate
+from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 
 T = TypeVar("T")
 
@@ -90,6 +90,19 @@ def first_failing(conditions: Sequence[Condition[Any]], subject: Any) -> int | N
         elif not (c.holds(subject[wants[0]]) if len(wants) == 1 else c.holds(*[subject[w] for w in wants])):
             return n
     return None
+
+
+def decide(action: str, names: tuple[str, ...], conditions: Sequence[Condition[Any]], subject: Any) -> bool:
+    """Whether all conditions hold of a subject, told to observers as a decision about the instructions of these names.
+
+    Conditions past the first that fails are told too where somebody asks about one of the instructions (see `asking`).
+    """
+    failed = first_failing(conditions, subject)
+    if is_observed():
+        to_the_end = not asked_names().isdisjoint(names)
+        found = told(conditions, failed, subject, to_the_end=to_the_end)
+        emit(Decision(current_cause(), action, names, failed is None, found))
+    return failed is None
 
 
 def asked(conditions: Sequence[Condition[Any]], subject: Any, *, to_the_end: bool = False) -> tuple[Predicate, ...]:

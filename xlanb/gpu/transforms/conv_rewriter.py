@@ -17,7 +17,7 @@ from typing import Final
 
 from xlanb.analysis import cudnn_convolution
 from xlanb.analysis.call_graph import nonfusion_computations
-from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.conditions import Condition, decide, objecting
 from xlanb.gpu import backend_config
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
@@ -26,7 +26,6 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape.shape import array, tuple_of
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reason import reason
@@ -272,11 +271,7 @@ _FORWARD: Final[tuple[Condition[Convolution], ...]] = (
 
 
 def _holds(action: str, conditions: Sequence[Condition[Convolution]], conv: Convolution) -> bool:
-    failed, name = first_failing(conditions, conv), conv.instruction.name
-    if is_observed():
-        told = asked(conditions, conv, to_the_end=name in asked_names())
-        emit(Decision(current_cause(), action, (name,), failed is None, told))
-    return failed is None
+    return decide(action, (conv.instruction.name,), conditions, conv)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ import numpy as np
 
 from xlanb.analysis import cublas_gemm
 from xlanb.analysis.call_graph import nonfusion_computations
-from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.conditions import Condition, decide, first_failing, objecting
 from xlanb.gpu import backend_config
 from xlanb.gpu.devices import GpuDevice, gpu_device
-from xlanb.gpu.transforms.gemm_fusion import TINY, elements_of, is_left_to_loops
-from xlanb.gpu.triton.support_legacy import UNSET, free_dimensions
+from xlanb.gpu.transforms.gemm_fusion import TINY, is_left_to_loops
+from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions
 from xlanb.hlo.attributes import PaddingDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -33,7 +33,6 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape.shape import array, tuple_of
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reason import reason
@@ -142,11 +141,7 @@ def _widen(dot: HloInstruction) -> None:
 
 @reason("dot => cuBLAS's product")
 def _call(dot: HloInstruction) -> None:
-    failed = first_failing(_DOT, dot)
-    if is_observed():
-        told = asked(_DOT, dot, to_the_end=dot.name in asked_names())
-        emit(Decision(current_cause(), "call cuBLAS", (dot.name,), failed is None, told))
-    if failed is not None:
+    if not decide("call cuBLAS", (dot.name,), _DOT, dot):
         return
     c, operands, algorithm = dot.parent, list(dot.operands), str(dot.get("algorithm"))
     if algorithm == "dot_bf16_bf16_f32":
@@ -257,11 +252,7 @@ _SLICE, _BITCAST, _CONVERT = frozenset((O.SLICE,)), frozenset((O.BITCAST,)), fro
 
 
 def _holds(action: str, conditions: Sequence[Condition[_Use]], use: _Use) -> bool:
-    failed, names = first_failing(conditions, use), (use.instruction.name, use.call.name)
-    if is_observed():
-        told = asked(conditions, use, to_the_end=not asked_names().isdisjoint(names))
-        emit(Decision(current_cause(), action, names, failed is None, told))
-    return failed is None
+    return decide(action, (use.instruction.name, use.call.name), conditions, use)
 
 
 def _renew(

@@ -19,7 +19,7 @@ import numpy as np
 
 from xlanb.analysis import cudnn_convolution
 from xlanb.analysis.call_graph import nonfusion_computations
-from xlanb.conditions import Condition, asked, asked_names, first_failing
+from xlanb.conditions import Condition, decide
 from xlanb.gpu import backend_config
 from xlanb.gpu.transforms.conv_rewriter import NAMES
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
@@ -30,7 +30,6 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape import TupleShape
 from xlanb.shape.shape import array, tuple_of
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reason import reason
@@ -153,11 +152,7 @@ def _repeated(i: HloInstruction) -> float | None:
 
 
 def _holds(action: str, conditions: Sequence[Condition[_Use]], use: _Use) -> bool:
-    failed, names = first_failing(conditions, use), (use.instruction.name, use.call.name)
-    if is_observed():
-        told = asked(conditions, use, to_the_end=not asked_names().isdisjoint(names))
-        emit(Decision(current_cause(), action, names, failed is None, told))
-    return failed is None
+    return decide(action, (use.instruction.name, use.call.name), conditions, use)
 
 
 _READ_ONCE: Final[tuple[Condition[_Use], ...]] = (

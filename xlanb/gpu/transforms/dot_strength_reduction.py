@@ -9,23 +9,21 @@ contracted dimension of the right operand is its last one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
-from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.conditions import Condition, decide, objecting
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.transforms.splitk_rewriter import accumulator_type, sum_computation
-from xlanb.gpu.triton.support_legacy import UNSET, free_dimensions, gemm_objection
+from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions, gemm_objection
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
 from xlanb.shape import PrimitiveType as T
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reason import reason
@@ -65,16 +63,7 @@ class _Dot:
     @property
     def elements(self) -> int:
         """Elements of a row and a column of what is multiplied, by all rows and columns."""
-        shapes = [o.array_shape.dimensions for o in self.dot.operands[:2]]
-        free = [_product(s, free_dimensions(self.dot, side)) for s, side in zip(shapes, _SIDES, strict=True)]
-        return sum(free) * _product(shapes[0], self.dot.ints("lhs_contracting_dims"))
-
-
-def _product(sizes: Sequence[int], dimensions: Sequence[int]) -> int:
-    product = 1
-    for d in dimensions:
-        product *= sizes[d]
-    return product
+        return elements_of(self.dot)
 
 
 def _is_of_s32(dot: HloInstruction) -> bool:
@@ -112,11 +101,7 @@ _CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
 
 
 def _is_reduced(d: _Dot) -> bool:
-    failed = first_failing(_CONDITIONS, d)
-    if is_observed():
-        told = asked(_CONDITIONS, d, to_the_end=d.dot.name in asked_names())
-        emit(Decision(current_cause(), "reduce instead", (d.dot.name,), failed is None, told))
-    return failed is None
+    return decide("reduce instead", (d.dot.name,), _CONDITIONS, d)
 
 
 @reason("dot(A, v) => reduce(A * broadcast(v))")

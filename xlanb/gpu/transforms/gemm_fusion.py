@@ -16,12 +16,12 @@ from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.operand_use import is_elementwise
-from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.conditions import Condition, decide, first_failing, objecting
 from xlanb.errors import PassError
 from xlanb.gpu import backend_config
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.triton import support_legacy
-from xlanb.gpu.triton.support_legacy import UNSET, free_dimensions, has_triton
+from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions, has_triton
 from xlanb.gpu.triton.tiling_propagation import (
     WHOLE,
     DimensionOrder,
@@ -38,7 +38,6 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType as T
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
@@ -90,20 +89,6 @@ class _Dot:
 
 
 _SIDES: Final = ("lhs", "rhs")
-
-
-def _product(sizes: Sequence[int], dimensions: Sequence[int]) -> int:
-    product = 1
-    for d in dimensions:
-        product *= sizes[d]
-    return product
-
-
-def elements_of(dot: HloInstruction) -> int:
-    """The elements of the operands of one product of a batch, both together."""
-    shapes = [o.array_shape for o in dot.operands[:2]]
-    sizes = [_product(s.dimensions, free_dimensions(dot, n)) for s, n in zip(shapes, _SIDES, strict=True)]
-    return sum(sizes) * _product(shapes[0].dimensions, dot.ints("lhs_contracting_dims"))
 
 
 def is_left_to_loops(dot: HloInstruction) -> bool:
@@ -215,13 +200,7 @@ _OUTPUT_CONDITIONS: Final = (*_COMMON, objecting("no more is read and written th
 
 def _takes(step: _Step, conditions: Sequence[Condition[_Step]], dot: HloInstruction) -> bool:
     """Whether the fusion around `dot` takes the instruction in; told to observers."""
-    failed = first_failing(conditions, step)
-    if is_observed():
-        names = (step.instruction.name, dot.name)
-        to_the_end = not asked_names().isdisjoint(names)
-        told = asked(conditions, step, to_the_end=to_the_end)
-        emit(Decision(current_cause(), "fuse", names, failed is None, told))
-    return failed is None
+    return decide("fuse", (step.instruction.name, dot.name), conditions, step)
 
 
 def _reads_broadcast(s: _Step) -> bool:
@@ -419,11 +398,7 @@ def _has_batch_innermost_int4(dot: HloInstruction, plan: _Plan) -> bool:
 
 def _fuse(dot: HloInstruction, device: GpuDevice) -> None:
     subject = _Dot(dot, device)
-    failed = first_failing(_DOT_CONDITIONS, subject)
-    if is_observed():
-        told = asked(_DOT_CONDITIONS, subject, to_the_end=dot.name in asked_names())
-        emit(Decision(current_cause(), "make a gemm fusion", (dot.name,), failed is None, told))
-    if failed is not None:
+    if not decide("make a gemm fusion", (dot.name,), _DOT_CONDITIONS, subject):
         return
     plan = _planned(dot, device)
     if not _has_batch_innermost_int4(dot, plan):

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.conditions import Condition, decide, objecting
 from xlanb.gpu.transforms.gemm_fusion import is_triton_gemm
 from xlanb.gpu.triton.fusion_analysis import objection, swapped_shape
 from xlanb.gpu.triton.support_legacy import free_dimensions
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
@@ -92,11 +91,7 @@ _CONDITIONS: Final[tuple[Condition[HloInstruction], ...]] = (
 
 
 def _should_swap(dot: HloInstruction) -> bool:
-    failed = first_failing(_CONDITIONS, dot)
-    if is_observed():
-        told = asked(_CONDITIONS, dot, to_the_end=dot.name in asked_names())
-        emit(Decision(current_cause(), "swap operands", (dot.name,), failed is None, told))
-    return failed is None
+    return decide("swap operands", (dot.name,), _CONDITIONS, dot)
 
 
 @reason("dot(A, B) => bitcast(dot(B, A))")

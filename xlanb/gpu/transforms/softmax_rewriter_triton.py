@@ -8,7 +8,7 @@ registers. What is on its sides may be elementwise instructions of one value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +16,7 @@ from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.operand_use import is_elementwise
-from xlanb.conditions import Condition, asked, asked_names, first_failing, objecting
+from xlanb.conditions import Condition, decide, first_failing, objecting
 from xlanb.gpu import backend_config
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.model.cost_analysis import GpuCostAnalysis
@@ -29,7 +29,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import Shape
-from xlanb.tracing import Decision, current_cause, emit, is_observed, unobserved
+from xlanb.tracing import unobserved
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
@@ -63,11 +63,10 @@ class SoftmaxRewriterTriton(HloPass):
         if not is_elementwise(root) or len(root.operands) != 2:
             return None
         diamond = Diamond(root, self.device)
-        failed = first_failing(_FORM, diamond)
         # Most instructions of two operands are in no diamond: what is told begins where there is a reduction.
-        if is_observed() and diamond.reduce is not None:
-            _tell(diamond, "match a normalisation", _FORM, failed)
-        return diamond if failed is None else None
+        if diamond.reduce is None:
+            return diamond if first_failing(_FORM, diamond) is None else None
+        return diamond if decide("match a normalisation", (root.name,), _FORM, diamond) else None
 
 
 @dataclass(frozen=True)
@@ -217,17 +216,8 @@ _PROFIT: Final[tuple[Condition[Diamond], ...]] = (
 )
 
 
-def _tell(d: Diamond, action: str, conditions: Iterable[Condition[Diamond]], failed: int | None) -> None:
-    to_the_end = d.root.name in asked_names()
-    told = asked(tuple(conditions), d, to_the_end=to_the_end)
-    emit(Decision(current_cause(), action, (d.root.name,), failed is None, told))
-
-
 def _is_worth_it(d: Diamond) -> bool:
-    failed = first_failing(_PROFIT, d)
-    if is_observed():
-        _tell(d, "fuse a normalisation", _PROFIT, failed)
-    return failed is None
+    return decide("fuse a normalisation", (d.root.name,), _PROFIT, d)
 
 
 # -- the fusion -------------------------------------------------------------------------------------------------------

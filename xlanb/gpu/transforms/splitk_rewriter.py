@@ -18,9 +18,9 @@ import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.operand_use import is_elementwise
-from xlanb.conditions import Condition, asked, asked_names, first_failing
+from xlanb.conditions import Condition, decide
 from xlanb.gpu.devices import GpuDevice, gpu_device
-from xlanb.gpu.triton.support_legacy import UNSET, free_dimensions, has_triton
+from xlanb.gpu.triton.support_legacy import UNSET, dot_sizes, has_triton
 from xlanb.hlo.attributes import PaddingDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -30,7 +30,6 @@ from xlanb.shape import ArrayShape, Layout
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape.primitive_type import BY_TEXT
 from xlanb.shape.shape import array
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
@@ -96,13 +95,7 @@ class _Dot:
     @cached_property
     def sizes(self) -> tuple[int, int, int, int]:
         """Batches, rows, columns, and the length of what is contracted."""
-        left, right = (o.array_shape.dimensions for o in self.dot.operands[:2])
-        return (
-            _product(left, self.dot.ints("lhs_batch_dims")),
-            _product(left, free_dimensions(self.dot, "lhs")),
-            _product(right, free_dimensions(self.dot, "rhs")),
-            _product(left, self.dot.ints("lhs_contracting_dims")),
-        )
+        return dot_sizes(self.dot)
 
     @cached_property
     def operand_bytes(self) -> tuple[float, float]:
@@ -131,13 +124,6 @@ class _Dot:
     def best_parts(self) -> int:
         """The number of parts that costs least, the smallest of equal ones."""
         return min(_PARTS, key=self.cost)
-
-
-def _product(sizes: Sequence[int], dimensions: Sequence[int]) -> int:
-    product = 1
-    for d in dimensions:
-        product *= sizes[d]
-    return product
 
 
 def _source(i: HloInstruction) -> HloInstruction:
@@ -182,11 +168,7 @@ _CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
 
 
 def _is_worth_splitting(d: _Dot) -> bool:
-    failed = first_failing(_CONDITIONS, d)
-    if is_observed():
-        told = asked(_CONDITIONS, d, to_the_end=d.dot.name in asked_names())
-        emit(Decision(current_cause(), "split the contracted dimension", (d.dot.name,), failed is None, told))
-    return failed is None
+    return decide("split the contracted dimension", (d.dot.name,), _CONDITIONS, d)
 
 
 @reason("dot(A, B) => reduce(dot(A in parts, B in parts))")

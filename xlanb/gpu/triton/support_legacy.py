@@ -5,6 +5,7 @@ Each function gives what stands against an instruction in words, "" where nothin
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from xlanb.analysis.operand_use import is_elementwise
@@ -103,6 +104,23 @@ def free_dimensions(dot: HloInstruction, side: str) -> list[int]:
     taken = (*dot.ints(f"{side}_batch_dims"), *dot.ints(f"{side}_contracting_dims"))
     shape = dot.operands[0 if side == "lhs" else 1].array_shape
     return [d for d in range(shape.rank) if d not in taken]
+
+
+def dot_sizes(dot: HloInstruction) -> tuple[int, int, int, int]:
+    """Batches, rows, columns, and the length of what is contracted."""
+    left, right = (o.array_shape.dimensions for o in dot.operands[:2])
+    return (
+        prod(left[d] for d in dot.ints("lhs_batch_dims")),
+        prod(left[d] for d in free_dimensions(dot, "lhs")),
+        prod(right[d] for d in free_dimensions(dot, "rhs")),
+        prod(left[d] for d in dot.ints("lhs_contracting_dims")),
+    )
+
+
+def elements_of(dot: HloInstruction) -> int:
+    """The elements of the operands of one product of a batch, both together."""
+    _, rows, columns, contracted = dot_sizes(dot)
+    return (rows + columns) * contracted
 
 
 def _is_result_type(t: T, device: GpuDevice) -> bool:

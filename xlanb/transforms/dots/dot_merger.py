@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
-from xlanb.conditions import Condition, asked, asked_names, first_failing
+from xlanb.conditions import Condition, decide
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Layout
-from xlanb.tracing import Decision, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.reason import reason
@@ -64,12 +63,7 @@ class DotMerger(HloPass):
     def _merged(self, a: HloInstruction, b: HloInstruction) -> HloInstruction | None:
         """One dot for both, whose places slices of it take; None where there is none."""
         pair = Pair(a, b, self.max_size_to_merge)
-        failed = first_failing(_CONDITIONS, pair)
-        if is_observed():
-            names = (a.name, b.name)
-            told = asked(_CONDITIONS, pair, to_the_end=not asked_names().isdisjoint(names))
-            emit(Decision(current_cause(), "merge", names, failed is None, told))
-        if failed is not None:
+        if not decide("merge", (a.name, b.name), _CONDITIONS, pair):
             return None
         if pair.shared is not None:
             return _merge_side(a, b, pair.shared)
