@@ -8,6 +8,7 @@ from xlanb.codegen.host_call import HOST_OPCODES
 from xlanb.codegen.indexing import same_order
 from xlanb.gpu.emitters import sorts
 from xlanb.gpu.emitters.elements import RULES
+from xlanb.gpu.emitters.hero import reached
 from xlanb.gpu.emitters.table import ROOTS
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -112,21 +113,9 @@ def _reads_same_index(root: HloInstruction, parameter: HloInstruction, shape: Ar
             reads_elsewhere.update(o for o in i.operands if not same_order(array_of(o), shape))
         elif i.opcode is not Op.PARAMETER:
             reads_elsewhere.update(i.operands)
-    return parameter not in _reached(reads_elsewhere)
+    return parameter not in reached(reads_elsewhere)
 
 
 def _selects(i: HloInstruction) -> bool:
     """Whether an instruction is a select or clamp, whose scalar operands are read at every index."""
     return i.opcode in (Op.SELECT, Op.CLAMP)
-
-
-def _reached(start: set[HloInstruction]) -> set[HloInstruction]:
-    """Instructions that others need, themselves included."""
-    seen: set[HloInstruction] = set()
-    stack = list(start)
-    while stack:
-        i = stack.pop()
-        if i not in seen:
-            seen.add(i)
-            stack += i.operands
-    return seen
