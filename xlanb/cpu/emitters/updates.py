@@ -18,6 +18,7 @@ from xlanb.codegen.lanes import split
 from xlanb.codegen.movement import starts
 from xlanb.codegen.nest import nested
 from xlanb.codegen.parallel import parallel
+from xlanb.codegen.scatter import Scatter
 from xlanb.codegen.types import I1, I64
 from xlanb.codegen.values import Value
 from xlanb.codegen.views import along
@@ -100,23 +101,12 @@ def _scatter(k: Kernel) -> bool:
     return True
 
 
-class _Scatter:
-    """Writes the updates of a scatter: `windowed` are the dimensions of the operand that windows have, with their `sizes`."""
+class _Scatter(Scatter):
+    """Writes the updates of a scatter, window after window, in vectors along the fastest dimension that a window has."""
 
     def __init__(self, k: Kernel) -> None:
+        super().__init__(k.root)
         self.k, self.e, self.f = k, k.e, k.f
-        i = self.instruction = k.root
-        count = (len(i.operands) - 1) // 2
-        self.operands, self.indices, self.updates = i.operands[:count], i.operands[count], i.operands[count + 1 :]
-        self.leaves: list[Leaf] = [(n,) for n in range(count)] if i.shape.is_tuple else [()]
-        self.types = [array_of(o).element_type for o in self.operands]
-        self.source, self.update = array_of(self.operands[0]), array_of(self.updates[0])
-        window_dims, inserted = i.ints("update_window_dims"), i.ints("inserted_window_dims")
-        self.batching = i.ints("input_batching_dims")
-        self.scatter_dims = [d for d in range(self.update.rank) if d not in window_dims]
-        windowed = [d for d in range(self.source.rank) if d not in inserted and d not in self.batching]
-        self.update_dim = dict(zip(windowed, window_dims, strict=True))
-        self.sizes = {d: self.update.dimensions[w] for d, w in self.update_dim.items()}
         self.order = [d for d in reversed(self.source.minor_to_major) if self.sizes.get(d, 1) != 1]
         self.width = self.sizes[self.order[-1]] if self.order else 1
 
@@ -140,7 +130,7 @@ class _Scatter:
     def _window(self, batch: list[Ix], part: tuple[Ix, int]) -> bool:
         """The window of an index of the updates' other dimensions, where it fits; whether in vectors. `part`: where the elements of a row begin, and how many there are."""
         f, (first, count) = self.f, part
-        where, inside = self._begin(batch)
+        where, inside = self.begin(self.e, batch)
         if inside.number == 0:
             return True
         at = dict(zip(self.scatter_dims, batch, strict=True))
@@ -152,24 +142,6 @@ class _Scatter:
                 shift = dict(zip(self.order, [*outer, 0], strict=True))
                 fast = self.order[-1]
                 return along(f, count, self.types, lambda q: self._element(at, where, {**shift, fast: f.add(first, q)}))
-
-    def _begin(self, batch: list[Ix]) -> tuple[dict[int, Ix], Value]:
-        """(where a window begins along the dimensions that have an index, whether it fits)."""
-        i, f, table = self.instruction, self.f, array_of(self.indices)
-        vector_dim = i.get("index_vector_dim")
-        where: dict[int, Ix] = {}
-        inside = f.const(I1, True)
-        for n, d in enumerate(i.ints("scatter_dims_to_operand_dims")):
-            spot: list[Ix] = list(batch)
-            if vector_dim < table.rank:
-                spot.insert(vector_dim, n)
-            value = self.e.element(self.indices, Index(table, spot))
-            wide = real(arithmetic.convert(f, table.element_type, T.S64, value))
-            where[d] = wide
-            inside = f.both(inside, f.within(wide, 0, self.source.dimensions[d] - self.sizes.get(d, 1) + 1))
-        for d, t in zip(self.batching, i.ints("scatter_indices_batching_dims"), strict=True):
-            where[d] = batch[t - (1 if t > vector_dim else 0)]
-        return where, inside
 
     def _element(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
         """Combine an element of the updates into its place."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from xlanb.codegen import arithmetic
 from xlanb.codegen.elemental import Leaf, array_of
 from xlanb.codegen.elements import Element, from_memory, memory, parts, real, to_memory
 from xlanb.codegen.folds import simple_reducer
@@ -17,6 +16,7 @@ from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, flatten_at, unflatten
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.movement import starts
+from xlanb.codegen.scatter import Scatter
 from xlanb.codegen.types import I1, Type, integer
 from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
@@ -87,7 +87,7 @@ def emit_update(lowering: Lowering) -> bool:
 
 def emit_scatter(lowering: Lowering) -> None:
     """Copy the operands to the results, unless they lie there; then combine the updates in."""
-    made = _Scatter(lowering)
+    made = _Scatter(lowering.root)
     for operand, leaf in zip(made.operands, made.leaves, strict=True):
         if array_of(operand).element_count:
             put_in_place(lowering, operand, leaf)
@@ -102,22 +102,8 @@ def emit_scatter(lowering: Lowering) -> None:
         k.each(count, lambda q: made.element(k, q))
 
 
-class _Scatter:
-    """A scatter's parts: `windowed` are the dimensions of the operand that windows have, with their `sizes`."""
-
-    def __init__(self, lowering: Lowering) -> None:
-        i = self.instruction = lowering.root
-        count = (len(i.operands) - 1) // 2
-        self.operands, self.indices, self.updates = i.operands[:count], i.operands[count], i.operands[count + 1 :]
-        self.leaves: list[Leaf] = [(n,) for n in range(count)] if i.shape.is_tuple else [()]
-        self.types = [array_of(o).element_type for o in self.operands]
-        self.source, self.update = array_of(self.operands[0]), array_of(self.updates[0])
-        window_dims, inserted = i.ints("update_window_dims"), i.ints("inserted_window_dims")
-        self.batching = i.ints("input_batching_dims")
-        self.scatter_dims = [d for d in range(self.update.rank) if d not in window_dims]
-        windowed = [d for d in range(self.source.rank) if d not in inserted and d not in self.batching]
-        self.update_dim = dict(zip(windowed, window_dims, strict=True))
-        self.sizes = {d: self.update.dimensions[w] for d, w in self.update_dim.items()}
+class _Scatter(Scatter):
+    """A scatter whose threads take one element of the updates each, or one thread all of them."""
 
     @cached_property
     def is_unique(self) -> bool:
@@ -143,7 +129,7 @@ class _Scatter:
         """Combine element `q` of the updates, in their order in memory, into its place, where its whole window fits."""
         f = k.f
         multi = unflatten(f, q, self.update)
-        where, inside = self._begin(k, [multi[d] for d in self.scatter_dims])
+        where, inside = self.begin(k.e, [multi[d] for d in self.scatter_dims])
         shift = {d: multi[w] for d, w in self.update_dim.items()}
         with f.when(inside) if inside.number is None else f.aside():
             if inside.number == 0:
@@ -154,24 +140,6 @@ class _Scatter:
                 (k.output(leaf), Index(array_of(o), place)) for leaf, o in zip(self.leaves, self.operands, strict=True)
             ]
             self._combine(k, places, new)
-
-    def _begin(self, k: KernelFunction, batch: list[Ix]) -> tuple[dict[int, Ix], Value]:
-        """(where a window begins along the dimensions that have an index, whether it fits)."""
-        i, f, table = self.instruction, k.f, array_of(self.indices)
-        vector_dim = i.get("index_vector_dim")
-        where: dict[int, Ix] = {}
-        inside = f.const(I1, True)
-        for n, d in enumerate(i.ints("scatter_dims_to_operand_dims")):
-            spot: list[Ix] = list(batch)
-            if vector_dim < table.rank:
-                spot.insert(vector_dim, n)
-            value = k.e.element(self.indices, Index(table, spot))
-            wide = real(arithmetic.convert(f, table.element_type, T.S64, value))
-            where[d] = wide
-            inside = f.both(inside, f.within(wide, 0, self.source.dimensions[d] - self.sizes.get(d, 1) + 1))
-        for d, t in zip(self.batching, i.ints("scatter_indices_batching_dims"), strict=True):
-            where[d] = batch[t - (1 if t > vector_dim else 0)]
-        return where, inside
 
     def _combine(self, k: KernelFunction, places: Sequence[tuple[IrArray, Index]], new: Sequence[Element]) -> None:
         target = self.instruction.to_apply
