@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xlanb.codegen.deep import deep
@@ -18,7 +18,7 @@ from xlanb.dump.gpu.backend import Emitter
 from xlanb.dump.gpu.ptx import parse_ptx
 from xlanb.dump.gpu.ptxas import KernelResources
 from xlanb.dump.gpu.thunks import Thunk
-from xlanb.errors import CompilationError, MissingLibraryError
+from xlanb.errors import CompilationError
 from xlanb.gpu import ptx
 from xlanb.gpu.executable import GpuExecutable
 from xlanb.gpu.kernel_cost import KernelCost, kernel_cost
@@ -123,34 +123,34 @@ class GpuReport:
             self._exe.hlo_module.name,
             device.name,
             device,
-            tuple(self.kernel(k, times) for k, times in walk.kernels.values()),
+            tuple(walk.kernels.values()),
             tuple(walk.launches),
             "" if ptx.find_ptxas() else "No ptxas is installed: registers are not known (pip install 'xlanb[gpu]').",
         )
 
-    def kernel(self, k: Kernel, times: int) -> GpuKernel:
-        """One kernel, launched so many times in a run."""
+    def kernel(self, k: Kernel) -> GpuKernel:
+        """One kernel, its launches not yet counted."""
         i, device = k.instruction, self._exe.device
-        used, refusal = self._resources(k.name)
+        used, refusal = self._resources(k)
         held = occupancy(device, k.threads, used.registers if used is not None else 0, k.shared_bytes, k.blocks)
         work = kernel_cost(i)
         time = estimate(device, work, k.blocks, k.threads, held)
         return GpuKernel(
-            k.name, (i.name,), Emitter(k.emitter), k.grid, k.block, k.shared_bytes, times, used, held, work, time,
+            k.name, (i.name,), Emitter(k.emitter), k.grid, k.block, k.shared_bytes, 0, used, held, work, time,
             op_name=i.metadata.op_name, source=place_text(*i.metadata.python_line), refusal=refusal, code=self._code(k),
         )  # fmt: skip
 
-    def _resources(self, name: str) -> tuple[KernelResources | None, str]:
+    def _resources(self, k: Kernel) -> tuple[KernelResources | None, str]:
         """What a thread of a kernel takes, or why that is not known."""
         try:
-            made = ptx.assemble(self._exe.ptx[name])  # without debug locations, as it would be loaded
-        except MissingLibraryError:
-            return None, ""
+            made = k.assembled  # without debug locations, as it would be loaded
         except CompilationError as error:
             return None, str(error)
+        if made is None:
+            return None, ""
         target = self._exe.device.architecture.name
         return KernelResources(
-            name, target, made.registers, stack_bytes=made.stack_bytes, spill_stores=made.spill_stores,
+            k.name, target, made.registers, stack_bytes=made.stack_bytes, spill_stores=made.spill_stores,
             spill_loads=made.spill_loads,
         ), ""  # fmt: skip
 
@@ -194,7 +194,7 @@ class _Walk:
     """Goes through a launch sequence in the order of a run, one launch after another."""
 
     report: GpuReport
-    kernels: dict[str, tuple[Kernel, int]] = field(default_factory=dict)
+    kernels: dict[str, GpuKernel] = field(default_factory=dict)
     launches: list[TimedLaunch] = field(default_factory=list)
     _clock: float = 0.0
 
@@ -251,9 +251,10 @@ class _Walk:
     def _time(self, launch: Launch, times: int) -> Estimate | None:
         device = self.report.device
         if isinstance(launch, Kernel):
-            _, before = self.kernels.get(launch.name, (launch, 0))
-            self.kernels[launch.name] = launch, before + times
-            return self.report.kernel(launch, times).estimate
+            seen = self.kernels.get(launch.name)
+            kernel = self.report.kernel(launch) if seen is None else seen
+            self.kernels[launch.name] = replace(kernel, launches=kernel.launches + times)
+            return kernel.estimate
         if isinstance(launch, Copy | Fill):
             size = launch.target.size
             return estimate(device, KernelCost(0.0, size if isinstance(launch, Copy) else 0.0, size))
