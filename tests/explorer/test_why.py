@@ -51,7 +51,7 @@ def test_common_subexpressions_are_told_as_such() -> None:
 def test_of_what_is_gone_the_pass_is_named() -> None:
     last = xlanb.trace(APART).why("dead", "r")[-1]
     assert not last.taken
-    assert "took it out" in last.predicates[0].value
+    assert "removed it" in last.predicates[0].value
 
 
 def test_names_that_came_later_are_followed() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from xlanb.explorer.stage import Stage
     from xlanb.explorer.trace import Trace
 
+_KERNELS = 4
+"""Kernels that a short answer names."""
+
 
 @boundary("explain")
 def why(trace: Trace, subject: Sequence[str]) -> Why:
@@ -42,6 +45,7 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
         _check_names(trace, names)
     told = any(s.decisions or s.edits for s in trace.stages)
     rows = [(d, index, DECIDED) for d, index in found]
+    answer = _fate(trace, names) if told else ""
     if trace.pipeline is None and any(s.kind == "hlo_pass" for s in trace.stages):
         asked = question or _Question(trace, names[0], names[0])
         ever = (asked.names_a, asked.names_b)
@@ -55,7 +59,7 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
         [d for d, _, _ in rows],
         [index for _, index, _ in rows],
         told=told,
-        answer=_in_short(at_the_end[-1]) if at_the_end else "",
+        answer=_in_short(at_the_end[-1]) if at_the_end else answer,
         bases=[basis for _, _, basis in rows],
         note="" if told else unreplayable(trace),
     )
@@ -69,6 +73,24 @@ def _in_short(d: Decision) -> str:
     if d.taken:
         return f"in one kernel, {first.value}"
     return "in different kernels" if first.name == "in one kernel" else "not both there in the end"
+
+
+def _fate(trace: Trace, names: Sequence[str]) -> str:
+    """What became of one instruction: which pass removed it, and which kernels hold what it became.
+
+    Empty for a node of a graph, and where nobody recorded edits.
+    """
+    modules = [s.after for s in trace.stages if isinstance(s.after, ModuleRecord)]
+    if len(names) != 1 or not modules:
+        return ""
+    question, final = _Question(trace, names[0], names[0]), _Final(modules[-1])
+    kernels = ", ".join(final.kernels(question.names_a)[:_KERNELS])
+    if names[0] in final.by_name:
+        return f"in {kernels}" if kernels and kernels != names[0] else "in the final module"
+    removed = question.removal({names[0]})
+    if not removed:
+        return ""
+    return f"{removed}; what it became is in {kernels}" if kernels else removed
 
 
 def _check_names(trace: Trace, names: Iterable[str]) -> None:
@@ -188,18 +210,19 @@ class _Question:
         yield Decision(Cause(""), "same kernel", (self.a, self.b), bool(shared), tuple(predicates))
 
     def _gone(self, name: str) -> Predicate:
-        """Which pass took an instruction out, by which rule."""
+        """Which pass removed an instruction, by which rule."""
         names = self.names_a if name == self.a else self.names_b
+        value = self.removal(names) or "it is not in the last module"
+        return Predicate(f"{name} is still there", False, value)
+
+    def removal(self, names: Container[str]) -> str:
+        """The pass and the rule that removed the last of these instructions; "" if unrecorded."""
         for s in reversed(self.trace.stages):
             for e in reversed(s.edits):
                 if e.kind == "remove" and e.old is not None and e.old.name in names:
                     rule = f" by {e.cause.rule}" if e.cause.rule else ""
-                    return Predicate(
-                        f"{name} is still there",
-                        False,
-                        f"{e.cause.pass_name or s.name} took it out{rule} (stage {s.index})",
-                    )
-        return Predicate(f"{name} is still there", False, "it is not in the last module")
+                    return f"{e.cause.pass_name or s.name} removed it{rule} (stage {s.index})"
+        return ""
 
 
 def _marked(stage: Stage) -> GraphRecord | None:

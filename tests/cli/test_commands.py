@@ -187,7 +187,7 @@ def test_numbers_that_differ_lead_to_the_rule_and_a_file(tmp_path, monkeypatch, 
 def test_a_run_against_xla_names_whose_passes_may_be_asked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("near.py").write_text(NEAR)
-    monkeypatch.setattr("xlanb.cli._real", lambda: lambda module, arrays: xlanb.evaluate(module, *arrays))
+    monkeypatch.setattr("xlanb.cli.execution.real_xla", lambda: lambda module, arrays: xlanb.evaluate(module, *arrays))
     assert main(["run", "near.py:near", "--args", "x", "--reference", "xla"]) == 1
     assert "xlanb bisect near.py:near --args x --by xla --reproducer fault.py" in capsys.readouterr().out
 
@@ -270,7 +270,7 @@ def test_a_reader_that_goes_away_is_no_traceback(file):
         (["opt", "."], "is a directory"),
         (["run", "{hlo}", "--inputs", "{hlo}"], "is no .npz file"),
         (["report", "{hlo}", "-o", "{folder}/nowhere/x.html"], "there is no folder"),
-        (["report", "{hlo}", "-o", "{folder}/x.html", "--module", "m"], "is no directory of dumps"),
+        (["report", "{hlo}", "-o", "{folder}/x.html", "--module", "m"], "is not a dump directory"),
         (["report", "{folder}/empty", "-o", "{folder}/x.html"], "nothing there is named as XLA names its dumps"),
         (["opt", "{folder}/bad.hlo"], "bad.hlo: HloParseError: 1:"),
     ],
@@ -296,4 +296,4 @@ def test_an_empty_standard_input_is_an_error(monkeypatch, capsys):
 def test_iterations_are_counted_from_one(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["run", "m.hlo", "--iterations", "0"])
-    assert "no whole number from 1" in capsys.readouterr().err
+    assert "not a whole number from 1" in capsys.readouterr().err

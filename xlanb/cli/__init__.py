@@ -1,0 +1,80 @@
+"""The command line, `xlanb COMMAND`: each file of this folder holds commands that belong together.
+
+Exit status: 0 well; 1 the input is at fault, or what was asked to agree does not; 2 the command
+line is wrong. A command returns a `Result`; `main` prints it as text, or as JSON with `--json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from xlanb.cli import lab, mcp
+from xlanb.cli.parser import add_answering
+from xlanb.cli.result import Result, explained
+from xlanb.errors import XlanbError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and print its answer.
+
+    Args:
+        arguments: the words behind `xlanb`; those of the process by default.
+
+    Returns:
+        The exit status.
+    """
+    options = _parsed(arguments)
+    try:
+        result: Result = options.command(options)
+        text = json.dumps(result.data) if getattr(options, "json", False) else result.text
+        if text:
+            print(text.rstrip("\n"))
+        sys.stdout.flush()
+    except XlanbError as error:
+        return _fail(explained(error))
+    except BrokenPipeError:
+        # The reader has gone; what is still in the buffer must not raise when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}")
+    except KeyboardInterrupt:
+        return 130
+    return result.status
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command line; names may stand behind options too, as in `why F --args X A`.
+
+    argparse alone takes a list of words to be whole at the first option.
+    """
+    top = _parser()
+    options, left = top.parse_known_args(arguments)
+    if left and (not hasattr(options, "names") or any(word.startswith("-") for word in left)):
+        top.error(f"unrecognized arguments: {' '.join(left)}")
+    if left:
+        options.names += left
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="xlanb", description="Compile HLO the way XLA does, one pass at a time.")
+    commands = add_answering(top)
+    mcp.add_commands(commands)
+    lab.add_commands(commands)
+    return top
+
+
+def _fail(message: str) -> int:
+    print(_readable(f"xlanb: {message}"), file=sys.stderr)
+    return 1
+
+
+def _readable(text: str) -> str:
+    """Text without control characters: a message may quote a file that is not text."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

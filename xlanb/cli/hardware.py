@@ -1,0 +1,53 @@
+"""`xlanb target`: what the real XLA makes of a program for hardware that is not here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from xlanb.cli.programs import add_program, called, function_name, module_of, progress
+from xlanb.cli.result import Result
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command of this file to the command line."""
+    target = commands.add_parser(
+        "target",
+        help="compile by the real XLA for hardware that is not here, and print one table",
+    )
+    add_program(target)
+    target.add_argument(
+        "--target",
+        required=True,
+        metavar="T,..",
+        help="h100, a100:8, 'tpu v5e:2x2', FILE.txtpb, or several with commas between",
+    )
+    target.add_argument("--flags", default="", help="more XLA_FLAGS for the compiler")
+    target.add_argument("--python", default="", help="the Python of another environment, whose XLA compiles")
+    target.add_argument("-o", "--output", type=Path, help="an HTML file for the step view")
+    target.set_defaults(command=_target)
+
+
+def _target(options: argparse.Namespace) -> Result:
+    from xlanb.peers.targets.beside import side_by_side
+
+    function = function_name(options.file)
+    program, given = (
+        called(*function, options.args) if function is not None else (module_of(options.file, options.args), ())
+    )
+    found = side_by_side(
+        program,
+        *given,
+        targets=[n.strip() for n in options.target.split(",") if n.strip()],
+        flags=options.flags,
+        python=options.python,
+        progress=progress,
+    )
+    progress("")
+    if options.output is not None:
+        from xlanb.view.page import write_page
+
+        write_page(found.traces, str(options.output))
+    return Result(str(found), json.loads(found.facts.to_json(orient="columns")))

@@ -1,0 +1,21 @@
+"""The commands that answer, and the parser that knows them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from xlanb.cli import comparison, execution, faults, hardware, passes, traces
+
+_ANSWERING = (passes, execution, traces, comparison, faults, hardware)
+"""In the order in which `xlanb --help` lists their commands."""
+
+
+def add_answering(top: argparse.ArgumentParser) -> Any:
+    """Add every command that returns a Result; what further commands can be added to."""
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for file in _ANSWERING:
+        file.add_commands(commands)
+    for command in commands.choices.values():
+        command.add_argument("--json", action="store_true", help="print JSON")
+    return commands

@@ -1,0 +1,29 @@
+"""What a command answers: text for a person, the same as data, and the exit status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.errors import XlanbError
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of one command.
+
+    Attributes:
+        text: for a terminal; empty where nothing is to be printed.
+        data: the same, of types that JSON has.
+        status: 0 well; 1 the input is at fault, or what was asked to agree does not.
+    """
+
+    text: str
+    data: Any
+    status: int = 0
+
+
+def explained(error: XlanbError) -> str:
+    """An error as one message: where it happened, its class, what it says."""
+    where = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
+    return f"{where}{type(error).__name__}: {error}"
