@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from xlanb.buffers.memory_scheduler import candidates, peak_bytes, schedule_comp
 from xlanb.buffers.report import busiest, human, report
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.dump.buffer_assignment import parse_buffer_assignment
+from xlanb.errors import OutOfMemoryError
 from xlanb.hlo import parse
 
 intervals = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda p: (p[0], p[0] + p[1]))
@@ -357,3 +359,20 @@ def test_where_size_alone_leaves_a_hole_the_arena_is_packed_by_size_and_time():
         assert peak(given) <= pack(given).size <= alone
         found.append(pack(given).size < alone)
     assert any(found)
+
+
+def test_temporaries_beyond_64_bits_are_refused_with_the_largest():
+    module = parse(
+        """HloModule m
+ENTRY e {
+  a = f32[] parameter(0)
+  b = f32[1073741824,536870912] broadcast(a), dimensions={}
+  c = f32[536870912,1073741824] transpose(b), dimensions={1,0}
+  d = f32[1073741824,536870912] transpose(c), dimensions={1,0}
+  e = f32[1073741824,536870912] sine(d)
+  ROOT r = f32[1,1] slice(e), slice={[5:6],[7:8]}
+}"""
+    )
+    with pytest.raises(OutOfMemoryError, match=r"more than can be addressed.*\n.*f32\[") as caught:
+        assign_buffers(module, KernelPolicy(2))
+    assert caught.value.wanted >= 2**62

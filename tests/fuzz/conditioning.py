@@ -26,6 +26,8 @@ DECOMPOSITIONS = {
 }  # fmt: skip
 """An element's error follows the largest magnitude of operands and results."""
 _SUMS = {Op.DOT, Op.CONVOLUTION, Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER}
+_PRODUCTS = {Op.DOT, Op.CONVOLUTION}
+"""A term is as large as a product of operands."""
 _ARITHMETIC = {Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.CONVERT, Op.REDUCE_PRECISION, Op.ABS, Op.REMAINDER, *_SUMS}
 """Exact where the result is a whole number that a wide type still tells from its neighbours' halves."""
 _ROUNDS = 16
@@ -46,13 +48,20 @@ class _Disturbed(Evaluator):
         self._rng = rng
 
     def _apply(self, step: Any, operands: Sequence[Any], *, lifted: bool) -> Any:
-        value = super()._apply(step, operands, lifted=lifted)
         op = step.instruction.opcode
+        if op in DECOMPOSITIONS:
+            # Backward stable: what is computed is exact for operands that are as far off as one rounding.
+            operands = [
+                self._moved(x, max(map(_largest, leaves_of([x])), default=0.0), is_exact=False) for x in operands
+            ]
+        value = super()._apply(step, operands, lifted=lifted)
         if op not in FUNCTIONS and op not in DECOMPOSITIONS and op not in _ARITHMETIC:
             return value
         largest = 0.0
         if op in DECOMPOSITIONS or op in _SUMS:
             largest = max((_largest(x) for x in leaves_of([*operands, value])), default=0.0)
+        if op in _PRODUCTS:
+            largest = max(largest, float(np.prod([_magnitude(x) for x in operands])))
         return self._moved(value, largest, is_exact=op in _ARITHMETIC)
 
     def _moved(self, value: Any, largest: float, *, is_exact: bool) -> Any:
@@ -68,7 +77,8 @@ class _Disturbed(Evaluator):
         if x.dtype.kind == "c":
             noise = noise + 1j * self._rng.uniform(-units, units, x.shape) * np.maximum(np.abs(x), largest)
         if is_exact and not is_narrow:
-            noise = np.where((x == np.rint(x)) & (np.abs(x) * unit < 1), 0, noise)  # larger ones are all whole
+            # Larger ones are all whole; small ones may be what is left of large ones.
+            noise = np.where((x == np.rint(x)) & (np.maximum(np.abs(x), largest) * unit < 1), 0, noise)
         return np.where(np.isfinite(x), x + noise, x).astype(value.dtype)
 
 
@@ -86,8 +96,11 @@ def _wide(x: NDArray[Any]) -> type:
 
 def _largest(x: Any) -> float:
     """The largest finite magnitude; 0 for what is not rounded."""
-    if not is_rounded(x):
-        return 0.0
+    return _magnitude(x) if is_rounded(x) else 0.0
+
+
+def _magnitude(x: Any) -> float:
+    """The largest finite magnitude of an array's elements."""
     magnitudes = np.abs(np.asarray(x).astype(_wide(x)))
     return float(np.max(magnitudes[np.isfinite(magnitudes)], initial=0.0))
 

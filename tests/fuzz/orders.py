@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,13 +33,16 @@ _REDUCERS = {
     Op.SCATTER: "to_apply",
     Op.SELECT_AND_SCATTER: "scatter",
 }
-FOLDS = frozenset(_REDUCERS)
+_PRODUCTS = (Op.DOT, Op.CONVOLUTION)
+FOLDS = frozenset((*_REDUCERS, *_PRODUCTS))
 _WIDE = 32
 """Bits of the narrowest float that sums are computed in as they are."""
 
 
 def shows_order(i: HloInstruction, operands: Sequence[Any], value: Any, max_seconds: float) -> bool:
     """Whether a fold, whose value of these operands the interpreter gave, has another value in another order."""
+    if i.opcode in _PRODUCTS:
+        return _may_overflow(i, operands)
     opcode = _folds_by(i)
     if opcode is None or not all(isinstance(x, np.ndarray) for x in (*operands, value)):
         return False
@@ -49,6 +53,17 @@ def shows_order(i: HloInstruction, operands: Sequence[Any], value: Any, max_seco
         return False
     differ = _differ if is_narrow else _are_of_other_sorts
     return any(differ(value, other, is_product=opcode is Op.MULTIPLY) for other in others)
+
+
+def _may_overflow(i: HloInstruction, operands: Sequence[Any]) -> bool:
+    """Whether the terms of a product of arrays are so large that in some order their sum overflows."""
+    t = i.array_shape.element_type
+    if not (t.is_floating or t.is_complex):
+        return False
+    finite = [np.abs(x[np.isfinite(x)].astype(np.complex128)) for x in map(np.asarray, operands)]
+    terms = min(x.size for x in finite)
+    largest = float(np.prod([np.max(x, initial=0.0) for x in finite])) * terms
+    return largest > float(ml_dtypes.finfo(t.dtype).max)
 
 
 def _folds_by(i: HloInstruction) -> Op | None:

@@ -52,3 +52,29 @@ def test_large_whole_numbers_are_rounded():
     expected = (2 * x).astype(np.int32)
     assert is_rounding(module, [x], [expected + 64], [expected], **LIMITS)
     assert not is_rounding(module, [X], [(2 * X).astype(np.int32) + 1], [(2 * X).astype(np.int32)], **LIMITS)
+
+
+def test_what_is_left_of_large_terms_is_rounding_but_not_what_is_left_of_small_ones():
+    module = parse(
+        "HloModule m\nENTRY e {\n  x = s64[1,3] parameter(0)\n  y = s64[3,1] parameter(1)\n"
+        "  ROOT d = f32[1,1] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    ones = np.ones((3, 1), np.int64)
+    large, small = np.array([[2**62, -(2**62), 1]]), np.array([[4, -4, 1]])
+    got, expected = [np.zeros((1, 1), np.float32)], [np.ones((1, 1), np.float32)]
+    assert is_rounding(module, [large, ones], got, expected, **LIMITS)
+    assert not is_rounding(module, [small, ones], got, expected, **LIMITS)
+
+
+def test_reflectors_of_columns_that_are_but_rounding_are_arbitrary():
+    module = parse(
+        "HloModule m\nENTRY e {\n  x = f32[3,3] parameter(0)\n"
+        '  q = (f32[3,3]{0,1}, f32[3]{0}) custom-call(x), custom_call_target="lapack_sgeqrf_ffi", '
+        "operand_layout_constraints={f32[3,3]{0,1}}, api_version=API_VERSION_TYPED_FFI, backend_config={}\n"
+        "  ROOT t = f32[3] get-tuple-element(q), index=1\n}\n"
+    )
+    alike, regular = np.ones((3, 3), np.float32), np.array([[2, 1, 0], [1, 3, 1], [0, 1, 4]], np.float32)
+    for x, is_explained in ((alike, True), (regular, False)):
+        expected = np.asarray(evaluate(module, x))
+        got = expected + np.array([0, 0.5, 0], np.float32)
+        assert is_rounding(module, [x], [got], [expected], **LIMITS) == is_explained

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import xlanb
-from xlanb.errors import EvaluationError, UnimplementedError
+from xlanb.errors import EvaluationError, HloVerifierError, UnimplementedError
+from xlanb.hlo import parse
 from xlanb.hlo.devices import why_several
 from xlanb.spmd.devices.evaluation import evaluate_shards
 
@@ -133,3 +134,18 @@ def test_the_end_of_a_collective_has_the_shape_of_its_result():
     )
     with pytest.raises(EvaluationError, match="takes more than one participant"):
         xlanb.evaluate(text, np.ones(4, np.float32))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "num_partitions=0",
+        "replica_count=-1",
+        "num_partitions=9223372036854775807",
+        "replica_count=65536, num_partitions=65536",
+    ],
+)
+def test_a_header_asks_for_one_device_at_least_and_no_more_than_can_be_numbered(header: str) -> None:
+    module = parse(f"HloModule m, {header}\nENTRY e {{ ROOT a = f32[] parameter(0) }}")
+    with pytest.raises(HloVerifierError, match=r"expected from 1 to 2,147,483,647 devices"):
+        module.verify()

@@ -28,6 +28,7 @@ from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.buffers.report import report
 from xlanb.buffers.snapshot import snapshot
 from xlanb.display import Displayable
+from xlanb.errors import OutOfMemoryError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -169,7 +170,7 @@ class BufferAssignment(Displayable):
     def _pack(self, policy: Policy) -> None:
         flow = self.live
         blocks: list[heap_simulator.Block] = []
-        owners: list[list[LiveRange] | HloInstruction | tuple[int, LiveRange]] = []
+        owners: list[_Owner] = []
         for group in self._groups.all():
             if group[0] not in self.slices and not self._is_left_out(group, policy):
                 blocks.append(heap_simulator.Block(max(v.size for v in group), _times(group)))
@@ -182,6 +183,7 @@ class BufferAssignment(Displayable):
         for at, value in self._plan_copies():
             blocks.append(heap_simulator.Block(value.size, ((at, at),)))
             owners.append((at, value))
+        _check_addressable(blocks, owners)
         outputs = [a for a in self.allocations if a.kind == "output" and a.size]
         packing = heap_simulator.pack(blocks, [heap_simulator.Block(a.size, self._busy(a)) for a in outputs])
         self.peak_bytes = heap_simulator.peak([b for b, bin_ in zip(blocks, packing.bins, strict=True) if bin_ is None])
@@ -405,6 +407,29 @@ class Groups:
 
     def _hands_over(self, a: LiveRange, b: LiveRange, position: int) -> bool:
         return (a, b, position) in self._hand_over or (b, a, position) in self._hand_over
+
+
+_ADDRESSABLE = 2**62
+"""Bytes from which on offsets into the arena might not fit into 64 bits."""
+
+_Owner = list[LiveRange] | HloInstruction | tuple[int, LiveRange]
+
+
+def _check_addressable(blocks: Sequence[heap_simulator.Block], owners: Sequence[_Owner]) -> None:
+    """Raise OutOfMemoryError where temporaries take more bytes than can be addressed."""
+    wanted = sum(b.size + b.slack for b in blocks)
+    if wanted < _ADDRESSABLE:
+        return
+    k = max(range(len(blocks)), key=lambda k: blocks[k].size)
+    owner = owners[k]
+    if isinstance(owner, tuple):
+        owner = [owner[1]]
+    i = owner[0].instruction if isinstance(owner, list) else owner
+    raise OutOfMemoryError(
+        f"temporaries would take {wanted:,} bytes, more than can be addressed; the largest, "
+        f"of {blocks[k].size:,} bytes, belongs to\n  {i}",
+        wanted,
+    )
 
 
 def assign_buffers(

@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parsed(arguments)
     try:
         result: Result = options.command(options)
-        text = json.dumps(result.data) if getattr(options, "json", False) else result.text
+        as_json = getattr(options, "json", False) and result.data is not None
+        text = json.dumps(result.data) if as_json else result.text
         if text:
             print(text.rstrip("\n"))
         sys.stdout.flush()

@@ -14,7 +14,7 @@ class Result:
 
     Attributes:
         text: for a terminal; empty where nothing is to be printed.
-        data: the same, of types that JSON has.
+        data: the same, of types that JSON has; None where there is no answer to print.
         status: 0 well; 1 the input is at fault, or what was asked to agree does not.
     """
 

@@ -18,6 +18,7 @@ from xlanb.hlo.verifier.layouts import verify_layouts
 from xlanb.hlo.verifier.module import (
     verify_channels,
     verify_constrained_layouts,
+    verify_device_counts,
     verify_entry_layout,
     verify_fusions,
     verify_schedule,
@@ -39,6 +40,7 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
         HloVerifierError: one is broken; the message names the instruction and shows ten instructions either side of it.
     """
     verify_structure(module)
+    verify_device_counts(module)
     fusions: list[HloInstruction] = []
     channels: list[HloInstruction] = []
     reductions: list[HloInstruction] = []

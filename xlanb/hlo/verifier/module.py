@@ -14,6 +14,20 @@ _O = HloOpcode
 _TRANSFERS = frozenset((_O.SEND, _O.RECV))
 
 
+_MAX_DEVICES = 2**31 - 1
+"""Numbers of devices are 32-bit integers in replica groups and device assignments."""
+
+
+def verify_device_counts(module: HloModule) -> None:
+    """The header asks for at least one device, and for no more than numbers of devices allow."""
+    product = 1
+    for name in ("replica_count", "num_partitions"):
+        text = module.header.get(name, "1")
+        product *= int(text)
+        if not 1 <= int(text) <= _MAX_DEVICES or product > _MAX_DEVICES:
+            raise HloVerifierError(f"{module.name}: {name}={text}: expected from 1 to {_MAX_DEVICES:,} devices in all")
+
+
 def verify_entry_layout(module: HloModule) -> None:
     """The layouts given for the entry computation have its parameters' and its root's shapes."""
     if module.entry_layout is None:
