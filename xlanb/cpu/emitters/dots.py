@@ -17,6 +17,7 @@ from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.plan import plan
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
 
@@ -71,6 +72,8 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | 
 
 
 def place_of(e: Elemental, i: HloInstruction) -> Value | None:
-    """Where an operand lies; None where its elements are computed anew for every use, which would not pay."""
+    """Where an operand lies, a constant too; None where its elements are computed anew for every use, which would not pay."""
+    if i.opcode is Op.CONSTANT:
+        return e.constants(i).pointer
     source = e.bindings.get(i, {}).get(())
     return source.pointer if isinstance(source, IrArray) else None
