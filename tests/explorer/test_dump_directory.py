@@ -76,7 +76,7 @@ def test_the_main_program_comes_first_and_says_why(directory: Path) -> None:
     dump = xlanb.read_dump(directory)
     assert [m.name for m in dump.ranked] == ["jit_step", "jit_convert_element_type"]
     assert dump.main is not None
-    assert dump.main.why == "main program: the most instructions (22); all others are helpers"
+    assert dump.main.why == "main program: the most work (176 flop, 64 B a run); all others are helpers"
     assert dump.ranked[1].why == "helper: named after a single op"
     table = dump.modules
     assert list(table["module"]) == ["jit_step", "jit_convert_element_type"]
@@ -291,3 +291,47 @@ def test_a_time_that_no_calendar_has_is_left_out(tmp_path, monkeypatch):
     path.write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
     monkeypatch.setattr("xlanb.dump.reader.ModuleFiles.modified", property(lambda _: 2.0**50))
     assert xlanb.read_dump(tmp_path).modules["written"].isna().all()
+
+
+PRODUCT = """HloModule jit__lambda
+
+ENTRY main {
+  x = f32[64,64]{1,0} parameter(0)
+  ROOT d = f32[64,64]{1,0} dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def test_programs_are_ranked_by_work_and_not_by_instructions(tmp_path: Path) -> None:
+    normal = LONG.replace("jit_step", "jit__normal").replace("f32[8]", "f32[9000]")
+    texts = [(2, "jit__normal", normal), (4, "jit__lambda", LONG), (6, "jit__lambda", PRODUCT), (8, "jit_add", PRODUCT)]
+    for number, name, text in texts:
+        (tmp_path / f"module_{number:04d}.{name}.before_optimizations.txt").write_text(text)
+    dump = xlanb.read_dump(tmp_path)
+    assert [(m.files.number, m.is_helper) for m in dump.ranked] == [(6, False), (4, False), (2, True), (8, True)]
+    assert [m.why for m in dump.ranked] == [
+        "main program: the most work (524 kflop, 32.8 kB a run); "
+        "the next, jit__lambda (module_0004): 168 flop, 1.34 kB a run",
+        "program",
+        "helper: named after a function inside the framework",
+        "helper: named after a single op",
+    ]
+    assert list(dump.modules["flops"]) == [2 * 64**3, 21 * 8, 21 * 9000, 2 * 64**3]
+    assert str(dump).count("524 kflop") == 2  # the main program's in its reason alone, and that of jit_add
+
+
+def test_a_dump_that_cannot_be_read_is_ranked_by_its_size(tmp_path: Path) -> None:
+    for number, name in ((1, "jit_f"), (2, "jit_g")):
+        text = LONG if name == "jit_f" else LONG.replace("negate", "nonsense") + "  = \n" * 3
+        (tmp_path / f"module_{number:04d}.{name}.before_optimizations.txt").write_text(text)
+    dump = xlanb.read_dump(tmp_path)
+    assert [m.work is None for m in dump.ranked] == [False, True]
+    assert dump.main is not None
+    assert dump.main.why.endswith("; the next, jit_g: 25 instructions, work unknown")
+
+
+def test_a_trace_counts_the_kernels_that_its_directory_counts(directory: Path) -> None:
+    text = "define void @exp_fusion_kernel_wrapped() {\n  ret void\n}\n" + LLVM
+    next(directory.glob("*.ir-no-opt.ll")).write_text(text)
+    module = next(m for m in xlanb.read_dump(directory).ranked if m.name == "jit_step")
+    assert module.trace.kernel_count == module.files.kernel_count == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from xlanb.analysis.cost import Counter
 from xlanb.hlo.attributes import Window
@@ -13,6 +13,9 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
 
 Counts = tuple[float, float]
+
+BALANCE: Final = 16.0
+"""Floating-point operations that take about as long as moving one byte."""
 
 
 class RecordCosts:

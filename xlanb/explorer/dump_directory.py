@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,8 +14,9 @@ from xlanb.boundary import boundary
 from xlanb.display import Displayable, Plottable
 from xlanb.dump.graphs import read_graph
 from xlanb.dump.names import GRAPHS, printable
-from xlanb.dump.reader import DumpFile, DumpListing, ModuleFiles, list_dump
+from xlanb.dump.reader import DumpFile, DumpListing, list_dump
 from xlanb.errors import DumpError, XlanbError, did_you_mean
+from xlanb.explorer.dump_ranking import DumpedModule, rank_modules
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
@@ -24,41 +25,6 @@ from xlanb.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_COUNT_BYTES = 64 << 20
-"""Instructions are counted in files up to so many bytes; of larger ones the count is estimated from their size."""
-_BYTES_PER_INSTRUCTION = 160
-_HELPER_INSTRUCTIONS = 12
-
-# Programs that frameworks compile on the side: one op called outside any jit, or a random key.
-_HELPERS = re.compile(
-    r"(?:jit_)?_?(?:convert_element_type|broadcast_in_dim|threefry\w*|iota|concatenate|copy|reshape|squeeze|transpose|"
-    r"dynamic_slice|slice|add|sub|subtract|mul|multiply|div|true_divide|neg|random_\w+|_?uniform|_?normal|_?truncated_normal|"
-    r"fill|full|zeros|ones|eye|less|greater|equal|where|gather|scatter|select_n|_?reduce_\w+|_?argmax|_?mean|_?lambda_?|fn|"
-    r"multi_slice|_multi_slice|device_put|stage|unstack|split|_power|integer_pow|IdsToData\w*|SyncTensorsGraph\.\d{1,2})(?:\.\d+)?"
-)
-
-
-@dataclass(frozen=True)
-class DumpedModule:
-    """One line of the table: `instructions` counts those before and after optimisation (0: not there), `why` says what it is thought to be."""
-
-    files: ModuleFiles
-    before: int
-    after: int
-    is_helper: bool
-    why: str = ""
-    open: Callable[[DumpedModule], Trace] = field(default=lambda m: dump_trace(m.files), repr=False, compare=False)
-
-    @property
-    def trace(self) -> Trace:
-        """Its compilation, as far as it was dumped: what `dump[...]` gives."""
-        return self.open(self)
-
-    @property
-    def name(self) -> str:
-        """The module's name; its number where it has none."""
-        return self.files.name or f"module_{self.files.number:04d}"
 
 
 class DumpDirectory(Displayable, Plottable):
@@ -77,9 +43,7 @@ class DumpDirectory(Displayable, Plottable):
     @boundary("rank the modules of a dump")
     def ranked(self) -> list[DumpedModule]:
         """The modules, the main program first, helpers last."""
-        found = [_described(m) for m in self.listing.modules]
-        found.sort(key=lambda m: (m.is_helper, -max(m.before, m.after), -m.files.size, m.files.number))
-        return [replace(_with_reason(m, k, found), open=self.trace) for k, m in enumerate(found)]
+        return [replace(m, open=self.trace) for m in rank_modules(self.listing.modules)]
 
     @property
     def main(self) -> DumpedModule | None:
@@ -89,12 +53,16 @@ class DumpDirectory(Displayable, Plottable):
     @property
     @boundary("list the modules of a dump")
     def modules(self) -> pd.DataFrame:
-        """One row per module: name, number, what it is, instructions before and after, passes dumped, kernels, bytes on disk, when written, folder."""
+        """One row per module: name, number, what it is, flops and bytes of a run, instructions before
+        and after, passes dumped, kernels, bytes on disk, when written, folder. Unknown: missing.
+        """
         rows = [
             {
                 "module": m.name,
                 "number": m.files.number,
                 "what": m.why,
+                "flops": m.work.flops + m.work.transcendentals if m.work else None,
+                "bytes_accessed": m.work.bytes_accessed if m.work else None,
                 "instructions_before": m.before or None,
                 "instructions_after": m.after or None,
                 "dumps": len(m.files.steps),
@@ -222,6 +190,8 @@ class DumpDirectory(Displayable, Plottable):
         lines = [f"{printable(self.directory)}: {', '.join(counts)}"]
         for m in self.ranked[:30]:
             sizes = f"{m.before or '?'} -> {m.after or '?'} instructions"
+            if m.work is not None and m is not self.main:  # of that `why` tells it
+                sizes = f"{m.work_text()}, {sizes}"
             made = f"{counted(len(m.files.steps), 'dump')}, {counted(m.files.kernel_count, 'kernel')}"
             lines.append(f"  module_{m.files.number:04d} {m.name}: {sizes}, {made}; {m.why}")
         if len(self) > 30:
@@ -244,51 +214,12 @@ def read_dump(directory: str | os.PathLike[str]) -> DumpDirectory:
     return DumpDirectory(list_dump(directory))
 
 
-def _described(module: ModuleFiles) -> DumpedModule:
-    first = module.hlo("before_optimizations")
-    steps = [s for s in module.steps if s.readable is not None]
-    before = first.readable if first is not None else steps[0].readable if steps else None
-    last = module.hlo("after_optimizations") or module.hlo("after_codegen")
-    after = last.readable if last is not None else steps[-1].readable if steps else None
-    counts = [_count(f) if f is not None else 0 for f in (before, after)]
-    helper = bool(_HELPERS.fullmatch(module.name)) or max(counts) <= _HELPER_INSTRUCTIONS
-    return DumpedModule(module, counts[0], counts[1], helper)
-
-
 def _written(seconds: float) -> datetime | None:
     """The time of a file in UTC; None where it is beyond what a calendar holds, as files may claim."""
     try:
         return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0, tzinfo=None)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _count(f: DumpFile) -> int:
-    """Instructions in a text of HLO, as lines with an equals sign: no parsing, and an estimate where the file is huge."""
-    if f.name.extension not in ("txt", "hlo") or f.size > _COUNT_BYTES:
-        return max(f.size // _BYTES_PER_INSTRUCTION, 1)
-    try:
-        return f.read_bytes().count(b" = ")
-    except XlanbError:
-        return 0
-
-
-def _with_reason(m: DumpedModule, rank: int, ranked: list[DumpedModule]) -> DumpedModule:
-    size = max(m.before, m.after)
-    named = _HELPERS.fullmatch(m.files.name)
-    if m.is_helper and (rank > 0 or (named and len(ranked) > 1)):
-        why = "helper: named after a single op" if named else f"helper: {size} instructions only"
-    elif rank == 0 and not size:
-        why = "main program: the largest files; none holds HLO that can be read back"
-    elif rank == 0 and len(ranked) == 1:
-        why = f"main program: the only one ({size:,} instructions)"
-    elif rank == 0:
-        rest = [max(o.before, o.after) for o in ranked[1:] if not o.is_helper]
-        second = f"; the next has {rest[0]:,}" if rest else "; all others are helpers" if len(ranked) > 1 else ""
-        why = f"main program: the most instructions ({size:,}){second}"
-    else:
-        why = "program"
-    return DumpedModule(m.files, m.before, m.after, m.is_helper and rank > 0, why)
 
 
 def _run(f: DumpFile) -> str:

@@ -311,6 +311,8 @@ def _llvm(files: dict[str, DumpFile]) -> CodeRecord:
 def instruction_of(function: str, kernel: str) -> str:
     """The HLO instruction that a function of XLA:CPU computes: kernels are modules named after it."""
     plain = kernel.removesuffix(_KERNEL_SUFFIX).removeprefix(_MODULE_PREFIX)
+    if function == f"{plain}_impl":  # what the kernel calls
+        return plain
     return function.removesuffix("_kernel").removesuffix("_wrapped") if function.startswith(plain) else plain
 
 

@@ -51,7 +51,8 @@ _CODE_KINDS = frozenset({"llvm_ir", "llvm_ir_optimized", "assembly", "ptx"})
 def count_kernels(stages: Iterable[Stage]) -> int:
     """How many kernels the code of a compilation has.
 
-    Optimization inlines kernels and code is written one function after another: the first code with kernels counts.
+    Optimization inlines kernels and code is written one function after another: the first code
+    with kernels counts. XLA:CPU's own helper of a kernel, NAME_wrapped or NAME_impl, is no second one.
     """
     written = 0
     for stage in stages:
@@ -60,8 +61,15 @@ def count_kernels(stages: Iterable[Stage]) -> int:
         elif stage.kind in _CODE_KINDS:
             record = stage.after
             if isinstance(record, CodeRecord) and (record.kernels or record.functions):
-                return len(record.kernels) or len(record.functions)
+                names = set(record.kernels or record.functions)
+                return sum(not _is_part(name, names) for name in names)
     return written
+
+
+def _is_part(function: str, functions: set[str]) -> bool:
+    """Whether a function is the body of another of the same kernel."""
+    ends = ("_wrapped", "_impl")
+    return any(function.endswith(e) and function.removesuffix(e) in functions for e in ends)
 
 
 __all__ = [

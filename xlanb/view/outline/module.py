@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from xlanb.analysis.record_cost import RecordCosts
+from xlanb.analysis.record_cost import BALANCE, RecordCosts
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import ArrayShape
@@ -14,8 +14,6 @@ from xlanb.view.outline.ops import INLINED, INPUT, PASSED, RESULT, SHOWN, Ops
 from xlanb.view.outline.program import Part, Program
 from xlanb.view.outline.scopes import Path, scope_path
 
-BALANCE: Final = 16.0
-"""Floating-point operations that take about as long as moving one byte."""
 CALLERS: Final = {O.FUSION: "fusion", O.CALL: "call", O.WHILE: "call", O.CONDITIONAL: "call", O.ASYNC_START: "call"}
 """Opcodes whose computations are drawn in their place, and what the box is."""
 _HEAVY = frozenset(
