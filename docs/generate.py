@@ -13,7 +13,8 @@ from xlanb.clustering.xla_kernels import NOT_ON_GPU
 from xlanb.cpu import pipeline
 from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES, RELEASES
 from xlanb.debug_options import flag_table
-from xlanb.dump.names import GRAPHS, KERNEL_ENDS, LABELS
+from xlanb.dump.graph_names import GRAPHS, OPTIMIZERS
+from xlanb.dump.names import KERNEL_ENDS, LABELS
 from xlanb.dump.tpu.names import LABEL_WORDS
 from xlanb.flag_names import REAL_FLAGS
 from xlanb.gpu.pipelines import missing_passes
@@ -121,6 +122,17 @@ def dumps() -> str:
     lines += [f"| `{end}` | {words} |" for end, (_, words) in KERNEL_ENDS.items()]
     lines += ["", "## Graphs of TensorFlow (`TF_DUMP_GRAPH_PREFIX`)", "", "| name | what it is |", "|---|---|"]
     lines += [f"| `{name}` | {words} |" for name, words in GRAPHS.items()]
+    lines += [
+        "| `{before,after}_MetaOptimizer_iteration_N[_OPTIMIZER]_ADDRESS` | Grappler's rounds: OPTIMIZER is one of those below |",
+        "| `tfg_{before,after}_graph_GRAPH_HASH` | around Grappler's passes in MLIR |",
+        "| `FUNCTION.NNNN.main.{before,after}_opt_group_GROUP`, `FUNCTION.NNNN.GROUP.before_PASS.mlir` | "
+        "`TF_DUMP_GRAPH_NAME_FILTER`: a function between groups of passes |",
+        "| `N_mlir_bridge_PASS_{before,after}.mlir` | around a pass of the MLIR bridge |",
+        "",
+        "| Grappler's optimizer | what it did |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {words} |" for name, words in OPTIMIZERS.items()]
     lines += [
         "",
         "## LLO of a TPU (`--xla_jf_dump_to`)",

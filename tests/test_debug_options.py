@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from xlanb.debug_options import DebugOptions, current, flag_table, flags, parse_flags
+from xlanb.debug_options import OLD_GRAPH_PATH, DebugOptions, current, flag_table, flags, parse_flags
 from xlanb.errors import FlagError
 
 
@@ -54,6 +54,13 @@ def test_old_names_mean_what_todays_mean() -> None:
     assert options == parse_flags(
         "--xla_dump_hlo_as_dot --xla_dump_hlo_module_re=step --xla_dump_hlo_pass_re=.* --xla_dump_to=/tmp/d"
     )
+
+
+def test_graphs_of_2018_go_where_they_went() -> None:
+    assert parse_flags("--xla_generate_hlo_graph=.*").xla_dump_to == OLD_GRAPH_PATH
+    assert parse_flags("--xla_generate_hlo_graph").xla_dump_hlo_module_re == ".*"
+    named = parse_flags("--xla_hlo_graph_path=d")
+    assert parse_flags("--xla_generate_hlo_graph=.*", named).xla_dump_to == "d"
 
 
 def test_flags_that_only_the_real_xla_obeys_are_known() -> None:

@@ -125,10 +125,14 @@ def _dump_all(**values: Any) -> dict[str, Any]:
     return {"xla_dump_hlo_pass_re": ".*", **values}
 
 
+OLD_GRAPH_PATH = "/tmp/"  # noqa: S108 - a fact about XLA of then
+"""Where XLA of 2017 and 2018 wrote graphs that no xla_hlo_graph_path sent elsewhere."""
+
 OLD_FLAGS: Mapping[str, tuple[str, Any]] = {
     "xla_generate_hlo_graph": (
-        "--xla_dump_hlo_as_dot --xla_dump_hlo_module_re --xla_dump_hlo_pass_re=.*",
-        lambda v: _dump_all(xla_dump_hlo_module_re=v, xla_dump_hlo_as_dot=True),
+        "--xla_dump_hlo_as_dot --xla_dump_hlo_module_re --xla_dump_hlo_pass_re=.*"
+        f" --xla_dump_to={OLD_GRAPH_PATH} where no other directory is named",
+        lambda v: _dump_all(xla_dump_hlo_module_re=".*" if v == "true" else v, xla_dump_hlo_as_dot=True),
     ),
     "xla_generate_hlo_text_to": (
         "--xla_dump_to --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*",
@@ -170,12 +174,15 @@ def parse_flags(text: str, base: DebugOptions | None = None, *, strict: bool = T
     except ValueError as error:
         raise FlagError(f"flags cannot be read: {error}: {text!r}") from None
     values: dict[str, Any] = {}
+    draws = False
     for word in words:
         if not word.startswith("--"):
             raise FlagError(f"flag {word!r} does not start with --")
         name, equals, value = word.removeprefix("--").partition("=")
         values.update(_meaning(name, value if equals else "true", strict=strict))
-    return replace(base or DebugOptions(), **values)
+        draws = draws or name == "xla_generate_hlo_graph"
+    options = replace(base or DebugOptions(), **values)
+    return replace(options, xla_dump_to=OLD_GRAPH_PATH) if draws and not options.xla_dump_to else options
 
 
 def _meaning(name: str, text: str, *, strict: bool) -> dict[str, Any]:

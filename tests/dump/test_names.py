@@ -158,3 +158,92 @@ def test_any_name_is_taken(name: str) -> None:
 def test_the_dot_in_a_gpu_target_is_not_of_the_module(file: str, module: str) -> None:
     name = decode_name(file)
     assert (name.kind, name.module) == ("fixed", module)
+
+
+@pytest.mark.parametrize(
+    ("file", "label", "sequence", "owner", "words"),
+    [
+        ("forward_type_inference_after_13.pbtxt", "forward_type_inference_after", 13, "", "types inferred from inputs"),
+        ("EnsureMemoryTypes.pbtxt", "EnsureMemoryTypes", None, "", "copies between host and device"),
+        ("before_replicate_constants_pass_2.pbtxt", "before_replicate_constants_pass", 2, "", "before small constants"),
+        (
+            "after_MetaOptimizer_iteration_1_remapper_140722968131408_2.pbtxt",
+            "after_MetaOptimizer_iteration_1_remapper",
+            2,
+            "140722968131408",
+            "after Grappler's remapper, round 1: nodes fused",
+        ),
+        (
+            "after_MetaOptimizer_iteration_0_tfg_optimizer{any(tfg-toposort,tfg-x{v=0})}_140722968131408.pbtxt",
+            "after_MetaOptimizer_iteration_0_tfg_optimizer{any(tfg-toposort,tfg-x{v=0})}",
+            None,
+            "140722968131408",
+            "after Grappler's tfg_optimizer, round 0: ",
+        ),
+        (
+            "before_MetaOptimizer_iteration_0_140722968.pbtxt",
+            "before_MetaOptimizer_iteration_0",
+            None,
+            "140722968",
+            "before round 0 of Grappler",
+        ),
+        (
+            "after_MetaOptimizer_140722968.pbtxt",
+            "after_MetaOptimizer",
+            None,
+            "140722968",
+            "after Grappler, functions too",
+        ),
+        (
+            "tfg_before_graph_tf_graph_1234567890.pbtxt",
+            "tfg_before_graph",
+            None,
+            "tf_graph_1234567890",
+            "before Grappler's passes in MLIR",
+        ),
+        (
+            "__forward_f_75.0004.main.before_opt_group_post_rewrite_for_exec.pbtxt",
+            "before_opt_group_post_rewrite_for_exec",
+            4,
+            "__forward_f_75",
+            "before the passes after feeds",
+        ),
+        (
+            "unknown_graph.0003.bridge_phase2.before_LegalizeTF.mlir",
+            "before_LegalizeTF",
+            3,
+            "unknown_graph",
+            "before the MLIR pass LegalizeTF",
+        ),
+        ("2_mlir_bridge_CSE_before.mlir", "mlir_bridge_CSE_before", 2, "", "before the MLIR pass CSE"),
+        ("__forward_f_75placer_input_1.pbtxt", "placer_input", 1, "__forward_f_75", "before devices are chosen"),
+        (
+            "__forward_f_75colocation_graph.txt",
+            "colocation_graph",
+            None,
+            "__forward_f_75",
+            "which nodes the placer keeps",
+        ),
+        (
+            "partition__job:localhost_device:CPU:0_94341521650488.pbtxt",
+            "partition__job:localhost_device:CPU:0",
+            None,
+            "94341521650488",
+            "the part of the graph on one device",
+        ),
+    ],
+)
+def test_names_of_the_graphs_of_todays_tensorflow(
+    file: str, label: str, sequence: int | None, owner: str, words: str
+) -> None:
+    name = decode_name(file)
+    assert (name.kind, name.label, name.sequence, name.module) == ("graph", label, sequence, owner)
+    assert name.describe().startswith(f"TensorFlow graph: {words}")
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["notes.mlir", "model.main.pbtxt", "x_placer_input.mlir", "a_140722968131408.pbtxt"],
+)
+def test_what_is_no_graph_of_tensorflows_stays_unknown(file: str) -> None:
+    assert decode_name(file).kind == "other"

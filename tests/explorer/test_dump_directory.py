@@ -174,7 +174,9 @@ def test_a_name_that_is_not_there_lists_those_that_are(directory: Path) -> None:
         DumpError, match=r"no module 'step'; did you mean 'jit_step'.*; there are: .*jit_step \(module_0003\)"
     ):
         dump["step"]
-    assert dump["module_0003"] is dump["jit_step"]
+    assert dump["module_0003"] is dump["jit_step"] is dump["*Step*"]
+    with pytest.raises(DumpError, match=r"2 modules are called '\*j\*'"):
+        dump["*j*"]
     with pytest.raises(DumpError, match="no module 2"):
         dump[2]
 
@@ -199,6 +201,37 @@ def test_graphs_of_tensorflow_are_a_trace(directory: Path) -> None:
     ]
     assert type(graphs.stages[1].after).__name__ == "GraphRecord"
     assert isinstance(graphs.stages[5].after, TextRecord)
+
+
+def test_graphs_of_grappler_and_of_functions_stand_apart(tmp_path: Path) -> None:
+    graph = 'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }\n'
+    names = [
+        "after_MetaOptimizer_iteration_0_remapper_140722968131408",
+        "before_MetaOptimizer_iteration_0_140722968131408",
+        "after_MetaOptimizer_140722968131408",
+        "after_MetaOptimizer_iteration_0_model_pruner_140722968131408",
+        "f.0001.main.after_opt_group_pre_placement",
+        "f.0000.main.before_opt_group_pre_placement",
+        "encapsulate_xla_computations_before",
+    ]
+    for name in names:
+        (tmp_path / f"{name}.pbtxt").write_text(graph)
+    (tmp_path / "0_mlir_bridge_CSE_before.mlir").write_text("module {}\n")
+    graphs = xlanb.read_dump(tmp_path).graphs
+    assert graphs is not None
+    grappler = ("Grappler", "graph at 140722968131408")
+    assert [(s.pipeline, s.name) for s in graphs] == [
+        (("run 0",), "encapsulate_xla_computations_before"),
+        (("functions", "f"), "before_opt_group_pre_placement"),
+        (("functions", "f"), "after_opt_group_pre_placement"),
+        (grappler, "before_MetaOptimizer_iteration_0"),
+        (grappler, "after_MetaOptimizer_iteration_0_model_pruner"),
+        (grappler, "after_MetaOptimizer_iteration_0_remapper"),
+        (grappler, "after_MetaOptimizer"),
+        (("MLIR bridge",), "mlir_bridge_CSE_before"),
+    ]
+    assert [s.before is None for s in graphs] == [True, True, False, True, False, False, False, True]
+    assert graphs.stages[-1].after == TextRecord("0_mlir_bridge_CSE_before.mlir", "module {}\n", "mlir")
 
 
 def test_files_without_a_rule_are_listed(directory: Path) -> None:

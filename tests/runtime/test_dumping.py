@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import xlanb
+from xlanb.dump.names import decode_name
 from xlanb.errors import DumpError, FlagError
 from xlanb.hlo.records import ModuleRecord
 
@@ -121,3 +122,25 @@ def test_a_pattern_that_is_none_is_an_error(tmp_path: Path) -> None:
         pytest.raises(FlagError, match="--xla_dump_hlo_pass_re"),
     ):
         xlanb.compile(PROGRAM)
+
+
+@pytest.mark.parametrize("pattern", ["*Dce*", "*dce"])
+def test_a_glob_for_a_pattern_is_understood_and_said(tmp_path: Path, pattern: str) -> None:
+    with (
+        xlanb.flags(f"--xla_dump_to={tmp_path} --xla_dump_hlo_pass_re={pattern}"),
+        pytest.warns(UserWarning, match=r"read as a glob.*there write dce"),
+    ):
+        xlanb.compile(PROGRAM)
+    names = [n for p in tmp_path.iterdir() if (n := decode_name(p.name)).kind == "pass"]
+    assert any(n.after == "dce" for n in names)
+    assert all("dce" in (n.after, n.before) for n in names)
+
+
+def test_a_glob_for_modules_dumps_those_alone(tmp_path: Path) -> None:
+    for name in ("jit_step", "jit_while_loop"):
+        with (
+            xlanb.flags(f"--xla_dump_to={tmp_path} --xla_dump_hlo_module_re=*While* --xlanb_generation={len(name)}"),
+            pytest.warns(UserWarning, match="xla_dump_hlo_module_re=.*there write while"),
+        ):
+            xlanb.compile(PROGRAM.replace("jit_step", name))
+    assert {decode_name(p.name).module for p in tmp_path.iterdir()} == {"jit_while_loop"}

@@ -5,7 +5,7 @@ r"""The names of dumped files, both ways: `decode_name` takes one apart, `encode
     [TIMESTAMP.]module_NNNN[.MODULE].LABEL.EXT                                     before_optimizations, cpu_after_optimizations...
     [TIMESTAMP.]module_NNNN[.MODULE].KERNEL.ir-no-opt.ll, .obj-file.KERNEL.o, ...  what the backend made of a kernel
     hlo_N[_MODULE][.-]LABEL.EXT, hlo_graph_N[.RANDOM].EXT                          XLA of 2017 and 2018
-    PASS_NAME[_N].pbtxt                                                            graphs of TensorFlow (TF_DUMP_GRAPH_PREFIX)
+    PASS_NAME[_N].pbtxt, ...                                                       graphs of TensorFlow (see xlanb.dump.graph_names)
     TIMESTAMP-PROGRAM-NN-LABEL.EXT                                                 LLO of a TPU (see xlanb.dump.tpu.names)
 
 NNNN is the module's number in its process, SSSS counts the module's dumps. MODULE is missing in the dumps of some backends and where the whole would be too
@@ -18,6 +18,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 
+from xlanb.dump.graph_names import decode_graph_name, graph_words
 from xlanb.dump.tpu.names import LloName, decode_llo_name, encode_llo_name, label_words
 
 MAX_NAME = 255
@@ -96,32 +97,6 @@ _OLD = re.compile(r"hlo_(?P<n>\d+)(?:_(?P<module>[^.]*?))?[.-](?P<label>.+)", re
 _OLD_PASS = re.compile(r"(?:(?P<pipeline>[^:]+?):?[\s_.])?after[\s_](?P<after>.+?),?[\s_.]+before[\s_](?P<before>.+)")
 _OLD_AFTER = re.compile(r"(?:(?P<version>v\d+)\.)?(?P<pipeline>[^:]+?)[\s_]after[\s_](?P<after>.+)", re.DOTALL)
 _EXTENSIONS = tuple("hlo.pb txt dot html hlo pb pbtxt mlir ll o ptx sass s svg url csv log".split())
-_GRAPH = re.compile(r"(?P<label>.+)_(?P<n>\d+)")
-
-# Graphs that TensorFlow dumps, by the beginning of the name; the order is that of its passes.
-GRAPHS = {
-    "before_clone_constants_for_better_clustering": "before constants are cloned",
-    "after_clone_constants_for_better_clustering": "constants cloned, so that each cluster can have its own",
-    "before_mark_for_compilation": "before clusters are marked",
-    "mark_for_compilation_annotated": "clusters marked, with TensorFlow's notes",
-    "mark_for_compilation": "clusters marked",
-    "before_increase_dynamism_for_auto_jit_pass": "before slices are made dynamic",
-    "increase_dynamism_for_auto_jit_pass": "slices made dynamic",
-    "before_partially_decluster_pass": "before nodes leave their clusters again",
-    "partially_decluster": "some nodes left their clusters again",
-    "encapsulate_subgraphs_before": "before clusters become functions",
-    "encapsulate_subgraphs_subgraph": "one cluster, cut out",
-    "encapsulate_fdef_graph": "the body of a cluster's function, as a graph",
-    "encapsulate_fdef": "a cluster's function (a FunctionDef)",
-    "encapsulate_subgraphs_after": "clusters are calls of functions",
-    "build_xla_ops": "calls became _XlaCompile and _XlaRun",
-    "xla_compile_function_input": "a cluster's function as it is handed to the compiler",
-    "xla_compile_function": "a cluster's function as it is handed to the compiler",
-    "xla_compile_graph": "a cluster's graph as it is handed to the compiler",
-    "before_mark": "before clusters are marked",
-    "after_mark": "clusters marked",
-    "partition": "the part of the graph on one device",
-}
 
 
 @dataclass(frozen=True)
@@ -129,7 +104,7 @@ class DumpName:
     """What a file's name says.
 
     `kind` is "pass" (between two passes), "step" (inside a pass), "fixed" (one of LABELS), a kind of kernel file ("llvm_ir", "object"...), "graph"
-    (TensorFlow's), "llo" (a TPU's; `kernel` is the program), or "other". `module_id` is the number in the name, `sequence` the counter of dumps, `timestamp` in the units of the writer.
+    (TensorFlow's; `module` is the function or program where the name tells it), "llo" (a TPU's; `kernel` is the program), or "other". `module_id` is the number in the name, `sequence` the counter of dumps, `timestamp` in the units of the writer.
     """
 
     kind: str
@@ -164,7 +139,7 @@ class DumpName:
         if self.kind == "step":
             return f"{_form(self.extension)} inside {self.pipeline}, {self.step}".strip()
         if self.kind == "graph":
-            return f"TensorFlow graph: {GRAPHS.get(_graph_label(self.label), self.label)}"
+            return f"TensorFlow graph: {graph_words(self.label)}"
         if self.kind == "llo":
             return f"TPU program {self.kernel}: {label_words(self.label)}"
         words = next((w for k, w in KERNEL_ENDS.values() if k == self.kind), "")
@@ -321,17 +296,17 @@ def _decode_old(name: str, *, compressed: bool) -> DumpName:
         if behind is not None and not _label_words(found["label"]):
             return replace(named, kind="pass", pipeline=behind["pipeline"], after=behind["after"], label="")
         return replace(named, kind="fixed") if _label_words(found["label"]) else named
-    if extension in ("pbtxt", "pb") and _graph_label(stem):
-        numbered = _GRAPH.fullmatch(stem)
-        if numbered is not None and _graph_label(numbered["label"]) == numbered["label"]:
-            return replace(other, kind="graph", label=numbered["label"], sequence=int(numbered["n"]))
-        return replace(other, kind="graph")
-    return other
-
-
-def _graph_label(label: str) -> str:
-    """The entry of GRAPHS that a label begins with, the longest."""
-    return max((g for g in GRAPHS if label == g or label.startswith(g + "_")), key=len, default="")
+    graph = decode_graph_name(stem, extension)
+    if graph is None:
+        return other
+    return replace(
+        other,
+        kind="graph",
+        label=graph.label,
+        sequence=graph.sequence,
+        module=graph.owner,
+        pipeline=graph.group,
+    )
 
 
 def _form(extension: str) -> str:

@@ -7,11 +7,13 @@ LLVM IR and assembly. Without a directory, text goes to the standard output. Sou
 
 from __future__ import annotations
 
+import fnmatch
 import gzip
 import re
 import sys
 import threading
 import time
+import warnings
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -241,11 +243,27 @@ def dumping(options: DebugOptions) -> Iterator[DumpWriter | None]:
         yield writer
 
 
+_GLOB = re.compile(r"[\w*?.:\[\]!-]*\*[\w*?.:\[\]!-]*")
+
+
 def _compiled(flag: str, pattern: str) -> re.Pattern[str]:
+    """The regular expression of a flag; `*While*`, which is none, is read as a glob, with a warning."""
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise FlagError(f"--{flag} is no regular expression: {error}: {pattern!r}") from None
+        if not _GLOB.fullmatch(pattern):
+            raise FlagError(
+                f"--{flag} is no regular expression: {error}: {pattern!r}; "
+                "a name anywhere is found by the name alone, as in --"
+                f"{flag}=while"
+            ) from None
+    warnings.warn(
+        f"--{flag}={pattern} is no regular expression: it is read as a glob, upper and lower case "
+        f"alike. XLA refuses it; there write {pattern.strip('*').lower() or '.*'}",
+        UserWarning,
+        stacklevel=2,
+    )
+    return re.compile(fnmatch.translate(pattern), re.IGNORECASE)
 
 
 def _options_text(options: DebugOptions) -> str:

@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from fnmatch import fnmatch
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlanb.boundary import boundary
 from xlanb.display import Displayable, Plottable
+from xlanb.dump.graph_names import graph_order
 from xlanb.dump.graphs import read_graph
-from xlanb.dump.names import GRAPHS, printable
+from xlanb.dump.names import printable
 from xlanb.dump.reader import DumpFile, DumpListing, list_dump
 from xlanb.errors import DumpError, XlanbError, did_you_mean
 from xlanb.explorer.dump_ranking import DumpedModule, rank_modules
@@ -122,7 +124,8 @@ class DumpDirectory(Displayable, Plottable):
         return (self.trace(m) for m in self.ranked)
 
     def __getitem__(self, key: int | str) -> Trace:
-        """A module's Trace: by rank (0 is the main program), by name, by the beginning of its name, or as "module_0004".
+        """A module's Trace: by rank (0 is the main program), by name, by the beginning
+        of its name, as "module_0004", or as a glob, "*While*", upper and lower case alike.
 
         Raises:
             DumpError: there is no such module, or several; the message lists them.
@@ -147,6 +150,8 @@ class DumpDirectory(Displayable, Plottable):
         number = re.fullmatch(r"(?:module_)?(\d{4,})(?:\..*)?", key)
         found = [m for m in self.ranked if m.name == key or (number is not None and m.files.number == int(number[1]))]
         found = found or [m for m in self.ranked if m.name.startswith(key)]
+        if not found and set(key) & set("*?"):
+            found = [m for m in self.ranked if fnmatch(m.name.lower(), key.lower())]
         if len(found) == 1:
             return found[0]
         names = ", ".join(f"{m.name} (module_{m.files.number:04d})" for m in (found or self.ranked)[:20])
@@ -164,14 +169,15 @@ class DumpDirectory(Displayable, Plottable):
             return None
         stages: list[Stage] = []
         before: Deferred | None = None
+        around: tuple[str, ...] = ()
         for f in files:
             after = Deferred(lambda f=f: _graph(f))  # type: ignore[misc]
             place = printable(f.path.parent.relative_to(self.directory))
-            path = (place, _run(f)) if place != "." else (_run(f),)
-            stages.append(
-                Stage("tf_graph", f.name.label, before, after, path, summary=f.name.describe(), index=len(stages))
-            )
-            before = after
+            path = (place, *_group(f)) if place != "." else _group(f)
+            before = before if path == around else None  # another run begins with another graph
+            words = f.name.describe()
+            stages.append(Stage("tf_graph", f.name.label, before, after, path, summary=words, index=len(stages)))
+            before, around = after, path
         return Trace(f"{printable(self.directory.name)}: graphs", stages)
 
     @property
@@ -222,19 +228,45 @@ def _written(seconds: float) -> datetime | None:
         return None
 
 
-def _run(f: DumpFile) -> str:
-    """The run of the session that a graph belongs to: repeats of a name are numbered from 1, a cluster's own graphs are not."""
-    return "clusters" if "cluster_" in f.name.label else f"run {f.name.sequence or 0}"
+_GROUPS = ("partitions", "functions", "Grappler", "MLIR bridge", "clusters")
 
 
-def _graph_key(f: DumpFile) -> tuple[str, bool, int, int, str]:
-    order = list(GRAPHS)
-    label = next((k for k, g in enumerate(order) if f.name.label.startswith(g)), len(order))
-    return (str(f.path.parent), _run(f) == "clusters", f.name.sequence or 0, label, f.path.name)
+def _group(f: DumpFile) -> tuple[str, ...]:
+    """What a graph belongs to: a run of the session (repeats of a name are numbered from 1), a cluster,
+    a function, or a graph that Grappler was given.
+    """
+    name = f.name
+    if name.pipeline == "grappler":
+        again = f", again ({name.sequence})" if name.sequence else ""
+        return "Grappler", (f"graph at {name.module}" if name.module.isdigit() else name.module) + again
+    if name.pipeline in ("MLIR bridge", "partition"):
+        return ("MLIR bridge",) if name.pipeline == "MLIR bridge" else ("partitions",)
+    if name.pipeline:
+        return "functions", name.module
+    return ("clusters",) if "cluster_" in name.label else (f"run {name.sequence or 0}",)
+
+
+def _graph_key(f: DumpFile) -> tuple[str, int, str, int, tuple[int, int], int, str]:
+    name = f.name
+    owner, *_ = group = _group(f)
+    kind = _GROUPS.index(owner) + 1 if owner in _GROUPS else 0
+    by_number = name.pipeline not in ("", "grappler", "placer")  # numbered through
+    run = (name.sequence or 0) if not kind or by_number else 0
+    return (
+        str(f.path.parent),
+        kind,
+        "/".join(group) if kind else "",
+        run,
+        graph_order(name.label),
+        name.sequence or 0,
+        f.path.name,
+    )
 
 
 @boundary("read a dumped graph")
 def _graph(f: DumpFile) -> Artifact:
+    if f.name.extension in ("mlir", "txt"):
+        return TextRecord(printable(f.path.name), f.read_text(), "mlir" if f.name.extension == "mlir" else "text")
     try:
         return read_graph(f.read_bytes()).record()
     except XlanbError as error:
