@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from xlanb.cli import comparison, execution, faults, hardware, passes, traces
+from xlanb.cli import aot, comparison, execution, faults, hardware, passes, traces
 
-_ANSWERING = (passes, execution, traces, comparison, faults, hardware)
+_ANSWERING = (passes, execution, traces, comparison, faults, hardware, aot)
 """In the order in which `xlanb --help` lists their commands."""
 
 

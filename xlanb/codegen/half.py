@@ -10,6 +10,10 @@ from xlanb.codegen.types import DOUBLE, FLOAT, HALF, I16, I32, I64
 from xlanb.codegen.values import Value
 
 _ROUND = "__truncsfhf2"
+_ARCHITECTURES = ("x86_64", "i686", "i386", "riscv", "wasm")
+"""Those that may have no instructions for it; AArch64 always has."""
+_CONVERTING = frozenset({"f16c", "zfh", "zfhmin"})
+"""The features that are these instructions."""
 
 
 def _widened(x: Value) -> Value:
@@ -67,6 +71,6 @@ def _text(target: Target) -> str:
 
 def conversions(text: str, target: Target) -> str:
     """The functions that the code of a module of LLVM IR will call to convert f16; "" where it converts none, or the machine does it itself."""
-    if "half" not in text or not target.triple.startswith(("x86_64", "i686", "i386")) or "f16c" in target.enabled:
+    if "half" not in text or not target.triple.startswith(_ARCHITECTURES) or target.enabled & _CONVERTING:
         return ""
     return _text(target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from xlanb.buffers.live_ranges import sizes_bytes
 from xlanb.codegen.dynamic import packed, sizes_at, unpacked
 from xlanb.codegen.indexing import strides
 from xlanb.errors import ArgumentError
+from xlanb.hlo.module import HloModule
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
 Array = NDArray[Any]
@@ -124,6 +125,13 @@ class Signature:
     name: str
     parameters: tuple[tuple[str, Shape], ...]
     result: Shape
+
+    @classmethod
+    def of(cls, module: HloModule, names: Iterable[str]) -> Signature:
+        """What a module takes and gives, its parameters by the names that a caller knows."""
+        entry = module.entry_computation
+        named = tuple((n, p.shape) for n, p in zip(names, entry.parameters, strict=True))
+        return cls(module.name, named, entry.root.shape)
 
     def arguments(self) -> list[ArraySpec | None]:
         """The specs of all arguments, leaf after leaf; None of a token."""

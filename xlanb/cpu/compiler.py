@@ -15,6 +15,7 @@ from xlanb.codegen import jit
 from xlanb.codegen.deep import deep
 from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
 from xlanb.codegen.legalize import legalize
+from xlanb.codegen.signature import Signature
 from xlanb.codegen.target import Target
 from xlanb.collector import seldom
 from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
@@ -22,11 +23,13 @@ from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.devices import Placement
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.executable_cache import ExecutableCache
+from xlanb.cpu.object_code import ObjectCode, check_name, object_code
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.shortage import check_ranks, check_sizes
-from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, XlanbError
+from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, UnimplementedError, XlanbError
 from xlanb.hlo import parse
+from xlanb.hlo.devices import device_count_of
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
@@ -112,6 +115,31 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
 def _compile(module: HloModule, options: CompileOptions) -> Executable:
     with seldom():
         return exhaust(_stages(module, options, recorded=False))
+
+
+@boundary("compile")
+def object_for(module: HloModule, target: Target, name: str, options: CompileOptions | None = None) -> ObjectCode:
+    """Compile a module, which is not changed, to an object file for a `standalone` target.
+
+    Raises:
+        XlanbError: a pass or the backend refuses the module, or it takes several devices.
+    """
+    options = options or CompileOptions()
+    check_name(name)
+    check_ranks(module)
+    made = module.clone()
+    if device_count_of(made) > 1:
+        raise UnimplementedError(f"{made.name} runs on {device_count_of(made)} devices: an object file is for one")
+    with seldom():
+        ran = [r.name for r in _pipeline_for(options, 1).steps(made, verify=options.verify)]
+        _settle_layouts(made, ran)
+        assignment, program = deep(lambda: _backend(made, target))
+        return object_code(
+            program,
+            Signature.of(made, [p.name for p in module.entry_computation.parameters]),
+            assignment.temp_size,
+            name,
+        )
 
 
 @optimize.implement

@@ -86,15 +86,14 @@ class Executable(Displayable):
         self.feeds = hidden.feeds
         self._host = make_host_calls(program.host, hidden)
         self.code = self.load(program)
-        entry = module.entry_computation
-        names = source.calling.names if source.calling is not None else _parameter_names(source)
-        parameters = tuple((name, p.shape) for name, p in zip(names, entry.parameters, strict=True))
-        signature = Signature(module.name, parameters, entry.root.shape)
+        signature = Signature.of(
+            module, source.calling.names if source.calling is not None else _parameter_names(source)
+        )
         self.calls = Calls(
             signature,
             self.code,
             assignment.temp_size,
-            is_long=program.loops or is_long(entry),
+            is_long=program.loops or is_long(module.entry_computation),
             calls_host=bool(self._host),
             explain=Shortage(assignment),
         )

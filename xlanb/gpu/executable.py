@@ -38,10 +38,12 @@ class GpuExecutable(Displayable):
         self.source_module = source
         self.buffer_assignment = assignment
         self.program = program
-        entry = module.entry_computation
-        names = source.calling.names if source.calling is not None else [p.name for p in entry.parameters]
-        parameters = tuple((name, p.shape) for name, p in zip(names, entry.parameters, strict=True))
-        self.signature = Signature(module.name, parameters, entry.root.shape)
+        names = (
+            source.calling.names
+            if source.calling is not None
+            else [p.name for p in module.entry_computation.parameters]
+        )
+        self.signature = Signature.of(module, names)
 
     # -- what it is -----------------------------------------------------------------------------------------------
 

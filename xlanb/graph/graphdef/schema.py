@@ -48,6 +48,28 @@ message TensorInfo
 message SavedModel
   1 saved_model_schema_version int64
   2 meta_graphs MetaGraphDef*
+message Config
+  1 feed Feed*
+  2 fetch Fetch*
+  3 variable FedVariable*
+  4 conversion_options Opaque
+message Feed
+  1 id TensorId
+  2 shape TensorShapeProto
+  3 name string
+  4 type DataType
+message Fetch
+  1 id TensorId
+  2 name string
+message FedVariable
+  1 node_name string
+  2 name string
+  3 shape TensorShapeProto
+  4 type DataType
+  5 readonly bool
+message TensorId
+  1 node_name string
+  2 output_index int64
 message BundleHeaderProto
   1 num_shards int32
   2 endianness int32
