@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format docs browser fuzz guard peers targets notebooks binder install-check release clean
+.PHONY: help lab test demo lint format generate docs browser fuzz guard peers targets notebooks binder install-check release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -65,6 +65,9 @@ lint: $(VENV)/.installed-dev ## style, types, who may import whom
 format: $(VENV)/.installed-dev ## format the code, repair what can be repaired
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+generate: $(VENV)/.installed-dev ## the pages of docs/reference that are made from the tables
+	$(BIN)/python docs/generate.py
 
 # A warning is an error: a link that leads nowhere, a name that is no more.
 docs: $(VENV)/.installed-dev ## the documentation, as a site in build/site
