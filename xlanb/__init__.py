@@ -26,6 +26,7 @@ _FACE = {
     "jit": "xlanb.runtime.jit",
     "load": "xlanb.cpu.saved",
     "load_ipython_extension": "xlanb.notebook.magic",
+    "read_dot": "xlanb.dump.dot",
     "read_dump": "xlanb.explorer.dump_directory",
     "recording": "xlanb.explorer.recording",
     "reduce": "xlanb.reducer.search",

@@ -96,7 +96,7 @@ _OLD_GRAPH = re.compile(r"hlo_graph_(?P<n>\d+)(?:\.[A-Za-z0-9]{6})?")
 _OLD = re.compile(r"hlo_(?P<n>\d+)(?:_(?P<module>[^.]*?))?[.-](?P<label>.+)", re.DOTALL)
 _OLD_PASS = re.compile(r"(?:(?P<pipeline>[^:]+?):?[\s_.])?after[\s_](?P<after>.+?),?[\s_.]+before[\s_](?P<before>.+)")
 _OLD_AFTER = re.compile(r"(?:(?P<version>v\d+)\.)?(?P<pipeline>[^:]+?)[\s_]after[\s_](?P<after>.+)", re.DOTALL)
-_EXTENSIONS = tuple("hlo.pb txt dot html hlo pb pbtxt mlir ll o ptx sass s svg url csv log".split())
+_EXTENSIONS = tuple("hlo.pb txt dot gv html hlo pb pbtxt mlir ll o ptx sass s svg url csv log".split())
 
 
 @dataclass(frozen=True)
@@ -245,6 +245,8 @@ def _split_module(rest: str, module: str) -> tuple[str, str]:
     if module and (rest == module or rest.startswith(module + ".")):
         return module, rest[len(module) + 1 :]
     stem, extension = _split_extension(rest)
+    if ("." not in stem and _label_words(stem)) or any(rest == end.lstrip(".-") for end in KERNEL_ENDS):
+        return "", rest  # back ends outside XLA, the IPU's for one, leave the name out
     parts = stem.split(".")
     for k in range(len(parts) - 1, 0, -1):
         if _label_words(".".join(parts[k:])):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.boundary import boundary
 from xlanb.display import Displayable, Plottable
+from xlanb.dump.dot import DotGraph, parse_dot
 from xlanb.dump.graph_names import graph_order
 from xlanb.dump.graphs import read_graph
 from xlanb.dump.names import printable
@@ -27,6 +28,10 @@ from xlanb.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_RULELESS = "follows no rule of naming"
+_UNKNOWN = {"dot": "a Graphviz graph: .dot_graph(name) draws it", "gv": "a Graphviz graph: .dot_graph(name) draws it"}
 
 
 class DumpDirectory(Displayable, Plottable):
@@ -112,10 +117,29 @@ class DumpDirectory(Displayable, Plottable):
     @property
     def others(self) -> list[tuple[str, str]]:
         """Files that belong to no module and no graph: (path, what is known of it)."""
-        known = [
-            (printable(f.path.relative_to(self.directory)), "follows no rule of naming") for f in self.listing.others
-        ]
+        known = [(self._place(f), _UNKNOWN.get(f.name.extension, _RULELESS)) for f in self.listing.others]
         return known + [(printable(path), reason) for path, reason in self.listing.unreadable]
+
+    def _place(self, f: DumpFile) -> str:
+        return printable(f.path.relative_to(self.directory))
+
+    @boundary("read a Graphviz graph of a dump")
+    def dot_graph(self, name: str) -> DotGraph:
+        """A `.dot` file of the directory, under any name, drawn with its clusters and colours.
+
+        `name` is the file's path within the directory, or its last part.
+
+        Raises:
+            DumpError: there is no such file, or it holds no DOT; the message shows where.
+        """
+        listing = self.listing
+        files = [f for m in listing.modules for f in m.files] + listing.others
+        dots = {self._place(f): f for f in files if f.name.extension in ("dot", "gv")}
+        found = dots.get(name) or next((f for place, f in dots.items() if place.endswith(f"/{name}")), None)
+        if found is None:
+            hint = did_you_mean(name, list(dots)) if dots else "; it holds no .dot file"
+            raise DumpError(f"no file {name!r} in {printable(self.directory)}{hint}")
+        return parse_dot(found.read_text(), self._place(found))
 
     def __len__(self) -> int:
         return len(self.listing.modules)

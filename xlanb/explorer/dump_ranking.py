@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from xlanb.analysis.cost import Cost, cost
 from xlanb.analysis.record_cost import BALANCE
-from xlanb.dump.reader import DumpFile, ModuleFiles
+from xlanb.dump.reader import DumpFile, ModuleFiles, Step
 from xlanb.errors import XlanbError
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.trace import Trace
@@ -127,13 +127,18 @@ def _described(module: ModuleFiles) -> DumpedModule:
 
 
 def _ends(module: ModuleFiles) -> tuple[DumpFile | None, DumpFile | None]:
-    """The first and the last HLO of a module that can be read back."""
+    """The first and the last dump of a module that can be read."""
     first = module.hlo("before_optimizations")
-    steps = [s for s in module.steps if s.readable is not None]
-    before = first.readable if first is not None else steps[0].readable if steps else None
+    steps = [s for s in module.steps if s.readable is not None] or module.steps
+    before = _file(first) if first is not None else _file(steps[0]) if steps else None
     last = module.hlo("after_optimizations") or module.hlo("after_codegen")
-    after = last.readable if last is not None else steps[-1].readable if steps else None
+    after = _file(last) if last is not None else _file(steps[-1]) if steps else None
     return before, after
+
+
+def _file(step: Step) -> DumpFile | None:
+    """The HLO of a dump; where it cannot be read back, its Graphviz graph."""
+    return step.readable or next((f for f in step.files if f.name.extension == "dot"), None)
 
 
 def _with_work(modules: list[DumpedModule]) -> list[DumpedModule]:
@@ -169,6 +174,8 @@ def _work(module: ModuleFiles) -> Cost | None:
 
 
 def _cost(f: DumpFile) -> Cost | None:
+    if f.name.extension == "dot":
+        return None
     try:
         return cost(f.read_hlo())
     except XlanbError:
@@ -176,11 +183,13 @@ def _cost(f: DumpFile) -> Cost | None:
 
 
 def _count(f: DumpFile) -> int:
-    """Instructions in a text of HLO, as lines with an equals sign: no parsing, and an estimate where the file is huge."""
-    if f.name.extension not in ("txt", "hlo") or f.size > _COUNT_BYTES:
+    """Instructions in a text of HLO, as lines with an equals sign, or nodes of a Graphviz graph: no parsing, and an
+    estimate where the file is huge.
+    """
+    if f.name.extension not in ("txt", "hlo", "dot") or f.size > _COUNT_BYTES:
         return max(f.size // _BYTES_PER_INSTRUCTION, 1)
     try:
-        return f.read_bytes().count(b" = ")
+        return f.read_bytes().count(b"[label=" if f.name.extension == "dot" else b" = ")
     except XlanbError:
         return 0
 

@@ -11,6 +11,7 @@ from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CodeRecord
 from xlanb.dump.buffer_assignment import parse_buffer_assignment
 from xlanb.dump.disassemble import disassemble
+from xlanb.dump.dot import parse_dot
 from xlanb.dump.names import printable
 from xlanb.dump.reader import DumpFile, ModuleFiles, Step
 from xlanb.errors import XlanbError
@@ -65,6 +66,8 @@ class _Sharing:
     def record(self, file: DumpFile) -> Artifact:
         """The module in a file, or its text where it holds none that can be read."""
         try:
+            if file.name.extension == "dot":
+                return parse_dot(file.read_text(), printable(file.path.name)).record()
             if file.name.extension not in ("txt", "hlo", "pb", "hlo.pb"):
                 return TextRecord(printable(file.path.name), file.read_text(), file.name.extension or "text")
             return self._share(self._read(file))

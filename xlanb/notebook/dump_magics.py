@@ -9,6 +9,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from xlanb.dump import read_hlo
+from xlanb.dump.dot import read_dot
 from xlanb.errors import ArgumentError
 from xlanb.explorer.diff import diff_modules, diff_traces, last_module
 from xlanb.explorer.dump_directory import DumpDirectory, read_dump
@@ -26,14 +27,17 @@ class DumpMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("directory", help="what --xla_dump_to or TF_DUMP_GRAPH_PREFIX wrote")
+    @argument("directory", help="what --xla_dump_to or TF_DUMP_GRAPH_PREFIX wrote, or one .dot file")
     @argument("-m", "--module", help="step through this module (default: the table of all, and the main program)")
     @argument("-o", "--output", metavar="VAR", help="put the dump directory into a variable")
     def xla_open(self, line: str) -> Any:
         """Open a dump directory of the real XLA: which file is my program, and what became of it."""
         __tracebackhide__ = True
         options = options_of(self.xla_open, line)
-        dump = read_dump(unquoted(options.directory))
+        place = unquoted(options.directory)
+        if place.removesuffix(".gz").endswith((".dot", ".gv")) and is_file(at_home(Path(place))):
+            return read_dot(at_home(Path(place)))
+        dump = read_dump(place)
         if options.output:
             shell_of(self).user_ns[options.output] = dump
         if options.module:

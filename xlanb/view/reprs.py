@@ -12,6 +12,7 @@ from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, Code, CodeRecord, ExecutionRecord
 from xlanb.display import mimebundle as mimebundle_hook
 from xlanb.dump import writer
+from xlanb.dump.dot import DotGraph
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
@@ -31,6 +32,7 @@ from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.mesh import Mesh
 from xlanb.view.brief import artifact_brief, stage_brief, trace_brief
 from xlanb.view.cards import card_html
+from xlanb.view.dot_picture import dot_html
 from xlanb.view.film.page import film_html
 from xlanb.view.page import fragment_html, kept, pre_html, view_html, whole_page
 from xlanb.view.parts.fusion import fused_computation, neighbourhood, traffic
@@ -96,6 +98,8 @@ def _bundle(obj: Any) -> dict[str, str]:
         return {"text/html": artifact_html(obj.record()), "text/plain": obj.beginning}
     if isinstance(obj, Message):
         return _graph_def(obj)
+    if isinstance(obj, DotGraph):
+        return {"text/html": dot_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Trace):
         return {"text/html": fragment_html([obj], is_kept=True), "text/plain": trace_brief(obj)}
     if isinstance(obj, WarpTrace):
