@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format generate docs browser fuzz guard peers targets notebooks binder install-check release clean
+.PHONY: help lab test demo lint format generate new-pass docs browser fuzz guard peers targets notebooks binder install-check release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -68,6 +68,11 @@ format: $(VENV)/.installed-dev ## format the code, repair what can be repaired
 
 generate: $(VENV)/.installed-dev ## the pages of docs/reference that are made from the tables
 	$(BIN)/python docs/generate.py
+
+FOLDER ?= simplifiers
+
+new-pass: $(VENV)/.installed-test ## the files of a new pass: NAME=double-negation FOLDER=simplifiers
+	$(BIN)/python -m tests.transforms.new_pass $(NAME) --folder $(FOLDER)
 
 # A warning is an error: a link that leads nowhere, a name that is no more.
 docs: $(VENV)/.installed-dev ## the documentation, as a site in build/site
