@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 import xlanb
-from xlanb.view.parts.items import instruction_item, label
+from xlanb.graph.records import NodeRecord
+from xlanb.hlo import parse
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.view.parts.families import hlo_family, tf_family
+from xlanb.view.parts.items import instruction_item, label, node_item
 
 
 def said(metadata: str, shape: str = "f32[3,4]") -> tuple[str, str, str]:
@@ -37,3 +41,41 @@ def test_long_names_are_shortened_in_the_middle():
     assert len(below) <= 34
     assert below.startswith("params['encode")
     assert below.endswith("f32[3,4]")
+
+
+def _constants(*lines):
+    text = "HloModule m\n\nENTRY e {\n" + "\n".join(f"  {x}" for x in lines) + "\n}\n"
+    return [instruction_item(i) for i in parse(text).record().by_name["e"].instructions]
+
+
+def test_a_constant_is_known_by_its_value_where_that_is_short_and_whole_else_by_its_shape():
+    few, many, last = _constants(
+        "few = s32[3] constant({1, 2, 3})",
+        "many = f32[8] constant({0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1})",
+        "ROOT last = (s32[3], f32[8]) tuple(few, many)",
+    )
+    assert (few["v"], many["v"], "v" in last) == ("{1,2,3}", "f32[8]", False)
+    nodes = [NodeRecord("axes", "Const", (), {"value": "[0 1]"}, ("s32[2]",))]
+    nodes.append(NodeRecord("kernel", "Const", (), {"value": "float32[3,3,8,8] {-0.1, 0.2, ...}"}, ("f32[3,3,8,8]",)))
+    assert [node_item(n)["v"] for n in nodes] == ["[0 1]", "f32[3,3,8,8]"]
+
+
+@pytest.mark.parametrize(
+    ("op", "family"),
+    [
+        ("Conv2DBackpropFilter", "matrix"),
+        ("MatMul", "matrix"),
+        ("MaxPoolGrad", "reduce"),
+        ("AvgPool", "reduce"),
+        ("FusedBatchNormV3", "norm"),
+        ("LRN", "norm"),
+        ("Relu", "element"),
+    ],
+)
+def test_pooling_and_normalization_are_no_products(op, family):
+    assert tf_family(op) == f"tf-{family}"
+
+
+def test_instructions_have_families_alike():
+    codes = (O.CONVOLUTION, O.DOT, O.REDUCE_WINDOW, O.BATCH_NORM_TRAINING)
+    assert [hlo_family(c) for c in codes] == ["matrix", "matrix", "reduce", "norm"]

@@ -28,6 +28,7 @@ _FILL = {
     "data": "#e4f3ea",
     "reduce": "#f8e4f0",
     "matrix": "#fce5d8",
+    "norm": "#e9f0d4",
     "control": "#ebe6f8",
     "fusion": "#dcf0f3",
     "launch": "#dcf0f3",

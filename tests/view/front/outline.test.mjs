@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { boxCount, bundlesAgain, bundlesOf } from "./bundles.js";
 import { bytesOf, outlineFrom, outlines } from "./outline.js";
 import { givenFolds, noFolds, sceneOf } from "./scene.js";
 
@@ -48,7 +49,7 @@ test("an open repeat shows its first instance for all; a spread one all of them"
   const { artifact, payload } = threeLayers(["@layer_*"]);
   const scene = sceneOf(artifact, payload, givenFolds(artifact));
   assert.deepEqual([...scene.nodes.keys()], ["p", "d0", "a0", "end"]);
-  assert.deepEqual([...scene.groups].map(([k, g]) => [k, g.stack, g.count]), [["@layer_*", 3, 2]]);
+  assert.deepEqual([...scene.groups].map(([k, g]) => [k, g.stack, g.count]), [["@layer_*", 3, 6]], "two ops in each of three layers");
   assert.deepEqual(edges(scene), ["a0>end", "d0>a0", "p>d0"]);
   assert.equal(scene.nodes.get("d0").weight.flops, 30);
   assert.equal(scene.where.get("d2"), "d0");
@@ -56,6 +57,58 @@ test("an open repeat shows its first instance for all; a spread one all of them"
   const spread = sceneOf(artifact, payload, { ...givenFolds(artifact), spread: () => true });
   assert.deepEqual([...spread.nodes.keys()], ["p", "@layer_0", "@layer_1", "@layer_2", "end"]);
   assert.deepEqual(edges(spread), ["@layer_0>@layer_1", "@layer_1>@layer_2", "@layer_2>end", "p>@layer_0"]);
+});
+
+/** Four layers, one with an op more than the others, each with a part of two ops and a fusion of three; in the last part of the program a loop whose body has a fusion too. */
+function nestedLayers(open) {
+  const inside = (name) => ({ items: [item(`${name}.p`, "parameter", [], { v: "0" }), ...[1, 2, 3].map((n) => item(`${name}.${n}`, "add", [n > 1 ? `${name}.${n - 1}` : `${name}.p`], n === 3 ? { r: 1 } : {}))], t: { g: [], m: [-1, 4], r: "i...", u: [[1, 1]], w: [0, 0, 0] } });
+  const parts = {};
+  const own = [item("p", "parameter", [], { v: "0" })];
+  const [m, g] = [[-1], [[-1, "repeat", "layer 0-3", "layer_*"]]];
+  let last = "p";
+  const put = (group, x) => {
+    own.push(x);
+    m.push(group);
+    last = x.n;
+  };
+  for (let k = 0; k < 4; k += 1) {
+    const layer = g.push([0, "scope", `layer_${k}`, `layer_${k}`]) - 1;
+    const part = g.push([layer, "scope", "part", `layer_${k}/part`]) - 1;
+    parts[`fused${k}`] = inside(`fused${k}`);
+    put(part, item(`d${k}`, "dot", [last]));
+    put(part, item(`e${k}`, "exponential", [last]));
+    if (k === 2) put(layer, item("more", "sine", [last]));
+    put(layer, item(`f${k}`, "fusion", [last], { f: "fusion", c: [`fused${k}`] }));
+  }
+  parts.fusedL = inside("fusedL");
+  parts.body = { items: [item("b", "parameter", [], { v: "0" }), item("fl", "fusion", ["b"], { f: "fusion", c: ["fusedL"] }), item("bt", "tanh", ["fl"], { r: 1 })], t: { g: [], m: [-1, 3], r: "i..", u: [[1, 1]], w: [0, 0] } };
+  put(-1, item("loop", "while", [last], { f: "control", c: ["body"], r: 1 }));
+  parts.main = { items: own, t: { g, m: m.flatMap((x) => [x, 1]), r: `i${".".repeat(own.length - 1)}`, u: [[8, 8]], w: own.slice(1).map(() => 0) } };
+  return moduleOf(parts, open);
+}
+
+test("a group counts the same ops, marks and work open and closed, whatever is open in it; parts add up to the whole", () => {
+  const { artifact, payload } = nestedLayers([]);
+  const marks = { added: new Set(["e1", "fused2.3", "more", "f3"]), removed: new Set(), changed: new Set(["d0", "d1", "fusedL.1"]) };
+  const tell = (x) => [x.count, x.marks.added, x.marks.changed, x.weight.flops];
+  const seen = new Map();
+  const keys = ["@layer_*", "@layer_0/part", "f0", "loop", "loop/fl"];
+  for (let n = 0; n < 2 ** keys.length; n += 1) {
+    const open = new Set(keys.filter((_, k) => n & (1 << k)));
+    const scene = sceneOf(artifact, payload, { ...noFolds(), open: (key) => open.has(key) }, { marks });
+    const total = [...scene.nodes.values()].filter((x) => !x.group && !x.port).concat([...scene.groups.values()].filter((x) => !x.parent)).reduce((t, x) => t + x.count, 0);
+    assert.equal(total, 4 * (2 + 3) + 1 + 4);
+    for (const [key, x] of [...scene.nodes, ...scene.groups]) {
+      if (!keys.includes(key)) continue;
+      const told = JSON.stringify(tell(x));
+      assert.equal(seen.get(key) || told, told, `${key} with ${[...open]} open`);
+      seen.set(key, told);
+    }
+  }
+  assert.deepEqual(JSON.parse(seen.get("@layer_*")), [21, 4, 2, 13 * 8]);
+  assert.deepEqual(JSON.parse(seen.get("@layer_0/part")).slice(0, 3), [8, 1, 2], "of all four layers");
+  assert.deepEqual(JSON.parse(seen.get("loop")).slice(0, 3), [4, 0, 1]);
+  assert.deepEqual(JSON.parse(seen.get("f0")).slice(0, 2), [12, 2], "of its likes too");
 });
 
 test("all ops brings back what is inlined", () => {
@@ -146,4 +199,41 @@ test("bytes of shapes", () => {
   assert.equal(bytesOf("(pred[4], bf16[2], c64[])"), 16);
   assert.equal(bytesOf("f32[?,3]"), 12);
   assert.equal(bytesOf("token[]"), 0);
+});
+
+/** A chain of ten ops, of which the fourth goes on to the eighth too, and a group of two in the middle. */
+function longChain() {
+  const own = [item("p", "parameter", [], { v: "0" })];
+  for (let k = 0; k < 10; k += 1) own.push(item(`n${k}`, k % 3 ? "tanh" : "dot", [k ? `n${k - 1}` : "p", ...(k === 7 ? ["n3"] : [])], k % 3 ? {} : { f: "matrix" }));
+  own[10].r = 1;
+  const t = { g: [[-1, "scope", "mid", "mid"]], m: [-1, 5, 0, 2, -1, 4], r: `i${".".repeat(10)}`, u: [[1, 1]], w: own.slice(1).map(() => 0) };
+  return moduleOf({ main: { items: own, t } });
+}
+
+test("a program of too many boxes is cut into bundles of neighbours, where little flows on", () => {
+  const { artifact, payload } = longChain();
+  const entry = outlines(artifact, payload).get("");
+  assert.equal(boxCount(entry), 9);
+  const bundles = bundlesOf(entry, 3);
+  assert.equal(new Set(bundles.values()).size, 3);
+  const scene = sceneOf(artifact, payload, { ...noFolds(), open: () => false, bundles });
+  const drawn = [...scene.nodes].filter(([, n]) => !n.port);
+  assert.equal(drawn.length, 3);
+  assert.equal(drawn.reduce((t, [, n]) => t + n.count, 0), 10);
+  assert.match(drawn[0][1].item.h[0], /dot/);
+  const order = drawn.map(([key]) => key);
+  for (const e of scene.edges) if (order.includes(e.from) && order.includes(e.to)) assert.ok(order.indexOf(e.from) < order.indexOf(e.to), "no circle");
+  const open = sceneOf(artifact, payload, { ...noFolds(), bundles });
+  assert.equal(open.nodes.size, 11);
+  assert.equal([...open.groups.values()].filter((g) => !g.parent).length, 3);
+});
+
+test("bundles stay as they are from stage to stage; what is new lies with what comes before it", () => {
+  const { artifact, payload } = longChain();
+  const entry = outlines(artifact, payload).get("");
+  const bundles = bundlesOf(entry, 3);
+  assert.equal(bundlesAgain(entry, bundles), bundles);
+  const without = new Map([...bundles].filter(([key]) => key !== "n2"));
+  assert.equal(bundlesAgain(entry, without).get("n2"), bundles.get("n1"));
+  assert.equal(bundlesAgain(entry, new Map([["other", "x"]])), null);
 });

@@ -140,24 +140,56 @@ def test_quiet_ops_are_inlined_or_edges():
     assert {part.ops.names[k] for k in part.ops.sources[part.ops.names.index("n")]} == {"a"}
 
 
-def test_a_fusion_lies_in_the_scope_of_most_of_its_cost():
+@pytest.mark.parametrize(
+    ("root", "home"),
+    [
+        ('ROOT n = f32[8,8] negate(x), metadata={op_name="jit(f)/light/neg"}', "light"),
+        ("ROOT n = f32[8,8] negate(x)", "heavy"),
+        (
+            'l = f32[8,8] negate(x), metadata={op_name="jit(f)/light/neg"}\n  ROOT n = (f32[8,8], f32[8,8]) tuple(l, x)',
+            "light",
+        ),
+    ],
+)
+def test_a_fusion_lies_where_its_root_does_else_where_most_of_its_work_was(root, home):
+    is_tuple = "tuple" in root
+    shape = "(f32[8,8], f32[8,8])" if is_tuple else "f32[8,8]"
     text = module(
         "p = f32[8,8] parameter(0)",
         'a = f32[8,8] tanh(p), metadata={op_name="jit(f)/light/tanh"}',
         'b = f32[8,8] sine(a), metadata={op_name="jit(f)/light/sin"}',
-        'fused = f32[8,8] fusion(b), kind=kLoop, calls=inner, metadata={op_name="jit(f)/light/neg"}',
-        'c = f32[8,8] sine(fused), metadata={op_name="jit(f)/heavy/sin"}',
+        f"fused = {shape} fusion(b), kind=kLoop, calls=inner",
+        *(["e = f32[8,8] get-tuple-element(fused), index=0"] if is_tuple else []),
+        f'c = f32[8,8] sine({"e" if is_tuple else "fused"}), metadata={{op_name="jit(f)/heavy/sin"}}',
         'ROOT d = f32[8,8] cosine(c), metadata={op_name="jit(f)/heavy/cos"}',
         before="inner {\n  i = f32[8,8] parameter(0)\n"
         "  x = f32[8,8] dot(i, i), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
-        'metadata={op_name="jit(f)/heavy/dot"}\n'
-        '  ROOT n = f32[8,8] negate(x), metadata={op_name="jit(f)/light/neg"}\n}\n',
+        f'metadata={{op_name="jit(f)/heavy/dot"}}\n  {root}\n}}\n',
     )
     part = entry_of(text)
     keys = [g.key for g in part.outline.groups]
-    home = {n: keys[g] if g >= 0 else "" for n, g in zip(part.ops.names, part.outline.member, strict=True)}
-    assert home["fused"] == "heavy"
-    assert home["a"] == home["b"] == "light"
+    homes = {n: keys[g] if g >= 0 else "" for n, g in zip(part.ops.names, part.outline.member, strict=True)}
+    assert homes["fused"] == home
+    assert homes["a"] == homes["b"] == "light"
+
+
+def test_scopes_of_which_one_op_is_left_are_grouped_by_their_names_as_before():
+    text = ["p0 = f32[8,8] parameter(0)", "w = f32[8,8] parameter(1)"]
+    for k in range(30):
+        meta = f'metadata={{op_name="jit(f)/conv{k // 10}_block{k // 2}_{k % 2}_conv/dot"}}'
+        text.append(f"p{k + 1} = f32[8,8] dot(p{k}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, {meta}")
+    part = entry_of(module(*text[:-1], f"ROOT {text[-1]}"))
+    labels = {g.label for g in part.outline.groups}
+    assert labels == {
+        "conv0-2",
+        "conv0",
+        "conv1",
+        "conv2",
+        *(f"block{k}" for k in range(15)),
+        "block0-4",
+        "block5-9",
+        "block10-14",
+    }
 
 
 def test_a_first_picture_may_be_asked_to_be_small():
@@ -240,7 +272,7 @@ def test_what_has_no_scope_beside_a_forward_and_a_backward_pass_is_one_group():
     rest = scoped(17, 84, "jit(step)")
     part = entry_of(module("v0 = f32[64] parameter(0)", *forward, *backward, *rest[:-1], f"ROOT {rest[-1]}"))
     top = [g for g in part.outline.groups if g.parent < 0]
-    assert [g.label for g in top] == ["forward/layer", "backward/layer", "no scope"]
+    assert [g.label for g in top] == ["forward/layer", "backward/layer", "update"]
     inside = [g for g in part.outline.groups if g.parent == part.outline.groups.index(top[-1])]
     assert len(inside) > 3, "it is cut as the flow goes"
 
@@ -267,3 +299,70 @@ def test_an_optimizer_is_a_group_though_its_ops_are_few():
         ("multiply, subtract", "repeat"),
     ]
     assert all(part.outline.member[part.ops.names.index(f"m{k}")] >= 0 for k in range(6))
+
+
+FRAMES = """FileNames
+1 "/lib/python3.11/site-packages/optax/_src/combine.py"
+2 "/lib/python3.11/site-packages/optax/_src/transform.py"
+3 "/home/me/train.py"
+
+FunctionNames
+1 "step"
+2 "chain.<locals>.update_fn"
+3 "clip.<locals>.update_fn"
+4 "adam.<locals>.update_fn.<locals>.<lambda>"
+5 "<module>"
+6 "step.<locals>.<lambda>"
+7 "own_update"
+
+FileLocations
+1 {file_name_id=3 function_name_id=5 line=9 end_line=9 column=1 end_column=2}
+2 {file_name_id=3 function_name_id=1 line=5 end_line=5 column=1 end_column=2}
+3 {file_name_id=1 function_name_id=2 line=90 end_line=90 column=1 end_column=2}
+4 {file_name_id=2 function_name_id=3 line=20 end_line=20 column=1 end_column=2}
+5 {file_name_id=2 function_name_id=4 line=30 end_line=30 column=1 end_column=2}
+6 {file_name_id=3 function_name_id=6 line=6 end_line=6 column=1 end_column=2}
+7 {file_name_id=3 function_name_id=7 line=2 end_line=2 column=1 end_column=2}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+3 {file_location_id=3 parent_frame_id=3}
+4 {file_location_id=4 parent_frame_id=4}
+5 {file_location_id=5 parent_frame_id=4}
+6 {file_location_id=6 parent_frame_id=3}
+7 {file_location_id=7 parent_frame_id=3}
+"""
+
+
+def step_by_a_library(*, has_backward=True):
+    scopes = ["jvp(layer)", "transpose(jvp(layer))" if has_backward else "jvp(other)"]
+    lines = ["v0 = f32[64] parameter(0)"]
+    for name in [f"{scope}/sin" for scope in scopes for _ in range(3)]:
+        k = len(lines)
+        lines.append(f'v{k} = f32[64] sine(v{k - 1}), metadata={{op_name="jit(step)/{name}"}}')
+    for frame in (4, 4, 5, 5, 5, 6, 7, 7):
+        k = len(lines)
+        lines.append(f'v{k} = f32[64] abs(v{k - 1}), metadata={{op_name="jit(step)/abs" stack_frame_id={frame}}}')
+    return module(*lines[:-1], f"ROOT {lines[-1]}").replace("HloModule m\n\n", f"HloModule m\n\n{FRAMES}\n")
+
+
+def test_what_a_step_does_without_a_scope_is_known_by_the_python_functions_that_ask_for_it():
+    part = entry_of(step_by_a_library())
+    keys = [g.key for g in part.outline.groups]
+    home = [keys[g] if g >= 0 else "" for g in part.outline.member]
+    assert home[7:] == [
+        "optax/clip",
+        "optax/clip",
+        "optax/adam",
+        "optax/adam",
+        "optax/adam",
+        "",
+        "own_update",
+        "own_update",
+    ]
+
+
+def test_python_functions_are_no_scopes_of_a_program_without_a_backward_pass():
+    part = entry_of(step_by_a_library(has_backward=False))
+    assert not any("optax" in g.key for g in part.outline.groups)

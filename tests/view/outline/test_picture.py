@@ -47,6 +47,21 @@ def test_a_fusion_that_is_open_is_a_box():
     assert {("x", "fused/s"), ("fused/s", "fused/t"), ("fused/t", "n")} == set(made.drawing.edges)
 
 
+def test_a_group_counts_the_ops_in_what_it_calls():
+    inside = "\n\n".join(
+        f"f{k} {{\n  p = f32[4] parameter(0)\n  s = f32[4] sine(p)\n  ROOT t = f32[4] tanh(s)\n}}" for k in range(3)
+    )
+    lines = ["x0 = f32[4] parameter(0)"]
+    for k in range(3):
+        meta = f'metadata={{op_name="jit(f)/layer_{k}/op"}}'
+        lines.append(f"m{k} = f32[4] fusion(x{k}), kind=kLoop, calls=f{k}, {meta}")
+        lines.append(f"x{k + 1} = f32[4] negate(m{k}), {meta}")
+    lines[-1] = f"ROOT {lines[-1]}"
+    module = parse(f"HloModule m\n\n{inside}\n\nENTRY main {{\n" + "\n".join(lines) + "\n}\n")
+    made = outline_drawing(Outlines().program(module.record()), most=2)
+    assert made.titles["@layer_*"] == ("layer 0-2 x3", "9 ops")
+
+
 def test_a_tensorflow_graph_is_drawn_with_its_scopes():
     nodes = (
         NodeRecord("x", "Placeholder"),

@@ -21,7 +21,7 @@ _LOOSE = 8  # ops that stand beside them at most
 _LIGHT = 0.05  # what the ops beside groups cost of all, where they are worth no more than a box of their own,
 _FEW_LIGHT = 4  # and how many those are at least
 _SMALLEST = 3  # ops of the smallest such box
-_NO_SCOPE = "no scope"  # mostly what an optimizer does: JAX names no scope for it
+_UPDATE, _OTHERS = "update", "other ops"  # what a step does with its gradients, and what has nothing to do with them
 
 
 def split_wide(root: Branch, ops: Ops) -> None:
@@ -96,11 +96,17 @@ def _split(branch: Branch, ops: Ops) -> None:
 def _adopt(branch: Branch, made: list[Branch], ops: Ops, *, has_passes: bool) -> None:
     """Let a group have these groups of its ops; beside a forward and a backward pass many of them become one."""
     if len(made) > _FEW and has_passes:
-        made = [Branch(f"{branch.key}~{_NO_SCOPE}", _NO_SCOPE, "flow", branches=made)]
+        label = _UPDATE if _reads_backward(branch, made, ops) else _OTHERS
+        made = [Branch(f"{branch.key}~{label}", label, "flow", branches=made)]
     taken = {k for b in made for part in b.walk() for k in part.ops}
     branch.branches.extend(made)
     branch.ops = [k for k in branch.ops if k not in taken]
     _settle(branch, ops)
+
+
+def _reads_backward(branch: Branch, made: list[Branch], ops: Ops) -> bool:
+    backward = {k for b in branch.branches if b.key.split("/", 1)[0] == BACKWARD for k in b.all_ops()}
+    return any(o in backward for b in made for k in b.all_ops() for o in ops.sources[k])
 
 
 def _settle(branch: Branch, ops: Ops) -> None:

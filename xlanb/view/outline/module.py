@@ -10,9 +10,10 @@ from xlanb.analysis.record_cost import BALANCE, RecordCosts
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import ArrayShape
+from xlanb.view.outline.callers import CallerPaths, Calls, calls_of
 from xlanb.view.outline.ops import INLINED, INPUT, PASSED, RESULT, SHOWN, Ops
 from xlanb.view.outline.program import Part, Program
-from xlanb.view.outline.scopes import Path, scope_path
+from xlanb.view.outline.scopes import BACKWARD, Path, scope_path
 
 CALLERS: Final = {O.FUSION: "fusion", O.CALL: "call", O.WHILE: "call", O.CONDITIONAL: "call", O.ASYNC_START: "call"}
 """Opcodes whose computations are drawn in their place, and what the box is."""
@@ -33,10 +34,14 @@ class ModuleOutlines:
         self._parts: dict[int, tuple[ComputationRecord, Part]] = {}
         self._costs: dict[int, tuple[InstructionRecord, tuple[float, float]]] = {}
         self._traits: dict[int, _Traits] = {}
+        self._callers: dict[str, CallerPaths | None] = {}
 
     def program(self, module: ModuleRecord) -> Program:
         """The entry and all that is drawn in the place of an op."""
         maker = _Maker(module, self._costs, self._traits)
+        if module.name not in self._callers:  # from stage to stage the same
+            self._callers[module.name] = maker.callers_of_step()
+        maker.callers = self._callers[module.name]
         parts: dict[str, Part] = {}
         todo = [module.entry] if module.entry in module.by_name else []
         while todo:
@@ -56,13 +61,15 @@ class ModuleOutlines:
 class _Traits(NamedTuple):  # of which there are as many as instructions: a frozen dataclass takes thrice as long
     """What an instruction is, whatever module it is in: the snapshots of a compilation share most instructions.
 
-    `role` is that of `Ops`, or one of `_OPEN` where the operands decide; `path` leaves out what a fusion holds.
+    `role` is that of `Ops`, or one of `_OPEN` where the operands decide; `path` leaves out what a fusion holds, `calls`
+    are known of what names no scope.
     """
 
     record: InstructionRecord  # an id is only unique while its object lives
     word: str
     token: str
     path: Path | None
+    calls: Calls
     role: str
     size: int
     is_heavy: bool
@@ -76,8 +83,10 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
         token = f"{code.text} {i.shape.text(layout=False)}"
         is_heavy = code in _HEAVY or code.kind == "collective"
         is_scalar = isinstance(i.shape, ArrayShape) and not i.shape.dimensions
+        path = _own_path(i)
+        calls = calls_of(i.metadata) if path == () else ()
         return cls(
-            i, code.text, token, _own_path(i), _own_role(i), i.shape.byte_size, is_heavy, code in CALLERS, is_scalar
+            i, code.text, token, path, calls, _own_role(i), i.shape.byte_size, is_heavy, code in CALLERS, is_scalar
         )
 
 
@@ -93,6 +102,18 @@ class _Maker:
         self.module = module
         self.costs = RecordCosts(module, costs)
         self._known = traits
+        self.callers: CallerPaths | None = None
+
+    def callers_of_step(self) -> CallerPaths | None:
+        """How ops without a scope are told apart in a training step; None of another program."""
+        traits = [t for c in self.module.computations for t in self._traits(c)]
+        if not any(t.path and t.path[0] == BACKWARD for t in traits):
+            return None
+        return CallerPaths(t.calls for t in traits)
+
+    def _scopes(self, t: _Traits) -> Path | None:
+        """The scopes of an instruction, else the Python functions that it was written in."""
+        return self.callers.of(t.calls) if t.calls and self.callers is not None else t.path
 
     def part(self, computation: ComputationRecord) -> Part:
         """One computation."""
@@ -130,21 +151,27 @@ class _Maker:
             words=[t.word for t in traits],
             tokens=[t.token for t in traits],
             operands=operands,
-            paths=[self._path(t) if t.word == _FUSION else t.path for t in traits],
+            paths=[self._path(t) if t.word == _FUSION else self._scopes(t) for t in traits],
             weights=[flops / BALANCE + size for flops, size in costs],
             roles=roles,
             heavy=[t.is_heavy for t in traits],
         )
 
     def _path(self, fusion: _Traits) -> Path | None:
-        """Where most of the work that a fusion holds was asked for."""
+        """Where its root was asked for, of several results the first that tells; else where most of its work was."""
         shares: dict[Path | None, float] = defaultdict(float)
         for name in self._called(fusion.record):
             inside = self._traits(self.module.by_name[name])
+            by_name = {t.record.name: t for t in inside}
+            for root in (t for t in inside if t.record.is_root):
+                results = root.record.operands if root.word == _TUPLE else ()
+                found = (self._scopes(t) for t in (root, *map(by_name.__getitem__, results)))
+                if (path := next((p for p in found if p is not None), None)) is not None:
+                    return path
             for inner, (flops, size) in zip(inside, self.costs.of(name), strict=True):
-                shares[inner.path] += flops / BALANCE + size
+                shares[self._scopes(inner)] += flops / BALANCE + size
         known = {path: share for path, share in shares.items() if path is not None}
-        return max(known, key=known.__getitem__) if known else fusion.path
+        return self._scopes(fusion) or (max(known, key=known.__getitem__) if known else None)
 
 
 def _own_path(i: InstructionRecord) -> Path | None:

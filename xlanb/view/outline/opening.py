@@ -84,8 +84,8 @@ class Insides:
         return part.contents.weights[group]
 
     def count(self, part: Part, group: int) -> int:
-        """How many nodes the ops in a group are."""
-        return part.contents.counts[group]
+        """How many ops are in a group."""
+        return self.program.ops_in_group(part, group)
 
     def instances(self, part: Part, group: int) -> int:
         """How many groups a repeat stands for; 0 of what is none."""

@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from xlanb.view.outline.flow import WIDE
 from xlanb.view.outline.ops import Ops
 from xlanb.view.outline.tree import Branch
 
+_FEW = 6  # nodes of a group by name, beyond which names are looked at in it too
 _PREFIX = re.compile(r"(.*?\D\d+)[_.-](?=\D|\d+[_.-]\D)")
 
 
 def name_groups(root: Branch, ops: Ops) -> None:
     """In every group that has more than `WIDE` nodes put those whose names begin alike, up to a number, into one.
 
-    conv2_block1_1_conv, conv2_block1_1_bn, ... -> conv2, and in it block1: what is above is left out of a label.
+    conv2_block1_1_conv, conv2_block1_1_bn, ... -> conv2, and in it block1: what is above is left out of a label. An op
+    that is all that is left of its scope, as after fusion, is known by the scope's name.
     """
-    todo = [(root, "")]
+    todo = [(root, "", WIDE)]
     while todo:
-        branch, above = todo.pop()
-        made = _group(branch, ops, above) if branch.shown(ops) > WIDE else {}
+        branch, above, most = todo.pop()
+        made = _group(branch, ops, above) if branch.shown(ops) > most else {}
         inside = {id(group): above + prefix for prefix, group in made.items()}
-        todo.extend((b, inside.get(id(b), "")) for b in branch.branches)
+        todo.extend((b, inside.get(id(b), ""), _FEW if id(b) in inside else WIDE) for b in branch.branches)
 
 
 def _group(branch: Branch, ops: Ops, above: str) -> dict[str, Branch]:
     """The groups that were made, by the beginning of the names in them; all of these begin with `above`."""
+    named = {k: prefix for k, prefix in _loose(branch, ops, above).items() if prefix}
     found: dict[str, list[Branch]] = {}
     for b in branch.branches:
         if prefix := _prefix(b.label):
             found.setdefault(prefix, []).append(b)
-    made = {prefix: _made(branch, prefix, inner) for prefix, inner in found.items() if len(inner) > 1}
+    members = Counter({prefix: len(inner) for prefix, inner in found.items()})
+    members.update(prefix for k, prefix in named.items() if ops.is_shown(k))
+    made = {prefix: _made(branch, prefix, found.get(prefix, [])) for prefix, count in members.items() if count > 1}
     if len(made) < 2:
         return {}
-    homes: dict[int, Branch] = {}
-    for k in branch.ops:
-        words = (_rest(word, above) for word in ops.paths[k] or () if word.startswith(above))
-        home = next((made[p] for word in words if (p := _prefix(word)) in made), None)
-        if home is not None:
-            home.ops.append(k)
-            homes[k] = home
-    branch.ops = [k for k in branch.ops if k not in homes]
+    for k, prefix in named.items():
+        if prefix in made:
+            made[prefix].ops.append(k)
+    branch.ops = [k for k in branch.ops if named.get(k) not in made]
     placed: set[str] = set()
     children: list[Branch] = []
     for b in branch.branches:
@@ -50,11 +52,29 @@ def _group(branch: Branch, ops: Ops, above: str) -> dict[str, Branch]:
         elif prefix not in placed:
             placed.add(prefix)
             children.append(made[prefix])
-    branch.branches = children
+    branch.branches = children + [group for prefix, group in made.items() if prefix not in placed]
     for prefix, group in made.items():
         for b in group.branches:
             b.label = _rest(b.label, prefix)
     return made
+
+
+def _loose(branch: Branch, ops: Ops, above: str) -> dict[int, str]:
+    """By op that lies in a group directly the beginning of its scope's name, "" where it has none."""
+    paths = {k: ops.paths[k] or () for k in branch.ops}
+    known = [set(path) for path in paths.values() if path]
+    around = set.intersection(*known) if len(known) > 1 else set()
+    return {
+        k: next(
+            (
+                p
+                for word in path
+                if word not in around and word.startswith(above) and (p := _prefix(_rest(word, above)))
+            ),
+            "",
+        )
+        for k, path in paths.items()
+    }
 
 
 def _rest(name: str, above: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from xlanb.view.outline.grouping import outline_of
@@ -42,3 +42,24 @@ class Program:
 
     entry: str
     parts: Mapping[str, Part]
+    _sizes: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def ops_of(self, part: Part, k: int) -> int:
+        """How many ops one counts as: of a call those in what it calls, none of what is not drawn as a node."""
+        if not part.ops.is_shown(k):
+            return 0
+        called = [c for c in part.calls.get(k, ()) if c in self.parts and c != part.name]
+        return max(1, sum(map(self.ops_in, called)))
+
+    def ops_in(self, name: str) -> int:
+        """How many ops are in a computation, and in what it calls."""
+        if name not in self._sizes:
+            self._sizes[name] = 0  # a function may call itself
+            part = self.parts[name]
+            self._sizes[name] = sum(self.ops_of(part, k) for k in range(len(part.ops)))
+        return self._sizes[name]
+
+    def ops_in_group(self, part: Part, group: int) -> int:
+        """How many ops are in a group, of a repeat those of all that it stands for."""
+        inside = sum(self.ops_of(part, k) for k in part.contents.ops[group])
+        return inside + sum(self.ops_in_group(part, g) for g in part.contents.children[group])

@@ -38,13 +38,11 @@ class Outline:
 class Contents:
     """By the position of a group, the last that of the program as a whole (-1).
 
-    `children` the groups and `ops` the drawn ops that lie in it directly, `counts` how many drawn ops lie in it at
-    any depth, `weights` what all that is in it costs.
+    `children` the groups and `ops` the drawn ops that lie in it directly, `weights` what all that is in it costs.
     """
 
     children: list[list[int]]
     ops: list[list[int]]
-    counts: list[int]
     weights: list[float]
 
     @classmethod
@@ -58,13 +56,11 @@ class Contents:
             if role == SHOWN:
                 own[home].append(k)
             weights[home] += weight
-        counts = [len(inside) for inside in own]
         for number, group in enumerate(groups):
             children[group.parent].append(number)
         for number in range(len(groups) - 1, -1, -1):
             weights[groups[number].parent] += weights[number]
-            counts[groups[number].parent] += counts[number]
-        return cls(children, own, counts, weights)
+        return cls(children, own, weights)
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ _HLO = {
     "leaf": "constant",
     "reduction": "reduce",
     "linalg": "matrix",
-    "nn": "matrix",
+    "nn": "norm",
     "control": "control",
     "collective": "comm",
     "token": "comm",
@@ -43,6 +43,8 @@ def hlo_family(opcode: HloOpcode) -> str:
         return "input"
     if opcode is HloOpcode.FUSION:
         return "fusion"
+    if opcode is HloOpcode.CONVOLUTION:
+        return "matrix"
     return _HLO.get(opcode.kind, "element")
 
 
@@ -53,8 +55,12 @@ def tf_family(op: str) -> str:
         return known
     if op.startswith(("ResourceApply", "Apply")):
         return "tf-variable"
-    if "Conv" in op or "Pool" in op or "BatchNorm" in op:
+    if "Conv" in op:
         return "tf-matrix"
+    if "Pool" in op:
+        return "tf-reduce"
+    if "Norm" in op or op in ("LRN", "LRNGrad"):
+        return "tf-norm"
     if op.startswith(("Random", "StatelessRandom")):
         return "tf-constant"
     return "tf-element"

@@ -24,6 +24,7 @@ Item = dict[str, Any]
 _OF_AN_OP = re.compile(r"\w+\([^)]*\)(/|$)")  # jit(f)/mul
 
 MAX_LINE = 2000  # characters of one line of text
+_VALUE = 24  # characters of a value: a constant that has more is known by its shape
 
 
 def clip(text: str, limit: int = MAX_LINE) -> str:
@@ -74,10 +75,8 @@ def _line(i: InstructionRecord) -> str:
 def _value(i: InstructionRecord) -> str:
     if i.opcode is HloOpcode.CONSTANT:
         literal = i.attributes.get("literal")
-        return _short(
-            literal_text(literal).replace(" ", "") if isinstance(literal, Literal) else str(literal or ""),
-            24,
-        )
+        text = literal_text(literal).replace(" ", "") if isinstance(literal, Literal) else str(literal or "")
+        return _value_or_shape(text, i.shape.text(layout=False))
     if i.opcode is HloOpcode.PARAMETER:
         return str(i.attributes.get("parameter_number", ""))
     if i.opcode is HloOpcode.FUSION:
@@ -89,6 +88,12 @@ def _value(i: InstructionRecord) -> str:
     if i.opcode is HloOpcode.CUSTOM_CALL:
         return clip(str(i.attributes.get("custom_call_target", "")), 40)
     return ""
+
+
+def _value_or_shape(value: str, shape: str) -> str:
+    """A value as long as it is short and whole, else the shape of what it is."""
+    is_whole = len(value) <= _VALUE and "..." not in value
+    return value if is_whole or not shape else _short(shape, _VALUE)
 
 
 def node_item(n: NodeRecord) -> Item:
@@ -103,7 +108,7 @@ def node_item(n: NodeRecord) -> Item:
     where = place_text(n.source_file, n.source_line)
     data = [operand_name(x) for x in n.inputs if not x.startswith("^")]
     control = [x[1:] for x in n.inputs if x.startswith("^")]
-    value = clip(n.attributes.get("value", ""), 24) if n.op == "Const" else ""
+    value = _value_or_shape(n.attributes.get("value", ""), ", ".join(n.outputs)) if n.op == "Const" else ""
     if n.op in VARIABLE_OPS:  # what reads it names it so
         value = n.name.rsplit("/", 1)[-1]
     optional = {

@@ -11,7 +11,7 @@ import { drawCaption, drawLegend, drawPinned, drawScrubber, familyOf, fitText, F
 /** @typedef {{w: number, h: number, ink: Record<string, string>, hover?: Mark | null, pin?: Mark | null, cuts?: boolean, flows?: boolean, scrubber?: boolean, legend: {family: string, label: string}[]}} Look `cuts` without gliding, `flows` while time flows */
 /** @typedef {{m: Mark, x: number, y: number, r: number, w: number, h: number, alpha: number}} Seen */
 
-export const INKS = ["bg", "panel", "line", "text", "muted", "faint", "accent", "add", "rem", "chg", "edge", "fusion-f", "fusion-s", "scope-f", "scope-s", ..."input constant element data reduce matrix control comm variable".split(" ").map((f) => `${f}-s`)];
+export const INKS = ["bg", "panel", "line", "text", "muted", "faint", "accent", "add", "rem", "chg", "edge", "fusion-f", "fusion-s", "scope-f", "scope-s", ..."input constant element data reduce matrix norm control comm variable".split(" ").map((f) => `${f}-s`)];
 const MANY_EDGES = 5000;
 const FAR_EDGE = 130; // pixels, beyond which an edge is fainter
 

@@ -27,9 +27,10 @@ function prospect(scene, room) {
  * @param {(open: Set<string>) => Scene} sceneWith the scene where these are open
  * @param {Room} room
  * @param {Map<string, boolean>} decided what was found of groups in the stages before: it stays so
+ * @param {() => boolean} [fewer] have fewer boxes, where even the closed ones are too many; whether there are
  * @returns {Set<string>}
  */
-export function openingThatFits(given, sceneWith, room, decided) {
+export function openingThatFits(given, sceneWith, room, decided, fewer = () => false) {
   const open = new Set([...given].filter((k) => decided.get(k)));
   let scene = sceneWith(open);
   const told = [...scene.nodes.keys()].join("\n");
@@ -38,6 +39,10 @@ export function openingThatFits(given, sceneWith, room, decided) {
   if (open.size && !now.fits) {
     decided.clear();
     open.clear();
+    scene = sceneWith(open);
+    now = prospect(scene, room);
+  }
+  while (!now.fits && !open.size && fewer()) {
     scene = sceneWith(open);
     now = prospect(scene, room);
   }

@@ -8,7 +8,7 @@ import { around, bytesOf, twinsOf } from "./outline.js";
 /** @typedef {import("./scene.js").SceneNode} SceneNode */
 /** @typedef {import("./scene.js").GroupKind} GroupKind */
 
-const CALLERS = new Map([["fusion", "fusion"], ["call", "call"], ["while", "call"], ["conditional", "call"], ["async-start", "call"]]);
+export const CALLERS = new Map([["fusion", "fusion"], ["call", "call"], ["while", "call"], ["conditional", "call"], ["async-start", "call"]]);
 const MAX_DEPTH = 12;
 const MARKED = 24; // so many inlined ops at most are drawn because a pass was about them
 
@@ -46,10 +46,11 @@ export class PartMaker {
     this.twins = [];
     /** @type {Map<number, string[]>} ops that are drawn as boxes with computations in them */
     this.opened = new Map();
+    this.lost = ""; // the box in which an op without a like would lie
     const marks = maker.marks;
     // of a computation that is new as a whole, as a fusion, what is inlined says nothing by itself
-    const isNew = Boolean(marks) && outline.items.every((i) => i.o === "parameter" || marks?.added.has(i.n));
-    const quiet = marks && !isNew ? outline.items.filter((i, k) => "qp".includes(outline.roles[k]) && (marks.added.has(i.n) || marks.changed.has(i.n) || marks.removed.has(i.n))).length : 0;
+    const isNew = maker.plain || (Boolean(marks) && outline.items.every((i) => i.o === "parameter" || marks?.added.has(i.n)));
+    const quiet = marks && !isNew ? outline.items.filter((_, k) => this.isTold(k)).length : 0;
     this.few = quiet > 0 && quiet <= MARKED;
     /** @type {Map<string, number>} */
     this.at = new Map(outline.items.map((i, k) => [i.n, k]));
@@ -59,10 +60,15 @@ export class PartMaker {
   role(k) {
     const role = this.outline.roles[k];
     if (role !== "q" && role !== "p") return role;
-    const { marks, folds } = this.maker;
+    return this.maker.folds.all || (this.few && this.isTold(k)) ? "." : role;
+  }
+
+  /** Whether a pass was about an op that is not drawn elsewhere; an edge with other ends says so itself. @param {number} k */
+  isTold(k) {
+    const { marks } = this.maker;
+    const role = this.outline.roles[k];
     const name = this.outline.items[k].n;
-    const told = this.few && marks && (marks.added.has(name) || marks.changed.has(name) || marks.removed.has(name));
-    return folds.all || told ? "." : role;
+    return Boolean(marks) && (role === "q" || role === "p") && (marks?.added.has(name) || marks?.removed.has(name) || (role === "q" && marks?.changed.has(name)));
   }
 
   /** Whether an open group shows its first instance for all. @param {number} g */
@@ -96,13 +102,16 @@ export class PartMaker {
       again = false;
       const chain = around(this.outline, at);
       // an instance that is not told of: the first stands for it
-      if (chain.length && groups[chain[0]].kind === "repeat" && !this.state(chain[0]).fold && this.stacks(chain[0])) return "";
+      if (chain.length && groups[chain[0]].kind === "repeat" && !this.state(chain[0]).fold && this.stacks(chain[0])) {
+        this.lost = this.state(chain[0]).box;
+        return "";
+      }
       for (let n = chain.length - 1; n > 0 && !again; n -= 1) {
         const [g, instance] = [chain[n], chain[n - 1]];
         if (groups[g].kind !== "repeat" || instance === groups[g].children[0] || this.state(g).fold || !this.stacks(g)) continue;
         const twins = twinsOf(this.outline, g);
         const twin = twins.get(at) ?? -Infinity;
-        if (twin < 0) return this.foldFor(chain.slice(0, n), twins);
+        if (twin < 0) return this.foldFor(chain.slice(0, n), twins, this.state(g).box);
         at = twin;
         again = true;
       }
@@ -110,13 +119,25 @@ export class PartMaker {
     return at;
   }
 
-  /** The closed group that stands for an op that has no like, ... @param {number[]} chain of its groups @param {Map<number, number>} twins */
-  foldFor(chain, twins) {
+  /** The closed group that stands for an op that has no like, "" where none does. @param {number[]} chain of its groups @param {Map<number, number>} twins @param {string} box of the repeat */
+  foldFor(chain, twins, box) {
+    this.lost = box;
     for (const g of chain) {
       const twin = twins.get(-1 - g) ?? -Infinity;
-      if (twin > -Infinity) return this.state(-1 - twin).fold;
+      if (twin === -Infinity) continue;
+      const state = this.state(-1 - twin);
+      this.lost = state.box;
+      return state.fold;
     }
     return "";
+  }
+
+  /** The open groups around a box, up to the computation: they hold the same whatever is open in them. @param {string} box @returns {import("./scene.js").SceneGroup[]} */
+  groupsAround(box) {
+    const { groups } = this.maker.scene;
+    const out = [];
+    for (let g = groups.get(box); g && box !== this.box; [box, g] = [g.parent, groups.get(g.parent)]) out.push(g);
+    return out;
   }
 
   /** Draw nodes and groups. @param {boolean} isEntry */
@@ -129,11 +150,12 @@ export class PartMaker {
       const drawn = role === "i" || role === "o" ? k : this.drawnFor(k);
       const state = typeof drawn === "string" ? { box: "", fold: drawn } : this.state(outline.member[drawn]);
       this.twins[k] = typeof drawn === "string" ? -1 : drawn;
+      if (role !== "i" && role !== "o") this.countAround(k, state.fold ? maker.scene.nodes.get(state.fold)?.group || "" : typeof drawn === "string" ? this.lost : state.box);
       let key = state.fold || (typeof drawn === "string" ? "" : prefix + outline.items[drawn].n);
       if (role === "i" || role === "o") {
         key = isEntry || maker.folds.all ? prefix + item.n : "";
         if (key) maker.addNode(key, item, this.box, { port: isEntry ? (role === "i" ? "in" : "out") : "" });
-      } else if (state.fold) this.countInto(state.fold, k, role === ".");
+      } else if (state.fold) this.countInto(state.fold, k);
       else if (drawn !== k) {
         if (role === ".") later.push(k);
       } else if (role === ".") this.addOp(k, key, state.box);
@@ -142,10 +164,20 @@ export class PartMaker {
       if (key && !maker.scene.where.has(item.n)) maker.scene.where.set(item.n, key);
     }
     for (const k of later) {
-      const node = maker.scene.nodes.get(this.keys[k]);
-      if (node) maker.count(node, outline.items[k], outline.costs[k]);
+      const first = maker.scene.nodes.get(this.keys[k]) || maker.scene.groups.get(this.keys[k]);
+      if (!first) continue;
+      if (maker.callees(outline, k).length) first.count += maker.opsOf(outline, k);
+      maker.count(first, outline, k);
     }
     this.addHidden();
+  }
+
+  /** @param {number} k @param {string} box */
+  countAround(k, box) {
+    for (const group of this.groupsAround(box)) {
+      group.count += this.maker.opsOf(this.outline, k);
+      this.maker.count(group, this.outline, k);
+    }
   }
 
   /** @param {number} k @param {string} key @param {string} group */
@@ -153,23 +185,25 @@ export class PartMaker {
     const { maker, outline } = this;
     const item = outline.items[k];
     const kind = CALLERS.get(item.o) || (item.f.startsWith("tf") ? "call" : "");
-    const callees = kind && this.depth < MAX_DEPTH ? (outline.calls.get(k) || []).filter((c) => maker.all.has(c) && maker.all.get(c) !== outline) : [];
+    const callees = kind && this.depth < MAX_DEPTH ? maker.callees(outline, k) : [];
     if (callees.length && maker.folds.open(key)) {
       this.opened.set(k, callees);
-      maker.scene.groups.set(key, { label: item.o === "fusion" ? `${item.n}  ${item.v || ""}`.trim() : `${item.h[0]}${item.h[1]}`, kind: /** @type {GroupKind} */ (kind), parent: group, item, count: 0, stack: 1, marks: noTally(), weight: noWeight() });
+      const box = { label: item.o === "fusion" ? `${item.n}  ${item.v || ""}`.trim() : `${item.h[0]}${item.h[1]}`, kind: /** @type {GroupKind} */ (kind), parent: group, item, count: maker.opsOf(outline, k), stack: 1, marks: noTally(), weight: noWeight() };
+      maker.scene.groups.set(key, box);
+      maker.count(box, outline, k);
       return;
     }
     const node = maker.addNode(key, item, group, { fold: callees.length ? key : "" });
-    if (callees.length) node.count = callees.reduce((t, c) => t + shownOps(maker.all.get(c)), 0);
-    maker.count(node, item, outline.costs[k]);
+    if (callees.length) node.count = maker.opsOf(outline, k);
+    maker.count(node, outline, k);
   }
 
-  /** @param {string} fold @param {number} k @param {boolean} isShown */
-  countInto(fold, k, isShown) {
+  /** @param {string} fold @param {number} k */
+  countInto(fold, k) {
     const node = this.maker.scene.nodes.get(fold);
     if (!node) return;
-    if (isShown) node.count += 1;
-    this.maker.count(node, this.outline.items[k], this.outline.costs[k]);
+    node.count += this.maker.opsOf(this.outline, k);
+    this.maker.count(node, this.outline, k);
     if (node.item.fold !== undefined) node.item.fold = node.count;
   }
 
@@ -179,9 +213,14 @@ export class PartMaker {
     this.outline.groups.forEach((group, g) => {
       if (!group.hidden) return;
       const state = this.state(g);
+      const [ops, flops, bytes, label] = group.hidden;
+      for (const around of this.groupsAround(state.fold ? maker.scene.nodes.get(state.fold)?.group || "" : state.box)) {
+        around.count += ops;
+        around.weight.flops += flops;
+        around.weight.bytes += bytes;
+      }
       if (!state.fold && group.kind === "repeat" && this.stacks(g)) return;
       const key = state.fold || `${this.prefix}@${group.key}…`;
-      const [ops, flops, bytes, label] = group.hidden;
       const node = maker.scene.nodes.get(key) || maker.addNode(key, groupItem(key, { ...group, label, key: `${group.key}, not on this page` }, 1), state.box, { count: 0 });
       node.count += ops;
       node.weight.flops += flops;
@@ -279,7 +318,7 @@ export class PartMaker {
       let box = key;
       if (callees.length > 1) {
         box = `${key}/${c}`;
-        maker.scene.groups.set(box, { label: c, kind: "computation", parent: key, item: null, count: 0, stack: 1, marks: noTally(), weight: noWeight() });
+        maker.scene.groups.set(box, { label: c, kind: "computation", parent: key, item: null, count: maker.sizeOf(c).ops, stack: 1, marks: { ...maker.sizeOf(c).marks }, weight: noWeight() });
       }
       roots.push(maker.addPart(/** @type {Outline} */ (maker.all.get(c)), box, `${box}/`, item.o === "conditional" ? given.slice(n + 1, n + 2) : given, this.depth + 1));
     });
@@ -305,13 +344,6 @@ export class PartMaker {
       if (from && to) this.maker.addEdge(from, to, bytes, ops);
     }
   }
-}
-
-/** How many ops of a computation are drawn as nodes. @param {Outline | undefined} outline */
-function shownOps(outline) {
-  let count = 0;
-  for (const role of outline?.roles || "") if (role === ".") count += 1;
-  return count;
 }
 
 /** What an inlined op reads as: "0.1", "iota". @param {number} k @param {Outline} outline @param {Map<string, number>} at @returns {string} */

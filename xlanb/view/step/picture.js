@@ -1,4 +1,5 @@
 // What the graph pane shows: which groups are open, what is in focus, what the reader guesses.
+import { boxCount, bundlesAgain, bundlesOf } from "./bundles.js";
 import { h } from "./dom.js";
 import { ghostsOf, goneFrom } from "./ghosts.js";
 import { around, outlines } from "./outline.js";
@@ -12,6 +13,8 @@ import { isWhole, MAX_NODES, noFolds, sceneOf } from "./scene.js";
 /** @typedef {import("./scene.js").Folds} Folds */
 /** @typedef {import("./store.js").Artifact} Artifact */
 /** @typedef {{own: Map<string, boolean>, spread: Set<string>, all: boolean, focus: string, radius: number, at: string}} Opened what the reader opened (true) and closed (false), by key; `at` the group last opened */
+
+const BUNDLES = [14, 11, 9, 7, 5]; // boxes that a program is made of, where all would not fit
 
 /** @returns {Opened} */
 function nothingOpened() {
@@ -34,6 +37,12 @@ export class PictureState {
     this.given = new WeakMap();
     /** @type {Record<string, Map<string, boolean>>} which groups are open at first, by kind of artifact: from stage to stage the same */
     this.decided = { module: new Map(), graph: new Map() };
+    /** @type {WeakMap<Artifact, import("./bundles.js").Bundles>} neighbours that are one box, as the pane is small */
+    this.bundles = new WeakMap();
+    /** @type {WeakMap<Artifact, number>} how few they were to be */
+    this.asked = new WeakMap();
+    /** @type {Record<string, import("./bundles.js").Bundles | null>} those of the stage before, by kind of artifact */
+    this.bundled = { module: null, graph: null };
     this.version = 0;
     this.store = view.store;
     /** @type {{guesses: Set<string>, target: number, result: ReturnType<typeof score> | null} | null} */
@@ -91,13 +100,34 @@ export class PictureState {
     let given = this.given.get(artifact);
     if (!given) {
       // without what one pass changed: that is another in the next stage, and boxes stand still
-      const sceneWith = (/** @type {Set<string>} */ open) => sceneOf(artifact, this.view.payload, { ...noFolds(), open: (key) => open.has(key) });
-      given = openingThatFits(new Set(artifact.o || []), sceneWith, this.view.graph.room, this.decided[artifact.k]);
+      const sceneWith = (/** @type {Set<string>} */ open) => sceneOf(artifact, this.view.payload, { ...noFolds(), open: (key) => open.has(key), bundles: this.bundles.get(artifact) });
+      this._bundleAsBefore(artifact);
+      given = openingThatFits(new Set(artifact.o || []), sceneWith, this.view.graph.room, this.decided[artifact.k], () => this._bundle(artifact));
       this.given.set(artifact, given);
+      this.bundled[artifact.k] = this.bundles.get(artifact) || null;
     }
     const { own, spread, all, focus, radius } = opened;
     const isOpen = (/** @type {string} */ key) => own.get(key) ?? (own.has("*") ? Boolean(own.get("*")) : /** @type {Set<string>} */ (given).has(key));
-    return { open: isOpen, spread: (key) => spread.has(key), all, focus, radius };
+    return { open: isOpen, spread: (key) => spread.has(key), all, focus, radius, bundles: this.bundles.get(artifact) };
+  }
+
+  /** Put the same neighbours into one box as in the stage before, where there was no room for all. @param {Artifact} artifact */
+  _bundleAsBefore(artifact) {
+    const known = this.bundled[artifact.k];
+    const entry = outlines(artifact, this.view.payload).get("");
+    const again = known && entry ? bundlesAgain(entry, known) : null;
+    if (again) this.bundles.set(artifact, again);
+  }
+
+  /** Put neighbours into one box, more of them than before. @param {Artifact} artifact @returns {boolean} whether there was something to do */
+  _bundle(artifact) {
+    const entry = outlines(artifact, this.view.payload).get("");
+    const last = this.asked.get(artifact) ?? (entry ? boxCount(entry) : 0);
+    const count = BUNDLES.find((n) => n < last);
+    if (!entry || !count) return false;
+    this.asked.set(artifact, count);
+    this.bundles.set(artifact, bundlesOf(entry, count));
+    return true;
   }
 
   /** What an artifact shows as it is open now. @param {number} index @returns {Scene | null} */
@@ -113,8 +143,8 @@ export class PictureState {
       scene = sceneOf(artifact, payload, folds, { marks, seconds: store.seconds(this.view.current) });
       const before = marks?.removed.size && index === now.a && now.b !== now.a ? store.artifact(now.b) : null;
       if (before && marks) {
-        const old = sceneOf(before, payload, folds);
-        countRemoved(scene, old, marks.removed);
+        const old = sceneOf(before, payload, folds, { marks, plain: true });
+        countRemoved(scene, old);
         scene.gone = goneFrom(old, marks.removed);
       }
       scene.path = pathTo(scene, this.opened[artifact.k].at);
@@ -165,6 +195,9 @@ export class PictureState {
     this.sheets.clear();
     this.scenes.clear();
     this.given = new WeakMap();
+    this.bundles = new WeakMap();
+    this.asked = new WeakMap();
+    this.bundled = { module: null, graph: null };
     for (const decided of Object.values(this.decided)) decided.clear();
     this.view.update();
   }
@@ -360,25 +393,9 @@ export class PictureState {
   }
 }
 
-/** Count the ops that a pass removed where they stood before it. @param {Scene} scene @param {Scene} before @param {Set<string>} removed */
-function countRemoved(scene, before, removed) {
-  for (const name of removed) {
-    const key = before.where.get(name);
-    if (key === undefined) continue;
-    let group = before.groups.has(key) ? key : before.nodes.get(key)?.group || "";
-    const node = scene.nodes.get(key);
-    if (node) {
-      node.marks.removed += 1;
-      group = node.group;
-    }
-    while (group && !scene.groups.has(group) && !scene.nodes.has(group)) group = before.groups.get(group)?.parent || "";
-    const closed = node ? undefined : scene.nodes.get(group);
-    if (closed) {
-      closed.marks.removed += 1;
-      group = closed.group;
-    }
-    for (let g = scene.groups.get(group); g; g = scene.groups.get(g.parent)) g.marks.removed += 1;
-  }
+/** Count the ops that a pass removed where they stood before it. @param {Scene} scene @param {Scene} before */
+function countRemoved(scene, before) {
+  for (const [key, x] of [...scene.groups, ...scene.nodes]) x.marks.removed += (before.groups.get(key) || before.nodes.get(key))?.marks.removed || 0;
 }
 
 /** The groups around a group, the program first. @param {Scene} scene @param {string} key */

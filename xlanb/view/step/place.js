@@ -51,9 +51,14 @@ export function workOf(n) {
   return w ? w.seconds ?? Math.max(w.flops / 1e12, w.bytes / 1e11) : 0;
 }
 
+/** A count in a few digits: 312, 4.2k, 18k. @param {number} n */
+export function shortCount(n) {
+  return n < 1000 ? `${n}` : `${(n / 1000).toFixed(n < 9950 ? 1 : 0)}k`;
+}
+
 /** Width of "+3 −1 ~2". @param {import("./scene.js").Tally} marks */
 export function tallyWidth({ added, removed, changed }) {
-  return [added, removed, changed].reduce((t, n) => t + (n ? 7.4 * (String(n).length + 1) + 5 : 0), 0);
+  return [added, removed, changed].reduce((t, n) => t + (n ? 7.4 * (shortCount(n).length + 1) + 5 : 0), 0);
 }
 
 /** Whether a picture stands before a node's title. @param {any} n */
@@ -82,7 +87,7 @@ export function nodeSize(n, roomy = 0, share = 0) {
   if (n.port) return [Math.max(52, Math.min(150, textWidth(labelOf(n), "title") + 24 + (n.fold ? 20 : 0))), PORT];
   const [first, second] = lineWidths(n);
   const text = Math.max(first, second + (share >= 0.05 ? 58 : 0)) + 22;
-  const least = Math.max(WIDTHS[roomy], n.count > 1 ? 118 : 0); // what a pass did must have place in a group
+  const least = Math.max(WIDTHS[roomy], n.count > 1 ? Math.max(118, tallyWidth(n.marks) + 14) : 0); // what a pass did must have place in a group
   const more = n.stack > 1 ? STACKED : 0;
   return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 && roomy < 5 ? 1 : QUIET)) + more];
 }
@@ -118,18 +123,18 @@ function settled(scene, memory, room) {
     const placed = arranged(scene, nest, style, room, (key) => sizeOf(key, style.roomy), memory);
     const outer = /** @type {Placed} */ (placed.get(""));
     const boxes = allBoxes(scene, placed);
-    return { style, placed, value: worth(outer, [], boxes, room), good: isGood(outer, boxes, room) };
+    return { style, placed, value: worth(outer, [], boxes, room), good: isGood(outer, boxes, room), fits: isLegible(outer, room) };
   };
   const known = memory.style;
   const last = memory.kept.get("")?.boxes;
-  let { style, placed, value, good } = arrange();
+  let { style, placed, value, good, fits } = arrange();
   const isOther = placed.get("")?.boxes !== last;
   if (known && style === known && !room.hold && (value < memory.worth - TOLERATED || (isOther && !good))) {
-    const [stood, kept] = [{ style, placed, value, good }, memory.kept];
+    const [stood, kept] = [{ style, placed, value, good, fits }, memory.kept];
     memory.style = null; // the program has become another: what was best for it no longer is
-    ({ style, placed, value, good } = arrange());
-    if (!good && stood.value >= memory.worth - TOLERATED && value < stood.value + TOLERATED) {
-      ({ style, placed, value, good } = stood); // nothing better is found: all stays where it is
+    ({ style, placed, value, good, fits } = arrange());
+    if (!good && (stood.fits || !fits) && stood.value >= memory.worth - TOLERATED && value < stood.value + TOLERATED) {
+      ({ style, placed, value, good, fits } = stood); // nothing better is found: all stays where it is
       [memory.style, memory.kept] = [style, kept];
     }
   }

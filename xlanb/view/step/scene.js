@@ -1,7 +1,8 @@
 // What of an artifact is drawn: its ops in groups, open or closed, with what is inlined, what flows and what it costs. Where it is drawn: place().
+import { bundled } from "./bundles.js";
 import { grouped } from "./dom.js";
 import { bytesOf, outlines } from "./outline.js";
-import { noTally, noWeight, PartMaker } from "./part.js";
+import { CALLERS, noTally, noWeight, PartMaker } from "./part.js";
 import { drawRim } from "./rim.js";
 
 /** @typedef {import("./store.js").Item} Item */
@@ -15,7 +16,7 @@ import { drawRim } from "./rim.js";
  * @typedef {{from: string, to: string, points: number[], d?: string, bytes?: number, ops?: number, ends?: [string, string][]}} DrawnEdge between nodes or open groups; `ends` of the edges that it stands for
  * @typedef {{key: string, side: "in" | "out", ends: string[], text: string, x: number, y: number, w: number, h: number}} Stub edges of one node that are not drawn: the keys of their other ends
  * @typedef {{w: number, h: number, nodes: DrawnNode[], edges: DrawnEdge[], groups: DrawnGroup[], note: string, stubs?: Stub[], links?: {from: string, to: string, bytes: number}[], across?: boolean, ghosts?: import("./ghosts.js").Ghost[]}} Sheet `links`: the edges between nodes, however they are drawn; `ghosts`: what a pass removed; `across`: edges lead from left to right
- * @typedef {{open(key: string): boolean, spread(key: string): boolean, all: boolean, focus: string, radius: number}} Folds `all` draws what is inlined or an edge too
+ * @typedef {{open(key: string): boolean, spread(key: string): boolean, all: boolean, focus: string, radius: number, bundles?: import("./bundles.js").Bundles | null}} Folds `all` draws what is inlined or an edge too
  * @typedef {{added: number, removed: number, changed: number}} Tally how many ops a pass added, removed and changed
  * @typedef {{seconds: number | null, flops: number, bytes: number}} Weight `seconds` null where nothing was measured
  * @typedef {{text: string, name: string}} Operand what is inlined in its user, as "0.1" or "iota", and the name of that op
@@ -32,6 +33,7 @@ import { drawRim } from "./rim.js";
  */
 
 export const MAX_NODES = 400;
+const TALLIED = /** @type {(keyof Tally)[]} */ (["added", "removed", "changed"]);
 
 /** @returns {Folds} */
 export function noFolds() {
@@ -54,32 +56,36 @@ export function isWhole(artifact, payload) {
 /**
  * The scene of an artifact.
  * @param {Artifact} artifact @param {Payload} payload @param {Folds} folds what is open, or what is in focus
- * @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>}} [told] what a pass did to which op, and how long each took
+ * @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>, plain?: boolean}} [told] what a pass did to which op, and how long each took; `plain`: what is inlined stays so, whatever was done to it
  * @returns {Scene}
  */
 export function sceneOf(artifact, payload, folds, told = {}) {
   const all = outlines(artifact, payload);
-  const entry = all.get("");
+  const whole = all.get("");
+  const entry = whole && folds.bundles ? bundled(whole, folds.bundles) : whole;
   const maker = new SceneMaker(all, folds, told);
   if (!entry) return maker.scene;
-  if (folds.focus) addFocus(maker.scene, all, entry.items, folds, maker);
+  if (folds.focus) addFocus(maker.scene, all, entry, folds, maker);
   else {
     maker.addPart(entry, "", "", null, 0);
     if (!folds.all) drawRim(maker.scene, entry.parameters);
-    maker.sumUp();
+    maker.finish();
   }
   return maker.scene;
 }
 
 export class SceneMaker {
-  /** @param {Map<string, Outline>} all @param {Folds} folds @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>}} told */
+  /** @param {Map<string, Outline>} all @param {Folds} folds @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>, plain?: boolean}} told */
   constructor(all, folds, told) {
     this.all = all;
     this.folds = folds;
     this.marks = told.marks;
     this.seconds = told.seconds;
+    this.plain = Boolean(told.plain);
     /** @type {Map<string, SceneEdge>} */
     this.edges = new Map();
+    /** @type {Map<string, {ops: number, marks: Tally}>} of each computation */
+    this.sizes = new Map();
     /** @type {Scene} */
     this.scene = { nodes: new Map(), groups: new Map(), edges: [], path: [], note: "", where: new Map() };
   }
@@ -102,15 +108,50 @@ export class SceneMaker {
     return node;
   }
 
-  /** Count an op into the node that stands for it. @param {SceneNode} node @param {Item} item @param {number[]} cost */
-  count(node, item, cost) {
-    const { marks, weight } = node;
-    if (this.marks?.added.has(item.n)) marks.added += 1;
-    if (this.marks?.removed.has(item.n)) marks.removed += 1;
-    if (this.marks?.changed.has(item.n)) marks.changed += 1;
-    weight.flops += cost[0];
-    weight.bytes += cost[1];
-    const seconds = this.seconds?.get(item.n);
+  /** The computations of which an op is drawn as a box. @param {Outline} outline @param {number} k */
+  callees(outline, k) {
+    return (CALLERS.has(outline.items[k].o) || outline.items[k].f.startsWith("tf") ? outline.calls.get(k) || [] : []).filter((c) => this.all.has(c) && this.all.get(c) !== outline);
+  }
+
+  /** How many ops one is: of a call those in what it calls, none of what is inlined or an edge. The same whatever is open, in every repeat. @param {Outline} outline @param {number} k */
+  opsOf(outline, k) {
+    const role = outline.roles[k];
+    if (role !== "." && (!this.folds.all || role === "i" || role === "o")) return 0;
+    return Math.max(1, this.callees(outline, k).reduce((t, c) => t + this.sizeOf(c).ops, 0));
+  }
+
+  /** How many ops are in a computation and in what it calls, and what a pass did to them. @param {string} name @returns {{ops: number, marks: Tally}} */
+  sizeOf(name) {
+    let size = this.sizes.get(name);
+    if (size) return size;
+    size = { ops: 0, marks: noTally() };
+    this.sizes.set(name, size); // a function may call itself
+    const outline = /** @type {Outline} */ (this.all.get(name));
+    size.ops = outline.groups.reduce((t, g) => t + (g.hidden?.[0] || 0), 0);
+    for (let k = 0; k < outline.items.length; k += 1) {
+      size.ops += this.opsOf(outline, k);
+      if (outline.roles[k] !== "i" && outline.roles[k] !== "o") this.addMarks(size.marks, outline, k);
+    }
+    return size;
+  }
+
+  /** Add what a pass did to an op, and in what it calls. @param {Tally} marks @param {Outline} outline @param {number} k */
+  addMarks(marks, outline, k) {
+    if (!this.marks) return;
+    const name = outline.items[k].n;
+    for (const m of TALLIED) {
+      if (this.marks[m].has(name)) marks[m] += 1;
+      for (const c of this.callees(outline, k)) marks[m] += this.sizeOf(c).marks[m];
+    }
+  }
+
+  /** Count an op into what stands for it. @param {SceneNode | SceneGroup} node @param {Outline} outline @param {number} k */
+  count(node, outline, k) {
+    const { weight } = node;
+    this.addMarks(node.marks, outline, k);
+    weight.flops += outline.costs[k][0];
+    weight.bytes += outline.costs[k][1];
+    const seconds = this.seconds?.get(outline.items[k].n);
     if (seconds !== undefined) weight.seconds = (weight.seconds || 0) + seconds;
   }
 
@@ -129,27 +170,16 @@ export class SceneMaker {
     }
   }
 
-  /** What stands in the open groups, all told; edges whose ends are both drawn. */
-  sumUp() {
-    const { scene } = this;
-    for (const node of scene.nodes.values()) {
-      if (node.port) continue;
-      for (let g = scene.groups.get(node.group); g; g = scene.groups.get(g.parent)) {
-        g.count += node.count;
-        for (const m of /** @type {(keyof Tally)[]} */ (["added", "removed", "changed"])) g.marks[m] += node.marks[m];
-        g.weight.flops += node.weight.flops;
-        g.weight.bytes += node.weight.bytes;
-        if (node.weight.seconds !== null) g.weight.seconds = (g.weight.seconds || 0) + node.weight.seconds;
-      }
-    }
-    scene.edges = scene.edges.filter((e) => scene.nodes.has(e.from) && scene.nodes.has(e.to));
+  /** Leave out edges of which an end is not drawn. */
+  finish() {
+    this.scene.edges = this.scene.edges.filter((e) => this.scene.nodes.has(e.from) && this.scene.nodes.has(e.to));
   }
 }
 
-/** What is within some steps of one op, in the computation that it stands in. @param {Scene} scene @param {Map<string, Outline>} all @param {Item[]} entry @param {Folds} folds @param {SceneMaker} maker */
+/** What is within some steps of one op, in the computation that it stands in. @param {Scene} scene @param {Map<string, Outline>} all @param {Outline} entry @param {Folds} folds @param {SceneMaker} maker */
 function addFocus(scene, all, entry, folds, maker) {
-  const outline = [...all.values()].find((o) => o.items.some((i) => i.n === folds.focus));
-  const items = outline?.items || entry;
+  const outline = [...all.values()].find((o) => o.items.some((i) => i.n === folds.focus)) || entry;
+  const { items } = outline;
   const byName = new Map(items.map((i) => [i.n, i]));
   /** @type {Map<string, string[]>} */
   const near = new Map(items.map((i) => [i.n, []]));
@@ -167,7 +197,7 @@ function addFocus(scene, all, entry, folds, maker) {
   }
   items.forEach((i, k) => {
     if (!kept.has(i.n)) return;
-    maker.count(maker.addNode(i.n, i, ""), i, outline?.costs[k] || [0, 0]);
+    maker.count(maker.addNode(i.n, i, ""), outline, k);
     scene.where.set(i.n, i.n);
     for (const p of new Set([...(i.p || []), ...(i.cp || [])])) if (kept.has(p)) maker.addEdge(p, i.n, bytesOf(/** @type {Item} */ (byName.get(p)).s));
   });

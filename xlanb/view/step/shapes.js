@@ -1,7 +1,7 @@
 // Nodes, boxes, edges and stubs of a drawing as SVG.
 import { grouped, plural, s } from "./dom.js";
 import { shortened, textWidth } from "./measure.js";
-import { tallyWidth } from "./place.js";
+import { shortCount, tallyWidth } from "./place.js";
 import { argumentOf } from "./store.js";
 import { labelOf } from "./stubs.js";
 
@@ -55,7 +55,7 @@ export function markOf(name, marks, side) {
 export function tallyText(marks) {
   if (!marks) return [];
   const parts = [["add", "+", marks.added], ["rem", "−", marks.removed], ["chg", "~", marks.changed]].filter((p) => p[2]);
-  return parts.map(([cls, sign, n]) => s("tspan", { class: `t-${cls}`, dx: 5 }, `${sign}${n}`));
+  return parts.map(([cls, sign, n]) => s("tspan", { class: `t-${cls}`, dx: 5 }, `${sign}${shortCount(n)}`));
 }
 
 /** A button that opens or closes a group. @param {string} key @param {boolean} closed @param {number} x @param {number} y */

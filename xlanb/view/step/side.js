@@ -96,7 +96,7 @@ export function opCard(store, trace, current, name, act, line) {
         ["Shape", item.s],
         ["Layout", item.l],
         ["", layoutWords(item.l)],
-        ["Value", item.o === "constant" || item.o === "Const" ? item.v : ""],
+        ["Value", /^const/i.test(item.o) && item.v !== item.s ? item.v : ""],
         [item.y || item.f.startsWith("tf-") ? "TF node" : "Op name", item.an ? "" : item.m],
         ["TF op", item.y],
         ["Cluster", item.g],
