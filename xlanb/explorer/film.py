@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Film(Displayable):
-    """The compilation that a trace holds, as one picture over time: every instruction of the first HLO as a mark, pass by pass, down to the kernels.
+    """The compilation that a trace holds, as one picture over time: every node of a TensorFlow graph, where it begins with one, and every instruction as a mark, pass by pass, down to the kernels.
 
     A notebook shows it, without a kernel too; `to_html` writes it as a page. It is saved as WebP or WebM from there.
     """

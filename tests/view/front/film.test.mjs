@@ -45,6 +45,31 @@ test("an op that keeps its name is one mark, whatever is changed in it", () => {
   assert.equal(film.marks.length, 4);
 });
 
+test("a TensorFlow graph's nodes become the instructions that they are lowered to", () => {
+  const payload = { revision: 1, title: "", items: [], chunks: [], artifacts: [], traces: [], order: [0] };
+  const add = (x) => payload.items.push({ s: "f32[8]", t: x.n, h: [x.o, "", ""], f: "element", ...x }) - 1;
+  const chunk = (h, items, c = []) => payload.chunks.push({ h, i: items.map(add), z: "}", t: { g: [], m: [], r: items.map(() => ".").join(""), u: [[8, 1000], [9, 9000]], w: items.map((x) => (x.o === "dot" ? 1 : 0)), ...(c.length ? { c } : {}) } }) - 1;
+  const node = (n, o, p) => ({ n, o, f: "tf-element", ...(p ? { p } : {}) });
+  const graph = (main, functions = []) => payload.artifacts.push({ k: "graph", c: [main, ...functions], n: [main, ...functions].reduce((t, k) => t + payload.chunks[k].i.length, 0), o: [] }) - 1;
+  graph(chunk("graph g {", [node("x", "Placeholder"), node("net/mul", "MatMul", ["x"]), node("print", "Print", ["net/mul"]), node("lone", "Const")]));
+  graph(chunk("graph g {", [node("x", "Placeholder"), node("cluster_0", "cluster_0", ["x"]), node("print", "Print", ["cluster_0"])], [[1, "cluster_0"]]), [chunk("function cluster_0 {", [node("arg", "_Arg"), node("net/mul", "MatMul", ["arg"])])]);
+  const of = (n, o, p) => ({ n, o, m: "net/mul", y: "MatMul", ...(p ? { p } : {}) });
+  payload.artifacts.push({ k: "module", c: [chunk("ENTRY %main (a: f32[8]) -> f32[8] {", [{ n: "x", o: "parameter" }, of("r.1", "reshape", ["x"]), of("d.2", "dot", ["r.1"])])], n: 3, o: [] });
+  const stages = ["tf_graph", "tf_graph", "hlo"].map((kind, k) => ({ i: k, kind, name: `stage${k}`, pl: [], ch: 1, s: null, d: "", b: k - 1, a: k, n: [1, 0, 0] }));
+  payload.traces.push({ name: "t", live: false, counts: { kernels: 1 }, runs: [], stages });
+  const film = filmOf(new Store(payload), payload.traces[0]);
+  assert.deepEqual(film.frames.map((f) => f.isGraph), [true, true, false]);
+  const mul = named(film, 0, "net/mul");
+  assert.equal(named(film, 1, "net/mul"), mul);
+  assert.equal(holderOf(mul, 1), named(film, 1, "cluster_0"));
+  assert.equal(named(film, 2, "d.2"), mul, "the heaviest of what it becomes");
+  assert.equal(holderOf(mul, 2), null);
+  assert.equal(named(film, 2, "r.1").from, mul);
+  assert.notEqual(named(film, 2, "x"), named(film, 0, "x"), "a parameter is not the node that happens to have its name");
+  assert.equal(named(film, 0, "lone").died, 1);
+  assert.ok(slotsOf(film).spots.has(mul));
+});
+
 test("what a rewrite replaces goes into what replaces it", () => {
   const { film, trace } = filmed([FIRST, { entry: ["a = parameter()", "b = add(a, a)", "d = tanh(b)"] }], { edits: [null, [{ kind: "replace", in: "main", a: "c", b: "b" }]] });
   const gone = film.frames[1].gone[0];

@@ -166,6 +166,17 @@ test("edges between two open groups are drawn as one, from group to group", () =
   assert.equal(labelOf(sheet.groups[0]), "forward");
 });
 
+test("an edge into the midst of an open group ends there in a stub with a name; its way in is told by the group", () => {
+  const nodes = [node("before"), ...["first", "second", "sum"].map((n) => node(n, "block")), node("after")];
+  const edges = [edge("before", "first"), edge("first", "second"), edge("second", "sum"), edge("before", "sum"), edge("sum", "after"), edge("first", "after")];
+  const sheet = place(sceneOfParts(nodes, edges, [["block", group("block")]]), newMemory(), ROOMS[0]);
+  const stubs = Object.fromEntries(sheet.stubs.map((x) => [`${x.key} ${x.side}`, x.ends]));
+  assert.deepEqual(stubs, { "sum in": ["before"], "first out": ["after"] });
+  const two = place(sceneOfParts([...nodes, node("mask")], [...edges, edge("mask", "second")], [["block", group("block")]]), newMemory(), ROOMS[0]);
+  const ends = two.stubs.filter((x) => x.side === "in").map((x) => [x.key, x.ends]);
+  assert.deepEqual(ends.sort(), [["first", ["before"]], ["second", ["mask"]], ["sum", ["before"]]], "of two that lead into the group it must be told which goes where");
+});
+
 test("edges of groups keep their kind: those within a group stay with its boxes", () => {
   const lifts = [{ box: "g", from: "a", to: "b" }, { box: "", from: "g", to: "z" }, { box: "", from: "g", to: "z" }];
   const found = lifted({ edges: [edge("a", "b"), edge("a", "z", 1), edge("b", "z", 2)], lifts });

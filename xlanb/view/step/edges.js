@@ -63,7 +63,28 @@ export function drawnEdges(edges, boxes, obstacles, across, room, within) {
       stub(e.to, "in", e.from);
     }
   }
+  for (const [key, side, end] of hiddenEnds(edges, boxes)) {
+    const known = stubs.get(`${key}\n${side}`);
+    if (!known?.ends.includes(end)) stub(key, side, end);
+  }
   return { edges: drawn, stubs: [...stubs.values()] };
+}
+
+/**
+ * Ends in open groups of edges that are drawn from group to group: where an op has others in its group too, or the group has several, nothing else tells of them.
+ * @param {Lifted[]} edges @param {Map<string, any>} boxes @returns {[string, "in" | "out", string][]}
+ */
+function hiddenEnds(edges, boxes) {
+  /** @type {Map<string, number>} */
+  const count = new Map();
+  for (const e of edges) for (const end of [`${e.from} out`, `${e.to} in`]) count.set(end, (count.get(end) || 0) + 1);
+  const isTold = (/** @type {string} */ key, /** @type {string} */ top, /** @type {"in" | "out"} */ side) => {
+    for (let at = key; at && at !== top; at = boxes.get(at)?.group ?? boxes.get(at)?.parent ?? "") if (count.get(`${at} ${side}`)) return false;
+    return count.get(`${top} ${side}`) === 1;
+  };
+  return edges.flatMap((e) =>
+    e.ends.flatMap(([from, to]) => /** @type {[string, "in" | "out", string][]} */ ([...(to === e.to || isTold(to, e.to, "in") ? [] : [[to, "in", from]]), ...(from === e.from || isTold(from, e.from, "out") ? [] : [[from, "out", to]])])),
+  );
 }
 
 /** The lanes that the placement kept for an edge, from its first rank to its last; null where it kept none. @param {Lifted} e @param {boolean} across @param {{placed: Placed, at: Origin} | null} inside @returns {import("./layers.js").Lane[] | null} */

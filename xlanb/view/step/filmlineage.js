@@ -1,4 +1,4 @@
-// Who is who from stage to stage: every instruction of every program of a trace as one mark, with what it grew from, what it went into, and where it lay.
+// Who is who from stage to stage: every node of a graph and every instruction of a program of a trace as one mark, with what it grew from, what it went into, and where it lay.
 import { outlines } from "./outline.js";
 import { isWhole } from "./scene.js";
 
@@ -12,18 +12,25 @@ import { isWhole } from "./scene.js";
  * `item`, `name` and `work` (seconds by the cost model) are the latest, `cost` is the most that it ever was.
  * @typedef {{id: number, name: string, item: Item, born: number, died: number, from: Mark | null, into: Mark | null, items: [number, Item][], holders: [number, Mark | null][], cost: number, work: number}} Mark
  * The program after a stage that changed it. `names` the marks by the name that they have here, `order` as they are written, `changed` those that a pass altered in place, `moved` those that went into a computation or out of one, `whole` whether all of the program is on the page.
- * @typedef {{stage: number, artifact: number, count: number, names: Map<string, Mark>, order: Mark[], added: Mark[], gone: Mark[], changed: Mark[], moved: Mark[], lines: Map<string, Line>, whole: boolean}} Frame
+ * @typedef {{stage: number, artifact: number, count: number, names: Map<string, Mark>, order: Mark[], added: Mark[], gone: Mark[], changed: Mark[], moved: Mark[], lines: Map<string, Line>, whole: boolean, isGraph: boolean}} Frame
  * An instruction where it is written; `holder` the name of the op whose computation it is in.
  * @typedef {{item: Item, holder: string, outline: Outline, k: number}} Line
  * `lost` are marks by name that the page does not show at the moment, as texts are cut.
  * @typedef {{marks: Mark[], frames: Frame[], lost: Map<string, Mark>}} Film
  */
 
-const FREE = new Set(["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "iota", "partition-id", "replica-id"]);
+const FREE = new Set(["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "iota", "partition-id", "replica-id", ..."Const HostConst Placeholder PlaceholderWithDefault VarHandleOp VariableV2 NoOp _Arg _Retval".split(" ")]);
+/** Nodes of TensorFlow graphs that call functions. @type {WeakSet<Item>} */
+const CALLING = new WeakSet();
 
 /** Whether an instruction is none that a kernel would be made for. @param {Item} item */
 export function isQuiet(item) {
   return FREE.has(item.o);
+}
+
+/** Whether a node calls a function: a cluster that was encapsulated, a loop. @param {Item} item */
+export function callsFunction(item) {
+  return CALLING.has(item);
 }
 
 /** The holder of a mark in a frame: the fusion, loop or reduction in whose computation it stands. @param {Mark} mark @param {number} frame @returns {Mark | null} */
@@ -44,9 +51,11 @@ export function itemAt(mark, frame) {
 export function filmOf(store, trace) {
   const film = /** @type {Film} */ ({ marks: [], frames: [], lost: new Map() });
   let last = -1;
+  let isGraph = true;
   trace.stages.forEach((stage, k) => {
     const artifact = store.artifact(stage.a);
-    if (artifact?.k !== "module" || !artifact.c || stage.a === last) return;
+    if (!artifact?.c || stage.a === last || (artifact.k !== "module" && !(isGraph && artifact.k === "graph"))) return;
+    isGraph = artifact.k === "graph";
     film.frames.push(frameOf(store, film, trace.stages[k], k, artifact));
     last = stage.a;
   });
@@ -65,10 +74,13 @@ function linesIn(artifact, store) {
     seen.add(outline.name);
     outline.items.forEach((item, k) => {
       if (fused && item.o === "parameter") return;
+      if (artifact.k === "graph" && out.has(item.n)) return; // an argument is called as what it stands for
       out.set(item.n, { item, holder, outline, k });
-      for (const name of item.c || []) {
+      for (const name of outline.calls.get(k) || []) {
         const called = all.get(name);
-        if (called) walk(called, item.n, item.o === "fusion");
+        if (!called || called === entry) continue;
+        if (artifact.k === "graph") CALLING.add(item);
+        walk(called, item.n, item.o === "fusion");
       }
     });
   };
@@ -81,15 +93,16 @@ function frameOf(store, film, stage, k, artifact) {
   const f = film.frames.length;
   const last = film.frames[f - 1];
   const lines = linesIn(artifact, store);
-  const frame = /** @type {Frame} */ ({ stage: k, artifact: stage.a, count: artifact.n || lines.size, names: new Map(), order: [], added: [], gone: [], changed: [], moved: [], lines, whole: isWhole(artifact, store.payload) });
+  const frame = /** @type {Frame} */ ({ stage: k, artifact: stage.a, count: (artifact.k === "module" && artifact.n) || lines.size, names: new Map(), order: [], added: [], gone: [], changed: [], moved: [], lines, whole: isWhole(artifact, store.payload), isGraph: artifact.k === "graph" });
   const make = (/** @type {Item} */ item) => {
     const mark = /** @type {Mark} */ ({ id: film.marks.length, name: item.n, item, born: f, died: Infinity, from: null, into: null, items: [[f, item]], holders: [], cost: 0, work: 0 });
     film.marks.push(mark);
     return mark;
   };
-  const paired = last ? pairUpMarks(store, stage, last, lines) : new Map();
+  const lowers = Boolean(last) && artifact.k === "module" && store.artifact(last.artifact)?.k === "graph";
+  const paired = lowers ? loweredMarks(last, lines) : last ? pairUpMarks(store, stage, last, lines) : new Map();
   for (const [name, line] of lines) {
-    let mark = last && (last.names.get(name) || paired.get(name) || film.lost.get(name));
+    let mark = last && ((!lowers && last.names.get(name)) || paired.get(name) || film.lost.get(name));
     if (mark && frame.names.get(mark.name) === mark) mark = undefined;
     if (!mark) frame.added.push((mark = make(line.item)));
     else if (mark.item !== line.item) {
@@ -143,7 +156,7 @@ function closeFrame(film, stage, frame, last, f) {
     const near = (mark.item.p || []).map((p) => frame.names.get(p)).find((m) => m && m.born < f);
     const user = users.get(mark.name);
     const held = mark.holders[0][1];
-    mark.from = last.names.get(origin.get(mark.name) || "") || (mark.item.o === "parameter" ? null : old.get(likeness(mark.item))) || near || (user && user.born < f ? user : null) || (held && held !== mark ? held : null) || null;
+    mark.from = last.names.get(origin.get(mark.name) || "") || (mark.item.y && last.names.get(mark.item.m || "")) || (mark.item.o === "parameter" ? null : old.get(likeness(mark.item))) || near || (user && user.born < f ? user : null) || (held && held !== mark ? held : null) || null;
   }
 }
 
@@ -238,6 +251,19 @@ function pairUpMarks(store, stage, last, lines) {
   pairAlike(gone, fresh, lines, likeness, () => true, pair);
   pairAlike(gone, fresh, lines, (i) => `${i.o} ${i.s} ${i.v || ""}`, (i) => isQuiet(i) || !i.m, pair);
   return out;
+}
+
+/** Marks of a graph's nodes by the names of the instructions that they become: of several the one that costs most; the others grow out of it. @param {Frame} last @param {Map<string, Line>} lines @returns {Map<string, Mark>} */
+function loweredMarks(last, lines) {
+  /** @type {Map<string, [string, number]>} */
+  const most = new Map();
+  for (const [name, { item, outline, k }] of lines) {
+    if (!item.m || !last.names.has(item.m)) continue;
+    const cost = outline.costs[k] ? outline.costs[k][0] + outline.costs[k][1] : 0;
+    const known = most.get(item.m);
+    if (!known || cost > known[1]) most.set(item.m, [name, cost]);
+  }
+  return new Map([...most].map(([node, [name]]) => [name, /** @type {Mark} */ (last.names.get(node))]));
 }
 
 /** @param {Set<Mark>} gone @param {Set<string>} fresh @param {Map<string, Line>} lines @param {(i: Item) => string} word what those alike have in common @param {(i: Item) => boolean} wanted @param {(was: string, now: string) => void} pair */

@@ -1,5 +1,5 @@
 // Where the marks of a film lie: each in a slot of its group or of the fusion that holds it, so that what a pass leaves alone stands still; anew only where fusion moves many.
-import { groupIn, groupsIn, holderOf, isQuiet, itemAt, usersIn } from "./filmlineage.js";
+import { callsFunction, groupIn, groupsIn, holderOf, isQuiet, itemAt, usersIn } from "./filmlineage.js";
 
 /** @typedef {import("./filmlineage.js").Mark} Mark */
 /** @typedef {import("./filmlineage.js").Film} Film */
@@ -19,7 +19,7 @@ const NEAR = 4; // free slots so far along may be taken
 
 /** Whether the ops of its computation are drawn within an op, not as specks beside it. @param {import("./store.js").Item} item */
 export function isHull(item) {
-  return HOLDERS.has(item.o);
+  return HOLDERS.has(item.o) || callsFunction(item);
 }
 
 /** A slot for every mark, whatever the size of the picture. @param {Film} film @returns {Slots} */

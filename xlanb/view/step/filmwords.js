@@ -134,7 +134,7 @@ export function captionAt(reel, t, flows = false) {
   const frame = film.frames[Math.min(to, film.frames.length - 1)];
   const fusions = frame.order.filter((m) => itemAt(m, to).o === "fusion").length;
   const count = trace.counts.kernels || kernels.kernels.length;
-  const size = [`${grouped(frame.count)} instructions`, fusions && !isEnd ? `${grouped(fusions)} fusion${fusions === 1 ? "" : "s"}` : "", isEnd ? `${grouped(count)} kernel${count === 1 ? "" : "s"}` : ""].filter(Boolean);
+  const size = [`${grouped(frame.count)} ${frame.isGraph ? "nodes" : "instructions"}`, fusions && !isEnd ? `${grouped(fusions)} fusion${fusions === 1 ? "" : "s"}` : "", isEnd ? `${grouped(count)} kernel${count === 1 ? "" : "s"}` : ""].filter(Boolean);
   return { name: stage.name, path: stage.pl.join(" › "), tally: isEnd && !stage.n ? [0, 0, 0] : tick === timeline.ticks[0] ? [0, 0, 0] : stage.n || [0, 0, 0], size: size.join("  ·  "), note: isEnd ? kernels.note : frame.whole ? "" : `${grouped(frame.order.length)} of them are on this page` };
 }
 
