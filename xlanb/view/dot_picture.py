@@ -117,25 +117,25 @@ def dot_source(graph: DotGraph) -> str:
     ids = {n.id: f"n{k}" for k, n in enumerate(graph.nodes)}
     children: dict[str, list[DotCluster]] = {}
     members: dict[str, list[DotNode]] = {}
-    for c in graph.clusters:
-        children.setdefault(c.parent, []).append(c)
+    for box in graph.clusters:
+        children.setdefault(box.parent, []).append(box)
     for n in graph.nodes:
         members.setdefault(n.cluster, []).append(n)
     kind, arrow = ("digraph", "->") if graph.is_directed else ("graph", "--")
     out = [f"{kind} g {{", 'graph [fontname="Helvetica" fontsize=11 compound=true]']
     out += ['node [shape=box fontname="Helvetica" fontsize=11]', 'edge [fontname="Helvetica" fontsize=9]']
-    waiting: list[tuple[str, DotCluster | None]] = [("open", c) for c in reversed(children.get("", []))]
+    waiting: list[tuple[str, DotCluster | None]] = [("", c) for c in reversed(children.get("", []))]
     out += [_node_source(ids[n.id], n) for n in members.get("", [])]
     for number in range(2 * len(graph.clusters)):
         what, c = waiting.pop()
-        if what == "close" or c is None:
-            out.append("}")
+        if c is None:
+            out.append(what)
             continue
         out.append(f"subgraph cluster_{number} {{")
         out.append(_attributes({"label": _quoted(_lines(c.lines)), **_box(c.attributes)}, ";\n"))
         out += [_node_source(ids[n.id], n) for n in members.get(c.id, [])]
-        waiting.append(("close", None))
-        waiting += [("open", inner) for inner in reversed(children.get(c.id, []))]
+        waiting.append(("}", None))
+        waiting += [("", inner) for inner in reversed(children.get(c.id, []))]
     for e in graph.edges:
         label = e.attributes.get("label", "")
         said = {"label": _quoted(_lines([label])), "color": _quoted([_colour(e.attributes, "color", "#78909c")])}
