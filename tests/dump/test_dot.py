@@ -80,9 +80,9 @@ def test_its_snapshot_is_named_by_labels_and_not_by_addresses() -> None:
     other = parse_dot(re.sub(r"\b14(\d)\b", r"99\1", XLA)).record()
     assert record == other
     assert {n.name: (n.op, n.inputs, n.outputs) for n in record.nodes} == {
-        "Parameter 0": ("Parameter", (), ("f32[8]{0}",)),
-        "fusion/add.1": ("add", ("Parameter 0",), ("f32[8]{0}",)),
-        "fusion/exp": ("exp", ("fusion/add.1", "Parameter 0"), ("f32[8]{0}",)),
+        "Parameter_0": ("Parameter", (), ("f32[8]{0}",)),
+        "fusion/add.1": ("add", ("Parameter_0",), ("f32[8]{0}",)),
+        "fusion/exp": ("exp", ("fusion/add.1", "Parameter_0"), ("f32[8]{0}",)),
         "ROOT": ("ROOT", ("fusion/exp",), ()),
     }
 

@@ -98,8 +98,9 @@ class DotGraph(Displayable):
         for e in self.edges:
             if e.source in names and e.target in inputs:
                 inputs[e.target].append(names[e.source])
+        first, *_ = (*label_lines(self.attributes.get("label", "")), self.name)
         return GraphRecord(
-            self.title,
+            re.sub(r"[^\w.-]+", "_", first),
             tuple(
                 NodeRecord(
                     names[n.id],
@@ -146,7 +147,8 @@ def _kind(n: DotNode) -> str:
 
 def _part(lines: tuple[str, ...], otherwise: str) -> str:
     text = lines[0] if lines else otherwise
-    return text.removeprefix("Fused expression for ").replace("/", "_").strip() or otherwise
+    text = text.removeprefix("Fused expression for ").strip()
+    return re.sub(r"[\s/]+", "_", text) or otherwise
 
 
 def _unique(name: str, taken: set[str]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
+from xlanb.dump.lazy_heads import is_analysis, is_lazy_text
 from xlanb.dump.tpu.grouping import compilations
 from xlanb.dump.tpu.names import FINAL_BUNDLES, HLO
 from xlanb.errors import DumpError
@@ -44,6 +45,9 @@ _CHANGELIST = re.compile(r"\.cl_\d{1,20}$")
 
 _NAME_BYTES = 4096
 _MODULE_LINE = re.compile(r"\s*HloModule\s+([^\s,]{1,400})")
+
+_LOOKED_INTO = 200
+_TEXTS = frozenset({"", "txt", "hlo", "log"})
 
 HLO_EXTENSIONS = ("txt", "hlo.pb", "pb", "hlo")
 """Forms of HLO that can be read back, best first."""
@@ -200,18 +204,22 @@ class ModuleFiles:
 
 @dataclass
 class DumpListing:
-    """All that lies in a directory: modules, TensorFlow graphs in order, and the files that are neither."""
+    """All that lies in a directory: modules, TensorFlow graphs in order, what PyTorch/XLA says of its lazy graphs, and
+    the files that are none of these.
+    """
 
     directory: Path
     modules: list[ModuleFiles] = field(default_factory=list)
     graphs: list[DumpFile] = field(default_factory=list)
+    lazy: list[DumpFile] = field(default_factory=list)
     others: list[DumpFile] = field(default_factory=list)
     unreadable: list[tuple[Path, str]] = field(default_factory=list)
 
     @property
     def file_count(self) -> int:
         """Files in the directory and below."""
-        return sum(len(m.files) for m in self.modules) + len(self.graphs) + len(self.others)
+        found = sum(len(m.files) for m in self.modules)
+        return found + len(self.graphs) + len(self.lazy) + len(self.others)
 
 
 def _gunzipped(data: bytes, limit: int) -> bytes:
@@ -260,11 +268,40 @@ def list_dump(directory: str | os.PathLike[str], owner: object = None) -> DumpLi
             modules.setdefault(key, ModuleFiles(*key)).files.append(f)
         else:
             listing.others.append(f)
+    _look_inside(listing, modules)
     listing.modules = sorted(modules.values(), key=lambda m: (m.folder, m.number, m.name))
     for folder, dumps in sorted(llo.items()):
         _add_llo(listing, folder, dumps)
     listing.graphs.sort(key=_graph_order)
     return listing
+
+
+def _look_inside(listing: DumpListing, modules: dict[tuple[Path, int, str], ModuleFiles]) -> None:
+    """Tell by their heads what some files are whose names say nothing: PyTorch/XLA's texts, and HLO under any name."""
+    for f in listing.others[:_LOOKED_INTO]:
+        if f.name.kind != "other" or f.name.extension not in _TEXTS or not f.size:
+            continue
+        head = _text_head(f)
+        found = _MODULE_LINE.match(head)
+        if found is not None:
+            name = replace(f.name, kind="fixed", module=found[1], label="before_optimizations", extension="txt")
+            key = (f.path.parent, -1, found[1])
+            modules.setdefault(key, ModuleFiles(*key)).files.append(replace(f, name=name))
+        elif is_lazy_text(head):
+            listing.lazy.append(replace(f, name=replace(f.name, kind="lazy", label="graphs")))
+        elif is_analysis(head):
+            listing.lazy.append(replace(f, name=replace(f.name, kind="lazy", label="analysis")))
+    known = {f.path for f in listing.lazy} | {f.path for m in modules.values() for f in m.files}
+    listing.others = [f for f in listing.others if f.path not in known]
+
+
+def _text_head(f: DumpFile) -> str:
+    """The beginning of a file; "" where it cannot be read or is no text."""
+    try:
+        head = _head(f.path).replace(b"\r\n", b"\n")
+    except (DumpError, OSError):
+        return ""
+    return "" if b"\0" in head else head.decode("utf-8", "replace")
 
 
 def _add_llo(listing: DumpListing, folder: Path, dumps: list[DumpFile]) -> None:

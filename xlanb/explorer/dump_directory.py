@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlanb.boundary import boundary
+from xlanb.clustering.dataflow import Dataflow
 from xlanb.display import Displayable, Plottable
 from xlanb.dump.dot import DotGraph, parse_dot
 from xlanb.dump.graph_names import graph_order
@@ -19,11 +20,14 @@ from xlanb.dump.graphs import read_graph
 from xlanb.dump.names import printable
 from xlanb.dump.reader import DumpFile, DumpListing, list_dump
 from xlanb.errors import DumpError, XlanbError, did_you_mean
+from xlanb.explorer.dump_dataflow import graph_dataflow, possible_dataflow
 from xlanb.explorer.dump_ranking import DumpedModule, rank_modules
 from xlanb.explorer.dump_trace import dump_trace
+from xlanb.explorer.lazy_trace import lazy_trace
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.frames import framed
+from xlanb.hlo.records import ModuleRecord
 from xlanb.wording import counted
 
 if TYPE_CHECKING:
@@ -101,7 +105,7 @@ class DumpDirectory(Displayable, Plottable):
     def files(self) -> pd.DataFrame:
         """One row per file: name, what the name says in words, its kind ("pass", "llvm_ir", "graph"...), module, bytes."""
         listed = [(f, m.name) for m in self.listing.modules for f in m.files]
-        listed += [(f, "") for f in (*self.listing.graphs, *self.listing.others)]
+        listed += [(f, "") for f in (*self.listing.graphs, *self.listing.lazy, *self.listing.others)]
         rows = [
             {
                 "file": printable(f.path.relative_to(self.directory)),
@@ -204,11 +208,42 @@ class DumpDirectory(Displayable, Plottable):
             before, around = after, path
         return Trace(f"{printable(self.directory.name)}: graphs", stages)
 
+    @cached_property
+    @boundary("find what flows between the modules of a dump")
+    def dataflow(self) -> Dataflow:
+        """What flows between the modules: a row for each tensor.
+
+        Exact where TensorFlow dumped a graph in which clusters are calls; else flows of kind "possible":
+        a module's result has the type and shape of a later module's parameter.
+        """
+        stages = self.graphs.stages if self.graphs is not None else ()
+        shown: dict[str, str] = {}
+        for m in self.ranked:
+            cluster = m.name.partition("__XlaCompiledKernel")[0]
+            shown.setdefault(cluster, f"{cluster} (module_{m.files.number:04d})" if m.files.number >= 0 else cluster)
+        exact = graph_dataflow(stages, shown)
+        return exact if exact is not None else possible_dataflow(self.ranked, self._first)
+
+    def _first(self, m: DumpedModule) -> ModuleRecord | None:
+        """The first HLO of a module that can be read."""
+        found = (s.after for s in self.trace(m) if s.kind in ("hlo", "hlo_pass"))
+        return next((a for a in found if isinstance(a, ModuleRecord)), None)
+
+    @cached_property
+    @boundary("read the lazy graphs of a dump")
+    def lazy_graphs(self) -> Trace | None:
+        """The graphs that PyTorch/XLA saved (XLA_SAVE_TENSORS_FILE), in order; None where it saved none.
+
+        A stage says which line of Python cut the graph off, and why it was compiled or run where a file of
+        PT_XLA_DEBUG_FILE beside it tells.
+        """
+        return lazy_trace(printable(self.directory.name), self.listing.lazy)
+
     @property
     def traces(self) -> list[Trace]:
         """The traces to show first: the main program's, then the graphs."""
         main = [self.trace(self.ranked[0])] if self.ranked else []
-        return main + ([self.graphs] if self.graphs is not None else [])
+        return main + [t for t in (self.graphs, self.lazy_graphs) if t is not None]
 
     def __str__(self) -> str:
         listing = self.listing

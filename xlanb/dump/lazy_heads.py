@@ -1,0 +1,23 @@
+"""How the files begin in which PyTorch/XLA tells of its lazy graphs; xlanb.dump.torch_xla reads them."""
+
+from __future__ import annotations
+
+import re
+
+BEGIN = re.compile(
+    r"^\[(?P<kind>[\w ]{1,80})\]\n(?:Graph Name: (?P<name>[^\n]{0,400})\n)?TensorsGraphInfo:\n", re.MULTILINE
+)
+"""The first lines of a graph in a file of XLA_SAVE_TENSORS_FILE."""
+
+ANALYSIS = re.compile(r"^(?:Unexpected )?(?P<kind>Compilation|Execution) Analysis: (?P<text>.*)$", re.MULTILINE)
+"""A line of PT_XLA_DEBUG."""
+
+
+def is_lazy_text(head: str) -> bool:
+    """Whether a file that begins so is one of XLA_SAVE_TENSORS_FILE."""
+    return BEGIN.search(head) is not None
+
+
+def is_analysis(head: str) -> bool:
+    """Whether a file that begins so is one of PT_XLA_DEBUG_FILE."""
+    return ANALYSIS.search(head) is not None
