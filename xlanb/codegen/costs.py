@@ -133,13 +133,13 @@ class Costs:
     """How much longer a tile of more streams takes."""
     block_bytes: int = 512 << 10
     """Of a's rows that all columns pass over before the next ones come: they stay in the second-level cache."""
-    panel_bytes: int = 1 << 18
-    """The largest panel of b."""
+    panel_bytes: int = 640 << 10
+    """The largest panel of b: that of a 3x3 window over 512 features, which the second-level cache holds. It lies on a thread's stack."""
     rowdot_rows: int = 8
     """Up to so many rows a transpose of b costs more than sums along depth."""
     copied_rows: int = 448
     """Rows from which on a large b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
-    copied_panel_rows: int = 64
+    copied_panel_rows: int = 32
     """The same where no more than a panel of it is copied at a time."""
     copied_bytes: int = 3 << 19
     """What counts as a large b."""

@@ -77,3 +77,11 @@ def test_base_dilation_costs_no_products_with_its_holes():
     assert len(parts) == 4
     outputs = i.shape.element_count
     assert sum(p.x.products for p in parts) == outputs * 2 * 2 * 5
+
+
+def test_few_pixels_and_many_weights_go_by_panels(check):
+    text = (
+        "ENTRY e {\n x = f32[1,7,7,256] parameter(0)\n y = f32[3,3,256,192] parameter(1)\n"
+        " ROOT r = f32[1,7,7,192] convolution(x, y), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n}\n"
+    )
+    assert "xlanb.panel" in check(text, [(1, 7, 7, 256), (3, 3, 256, 192)]).llvm_ir
