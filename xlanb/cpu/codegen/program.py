@@ -7,7 +7,7 @@ temp      the arena of the buffer assignment
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,7 @@ from xlanb.codegen.plan import KernelPlan
 from xlanb.codegen.target import Target
 from xlanb.codegen.types import I8, I32, I64, PTR
 from xlanb.codegen.values import Value
+from xlanb.cpu.codegen.equal_kernels import KernelSite, KernelSites, WrittenKernel
 from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
 from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step
 from xlanb.cpu.codegen.units import LONG, Unit, cut
@@ -148,6 +149,8 @@ class _Emitter:
         self.host: dict[str, HloInstruction] = {}
         self._constant_names: dict[object, str] = {}
         self._same: dict[str, str] = {}
+        self._sites = KernelSites(assignment) if not (profile or self.module.debug) else None
+        self._written: dict[Hashable, WrittenKernel] = {}
         self._bases: dict[int, Address] = {}
         self._steps: list[Step] | None = []
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
@@ -360,11 +363,11 @@ class _Emitter:
             polling.write(self.run)
         self._work = 0
 
-    def _poll_before(self, kernel: KernelFunction) -> None:
-        """Poll before a kernel where much would run from the last poll to its end."""
-        if self._work and self._work + kernel.work > polling.BUDGET:
+    def _poll_before(self, work: int) -> None:
+        """Poll before a kernel of so much work (see KernelFunction.work) where much would run from the last poll to its end."""
+        if self._work and self._work + work > polling.BUDGET:
             self._poll()
-        self._work += kernel.work
+        self._work += work
 
     def _scalar(self, i: HloInstruction) -> Value:
         """The value of a scalar pred or integer, in `run`."""
@@ -391,9 +394,27 @@ class _Emitter:
     # -- kernels ------------------------------------------------------------------------------------------------
 
     def _call(self, i: HloInstruction) -> None:
-        built = KernelFunction(
-            self.module, self.assignment, i, self.constant, inline=self.depth > 0 and not self.profile
-        )
+        inline = self.depth > 0 and not self.profile
+        site = self._sites.of(i, inline=inline) if self._sites is not None else None
+        known = self._written.get(site.key) if site is not None else None
+        if site is not None and known is not None:
+            self.module.kernels[self.module.unique(i.name)] = i.name
+            kernel, places = known, [site.places[k] for k in known.taken]
+        else:
+            kernel, places = self._write(i, site, inline=inline)
+        scratch = self.assignment.scratch_of(i)
+        addresses = tuple(self._aligned(p) if p == scratch else self._address(p) for p in places)
+        self._poll_before(kernel.work)
+        self._calls_out |= "alwaysinline" not in kernel.function.attributes
+        before = self._cycles() if self.profile else None
+        self.run.call_own(kernel.callee, *(a.value for a in addresses))
+        self._record(kernel.callee, addresses)
+        if before is not None:
+            self._count(kernel.function.name, self._cycles() - before)
+
+    def _write(self, i: HloInstruction, site: KernelSite | None, *, inline: bool) -> tuple[WrittenKernel, list[Slice]]:
+        """The kernel of an instruction, and the memory that it is called with."""
+        built = KernelFunction(self.module, self.assignment, i, self.constant, inline=inline)
         try:
             built.emit()
         except UnplannedKernelError as error:
@@ -401,16 +422,12 @@ class _Emitter:
             raise
         if built.host is not None:
             self.host[built.host] = i
-        callee = self._shared(built.f)
-        scratch = self.assignment.scratch_of(i)
-        addresses = tuple(self._aligned(p) if p == scratch else self._address(p) for p in built.slices)
-        self._poll_before(built)
-        self._calls_out |= "alwaysinline" not in built.f.attributes
-        before = self._cycles() if self.profile else None
-        self.run.call_own(callee, *(a.value for a in addresses))
-        self._record(callee, addresses)
-        if before is not None:
-            self._count(built.f.name, self._cycles() - before)
+        places = list(built.slices)
+        taken = tuple([site.places.index(p) for p in places]) if site is not None else ()
+        made = WrittenKernel(built.f, self._shared(built.f), taken, built.work)
+        if site is not None and built.host is None:
+            self._written[site.key] = made
+        return made, places
 
     def _cycles(self) -> Value:
         return self.run.call(I64, "llvm.readcyclecounter")
