@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -96,6 +98,8 @@ LATE = {
     ),
     "xlanb.cpu.executable": "saving, exporting and profiling are rare",
     "xlanb.explorer.bisection": "a bisection of a program for the CPU needs no passes of a GPU",
+    "xlanb.explorer.branches": "most compilations that are stepped are for the CPU",
+    "xlanb.explorer.live": "most compilations that are stepped are for the CPU",
     "xlanb.explorer.trace": "a question to a trace imports what answers it",
     "xlanb.frames": "pandas is slow to import",
     "xlanb.frontends.stablehlo": "HLO text, the usual case, needs no rules of StableHLO",
@@ -103,6 +107,7 @@ LATE = {
     "xlanb.graph.foreign": "SavedModels need protobuf",
     "xlanb.pjrt": "JAX imports the entry points of all plugins when it starts",
     "xlanb.runtime.compiler": "nothing is dumped, as a rule",
+    "xlanb.runtime.emulated": "most clusters are compiled for the CPU",
     "xlanb.runtime.jit": "most programs are compiled for the CPU",
     "xlanb.runtime.program": "HLO, the usual case, needs none of TensorFlow's ops",
     "xlanb.spmd.shardy_xla": "most programs name no mesh",
@@ -121,3 +126,20 @@ def test_modules_of_xlanb_are_imported_at_the_top() -> None:
         if any(m in MODULES for m in imported_modules(function))
     }
     assert late == set(LATE)
+
+
+# What who compiles for the CPU does not wait for.
+_NOT_FOR_THE_CPU = ("xlanb.gpu.compiler", "xlanb.gpu.executable", "xlanb.gpu.emulator.machine", "pandas", "plotly", "jax", "tensorflow")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "statement", ["from xlanb import compile", "import xlanb.tf", "from xlanb import trace", "import xlanb.view.reprs"]
+)
+def test_the_face_loads_nothing_of_other_targets(statement: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not set(run.stdout.split()) & set(_NOT_FOR_THE_CPU)

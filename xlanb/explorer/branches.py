@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xlanb.cpu.compiler import CompileOptions
 from xlanb.cpu.executable import Executable
@@ -17,17 +18,17 @@ from xlanb.errors import HloParseError, PassError, XlanbError, nearest
 from xlanb.explorer.lineage import HAND_EDIT
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
-from xlanb.gpu.compiler import GpuCompileOptions
-from xlanb.gpu.executable import GpuExecutable
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.runtime.compiler import finished, hlo_stages, options_in_force, start_compilation
-from xlanb.runtime.gpu_compiler import gpu_hlo_stages
 from xlanb.stage import Stages
 from xlanb.transforms import PASSES
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+
+if TYPE_CHECKING:
+    from xlanb.gpu.executable import GpuExecutable
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*")
 _DEFINITION = re.compile(r"\s*(?:ROOT\s+)?%?([\w.-]+)\s*=")
@@ -62,6 +63,9 @@ class Branch:
             yield finished(key, Stage("hlo_pass", HAND_EDIT, self.before, record))
         # An order that nobody tried, a module that somebody wrote: what breaks it is to be found where it breaks.
         if self.target:
+            from xlanb.gpu.compiler import GpuCompileOptions  # not loaded for the CPU
+            from xlanb.runtime.gpu_compiler import gpu_hlo_stages
+
             gpu = GpuCompileOptions(self.target, self.passes, verify=True)
             return (yield from gpu_hlo_stages(self.module, key, gpu))
         options = CompileOptions(self.passes, multi_thread=options_in_force().multi_thread, verify=True)

@@ -25,7 +25,6 @@ from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
 from xlanb.runtime.compiler import module_stages, options_in_force
-from xlanb.runtime.gpu_compiler import gpu_options, gpu_stages
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
 from xlanb.stage import Stages
@@ -113,6 +112,8 @@ class Compilation(Displayable):
     ) -> Stages[Any]:
         if session is not None or (_is_graph(x) and args):
             raise ArgumentError(f"a graph that is run is compiled for the CPU, not for {self._target}: give a function, HLO, or tensors without feeds")  # fmt: skip
+        from xlanb.runtime.gpu_compiler import gpu_options, gpu_stages  # not loaded for the CPU
+
         self._passes = gpu_options(self._target).passes
         with unobserved():
             module = to_module(x, *args, **named)

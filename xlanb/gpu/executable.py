@@ -15,8 +15,9 @@ from xlanb.display import Displayable
 from xlanb.errors import ArgumentError
 from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.driver import DeviceProgram, driver
-from xlanb.gpu.emulator.lanes import WarpTrace, run_warp
+from xlanb.gpu.emulator.lanes import run_warp
 from xlanb.gpu.emulator.machine import Emulator
+from xlanb.gpu.emulator.warp_trace import WarpTrace
 from xlanb.gpu.launches import Kernel, Launches
 from xlanb.gpu.program import GpuProgram
 from xlanb.hlo.calling import CallingConvention

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.clustering.devices import device_type
 from xlanb.debug_options import current
-from xlanb.gpu.executable import GpuExecutable
 from xlanb.hlo.module import HloModule
-from xlanb.runtime.gpu_compiler import gpu_hlo_stages, gpu_options
 from xlanb.stage import Stages
+
+if TYPE_CHECKING:
+    from xlanb.gpu.executable import GpuExecutable
 
 
 class EmulatedExecutable:
@@ -55,5 +56,7 @@ def emulated_stages(module: HloModule, key: int) -> Stages[EmulatedExecutable]:
     Raises:
         XlanbError: no GPU has that name, or the program is refused.
     """
+    from xlanb.runtime.gpu_compiler import gpu_hlo_stages, gpu_options  # not loaded for the CPU
+
     compiled = yield from gpu_hlo_stages(module, key, gpu_options(current().xlanb_gpu))
     return EmulatedExecutable(compiled)

@@ -21,7 +21,7 @@ from xlanb.explorer.film import Film
 from xlanb.explorer.reproducer import Reproducer
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
-from xlanb.gpu.emulator.lanes import WarpTrace
+from xlanb.gpu.emulator.warp_trace import WarpTrace
 from xlanb.graph.graphdef.reader import graph_of_proto
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from xlanb.gpu.emulator.lanes import WarpStep, WarpTrace
+from xlanb.gpu.emulator.warp_trace import WarpStep, WarpTrace
 
 _MOST_ROWS = 160
 _TINTS = 8
