@@ -227,7 +227,7 @@ def test_what_packs_well_is_kept_though_it_deflates_badly(monkeypatch):
     monkeypatch.setattr(payload_module, "_PROGRAM_BYTES", 0)
     room = (packs + deflated) // 2
     assert not payload_module._fits(payload, room)
-    assert payload_module.with_less_code(payload, room) == payload
+    assert payload_module._cut_code(payload, room) == (payload, True)
 
 
 def test_a_pass_over_a_huge_module_sends_little():

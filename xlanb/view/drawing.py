@@ -1,4 +1,4 @@
-"""Drawings: graphs with boxes within boxes, placed. What every front end (step view, SVG, dot) takes its picture from."""
+"""Drawings: graphs with boxes within boxes, placed. What pictures that stand still (SVG, dot without Graphviz) are taken from; a page places its graph by itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A graph with coordinates: left, top, width, height per node and group; points per edge. `note` tells what was left out."""
+    """A graph with coordinates: left, top, width, height per node and group; points per edge."""
 
     nodes: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
     groups: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
@@ -43,26 +43,19 @@ class Drawing:
     edges: Mapping[tuple[str, str], tuple[Point, ...]] = field(default_factory=dict)
     width: float = 0.0
     height: float = 0.0
-    note: str = ""
-    placements: Mapping[str, Placement] = field(default_factory=dict)
 
 
 def draw(
     nodes: Sequence[Node],
     edges: Iterable[tuple[str, str]],
     groups: Sequence[Group] = (),
-    previous: Drawing | None = None,
-    note: str = "",
 ) -> Drawing:
-    """Lay out each group by itself, innermost first, then the groups as nodes of the one around them.
-
-    `previous` is the drawing of the pass before: what survives does not move within its group.
-    """
+    """Lay out each group by itself, innermost first, then the groups as nodes of the one around them."""
     # A name may be any text: marked as node or group, it is neither a port nor the sheet itself.
     inner_nodes = [Node(f"n{n.key}", n.width, n.height, f"g{n.group}") for n in nodes]
     inner_groups = [Group(f"g{g.key}", g.label, g.kind, f"g{g.parent}") for g in groups]
     scene = _Scene(inner_nodes, inner_groups, [(f"n{a}", f"n{b}") for a, b in dict.fromkeys(edges)])
-    scene.place("", previous.placements if previous else {})
+    scene.place("")
     scene.spread("", 0.0, 0.0)
     top = scene.placements[""]
     return Drawing(
@@ -72,8 +65,6 @@ def draw(
         {(a[1:], b[1:]): route for (a, b), route in scene.routes().items()},
         top.width,
         top.height,
-        note,
-        scene.placements,
     )
 
 
@@ -122,17 +113,17 @@ class _Scene:
         pieces.extend((down[i], f"{_IN}{a}", down[i - 1]) for i in range(meet - 1, 0, -1))
         return pieces
 
-    def place(self, group: str, previous: Mapping[str, Placement]) -> tuple[float, float]:
+    def place(self, group: str) -> tuple[float, float]:
         """Lay out a group; its size, frame included."""
         sizes: dict[str, tuple[float, float]] = {}
         for child in self.children[group]:
             node = self.node.get(child)
-            sizes[child] = (node.width, node.height) if node else self.place(child, previous)
+            sizes[child] = (node.width, node.height) if node else self.place(child)
         ports = self._ports.get(group, {})
         sizes.update(dict.fromkeys(ports, (6.0, 0.0)))
         first = frozenset(p for p in ports if p.startswith(_IN))
         last = frozenset(p for p in ports if p.startswith(_OUT))
-        placement = layout(sizes, self._lifted.get(group, ()), previous.get(group), first=first, last=last)
+        placement = layout(sizes, self._lifted.get(group, ()), first=first, last=last)
         self.placements[group] = placement
         return placement.width + 2 * _PAD, placement.height + _PAD + _HEAD + 4
 

@@ -93,13 +93,8 @@ def build_payload(
     return payload
 
 
-def with_less_code(payload: Payload, max_bytes: int = MAX_BYTES) -> Payload:
-    """The payload as it is where it fits a page, else with its longest texts of code cut as far as that helps."""
-    return _cut_code(payload, max_bytes)[0]
-
-
 def _cut_code(payload: Payload, max_bytes: int) -> tuple[Payload, bool]:
-    """The same, and whether it fits."""
+    """The payload as it is where it fits a page, else with its longest texts of code cut as far as that helps; whether it fits."""
     if _fits(payload, max_bytes):
         return payload, True
     bare = _with_code_lines(payload, 0)

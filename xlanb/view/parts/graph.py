@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from xlanb.graph.records import GraphRecord, NodeRecord
-from xlanb.view.drawing import Drawing, Group, Node, draw
-from xlanb.view.parts.hlo import near
-from xlanb.view.parts.items import Item, label, node_item, node_size, operand_name
+from xlanb.view.drawing import Group
+from xlanb.view.parts.hlo import SheetNode, near
+from xlanb.view.parts.items import Item, label, node_item, operand_name
 
 _MAX_DEPTH = 6
 
@@ -17,39 +17,31 @@ _MAX_DEPTH = 6
 class GraphSheet:
     """What is to be drawn of a graph; `subjects` gives each key's node, or the item that stands for a folded scope."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[SheetNode] = field(default_factory=list)
     edges: list[tuple[str, str]] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     subjects: dict[str, NodeRecord | Item] = field(default_factory=dict)
     note: str = ""
 
-    def draw(self, previous: Drawing | None = None) -> Drawing:
-        """Place it."""
-        return draw(self.nodes, self.edges, self.groups, previous, self.note)
-
 
 def graph_sheet(
     graph: GraphRecord,
     max_nodes: int = 400,
-    focus: Iterable[str] = (),
-    cluster_of: Callable[[NodeRecord], str] | None = None,
 ) -> GraphSheet:
     """A graph with its clusters, and the bodies of functions that a node calls, as boxes.
 
-    Beyond `max_nodes` bodies are folded first, then name scopes, the deepest first; at last only what is near `focus` remains. `cluster_of` overrides the
-    cluster that a node lies in, so that a graph can be laid out as it will be clustered.
+    Beyond `max_nodes` bodies are folded first, then name scopes, the deepest first; at last only what is near the last node remains.
     """
-    clusters = cluster_of or (lambda n: n.cluster)
     functions = {f.name: f for f in graph.functions}
     if _count(graph, functions, _MAX_DEPTH, max_nodes) <= max_nodes:
         sheet = GraphSheet()
-        _add(sheet, graph, functions, "", "", _MAX_DEPTH, clusters)
+        _add(sheet, graph, functions, "", "", _MAX_DEPTH)
         return sheet
     if len(graph.nodes) <= max_nodes:
         sheet = GraphSheet(note=f"Function bodies are folded: more than {max_nodes:,} nodes otherwise.")
-        _add(sheet, graph, {}, "", "", 0, clusters)
+        _add(sheet, graph, {}, "", "", 0)
         return sheet
-    return _folded(graph, max_nodes, focus)
+    return _folded(graph, max_nodes)
 
 
 def function_of(node: NodeRecord, names: Iterable[str]) -> str:
@@ -81,14 +73,13 @@ def _add(
     group: str,
     prefix: str,
     depth: int,
-    clusters: Callable[[NodeRecord], str],
 ) -> None:
     boxes: set[str] = set()
     keys: dict[str, str] = {}
     for n in graph.nodes:
         key = prefix + n.name
         called = function_of(n, functions) if depth else ""
-        cluster = clusters(n)
+        cluster = "" if group else n.cluster
         parent = group
         if cluster and not called:
             parent = f"{prefix}[{cluster}]"
@@ -99,10 +90,9 @@ def _add(
             box = f"{key}/"
             sheet.groups.append(Group(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group))
             sheet.subjects[box] = n
-            _add(sheet, functions[called], functions, box, box, depth - 1, lambda _: "")
+            _add(sheet, functions[called], functions, box, box, depth - 1)
         else:
-            width, height = node_size(node_item(n))
-            sheet.nodes.append(Node(key, width, height, parent))
+            sheet.nodes.append(SheetNode(key, parent))
             sheet.subjects[key] = n
         keys[n.name] = key
     _connect(sheet, graph, functions if depth else {}, keys)
@@ -143,7 +133,7 @@ def _outputs(results: list[str], reference: str) -> list[str]:
     return results[index : index + 1] or results[-1:]
 
 
-def _folded(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphSheet:
+def _folded(graph: GraphRecord, max_nodes: int) -> GraphSheet:
     """Name scopes folded into one node each, as few as needed."""
     deepest = max((n.name.count("/") for n in graph.nodes), default=0)
     for depth in range(deepest, 0, -1):
@@ -156,7 +146,7 @@ def _folded(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphSh
                 scope_of,
                 f"Name scopes are folded at depth {depth}: {len(graph.nodes):,} nodes.",
             )
-    return _focused(graph, max_nodes, focus)
+    return _focused(graph, max_nodes)
 
 
 def _fold(graph: GraphRecord, scope_of: dict[str, str], note: str) -> GraphSheet:
@@ -167,12 +157,11 @@ def _fold(graph: GraphRecord, scope_of: dict[str, str], note: str) -> GraphSheet
     for scope, inside in members.items():
         item = node_item(inside[0]) if len(inside) == 1 and inside[0].name == scope else _scope_item(scope, inside)
         sheet.subjects[scope] = inside[0] if "fold" not in item else item
-        width, height = node_size(item)
         clusters = {n.cluster for n in inside}
         cluster = clusters.pop() if len(clusters) == 1 else ""
         if cluster and f"[{cluster}]" not in {g.key for g in sheet.groups}:
             sheet.groups.append(Group(f"[{cluster}]", cluster, "cluster"))
-        sheet.nodes.append(Node(scope, width, height, f"[{cluster}]" if cluster else ""))
+        sheet.nodes.append(SheetNode(scope, f"[{cluster}]" if cluster else ""))
     for n in graph.nodes:
         sheet.edges.extend((scope_of[s], scope_of[n.name]) for s in map(operand_name, n.inputs) if s in scope_of)
     sheet.edges = list(dict.fromkeys(sheet.edges))
@@ -192,19 +181,17 @@ def _scope_item(scope: str, inside: list[NodeRecord]) -> Item:
     return item
 
 
-def _focused(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphSheet:
+def _focused(graph: GraphRecord, max_nodes: int) -> GraphSheet:
     neighbours: dict[str, list[str]] = {n.name: [operand_name(x) for x in n.inputs] for n in graph.nodes}
     for n in graph.nodes:
         for source in map(operand_name, n.inputs):
             if source in neighbours:
                 neighbours[source].append(n.name)
-    centres = [f for f in focus if f in neighbours] or [graph.nodes[-1].name]
-    kept = near(neighbours, centres, max_nodes)
+    centre = graph.nodes[-1].name
+    kept = near(neighbours, [centre], max_nodes)
     part = GraphRecord(graph.name, tuple(n for n in graph.nodes if n.name in kept))
-    sheet = GraphSheet(
-        note=f"Showing {len(part.nodes):,} of {len(graph.nodes):,} nodes, those nearest to {centres[0]}."
-    )
-    _add(sheet, part, {}, "", "", 0, lambda n: n.cluster)
+    sheet = GraphSheet(note=f"Showing {len(part.nodes):,} of {len(graph.nodes):,} nodes, those nearest to {centre}.")
+    _add(sheet, part, {}, "", "", 0)
     return sheet
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
-from xlanb.view.drawing import Drawing, Group, Node, draw
-from xlanb.view.parts.items import instruction_item, node_size
+from xlanb.view.drawing import Group
 
 _EXPANDED = {
     HloOpcode.FUSION: "fusion",
@@ -23,25 +22,29 @@ _CENTRES = 3
 _FAN = 6
 
 
+@dataclass(frozen=True, slots=True)
+class SheetNode:
+    """One node: its key, and the key of the group that it lies in ("" for none)."""
+
+    key: str
+    group: str = ""
+
+
 @dataclass
 class Sheet:
     """What is to be drawn, before it is placed; `subjects` gives what each key (node or group) stands for."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[SheetNode] = field(default_factory=list)
     edges: list[tuple[str, str]] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     subjects: dict[str, InstructionRecord] = field(default_factory=dict)
     note: str = ""
 
-    def draw(self, previous: Drawing | None = None) -> Drawing:
-        """Place it."""
-        return draw(self.nodes, self.edges, self.groups, previous, self.note)
 
-
-def module_sheet(module: ModuleRecord, max_nodes: int = 400, focus: Iterable[str] = ()) -> Sheet:
+def module_sheet(module: ModuleRecord, max_nodes: int = 400) -> Sheet:
     """The entry computation, and what it calls as boxes, as deep as `max_nodes` allows.
 
-    Where the entry alone is too large, only what is near `focus` (else near the root) is drawn, and the note says so.
+    Where the entry alone is too large, only what is near the root is drawn, and the note says so.
     """
     entry = module.entry_computation
     for depth in range(_MAX_DEPTH, -1, -1):
@@ -51,22 +54,20 @@ def module_sheet(module: ModuleRecord, max_nodes: int = 400, focus: Iterable[str
             if depth < _MAX_DEPTH and _count(module, entry, depth + 1, max_nodes) > max_nodes:
                 sheet.note = f"Fusions and calls are folded: more than {max_nodes:,} nodes otherwise."
             return sheet
-    return computation_sheet(entry, max_nodes, focus)
+    return computation_sheet(entry, max_nodes)
 
 
-def computation_sheet(computation: ComputationRecord, max_nodes: int = 400, focus: Iterable[str] = ()) -> Sheet:
-    """One computation by itself, nothing unfolded; a neighbourhood of `focus` where it is too large."""
+def computation_sheet(computation: ComputationRecord, max_nodes: int = 400) -> Sheet:
+    """One computation by itself, nothing unfolded; a neighbourhood of the root where it is too large."""
     by_name = computation.by_name
-    wanted = set(focus)
-    centres = [i.name for i in computation.instructions if i.name in wanted] or [computation.root]
-    kept = set(by_name) if len(by_name) <= max_nodes else near(_neighbours(computation), centres, max_nodes)
+    kept = set(by_name) if len(by_name) <= max_nodes else near(_neighbours(computation), [computation.root], max_nodes)
     sheet = Sheet()
     for i in computation.instructions:
         if i.name in kept:
             _add_node(sheet, i.name, i, "")
             sheet.edges.extend((o, i.name) for o in i.operands if o in kept)
     if len(kept) < len(by_name):
-        sheet.note = f"Showing {len(kept):,} of {len(by_name):,} instructions, those nearest to {', '.join(centres[:2])}{' and others' if len(centres) > 2 else ''}."
+        sheet.note = f"Showing {len(kept):,} of {len(by_name):,} instructions, those nearest to {computation.root}."
     return sheet
 
 
@@ -115,8 +116,7 @@ def _callees(module: ModuleRecord, i: InstructionRecord) -> list[ComputationReco
 
 
 def _add_node(sheet: Sheet, key: str, i: InstructionRecord, group: str) -> None:
-    width, height = node_size(instruction_item(i))
-    sheet.nodes.append(Node(key, width, height, group))
+    sheet.nodes.append(SheetNode(key, group))
     sheet.subjects[key] = i
 
 

@@ -181,10 +181,3 @@ def _short(text: str, limit: int) -> str:
         return text
     head = limit // 2 - 1
     return f"{text[:head]}…{text[-(limit - head - 1) :]}"
-
-
-def node_size(item: Mapping[str, Any]) -> tuple[float, float]:
-    """Width and height of its box in pixels."""
-    title, rest, below = label(item)
-    width = max(7.3 * len(title) + 6.6 * len(rest), 6.3 * len(below)) + 26
-    return max(64.0, min(width, 260.0)), 42.0

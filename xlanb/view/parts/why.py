@@ -12,7 +12,6 @@ from xlanb.view.parts.items import clip, node_text
 from xlanb.why import REPLAY
 
 MAX_REWRITES = 300
-MAX_DECISIONS = 400
 MAX_EDITS = 50
 
 

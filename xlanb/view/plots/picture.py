@@ -20,8 +20,6 @@ _CONTROL: Final = re.compile("[^\t -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]") 
 _FONT: Final = "font:12px system-ui,Helvetica,Arial,sans-serif"
 _PALETTE: Final = ("#2867d6", "#c98a2b", "#2f8c9b", "#8a63d2", "#4f8a3c", "#b5527a", "#777777")
 
-Mark = tuple[str, float, float, float, float]
-
 
 @dataclass(frozen=True)
 class Axis:
