@@ -77,7 +77,7 @@ _XLA: tuple[Row, ...] = (
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer row-fusion[default] fusion sibling-fusion[default] fusion-wrapper",
+            "reshape-decomposer attention-fusion[default] row-fusion[default] fusion sibling-fusion[default] fusion-wrapper",
             "cpu-all-reduce-combiner tuple-simplifier[0.10.2,0.12]",
             ("simplification_after_layout_assignment*", ("algsimp@layout dce cse@layout",)),
             _AFTER_LAYOUT_END,
@@ -132,6 +132,7 @@ LEFT_OUT: Mapping[str, str] = {
 """Why the default pipeline leaves out a pass that XLA:CPU runs, by name."""
 
 ADDED: Mapping[str, str] = {
+    "attention-fusion": "our code generator has a kernel for attention in one pass; XLA:CPU writes all scores to memory",
     "row-fusion": "our code generator makes one kernel of everything that works along the same rows; XLA:CPU has none such",
     "all-reduce-simp": "a collective among nobody else is no call of the runtime; XLA runs it for several devices",
     "permutation_sort_simplifier": "XLA:CPU has it since JAX 0.12: a scatter reads and writes each element once",

@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
-from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
 from xlanb.dump.lazy_heads import is_analysis, is_lazy_text
+from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
 from xlanb.dump.tpu.grouping import compilations
 from xlanb.dump.tpu.names import FINAL_BUNDLES, HLO
 from xlanb.errors import DumpError

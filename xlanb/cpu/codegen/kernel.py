@@ -26,6 +26,7 @@ from xlanb.cpu.emitters import (
     windows,
 )
 from xlanb.cpu.emitters import kernel as emitters
+from xlanb.cpu.emitters.attention import emit as _attention  # noqa: F401 - registers its kernel
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
 from xlanb.cpu.emitters.rows import Reads, is_in_place, reads_of
 from xlanb.cpu.emitters.sorting import sort as _sort  # noqa: F401 - registers its kernel
@@ -53,7 +54,10 @@ def emit(k: emitters.Kernel) -> None:
     """Emit the body of a kernel."""
     if not any(a.shape.element_count for a in k.outputs.values()):
         return
-    k.f.goes_on = k.root.opcode in _NUMBERS_ONLY
+    custom = emitters.custom_fusion(k.instruction)
+    k.f.goes_on = custom is not None or k.root.opcode in _NUMBERS_ONLY
+    if custom is not None and custom.emit(k):
+        return
     own = emitters.EMITTERS.get(k.root.opcode)
     done = own(k) if own is not None else _scaled_reduce(k) or transposes.emit_transposed(k)
     if not done:
@@ -121,6 +125,9 @@ def _convolution(k: emitters.Kernel) -> bool:
 
 def is_kernel(fusion: HloInstruction) -> bool:
     """Whether a fusion can be one kernel: every instruction in it has an elemental rule, but for the root, which may have a special emitter."""
+    custom = emitters.custom_fusion(fusion)
+    if custom is not None:
+        return custom.is_kernel(fusion)
     target = fusion.fused_computation
     for i in target:
         if i.opcode in (Op.PARAMETER, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN):
@@ -167,7 +174,7 @@ class KernelPolicy:
         self._reads: dict[HloInstruction, Reads] = {}
 
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
-        if instruction.name in self.apart:
+        if instruction.name in self.apart or emitters.custom_fusion(instruction) is not None:
             return False
         if instruction.opcode is Op.FUSION:
             target = instruction.fused_computation
@@ -209,14 +216,19 @@ class KernelPolicy:
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
         root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
-        once, each = scratch_of(root)
-        rounds = ROUNDS.get(root.opcode)
-        shared = self.threads > 1 and (rounds is None or _is_shared(*rounds(root)))
+        once, each = scratch_of(instruction)
+        custom = emitters.custom_fusion(instruction)
+        rounds = ROUNDS.get(root.opcode) if custom is None else custom.rounds
+        shared = self.threads > 1 and (rounds is None or _is_shared(*rounds(root if custom is None else instruction)))
         return once + (self.threads if shared else 1) * each
 
 
-def scratch_of(root: HloInstruction) -> tuple[int, int]:
-    """Bytes of scratch that the special emitter of a root needs: once, and for each thread; multiples of a cache line."""
+def scratch_of(instruction: HloInstruction) -> tuple[int, int]:
+    """Bytes of scratch that the special emitter of an instruction, or of a fusion's root, needs: once, and for each thread; multiples of a cache line."""
+    custom = emitters.custom_fusion(instruction)
+    if custom is not None:
+        return 0, -(-custom.scratch_each(instruction) // 64) * 64
+    root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
     needs = (table.get(root.opcode) for table in (SCRATCH, SCRATCH_EACH))
     once, each = (-(-need(root) // 64) * 64 if need is not None else 0 for need in needs)
     return once, each

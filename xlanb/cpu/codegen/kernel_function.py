@@ -105,7 +105,7 @@ class KernelFunction:
         if scratch is not None:
             self._written.add(scratch)
         e = Elemental(self.f, bindings, self._memory)  # type: ignore[arg-type]
-        k = Kernel(self.f, e, i, root, outputs, memory, *kernels.scratch_of(root))
+        k = Kernel(self.f, e, i, root, outputs, memory, *kernels.scratch_of(i))
         kernels.emit(k)
 
     def _bindings(

@@ -68,6 +68,29 @@ OPTIONAL: set[Op] = set()
 """Opcodes whose emitter leaves out the results that have no place (nothing reads them)."""
 
 
+@dataclass(frozen=True)
+class CustomFusion:
+    """A kernel for fusions of one kind: it takes the whole fused computation, whatever its root is, and keeps numbers alone in its scratch."""
+
+    is_kernel: Callable[[HloInstruction], bool]
+    emit: Emitter
+    scratch_each: Callable[[HloInstruction], int]
+    """Bytes of scratch that each thread needs."""
+    rounds: Callable[[HloInstruction], tuple[int, float]]
+    """Rounds and nanoseconds of each of the loop that threads share."""
+
+
+CUSTOM_FUSIONS: dict[str, CustomFusion] = {}
+"""Kernels of fusions by the kind in their backend config; of other kinds the root decides."""
+
+
+def custom_fusion(i: HloInstruction) -> CustomFusion | None:
+    """The kernel for a fusion's kind; None where its root decides, and for what is no fusion."""
+    if i.opcode is not Op.FUSION or i.get("kind") != "kCustom":
+        return None
+    return next((made for kind, made in CUSTOM_FUSIONS.items() if f'"{kind}"' in i.backend_config), None)
+
+
 def emitter(*opcodes: Op) -> Callable[[Emitter], Emitter]:
     """Register the emitter of opcodes."""
 

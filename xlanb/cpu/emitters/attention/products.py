@@ -1,0 +1,84 @@
+"""The two products of a tile: packed operands, and the micro-kernel over them.
+
+The second operand of each lies in panels: a run of memory of some vectors for each step of depth (see matmul.panel). Of bf16, where the machine multiplies pairs, a step is
+two of depth, side by side as halves of a lane; all else is widened to f32 when it is packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xlanb.codegen.function import Function
+from xlanb.codegen.module import Target
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.matmul.contraction import Axis
+from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even
+from xlanb.cpu.emitters.matmul.lanes import lanes_of
+from xlanb.cpu.emitters.matmul.tile import Tile, tile_routine, tile_table
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+
+
+@dataclass(frozen=True)
+class Product:
+    """`rows` by `columns` (a multiple of 16) over `depth`: a in lines of `a_line` elements, b in panels, the result in lines of `c_line` elements of f32."""
+
+    rows: int
+    columns: int
+    depth: int
+    a_line: int
+    c_line: int
+    pairs: bool
+
+    @property
+    def type(self) -> PrimitiveType:
+        """What a and b are of."""
+        return T.BF16 if self.pairs else T.F32
+
+    def panel(self, target: Target) -> int:
+        """Columns of a panel."""
+        width = lanes_of(target, 32)
+        return 2 * width if self.columns % (2 * width) == 0 else width
+
+    def emit(self, f: Function, a: Value, b: Value, c: Value) -> None:
+        """Write the product."""
+        width, panel = lanes_of(f.target, 32), self.panel(f.target)
+        vectors = panel // width
+        rows = even(self.rows, (f.target.vector_registers - vectors - 1) // vectors)
+        tile = Tile(
+            width,
+            rows,
+            vectors,
+            width,
+            1,
+            self.type,
+            self.type,
+            T.F32,
+            T.F32,
+            pairs=self.pairs,
+            panel=True,
+        )
+        depth = (Axis(self.depth, 1, 1),)
+        table = tile_table(tile, depth, [(r * self.a_line, r * self.c_line) for r in range(rows)], width)
+        lines = self.depth // 2 if self.pairs else self.depth
+        spans = [
+            Span(self.columns, panel, (0, 4 * lines, 4)),
+            Span(self.rows, rows, (self.a_line * self.type.byte_size, 0, 4 * self.c_line)),
+        ]
+        nanoseconds = rows * vectors * lines / 2 * f.target.costs.cycle_ns
+        emit_grid(f, spans, Work(tile_routine(f.module, tile), table, (a, b, c), nanoseconds))
+
+
+def has_pairs(target: Target, t: PrimitiveType) -> bool:
+    """Whether the machine multiplies and adds pairs of a type."""
+    return t is T.BF16 and "avx512bf16" in target.enabled and lanes_of(target, 32) == 16
+
+
+def pieces(size: int, step: int) -> Iterator[tuple[int, int, int]]:
+    """(first block, blocks, size of each): blocks of `step`, and what remains as one."""
+    if size // step:
+        yield 0, size // step, step
+    if size % step:
+        yield size // step, 1, size % step

@@ -1,0 +1,166 @@
+"""Fusion of attention, softmax(f(q k^T)) v, into one kernel that never has all of its scores in memory.
+
+s = dot(q, k), p = softmax(f(s, mask)), r = dot(p, v)    =>    r = fusion(q, k, v, mask), kind=kCustom, calls={s, p, ROOT r}, "__xlanb_attention"
+
+XLA:CPU has no such pass: it writes the scores, the probabilities and the result one after the other. The fused computation is the plain HLO, and means the same. The kernel goes over tiles of queries
+and keys with a running maximum and sum of each row (M. Milakov, N. Gimelshein 2018; T. Dao et al. 2022, FlashAttention), so that scores stay in a core's cache and tiles that are masked
+out as a whole are left out. Into the fusion go the masks and what only moves q, k, v and the result: the kernel reads and writes with any strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xlanb.analysis.attention import Attention, attention_of, between
+from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.conditions import Condition, decide, objecting
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.fusion_editing import create_fusion, fuse_into
+from xlanb.transforms.reason import reason
+
+KIND = "__xlanb_attention"
+"""The kind of the fusion, in its backend config."""
+_CONFIG = f'{{"fusion_config":{{"kind":"{KIND}"}}}}'
+_LEAST_KEYS = 48
+"""Keys below which packing them costs what the scores do in memory."""
+_LEAST_QUERIES, _LEAST_NARROW_QUERIES = 48, 8
+"""Queries below which packing the keys costs more than is saved; of 16-bit floats, which the unfused products pack too, fewer."""
+_LEAST_SCORES = 1 << 15
+"""Scores of all heads below which there is too little to save."""
+_DEEPEST = 16
+"""Instructions over an iota that are looked through."""
+
+
+@dataclass(frozen=True)
+class AttentionFusion(HloPass):
+    """Makes a fusion of each softmax between two products, where nothing else needs the scores and it pays."""
+
+    name = "attention-fusion"
+    triggers = frozenset((O.DOT,))
+
+    def apply(self, module: HloModule) -> None:
+        graph = CallGraph(module)
+        for c in module.computations:
+            if not graph.is_control(c) or sum(i.opcode is O.DOT for i in c) < 2:
+                continue
+            for i in reversed(c.post_order()):
+                found = attention_of(i) if i in c and i.opcode is O.DOT else None
+                if found is not None and decide("fuse attention", (found.scores.name, i.name), CONDITIONS, found):
+                    _fuse(c, found)
+
+
+def _other_use(a: Attention) -> str:
+    """Who else reads the scores, or what is made of them before the result."""
+    inside = set(between(a))
+    for i in inside - {a.root}:
+        if i.is_root:
+            return f"{i.name} is a result of {i.parent.name}"
+        for user in i.users:
+            if user not in inside:
+                return f"{user.name} reads {i.name}"
+    return ""
+
+
+def _ordered(a: Attention) -> str:
+    held = next((i for i in between(a) if i.control_predecessors or i.control_successors), None)
+    return f"{held.name} has control dependencies" if held is not None else ""
+
+
+def _scores(a: Attention) -> int:
+    return a.head_count * a.rows.size * a.keys.size
+
+
+def _least_queries(a: Attention) -> int:
+    return _LEAST_NARROW_QUERIES if a.operand_type.bits < 32 else _LEAST_QUERIES
+
+
+CONDITIONS: Sequence[Condition[Attention]] = (
+    objecting(
+        "nothing else reads the scores",
+        _other_use,
+        lambda a: f"{len(between(a))} instructions from {a.scores.name} to {a.root.name}",
+        lambda _: (
+            "a backward pass that reads the probabilities keeps them in memory; compute the forward pass alone, or apply `jax.checkpoint`"
+        ),
+    ),
+    objecting("nothing is ordered by control dependencies", _ordered),
+    Condition(
+        "there are keys enough",
+        lambda a: a.keys.size >= _LEAST_KEYS,
+        lambda a: f"{a.keys.size} keys; it pays from {_LEAST_KEYS}",
+    ),
+    Condition(
+        "there are queries enough",
+        lambda a: a.rows.size >= _least_queries(a),
+        lambda a: f"{a.rows.size} queries of {a.operand_type}; it pays from {_least_queries(a)}",
+    ),
+    Condition(
+        "there are scores enough",
+        lambda a: _scores(a) >= _LEAST_SCORES,
+        lambda a: f"{a.head_count} x {a.rows.size} x {a.keys.size} = {_scores(a)} scores; it pays from {_LEAST_SCORES}",
+    ),
+)
+"""What must hold of an attention for it to become one kernel."""
+
+
+@reason("softmax(f(q k^T)) v in one pass over tiles of queries and keys, with a running maximum and sum of each row")
+def _fuse(c: HloComputation, a: Attention) -> None:
+    inside = dict.fromkeys(between(a))
+    moved = {i for access in (a.q, a.k, a.v) for i in access.path}
+    beside = _beside(a, inside)
+    order = c.post_order()
+    fusion = create_fusion(a.root, "kCustom", "fused_attention", "attention_fusion")
+    c.update(fusion, backend_config=_CONFIG)
+    rest = order[: order.index(a.root)]
+    for i in reversed(rest):
+        if not i.uses_by(fusion):
+            continue
+        if i in inside or _belongs(i, fusion, moved, beside):
+            fuse_into(fusion, i)
+            if not i.user_count and not i.is_root:
+                c.remove(i)
+
+
+def _beside(a: Attention, inside: Mapping[HloInstruction, None]) -> set[HloInstruction]:
+    """What is as large as the scores and only used, element by element, for the logits: masks and biases on their way."""
+    found: set[HloInstruction] = set()
+    rest = [o for i in inside if i not in (a.scores, a.product) for o in i.operands if o not in inside]
+    while rest:
+        i = rest.pop()
+        large = i.shape.is_array and i.array_shape.element_count >= a.scores.array_shape.element_count
+        if i not in found and large and is_elementwise(i) and i.opcode is not O.FUSION:
+            found.add(i)
+            rest += i.operands
+    return found
+
+
+def _belongs(
+    i: HloInstruction,
+    fusion: HloInstruction,
+    moved: set[HloInstruction],
+    beside: set[HloInstruction],
+) -> bool:
+    """Whether an operand of the fusion is to be computed in it."""
+    if i.control_predecessors or i.control_successors or not i.shape.is_array:
+        return False
+    if i.opcode is O.CONSTANT:
+        return i.array_shape.rank == 0
+    if i.opcode is O.BROADCAST or _is_of_indices(i):
+        return True
+    return (i in moved or i in beside) and not i.is_root and all(user is fusion for user in i.users)
+
+
+def _is_of_indices(i: HloInstruction, depth: int = 0) -> bool:
+    """Whether its elements are computed from their own indices and constants alone: causal masks, distances."""
+    if i.opcode is O.IOTA or (i.opcode is O.CONSTANT and i.array_shape.rank == 0):
+        return True
+    looked_through = i.opcode in (O.BROADCAST, O.BITCAST, O.RESHAPE) or is_elementwise(i)
+    if depth == _DEEPEST or not looked_through or i.opcode in (O.CONSTANT, O.FUSION, O.MAP):
+        return False
+    return all(_is_of_indices(o, depth + 1) for o in i.operands)
