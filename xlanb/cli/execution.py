@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 import shlex
 import sys
 from collections.abc import Iterator
@@ -14,12 +15,13 @@ from typing import Any
 from xlanb.cli.programs import add_program, given_arrays, module_of
 from xlanb.cli.result import Result
 from xlanb.errors import ArgumentError
+from xlanb.files import is_file
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the command line."""
     run = commands.add_parser("run", help="compile a module, run it and print its results")
-    add_program(run)
+    add_program(run, optional=True)
     _add_inputs(run)
     run.add_argument(
         "--reference",
@@ -33,6 +35,12 @@ def add_commands(commands: Any) -> None:
         "one (default: as many as the module says)",
     )
     run.add_argument("--profile", action="store_true", help="print the time of each kernel")
+    run.add_argument(
+        "--as-tensorflow",
+        nargs=argparse.REMAINDER,
+        metavar="SCRIPT.py ...",
+        help="run a script of TensorFlow 1 with its own arguments; `import tensorflow` is xlanb.tf",
+    )
     run.set_defaults(command=_run)
 
     profile = commands.add_parser("profile", help="compile a module, run it and time each kernel")
@@ -72,6 +80,10 @@ def real_xla() -> Any:
 
 
 def _run(options: argparse.Namespace) -> Result:
+    if options.as_tensorflow:
+        return _script(options.as_tensorflow)
+    if options.file is None:
+        raise ArgumentError("run: expected a program, or --as-tensorflow SCRIPT.py")
     from xlanb.runtime.opt import run_module
 
     names = {"evaluator": "evaluator", "xla": "real XLA", None: ""}
@@ -98,6 +110,23 @@ def _run(options: argparse.Namespace) -> Result:
         if options.reference == "xla":
             lines.append(f"if that says that none did, it was XLA's: {bisect} --by xla --reproducer fault.py")
     return Result("\n".join(lines), outcome.data, 0 if outcome.agrees else 1)
+
+
+def _script(words: list[str]) -> Result:
+    """Run a script as `python SCRIPT.py ...` does, with xlanb.tf for TensorFlow."""
+    from xlanb.tf.import_hook import as_tensorflow
+
+    if not is_file(Path(words[0])):
+        raise ArgumentError(f"{words[0]}: there is no such file")
+    print("xlanb: in this script `import tensorflow` is xlanb.tf", file=sys.stderr)
+    arguments, path = sys.argv, sys.path
+    sys.argv, sys.path = words, [str(Path(words[0]).absolute().parent), *sys.path]
+    try:
+        with as_tensorflow():
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        sys.argv, sys.path = arguments, path
+    return Result("", None)
 
 
 def _asked_about(options: argparse.Namespace) -> str:

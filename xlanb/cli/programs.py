@@ -27,13 +27,13 @@ _STDIN_IS_FREE: ContextVar[bool] = ContextVar("_STDIN_IS_FREE", default=True)
 """False while the standard input belongs to a protocol."""
 
 
-def add_program(parser: argparse.ArgumentParser, *, dump: bool = False) -> None:
+def add_program(parser: argparse.ArgumentParser, *, dump: bool = False, optional: bool = False) -> None:
     """Add the arguments that name a program; with `dump` a dump directory is one too."""
     forms = (
         "HLO: text or .pb, gzipped or not; - for text on the standard input; StableHLO: text or "
         "bytecode; a function, FILE.py:NAME"
     )
-    parser.add_argument("file", help=forms + "; or a dump directory" * dump)
+    parser.add_argument("file", nargs="?" if optional else None, help=forms + "; or a dump directory" * dump)
     parser.add_argument("--args", default="", help="of FILE.py:NAME: a tuple of arguments, in the names of the file")
 
 

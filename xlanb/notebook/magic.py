@@ -31,6 +31,7 @@ from xlanb.notebook.progress import cell_progress
 from xlanb.notebook.shared_code import share_code
 from xlanb.notebook.shell import options_of, shell_of
 from xlanb.notebook.target_cell import check_targets, target_traces
+from xlanb.notebook.tensorflow_magic import TensorflowMagics
 from xlanb.notebook.widget import StepWidget
 from xlanb.peers.targets.beside import TargetsBeside, names_of
 from xlanb.tracing import observing
@@ -259,7 +260,7 @@ def _chosen(recorder: Recorder, options: Any) -> list[Trace]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """What `%load_ext xlanb` runs: the magics `%%xla_jit`, `%%xla_pass`, `%xla_open`, `%xla_diff`, `%xla_flags`, `%xla_unpass`, with completion; nodes made in a cell name it as their file."""
-    shell.register_magics(XlaMagics, DumpMagics, PassMagics, FlagMagics)
+    shell.register_magics(XlaMagics, DumpMagics, PassMagics, FlagMagics, TensorflowMagics)
     name_cells(shell)
     complete_magics(shell)
     share_code(shell)

@@ -177,6 +177,7 @@ from xlanb.tf import (
     data,
     distributions,
     errors,
+    estimator,
     flags,
     gfile,
     image,

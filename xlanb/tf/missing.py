@@ -8,7 +8,7 @@ from typing import Any
 
 from xlanb.errors import close_names
 
-_TRAINING = "tf.estimator is not here: build the graph in a function, minimize a loss and run it by tf.Session or tf.train.MonitoredSession"
+_COLUMNS = "feature columns are not in xlanb: compute the features in the model function"
 _FILES = "TFRecord files and tf.Example messages are not read here: read the arrays with NumPy and use tf.data.Dataset.from_tensor_slices"
 _PICTURES = "pictures are not decoded here: read them as arrays with another library and feed them"
 _CLUSTER = "there is one process here and no cluster: leave it out"
@@ -17,7 +17,7 @@ _EAGER = (
 )
 
 REASONS: dict[str, str] = {
-    "estimator": _TRAINING, "feature_column": _TRAINING, "learn": _TRAINING,
+    "feature_column": _COLUMNS,
     "python_io": _FILES, "TFRecordReader": _FILES, "TFRecordDataset": _FILES, "parse_example": _FILES, "parse_single_example": _FILES,
     "parse_single_sequence_example": _FILES, "FixedLenFeature": _FILES, "VarLenFeature": _FILES, "Example": _FILES, "Features": _FILES, "Feature": _FILES,
     "Int64List": _FILES, "BytesList": _FILES, "FloatList": _FILES, "SequenceExample": _FILES, "WholeFileReader": _FILES, "TextLineReader": "use tf.data.TextLineDataset",
@@ -26,7 +26,7 @@ REASONS: dict[str, str] = {
     "read_file": _PICTURES, "Server": _CLUSTER, "ClusterSpec": _CLUSTER, "replica_device_setter": _CLUSTER, "SyncReplicasOptimizer": _CLUSTER,
     "distribute": _CLUSTER, "tpu": _CLUSTER, "enable_eager_execution": _EAGER, "GradientTape": "use tf.gradients(ys, xs): " + _EAGER, "enable_v2_behavior": _EAGER,
     "lite": "TensorFlow Lite is not here", "saved_model": "a SavedModel is read by tf.Graph.from_graphdef(directory)",
-    "contrib": "of tf.contrib there are compiler, framework, layers, lookup, rnn and slim", "tensorboard": "no event files are written here",
+    "contrib": "tf.contrib has compiler, framework, layers, learn, lookup, rnn and slim", "tensorboard": "no event files are written here",
     "RaggedTensor": "ragged tensors are not here: pad the rows, as tf.data's padded_batch does", "ragged": "ragged tensors are not here: pad the rows",
     "load_op_library": "ops in C++ cannot be loaded: tf.py_func calls a Python function",
 }  # fmt: skip

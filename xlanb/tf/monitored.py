@@ -20,6 +20,7 @@ from xlanb.graph.builders.variables import (
     local_variables_initializer,
 )
 from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.operation import Operation
 from xlanb.runtime.resources import OutOfRangeError
 from xlanb.runtime.session import Session
 from xlanb.tf import logging
@@ -140,6 +141,22 @@ class _Every:
         return True
 
 
+def _one_output(tensor: Any) -> Any:
+    """The one output of an operation, given as such or by its name; anything else as it is.
+
+    Raises:
+        GraphValueError: the operation has no output, or several.
+    """
+    graph = get_default_graph()
+    is_name = isinstance(tensor, str) and ":" not in tensor
+    op = graph.get_operation_by_name(tensor) if is_name else tensor
+    if not isinstance(op, Operation):
+        return tensor
+    if len(op.outputs) != 1:
+        raise GraphValueError(f"operation {op.name!r} has {len(op.outputs)} outputs: name one, as in '{op.name}:0'")
+    return op.outputs[0]
+
+
 class LoggingTensorHook(SessionRunHook):
     """Logs tensors each `every_n_iter` runs or `every_n_secs` seconds."""
 
@@ -152,6 +169,10 @@ class LoggingTensorHook(SessionRunHook):
         self._at_end, self._formatter = at_end, formatter
         self._runs = 0
         self._is_due = False
+
+    def begin(self) -> None:
+        """Find tensors that were given by the names of their operations."""
+        self._tensors = {k: _one_output(t) for k, t in self._tensors.items()}
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Fetch them where they are due."""
