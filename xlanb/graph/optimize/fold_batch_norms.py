@@ -1,38 +1,89 @@
-"""Batch normalization of a trained model folded into the convolution or product before it (tools/graph_transforms/fold_batch_norms.cc).
+"""Batch normalization of a trained model folded into the convolution or product before it.
 
-    conv(x, W) -> [bias b] -> batch_norm(scale, offset, mean, variance)
-    conv(x, W * s) + ((b - mean) * s + offset),  s = scale / sqrt(variance + epsilon), constants
-    conv(x, W) * s (a constant for each channel) -> conv(x, W * s)
+    conv(x, W) -> y = conv(x, W * s) + t    y: any chain of these over a convolution or product, with constants
 
-Only constants are folded: a graph that is still trained, whose weights are variables, stays as it is.
+    FusedBatchNorm*(y, scale, offset, mean, variance), BatchNormWithGlobalNormalization
+    (y - mean) * (rsqrt(variance + epsilon) * scale) + offset, written out in any order
+    y * c, y / c, y + c, y - c, c - y, BiasAdd(y, c)        c: a number for each channel, or one
+
+s and t are computed in double precision; t is left out where it is zero. Only constants are folded: a graph that is
+still trained, whose weights are variables, stays as it is. Source of the semantics: fold_batch_norms.cc,
+fold_old_batch_norms.cc and fold_subdivmul_batch_norms.cc in tensorflow/tools/graph_transforms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Operation, Tensor, handed_on_from
+from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import copy_graph, needed_by
 
 Array = np.ndarray[Any, Any]
-_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
-_LINEAR = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"})
+Affine = tuple[Array, Array]
+"""A factor and an offset for each channel."""
+
+_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+_OLD_NORM: Final = "BatchNormWithGlobalNormalization"
+_LINEAR: Final = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul"})
+_CHANNELS_FIRST: Final = frozenset({"NCHW", "NCDHW"})
+_DEEPEST: Final = 32
+"""Operations of constants within each other that are evaluated."""
+
+_ADDS: Final = frozenset({"Add", "AddV2"})
+_DIVIDES: Final = frozenset({"RealDiv", "Div"})
+# What is evaluated of constants here, in their own precision as TensorFlow does: what a written-out norm has.
+_FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
+    "Add": np.add,
+    "AddV2": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "RealDiv": np.divide,
+    "Div": np.divide,
+    "Neg": np.negative,
+    "Sqrt": np.sqrt,
+    "Rsqrt": lambda x: np.divide(x.dtype.type(1), np.sqrt(x)),
+    "Square": np.square,
+    "Reciprocal": np.reciprocal,
+    "Inv": np.reciprocal,
+    "Identity": lambda x: x,
+}
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A convolution or product with constant weights; `axes` are those of the output's channels in the weights."""
+
+    op: Operation
+    weights: Array
+    axes: tuple[int, ...]
+    rank: int
+
+    @property
+    def channels(self) -> int:
+        return int(np.prod([self.weights.shape[a] for a in self.axes]))
+
+    @property
+    def channels_first(self) -> bool:
+        return self.op.attrs.get("data_format", "NHWC") in _CHANNELS_FIRST
 
 
 @dataclass(frozen=True)
 class _Fold:
-    """What becomes of the output of `last`: `linear` with weights times `scale` for each channel, and `offset` added, None for none."""
+    """What becomes of the output of `last`: `linear` with weights times `scale`, what reads it up to `made`, plus `offset`."""
 
     last: Operation
-    linear: Operation
-    weights: Array
+    linear: _Linear
+    made: Tensor
     scale: Array
-    offset: Array | None
+    offset: Array
+
+
+Step = Callable[[Affine, _Linear], "Affine | None"]
 
 
 def fold_batch_norms(graph: Graph, keep: Collection[str] = ()) -> Graph:
@@ -41,96 +92,244 @@ def fold_batch_norms(graph: Graph, keep: Collection[str] = ()) -> Graph:
     Nodes named in `keep` keep their names and values. A convolution whose result something else reads too is left alone.
     """
     result = graph
-    while (found := next((f for op in result if (f := _match(op, keep)) is not None), None)) is not None:
+    while (found := _first(result, keep)) is not None:
         if result is graph:
             result = copy_graph(graph)
-            found = next(f for op in result if (f := _match(op, keep)) is not None)
-        _apply(result, found)
+            found = _first(result, keep)
+        if found is not None:
+            _apply(result, found)
     if result is graph:
         return graph
     ends = {op.name for op in graph if not any(t.uses for t in op.outputs) and not op.control_outputs} | set(keep)
     return copy_graph(result, needed_by([op for op in result if op.name in ends]))
 
 
-def _constant(tensor: Tensor) -> Array | None:
-    tensor = handed_on_from(tensor, lambda op: op.type == "Identity" and not op.control_inputs)
-    value = tensor.op.attrs.get("value") if tensor.op.type == "Const" else None
-    return value if value is not None and value.dtype.kind == "f" else None
+def _first(graph: Graph, keep: Collection[str]) -> _Fold | None:
+    """The last node of a chain that folds: later nodes are tried first, so that the chain is as long as it can be."""
+    for op in reversed(graph.get_operations()):
+        if not _is_fixed(op) and (found := _match(op, keep)) is not None:
+            return found
+    return None
 
 
-def _linear(tensor: Tensor, keep: Collection[str]) -> tuple[Operation, Array] | None:
-    """The convolution or product that alone makes a tensor, and its constant weights."""
+def _is_fixed(op: Operation) -> bool:
+    """Whether a node has control edges, which a fold would lose."""
+    return bool(op.control_inputs)
+
+
+# ------------------------------------------------------------------------------------------------------------ constants
+
+
+def _constant(tensor: Tensor, depth: int = 0) -> Array | None:
+    """The value of a floating-point tensor that is a constant, or arithmetic on constants."""
     op = tensor.op
-    if op.type not in _LINEAR or op.name in keep or len(tensor.uses) != 1 or op.control_outputs:
+    if op.type == "Const":
+        value = op.attrs.get("value")
+        return value if value is not None and value.dtype.kind == "f" else None
+    function = _FUNCTIONS.get(op.type)
+    if function is None or depth > _DEEPEST or _is_fixed(op):
         return None
-    if op.attrs.get("data_format", "NHWC") != "NHWC" or op.attrs.get("transpose_b"):
+    values = [_constant(t, depth + 1) for t in op.inputs]
+    if any(v is None for v in values):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(*values))
+    except ValueError:  # shapes that do not fit: running it will say so
+        return None
+
+
+def _by_channel(value: Array | None, linear: _Linear) -> Array | None:
+    """A constant that has one number for each channel, or one for all, as a vector of doubles; else None."""
+    if value is None or value.ndim > linear.rank:
+        return None
+    if value.size == 1:
+        return np.full(linear.channels, value.reshape(()), np.float64)
+    behind = linear.rank - 2 if linear.channels_first else 0
+    at = value.ndim - 1 - behind
+    if at < 0 or value.size != linear.channels or value.shape[at] != linear.channels:
+        return None
+    return value.reshape(-1).astype(np.float64)
+
+
+# ---------------------------------------------------------------------------------------------------------------- steps
+
+
+def _step(op: Operation) -> tuple[Tensor, Step, bool] | None:
+    """One node of a chain: the tensor it works on, what it does to factor and offset, whether it is worth folding."""
+    if op.type in _NORMS:
+        return _norm(op)
+    if op.type == _OLD_NORM:
+        return op.inputs[0], _old_norm(op), True
+    if op.type == "BiasAdd":
+        return op.inputs[0], _bias(op), False
+    if op.type == "Identity":
+        return op.inputs[0], lambda affine, _: affine, False
+    if op.type not in {*_ADDS, *_DIVIDES, "Sub", "Mul"}:
+        return None
+    values = [_constant(t) for t in op.inputs]
+    known = [k for k, v in enumerate(values) if v is not None]
+    if len(known) != 1 or (op.type in _DIVIDES and known[0] == 0):
+        return None
+    constant = values[known[0]]
+    rest = op.inputs[1 - known[0]]
+    kind = "from" if op.type == "Sub" and known[0] == 0 else op.type
+    return rest, _arithmetic(kind, constant), op.type in {*_DIVIDES, "Mul"}
+
+
+def _arithmetic(kind: str, constant: Array | None) -> Step:
+    def step(affine: Affine, linear: _Linear) -> Affine | None:
+        c = _by_channel(constant, linear)
+        if c is None:
+            return None
+        scale, offset = affine
+        if kind in _ADDS:
+            return scale, offset + c
+        if kind == "Sub":
+            return scale, offset - c
+        if kind == "from":
+            return -scale, c - offset
+        return (scale * c, offset * c) if kind == "Mul" else (scale / c, offset / c)
+
+    return step
+
+
+def _bias(op: Operation) -> Step:
+    def step(affine: Affine, linear: _Linear) -> Affine | None:
+        value = _constant(op.inputs[1])
+        is_first = op.attrs.get("data_format", "NHWC") in _CHANNELS_FIRST
+        if value is None or value.shape != (linear.channels,) or is_first is not linear.channels_first:
+            return None
+        return affine[0], affine[1] + value
+
+    return step
+
+
+def _norm(op: Operation) -> tuple[Tensor, Step, bool] | None:
+    if op.attrs.get("is_training", True) or any(t.uses for t in op.outputs[1:]):
+        return None
+
+    def step(affine: Affine, linear: _Linear) -> Affine | None:
+        if (op.attrs.get("data_format", "NHWC") in _CHANNELS_FIRST) is not linear.channels_first:
+            return None
+        vectors = _vectors(op, linear)
+        if vectors is None:
+            return None
+        gamma, beta, mean, variance = vectors
+        factor = gamma / np.sqrt(variance + float(op.attrs.get("epsilon", 1e-4)))
+        return affine[0] * factor, (affine[1] - mean) * factor + beta
+
+    return op.inputs[0], step, True
+
+
+def _old_norm(op: Operation) -> Step:
+    def step(affine: Affine, linear: _Linear) -> Affine | None:
+        vectors = _vectors(op, linear)
+        if vectors is None or linear.channels_first:
+            return None
+        mean, variance, beta, gamma = vectors
+        factor = 1 / np.sqrt(variance + float(op.attrs["variance_epsilon"]))
+        if op.attrs["scale_after_normalization"]:
+            factor = factor * gamma
+        return affine[0] * factor, (affine[1] - mean) * factor + beta
+
+    return step
+
+
+def _vectors(op: Operation, linear: _Linear) -> list[Array] | None:
+    """The four vectors of a normalization, in the order of its inputs."""
+    found: list[Array] = []
+    for tensor in op.inputs[1:5]:
+        value = _constant(tensor)
+        if value is None or value.shape != (linear.channels,):
+            return None
+        found.append(value.astype(np.float64))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- chain
+
+
+def _match(last: Operation, keep: Collection[str]) -> _Fold | None:
+    steps: list[Step] = []
+    is_worth = False
+    op = last
+    while (found := _step(op)) is not None:
+        below, step, scales = found
+        steps.append(step)
+        is_worth = is_worth or scales
+        if not _is_inner(below, keep):
+            return None
+        op = below.op
+    if not is_worth:
+        return None
+    made = op.outputs[0]
+    if op.type == "BatchToSpaceND":  # of a dilated convolution: it moves pixels, not channels
+        if not _is_inner(op.inputs[0], keep):
+            return None
+        op = op.inputs[0].op
+    linear = _linear(op)
+    if linear is None:
+        return None
+    affine: Affine | None = (np.ones(linear.channels), np.zeros(linear.channels))
+    with np.errstate(all="ignore"):  # what is not finite is not folded
+        for step in reversed(steps):
+            affine = step(affine, linear) if affine is not None else None
+    if affine is None or not all(np.all(np.isfinite(part)) for part in affine):
+        return None
+    return _Fold(last, linear, made, *affine)
+
+
+def _is_inner(tensor: Tensor, keep: Collection[str]) -> bool:
+    """Whether only the chain reads a tensor, and nothing needs its node."""
+    op = tensor.op
+    return (
+        tensor.value_index == 0
+        and len(tensor.uses) == 1
+        and not op.control_outputs
+        and op.name not in keep
+        and not (_is_fixed(op) and op.type not in _LINEAR)
+    )
+
+
+def _linear(op: Operation) -> _Linear | None:
+    if op.type not in _LINEAR:
         return None
     weights = _constant(op.inputs[1])
-    return None if weights is None else (op, weights)
-
-
-def _channels(op: Operation, weights: Array) -> int:
-    return int(np.prod(weights.shape[2:]) if op.type == "DepthwiseConv2dNative" else weights.shape[-1])
-
-
-def _match(op: Operation, keep: Collection[str]) -> _Fold | None:
-    if op.type in _NORMS:
-        return _normalized(op, keep)
-    if op.type == "Mul":
-        return _scaled(op, keep)
-    return None
-
-
-def _normalized(op: Operation, keep: Collection[str]) -> _Fold | None:
-    if op.attrs.get("is_training", True) or op.attrs.get("data_format", "NHWC") != "NHWC":
+    if weights is None:
         return None
-    if any(t.uses for t in op.outputs[1:]):
+    if op.type == "MatMul":
+        return _Linear(op, weights, (0 if op.attrs.get("transpose_b") else 1,), 2) if weights.ndim == 2 else None
+    rank = 5 if op.type == "Conv3D" else 4
+    if weights.ndim != rank or op.attrs.get("data_format", "NHWC") == "NCHW_VECT_C":
         return None
-    values = [_constant(t) for t in op.inputs[1:5]]
-    before, bias = op.inputs[0], None
-    if before.op.type in {"BiasAdd", "Add", "AddV2"} and len(before.uses) == 1 and before.op.name not in keep:
-        bias = _constant(before.op.inputs[1])
-        if bias is None or bias.ndim != 1 or before.op.attrs.get("data_format", "NHWC") != "NHWC":
-            return None
-        before = before.op.inputs[0]
-    found = _linear(before, keep)
-    if found is None or any(v is None for v in values):
-        return None
-    scale, offset, mean, variance = (np.asarray(v, np.float64) for v in values)
-    factor = scale / np.sqrt(variance + float(op.attrs.get("epsilon", 1e-4)))
-    if factor.shape != (_channels(*found),) or (bias is not None and bias.shape != factor.shape):
-        return None
-    return _Fold(op, *found, factor, offset + ((0 if bias is None else bias) - mean) * factor)
+    axes = (2, 3) if op.type == "DepthwiseConv2dNative" else (rank - 1,)
+    return _Linear(op, weights, axes, rank)
 
 
-def _scaled(op: Operation, keep: Collection[str]) -> _Fold | None:
-    for place in (0, 1):
-        factor, found = _constant(op.inputs[1 - place]), _linear(op.inputs[place], keep)
-        if found is not None and factor is not None and factor.shape == (_channels(*found),):
-            return _Fold(op, *found, np.asarray(factor, np.float64), None)
-    return None
+# -------------------------------------------------------------------------------------------------------------- rewrite
 
 
 def _apply(graph: Graph, fold: _Fold) -> None:
     """Weights of their own for the product, then the offset under the last node's name."""
     last, linear = fold.last, fold.linear
-    dtype = linear.outputs[0].dtype
-    factor = fold.scale.reshape(fold.weights.shape[2:]) if linear.type == "DepthwiseConv2dNative" else fold.scale
-    weights = _const(graph, f"{linear.name}/folded_weights", (fold.weights * factor).astype(fold.weights.dtype), last)
-    linear.set_input(1, weights)
-    made = linear.outputs[0]
+    dtype = linear.op.outputs[0].dtype
+    shape = [n if a in linear.axes else 1 for a, n in enumerate(linear.weights.shape)]
+    scaled = (linear.weights * fold.scale.reshape(shape)).astype(linear.weights.dtype)
+    linear.op.set_input(1, _const(graph, f"{linear.op.name}/folded_weights", scaled, last))
     last.disconnect()
     last.raw_attrs = None
     for extra in last.outputs[1:]:
         extra.uses.clear()
     del last.outputs[1:]
-    if fold.offset is None:
+    if not np.any(fold.offset):
         last.type, last.attrs = "Identity", {"T": dtype}
-        last.add_input(made)
-    else:
-        offset = _const(graph, f"{last.name}/folded_offset", fold.offset.astype(fold.weights.dtype), last)
-        last.type, last.attrs = "BiasAdd", {"T": dtype, "data_format": "NHWC"}
-        last.set_inputs([made, offset])
+        last.add_input(fold.made)
+        return
+    offset = _const(graph, f"{last.name}/folded_offset", fold.offset.astype(linear.weights.dtype), last)
+    form = "NCHW" if linear.channels_first else "NHWC"
+    last.type, last.attrs = "BiasAdd", {"T": dtype, "data_format": form}
+    last.set_inputs([fold.made, offset])
 
 
 def _const(graph: Graph, name: str, value: Array, near: Operation) -> Tensor:

@@ -89,16 +89,21 @@ def _spread(ctx: OpContext, v: HloInstruction) -> HloInstruction:
 
 @register("Dequantize")
 def _dequantize(ctx: OpContext) -> HloInstruction:
-    """Quantised numbers as numbers between two bounds: mode MIN_COMBINED."""
+    """Quantized numbers as numbers between two bounds: modes MIN_COMBINED, and MIN_FIRST, in which the lower bound
+    is a whole number of steps, so that zero is exact.
+    """
     mode = str(ctx.attr("mode", "MIN_COMBINED"))
-    if mode != "MIN_COMBINED":
-        ctx.fail(f"mode {mode} is not compiled: MIN_COMBINED is")
+    if mode not in ("MIN_COMBINED", "MIN_FIRST"):
+        ctx.fail(f"mode {mode} is not compiled: MIN_COMBINED and MIN_FIRST are")
     x, b = ctx.input(0), ctx.b
     kind, bits = x.array_shape.element_type, x.array_shape.element_type.bits
     wide = b.convert(x, PrimitiveType.F32)
     low, high = (broadcast_to(b, ctx.input(i), x.array_shape.dimensions) for i in (1, 2))
     step = b.divide(b.subtract(high, low), filled(ctx, wide, float(2**bits - 1)))
     half = 0.0 if kind.text.startswith("u") else float(2 ** (bits - 1))
+    if mode == "MIN_FIRST":
+        steps = b.unary(HloOpcode.ROUND_NEAREST_AFZ, b.divide(low, step))
+        low = b.select(b.compare(high, low, "EQ"), low, b.multiply(steps, step))
     value = b.add(b.multiply(b.add(wide, filled(ctx, wide, half)), step), low)
     return b.convert(value, ctx.element_type("dtype") if "dtype" in ctx.op.attrs else PrimitiveType.F32)
 

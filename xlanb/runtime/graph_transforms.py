@@ -1,0 +1,100 @@
+"""TransformGraph: the Graph Transform Tool on a frozen graph, each transform a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import Any
+
+from xlanb.boundary import boundary
+from xlanb.errors import GraphError
+from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef import graph_of_proto, graph_to_proto, parse_graphdef
+from xlanb.graph.graphdef.attr_values import new_message
+from xlanb.graph.optimize.graph_transforms import Context, apply_transform, parse_transforms
+from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.runtime.compiler import finished, start_compilation
+from xlanb.stage import Stage
+from xlanb.tf2xla import constant_value
+
+
+@boundary("transform a graph")
+def TransformGraph(  # noqa: N802 - TensorFlow's name
+    input_graph_def: Any, inputs: Iterable[str], outputs: Iterable[str], transforms: Iterable[str]
+) -> Any:
+    """Rewrite a frozen graph for inference, as tensorflow.tools.graph_transforms.TransformGraph did in TensorFlow 1.
+
+    Args:
+        input_graph_def: a GraphDef message (xlanb's, TensorFlow's or TensorBoard's), a Graph, the bytes of a
+            GraphDef, or a path to one.
+        inputs: names of the nodes that are fed.
+        outputs: names of the nodes that are fetched; these and the inputs keep their names.
+        transforms: names with parameters, as in "remove_nodes(op=Identity)"; docs/how-to/transform-a-graph.md
+            lists them.
+
+    Returns:
+        The transformed graph, of the kind that was given; a GraphDef message for a path.
+
+    Raises:
+        GraphError: the graph cannot be read, a transform is unknown, not built, or refuses the graph.
+    """
+    stages, proto = _transformed(input_graph_def, tuple(inputs), tuple(outputs), transforms)
+    if isinstance(input_graph_def, Graph):
+        return graph_of_proto(proto, input_graph_def.name) if stages else input_graph_def
+    if isinstance(input_graph_def, bytes):
+        return proto.SerializeToString()
+    if hasattr(input_graph_def, "SerializeToString"):
+        made = type(input_graph_def)()
+        made.ParseFromString(proto.SerializeToString())
+        return made
+    return proto
+
+
+def transform_stages(
+    graph: Any, inputs: Iterable[str], outputs: Iterable[str], transforms: Iterable[str]
+) -> list[Stage]:
+    """The graph before and after each transform, as stages: those that an observer of TransformGraph sees."""
+    return _transformed(graph, tuple(inputs), tuple(outputs), transforms)[0]
+
+
+def _transformed(
+    given: Any, inputs: Sequence[str], outputs: Sequence[str], transforms: Iterable[str]
+) -> tuple[list[Stage], Any]:
+    """The stages, and the GraphDef message in the end."""
+    wanted = parse_transforms(transforms)
+    proto = _proto(given)
+    key = start_compilation("TransformGraph")
+    stages: list[Stage] = []
+    before = _record(proto)
+    stages.append(finished(key, Stage("tf_graph", "graph", None, before, summary="as it was given")))
+    for transform in wanted:
+        start = perf_counter()
+        proto = apply_transform(proto, Context(tuple(inputs), tuple(outputs), transform, constant_value))
+        seconds = perf_counter() - start
+        made = _record(proto)
+        after = before if made == before else made
+        words = f"{transform}: {len(before.nodes)} nodes, then {len(after.nodes)}"
+        stages.append(finished(key, Stage("optimize", transform.name, before, after, seconds=seconds, summary=words)))
+        before = after
+    return stages, proto
+
+
+def _record(proto: Any) -> GraphRecord:
+    """A snapshot; of a graph that rename_op or remove_attribute left as no op table has it, nodes and edges alone."""
+    try:
+        return graph_of_proto(proto).record()
+    except GraphError:
+        return GraphRecord(
+            "graph", tuple(NodeRecord(n.name, n.op, tuple(n.input), device=n.device) for n in proto.node)
+        )
+
+
+def _proto(given: Any) -> Any:
+    """A GraphDef message of ours."""
+    if isinstance(given, Graph):
+        return graph_to_proto(given)
+    if hasattr(given, "SerializeToString"):
+        made = new_message("GraphDef")
+        made.ParseFromString(given.SerializeToString())
+        return made
+    return parse_graphdef(given)

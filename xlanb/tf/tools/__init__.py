@@ -1,0 +1,1 @@
+"""Modules of TensorFlow below tensorflow.tools, by the names that programs import them by."""
