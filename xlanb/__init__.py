@@ -23,6 +23,7 @@ _FACE = {
     "flags": "xlanb.debug_options",
     "from_jax": "xlanb.frontends.jax",
     "from_stablehlo": "xlanb.frontends.stablehlo",
+    "get_threads": "xlanb.cpu.thread_limit",
     "jit": "xlanb.runtime.jit",
     "load": "xlanb.cpu.saved",
     "load_ipython_extension": "xlanb.notebook.magic",
@@ -31,6 +32,7 @@ _FACE = {
     "recording": "xlanb.explorer.recording",
     "reduce": "xlanb.reducer.search",
     "reproducer": "xlanb.explorer.reproducer",
+    "set_threads": "xlanb.cpu.thread_limit",
     "targets": "xlanb.peers.targets.installed",
     "trace": "xlanb.explorer.explore",
 }

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from xlanb.codegen import jit, translation
+from xlanb.codegen.cpus import thread_count
 from xlanb.codegen.deep import deep
-from xlanb.codegen.target import thread_count
 from xlanb.cpu import library, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.machine import limits

@@ -10,7 +10,8 @@ from functools import cache, cached_property
 from typing import Any
 
 from xlanb.codegen import llvm, translation
-from xlanb.codegen.target import Target, has_pool, thread_count
+from xlanb.codegen.cpus import code_threads
+from xlanb.codegen.target import Target, has_pool
 from xlanb.errors import CompilationError
 
 _LOCK = threading.RLock()
@@ -32,7 +33,7 @@ def host() -> Target:
         layout = llvm.text_of(c.CopyStringRepOfTargetData, data)
     finally:
         owned.free()
-    return Target(triple, cpu, features, layout, thread_count() if has_pool(triple) else 1)
+    return Target(triple, cpu, features, layout, code_threads() if has_pool(triple) else 1)
 
 
 # -- linking ------------------------------------------------------------------------------------------------------

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 
 from xlanb.codegen.costs import FAMILIES, Costs, family
-from xlanb.debug_options import environment_number
 
 
 @dataclass(frozen=True)
@@ -58,17 +56,3 @@ def has_pool(triple: str) -> bool:
 
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 """The number of the futex system call."""
-
-
-def thread_count() -> int:
-    """How many threads a program uses: XLANB_NUM_THREADS, or else (or where that is 0) the CPUs that this process may run on.
-
-    Raises:
-        FlagError: XLANB_NUM_THREADS is no whole number.
-    """
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(environment_number("XLANB_NUM_THREADS", available) or available, MAX_THREADS)
-
-
-MAX_THREADS = 64
-"""No program uses more threads."""

@@ -12,11 +12,12 @@ from typing import TypeVar
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
 from xlanb.codegen import jit
+from xlanb.codegen.cpus import code_threads
 from xlanb.codegen.deep import deep
 from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
 from xlanb.codegen.legalize import legalize
 from xlanb.codegen.signature import Signature
-from xlanb.codegen.target import Target
+from xlanb.codegen.target import Target, has_pool
 from xlanb.collector import seldom
 from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
 from xlanb.cpu.codegen.program import Program, emit_program
@@ -26,6 +27,7 @@ from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.object_code import ObjectCode, check_name, object_code
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.records import CodeRecord
+from xlanb.cpu.runtime import pool
 from xlanb.cpu.shortage import check_ranks, check_sizes
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, UnimplementedError, XlanbError
 from xlanb.hlo import parse
@@ -256,13 +258,15 @@ def _target(options: CompileOptions) -> Target:
     """The host, with one thread where the options allow no more, and without explicit vectors where LLVM is to find them."""
     if options.vectors not in ("explicit", "llvm"):
         raise CompilationError(f"vectors are 'explicit' or 'llvm', not {options.vectors!r}")
-    return _target_of(jit.host(), options.multi_thread, options.vectors == "explicit")
+    pool.update_limit()  # XLANB_THREADS may have changed
+    threads = code_threads() if options.multi_thread else 1
+    return _target_of(jit.host(), threads, options.vectors == "explicit")
 
 
 @cache
-def _target_of(host: Target, multi_thread: bool, explicit: bool) -> Target:
+def _target_of(host: Target, threads: int, explicit: bool) -> Target:
     """The same object each time: a target knows what it has computed of its features."""
-    threads = host.threads if multi_thread else 1
+    threads = threads if has_pool(host.triple) else 1
     return replace(host, threads=threads, explicit_vectors=host.explicit_vectors and explicit, polls=True)
 
 

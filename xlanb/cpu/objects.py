@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from xlanb.codegen import llvm
+from xlanb.codegen.cpus import thread_count
 from xlanb.codegen.half import conversions
 from xlanb.codegen.target import Target
 from xlanb.codegen.translation import Passes, translate
@@ -61,10 +62,11 @@ def _disks(units: Sequence[Unit], target: Target) -> list[ObjectCache | None]:
 
 
 def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
-    if len(units) < 2 or target.threads < 2 or sum(u.weight for u in units) < _TWO_THREADS:
+    threads = min(target.threads, thread_count())
+    if len(units) < 2 or threads < 2 or sum(u.weight for u in units) < _TWO_THREADS:
         return [compile_unit(u, target) for u in units]
     batch = _Batch(units, target)
-    helpers = [Helper(batch.help) for _ in range(min(target.threads, len(units)) - 1)]
+    helpers = [Helper(batch.help) for _ in range(min(threads, len(units)) - 1)]
     try:
         _start(helpers)
         batch.work()

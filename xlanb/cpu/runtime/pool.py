@@ -3,8 +3,12 @@ low, high, slot) over 0..count in `chunks` parts.
 
 The parts are claimed one by one by whoever is free, the caller among them, so that a caller whose
 workers are late does all the work itself. A worker that finds nothing to do spins for some
-microseconds and then sleeps on a futex. One job runs at a time: a second thread that comes with a
-job meanwhile does it alone.
+microseconds and then sleeps on a futex; so does the caller when nothing is left but parts of
+others that take longer than its own did, for their threads may be waiting for its processor. One
+job runs at a time: a second thread that comes with a job meanwhile does it alone.
+
+How many threads a job may have, and where workers run, is decided in processors.py. A worker whose
+number is beyond the limit sleeps until the limit changes.
 
 `ticket` holds the generation of the job (upper half, which is also the futex) and how many parts
 are claimed from the front (16 bits) and from the end (16 bits). The caller takes the first ones and
@@ -16,8 +20,11 @@ description changed.
 Invariants
 - Owner: who has set `busy` owns the job, `abandoned` and the lower half of the ticket until it
   clears `busy`, and then every claimed part has been counted in `done`.
-- Threads: workers are made by the first job and live as long as the process. They hold no lock,
-  never touch Python, and write nothing but `done`, `sleepers` and what parts write.
+- Threads: workers are made by the first job that may have them and live as long as the process.
+  They hold no lock, never touch Python, and write nothing but `done`, `sleepers`, what
+  processors.py says and what parts write.
+- Waking: a caller sets `waiting` and then reads `done`, a worker counts in `done` and then reads
+  `waiting` (all of it seq_cst), so the last count wakes a caller that sleeps.
 - Stopping: parts poll. An owner that is to stop sets `abandoned`: parts that run end at their next
   poll, parts that nobody has begun are counted without being run.
 - Signals: workers take none. The owner may look for signals between parts and while it waits (in
@@ -29,10 +36,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from xlanb.codegen import jit
+from xlanb.codegen.cpus import MAX_THREADS, Quota, asked_threads, quotas
 from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.native import Native, NativeModule, Variable, null
 from xlanb.codegen.places import Fields, Place, displaced, fence
@@ -42,9 +51,10 @@ from xlanb.codegen.types import I1, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
-from xlanb.cpu.runtime import guard, system
+from xlanb.cpu.runtime import guard, processors, system
 from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.runtime.layouts import Record, TimeSpec
+from xlanb.cpu.runtime.processors import Processors, QuotaFiles
 
 _LOCK = threading.RLock()
 FRONT, END = 1, 1 << 16
@@ -53,13 +63,17 @@ _CLOSED = (1 << 32) - 1
 """The lower half of the ticket between jobs."""
 MOST = (1 << 16) - 1
 """Parts of one job."""
-SPINS = 2000
-"""Rounds that a worker waits for the next job before it sleeps, each a `pause`: some tens of
-microseconds."""
-_PATIENCE = 4 * SPINS
-"""Rounds that a caller waits for the last parts before it sleeps."""
-_DOZE = 50_000
-"""Nanoseconds that it then sleeps at most."""
+SPIN_NS = 50_000
+"""Nanoseconds that a worker waits for the next job before it sleeps."""
+_CROWDED_SPIN_NS = 2_000
+"""The same where workers were found in their caller's way."""
+_PATIENCE_NS = 10_000
+"""Nanoseconds that a caller waits for the last parts before it sleeps, at the least; else as long
+as one of its own parts took."""
+_DOZE_NS = 1_000_000
+"""Nanoseconds that it then sleeps at most before it polls."""
+_PAUSES = 32
+"""Looks, each with a `pause`, between two looks at the clock: less than a microsecond."""
 _RESET = "xlanb.pool.reset"
 
 
@@ -87,6 +101,8 @@ class _Pool:
     created: Variable
     abandoned: Variable
     start: Variable
+    waiting: Variable
+    processors: Processors
 
     @staticmethod
     def of(m: NativeModule) -> _Pool:
@@ -97,9 +113,11 @@ class _Pool:
             m.variable("job", I64, 8),
             m.variable("busy", I32, 16),
             m.variable("sleepers", I32, 16),
-            m.variable("created", I32),
+            m.variable("created", I64),
             m.variable("abandoned", I64),
             m.variable("start", I32),
+            m.variable("waiting", I32, 16),
+            processors.write(m),
         )
 
     def described(self, f: Function) -> dict[str, Value]:
@@ -178,7 +196,9 @@ def _write_run(m: NativeModule, pool: _Pool) -> Native:
         """Run a claimed part, unless the job is given up, and count it."""
         with f.when(pool.abandoned(f).load("seq_cst").equals(0)):
             _write_chunk(f, {"part": part, "context": context, "count": count, "chunks": chunks}, k, slot)
-        pool.done(f).add(1, "acq_rel")
+        former = pool.done(f).add(1)
+        with f.when((former + 1).equals(chunks) & pool.waiting(f).load("seq_cst").differs(0)):
+            system.futex(f, pool.done.address(f), system.FUTEX_WAKE, f.const(I32, 1), null(f))
 
     return run
 
@@ -193,6 +213,7 @@ def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> Native:
         job = pool.described(f)
         with f.when(slot.uge(job["threads"])):
             f.give()
+        pool.processors.meets(f)
         first = work.claim_last(f, generation, job["chunks"])
         with f.rounds([first], guard=first >= 0) as loop:
             work.run(f, job["part"], job["context"], job["count"], job["chunks"], loop.values[0], slot)
@@ -203,31 +224,43 @@ def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> Native:
 
 
 def _write_worker(m: NativeModule, pool: _Pool, member: Native) -> Native:
-    @m.define("await.job", I64, seen=I32)
-    def await_job(f: Function, seen: Value) -> Value:
+    @m.define("sleep", VOID, seen=I32, slot=I32)
+    def sleep(f: Function, seen: Value, slot: Value) -> None:
+        """Sleep until there is a job, or, beyond the limit, until that changes."""
+        limit = pool.processors.limit
+        allowed = limit(f).load("seq_cst")
+        with f.when(slot.uge(allowed)):
+            system.futex(f, limit.address(f), system.FUTEX_WAIT, allowed, null(f))
+            f.give()
+        pool.sleepers(f).add(1)
+        system.futex(f, pool.generation(f).address, system.FUTEX_WAIT, seen, null(f))
+        pool.sleepers(f).sub(1)
+
+    @m.define("await.job", I64, seen=I32, slot=I64)
+    def await_job(f: Function, seen: Value, slot: Value) -> Value:
         """Wait for a job of another generation than the one that was seen last; gives the new one."""
-        with f.rounds([f.const(I32, 0)]) as spin:
-            generation = pool.ticket(f).load("acquire").lshr(32)
-            with f.when(generation.trunc(I32).differs(seen)):
-                f.give(generation)
-            system.pause(f)
-            waited = spin.values[0] + 1
-            sleeps = waited.equals(SPINS)
-            with f.when(sleeps):
-                pool.sleepers(f).add(1)
-                system.futex(f, pool.generation(f).address, system.FUTEX_WAIT, seen, null(f))
-                pool.sleepers(f).sub(1)
-            spin.next, spin.again = [sleeps.select(0, waited)], system.yes(f)
+        crowded = pool.processors.crowded(f).load("monotonic").differs(0)
+        until = system.now(f) + crowded.select(f.const(I64, _CROWDED_SPIN_NS), SPIN_NS)
+        with f.rounds([]) as spin:
+            with f.loop(f.const(I64, _PAUSES)):
+                generation = pool.ticket(f).load("acquire").lshr(32)
+                with f.when(generation.trunc(I32).differs(seen)):
+                    f.give(generation)
+                system.pause(f)
+            with f.when(system.now(f).uge(until)):
+                sleep(f, seen, slot.trunc(I32))
+            spin.again = system.yes(f)
         return f.const(I64, 0)
 
     @m.define("worker", PTR, argument=PTR)
     def worker(f: Function, argument: Value) -> Value:
         slot, first = argument.cast("ptrtoint", I64), pool.start(f).load("acquire")
+        pool.processors.begins(f, slot)
         record = f.call(PTR, guard.RECORD)
         with f.when(~system.is_null(record)):  # without one its parts run to their ends
             Fields(record, Record)["abandoned"].store(pool.abandoned.address(f))
         with f.rounds([first]) as loop:
-            generation = await_job(f, loop.values[0])
+            generation = await_job(f, loop.values[0], slot)
             member(f, generation, slot)
             loop.next, loop.again = [generation.trunc(I32)], system.yes(f)
         return null(f)
@@ -236,13 +269,16 @@ def _write_worker(m: NativeModule, pool: _Pool, member: Native) -> Native:
 
 
 def _write_create(m: NativeModule, pool: _Pool, worker: Native) -> Native:
-    @m.define("create", VOID)
-    def create(f: Function) -> None:
-        """Make the workers; where there can be no more threads there are fewer."""
+    @m.define("create", VOID, threads=I64)
+    def create(f: Function, threads: Value) -> None:
+        """Make workers until there are so many threads, the caller counted; where there can be no
+        more threads there are fewer.
+        """
         pool.start(f).store(pool.ticket(f).load("acquire").lshr(32).trunc(I32), "release")
-        with system.no_signals(f), f.loop(f.value(f.target.threads), 1, guarded=True) as k:
+        first = pool.created(f).load() + 1
+        with system.no_signals(f), f.loop(threads, first, guarded=True) as k:
             system.start_thread(f, worker.address(f), f.value(k).cast("inttoptr", PTR))
-        pool.created(f).store(1)
+        pool.created(f).store(threads - 1)
 
     return create
 
@@ -277,24 +313,30 @@ def _write_alone(m: NativeModule, poll: Native) -> Native:
 
 
 def _write_finish(m: NativeModule, pool: _Pool, poll: Native) -> Native:
-    @m.define("finish", VOID, chunks=I64)
-    def finish(f: Function, chunks: Value) -> None:
+    @m.define("finish", VOID, chunks=I64, patience=I64)
+    def finish(f: Function, chunks: Value, patience: Value) -> None:
         """Wait until all parts are counted, and give the pool to others."""
         time = Fields(f.alloca(I64, 2), TimeSpec)
         time["seconds"].store(0)
-        time["nanoseconds"].store(_DOZE)
-        with f.rounds([f.const(I32, 0)]) as wait:
-            done = pool.done(f).load("acquire")
-            with f.when(done.uge(chunks)):
-                pool.abandoned(f).store(0, "seq_cst")
-                pool.busy(f).store(0, "release")
-                f.give()
+        time["nanoseconds"].store(_DOZE_NS)
+        until = system.now(f) + patience
+        with f.rounds([]) as wait:
+            with f.loop(f.const(I64, _PAUSES)):
+                with f.when(pool.done(f).load("acquire").uge(chunks)):
+                    pool.abandoned(f).store(0, "seq_cst")
+                    pool.busy(f).store(0, "release")
+                    f.give()
+                system.pause(f)
             with f.when(poll(f)):
                 pool.abandoned(f).store(1, "seq_cst")
-            system.pause(f)
-            with f.when(wait.values[0].uge(_PATIENCE)):
-                system.futex(f, pool.done.address(f), system.FUTEX_WAIT, done.trunc(I32), time.base)
-            wait.next, wait.again = [wait.values[0] + 1], system.yes(f)
+            with f.when(system.now(f).uge(until)):
+                pool.processors.free(f)
+                pool.waiting(f).store(1, "seq_cst")
+                done = pool.done(f).load("seq_cst")
+                with f.when(done.ult(chunks)):
+                    system.futex(f, pool.done.address(f), system.FUTEX_WAIT, done.trunc(I32), time.base)
+                pool.waiting(f).store(0, "seq_cst")
+            wait.again = system.yes(f)
 
     return finish
 
@@ -314,24 +356,27 @@ def _write_own(m: NativeModule, pool: _Pool, work: _Work, poll: Native, create: 
         opened = closed + 1
         ticket.store(opened, "seq_cst")
         with f.when(pool.sleepers(f).load("seq_cst").differs(0)):
-            workers = f.const(I32, f.target.threads)
+            workers = f.const(I32, MAX_THREADS)
             system.futex(f, pool.generation(f).address, system.FUTEX_WAKE, workers, null(f))
         return opened.lshr(32)
 
     @m.define("own", VOID, part=PTR, context=PTR, count=I64, chunks=I64, threads=I64)
     def own(f: Function, part: Value, context: Value, count: Value, chunks: Value, threads: Value) -> None:
         """The job with the workers' help, of a caller that has set `busy`."""
-        with f.when(pool.created(f).load().equals(0)):
-            create(f)
+        with f.when((pool.created(f).load() + 1).ult(threads)):
+            create(f, threads)
+        pool.processors.place(f)
+        begun = system.now(f)
         generation = publish(f, part, context, count, chunks, threads)
         first = work.claim_first(f, generation, chunks)
-        with f.rounds([first], guard=first >= 0) as loop:
+        with f.rounds([first, f.const(I64, 0)], guard=first >= 0) as loop:
             work.run(f, part, context, count, chunks, loop.values[0], f.const(I64, 0))
             with f.when(poll(f)):
                 pool.abandoned(f).store(1, "seq_cst")
             following = work.claim_first(f, generation, chunks)
-            loop.next, loop.again = [following], following >= 0
-        finish(f, chunks)
+            loop.next, loop.again = [following, loop.values[1] + 1], following >= 0
+        each = (system.now(f) - begun).udiv(loop.values[1].smax(1))
+        finish(f, chunks, each.smax(_PATIENCE_NS))
 
     return own
 
@@ -342,8 +387,12 @@ def _write_parallel(m: NativeModule, pool: _Pool, alone: Native, own: Native) ->
         chunks = wanted.umin(MOST)
         _, mine = pool.busy(f).compare_exchange(0, 1)
         with f.when(mine):
-            own(f, part, context, count, chunks, threads)
-            f.give()
+            pool.processors.due(f)
+            allowed = threads.smin(pool.processors.limit(f).load("seq_cst").zext(I64))
+            with f.when((allowed > 1) & (chunks > 1)):
+                own(f, part, context, count, chunks, allowed)
+                f.give()
+            pool.busy(f).store(0, "release")
         alone(f, part, context, count, chunks)
 
 
@@ -355,6 +404,8 @@ def _write_reset(m: NativeModule, pool: _Pool) -> None:
         pool.created(f).store(0)
         pool.sleepers(f).store(0, "release")
         pool.abandoned(f).store(0, "release")
+        pool.waiting(f).store(0, "release")
+        pool.processors.reset(f)
         pool.ticket(f).store(pool.ticket(f).load("monotonic") | _CLOSED, "release")
 
 
@@ -362,28 +413,64 @@ def _write_reset(m: NativeModule, pool: _Pool) -> None:
 
 
 def text(target: Target) -> str:
-    """The LLVM IR of the pool with `target.threads` threads, the caller counted."""
+    """The LLVM IR of the pool."""
     m = NativeModule("xlanb.pool", target)
     write(m)
     return m.text()
 
 
-@cache
 def address() -> int:
     """The address of `xlanb.parallel` in this process; the pool is loaded once, its threads start
     with the first job.
     """
+    return _pool().address(PARALLEL)
+
+
+def update_limit() -> None:
+    """Go by the limit that is asked for at this moment, from the next job on."""
     with _LOCK:
-        return _address()
+        if _loaded.cache_info().currsize:
+            _tell(_loaded())
+
+
+def look() -> int:
+    """How many threads the next job of this thread may have."""
+    code = _pool()
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(code.address(processors.LOOK))())
+
+
+def read_quotas(code: jit.LoadedCode, found: Sequence[Quota]) -> None:
+    """Have the pool go by these quotas. What it reads stays in memory."""
+    files = (QuotaFiles * len(found))(*map(QuotaFiles.of, found))
+    _quotas.append(files)
+    set_files = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address(processors.QUOTAS))
+    set_files(ctypes.addressof(files), len(found))
+
+
+_quotas: list[ctypes.Array[QuotaFiles]] = []
+
+
+def _tell(code: jit.LoadedCode) -> None:
+    tell = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address(processors.LIMIT))
+    tell(asked_threads())
+
+
+def _pool() -> jit.LoadedCode:
+    with _LOCK:
+        return _loaded()
 
 
 @cache
-def _address() -> int:
+def _loaded() -> jit.LoadedCode:
     target = jit.host()
     unit = Unit(text(target), ready=False, weight=0, everywhere=True)
     symbols = bridge().symbols(guard.RECORD, CHECK, ATTENTION)
-    code = jit.LoadedCode(compile_units([unit], target), [PARALLEL, _RESET], symbols)
+    exports = [PARALLEL, _RESET, processors.LIMIT, processors.QUOTAS, processors.LOOK]
+    code = jit.LoadedCode(compile_units([unit], target), exports, symbols)
     # Sleeping workers stand in this code until the process ends, so it must outlive the interpreter's own clearing up.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    for kept in (code, _quotas):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     os.register_at_fork(after_in_child=code.function(_RESET, 0))
-    return code.address(PARALLEL)
+    read_quotas(code, quotas())
+    _tell(code)
+    return code

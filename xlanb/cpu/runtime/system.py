@@ -11,15 +11,18 @@ from contextlib import contextmanager
 
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.native import stack
-from xlanb.codegen.places import Place, word_at
+from xlanb.codegen.places import Fields, Place, word_at
 from xlanb.codegen.target import FUTEX
 from xlanb.codegen.types import I1, I8, I32, I64, PTR, VOID, Type
 from xlanb.codegen.values import Value
+from xlanb.cpu.runtime.layouts import TimeSpec
 
 _MASK_BYTES = 128
 """Room for any system's sigset_t."""
 _HUGE_PAGES = 14
 """MADV_HUGEPAGE."""
+MONOTONIC, MONOTONIC_COARSE = 1, 6
+"""Linux's clocks: of nanoseconds, and of ticks of some milliseconds, which costs less to read."""
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
 """The futex's operations, private to the process."""
 
@@ -64,6 +67,13 @@ def pause(f: Function) -> None:
         f.call(VOID, "llvm.aarch64.hint", f.const(I32, 1))
 
 
+def now(f: Function, clock: int = MONOTONIC) -> Value:
+    """i64: nanoseconds of one of the system's clocks."""
+    time = Fields(f.alloca(I64, 2), TimeSpec)
+    f.call(I32, "clock_gettime", f.const(I32, clock), time.base)
+    return time["seconds"].load() * 1_000_000_000 + time["nanoseconds"].load()
+
+
 def futex(f: Function, word: Value, operation: int, value: Value, timeout: Value) -> None:
     """The system call: wait as long as a word of 32 bits has this value, or wake so many that wait;
     `timeout` may be null.
@@ -71,6 +81,11 @@ def futex(f: Function, word: Value, operation: int, value: Value, timeout: Value
     number = FUTEX[f.target.triple.split("-", maxsplit=1)[0]]
     given = (f.const(I64, number), word, f.const(I64, operation), value.zext(I64), timeout, f.const(PTR, 0))
     f.call(I64, "syscall", *given, f.const(I64, 0))
+
+
+def processor(f: Function) -> Value:
+    """i32: the processor that this thread runs on."""
+    return f.call(I32, "sched_getcpu")
 
 
 def thread(f: Function) -> Value:

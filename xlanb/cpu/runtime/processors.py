@@ -1,0 +1,265 @@
+"""How many threads a job may have, and on which processors its workers run.
+
+The limit is the one that Python has set (`LIMIT`), or else the CPUs that the thread which brings a
+job may run on, and no more than the quotas of control groups grant; these are looked at again
+every tenth of a second, by a thread that brings a job.
+
+Where other processes run too, the scheduler may put a worker on the processor of the thread that
+brings the jobs, for as long as both want to run: then two threads do the work of one, though
+another processor is as free. A worker that finds itself there says so (`crowded`). For a quarter of
+a second workers are then kept off that processor, but not while the thread that brings the job
+sleeps: the one that it waits for may have been preempted, and goes on in its place.
+
+Invariants
+- Owner: `mask`, `looked` and `excluded` belong to whoever has set the pool's `busy`. `limit`,
+  `caller` and `crowded` are read and written atomically by anybody; a value that is old costs time,
+  nothing else.
+- Threads: `handles` has the thread of each worker, which sets it itself and never ends.
+- Nothing here touches Python. The paths of the quotas' files are set once and stay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from xlanb.codegen.cpus import MAX_THREADS, Quota
+from xlanb.codegen.function import Function
+from xlanb.codegen.native import Native, NativeModule, Variable, null, stack
+from xlanb.codegen.places import Place, word_at
+from xlanb.codegen.types import I8, I32, I64, PTR, VOID
+from xlanb.codegen.values import Value
+from xlanb.cpu.runtime import system
+
+LIMIT, QUOTAS, LOOK = "xlanb.pool.limit", "xlanb.pool.quotas", "xlanb.pool.look"
+"""Functions for Python: set the limit (0: none is asked for); set where the quotas stand (an array
+of `QuotaFiles` and its length); look, and give the limit."""
+_LOOKS_NS = 100_000_000
+"""Nanoseconds from one look to the next."""
+_CROWDED_NS = 250_000_000
+"""Nanoseconds for which workers are kept off a processor."""
+_MASK_WORDS = 128
+"""Words of a mask: as many processors as the kernel can have (CONFIG_NR_CPUS is 8192 at most)."""
+_LINE_BYTES = 64
+_ALL = (1 << 31) - 1
+
+
+class QuotaFiles(ctypes.Structure):
+    """The paths of a `Quota`; `period` is null where one file has both numbers."""
+
+    _fields_ = (("quota", ctypes.c_char_p), ("period", ctypes.c_char_p))
+
+    @classmethod
+    def of(cls, quota: Quota) -> QuotaFiles:
+        """The paths as C has them."""
+        return cls(quota.quota.encode(), quota.period.encode() or None)
+
+
+@dataclass(frozen=True)
+class Processors:
+    """The variables, and what the rest of the pool calls."""
+
+    asked: Variable
+    limit: Variable
+    looked: Variable
+    mask: Variable
+    handles: Variable
+    excluded: Variable
+    caller: Variable
+    crowded: Variable
+    look: Native
+    keep_off: Native
+
+    def due(self, f: Function) -> None:
+        """By the owner of the pool: look, where the last look is long ago."""
+        time = system.now(f, system.MONOTONIC_COARSE)
+        with f.when((time - self.looked(f).load()).ugt(_LOOKS_NS)):
+            self.looked(f).store(time)
+            self.look(f)
+
+    def place(self, f: Function) -> None:
+        """By the owner, before a job: say where it runs, and keep workers off that processor where
+        they were found there.
+        """
+        cpu = system.processor(f)
+        self.caller(f).store(cpu, "monotonic")
+        until = self.crowded(f).load("monotonic")
+        with f.when(until.differs(0)):
+            over = until.ult(system.now(f, system.MONOTONIC_COARSE))
+            with f.when(over):
+                self.crowded(f).store(0, "monotonic")
+                self.free(f)
+            with f.when(~over & cpu.differs(self.excluded(f).load())):
+                self.keep_off(f, cpu)
+
+    def free(self, f: Function) -> None:
+        """By the owner: let workers run on all of its processors again."""
+        with f.when(self.excluded(f).load() >= 0):
+            self.keep_off(f, f.const(I32, -1))
+
+    def meets(self, f: Function) -> None:
+        """By a worker that begins with a job: say where it is in its caller's way."""
+        with f.when(system.processor(f).equals(self.caller(f).load("monotonic"))):
+            until = system.now(f, system.MONOTONIC_COARSE) + _CROWDED_NS
+            self.crowded(f).store(until, "monotonic")
+
+    def begins(self, f: Function, slot: Value) -> None:
+        """By a new worker: have it known."""
+        word_at(self.handles.address(f), slot).store(system.thread(f), "monotonic")
+
+    def reset(self, f: Function) -> None:
+        """In the child of a fork there are no workers."""
+        f.fill_zero(self.handles.address(f), 8 * (MAX_THREADS + 1), align=8)
+        self.excluded(f).store(-1)
+        self.crowded(f).store(0, "monotonic")
+        self.looked(f).store(0)
+
+
+def write(m: NativeModule) -> Processors:
+    """Write the functions."""
+    asked, limit = m.variable("asked", I64), m.variable("limit", I32, 16, first=1)
+    mask, handles = m.variable("mask", I64, _MASK_WORDS), m.variable("handles", I64, MAX_THREADS + 1)
+    excluded = m.variable("excluded", I32, first=-1)
+    keep_off = _write_keep_off(m, mask, handles, excluded)
+    looked = m.variable("looked", I64)
+    allow = _write_allow(m, limit)
+    look = _write_look(m, _Looks(asked, limit, mask, allow, keep_off, _write_granted(m)))
+    _write_limit(m, asked, looked, allow)
+    caller, crowded = m.variable("caller", I32, 16), m.variable("crowded", I64, 8)
+    return Processors(asked, limit, looked, mask, handles, excluded, caller, crowded, look, keep_off)
+
+
+def _write_keep_off(m: NativeModule, mask: Variable, handles: Variable, excluded: Variable) -> Native:
+    @m.define("keep.off", VOID, cpu=I32)
+    def keep_off(f: Function, cpu: Value) -> None:
+        """Let workers run on the owner's processors but for one (-1: on all), where others are left."""
+        given, bytes_ = stack(f, 8 * _MASK_WORDS), f.const(I64, 8 * _MASK_WORDS)
+        f.call(VOID, "llvm.memcpy.p0.p0.i64", given, mask.address(f), bytes_, system.no(f))
+        with f.when(cpu >= 0):
+            word = word_at(given, cpu.zext(I64).lshr(6))
+            word.store(word.load() & ((f.const(I64, 1) << (cpu.zext(I64) & 63)) ^ -1))
+        with f.carried(f.const(I64, _MASK_WORDS), [f.const(I64, 0)]) as loop:
+            loop.next = [loop.values[0] | word_at(given, loop.index).load()]
+        with f.when(loop.values[0].equals(0)):
+            f.give()
+        with f.loop(f.const(I64, MAX_THREADS + 1), 1, guarded=True) as k:
+            worker = word_at(handles.address(f), k).load("monotonic")
+            with f.when(worker.differs(0)):
+                f.call(I32, "pthread_setaffinity_np", worker, bytes_, given)
+        excluded(f).store(cpu)
+
+    return keep_off
+
+
+# -- the limit ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Looks:
+    asked: Variable
+    limit: Variable
+    mask: Variable
+    allow: Native
+    keep_off: Native
+    granted: Native
+
+
+def _write_allow(m: NativeModule, limit: Variable) -> Native:
+    @m.define("allow", VOID, count=I64)
+    def allow(f: Function, count: Value) -> None:
+        """Set the limit; workers that were beyond it look again."""
+        now = count.smin(MAX_THREADS).smax(1).trunc(I32)
+        with f.when(limit(f).exchange(now).differs(now)):
+            system.futex(f, limit.address(f), system.FUTEX_WAKE, f.const(I32, _ALL), null(f))
+
+    return allow
+
+
+def _write_limit(m: NativeModule, asked: Variable, looked: Variable, allow: Native) -> None:
+    @m.define(LIMIT, VOID, exported=True, count=I64)
+    def limit(f: Function, count: Value) -> None:
+        """Python's limit; without one the next job looks."""
+        asked(f).store(count, "monotonic")
+        with f.when(count.equals(0)):
+            looked(f).store(0)
+        with f.when(count.differs(0)):
+            allow(f, count)
+
+
+def _write_look(m: NativeModule, parts: _Looks) -> Native:
+    @m.define("look", VOID)
+    def look(f: Function) -> None:
+        """See on which processors this thread may run, and what the quotas grant."""
+        seen, bytes_ = stack(f, 8 * _MASK_WORDS), f.const(I64, 8 * _MASK_WORDS)
+        failed = f.call(I32, "sched_getaffinity", f.const(I32, 0), bytes_, seen).differs(0)
+        with f.when(failed):
+            f.give()
+        zero = f.const(I64, 0)
+        with f.carried(f.const(I64, _MASK_WORDS), [zero, zero]) as loop:
+            word, kept = word_at(seen, loop.index).load(), word_at(parts.mask.address(f), loop.index)
+            change = word ^ kept.load()
+            kept.store(word)
+            loop.next = [loop.values[0] + f.intrinsic("ctpop", word), loop.values[1] | change]
+        count, changed = loop.values
+        with f.when(changed.differs(0)):
+            parts.keep_off(f, f.const(I32, -1))
+        with f.when(parts.asked(f).load("monotonic").equals(0)):
+            parts.allow(f, count.smin(parts.granted(f)))
+
+    @m.define(LOOK, I64, exported=True)
+    def look_now(f: Function) -> Value:
+        look(f)
+        return parts.limit(f).load("seq_cst").zext(I64)
+
+    return look
+
+
+def _write_granted(m: NativeModule) -> Native:
+    files, count, mode = (
+        m.variable("quota.files", PTR),
+        m.variable("quota.count", I64),
+        m.variable("read", I8, 2, first=114),
+    )
+
+    @m.define(QUOTAS, VOID, exported=True, given=PTR, number=I64)
+    def quotas(f: Function, given: Value, number: Value) -> None:
+        files(f).store(given)
+        count(f).store(number)
+
+    @m.define("first.line", I64, path=PTR, text=PTR)
+    def first_line(f: Function, path: Value, text: Value) -> Value:
+        """The number at the beginning of a file, whose first line is read; 0 where there is none."""
+        f.fill_zero(text, _LINE_BYTES, align=8)
+        file = f.call(PTR, "fopen", path, mode.address(f))
+        with f.when(~system.is_null(file)):
+            f.call(PTR, "fgets", text, f.const(I32, _LINE_BYTES), file)
+            f.call(I32, "fclose", file)
+        return f.call(I64, "strtoll", text, null(f), f.const(I32, 10))
+
+    @m.define("quota.cpus", I64, files=PTR)
+    def cpus(f: Function, at: Value) -> Value:
+        """The processors that a quota is worth, rounded up; MAX_THREADS where there is none."""
+        text, end = stack(f, _LINE_BYTES), Place(f.alloca(PTR), PTR)
+        paths = [system.element(at, k, PTR).load() for k in range(2)]
+        quota = first_line(f, paths[0], text)
+        with f.when(~(quota > 0)):
+            f.give(f.const(I64, MAX_THREADS))
+
+        def second() -> list[Value]:
+            f.call(I64, "strtoll", text, end.address, f.const(I32, 10))
+            return [f.call(I64, "strtoll", end.load(), null(f), f.const(I32, 10))]
+
+        (period,) = f.choose(system.is_null(paths[1]), second, lambda: [first_line(f, paths[1], text)])
+        with f.when(~(period > 0)):
+            f.give(f.const(I64, MAX_THREADS))
+        return (quota + (period - 1)).udiv(period)
+
+    @m.define("granted", I64)
+    def granted(f: Function) -> Value:
+        """The least of all quotas."""
+        with f.carried(count(f).load(), [f.const(I64, MAX_THREADS), files(f).load()], guarded=True) as loop:
+            least, at = loop.values
+            loop.next = [least.smin(cpus(f, at)), system.element(at, 2, PTR).address]
+        return loop.values[0]
+
+    return granted
