@@ -278,18 +278,6 @@ def test_a_frozen_graph_computes_the_same():
         assert np.allclose(session.run(again, {"import/x:0": [1.0, 2.0]}), before)
 
 
-def test_summaries_say_that_they_are_none(tmp_path):
-    from xlanb.tf import summary
-
-    summary._said.clear()
-    with pytest.warns(summary.SummaryWarning, match="writes nothing"):
-        tf.summary.scalar("loss", 1.0)
-    merged = tf.summary.merge_all()
-    with tf.summary.FileWriter(str(tmp_path / "log")) as writer, tf.Session() as session:
-        writer.add_summary(session.run(merged), 1)
-    assert not (tmp_path / "log").exists()
-
-
 def test_threads_stop_together():
     coordinator = tf.train.Coordinator()
     seen = []

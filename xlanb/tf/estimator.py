@@ -159,6 +159,7 @@ class Estimator:
                 chief_only_hooks=spec.training_chief_hooks,
                 save_checkpoint_secs=self.config.save_checkpoints_secs,
                 save_checkpoint_steps=self.config.save_checkpoints_steps,
+                save_summaries_steps=self.config.save_summary_steps,
                 config=self.config.session_config,
                 log_step_count_steps=self.config.log_step_count_steps,
             ) as session:

@@ -26,7 +26,7 @@ REASONS: dict[str, str] = {
     "read_file": _PICTURES, "Server": _CLUSTER, "ClusterSpec": _CLUSTER, "replica_device_setter": _CLUSTER, "SyncReplicasOptimizer": _CLUSTER,
     "distribute": _CLUSTER, "tpu": _CLUSTER, "enable_eager_execution": _EAGER, "GradientTape": "use tf.gradients(ys, xs): " + _EAGER, "enable_v2_behavior": _EAGER,
     "lite": "TensorFlow Lite is not here", "saved_model": "a SavedModel is read by tf.Graph.from_graphdef(directory)",
-    "contrib": "tf.contrib has compiler, framework, layers, learn, lookup, rnn and slim", "tensorboard": "no event files are written here",
+    "contrib": "tf.contrib has compiler, framework, layers, learn, lookup, rnn and slim", "tensorboard": "tf.summary.FileWriter writes event files; TensorBoard itself is a program of its own",
     "RaggedTensor": "ragged tensors are not here: pad the rows, as tf.data's padded_batch does", "ragged": "ragged tensors are not here: pad the rows",
     "load_op_library": "ops in C++ cannot be loaded: tf.py_func calls a Python function",
 }  # fmt: skip

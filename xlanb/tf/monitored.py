@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from xlanb.errors import GraphError, GraphValueError
+from xlanb.errors import ArgumentError, GraphError, GraphValueError
 from xlanb.graph.builders.control_ops import group
 from xlanb.graph.builders.variables import (
     GraphKeys,
@@ -27,6 +27,9 @@ from xlanb.tf import logging
 from xlanb.tf.coordinator import Coordinator, start_queue_runners
 from xlanb.tf.saver import Saver, latest_checkpoint
 from xlanb.tf.steps import get_global_step
+from xlanb.tf.summary import FileWriter, merge_all
+
+_DEFAULT = object()
 
 
 class NanLossDuringTrainingError(RuntimeError):
@@ -266,10 +269,46 @@ class StepCounterHook(SessionRunHook):
 
 
 class SummarySaverHook(SessionRunHook):
-    """Nothing: no summaries are written here."""
+    """Writes summaries each `save_steps` runs or `save_secs` seconds, with the global step.
 
-    def __init__(self, *_args: Any, **_options: Any) -> None:
-        pass
+    `summary_op` is one or several; without it, and by `scaffold`, all summaries of the graph.
+    """
+
+    def __init__(
+        self, save_steps: int | None = None, save_secs: float | None = None, output_dir: str | None = None, summary_writer: Any = None,
+        scaffold: Scaffold | None = None, summary_op: Any = None,
+    ) -> None:  # fmt: skip
+        if summary_writer is None and output_dir is None:
+            raise ArgumentError("SummarySaverHook: expected an output_dir or a summary_writer")
+        self._every = _Every(save_steps, save_secs)
+        self._folder, self._writer = output_dir, summary_writer
+        self._scaffold, self._given = scaffold, summary_op
+        self._runs, self._is_due, self._ops = 0, False, list[Any]()
+
+    def begin(self) -> None:
+        """Find the summaries, and open the file with the graph in it."""
+        given = self._given if self._given is not None else getattr(self._scaffold, "summary_op", None)
+        given = given if given is not None else merge_all()
+        self._ops = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+        if self._writer is None:
+            self._writer = FileWriter(str(self._folder), get_default_graph())
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Fetch them where they are due."""
+        self._is_due = bool(self._ops) and self._every.is_due(self._runs)
+        self._runs += 1
+        return SessionRunArgs([self._ops, _step_of(get_default_graph())]) if self._is_due else None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Write them."""
+        if self._is_due:
+            summaries, step = run_values.results
+            for summary in summaries:
+                self._writer.add_summary(summary, int(step))
+
+    def end(self, session: Session) -> None:
+        """Write what is buffered."""
+        self._writer.close()
 
 
 class FeedFnHook(SessionRunHook):
@@ -431,11 +470,14 @@ class ChiefSessionCreator:
 
 def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     master: str = "", is_chief: bool = True, checkpoint_dir: str | None = None, scaffold: Scaffold | None = None, hooks: Any = None,
-    chief_only_hooks: Any = None, save_checkpoint_secs: Any = 600, save_summaries_steps: Any = None, save_summaries_secs: Any = None,
+    chief_only_hooks: Any = None, save_checkpoint_secs: Any = 600, save_summaries_steps: Any = _DEFAULT, save_summaries_secs: Any = _DEFAULT,
     config: Any = None, stop_grace_period_secs: int = 120, log_step_count_steps: int | None = 100, max_wait_secs: int = 7200,
     save_checkpoint_steps: int | None = None, summary_dir: str | None = None,
 ) -> MonitoredSession:  # fmt: skip
-    """A monitored session that saves to `checkpoint_dir`, where one is given, and goes on from there. Summaries are not written."""
+    """A monitored session that saves to `checkpoint_dir`, where one is given, and goes on from there.
+
+    Summaries are written to `summary_dir`, or there, each 100 steps unless another period is given (None: none).
+    """
     used = scaffold or Scaffold()
     every = list(hooks or []) + list(chief_only_hooks or [])
     if checkpoint_dir:
@@ -443,6 +485,13 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         every.append(CheckpointSaverHook(checkpoint_dir, seconds, save_checkpoint_steps, scaffold=used))
         if log_step_count_steps:
             every.append(StepCounterHook(log_step_count_steps))
+    folder = summary_dir or checkpoint_dir
+    seconds = None if save_summaries_secs is _DEFAULT else save_summaries_secs
+    steps = save_summaries_steps
+    if steps is _DEFAULT:
+        steps = 100 if seconds is None else None
+    if folder and (steps or seconds):
+        every.append(SummarySaverHook(steps, seconds, folder, scaffold=used))
     return MonitoredSession(ChiefSessionCreator(used, master, config, checkpoint_dir), every)
 
 

@@ -12,6 +12,8 @@ AsString(input: T) -> (output: string)
     Numbers as text.
 Assert(condition: pred, data: list(T)) -> () [T: list(type) >= 1; summarize: int = 3] stateful
     Fails with `data` in the message unless the condition holds.
+AudioSummaryV2(tag: string, tensor: f32, sample_rate: f32) -> (summary: string) [max_outputs: int >= 1 = 3]
+    A record of sounds.
 Barrier() -> (handle: Ref(string))
     [component_types: list(type) >= 1; shapes: list(shape) >= 0 = []; capacity: int = -1; container: string = "";
      shared_name: string = ""] stateful
@@ -179,6 +181,8 @@ TensorSliceDataset(components: list(Toutput_types)) -> (handle: variant)
      replicate_on_split: bool = false] stateful
 TensorSummary(tensor: T) -> (summary: string)
     [T: type; description: string = ""; labels: list(string) = []; display_name: string = ""]
+TensorSummaryV2(tag: string, tensor: T, serialized_summary_metadata: string) -> (summary: string) [T: type]
+    A record of a tensor.
 Unbatch(batched_tensor: T, batch_index: s64, id: s64) -> (unbatched_tensor: T)
     [timeout_micros: int; container: string = ""; shared_name: string = ""; T: type]
 Unstage() -> (values: list(dtypes))
