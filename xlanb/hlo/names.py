@@ -42,21 +42,25 @@ class NameUniquer:
 
     def unique(self, wanted: str) -> str:
         """`wanted` (its number in plain decimal) if it is free, else its root with the first free number; taken from then on."""
-        root, number = wanted, 0
-        numbered = False
-        separator = self._separator
+        used, separator = self._used, self._separator
         stem, _, suffix = wanted.rpartition(separator)
-        if stem and suffix.isdigit() and suffix.isascii() and len(suffix) < 19:
-            root, number, numbered = stem, int(suffix), True
-        key = f"{root}{separator}{number}"
-        used = self._used
-        if key in used:
-            number = self._next.get(root, 0)
-            while (key := f"{root}{separator}{number}") in used:
-                number += 1
-            self._next[root] = number + 1
+        numbered = suffix.isdigit() and bool(stem) and suffix.isascii() and len(suffix) < 19
+        root = stem if numbered else wanted
+        if not numbered:
+            key = f"{wanted}{separator}0"
+        elif suffix[0] != "0":
+            key = wanted
+        else:
+            wanted = key = f"{stem}{separator}{int(suffix)}"
+        if key not in used:  # as nearly always
+            used.add(key)
+            return wanted
+        number = self._next.get(root, 0)
+        while (key := f"{root}{separator}{number}") in used:
+            number += 1
+        self._next[root] = number + 1
         used.add(key)
-        return f"{root}{separator}{number}" if number or numbered else root
+        return key if number or numbered else root
 
     def copy(self) -> NameUniquer:
         """Another one with the same names taken."""

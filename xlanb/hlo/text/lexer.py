@@ -18,7 +18,11 @@ MAX_DEPTH = 100
 
 _STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"' + r"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'"
 # A quote that is never closed takes the rest: looking for its end again from every later quote would be quadratic.
-_COMMENT = re.compile(rf"(?:{_STRING})" + r"""|(?P<open>["'][\s\S]*)|//[^\n\r]*|/\*[\s\S]*?\*/|/\*""")
+# It begins with a set of characters: those re looks for quickly.
+_COMMENT = re.compile(
+    r"""["'/](?:(?<=")[^"\\]*(?:\\[\s\S][^"\\]*)*"|(?<=')[^'\\]*(?:\\[\s\S][^'\\]*)*'"""
+    r"""|(?<=["'])(?P<open>[\s\S]*)|(?<=/)(?:/[^\n\r]*|\*[\s\S]*?\*/|\*))"""
+)
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NOT_EOL = re.compile(r"[^\n\r]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -84,8 +88,7 @@ class Cursor:
 
     def skip(self) -> None:
         """Go on to the next token."""
-        found = _BLANK.match(self.text, self.pos)
-        self.pos = found.end() if found else self.pos
+        self.pos = skipped(self.text, self.pos)
 
     def enter(self) -> None:
         """One level deeper; the level is left by `self.depth -= 1`."""
@@ -275,6 +278,12 @@ class Cursor:
         self.pos = pos
         self.skip()
         return self.source[start:pos]
+
+
+def skipped(text: str, pos: int) -> int:
+    """The offset of the next token of a text without comments."""
+    found = _BLANK.match(text, pos)
+    return found.end() if found else pos
 
 
 def has_comment(source: str) -> bool:

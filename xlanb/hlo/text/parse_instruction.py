@@ -11,6 +11,7 @@ from typing import Any
 
 from xlanb.hlo import shape_inference
 from xlanb.hlo.async_chain import ASYNC_BY_SUFFIX, ASYNC_OPCODES, DONE_OF, NOT_WRAPPED
+from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -22,6 +23,7 @@ from xlanb.hlo.text.parse_async import Async
 from xlanb.hlo.text.parse_attributes import READERS, parse_bools, parse_shapes
 from xlanb.hlo.text.parse_checks import NOT_INFERRED, inferred_layout, refine
 from xlanb.hlo.text.parse_metadata import (
+    common_metadata,
     parse_frontend_attributes,
     parse_metadata,
     parse_origin,
@@ -30,7 +32,7 @@ from xlanb.hlo.text.parse_metadata import (
 from xlanb.hlo.text.parse_scope import Scope
 from xlanb.hlo.text.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
 from xlanb.hlo.text.parse_sharding import parse_sharding, tuple_sharding
-from xlanb.shape import Literal, Shape, TupleShape
+from xlanb.shape import ArrayShape, Literal, Shape, TupleShape
 
 _B = r"[ \t\n\r]*"
 _NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*"
@@ -42,12 +44,23 @@ _OPERAND = re.compile(rf"(?:({_SHAPE})[ \t\n\r]+)?(?:%({_NAME})|({_NAME})){_B}([
 _BARE_SHAPES = re.compile(rf"(?:(?:{'|'.join(sorted(RESERVED - KEYWORDS))})\[[0-9,]*\]{_B}(?:,{_B})+)+")
 _ATTRIBUTE = re.compile(rf",{_B}({_NAME})={_B}(\{{[^{{}}\"']*\}}|[^\s,{{}}\"'()]+)?{_B}")
 _PARAMETER = re.compile(r"([0-9]{1,9})\)[ \t\n\r]*")
+_LINE = re.compile(
+    rf"(ROOT )?%?({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*)\(([^()\[\]{{}}\"'\n]*)\)"
+    rf"((?:, {_NAME}=(?:\{{[^{{}}\"'\n]*\}}|[^\s,{{}}\"'()]+))*){_B}"
+)
+"""An instruction as XLA prints it, as far as its metadata: name, shape, opcode, operands, attributes."""
+_METADATA = ", metadata="
+_COUNT = re.compile(r"[0-9]{1,9}")
+_NAMED = re.compile(rf", ({_NAME})=")
+_LONG_LITERAL = 32
+"""Characters of a constant from which on it is not remembered by its text."""
 
 _REQUIRED = {
     o: tuple(a.name for a in o.attributes if a.required and (o.kind != "leaf" or o is HloOpcode.IOTA))
     for o in HloOpcode
 }
 _MISSING = object()
+_ASYNC = frozenset((*ASYNC_OPCODES, *DONE_OF))
 _COMMON = (
     "backend_config",
     "control-predecessors",
@@ -71,6 +84,8 @@ class InstructionParser:
         self.shapes: ShapeCache = {}
         self.values: dict[str, dict[str, Any]] = {kind: {} for kind in (*READERS, "computation", "metadata")}
         self.anonymous: dict[str, int] = {}
+        self._plain: dict[tuple[str, str], tuple[HloOpcode, dict[str, Any]]] = {}
+        self._literals: dict[tuple[str, str], Literal] = {}
 
     # -- computations -------------------------------------------------------------------------------------------
 
@@ -107,6 +122,80 @@ class InstructionParser:
         """`ROOT? name = shape? opcode(operands), attributes`."""
         cursor = self.cursor
         at = cursor.pos
+        line = _LINE.match(cursor.text, at)
+        if line is None or not self._common_line(scope, line):
+            self._instruction_by_parts(scope, line)
+
+    def _common_line(self, scope: Scope, line: re.Match[str]) -> bool:
+        """An instruction whose opcode and attributes were read before, in the same words; False, and nothing is read, where anything else is there."""
+        root, name, shape_text, opcode_text, operand_text, tail = line.groups()
+        known, shape = self._plain.get((opcode_text, tail)), self.shapes.get(shape_text)
+        by_name = scope.by_name
+        if known is None or shape is None or name in by_name or name in RESERVED or name.startswith("__"):
+            return False
+        opcode, attributes = known
+        operands: list[HloInstruction] = []
+        if opcode is HloOpcode.PARAMETER:
+            if not _COUNT.fullmatch(operand_text):
+                return False
+            attributes = {**attributes, "parameter_number": int(operand_text)}
+        elif opcode is HloOpcode.CONSTANT:
+            literal = self._literals.get((shape_text, operand_text))
+            if literal is None:
+                return False
+            shape, attributes = literal.shape, {**attributes, "literal": literal}
+        elif operand_text:
+            for operand_name in operand_text.split(", "):
+                operand = by_name.get(operand_name[1:] if operand_name[:1] == "%" else operand_name)
+                if operand is None:
+                    return False
+                operands.append(operand)
+            attributes = attributes.copy()
+        arity = opcode.arity
+        if (arity is not None and len(operands) != arity) or (root and scope.root is not None):
+            return False
+        behind = self._metadata_behind(line)
+        if behind is None:
+            return False
+        metadata, end = behind
+        at, self.cursor.pos = self.cursor.pos, end
+        if opcode in refine:
+            shape = self.refined(opcode, shape, operands, attributes, at)
+        new = self._insert(scope, name, opcode, shape, tuple(operands), attributes)
+        if metadata is not None:
+            new.metadata = metadata
+        _complete_origin(new)
+        if root:
+            scope.root = new
+        return True
+
+    def _metadata_behind(self, line: re.Match[str]) -> tuple[OpMetadata | None, int] | None:
+        """What stands behind the attributes of a line, and the offset of what follows it; None where more attributes do."""
+        text, end = self.cursor.text, line.end()
+        if not text.startswith(",", end):
+            return None, end
+        found = common_metadata(self.cursor, end + len(_METADATA)) if text.startswith(_METADATA, end) else None
+        return None if found is None or text.startswith(",", found[1]) else found
+
+    def _learn(self, line: re.Match[str], opcode: HloOpcode, attributes: dict[str, Any]) -> None:
+        """Remember what the words of a line mean, where they mean the same in each."""
+        _, _, shape_text, opcode_text, operand_text, tail = line.groups()
+        rows = opcode.attribute
+        if opcode_text != opcode.text or opcode in _ASYNC or self._metadata_behind(line) is None:
+            return
+        if opcode is HloOpcode.CONSTANT:
+            literal: Literal = attributes["literal"]
+            is_scalar = isinstance(literal.shape, ArrayShape) and literal.shape.is_scalar
+            if not is_scalar or literal.is_elided or len(operand_text) > _LONG_LITERAL:
+                return
+            self._literals[shape_text, operand_text] = literal
+        if all(n in rows and _says_the_same(rows[n].kind, n, tail) for n in _NAMED.findall(tail)):
+            self._plain[opcode_text, tail] = opcode, attributes.copy()
+
+    def _instruction_by_parts(self, scope: Scope, line: re.Match[str] | None) -> None:
+        """The same, part after part; the words of a line are remembered."""
+        cursor = self.cursor
+        at = cursor.pos
         head = _HEAD.match(cursor.text, at)
         if head is None:
             return self._slow_instruction(scope)
@@ -118,7 +207,7 @@ class InstructionParser:
         cursor.pos = head.end()
         if root and scope.root is not None:
             cursor.fail("one computation should have only one ROOT", at)
-        instruction = self._create(scope, percent or bare, at, shape, opcode)
+        instruction = self._create(scope, percent or bare, at, shape, opcode, line=line)
         if root:
             scope.root = instruction
         return None
@@ -185,8 +274,9 @@ class InstructionParser:
         wrapped: HloOpcode | None = None,
         *,
         nested: bool = False,
+        line: re.Match[str] | None = None,
     ) -> HloInstruction:
-        """The rest of an instruction, from behind the opening parenthesis."""
+        """The rest of an instruction, from behind the opening parenthesis; `line` is all of it, where it is spelled as XLA prints it."""
         cursor = self.cursor
         attributes: dict[str, Any] = {}
         common: dict[str, Any] = {}
@@ -214,6 +304,8 @@ class InstructionParser:
             if not nested:
                 self.read_attributes(scope, opcode, opcode.attribute, attributes, common)
             self.require(opcode, attributes)
+            if line is not None:
+                self._learn(line, opcode, attributes)
             shape = self.refined(opcode, shape, operands, attributes, at)
         return self.insert(scope, name, at, opcode, shape, operands, attributes, common)
 
@@ -258,19 +350,30 @@ class InstructionParser:
             self.cursor.fail(f"instruction already exists: {name}", at)
         elif (allowed := sanitized(name)) != name:
             self.cursor.fail(f"illegal instruction name: {name}; suggest renaming to: {allowed}", at)
+        new = self._insert(scope, name, opcode, shape, tuple(operands), attributes)
+        if common:
+            self.set_common(new, common)
+        _complete_origin(new)
+        return new
+
+    def _insert(
+        self,
+        scope: Scope,
+        name: str,
+        opcode: HloOpcode,
+        shape: Shape,
+        operands: tuple[HloInstruction, ...],
+        attributes: dict[str, Any],
+    ) -> HloInstruction:
         computation = scope.computation
-        new = HloInstruction(name, opcode, shape, tuple(operands), attributes, computation)
+        new = HloInstruction(name, opcode, shape, operands, attributes, computation)
         computation._instructions[new] = None
-        for o in new.operands:
+        for o in operands:
             users = o._users
             users[new] = users.get(new, 0) + 1
         if opcode is HloOpcode.PARAMETER:
             computation._parameters.append(new)
             computation._parameters_in_order = False
-        if common:
-            self.set_common(new, common)
-        if opcode is HloOpcode.GET_TUPLE_ELEMENT and not new.origin and new.operands[0].opcode is HloOpcode.TUPLE:
-            new.origin = _element_origin(new)
         scope.by_name[name] = new
         scope.last = new
         return new
@@ -558,6 +661,17 @@ class InstructionParser:
                 break
         cursor.expect("}", "at the end of instruction name list")
         return tuple(out)
+
+
+def _says_the_same(kind: str, name: str, tail: str) -> bool:
+    """Whether an attribute of this kind means the same wherever the same words stand: a computation in braces is another one each time, and a literal may be elided."""
+    return kind != "literal" and (kind not in ("computation", "computations") or f"{name}={{" not in tail)
+
+
+def _complete_origin(new: HloInstruction) -> None:
+    """Give the element of a tuple that is there the origin of what the tuple holds."""
+    if new.opcode is HloOpcode.GET_TUPLE_ELEMENT and not new.origin and new.operands[0].opcode is HloOpcode.TUPLE:
+        new.origin = _element_origin(new)
 
 
 def _element_origin(element: HloInstruction) -> str:

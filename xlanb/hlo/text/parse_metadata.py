@@ -7,7 +7,7 @@ from typing import Any
 
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, index_text
 from xlanb.hlo.names import escape
-from xlanb.hlo.text.lexer import Cursor, has_comment, is_attribute_name
+from xlanb.hlo.text.lexer import Cursor, has_comment, is_attribute_name, skipped
 
 _FAST = re.compile(
     r'\{(?:op_type="(?P<op_type>[^"\\]*)"[ ]?)?(?:op_name="(?P<op_name>[^"\\]*)"[ ]?)?(?:source_file="(?P<source_file>[^"\\]*)"[ ]?)?'
@@ -20,29 +20,29 @@ _INTS = ("source_line", "source_end_line", "source_column", "source_end_column",
 _REST = ("profile_type", "deduplicated_name", "scheduling_name", "metadata_payload")
 
 
+def common_metadata(cursor: Cursor, at: int) -> tuple[OpMetadata, int] | None:
+    """The metadata in braces at an offset, and the offset behind it, where it is spelled as XLA prints it."""
+    found = _FAST.match(cursor.source, at)
+    if found is None:
+        return None
+    a, b, c, *numbers = found.groups()
+    line, end_line, column, end_column, frame = [int(n or 0) for n in numbers]
+    end = found.end()
+    if cursor.text is not cursor.source:  # what follows in the source may be a comment
+        end = skipped(cursor.text, end)
+    return OpMetadata(a or "", b or "", c or "", line, frame, (), end_line, column, end_column), end
+
+
 def parse_metadata(cursor: Cursor) -> OpMetadata:
     """`{op_type="Add" op_name="a/b" source_file="x.py" source_line=3}`.
 
     Raises:
         HloParseError: a field is unknown, comes twice or has a value that does not fit.
     """
-    fast = _FAST.match(cursor.source, cursor.pos)
+    fast = common_metadata(cursor, cursor.pos)
     if fast is not None:
-        cursor.pos = fast.end()
-        if cursor.text is not cursor.source:
-            cursor.skip()  # what follows in the source may be a comment
-        a, b, c, line, end_line, column, end_column, frame = fast.groups()
-        return OpMetadata(
-            a or "",
-            b or "",
-            c or "",
-            int(line or 0),
-            int(frame or 0),
-            (),
-            int(end_line or 0),
-            int(column or 0),
-            int(end_column or 0),
-        )
+        metadata, cursor.pos = fast
+        return metadata
     cursor.expect("{", "to start sub attributes")
     fields: dict[str, Any] = {}
     while not cursor.at("}"):

@@ -6,6 +6,7 @@ This file reads modules and computations; parse_instruction.py reads instruction
 from __future__ import annotations
 
 from xlanb.boundary import boundary
+from xlanb.collector import seldom
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.module import HloModule, parse_text, reread
@@ -34,7 +35,8 @@ def parse(text: str) -> HloModule:
     check_characters(text)
     cursor = Cursor(text)
     try:
-        return ModuleParser(cursor).read()
+        with seldom():  # all that is made stays
+            return ModuleParser(cursor).read()
     except (ShapeError, LiteralError) as error:
         raise HloParseError(str(error), text, cursor.pos) from error
 
