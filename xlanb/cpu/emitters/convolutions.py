@@ -28,6 +28,7 @@ from xlanb.cpu.emitters.conv.phases import combinations, phases
 from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.lanes import can_load
+from xlanb.cpu.emitters.matmul.literals import with_literal
 from xlanb.cpu.emitters.matmul.plan import Plan, plan
 from xlanb.hlo.instruction import HloInstruction
 
@@ -98,6 +99,11 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: 
             (c.result.element_type, output.pointer, part.c),
         )
         a, b, to = (array(t, base).address(first) for t, base, first in begins)
+        is_read = not (made.x.is_swapped and wide.bytes)  # the input as it is, and not its padded copy
+        packed = with_literal(e, i.operands[:2], made, part.a if made.x.is_swapped else part.b) if is_read else None
+        if packed is not None:
+            made, place = packed
+            a, b = (place, b) if made.x.is_swapped else (a, place)
         emit_contraction(e.f, made, (a, b, to), scratch)
     e.f.ready = e.f.calls_only = True
     if any(not side.is_plain for side in wide.sides) and c.type.is_floating and not multiplies_padding(i):

@@ -15,6 +15,7 @@ from xlanb.codegen.products import accumulator_type
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
+from xlanb.cpu.emitters.matmul.literals import with_literal
 from xlanb.cpu.emitters.matmul.plan import plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -66,6 +67,10 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | 
     made = plan(contraction_of(i))
     if made is None:
         return False
+    found = with_literal(e, i.operands[:2], made)
+    if found is not None:
+        made, place = found
+        a, b = (place, b) if made.x.is_swapped else (a, place)
     emit_contraction(e.f, made, (a, b, output.pointer), scratch)
     e.f.ready = e.f.calls_only = True
     return True

@@ -5,6 +5,7 @@ lanes         vectors of elements: loads, stores, conversions
 tile          the micro-kernel, a function of its own: a block of the result held in registers over the whole contraction, its vectors along columns or along depth
 panel         columns of b written to the stack as the first tile reads them, for the tiles of the rows below
 plan          which operand is copied first (see copies), and which micro-kernel computes
+literals      constants of the program, packed when it is compiled
 grid          loops over the blocks of something, which threads share
 gemm          blocks of a contraction, and the loops over them that threads share
 """

@@ -67,6 +67,21 @@ def plan(x: Contraction) -> Plan | None:
     return _in_parts(made)
 
 
+def packed(p: Plan) -> tuple[Plan, Copy, int] | None:
+    """The plan where b is packed before the program runs: with it the copy, and the elements of the packed array; None where b is read as well unpacked, or is converted."""
+    x = p.x
+    if p.folds or x.is_complex or not x.columns or x.columns[-1].a:
+        return None
+    if p.b is None:
+        fast = x.columns[-1].size
+        if not p.panels and (x.row_count <= _LANES or fast % _PANEL or fast == _PANEL):
+            return None
+        p = _with_b(replace(p, panels=False))
+    if p.b is None or p.b.source_type is not p.b.type:
+        return None
+    return replace(p, b=None, b_bytes=0), p.b, p.b_bytes // p.b.type.byte_size
+
+
 def _has_vectors(x: Contraction) -> bool:
     if x.type.is_complex:
         return x.a_type is x.b_type is x.c_type is x.type

@@ -1,0 +1,54 @@
+"""Operands that are constants of the program, packed when it is compiled: what a tile reads of them is one run of memory.
+
+b[depth, column]  =>  packed[column / 32, depth, column % 32]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from xlanb.codegen.elemental import Elemental, array_of
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.copies import Copy
+from xlanb.cpu.emitters.matmul.plan import Plan, packed
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import Literal
+
+
+def with_literal(
+    e: Elemental, operands: tuple[HloInstruction, ...], p: Plan, first: int = 0
+) -> tuple[Plan, Value] | None:
+    """The plan of a contraction whose b is a constant, with b packed, and its address then; None where b is no constant, or is read as well unpacked.
+
+    `operands` are a and b before the plan exchanged them; `first` is the element of the constant at which the contraction begins.
+    """
+    held = operands[0 if p.x.is_swapped else 1]
+    found = packed(p) if held.opcode is Op.CONSTANT and not held.literal.is_elided else None
+    if found is None:
+        return None
+    made, copy, count = found
+    literal = Literal.of(_arranged(copy, _elements(held)[first:], count))
+    name = f"{held.name}.packed"
+    constant = HloInstruction(name, Op.CONSTANT, literal.shape, (), {"literal": literal}, held.parent)
+    e.f.decided("b", "packed at compile time", f"a constant of {literal.array.nbytes} bytes")
+    return made, e.constants(constant).pointer
+
+
+def _elements(i: HloInstruction) -> NDArray[Any]:
+    """The elements of a constant in the order of its layout."""
+    order = tuple(reversed(array_of(i).minor_to_major))
+    return np.ascontiguousarray(i.literal.array.transpose(order)).reshape(-1)
+
+
+def _arranged(copy: Copy, source: NDArray[Any], count: int) -> NDArray[Any]:
+    """What the copy makes of the elements, in an array of so many; zeros where it puts none."""
+    made, item = np.zeros(count, source.dtype), source.itemsize
+    sizes = [axis.size for axis in copy.axes]
+    to = as_strided(made, sizes, [axis.c * item for axis in copy.axes])
+    to[...] = as_strided(source, sizes, [axis.a * item for axis in copy.axes])
+    return made
