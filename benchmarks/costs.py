@@ -142,14 +142,15 @@ def pool(rows: int, columns: int, size: int) -> str:
     )
 
 
-def dot(m: int, n: int, k: int, *, turned: bool = False) -> str:
-    """A matrix product; b lies along k where it is `turned`."""
-    b, dim = (f"f32[{n},{k}]", 1) if turned else (f"f32[{k},{n}]", 0)
+def dot(m: int, n: int, k: int, *, turned: bool = False, types: tuple[str, str] = ("f32", "f32")) -> str:
+    """A matrix product of operands and a result of these types; b lies along k where it is `turned`."""
+    kind, result = types
+    b, dim = (f"{kind}[{n},{k}]", 1) if turned else (f"{kind}[{k},{n}]", 0)
     return module(
         "",
-        f"x = f32[{m},{k}] parameter(0)",
+        f"x = {kind}[{m},{k}] parameter(0)",
         f"y = {b} parameter(1)",
-        f"ROOT d = f32[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{dim}}}",
+        f"ROOT d = {result}[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{dim}}}",
     )
 
 
@@ -335,6 +336,11 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "copied_rows": ([dot(n, 640, 768) for n in (224, 448, 896)], (224, 896)),
     "copied_panel_rows": ([dot(n, 1024, 1024) for n in (32, 64, 128)], (32, 128)),
     "copied_bytes": ([dot(512, n, n) for n in (448, 640, 896)], (3 << 18, 3 << 20)),
+    "blocked_rows": ([dot(n, 4096, 8192) for n in (24, 48, 96)], (16, 64)),
+    "blocked_results": ([dot(n, n, 8192) for n in (128, 256, 512)], (1 << 14, 1 << 18)),
+    "blocked_byte_products": ([dot(n, n, n, types=("s8", "s32")) for n in (64, 96, 128)], (1 << 17, 1 << 22)),
+    "huge_products": ([dot(n, n, n) for n in (1024, 1536, 2048)], (1 << 29, 1 << 34)),
+    "stretch_lanes": ([dot(1024, 1024, 8192), dot(128, 1024, 8192)], (256, 1024)),
     "small_matrix_rows": ([*(qr(n) for n in (96, 144, 192)), *(eigenvectors(n) for n in (96, 144, 192))], (80, 240)),
     "interleaved_elements": ([solve(64, n) for n in (12, 16, 20, 24)], (320, 1280)),
     "prime_pass_ns": ([fourier(64, n) for n in (17 * 17, 31 * 16, 37 * 37, 59 * 4)], (0.35, 1.4)),

@@ -143,6 +143,16 @@ class Costs:
     """The same where no more than a panel of it is copied at a time."""
     copied_bytes: int = 3 << 19
     """What counts as a large b."""
+    blocked_rows: int = 32
+    """Rows, and columns, from which on a product may be packed in blocks."""
+    blocked_results: int = 1 << 16
+    """Elements of its result from which on it may."""
+    blocked_byte_products: int = 1 << 20
+    """Products of bytes from which on it is."""
+    huge_products: int = 1 << 32
+    """Products from which on it always is."""
+    stretch_lanes: int = 512
+    """The depth of blocks, in lanes of 32 or 64 bits."""
     independent_sums: int = 8
     """Sums that must be under way at once so that a unit does not wait for its own results."""
 

@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from pathlib import Path
 
@@ -23,19 +23,21 @@ import numpy as np
 from xlanb.codegen import jit
 from xlanb.codegen.control import Loop
 from xlanb.codegen.function import PARALLEL, Function
+from xlanb.codegen.groups import NARROW, Group, group_of
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.native import NativeModule
 from xlanb.codegen.places import displaced
 from xlanb.codegen.target import Target
-from xlanb.codegen.types import DOUBLE, FLOAT, I64, PTR, VOID, Type
+from xlanb.codegen.types import DOUBLE, FLOAT, I32, I64, PTR, VOID, Type
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
 from xlanb.files import replace_file
+from xlanb.shape import PrimitiveType
 
-_VERSION = 2
+_VERSION = 3
 _SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))
 """Bytes that are gone through, by all threads together."""
 _LONG = 0.002
@@ -60,11 +62,14 @@ class MachineLimits:
     """Peak rates of a machine with a number of threads.
 
     `flops` are FLOP/s by the bytes of an element (4: f32, 8: f64), a multiply-add counted as two; `bandwidth` are pairs of bytes gone through and bytes per second, by size.
+    `narrow` are the rates of products of narrow types, by type, where the machine has instructions
+    that multiply several neighbours and add up (see codegen.groups).
     """
 
     threads: int
     flops: dict[int, float]
     bandwidth: tuple[tuple[int, float], ...]
+    narrow: dict[str, float] = field(default_factory=dict)
 
     def bandwidth_at(self, size: int) -> float:
         """Bytes per second where `size` bytes are gone through: between the sizes that were measured on a straight line over the size's logarithm."""
@@ -77,8 +82,15 @@ class MachineLimits:
 
     def roof(self, size: int, flops: int, item_bytes: int = 4) -> Roof:
         """The roofline at `flops` operations on elements of `item_bytes` bytes that go through `size` bytes of memory."""
+        return self._roof(size, flops / self.flops[8 if item_bytes >= 8 else 4])
+
+    def product_roof(self, size: int, flops: int, t: PrimitiveType) -> Roof:
+        """The same of a product of matrices of type t, summed in 32 bits at least."""
+        rate = self.narrow.get(str(t).lower(), self.flops[8 if t is PrimitiveType.F64 else 4])
+        return self._roof(size, flops / rate)
+
+    def _roof(self, size: int, compute: float) -> Roof:
         memory = size / self.bandwidth_at(size) if size else 0.0
-        compute = flops / self.flops[8 if item_bytes >= 8 else 4]
         return Roof(max(memory, compute), "compute" if compute > memory else "memory")
 
 
@@ -99,11 +111,13 @@ def limits(threads: int | None = None) -> MachineLimits:
 
 
 def _measured(target: Target, threads: int) -> MachineLimits:
-    functions = [f"probe.{name}" for name in ("fma4", "fma8", "read", "copy")]
+    groups = {str(g.type).lower(): g for g in map(partial(group_of, target), NARROW) if g is not None}
+    names = ("fma4", "fma8", "read", "copy", *(f"group.{t}" for t in groups))
+    functions = [f"probe.{name}" for name in names]
     shared = threads > 1
     objects = compile_units([Unit(_text(target, threads), ready=True, weight=0)], target)
     code = jit.LoadedCode(objects, functions, {PARALLEL: pool.address()} if shared else {})
-    fma4, fma8, read, copy = (code.function(name, 1) for name in functions)
+    fma4, fma8, read, copy, *probes = (code.function(name, 1) for name in functions)
     memory = _aligned(_SIZES[-1])
     context = np.zeros(8 + 8 * threads, np.int64)
     context[1] = memory.ctypes.data
@@ -111,13 +125,17 @@ def _measured(target: Target, threads: int) -> MachineLimits:
     for item, function in ((4, fma4), (8, fma8)):
         lanes = target.vector_bits // 8 // item
         flops[item] = 2 * lanes * _CHAINS * threads * _best(function, context)
+    narrow = {
+        t: 2 * group.products * _CHAINS * threads * _best(function, context)
+        for (t, group), function in zip(groups.items(), probes, strict=True)
+    }
     rates = []
     for size in _SIZES:
         each = 2 * _STEP * target.vector_bits // 8  # a round of both halves
         context[2] = max(size // threads // each, 1) * each
         went = int(context[2]) * threads
         rates.append((size, went * max(_best(f, context) for f in (read, copy))))
-    return MachineLimits(threads, flops, tuple(rates))
+    return MachineLimits(threads, flops, tuple(rates), narrow)
 
 
 def _best(function: Callable[[int], None], context: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
@@ -150,6 +168,9 @@ def _text(target: Target, threads: int) -> str:
     width = target.vector_bits // 8
     for element in (FLOAT, DOUBLE):
         _define(m, f"fma{element.bytes}", threads, partial(_multiply_add, element.times(width // element.bytes)))
+    for t in NARROW:
+        if (group := group_of(target, t)) is not None:
+            _define(m, f"group.{str(t).lower()}", threads, partial(_multiply_groups, group))
     whole = I64.times(width // 8)
     _define(m, "read", threads, partial(_read_memory, whole))
     _define(m, "copy", threads, partial(_copy_memory, whole))
@@ -193,6 +214,17 @@ def _multiply_add(kind: Type, part: _Part) -> Value:
     with f.carried(part.rounds, [x] * _CHAINS, guarded=True) as loop:
         loop.next = [f.intrinsic("fma", a, x, x) for a in loop.values]
     return f.extract(_all(loop.values), 0).cast("fptosi", I64)
+
+
+def _multiply_groups(group: Group, part: _Part) -> Value:
+    """The same of groups of narrow neighbours."""
+    f = part.f
+    x = f.splat(part.number.trunc(I32), group.sum.lanes)
+    start = x if group.sum.scalar == I32 else f.zero(group.sum)
+    with f.carried(part.rounds, [start] * _CHAINS, guarded=True) as loop:
+        loop.next = [group.add(a, x, x) for a in loop.values]
+    found = f.extract(_all(loop.values), 0)
+    return found.cast("fptosi", I64) if found.type.is_float else found.cast("sext", I64)
 
 
 def _read_memory(kind: Type, part: _Part) -> Value:
@@ -254,13 +286,14 @@ def _read(path: Path | None, threads: int) -> MachineLimits | None:
         kept = json.loads(path.read_text())
         flops = {int(k): float(v) for k, v in kept["flops"].items()}
         rates = tuple((int(s), float(r)) for s, r in kept["bandwidth"])
+        narrow = {str(k): float(v) for k, v in kept["narrow"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    figures: Sequence[float] = [*flops.values(), *(r for _, r in rates)]
+    figures: Sequence[float] = [*flops.values(), *narrow.values(), *(r for _, r in rates)]
     right = set(flops) == {4, 8} and tuple(s for s, _ in rates) == _SIZES
     if not right or not all(math.isfinite(v) and v > 0 for v in figures):
         return None
-    return MachineLimits(threads, flops, rates)
+    return MachineLimits(threads, flops, rates, narrow)
 
 
 def _write(path: Path | None, measured: MachineLimits) -> None:

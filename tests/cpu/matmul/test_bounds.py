@@ -11,6 +11,7 @@ SCRIPT = """
 import ctypes, mmap
 import numpy as np
 from xlanb.cpu import CompileOptions, compile_module
+from xlanb.cpu.emitters.matmul import plan as plans
 from xlanb.hlo import parse
 from xlanb.transforms.pipeline import HloPassPipeline
 
@@ -47,6 +48,16 @@ for t, w in (("f32", 4), ("bf16", 2), ("s8", 1), ("c64", 8)):
             run(f"ENTRY e {{ x = {t}[2,7,7,{c}] parameter(0) y = {t}[3,3,{c},{o}] parameter(1) "
                 f"ROOT r = {t}[2,{s},{s},{o}] convolution(x, y), window={{{window}}}, dim_labels={labels} }}",
                 [2 * 49 * c * w, 9 * c * o * w], 2 * s * s * o * w)
+plans._wants_blocks = lambda _: True
+plans.plan.cache_clear()
+for t, s, w, z in (("f32", "f32", 4, 4), ("f64", "f64", 8, 8), ("bf16", "bf16", 2, 2), ("f16", "f32", 2, 4), ("s8", "s32", 1, 4)):
+    for m, k, n in [(1, 1, 1), (3, 5, 7), (17, 33, 19), (35, 70, 64), (67, 41, 97)]:
+        for lc in (0, 1):
+            for rc in (0, 1):
+                a, b = ((m, k) if lc else (k, m)), ((n, k) if rc else (k, n))
+                run(f"ENTRY e {{ x = {t}[{a[0]},{a[1]}] parameter(0) y = {t}[{b[0]},{b[1]}] parameter(1) "
+                    f"ROOT r = {s}[{m},{n}] dot(x, y), lhs_contracting_dims={{{lc}}}, rhs_contracting_dims={{{rc}}} }}",
+                    [m * k * w, k * n * w], m * n * z)
 print("whole")
 """
 

@@ -12,6 +12,7 @@ from xlanb.codegen.types import I8
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, moves
 from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, other_ways
+from xlanb.cpu.emitters.matmul.blocks import emit_blocks, has_blocks
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_table
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
@@ -32,6 +33,9 @@ def emit_contraction(f: Function, p: Plan, places: Places, scratch: Value | None
     a, b, c = places
     if x.is_swapped:
         a, b = b, a
+    if p.blocks is not None and scratch is not None and has_blocks(p.blocks, f.target):
+        emit_blocks(f, p.blocks, (a, b, c), scratch)
+        return
     if p.a is not None and scratch is not None:
         a = _copied(f, "a", p.a, a, scratch)
     if p.b is not None and scratch is not None:

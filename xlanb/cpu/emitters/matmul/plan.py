@@ -11,6 +11,7 @@ from functools import lru_cache
 from xlanb.codegen import costs
 from xlanb.codegen.elements import part
 from xlanb.cpu.emitters.copies import Copy
+from xlanb.cpu.emitters.matmul.blocks import Blocks, blocks_of
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
 from xlanb.shape import PrimitiveType
@@ -38,11 +39,14 @@ class Plan:
     """Whether vectors lie along depth, in both operands, and are folded to their sums at the end."""
     panels: bool = False
     """Whether columns of b are brought together in panels on the way."""
+    blocks: Blocks | None = None
+    """The blocks of a large product, on machines that have tiles for its types; others do without."""
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch for the copies: those of a first."""
-        return self.a_bytes + self.b_bytes
+        """Bytes of scratch for the copies, those of a first; or for blocks."""
+        blocks = sum(self.blocks.bytes) if self.blocks is not None else 0
+        return max(self.a_bytes + self.b_bytes, blocks)
 
 
 @lru_cache(maxsize=1024)
@@ -59,7 +63,7 @@ def plan(x: Contraction) -> Plan | None:
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
         return _in_parts(Plan(x, folds=True))
-    made = Plan(x)
+    made = Plan(x, blocks=blocks_of(x) if _wants_blocks(x) else None)
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
@@ -117,6 +121,18 @@ def _along(x: Contraction) -> Contraction:
     if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
         return x
     return replace(x, batch=x.batch[:-1], columns=(fast,))
+
+
+def _wants_blocks(x: Contraction) -> bool:
+    """Whether a product is worth packing in blocks: of bytes, whose groups no other tile multiplies; or where a panel over all of depth is too large, a would be copied as a whole, or the product is huge."""
+    common = costs.COMMON
+    least = min(x.row_count, x.column_count)
+    if x.type.is_integral:
+        return least >= common.blocked_rows and x.products >= common.blocked_byte_products
+    if least < common.blocked_rows or x.row_count * x.column_count < common.blocked_results:
+        return False
+    is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles take no pairs from panels then
+    return x.products >= common.huge_products or is_odd or not _fits_panels(x) or _wants_a(x)
 
 
 def _wants_b(x: Contraction) -> bool:

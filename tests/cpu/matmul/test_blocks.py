@@ -1,0 +1,92 @@
+"""Products that are packed in blocks: every order of the operands, every type that has a tile, several stretches of depth, on machines of several vector widths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.cpu.matmul.test_dot import dot_text
+from xlanb.codegen import costs, jit
+from xlanb.codegen.groups import group_of
+from xlanb.cpu.emitters.matmul import plan as plans
+from xlanb.shape import PrimitiveType
+
+SIZES = [(37, 71, 53), (14, 130, 32), (100, 64, 45), (9, 40, 3), (29, 3, 97), (130, 33, 16)]
+TYPES = [
+    ("f32",) * 3,
+    ("f64",) * 3,
+    ("bf16",) * 3,
+    ("bf16", "bf16", "f32"),
+    ("f16",) * 3,
+    ("s8", "s8", "s32"),
+    ("u8", "s8", "s32"),
+    ("s8", "u8", "s32"),
+]
+
+
+@pytest.fixture
+def blocked(monkeypatch):
+    """Every product that may be is packed in blocks, in stretches of a few lanes."""
+    monkeypatch.setattr(plans, "_wants_blocks", lambda _: True)
+    monkeypatch.setattr(costs, "COMMON", replace(costs.COMMON, stretch_lanes=16))
+    plans.plan.cache_clear()
+    yield
+    plans.plan.cache_clear()
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+def test_types_and_orders(check, blocked, width, types, transposed):
+    is_bytes = types[2] == "s32"
+    for m, k, n in SIZES:
+        text, shapes = dot_text(m, k, n, transposed=transposed, types=types)
+        exe = check(text, shapes, types[:2])
+        has_tile = not is_bytes or (width == 512 and group_of(jit.host(), PrimitiveType.S8) is not None)
+        assert ("xlanb.blocks" in exe.llvm_ir) == has_tile
+
+
+def test_bytes_at_the_ends_of_their_range(build, blocked):
+    text, (a, b) = dot_text(20, 65, 40, types=("s8", "s8", "s32"))
+    for x in (-128, 127):
+        for y in (-128, 127):
+            got = build(text)(np.full(a, x, np.int8), np.full(b, y, np.int8))
+            np.testing.assert_array_equal(got, 65 * x * y)
+
+
+def test_sums_over_stretches_are_rounded_once(build, blocked):
+    text, (a, b) = dot_text(9, 257, 33, types=("bf16",) * 3)
+    ones = [np.ones(s, ml_dtypes.bfloat16) for s in (a, b)]
+    ones[0][:, 0] = 3  # 259 has no bf16; rounded at each stretch the sum would be another
+    want = np.float32(259).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(build(text)(*ones), want)
+
+
+def test_not_a_number_and_infinity_stay_where_they_are(build, blocked):
+    text, (a, b) = dot_text(20, 30, 40)
+    x, y = np.ones(a, np.float32), np.ones(b, np.float32)
+    x[3, 5], x[19, 29], y[11, 39] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(build(text)(x, y), x @ y)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "types", "is_blocked"),
+    [
+        ((256, 6000, 256), ("f32",) * 3, True),
+        ((256, 1024, 256), ("f32",) * 3, False),
+        ((16, 4096, 4096), ("f32",) * 3, False),
+        ((128, 255, 768), ("bf16", "bf16", "f32"), True),
+        ((128, 128, 128), ("s8", "s8", "s32"), True),
+    ],
+)
+def test_which_products_are_blocked(build, width, sizes, types, is_blocked):
+    if types[0] == "s8" and (width < 512 or group_of(jit.host(), PrimitiveType.S8) is None):
+        pytest.skip("no groups of bytes")
+    text, _ = dot_text(*sizes, types=types)
+    exe = build(text)
+    assert ("xlanb.blocks" in exe.llvm_ir) == is_blocked
+    if is_blocked:
+        assert "a and b packed" in "".join(map(str, exe.plans.values()))

@@ -1,0 +1,70 @@
+"""Instructions that multiply groups of narrow neighbours and add the products to the lane of a sum.
+
+    lane += x[0] * y[0] + x[1] * y[1]  (+ x[2] * y[2] + x[3] * y[3])
+
+A group fills a lane of 32 bits: two bf16 or 16-bit integers, or four 8-bit integers, x unsigned and
+y signed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.codegen.module import Target
+from xlanb.codegen.types import BFLOAT, FLOAT, I8, I16, I32, Type
+from xlanb.codegen.values import Value
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+NARROW = (T.BF16, T.S16, T.S8)
+"""Types that may come in groups."""
+_PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 128: "llvm.x86.sse2.pmadd.wd"}
+"""Multiply pairs of 16-bit integers and add the two products, by the width of the vector."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """How a machine multiplies groups of elements of `type`, `size` of them in a lane: `intrinsic` with its operands as `parts`."""
+
+    type: PrimitiveType
+    size: int
+    intrinsic: str
+    sum: Type
+    """The vector of sums."""
+    parts: Type
+    """The vector of narrow elements."""
+    adds: bool = True
+    """Whether the instruction adds to the sum, or gives the products alone."""
+
+    @property
+    def products(self) -> int:
+        """Products of an instruction."""
+        return self.size * self.sum.lanes
+
+    def add(self, total: Value, x: Value, y: Value) -> Value:
+        """The total and the products of groups x and y, any vectors of that width; of 8-bit elements x is unsigned and y signed."""
+        f = total.function
+        x, y = x.bits_as(self.parts), y.bits_as(self.parts)
+        if self.adds:
+            return f.call_as(self.sum, self.intrinsic, total, x, y)
+        return total + f.call_as(self.sum, self.intrinsic, x, y)
+
+
+def group_of(target: Target, t: PrimitiveType, bits: int = 0) -> Group | None:
+    """The groups of elements of type t on a machine, in vectors of `bits` (its widest); None where it has none."""
+    bits = bits or target.vector_bits
+    if not target.triple.startswith("x86_64") or bits not in _PAIRS or bits > target.vector_bits:
+        return None
+    lanes = bits // 32
+    if t is T.BF16:
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{bits}"
+        has = "avx512bf16" in target.enabled
+        return Group(t, 2, name, FLOAT.times(lanes), BFLOAT.times(2 * lanes)) if has else None
+    vnni = "avx512vnni" in target.enabled
+    if t in (T.S8, T.U8):
+        name = f"llvm.x86.avx512.vpdpbusd.{bits}"
+        return Group(t, 4, name, I32.times(lanes), I8.times(4 * lanes)) if vnni else None
+    if t is not T.S16:
+        return None
+    name = f"llvm.x86.avx512.vpdpwssd.{bits}" if vnni else _PAIRS[bits]
+    return Group(t, 2, name, I32.times(lanes), I16.times(2 * lanes), adds=vnni)

@@ -1,0 +1,465 @@
+"""Large products: operands packed by stretches of depth, each packed once and read by all threads.
+
+    for each stretch of depth:
+        pack a[:, stretch] into panels of the tile's rows       shared by threads
+        for each block of rows, that stays in the cache:        shared by threads
+            for each panel of the tile's columns:
+                pack b[stretch, panel] on the stack
+                for each panel of a in the block: tile
+
+This is the order of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
+(2008), but that a panel of b is packed by the thread that uses it; where it is a mere copy, the first
+tiles of a panel make that of the next one beside their products. Sums over stretches are added up in
+the result, or in scratch where the result's type is narrower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from xlanb.codegen import costs
+from xlanb.codegen.function import PARALLEL, Function, Ix, Parameter
+from xlanb.codegen.groups import Group, group_of
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.parallel import chunks, is_shared, note
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import routine
+from xlanb.codegen.types import I8, I64, PTR
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.matmul.contraction import Contraction
+from xlanb.cpu.emitters.matmul.lanes import Lanes, lanes_of
+from xlanb.cpu.emitters.matmul.packing import PART, WORDS, Packing, packing_routine
+from xlanb.cpu.emitters.matmul.shared import types_text
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+_VECTORS = 2
+"""Vectors of a tile's columns."""
+_LANES = 16
+"""Lanes of the widest vector."""
+_SIZES = {T.BF16: 2, T.S8: 4, T.U8: 4}
+"""Elements of a lane where machines multiply groups of them."""
+_UNROLL = 4
+_AHEAD = 8
+"""Lines that are fetched ahead of the one that is copied."""
+_LINE = 64
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A product of matrices that is blocked: stretches of `depth` elements, `count` of them. What it says holds for any machine."""
+
+    x: Contraction
+    depth: int
+    count: int
+
+    @property
+    def keeps_sums(self) -> bool:
+        """Whether sums over stretches are added up in scratch."""
+        return self.count > 1 and self.x.c_type is not self.x.type
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Bytes of scratch, at the most: of panels of a, and of the sums."""
+        item, depth = self.x.type.byte_size, self.depth
+        if self.x.type is T.S32 and self.x.a_type is not T.S32:
+            depth = -(-depth // 4)
+        depth = -(-depth // _LANES) * _LANES + 1
+        rows = self.x.row_count * 4 // 3 + 2 * _LANES
+        sums = self.x.row_count * self.x.column_count * item if self.keeps_sums else 0
+        a, s = (-(-size // _LINE) * _LINE for size in (rows * depth * item, sums))
+        return a, s
+
+
+def blocks_of(x: Contraction) -> Blocks | None:
+    """The blocks of a product of matrices; None of other contractions, and of types that have no tile."""
+    one = len(x.rows) == len(x.columns) == len(x.depth) == 1 and not x.batch and not x.is_complex
+    if not one or x.columns[0].a or x.rows[0].b or x.columns[0].c != 1 or not _are_packed(x):
+        return None
+    if 1 not in (x.rows[0].a, x.depth[0].a) or 1 not in (x.columns[0].b, x.depth[0].b):
+        return None
+    most = costs.COMMON.stretch_lanes * _SIZES.get(x.a_type, 1)
+    count = -(-x.depth_count // most)
+    each = -(-x.depth_count // count)
+    return Blocks(x, -(-each // 4) * 4, count)
+
+
+def _are_packed(x: Contraction) -> bool:
+    """Whether elements of these types have tiles: floats, and bytes of which one operand's are signed."""
+    if x.type in (T.F32, T.F64):
+        return True
+    bytes_ = (x.a_type, x.b_type)
+    return x.type in (T.S32, T.U32) and set(bytes_) <= {T.S8, T.U8} and bytes_ != (T.U8, T.U8)
+
+
+def group(x: Contraction, target: Target) -> Group | None:
+    """The groups that a machine multiplies of the operands' elements."""
+    if x.a_type is x.b_type is T.BF16 and x.type is T.F32:
+        return group_of(target, T.BF16)
+    return group_of(target, T.S8) if x.type.is_integral else None
+
+
+def has_blocks(b: Blocks, target: Target) -> bool:
+    """Whether a machine has a tile for it: of bytes only one that multiplies groups of them."""
+    return not b.x.type.is_integral or group(b.x, target) is not None
+
+
+# -- the tile -----------------------------------------------------------------------------------
+
+_TILE = (
+    *(Parameter(PTR, name, "readonly") for name in ("a", "b")),
+    *(Parameter(PTR, name) for name in ("s", "c")),
+    *(Parameter(I64, name) for name in ("depth", "s_step", "c_step", "rows", "lanes")),
+    Parameter(PTR, "source"),
+    Parameter(PTR, "target"),
+    Parameter(I64, "step"),
+)
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """The micro-kernel: panels of a and b over `depth` lines, `rows` by two vectors of sums in registers.
+
+    Where it `copies` each round copies a line of the next panel of b, from `source` on, `step` bytes from one to the next.
+    """
+
+    rows: int
+    width: int
+    type: PrimitiveType
+    to: PrimitiveType
+    group: Group | None
+    adds: bool
+    """Whether sums of earlier stretches, at `s`, are added."""
+    totals: bool
+    """Whether the panel of b ends with what sums are too large by (see Packing)."""
+    a_first: bool
+    """Whether the elements of a are those that groups multiply as unsigned."""
+    copies: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the routine is called."""
+        kind = f"{f'.groups{self.group.size}' if self.group is not None else ''}{'.adds' if self.adds else ''}"
+        kind += (
+            f"{'.totals' if self.totals else ''}{'' if self.a_first else '.signed'}{'.copies' if self.copies else ''}"
+        )
+        return f"block.{types_text(self.type, self.to)}.{self.rows}x{_VECTORS}x{self.width}{kind}"
+
+
+def tile_routine(module: ModuleBuilder, tile: BlockTile) -> str:
+    """The name of a tile's routine."""
+    return routine(module, tile, tile.name, partial(_emit_tile, tile), _TILE)
+
+
+def _emit_tile(tile: BlockTile, f: Function) -> None:
+    a, b, s, c, depth, s_step, c_step, rows, lanes, source, target, source_step = map(f.argument, _TILE)
+    v, item = Lanes(f, tile.type, tile.width), tile.type.byte_size
+    a_line = -(-tile.rows // tile.width) * tile.width * item
+    b_line = _VECTORS * tile.width * item
+
+    def step(pa: Value, pb: Value, sums: Sequence[Value]) -> list[Value]:
+        """An outer product of a line of each panel."""
+        columns = [f.load(v.kind, displaced(pb, k * tile.width * item), tile.width * item) for k in range(_VECTORS)]
+        made: list[Value] = []
+        for r in range(tile.rows):
+            factor = f.splat(f.load(v.kind.scalar, displaced(pa, r * item), item), tile.width)
+            made += [_multiplied(tile, factor, y, sums[r * _VECTORS + k]) for k, y in enumerate(columns)]
+        return made
+
+    # Unrolled, LLVM loads all elements of several groups first: there are not so many registers.
+    each = _UNROLL if tile.group is None else 1
+    rounds = depth.lshr(each.bit_length() - 1)
+    last = rounds.smin(rows)  # of them, each of which fetches a row of the result
+    copied = [source, target] if tile.copies else []
+    state = [a, b, c, *copied, *[f.zero(v.kind)] * (tile.rows * _VECTORS)]
+    stretches = [(rounds - last, each, False), (last, each, True)]
+    stretches += [(depth & (each - 1), 1, False)] if each > 1 else []
+    for count, unroll, fetches in stretches:
+        with f.carried(count, state, guarded=True) as loop:
+            pa, pb, pc, *rest = loop.values
+            further, sums = rest[: len(copied)], rest[len(copied) :]
+            if copied and unroll == each:
+                further = _copied(f, v, further, source_step)
+            if fetches:
+                for at in range(0, _VECTORS * tile.width * tile.to.byte_size, _LINE):
+                    f.prefetch(displaced(pc, at), for_write=True)
+                pc = displaced(pc, c_step)
+            for u in range(unroll):
+                sums = step(displaced(pa, u * a_line), displaced(pb, u * b_line), sums)
+            loop.next = [displaced(pa, unroll * a_line), displaced(pb, unroll * b_line), pc, *further, *sums]
+        state = loop.values
+    sums = state[3 + len(copied) :]
+    if tile.totals:
+        # the last line of the panel, behind whole squares of lines
+        squares = (depth + (tile.width - 1)) & -tile.width
+        last = displaced(b, squares * b_line)
+        over = [f.load(v.kind, displaced(last, k * tile.width * item)) for k in range(_VECTORS)]
+        sums = [total - over[n % _VECTORS] for n, total in enumerate(sums)]
+
+    def finish(masks: Sequence[Mask | None]) -> Sequence[Value]:
+        for r in range(tile.rows):
+            with f.when(rows > r):
+                for k, mask in enumerate(masks):
+                    total = sums[r * _VECTORS + k]
+                    if tile.adds:
+                        total = total + v.load(tile.type, displaced(s, s_step * r), k * tile.width, mask)
+                    v.store(tile.to, displaced(c, c_step * r), k * tile.width, total, mask)
+        return ()
+
+    whole = lanes >= _VECTORS * tile.width
+    f.choose(whole, lambda: finish([None] * _VECTORS), lambda: finish(_masks(f, tile, lanes)))
+
+
+def _copied(f: Function, v: Lanes, places: Sequence[Value], step: Value) -> list[Value]:
+    """Copy a line of a panel, have a later one fetched; the places of the next."""
+    source, target = places
+    size = v.width * v.t.byte_size
+    for k in range(_VECTORS):
+        f.prefetch(displaced(displaced(source, step * _AHEAD), k * size))
+        f.store(f.load(v.kind, displaced(source, k * size)), displaced(target, k * size), size)
+    return [displaced(source, step), displaced(target, _VECTORS * size)]
+
+
+def _masks(f: Function, tile: BlockTile, lanes: Value) -> list[Mask | None]:
+    return [Mask.first(f, tile.width, (lanes - k * tile.width).smax(0)) for k in range(_VECTORS)]
+
+
+def _multiplied(tile: BlockTile, factor: Value, column: Value, total: Value) -> Value:
+    if tile.group is None:
+        return factor.times_plus(column, total)
+    return tile.group.add(total, factor, column) if tile.a_first else tile.group.add(total, column, factor)
+
+
+# -- blocks of tiles ----------------------------------------------------------------------------
+
+_BLOCK = (
+    "a", "b", "s", "c", "tile", "copying", "pack",
+    "depth", "s_step", "c_step", "rows", "columns", "a_panel", "s_column", "c_column", "height", "width", "tall", "across", "wide",
+    "b_unit", "b_step", "b_depth", "b_panel", "copies", "lines", "line",
+)  # fmt: skip
+"""The context of a walk over blocks: addresses of operands, sums and the result, of the tiles and of the routine that packs b;
+lines of a panel; bytes from one row of the sums and of the result to the next; sizes of the result; bytes of a panel of a; bytes
+from one panel of columns to the next; rows and columns of a tile; panels of a in a block, blocks side by side, panels of b in a
+block; of b what a packing needs (see packing.WORDS); how many tiles copy the next panel (0: none), lines that each copies, bytes of
+a line.
+"""
+_POINTERS = 7
+
+
+def _emit_blocks(f: Function) -> None:
+    context, low, high, slot = map(f.argument, PART)
+    a, b, s, c, tile, copying, pack = (Pointer(context, PTR)[k] for k in range(_POINTERS))
+    w = {name: Pointer(context, I64)[k] for k, name in enumerate(_BLOCK) if k >= _POINTERS}
+    panels, zero, one = f.stack_bytes(w["b_panel"] * 2), f.zero(I64), f.const(I64, 1)
+    packing = f.alloca(I64, len(WORDS))
+    for name in ("unit_step", "step", "depth", "panel"):
+        _set(f, packing, WORDS.index(name), w["b_unit" if name == "unit_step" else f"b_{name}"])
+    down = (w["rows"] + w["height"] - 1).udiv(w["height"])
+    along = (w["columns"] + w["width"] - 1).udiv(w["width"])
+    whole = w["columns"].udiv(w["width"])
+    with f.loop(high, low) as part:
+        group = f.value(part).udiv(w["across"])
+        first, left = group * w["tall"], (f.value(part) - group * w["across"]) * w["wide"]
+        rows, columns = (first + w["tall"]).smin(down), (left + w["wide"]).smin(along)
+        copies = (rows - first >= w["copies"]) & w["copies"].differs(0)
+        limit = copies.select(columns.smin(whole), zero)
+        with f.loop(columns, left, guarded=True) as j:
+            edge, odd = f.value(j) * w["width"], f.value(j) & 1
+            here = displaced(b, edge * w["b_unit"])
+            panel, other = (displaced(panels, n * w["b_panel"]) for n in (odd, odd ^ 1))
+            with f.when(f.value(j).equals(left) | (f.value(j) >= limit)):
+                _set(f, packing, WORDS.index("source"), here.cast("ptrtoint", I64))
+                _set(f, packing, WORDS.index("target"), panel.cast("ptrtoint", I64))
+                _set(f, packing, WORDS.index("units"), w["columns"] - edge)
+                f.call_pointer(pack, packing, zero, one, slot)
+            after = displaced(here, w["width"] * w["b_unit"])
+            has_copy = (f.value(j) + 1 < limit).select(w["copies"], zero)
+            with f.loop(rows, first, guarded=True) as i:
+                top, n = f.value(i) * w["height"], f.value(i) - first
+                line = (n * w["lines"]).smin(w["b_depth"] - w["lines"])
+                f.call_pointer(
+                    (n < has_copy).select(copying, tile),
+                    displaced(a, f.value(i) * w["a_panel"]),
+                    panel,
+                    displaced(displaced(s, top * w["s_step"]), f.value(j) * w["s_column"]),
+                    displaced(displaced(c, top * w["c_step"]), f.value(j) * w["c_column"]),
+                    *(w[name] for name in ("depth", "s_step", "c_step")),
+                    (w["rows"] - top).smin(w["height"]),
+                    w["columns"] - edge,
+                    displaced(after, line * w["b_step"]),
+                    displaced(other, line * w["line"]),
+                    w["b_step"],
+                )
+
+
+# -- the product --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A blocked product on a machine."""
+
+    a: Packing
+    b: Packing
+    tall: int
+    wide: int
+
+
+def _made(blocks: Blocks, target: Target) -> _Made:
+    x, g = blocks.x, group(blocks.x, target)
+    width = lanes_of(target, x.type.bits)
+    most = (target.vector_registers - _VECTORS - 2) // _VECTORS
+    height = min(range(most, max(most - 3, 1), -1), key=lambda n: (-(-x.row_count // n) * (n + 0.4), -n))
+    is_signed = x.type.is_integral and x.a_type is T.S8 and x.b_type is T.S8
+    vectors = -(-height // width)
+    a = Packing(height, vectors, width, x.a_type, x.type, x.depth[0].a == 1, g, flips=is_signed)
+    b = Packing(_VECTORS * width, _VECTORS, width, x.b_type, x.type, x.depth[0].b == 1, g, totals=is_signed)
+    down, along = -(-x.row_count // a.units), -(-x.column_count // b.units)
+    tall = min(down, max(1, target.costs.block_bytes // a.panel_bytes(blocks.depth)))
+    tall = -(-down // -(-down // tall))
+    groups = -(-down // tall)
+    parts = target.threads * 16 if target.threads > 1 else 1
+    wide = -(-along // max(1, min(along, -(-parts // groups))))
+    return _Made(a, b, tall, wide)
+
+
+def emit_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value], scratch: Value) -> None:
+    """Emit a blocked product; a and b are in the order of the contraction."""
+    made = _made(blocks, f.target)
+    f.decided(
+        "tile",
+        f"{made.a.units} rows by {_VECTORS} vectors of {made.a.width}",
+        f"{blocks.count} stretches of {blocks.depth} in depth, a and b packed",
+    )
+    _Emitter(f, blocks, made, places, scratch).emit()
+
+
+class _Emitter:
+    """Writes a blocked product into a kernel."""
+
+    def __init__(
+        self, f: Function, blocks: Blocks, made: _Made, places: tuple[Value, Value, Value], scratch: Value
+    ) -> None:
+        self.f, self.blocks, self.made = f, blocks, made
+        self.x = x = blocks.x
+        self.a, self.b, self.c = places
+        self.panels = scratch
+        keeps = blocks.keeps_sums
+        self.sums = Pointer(scratch, I8).address(blocks.bytes[0]) if keeps else self.c
+        self.sum_type, self.sum_row = (x.type, x.column_count) if keeps else (x.c_type, x.rows[0].c)
+        self.packing = f.alloca(I64, len(WORDS))
+        self.walk = f.alloca(I64, len(_BLOCK))
+
+    def emit(self) -> None:
+        blocks, depth = self.blocks, self.x.depth[0].size
+        self._stretch(0, min(blocks.depth, depth))
+        if blocks.count > 2:
+            with self.f.loop(blocks.count - 1, 1) as n:
+                self._stretch(n, blocks.depth)
+        if blocks.count > 1:
+            self._stretch(blocks.count - 1, depth - (blocks.count - 1) * blocks.depth)
+
+    def _stretch(self, n: Ix, size: int) -> None:
+        """Stretch number `n`, `size` deep."""
+        f, x, made, blocks = self.f, self.x, self.made, self.blocks
+        row, column, depth = x.rows[0], x.columns[0], x.depth[0]
+        item_a, item_b = x.a_type.byte_size, x.b_type.byte_size
+        a, b = (
+            displaced(source, f.value(f.mul(n, blocks.depth * step * item)))
+            for source, step, item in ((self.a, depth.a, item_a), (self.b, depth.b, item_b))
+        )
+        down, along = -(-row.size // made.a.units), -(-column.size // made.b.units)
+        packing: dict[str, Value | int] = {
+            "source": a,
+            "target": self.panels,
+            "unit_step": row.a * item_a,
+            "step": depth.a * item_a,
+            "units": row.size,
+            "depth": size,
+            "panel": made.a.panel_bytes(size),
+        }
+        each = made.a.units * size * f.target.costs.moved_element_ns
+        self._share(packing_routine(f.module, made.a), self._filled(self.packing, WORDS, packing), down, each)
+
+        is_last = isinstance(n, int) and n == blocks.count - 1
+        to, place, step = (x.c_type, self.c, row.c) if is_last else (self.sum_type, self.sums, self.sum_row)
+        tile = BlockTile(
+            made.a.units,
+            made.a.width,
+            x.type,
+            to,
+            made.a.group,
+            adds=n != 0,
+            totals=made.b.totals,
+            a_first=not x.type.is_integral or made.a.flips or x.a_type is T.U8,
+        )
+        across, lines = -(-along // made.wide), -(-size // made.a.size)
+        copies = self._copies(size, lines)
+        copying = replace(tile, copies=copies["copies"] > 0)
+        context: dict[str, Value | int] = {
+            "a": self.panels,
+            "b": b,
+            "s": self.sums,
+            "c": place,
+            "tile": f.symbol(tile_routine(f.module, tile)),
+            "copying": f.symbol(tile_routine(f.module, copying)),
+            "pack": f.symbol(packing_routine(f.module, made.b)),
+            "depth": lines,
+            "s_step": self.sum_row * self.sum_type.byte_size,
+            "c_step": step * to.byte_size,
+            "rows": row.size,
+            "columns": column.size,
+            "a_panel": made.a.panel_bytes(size),
+            "s_column": made.b.units * self.sum_type.byte_size,
+            "c_column": made.b.units * to.byte_size,
+            "height": made.a.units,
+            "width": made.b.units,
+            "tall": made.tall,
+            "across": across,
+            "wide": made.wide,
+            "b_unit": column.b * item_b,
+            "b_step": depth.b * item_b,
+            "b_depth": size,
+            "b_panel": made.b.panel_bytes(size),
+            **copies,
+        }
+        walker = routine(f.module, "blocks", "blocks", _emit_blocks, PART)
+        cycles = made.tall * made.wide * (made.a.units * lines * _VECTORS / 2 + f.target.costs.tile_cycles)
+        filled = self._filled(self.walk, _BLOCK, context)
+        self._share(walker, filled, -(-down // made.tall) * across, cycles * f.target.costs.cycle_ns)
+
+    def _copies(self, size: int, lines: int) -> dict[str, int]:
+        """How tiles copy the next panel of b, where no element is converted: a line in each round."""
+        p, rounds = self.made.b, lines // _UNROLL
+        if p.along or p.group is not None or p.source_type is not p.type or not rounds:
+            return {"copies": 0, "lines": 0, "line": 0}
+        return {"copies": -(-size // rounds), "lines": rounds, "line": p.line_bytes}
+
+    def _filled(self, context: Value, names: Sequence[str], words: Mapping[str, Value | int]) -> Value:
+        """A context with these words."""
+        for k, name in enumerate(names):
+            _set(self.f, context, k, words[name])
+        return context
+
+    def _share(self, name: str, context: Value, count: int, nanoseconds: float) -> None:
+        """Run a routine over 0..count, shared by threads where it pays."""
+        f = self.f
+        shared, zero = is_shared(f, count, nanoseconds), f.zero(I64)
+        note(f, count, nanoseconds, shared=shared)
+        if not shared:
+            f.call_own(name, context, zero, f.value(count), zero)
+            return
+        f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
+        parts = f.value(chunks(f, count, nanoseconds))
+        f.call_own(PARALLEL, f.symbol(name), context, f.value(count), parts, f.value(f.target.threads))
+
+
+def _set(f: Function, context: Value, k: int, word: Value | int) -> None:
+    f.store(f.value(word), displaced(context, 8 * k), 8)
+
+
+__all__ = ["Blocks", "blocks_of", "emit_blocks", "has_blocks"]
