@@ -46,6 +46,8 @@ export class PartMaker {
     this.twins = [];
     /** @type {Map<number, string[]>} ops that are drawn as boxes with computations in them */
     this.opened = new Map();
+    /** @type {Map<string, import("./scene.js").SceneGroup[]>} the open groups around each box */
+    this.around = new Map();
     this.lost = ""; // the box in which an op without a like would lie
     const marks = maker.marks;
     // of a computation that is new as a whole, as a fusion, what is inlined says nothing by itself
@@ -134,8 +136,10 @@ export class PartMaker {
 
   /** The open groups around a box, up to the computation: they hold the same whatever is open in them. @param {string} box @returns {import("./scene.js").SceneGroup[]} */
   groupsAround(box) {
+    let out = this.around.get(box);
+    if (out) return out;
     const { groups } = this.maker.scene;
-    const out = [];
+    this.around.set(box, (out = []));
     for (let g = groups.get(box); g && box !== this.box; [box, g] = [g.parent, groups.get(g.parent)]) out.push(g);
     return out;
   }

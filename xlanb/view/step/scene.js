@@ -33,6 +33,7 @@ import { drawRim } from "./rim.js";
  */
 
 export const MAX_NODES = 400;
+const NO_CALLS = /** @type {string[]} */ ([]);
 const TALLIED = /** @type {(keyof Tally)[]} */ (["added", "removed", "changed"]);
 
 /** @returns {Folds} */
@@ -110,14 +111,17 @@ export class SceneMaker {
 
   /** The computations of which an op is drawn as a box. @param {Outline} outline @param {number} k */
   callees(outline, k) {
-    return (CALLERS.has(outline.items[k].o) || outline.items[k].f.startsWith("tf") ? outline.calls.get(k) || [] : []).filter((c) => this.all.has(c) && this.all.get(c) !== outline);
+    const called = outline.calls.get(k);
+    if (!called || !(CALLERS.has(outline.items[k].o) || outline.items[k].f.startsWith("tf"))) return NO_CALLS;
+    return called.filter((c) => this.all.has(c) && this.all.get(c) !== outline);
   }
 
   /** How many ops one is: of a call those in what it calls, none of what is inlined or an edge. The same whatever is open, in every repeat. @param {Outline} outline @param {number} k */
   opsOf(outline, k) {
     const role = outline.roles[k];
     if (role !== "." && (!this.folds.all || role === "i" || role === "o")) return 0;
-    return Math.max(1, this.callees(outline, k).reduce((t, c) => t + this.sizeOf(c).ops, 0));
+    const callees = this.callees(outline, k);
+    return callees.length ? Math.max(1, callees.reduce((t, c) => t + this.sizeOf(c).ops, 0)) : 1;
   }
 
   /** How many ops are in a computation and in what it calls, and what a pass did to them. @param {string} name @returns {{ops: number, marks: Tally}} */
