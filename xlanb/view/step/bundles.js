@@ -119,13 +119,19 @@ export function bundled(outline, bundles) {
 
 /** What a bundle is called: scopes from the first to the last, else what it does, what does most of the work first. @param {Outline} outline @param {string[]} keys @param {number[]} children @param {number[]} ops */
 function bundleLabel(outline, keys, children, ops) {
-  const names = new Map(children.map((g) => [`@${outline.groups[g].key}`, outline.groups[g].label]));
+  const names = new Map(children.filter((g) => outline.groups[g].kind !== "flow").map((g) => [`@${outline.groups[g].key}`, outline.groups[g].label]));
   const scopes = keys.flatMap((key) => names.get(key) || []);
   if (scopes.length > 1 && scopes.length >= keys.length / 2) return `${scopes[0]} … ${scopes[scopes.length - 1]}`;
   /** @type {Map<string, number>} */
   const count = new Map(scopes.map((name) => [name, 1]));
+  const inside = [...ops];
+  const todo = children.filter((g) => outline.groups[g].kind === "flow");
+  for (const g of todo) {
+    inside.push(...outline.groups[g].ops);
+    todo.push(...outline.groups[g].children);
+  }
   const isHeavy = (/** @type {number} */ k) => /matrix|fusion/.test(outline.items[k].f);
-  for (const k of [...ops.filter(isHeavy), ...ops.filter((k) => !isHeavy(k))]) if (outline.roles[k] === ".") count.set(outline.items[k].o, (count.get(outline.items[k].o) || 0) + 1);
+  for (const k of [...inside.filter(isHeavy), ...inside.filter((k) => !isHeavy(k))]) if (outline.roles[k] === ".") count.set(outline.items[k].o, (count.get(outline.items[k].o) || 0) + 1);
   let text = "";
   for (const [word, n] of count) {
     const more = `${text}${text ? ", " : ""}${n > 1 ? `${n} ` : ""}${word}`;

@@ -162,7 +162,10 @@ export class PartMaker {
       } else if (state.fold) this.countInto(state.fold, k);
       else if (drawn !== k) {
         if (role === ".") later.push(k);
-      } else if (role === ".") this.addOp(k, key, state.box);
+      } else if (role === ".") {
+        this.addOp(k, key, state.box);
+        if (outline.roles[k] !== "." && !maker.folds.all) maker.scene.told = true;
+      }
       else key = "";
       this.keys[k] = key;
       if (key && !maker.scene.where.has(item.n)) maker.scene.where.set(item.n, key);

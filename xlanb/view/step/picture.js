@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { ghostsOf, goneFrom } from "./ghosts.js";
 import { around, outlines } from "./outline.js";
 import { openingThatFits } from "./opening.js";
-import { newMemory, place } from "./place.js";
+import { isWholeInSight, newMemory, place } from "./place.js";
 import { nextChange, score } from "./predict.js";
 import { isWhole, MAX_NODES, noFolds, sceneOf } from "./scene.js";
 
@@ -14,7 +14,7 @@ import { isWhole, MAX_NODES, noFolds, sceneOf } from "./scene.js";
 /** @typedef {import("./store.js").Artifact} Artifact */
 /** @typedef {{own: Map<string, boolean>, spread: Set<string>, all: boolean, focus: string, radius: number, at: string}} Opened what the reader opened (true) and closed (false), by key; `at` the group last opened */
 
-const BUNDLES = [14, 11, 9, 7, 5]; // boxes that a program is made of, where all would not fit
+const BUNDLES = [14, 11, 9, 7, 5, 3]; // boxes that a program is made of, where all would not fit
 
 /** @returns {Opened} */
 function nothingOpened() {
@@ -43,6 +43,8 @@ export class PictureState {
     this.asked = new WeakMap();
     /** @type {Record<string, import("./bundles.js").Bundles | null>} those of the stage before, by kind of artifact */
     this.bundled = { module: null, graph: null };
+    /** @type {Set<string>} pictures in which what is inlined stays so, whatever a pass did to it */
+    this.plain = new Set();
     this.version = 0;
     this.store = view.store;
     /** @type {{guesses: Set<string>, target: number, result: ReturnType<typeof score> | null} | null} */
@@ -140,7 +142,7 @@ export class PictureState {
     if (!scene) {
       const marks = now && now.b >= 0 && (index === now.a || index === now.b) ? store.marks(now.b, now.a) : undefined;
       const folds = this._folds(artifact);
-      scene = sceneOf(artifact, payload, folds, { marks, seconds: store.seconds(this.view.current) });
+      scene = sceneOf(artifact, payload, folds, { marks, seconds: store.seconds(this.view.current), plain: this.plain.has(key) });
       const before = marks?.removed.size && index === now.a && now.b !== now.a ? store.artifact(now.b) : null;
       if (before && marks) {
         const old = sceneOf(before, payload, folds, { marks, plain: true });
@@ -176,7 +178,14 @@ export class PictureState {
     let made = this.sheets.get(key);
     if (!made) {
       const before = scene.gone?.length ? this.sheet(/** @type {any} */ (this.view.now).b) : null; // placed first: what survives stays where it stood
-      made = place(scene, this.memory[/** @type {Artifact} */ (this.view.store.artifact(index)).k], room);
+      const memory = this.memory[/** @type {Artifact} */ (this.view.store.artifact(index)).k];
+      made = place(scene, memory, room);
+      if (scene.told && !isWholeInSight(made, room)) {
+        // what is inlined is not worth that less of the rest is seen
+        this.plain.add(this._told(index));
+        this.scenes.delete(this._told(index));
+        made = place(this.scene(index) || scene, memory, room);
+      }
       if (before) made.ghosts = ghostsOf(made, before, scene.gone || []);
       if (this.sheets.size > 60) this.sheets.clear();
       this.sheets.set(key, made);

@@ -123,7 +123,7 @@ function settled(scene, memory, room) {
     const placed = arranged(scene, nest, style, room, (key) => sizeOf(key, style.roomy), memory);
     const outer = /** @type {Placed} */ (placed.get(""));
     const boxes = allBoxes(scene, placed);
-    return { style, placed, value: worth(outer, [], boxes, room), good: isGood(outer, boxes, room), fits: isLegible(outer, room) };
+    return { style, placed, value: worth(outer, [], boxes, room), good: isGood(outer, boxes, room), fits: isWholeInSight(outer, room) };
   };
   const known = memory.style;
   const last = memory.kept.get("")?.boxes;
@@ -210,7 +210,7 @@ function styleOf(scene, nest, memory, room, sizeOf) {
     const boxes = allBoxes(scene, new Map([...inner, ["", outer]]));
     const value = worth(outer, links, boxes, room) + (style.across ? 0 : 0.04) - 0.05 * (style.bands - 1);
     if (!style.tight || isGood(outer, boxes, room)) tried.push({ value, style });
-    const isSeen = isLegible(outer, room);
+    const isSeen = isWholeInSight(outer, room);
     legible ||= isSeen;
     return isSeen;
   };
@@ -255,8 +255,8 @@ function usage(outer, boxes, room) {
   return { whole, scale, cx: cover("x", "w", room.w), cy: cover("y", "h", room.h) * (room.h / (room.h + AROUND)) };
 }
 
-/** Whether all of it can be read at once. @param {Placed} outer @param {Room} room */
-function isLegible(outer, room) {
+/** Whether all of it can be read at once. @param {{w: number, h: number}} outer @param {Room} room */
+export function isWholeInSight(outer, room) {
   return Math.min((room.w - 2 * MARGIN) / outer.w, (room.h - 2 * MARGIN) / outer.h) >= LEGIBLE;
 }
 

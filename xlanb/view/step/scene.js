@@ -27,9 +27,9 @@ import { drawRim } from "./rim.js";
  * @typedef {{label: string, kind: GroupKind, parent: string, item: Item | null, count: number, stack: number, marks: Tally, weight: Weight}} SceneGroup an open group, drawn as a box
  * @typedef {{from: string, to: string, bytes: number, ops: number}} SceneEdge between nodes, by key: the bytes that flow, and how many edges of the program it stands for
  * @typedef {{nodes: Map<string, SceneNode>, groups: Map<string, SceneGroup>, edges: SceneEdge[], path: {key: string, label: string}[], note: string,
- *   where: Map<string, string>, gone?: string[]}} Scene
+ *   where: Map<string, string>, gone?: string[], told?: boolean}} Scene
  *   what is drawn: keys are stable from pass to pass; `groups` has parents before children; `path` leads from the program (key "") to the group looked at;
- *   `where` gives the key of what is drawn for an op, by the op's name; `gone` are the keys of what a pass removed and was drawn before it
+ *   `where` gives the key of what is drawn for an op, by the op's name; `gone` are the keys of what a pass removed and was drawn before it; `told`: whether something inlined is drawn as a pass is about it
  */
 
 export const MAX_NODES = 400;
