@@ -79,3 +79,13 @@ def test_pooling_and_normalization_are_no_products(op, family):
 def test_instructions_have_families_alike():
     codes = (O.CONVOLUTION, O.DOT, O.REDUCE_WINDOW, O.BATCH_NORM_TRAINING)
     assert [hlo_family(c) for c in codes] == ["matrix", "matrix", "reduce", "norm"]
+
+
+def test_a_long_shape_is_shortened_without_the_note_of_what_is_left_out():
+    shape = f"({', '.join(['f32[128,128]'] * 60)})"
+    (item,) = _constants(f"ROOT p = {shape} parameter(0)")
+    assert item["s"].endswith("more characters)")
+    while_label = label({**item, "o": "while", "n": "while.1"})
+    assert while_label[2].startswith("(f32[128,128")
+    assert "characters" not in while_label[2]
+    assert len(while_label[2]) <= 26

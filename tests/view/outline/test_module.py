@@ -296,7 +296,7 @@ def test_an_optimizer_is_a_group_though_its_ops_are_few():
     assert [(g.label, g.kind) for g in top] == [
         ("forward/layer", "scope"),
         ("backward/layer", "scope"),
-        ("multiply, subtract", "repeat"),
+        ("update", "repeat"),
     ]
     assert all(part.outline.member[part.ops.names.index(f"m{k}")] >= 0 for k in range(6))
 

@@ -98,6 +98,8 @@ def _adopt(branch: Branch, made: list[Branch], ops: Ops, *, has_passes: bool) ->
     if len(made) > _FEW and has_passes:
         label = _UPDATE if _reads_backward(branch, made, ops) else _OTHERS
         made = [Branch(f"{branch.key}~{label}", label, "flow", branches=made)]
+    elif len(made) == 1 and has_passes and made[0].kind == "repeat" and _reads_backward(branch, made, ops):
+        made[0].label = _UPDATE
     taken = {k for b in made for part in b.walk() for k in part.ops}
     branch.branches.extend(made)
     branch.ops = [k for k in branch.ops if k not in taken]

@@ -24,6 +24,7 @@ Item = dict[str, Any]
 _OF_AN_OP = re.compile(r"\w+\([^)]*\)(/|$)")  # jit(f)/mul
 
 MAX_LINE = 2000  # characters of one line of text
+_SHAPE = 26  # characters of a shape in a node
 _VALUE = 24  # characters of a value: a constant that has more is known by its shape
 
 
@@ -159,15 +160,21 @@ def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
         words = f"{argument or name} {item['s']}"
         return "parameter", f" {value}", _short(words, 34 if argument else 26)
     if op == "fusion":
-        return "fusion", f" {value}", _short(item["s"], 26)
+        return "fusion", f" {value}", _shape(item)
     if op == "call" and item.get("c"):
-        return _short(_in_words(item["c"][0]), 24), " call", _short(item["s"], 26)
+        return _short(_in_words(item["c"][0]), 24), " call", _shape(item)
     if item["f"].startswith("tf"):
         return op, f" {value}" if value else "", _short(name if name != op else item["s"], 24)
     rest = name[len(op) :] if name.startswith(op) else f" {name}"
     if value:
         rest = f" {value}"
-    return op, _short(rest, 16), _short(item["s"], 26)
+    return op, _short(rest, 16), _shape(item)
+
+
+def _shape(item: Mapping[str, Any]) -> str:
+    """A shape that fits a node, without the note of what was left out of it."""
+    text: str = item["s"]
+    return _short(text.partition(" ... (")[0], _SHAPE)
 
 
 def _in_words(computation: str) -> str:
