@@ -104,6 +104,9 @@ class DebugOptions:
     xlanb_fold_batch_norms: bool = _flag(
         False, "batch normalizations of constants are folded into the weights before them, ahead of clustering"
     )
+    xlanb_grappler: tuple[str, ...] = _flag(
+        (), "Grappler's optimizers that rewrite graphs ahead of clustering: arithmetic_optimizer, layout, remapper"
+    )
     xlanb_gpu: str = _flag(
         "",
         "sessions have this GPU (a100, h100, ...) as GPU:0 and XLA_GPU:0: clusters there are compiled for it by xlanb, and their kernels are emulated on the CPU",

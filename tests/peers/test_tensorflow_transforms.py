@@ -65,6 +65,9 @@ TRANSFORMS = [
     "sort_by_execution_order strip_unused_nodes",
     "insert_logging(op=Relu, first_n=0)",
     "flatten_atrous_conv",
+    "arithmetic_optimizer",
+    "remapper",
+    "layout(to=NCHW) layout(to=NHWC) arithmetic_optimizer fold_batch_norms remapper",
     'remove_control_dependencies remove_device set_device(device="/cpu:0")',
 ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -12,10 +14,12 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import graph_of_proto, graph_to_proto, parse_graphdef
 from xlanb.graph.graphdef.attr_values import new_message
 from xlanb.graph.optimize.graph_transforms import Context, apply_transform, parse_transforms
+from xlanb.graph.optimize.grappler import Rewrite
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.runtime.compiler import finished, start_compilation
 from xlanb.stage import Stage
 from xlanb.tf2xla import constant_value
+from xlanb.tracing import Cause, Decision, Predicate
 
 
 @boundary("transform a graph")
@@ -69,14 +73,30 @@ def _transformed(
     stages.append(finished(key, Stage("tf_graph", "graph", None, before, summary="as it was given")))
     for transform in wanted:
         start = perf_counter()
-        proto = apply_transform(proto, Context(tuple(inputs), tuple(outputs), transform, constant_value))
+        context = Context(tuple(inputs), tuple(outputs), transform, constant_value)
+        proto = apply_transform(proto, context)
         seconds = perf_counter() - start
         made = _record(proto)
         after = before if made == before else made
         words = f"{transform}: {len(before.nodes)} nodes, then {len(after.nodes)}"
-        stages.append(finished(key, Stage("optimize", transform.name, before, after, seconds=seconds, summary=words)))
+        stage = Stage("optimize", transform.name, before, after, seconds=seconds, summary=words)
+        stages.append(finished(key, replace(stage, decisions=rewrite_decisions(context.rewrites))))
         before = after
     return stages, proto
+
+
+def rewrite_decisions(rewrites: Iterable[Rewrite]) -> tuple[Decision, ...]:
+    """Named rewrites of a graph, each with its reason."""
+    return tuple(
+        Decision(Cause(r.optimizer, r.rule), r.rule, (r.node,), True, (Predicate(r.why, holds=True),)) for r in rewrites
+    )
+
+
+def rewrite_summary(rewrites: Iterable[Rewrite]) -> str:
+    """How often each rule rewrote something: "ConvertLayout 3 times, SinkTranspose once"."""
+    counts = Counter(r.rule for r in rewrites)
+    words = {1: "once", 2: "twice"}
+    return ", ".join(f"{rule} {words.get(n, f'{n} times')}" for rule, n in counts.items())
 
 
 def _record(proto: Any) -> GraphRecord:

@@ -20,10 +20,11 @@ from xlanb.logs import VLog
 from xlanb.runtime.compiler import finished, start_compilation
 from xlanb.runtime.executor import Prepared
 from xlanb.runtime.graph_dumps import dump_pass
+from xlanb.runtime.graph_transforms import rewrite_decisions, rewrite_summary
 from xlanb.runtime.placement import placed
 from xlanb.stage import Stage, Stages
 from xlanb.tf2xla import constant_value
-from xlanb.tracing import is_observed
+from xlanb.tracing import Decision, is_observed
 
 _LOG = VLog("runtime", "direct_session")
 # Stages are grouped by kind: what comes before marking prepares it, what comes after it belongs to making functions.
@@ -60,16 +61,18 @@ def prepare(
     before = placed(pruned)
     if before is not pruned:
         yield stages.told("optimize", "placement", pruned, before, "devices that are not here")
-    for step, after in optimize_steps(
+    for step in optimize_steps(
         before,
         [f.name for f in fetches],
         [f.name for f in feeds],
         [t.name for t in targets],
         constant_value,
         fold_norms=current().xlanb_fold_batch_norms,
+        grappler=current().xlanb_grappler,
     ):
-        yield stages.told("optimize", step, before, after)
-        before = after
+        words, decisions = rewrite_summary(step.rewrites), rewrite_decisions(step.rewrites)
+        yield stages.told("optimize", step.name, before, step.graph, words, decisions)
+        before = step.graph
     rewritten, arguments, results = _with_arguments(before, [f.name for f in feeds], [f.name for f in fetches])
     yield stages.told("optimize", "rewrite_for_execution", before, rewritten)
     _log_optimized(rewritten)
@@ -124,16 +127,25 @@ class _Stages:
         self.key = key
         self._begin = perf_counter()
 
-    def told(self, kind: str, name: str, before: Graph | None, after: Graph, summary: str = "") -> Stage:
+    def told(
+        self,
+        kind: str,
+        name: str,
+        before: Graph | None,
+        after: Graph,
+        summary: str = "",
+        decisions: Sequence[Decision] = (),
+    ) -> Stage:
         """Tell of one stage; equal graphs count as no change."""
         seconds = perf_counter() - self._begin
         if not is_observed():
             self._begin = perf_counter()
-            return Stage(kind, name, None, None, seconds=seconds, summary=summary)
+            return Stage(kind, name, None, None, seconds=seconds, summary=summary, decisions=tuple(decisions))
         old = None if before is None else before.record()
         new = after.record()
         kept = old if old == new else new
-        stage = finished(self.key, Stage(kind, name, old, kept, seconds=seconds, summary=summary))
+        made = Stage(kind, name, old, kept, seconds=seconds, summary=summary, decisions=tuple(decisions))
+        stage = finished(self.key, made)
         self._begin = perf_counter()
         return stage
 

@@ -83,9 +83,9 @@ def test_prune():
 def test_the_steps_leave_the_graph_alone_and_give_it_back_where_nothing_changes():
     graph = build()
     before = graph.to_graphdef()
-    steps = list(optimize_steps(graph, ["out:0"], ["x:0"], [], evaluate))
+    steps = [(s.name, s.graph) for s in optimize_steps(graph, ["out:0"], ["x:0"], [], evaluate)]
     assert [name for name, _ in steps] == ["constant_folding", "remove_identities", "common_subgraph_elimination"]
     assert names(steps[-1][1]) == ["x", "total", "y", "out", "unused"]
     assert graph.to_graphdef() == before
     again = steps[-1][1]
-    assert all(after is again for _, after in optimize_steps(again, ["out:0"], ["x:0"], [], evaluate))
+    assert all(step.graph is again for step in optimize_steps(again, ["out:0"], ["x:0"], [], evaluate))

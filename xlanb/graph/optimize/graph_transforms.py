@@ -22,6 +22,7 @@ from xlanb.graph.graphdef import graph_of_proto, graph_to_proto
 from xlanb.graph.graphdef.attr_values import attr_to_proto, new_message, tensor_from_proto, tensor_to_proto
 from xlanb.graph.ops import find_op
 from xlanb.graph.optimize.fold_batch_norms import fold_batch_norms
+from xlanb.graph.optimize.grappler import Rewrite, arithmetic_optimizer, layout, remapper
 from xlanb.graph.optimize.inline import inline_calls
 from xlanb.graph.optimize.steps import Evaluate, fold_constants, merge_common_subgraphs
 from xlanb.graph.tensor_shape import TensorShape
@@ -84,6 +85,8 @@ class Context:
     outputs: tuple[str, ...]
     transform: Transform
     evaluate: Evaluate
+    rewrites: list[Rewrite] = field(default_factory=list)
+    """What a transform of Grappler's did, with reasons: it is added while the transform runs."""
 
     @property
     def keep(self) -> frozenset[str]:
@@ -245,6 +248,28 @@ def _merged(graph: Graph, context: Context) -> Graph:
     while (merged := merge_common_subgraphs(graph, context.keep, fed)) is not graph:
         graph = merged
     return graph
+
+
+def _fed(context: Context) -> frozenset[str]:
+    return frozenset(map(node_name, context.inputs))
+
+
+def _arithmetic(graph: Graph, context: Context) -> Graph:
+    made, rewrites = arithmetic_optimizer(graph, context.keep, _fed(context))
+    context.rewrites.extend(rewrites)
+    return made
+
+
+def _remapped(graph: Graph, context: Context) -> Graph:
+    made, rewrites = remapper(graph, context.keep, _fed(context))
+    context.rewrites.extend(rewrites)
+    return made
+
+
+def _laid_out(graph: Graph, context: Context) -> Graph:
+    made, rewrites = layout(graph, context.keep, _fed(context), context.transform.one("to", "NCHW"))
+    context.rewrites.extend(rewrites)
+    return made
 
 
 def _inlined(graph: Graph, _context: Context) -> Graph:
@@ -587,6 +612,7 @@ def _backport_concatv2(node: Any, _context: Context) -> None:
 
 TRANSFORMS: Final[dict[str, Callable[[Any, Context], Any]]] = {
     "add_default_attributes": _each(_add_default_attributes),
+    "arithmetic_optimizer": _as_graph(_arithmetic),
     "backport_concatv2": _each(_backport_concatv2),
     "flatten_atrous_conv": _flatten_atrous_conv,
     "fold_batch_norms": _as_graph(_folded_norms),
@@ -595,10 +621,12 @@ TRANSFORMS: Final[dict[str, Callable[[Any, Context], Any]]] = {
     "fold_subdivmul_batch_norms": _as_graph(_folded_norms),
     "inline_partitionedcall": _as_graph(_inlined),
     "insert_logging": _insert_logging,
+    "layout": _as_graph(_laid_out),
     "merge_duplicate_nodes": _as_graph(_merged),
     "obfuscate_names": _obfuscate_names,
     "obsfucate_names": _obfuscate_names,
     "quantize_weights": _quantize_weights,
+    "remapper": _as_graph(_remapped),
     "remove_attribute": _each(_remove_attribute),
     "remove_control_dependencies": _each(_remove_control_dependencies),
     "remove_device": _each(_remove_device),
@@ -611,7 +639,7 @@ TRANSFORMS: Final[dict[str, Callable[[Any, Context], Any]]] = {
     "sort_by_execution_order": _sort_by_execution_order,
     "strip_unused_nodes": _strip_unused_nodes,
 }
-"""What is built, by the tool's name."""
+"""What is built: the tool's transforms by its names, and Grappler's arithmetic_optimizer, layout and remapper."""
 
 _EIGHT_BITS: Final = (
     "it makes kernels of eight bits, which XLA does not have; quantize_weights keeps weights in eight bits"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
+from xlanb.errors import FlagError, GraphError, nearest
 from xlanb.graph.graph import Graph
 from xlanb.graph.limits import stored
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.optimize.fold_batch_norms import fold_batch_norms
+from xlanb.graph.optimize.grappler import OPTIMIZERS, Rewrite
 from xlanb.graph.recording import attribute_text
 from xlanb.graph.rewrite import copy_graph, edit, needed_by
 
@@ -24,6 +26,15 @@ _NOT_FOLDED = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "_Arg
                          "Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond", "CheckNumerics", "Identity", "IdentityN"})  # fmt: skip
 
 
+@dataclass(frozen=True)
+class OptimizeStep:
+    """A pass, the graph after it, and the named rewrites of one of Grappler's."""
+
+    name: str
+    graph: Graph
+    rewrites: tuple[Rewrite, ...] = ()
+
+
 def optimize_steps(
     graph: Graph,
     fetches: Sequence[str],
@@ -32,23 +43,34 @@ def optimize_steps(
     evaluate: Evaluate,
     *,
     fold_norms: bool = False,
-) -> Iterator[tuple[str, Graph]]:
+    grappler: Sequence[str] = (),
+) -> Iterator[OptimizeStep]:
     """Each pass's name and the graph after it, in order.
 
     `fetches` and `feeds` are names of tensors, `targets` names of operations that are run; these keep their names and meaning. `evaluate` gives the value of a
     tensor that depends on constants alone, or None. Batch normalizations are folded only where `fold_norms` asks for it: it rounds otherwise.
+    `grappler` names those of Grappler's optimizers that run too.
+
+    Raises:
+        FlagError: there is no optimizer of such a name.
     """
     keep = {name.rpartition(":")[0] for name in (*fetches, *feeds)} | set(targets)
     fed = {name.rpartition(":")[0] for name in feeds}
     graph = fold_constants(graph, keep, fed, evaluate)
-    yield "constant_folding", graph
+    yield OptimizeStep("constant_folding", graph)
     if fold_norms:
         graph = fold_batch_norms(graph, keep)
-        yield "fold_batch_norms", graph
+        yield OptimizeStep("fold_batch_norms", graph)
+    for name in grappler:
+        if name not in OPTIMIZERS:
+            known = ", ".join(OPTIMIZERS)
+            raise FlagError(f"--xlanb_grappler={name}: no such optimizer{nearest(name, OPTIMIZERS)}; there are {known}")
+        graph, rewrites = OPTIMIZERS[name](graph, keep, fed)
+        yield OptimizeStep(name, graph, tuple(rewrites))
     graph = remove_identities(graph, keep)
-    yield "remove_identities", graph
+    yield OptimizeStep("remove_identities", graph)
     graph = merge_common_subgraphs(graph, keep, fed)
-    yield "common_subgraph_elimination", graph
+    yield OptimizeStep("common_subgraph_elimination", graph)
 
 
 def prune(graph: Graph, keep: Collection[str]) -> Graph:

@@ -63,6 +63,11 @@ def _forward_numbers(layout: ImageLayout) -> ConvolutionDimensionNumbers:
 
 @register("Conv2D", "Conv3D", _DEPTHWISE)
 def _convolution(ctx: OpContext) -> HloInstruction:
+    return convolution(ctx)
+
+
+def convolution(ctx: OpContext) -> HloInstruction:
+    """The convolution of an image or a volume (input 0) by a filter (input 1)."""
     x, kernel = ctx.input(0), ctx.input(1)
     layout = layout_of(ctx, 5 if ctx.op.type == "Conv3D" else 4)
     dims = _grouped_filter_dims(ctx, kernel.array_shape.dimensions)

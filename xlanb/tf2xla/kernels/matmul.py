@@ -14,10 +14,15 @@ from xlanb.tf2xla.registry import register
 @register("MatMul", "SparseMatMul")
 def _matmul(ctx: OpContext) -> HloInstruction:
     a, b = ctx.inputs
-    if a.array_shape.rank != 2 or b.array_shape.rank != 2:
-        ctx.fail(f"operands must be matrices, not {a.shape} and {b.shape}")
     if ctx.op.type == "SparseMatMul":  # takes bf16 too, gives f32
         a, b = (ctx.b.convert(x, PrimitiveType.F32) for x in (a, b))
+    return product(ctx, a, b)
+
+
+def product(ctx: OpContext, a: HloInstruction, b: HloInstruction) -> HloInstruction:
+    """The product of two matrices, transposed as the attributes say."""
+    if a.array_shape.rank != 2 or b.array_shape.rank != 2:
+        ctx.fail(f"operands must be matrices, not {a.shape} and {b.shape}")
     lhs, rhs = int(not ctx.attr("transpose_a", False)), int(ctx.attr("transpose_b", False))
     if a.array_shape.dimensions[lhs] != b.array_shape.dimensions[rhs]:
         ctx.fail(f"inner dimensions {a.array_shape.dimensions[lhs]} and {b.array_shape.dimensions[rhs]} differ")
