@@ -39,7 +39,7 @@ _BEFORE_LAYOUT = (
     "convolution-canonicalization change-op-data-type"
 )
 _BEFORE_LAYOUT_END = (
-    "gemv-rewriter bitcast_dtypes_expander topk-rewriter transpose-folding cse cse_barrier_expander[0.10.2,default] tuple-simplifier[0.10.2,default] "
+    "while-loop-sliced-dot-hoisting[default] gemv-rewriter bitcast_dtypes_expander topk-rewriter transpose-folding cse cse_barrier_expander[0.10.2,default] tuple-simplifier[0.10.2,default] "
     "while-loop-trip-count-annotator flatten-call-graph layout-assignment sub-byte-size-setter shape-canonicalizer literal-canonicalizer"
 )
 _AFTER_LAYOUT_END = (
@@ -132,6 +132,7 @@ LEFT_OUT: Mapping[str, str] = {
 """Why the default pipeline leaves out a pass that XLA:CPU runs, by name."""
 
 ADDED: Mapping[str, str] = {
+    "while-loop-sliced-dot-hoisting": "the cells of recurrent networks read the weights of their inputs once, not in each step; XLA has no such pass",
     "attention-fusion": "our code generator has a kernel for attention in one pass; XLA:CPU writes all scores to memory",
     "row-fusion": "our code generator makes one kernel of everything that works along the same rows; XLA:CPU has none such",
     "all-reduce-simp": "a collective among nobody else is no call of the runtime; XLA runs it for several devices",

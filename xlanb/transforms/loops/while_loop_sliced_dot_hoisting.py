@@ -1,0 +1,235 @@
+"""Products of a loop with a slice of an array that the loop goes through, computed for all slices before it.
+
+    while(tuple(i, x, w)), body={...; d = dot(dynamic-slice(x, i, 0), w); ...}
+      =>  while(tuple(i, x, w, dot(x, w))), body={...; d = dynamic-slice(get-tuple-element(t), i, 0); ...}
+
+What the cell of a recurrent network does with its input: one product of a matrix in place of a small one in each round, which
+reads all weights again. XLA has no such pass. The index may be any, as that of a scan from the end: the slice of the result is
+clamped as that of the array was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.while_loop import trip_count
+from xlanb.conditions import Condition, decide
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import TupleShape
+from xlanb.shape.shape import array
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.loops.while_util import invariant_elements, widen
+from xlanb.transforms.reason import reason
+from xlanb.transforms.simplifiers.hlo_dce import HloDce
+from xlanb.transforms.verdict import REAL
+
+_MOST_ROWS = 4
+"""Rows of a round's product beyond which the results of all rounds cost in memory what is saved of reading weights."""
+_LEAST_PRODUCTS = 1 << 14
+"""Multiplications of a round's product that are worth an array for the results of all rounds."""
+_MOST_BYTES = 1 << 28
+"""The largest array for the results of all rounds."""
+_ARRAY = ("lhs", "rhs")
+
+
+@dataclass(frozen=True, eq=False)
+class _Sliced:
+    """A product of a body: `slice` is one of `array`, an element of the loop's tuple, along its first dimension; operand `side` of `dot` is it, perhaps reshaped."""
+
+    loop: HloInstruction
+    dot: HloInstruction
+    side: int
+    slice: HloInstruction
+    array: HloInstruction
+    weights: HloInstruction
+    is_reshaped: bool
+
+    @property
+    def steps(self) -> int:
+        """Slices of the array."""
+        return self.array.array_shape.dimensions[0]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the product that the slice has."""
+        shape, name = self.dot.operands[self.side].array_shape, _ARRAY[self.side]
+        gone = (*self.dot.ints(f"{name}_batch_dims"), *self.dot.ints(f"{name}_contracting_dims"))
+        return prod(size for d, size in enumerate(shape.dimensions) if d not in gone)
+
+    @property
+    def products(self) -> int:
+        """Multiplications of a round."""
+        depth = self.dot.ints(f"{_ARRAY[self.side]}_contracting_dims")
+        sizes = self.dot.operands[self.side].array_shape.dimensions
+        return self.dot.array_shape.element_count * prod(sizes[d] for d in depth)
+
+
+CONDITIONS: Sequence[Condition[_Sliced]] = (
+    Condition(
+        "each slice is used in a round",
+        lambda s: (trip_count(s.loop) or 0) >= s.steps,
+        lambda s: f"{s.steps} slices, {trip_count(s.loop) or 'an unknown number of'} rounds",
+    ),
+    Condition(
+        "a round has few rows",
+        lambda s: s.rows <= _MOST_ROWS,
+        lambda s: f"{s.rows} rows; it pays up to {_MOST_ROWS}",
+    ),
+    Condition(
+        "a round has multiplications enough",
+        lambda s: s.products >= _LEAST_PRODUCTS,
+        lambda s: f"{s.products}; it pays from {_LEAST_PRODUCTS}",
+    ),
+    Condition(
+        "the results of all rounds have room",
+        lambda s: s.steps * s.dot.array_shape.byte_size <= _MOST_BYTES,
+        lambda s: f"{s.steps} x {s.dot.array_shape.byte_size} bytes; at most {_MOST_BYTES}",
+    ),
+)
+"""What must hold of a product for it to leave the loop."""
+
+
+@dataclass(frozen=True)
+class WhileLoopSlicedDotHoisting(HloPass):
+    """Computes products with the slices of an array before the loop that goes through it."""
+
+    name = "while-loop-sliced-dot-hoisting"
+    triggers = frozenset((O.WHILE,))
+    keeps = REAL
+    ulps = 8.0
+
+    def apply(self, module: HloModule) -> None:
+        loops = [i for c in module.post_order() for i in c.post_order() if i.opcode is O.WHILE]
+        if not loops:
+            return
+        graph = CallGraph(module)
+        changed = False
+        for loop in loops:
+            if all(len(graph.callers[d]) == 1 for d in loop.called_computations):
+                found = [s for s in _products(loop) if decide(self.name, (s.dot.name,), CONDITIONS, s)]
+                if found:
+                    _hoist(loop, found)
+                    changed = True
+        if changed:
+            HloDce().apply(module)
+
+
+def _products(loop: HloInstruction) -> list[_Sliced]:
+    """The products of a body with slices of what it goes through."""
+    body: HloComputation = loop.attributes["body"]
+    if not isinstance(loop.shape, TupleShape):
+        return []
+    numbers = {i.tuple_index for i in invariant_elements(body)}
+
+    def is_invariant(i: HloInstruction) -> bool:
+        is_access = i.opcode is O.GET_TUPLE_ELEMENT and i.operands[0] is body.parameters[0]
+        return is_access and i.tuple_index in numbers and i.shape.is_array
+
+    found: list[_Sliced] = []
+    for dot in body.post_order():
+        if dot.opcode is not O.DOT or len(dot.operands) != 2 or dot.control_predecessors or dot.control_successors:
+            continue
+        for side in (0, 1):
+            i, weights = dot.operands[side], dot.operands[1 - side]
+            sliced = i.operands[0] if i.opcode is O.RESHAPE else i
+            if sliced.opcode is not O.DYNAMIC_SLICE or not (is_invariant(weights) or weights.opcode is O.CONSTANT):
+                continue
+            made = _Sliced(loop, dot, side, sliced, sliced.operands[0], weights, i is not sliced)
+            if is_invariant(made.array) and _is_by_first(made):
+                found.append(made)
+                break
+    return found
+
+
+def _is_by_first(s: _Sliced) -> bool:
+    """Whether the slice is one of the first dimension, all of the others, and that dimension is no batch and not contracted."""
+    sizes, shape = s.slice.ints("dynamic_slice_sizes"), s.array.array_shape
+    if shape.rank < 2 or sizes != (1, *shape.dimensions[1:]) or shape.is_dynamic:
+        return False
+    if s.is_reshaped:
+        return not s.dot.operands[s.side].array_shape.is_dynamic
+    name = _ARRAY[s.side]
+    return 0 not in (*s.dot.ints(f"{name}_batch_dims"), *s.dot.ints(f"{name}_contracting_dims"))
+
+
+@reason("the products with all slices of what the loop goes through are one product before it")
+def _hoist(loop: HloInstruction, found: Sequence[_Sliced]) -> None:
+    parent, body = loop.parent, loop.attributes["body"]
+    begin = loop.operands[0]
+
+    def outside(i: HloInstruction) -> HloInstruction:
+        if i.opcode is O.CONSTANT:
+            return parent.clone_instruction(i)
+        if begin.opcode is O.TUPLE:
+            return begin.operands[i.tuple_index]
+        return parent.add(O.GET_TUPLE_ELEMENT, (begin,), i.shape, like=i, index=i.tuple_index)
+
+    whole = [_whole(parent, s, outside(s.array), outside(s.weights)) for s in found]
+    for s, carried in zip(found, widen(loop, whole), strict=True):
+        place, shape = _place(s), s.dot.array_shape
+        zero = Builder(s.slice).scalar(0, s.slice.operands[1].array_shape.element_type)
+        starts = [s.slice.operands[1] if d == place else zero for d in range(carried.array_shape.rank)]
+        sizes = tuple(1 if d == place else n for d, n in enumerate(carried.array_shape.dimensions))
+        made = body.add(
+            O.DYNAMIC_SLICE,
+            (carried, *starts),
+            array(shape.element_type, sizes),
+            like=s.dot,
+            dynamic_slice_sizes=sizes,
+        )
+        body.replace(s.dot, body.add(O.RESHAPE, (made,), shape, like=s.dot) if s.is_reshaped else made)
+
+
+def _place(s: _Sliced) -> int:
+    """The dimension of the whole product that numbers the slices."""
+    batch = len(s.dot.ints("lhs_batch_dims"))
+    lhs = s.dot.operands[0].array_shape.rank - batch - len(s.dot.ints("lhs_contracting_dims"))
+    return batch if s.side == 0 else batch + lhs
+
+
+def _whole(parent: HloComputation, s: _Sliced, x: HloInstruction, weights: HloInstruction) -> HloInstruction:
+    """The product with the whole array, by way of one of matrices where the product of a slice is one."""
+    given = s.dot.operands[s.side].array_shape.dimensions
+    whole = (s.steps, *given) if s.is_reshaped else (s.steps, *given[1:])
+    sizes, place, t = list(s.dot.array_shape.dimensions), _place(s), s.dot.array_shape.element_type
+    if s.is_reshaped:
+        sizes.insert(place, s.steps)
+    else:
+        sizes[place] = s.steps
+    b = Builder(x)
+    if _is_matrices(s):
+        flat = b.reshape(x, (prod(whole[:-1]), whole[-1]))
+        made = parent.add(
+            O.DOT,
+            (flat, weights),
+            array(t, (flat.array_shape.dimensions[0], sizes[-1])),
+            like=s.dot,
+            **{**s.dot.attributes, "lhs_contracting_dims": (1,)},
+        )
+        return b.reshape(made, sizes)
+    attributes = dict(s.dot.attributes)
+    for kind in ("batch", "contracting") if s.is_reshaped else ():
+        name = f"{_ARRAY[s.side]}_{kind}_dims"
+        attributes[name] = tuple(d + 1 for d in s.dot.ints(name)) or None
+    x = b.reshape(x, whole)
+    operands = (x, weights) if s.side == 0 else (weights, x)
+    return parent.add(O.DOT, operands, array(t, sizes), like=s.dot, **attributes)
+
+
+def _is_matrices(s: _Sliced) -> bool:
+    """Whether rows of the slice are multiplied by a matrix."""
+    last = s.dot.operands[0].array_shape.rank - 1
+    contracted = s.dot.ints("lhs_contracting_dims"), s.dot.ints("rhs_contracting_dims")
+    return (
+        s.side == 0
+        and not s.dot.ints("lhs_batch_dims")
+        and contracted == ((last,), (0,))
+        and s.weights.array_shape.rank == 2
+    )
