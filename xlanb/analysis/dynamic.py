@@ -13,5 +13,8 @@ def involves_dynamic(i: HloInstruction) -> bool:
     After the dynamic padder such an instruction needs exactly the elements that there are, and the runtime computes it. A rewrite that
     derives static shapes from the bounds must leave it alone.
     """
-    operands = () if i.opcode is HloOpcode.GET_TUPLE_ELEMENT else i.operands
-    return has_dynamic(i.shape) or any(has_dynamic(o.shape) for o in operands)
+    if has_dynamic(i.shape):
+        return True
+    if i.opcode in (HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.TUPLE):  # a tuple's own shape has those of its operands
+        return False
+    return any(has_dynamic(o.shape) for o in i.operands)

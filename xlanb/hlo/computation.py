@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlanb.display import Displayable
 from xlanb.errors import ShapeError
@@ -14,15 +14,34 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord
 from xlanb.shape import Literal, Shape
 from xlanb.shape.shape import same, same_layouts
-from xlanb.tracing import Edit, cause_of_edit, emit, is_observed
+from xlanb.tracing import Edit, Observer, cause_of_edit, emit, is_observed, observers
 
 if TYPE_CHECKING:
     from xlanb.hlo.module import HloModule
+
+T = TypeVar("T")
 
 _UPDATED = frozenset(
     "shape opcode metadata sharding frontend_attributes backend_config statistics origin control_predecessors".split()
 )
 """What `update` may set."""
+
+
+class Changes:
+    """What changed in a computation since its reader last asked, at a `version` of the module (see HloComputation.changes).
+
+    `changed` are instructions that are new, gone, or have other operands, attributes, shapes or names; `recounted` those
+    that gained or lost a user or a use. Both keep the order in which it happened.
+    """
+
+    __slots__ = ("audience", "changed", "reader", "recounted", "version")
+
+    def __init__(self, reader: object, audience: tuple[Observer, ...], version: int) -> None:
+        self.reader = reader
+        self.audience = audience
+        self.version = version
+        self.changed: dict[HloInstruction, None] = {}
+        self.recounted: dict[HloInstruction, None] = {}
 
 
 class HloComputation(Displayable):
@@ -33,15 +52,19 @@ class HloComputation(Displayable):
     """
 
     __slots__ = (
+        "_changes",
+        "_derived",
         "_instructions",
         "_order",
         "_parameters",
         "_parameters_in_order",
         "_record",
         "_root",
+        "_settled",
         "execution_thread",
         "module",
         "name",
+        "version",
     )
 
     def __init__(self, name: str, module: HloModule, execution_thread: str = "") -> None:
@@ -54,6 +77,11 @@ class HloComputation(Displayable):
         self._root: HloInstruction | None = None
         self._record: ComputationRecord | None = None
         self._order: tuple[HloInstruction, ...] | None = None
+        self._changes: Changes | None = None
+        self._derived: dict[Hashable, tuple[int, int, Any]] = {}
+        self._settled: dict[Hashable, int] = {}
+        self.version = 0
+        """The version of the module at the last change of this computation."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -74,10 +102,17 @@ class HloComputation(Displayable):
     @property
     def parameters(self) -> list[HloInstruction]:
         """The parameters by number."""
+        return list(self._ordered_parameters())
+
+    def parameter(self, number: int) -> HloInstruction:
+        """The parameter of a number."""
+        return self._ordered_parameters()[number]
+
+    def _ordered_parameters(self) -> list[HloInstruction]:
         if not self._parameters_in_order:
             self._parameters.sort(key=_number)
             self._parameters_in_order = True
-        return list(self._parameters)
+        return self._parameters
 
     @property
     def root(self) -> HloInstruction:
@@ -105,9 +140,12 @@ class HloComputation(Displayable):
         Roots of the walk are the instructions without users, in the order in which they were added; control predecessors come before operands, the last
         of them first.
         """
+        return list(self._in_post_order())
+
+    def _in_post_order(self) -> tuple[HloInstruction, ...]:
         if self._order is None:
             self._order = tuple(self._walk())
-        return list(self._order)
+        return self._order
 
     def _walk(self) -> list[HloInstruction]:
         order: list[HloInstruction] = []
@@ -132,6 +170,49 @@ class HloComputation(Displayable):
                         stack.extend(p for p in top.control_predecessors if p not in done)
         return order
 
+    def changes(self, reader: object) -> Changes | None:
+        """What changed since `reader` last asked; from now on changes are kept for it anew.
+
+        None where that is not known and anything may have changed: it never asked, another reader asked since, or most of the computation changed;
+        and where others listen now, to whom all is news.
+        """
+        found, audience = self._changes, observers()
+        self._changes = Changes(reader, audience, self.module._version)
+        return found if found is not None and found.reader == reader and found.audience is audience else None
+
+    def derived(self, what: Hashable, of: Callable[[HloComputation], T]) -> T:
+        """The value of a function of this computation's instructions alone, computed again only after they changed; `what` is its name."""
+        state = self.version, len(self._instructions)  # while it is being read it grows without a version
+        found = self._derived.get(what)
+        if found is None or found[:2] != state:
+            found = self._derived[what] = (*state, of(self))
+        value: T = found[2]
+        return value
+
+    @property
+    def calls(self) -> list[tuple[HloComputation, ...]]:
+        """What each of its instructions calls that calls any: the body of a while before its condition, select before scatter, as XLA holds them."""
+        return self.derived("calls", _calls)
+
+    def settle(self, reader: Hashable) -> None:
+        """Keep that `reader` found nothing to do here: nothing that hangs on more than the instructions of this computation."""
+        self._settled[reader] = self.version
+
+    def is_settled(self, reader: Hashable) -> bool:
+        """Whether nothing changed here since `reader` found nothing to do."""
+        return self._settled.get(reader) == self.version
+
+    def _note(self, changed: HloInstruction, recounted: Iterable[HloInstruction] = ()) -> None:
+        """Keep a change for the reader of changes."""
+        changes = self._changes
+        if changes is None:
+            return
+        changes.changed[changed] = None
+        for i in recounted:
+            changes.recounted[i] = None
+        if len(changes.changed) > len(self._instructions):
+            self._changes = None  # all of it is to be looked at: no use in knowing more
+
     # -- building -----------------------------------------------------------------------------------------------
 
     def add(
@@ -155,7 +236,7 @@ class HloComputation(Displayable):
         """
         operands = tuple(operands)
         given = {k: v for k, v in attributes.items() if v is not None}
-        self._check_mine(operands, f"a new {opcode}")
+        self._check_mine(operands, "a new {}", opcode)
         if shape is None:
             shape = shape_inference.infer(opcode, [o.shape for o in operands], given)
         new = HloInstruction(self.module.unique_name(name or opcode.text), opcode, shape, operands, given, self)
@@ -180,7 +261,7 @@ class HloComputation(Displayable):
             ShapeError: an operand is not in this computation.
         """
         given = source.operands if operands is None else tuple(operands)
-        self._check_mine(given, f"a copy of {source.name}")
+        self._check_mine(given, "a copy of {}", source)
         new = HloInstruction(
             self.module.unique_name(source.name),
             source.opcode,
@@ -199,12 +280,15 @@ class HloComputation(Displayable):
         self._insert(new, source)
         return new
 
-    def _check_mine(self, operands: Iterable[HloInstruction], user: str) -> None:
+    def _check_mine(self, operands: Iterable[HloInstruction], user: str, of: HloInstruction | HloOpcode) -> None:
+        """Refuse operands that are not in this computation; `user` says in words who reads them, `of` stands for its braces."""
         for o in operands:
+            if o.parent is self and o in self._instructions:
+                continue
+            who = user.format(of.name if isinstance(of, HloInstruction) else of)
             if o.parent is not self:
-                raise ShapeError(f"operand {o.name} of {user} belongs to computation {o.parent.name}, not {self.name}")
-            if o not in self._instructions:
-                raise ShapeError(f"operand {o.name} of {user} was removed from computation {self.name}")
+                raise ShapeError(f"operand {o.name} of {who} belongs to computation {o.parent.name}, not {self.name}")
+            raise ShapeError(f"operand {o.name} of {who} was removed from computation {self.name}")
 
     def _insert(self, new: HloInstruction, source: HloInstruction | None = None) -> None:
         self._instructions[new] = None
@@ -214,6 +298,7 @@ class HloComputation(Displayable):
             self._parameters.append(new)
         for o in new.operands:
             o._users[new] = o._users.get(new, 0) + 1
+        self._note(new, new.operands)
         self._touch()
         if is_observed():
             emit(Edit(cause_of_edit(), "add", self.name, None if source is None else source.record(), new.record()))
@@ -232,6 +317,7 @@ class HloComputation(Displayable):
         for i in (old, root):
             if i is not None:
                 i._record = None
+                self._note(i, (i,))
         self._touch()
         if is_observed():
             emit(Edit(cause_of_edit(), "set_root", self.name, before, root.record()))
@@ -282,7 +368,7 @@ class HloComputation(Displayable):
             return
         if not same(old.shape, new.shape):
             raise ShapeError(f"cannot replace {old.name} of shape {old.shape} by {new.name} of shape {new.shape}")
-        self._check_mine((new,), f"the users of {old.name}")
+        self._check_mine((new,), "the users of {}", old)
         if users is None and not same_layouts(old.shape, new.shape):
             self._keep_bytes(old, new)
         for user in tuple(old._users) if users is None else tuple(users):
@@ -305,7 +391,7 @@ class HloComputation(Displayable):
         """Let one operand of `user` be `new`."""
         if user.operands[index] is new:
             return
-        self._check_mine((new,), user.name)
+        self._check_mine((new,), "{}", user)
         before = user.record() if is_observed() else None
         self._set_operands(user, (*user.operands[:index], new, *user.operands[index + 1 :]))
         if before is not None:
@@ -314,7 +400,7 @@ class HloComputation(Displayable):
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
         """Give `user` another list of operands."""
         before = user.record() if is_observed() else None
-        self._check_mine(operands, user.name)
+        self._check_mine(operands, "{}", user)
         self._set_operands(user, tuple(operands))
         if before is not None:
             emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
@@ -322,7 +408,7 @@ class HloComputation(Displayable):
     def exchange_operand(self, user: HloInstruction, index: int, new: Sequence[HloInstruction]) -> None:
         """Take out one operand of `user` and append others, which it does not have; as `set_operands`, but of those that stay little is asked."""
         before = user.record() if is_observed() else None
-        self._check_mine(new, user.name)
+        self._check_mine(new, "{}", user)
         old, kept = user.operands[index], (*user.operands[:index], *user.operands[index + 1 :])
         old._users[user] -= 1
         if not old._users[user]:
@@ -333,6 +419,7 @@ class HloComputation(Displayable):
             o._users[user] = o._users.get(user, 0) + 1
         user.operands = (*kept, *new)
         user._record = None
+        self._note(user, (old, *new))
         self._touch()
         if before is not None:
             emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
@@ -347,6 +434,7 @@ class HloComputation(Displayable):
             user.operands = tuple([new if o is old else o for o in operands])
         new._users[user] = new._users.get(user, 0) + uses
         user._record = None
+        self._note(user, (old, new))
         self._touch()
 
     def _set_operands(self, user: HloInstruction, operands: tuple[HloInstruction, ...]) -> None:
@@ -356,6 +444,7 @@ class HloComputation(Displayable):
                 o._users[user] = left
             else:
                 o._users.pop(user, None)
+        self._note(user, (*user.operands, *operands))
         user.operands = operands
         for o in operands:
             o._users[user] = o._users.get(user, 0) + 1
@@ -382,6 +471,7 @@ class HloComputation(Displayable):
             if instruction.opcode is HloOpcode.PARAMETER:
                 self._parameters_in_order = False
         instruction._record = None
+        self._note(instruction)
         self._touch()
         if before is not None:
             emit(Edit(cause_of_edit(), "update", self.name, before, instruction.record()))
@@ -389,11 +479,12 @@ class HloComputation(Displayable):
     def renumber_parameters(self, first: int) -> None:
         """Give the parameters behind the `first` ones consecutive numbers, in the order that they have."""
         is_told = is_observed()
-        for number, p in enumerate(self.parameters[first:], first):
+        for number, p in enumerate(self._ordered_parameters()[first:], first):
             if _number(p) != number:
                 before = p.record() if is_told else None
                 p.attributes = {**p.attributes, "parameter_number": number}
                 p._record = None
+                self._note(p)
                 if before is not None:
                     emit(Edit(cause_of_edit(), "update", self.name, before, p.record()))
         self._touch()
@@ -405,27 +496,33 @@ class HloComputation(Displayable):
         before = instruction.record() if is_observed() else None
         instruction.name = self.module.unique_name(name)
         instruction._record = None
+        self._note(instruction)
         self._touch()
         if before is not None:
             emit(Edit(cause_of_edit(), "update", self.name, before, instruction.record()))
         for i in (*instruction._users, *instruction.control_successors):
             i._record = None
+            self._note(i)
 
     def add_control_dependency(self, before: HloInstruction, after: HloInstruction) -> None:
         """Let `after` run only when `before` is done."""
         if before not in after.control_predecessors:
             self.update(after, control_predecessors=(*after.control_predecessors, before))
             before.control_successors = (*before.control_successors, after)
+            self._note(before)
 
     def drop_control_dependencies(self, instruction: HloInstruction) -> None:
         """Remove every control dependency from and to an instruction."""
         for p in instruction.control_predecessors:
             p.control_successors = tuple(s for s in p.control_successors if s is not instruction)
+            self._note(p)
         for s in instruction.control_successors:
             self.update(s, control_predecessors=tuple(p for p in s.control_predecessors if p is not instruction))
         if instruction.control_predecessors:
             self.update(instruction, control_predecessors=())
-        instruction.control_successors = ()
+        if instruction.control_successors:
+            instruction.control_successors = ()
+            self._note(instruction)
 
     # -- removing -----------------------------------------------------------------------------------------------
 
@@ -442,7 +539,8 @@ class HloComputation(Displayable):
         if instruction._users or instruction is self._root:
             raise ShapeError(f"cannot remove {instruction.name}: it is used")
         before = instruction.record() if is_observed() else None
-        self.drop_control_dependencies(instruction)
+        if instruction.control_predecessors or instruction.control_successors:
+            self.drop_control_dependencies(instruction)
         self._set_operands(instruction, ())
         del self._instructions[instruction]
         if instruction.opcode is HloOpcode.PARAMETER:
@@ -471,11 +569,13 @@ class HloComputation(Displayable):
         self._record = None
         self._order = None
         self.module._version += 1
+        self.version = self.module._version
 
     def invalidate(self) -> None:
         """Forget cached snapshots of this computation and of all its instructions (after a computation that they name was renamed)."""
         for i in self._instructions:
             i._record = None
+        self._changes = None
         self._touch()
 
     def _schedule(self) -> tuple[HloInstruction, ...]:
@@ -486,8 +586,8 @@ class HloComputation(Displayable):
     def record(self, previous: ComputationRecord | None = None) -> ComputationRecord:
         """The frozen snapshot; `previous` itself where it says the same."""
         if self._record is None:
-            order: Iterable[HloInstruction] = self._schedule() or self.post_order()
-            instructions: tuple[InstructionRecord, ...] = tuple(i.record() for i in order)
+            order: Iterable[HloInstruction] = self._schedule() or self._in_post_order()
+            instructions: tuple[InstructionRecord, ...] = tuple([i.record() for i in order])
             self._record = ComputationRecord(self.name, instructions, self.root.name, self.execution_thread)
         if previous is not None and (previous is self._record or previous == self._record):
             self._record = previous
@@ -495,6 +595,17 @@ class HloComputation(Displayable):
 
     def __repr__(self) -> str:
         return f"<HloComputation {self.name}: {len(self)} instructions>"
+
+
+def _calls(computation: HloComputation) -> list[tuple[HloComputation, ...]]:
+    found = []
+    for i in computation._instructions:
+        if i.opcode.may_call and (called := i.called_computations):
+            for first, second in (("body", "condition"), ("select", "scatter")):
+                if len(called) == 2 and first in i.attributes:
+                    called = i.attributes[first], i.attributes[second]
+            found.append(called)
+    return found
 
 
 def _number(parameter: HloInstruction) -> int:

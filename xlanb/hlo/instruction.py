@@ -129,14 +129,12 @@ class HloInstruction(Displayable):
         pending = list(self.called_computations)
         seen = set(pending)
         while pending:
-            for i in pending.pop()._instructions:
-                if i._has_own_side_effect():
-                    return True
-                if not i.opcode.may_call:
-                    continue
-                new = [c for c in i.called_computations if c not in seen]
-                seen.update(new)
-                pending.extend(new)
+            acts, called = pending.pop().derived("side effects", _effects)
+            if acts:
+                return True
+            new = [c for c in called if c not in seen]
+            seen.update(new)
+            pending.extend(new)
         return False
 
     def _has_own_side_effect(self) -> bool:
@@ -219,12 +217,13 @@ class HloInstruction(Displayable):
 
     def record(self) -> InstructionRecord:
         """The frozen snapshot; the same object until the instruction changes."""
-        if self._record is None or self.opcode.text in _ASYNC:
+        is_async = self.opcode in _ASYNC
+        if self._record is None or is_async:
             if self.opcode.may_call:
                 attributes = {k: _frozen(v) for k, v in self.attributes.items()}
             else:
                 attributes = self.attributes or _NO_ATTRIBUTES  # mutators give another dictionary
-            if self.opcode.text in _ASYNC:
+            if is_async:
                 attributes = {**attributes, "async_wrapped": _wrapped(self)}
             self._record = InstructionRecord.of(
                 {
@@ -264,9 +263,15 @@ class HloInstruction(Displayable):
         return f"<{self}>"
 
 
+def _effects(computation: HloComputation) -> tuple[bool, tuple[HloComputation, ...]]:
+    """Whether an instruction of a computation has a side effect of its own, and the computations that they call."""
+    acts = any(i._has_own_side_effect() for i in computation._instructions)
+    return acts, tuple(dict.fromkeys(c for called in computation.calls for c in called))
+
+
 _NO_ATTRIBUTES: dict[str, Any] = {}
 """Of all records without attributes: each object less that a recording keeps is one less for the garbage collector to walk."""
-_ASYNC = frozenset(["async-start", "async-update", "async-done"])
+_ASYNC = frozenset((HloOpcode.ASYNC_START, HloOpcode.ASYNC_UPDATE, HloOpcode.ASYNC_DONE))
 
 
 def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:

@@ -111,7 +111,7 @@ class HloModule(Displayable):
         """All computations, called ones before their callers; those that nothing calls too (XLA's MakeComputationPostOrder)."""
         if self._ordered[0] == self._version:
             return list(self._ordered[1])
-        calls = {c: [d for i in c._instructions if i.opcode.may_call and (d := _calls(i))] for c in self._computations}
+        calls = {c: c.calls for c in self._computations}
         called = {d for lists in calls.values() for some in lists for d in some}
         order: dict[HloComputation, None] = {}
         for start in self._computations:
@@ -124,7 +124,8 @@ class HloModule(Displayable):
     def opcodes(self) -> frozenset[HloOpcode]:
         """The opcodes of all its instructions: what a pass asks before it looks at any of them."""
         if self._opcodes[0] != self._version:
-            self._opcodes = self._version, frozenset(i.opcode for c in self._computations for i in c._instructions)
+            found = [c.derived("opcodes", _opcodes) for c in self._computations]
+            self._opcodes = self._version, frozenset().union(*found)
         return self._opcodes[1]
 
     def callers(self, computation: HloComputation) -> list[HloInstruction]:
@@ -194,8 +195,8 @@ class HloModule(Displayable):
         reached = {self.entry_computation}
         stack = [self.entry_computation]
         while stack:
-            for i in stack.pop():
-                for c in i.called_computations:
+            for called in stack.pop().calls:
+                for c in called:
                     if c not in reached:
                         reached.add(c)
                         stack.append(c)
@@ -359,14 +360,8 @@ class HloModule(Displayable):
         return f"<HloModule {self.name}: {len(self._computations)} computations, {self.instruction_count} instructions>"
 
 
-def _calls(instruction: HloInstruction) -> tuple[HloComputation, ...]:
-    """The computations that an instruction calls in the order in which XLA holds them: the body of a while before its condition, select before scatter."""
-    called = instruction.called_computations
-    if len(called) == 2 and "body" in instruction.attributes:
-        return instruction.attributes["body"], instruction.attributes["condition"]
-    if len(called) == 2 and "select" in instruction.attributes:
-        return instruction.attributes["select"], instruction.attributes["scatter"]
-    return called
+def _opcodes(computation: HloComputation) -> frozenset[HloOpcode]:
+    return frozenset([i.opcode for i in computation._instructions])
 
 
 def _visit(
@@ -397,7 +392,7 @@ def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
 
     XLA's order has `twice` before `leaf` where twice calls leaf and one instruction calls both, as conditional(..), true_computation=twice, false_computation=leaf.
     """
-    calls = {c: [d for i in c._instructions if i.opcode.may_call for d in _calls(i)] for c in order}
+    calls = {c: [d for called in c.calls for d in called] for c in order}
     at = {c: n for n, c in enumerate(order)}
     if all(at[d] < at[c] for c, called in calls.items() for d in called if d in at):
         return order

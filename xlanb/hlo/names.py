@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from xlanb.shape.primitive_type import BY_TEXT
@@ -12,6 +13,7 @@ _TYPES: Final = BY_TEXT.keys() - {"tuple", "b"}
 _OTHER: Final = re.compile(rb"[^A-Za-z0-9_.-]")
 
 
+@lru_cache(maxsize=16_384)
 def sanitized(name: str) -> str:
     """The name as HLO text can hold it (NameUniquer::GetSanitizedName): letters, digits, `_`, `.` and `-`, no digit first, no element type.
 

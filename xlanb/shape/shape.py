@@ -244,6 +244,18 @@ class ArrayShape(Shape):
         dims = ",".join(_dimension(d, self.is_dynamic_dimension(i)) for i, d in enumerate(self.dimensions))
         return f"{self.element_type}[{dims}]"
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:  # as most that are compared
+            return True
+        if not isinstance(other, ArrayShape):
+            return NotImplemented
+        return (
+            self.element_type is other.element_type
+            and self.dimensions == other.dimensions
+            and (self.layout is other.layout or self.layout == other.layout)
+            and self.dynamic == other.dynamic
+        )
+
     def __hash__(self) -> int:
         return self._hash
 
@@ -266,6 +278,7 @@ class TupleShape(Shape):
     shapes: tuple[Shape, ...]
     leaf_count: int = field(init=False, compare=False)
     depth: int = field(init=False, compare=False)
+    is_dynamic: bool = field(init=False, compare=False)
     element_type = PrimitiveType.TUPLE
 
     def __post_init__(self) -> None:
@@ -278,6 +291,7 @@ class TupleShape(Shape):
                 leaves += 1
         object.__setattr__(self, "leaf_count", leaves)
         object.__setattr__(self, "depth", depth + 1)
+        object.__setattr__(self, "is_dynamic", any(has_dynamic(s) for s in self.shapes))
         if leaves > MAX_LEAVES:
             raise ShapeError(f"a tuple of {leaves:,} arrays: at most {MAX_LEAVES:,} are supported")
         if depth >= MAX_DEPTH:
@@ -372,12 +386,14 @@ def subshape(shape: Shape, index: Index) -> Shape:
 
 def has_dynamic(shape: Shape) -> bool:
     """Whether any array of a shape has a dynamic dimension."""
+    if isinstance(shape, ArrayShape | TupleShape):
+        return shape.is_dynamic
     return any(s.is_dynamic for _, s in shape.leaves() if isinstance(s, ArrayShape))
 
 
 def same(a: Shape, b: Shape) -> bool:
     """Equal but for layouts (XLA's ShapeUtil::Compatible)."""
-    return a is b or a.without_layout() == b.without_layout()
+    return a is b or a == b or a.without_layout() == b.without_layout()
 
 
 def memory_order(shape: ArrayShape) -> tuple[int, ...]:

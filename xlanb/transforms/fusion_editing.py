@@ -51,15 +51,16 @@ def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstructio
 
     `producer` itself stays where it has other users, and dies otherwise (the caller removes it).
     """
-    fused, operands, parameters = fusion.fused_computation, fusion.operands, fusion.fused_computation.parameters
+    fused, operands = fusion.fused_computation, fusion.operands
     read = dict.fromkeys(producer.operands)
-    inside = {o: parameters[operands.index(o)] for o in read if o.uses_by(fusion)}
+    inside = {o: fused.parameter(operands.index(o)) for o in read if o.uses_by(fusion)}
     added = [o for o in read if o not in inside]
     inside |= {o: add_parameter(fused, n, o) for n, o in enumerate(added, len(operands))}
-    copy = fused.clone_instruction(producer, tuple(inside[o] for o in producer.operands))
+    copy = fused.clone_instruction(producer, [inside[o] for o in producer.operands])
     number = operands.index(producer)
-    fused.replace_uses(parameters[number], copy)
-    fused.remove(parameters[number])
+    parameter = fused.parameter(number)
+    fused.replace_uses(parameter, copy)
+    fused.remove(parameter)
     fused.renumber_parameters(number)
     fusion.parent.exchange_operand(fusion, number, added)
     return copy

@@ -15,7 +15,7 @@ A formula returns what takes root's place; `root` itself where it rewrote in pla
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -32,6 +32,7 @@ from xlanb.transforms.match import Captures, Pattern
 from xlanb.transforms.purpose import place_of
 from xlanb.transforms.told import Told, seen
 from xlanb.transforms.verdict import Verdict
+from xlanb.transforms.worklist import Worklist
 
 _INDEXED = 3
 """Up to so many operands take part in the index of the rules: longer ones would make as many keys as instructions."""
@@ -67,6 +68,11 @@ class Rule:
     def wanted_by_guards(self) -> tuple[str, ...]:
         """What its guards look at."""
         return tuple(dict.fromkeys(w for g in self.guards for w in g.wants or () if w != "b"))
+
+    @cached_property
+    def _captured(self) -> tuple[str, ...]:
+        """The names of the instructions that it rewrites."""
+        return ("root", *self.pattern.names)
 
     @cached_property
     def _asked(self) -> tuple[tuple[Callable[..., object], str | None, tuple[str, ...]], ...]:
@@ -126,8 +132,9 @@ class Rule:
 
         Formulas compute with the bounds of dimensions, so instructions over arrays of dynamic size stay as they are.
         """
-        if any(involves_dynamic(scope[name]) for name in ("root", *self.pattern.names)):
-            return None
+        for name in self._captured:
+            if involves_dynamic(scope[name]):
+                return None
         with self._because(root, scope):
             version = root.parent.module.version
             new = self.formula(*[scope[w] for w in self.wants])
@@ -208,19 +215,44 @@ class RuleSet:
             )
         return found
 
-    def run(self, computation: HloComputation, options: Any = None) -> None:
-        """Visit every instruction of a computation once, operands before users, and apply the first rule that fires on it.
+    def run(self, computation: HloComputation, options: Hashable = None, walks: int = 1) -> None:
+        """Visit every instruction of a computation, operands before users, and apply the first rule that fires on it; walk again until a walk changes nothing.
 
+        What no change came near since it was visited with the same options, by this run or an earlier one, is not visited again (see Worklist).
         Instructions with control dependencies stay: what they order would be lost with them.
+
+        Args:
+            computation: what is rewritten.
+            options: what guards and formulas know as `options`.
+            walks: how often to walk at most.
         """
-        known = self._by_operands
-        for i in computation.post_order():
+        module = computation.module
+        header = module.header.get("num_partitions"), module.header.get("replica_count")
+        worklist = Worklist(computation, (self.name, options, header))
+        is_done = False
+        try:
+            for _ in range(walks):
+                version = module.version
+                self._walk_once(computation, options, worklist)
+                if module.version == version:
+                    is_done = True
+                    break
+        finally:
+            if not is_done:
+                worklist.forget()
+
+    def _walk_once(self, computation: HloComputation, options: Any, worklist: Worklist) -> None:
+        known, module = self._by_operands, computation.module
+        for i in worklist.due(computation.post_order()):
             operands = i.operands
             rules = known.get((i.opcode, *[o.opcode for o in operands])) if len(operands) <= _INDEXED else None
             if rules is None:
                 rules = self.candidates(i)
             if rules and i in computation and not i.control_predecessors and not i.control_successors:
+                version = module.version
                 self.visit(i, rules, options)
+                if module.version != version:
+                    worklist.update(i)
 
     def walk(self, computation: HloComputation, options: Any = None) -> None:
         """As `run`, in the order of XLA's visitors: what replaces an instruction is visited too where a later user reads it."""

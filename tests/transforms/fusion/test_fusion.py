@@ -251,10 +251,10 @@ def test_operands_that_a_fusion_had_before_are_not_checked_again(monkeypatch):
     checked = []
     check = HloComputation._check_mine
 
-    def counting(self, operands, user):
+    def counting(self, operands, user, of):
         operands = tuple(operands)
         checked.extend(operands)
-        check(self, operands, user)
+        check(self, operands, user, of)
 
     count = 64
     lines = [f"p{k} = f32[64] parameter({k})" for k in range(count)]

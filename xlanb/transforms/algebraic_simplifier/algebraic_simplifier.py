@@ -81,9 +81,5 @@ class AlgebraicSimplifier(HloPass):
         for c in nonfusion_computations(module):
             if self.sweeps == 1:
                 RULES.walk(c, options)
-                continue
-            for _ in range(self.sweeps):
-                version = module.version
-                RULES.run(c, options)
-                if module.version == version:
-                    break
+            else:
+                RULES.run(c, options, self.sweeps)

@@ -223,6 +223,8 @@ def _has_narrow_pieces(i: HloInstruction) -> bool:
 
 
 def _awaited(e: Edge) -> list[str]:
+    if e.producer.opcode is not O.ADD:  # only an addition takes in a product
+        return []
     return [o.name for o in e.producer.operands if o.opcode is O.DOT and can_be_output_fused(o, e.producer)]
 
 

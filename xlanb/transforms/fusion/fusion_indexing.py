@@ -33,7 +33,7 @@ class FusionNodeIndexingEvaluation:
 
     def emitted(self, producer: HloInstruction) -> int:
         """How often an operand of the fusion would be emitted if it were fused."""
-        return sum(self._count[u] for u in self._users.get(producer, ()))
+        return sum([self._count[u] for u in self._users.get(producer, ())])
 
     def code_duplication_too_high(self, producer: HloInstruction) -> bool:
         """Whether fusing an operand would emit too much."""
@@ -58,7 +58,7 @@ class FusionNodeIndexingEvaluation:
         self._index_operands(fused)
 
     def _count_uses(self, i: HloInstruction) -> None:
-        self._count[i] = sum(self._count[u] for u in self._users.get(i, ()))
+        self._count[i] = self.emitted(i)
 
     def _index_operands(self, i: HloInstruction) -> None:
         for o in i.operands:
@@ -86,8 +86,7 @@ def _has_several_uses(i: HloInstruction) -> bool:
     total = 0
     for u in i.users:
         if u.opcode is O.FUSION:
-            parameters = u.fused_computation.parameters
-            total += parameters[u.operands.index(i)].user_count
+            total += u.fused_computation.parameter(u.operands.index(i)).user_count
         else:
             total += 1
         if total > 1:

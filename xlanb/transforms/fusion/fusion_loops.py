@@ -41,7 +41,7 @@ def _unlike_reduction(e: Edge) -> HloInstruction | None:
     found = [i for i in inside if _unlike(i, p)]
     if not found:
         return None
-    depending = _dependent(fusion.fused_computation.parameters[e.index])
+    depending = _dependent(fusion.fused_computation.parameter(e.index))
     return next((i for i in found if i not in depending), None)
 
 
@@ -76,7 +76,7 @@ def _narrow_broadcast(e: Edge) -> HloInstruction | None:
     p, c = e.producer, e.consumer
     if not is_elementwise(p) or not p.shape.is_array or not _is_large(p) or not _computes_much(p):
         return None
-    users = c.fused_computation.parameters[e.index].users if c.opcode is O.FUSION else (c,)
+    users = c.fused_computation.parameter(e.index).users if c.opcode is O.FUSION else (c,)
     return next((u for u in users if u.opcode is O.BROADCAST and _is_narrow(u)), None)
 
 

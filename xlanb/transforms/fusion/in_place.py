@@ -8,6 +8,8 @@ from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 
+_IN_PLACE = frozenset((O.DYNAMIC_UPDATE_SLICE, O.SCATTER, O.FUSION))
+
 
 def in_place_operands(i: HloInstruction) -> list[int]:
     """The numbers of the operands whose buffer the result may take: the updated one of a dynamic-update-slice or scatter, also as the root of a fusion."""
@@ -25,7 +27,7 @@ def in_place_operands(i: HloInstruction) -> list[int]:
 
 def conflict(producer: HloInstruction, consumer: HloInstruction) -> str | None:
     """Why `producer` must not be fused into a `consumer` that updates an operand in place; None where it may."""
-    for n in in_place_operands(consumer):
+    for n in in_place_operands(consumer) if consumer.opcode in _IN_PLACE else ():
         buffer = consumer.operands[n]
         if any(o is buffer for k, o in enumerate(consumer.operands) if k != n):
             return f"{consumer.name} updates {buffer.name} in place and reads it too"

@@ -295,8 +295,10 @@ class FusionRun:
                 self._fuse_into(consumer)
 
     def _fuse_into(self, consumer: HloInstruction) -> None:
-        candidates = [n for n, o in enumerate(consumer.operands) if o in self._place]
-        for n in sorted(candidates, key=lambda n: -self._place[consumer.operands[n]]):
+        place = self._place
+        candidates = [(-place[o], n) for n, o in enumerate(consumer.operands) if o in place]
+        candidates.sort()
+        for _, n in candidates:
             producer = consumer.operands[n]
             if not self.is_fusible(producer):
                 continue
@@ -306,10 +308,18 @@ class FusionRun:
                 if self._observed:
                     self._tell(edge, refused)
             elif self.should_fuse(consumer, n):
-                parts = (("producer", producer.name), ("consumer", consumer.name))
-                with because(rule="fuse", where=f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}", parts=parts):
-                    self._fuse(Edge(producer, consumer, n, self))
+                edge = Edge(producer, consumer, n, self)
+                if self._observed:
+                    with self._because(edge):
+                        self._fuse(edge)
+                else:
+                    self._fuse(edge)
                 return
+
+    @staticmethod
+    def _because(edge: Edge) -> because:
+        parts = (("producer", edge.producer.name), ("consumer", edge.consumer.name))
+        return because(rule="fuse", where=f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}", parts=parts)
 
     def _fuse(self, edge: Edge) -> None:
         producer, fusion = edge.producer, edge.consumer
@@ -334,7 +344,7 @@ class FusionRun:
         evaluation.update(copy, users)
         self._place[fusion] = len(self._queue)
         self._queue.append(fusion)
-        if not producer.users:
+        if not producer.user_count:
             self._queue[self._place.pop(producer)] = None
             self.computation.remove(producer)
 

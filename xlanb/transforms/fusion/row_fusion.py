@@ -67,8 +67,9 @@ def _fuse_rows(c: HloComputation) -> None:
     if all(i.opcode is not O.REDUCE for i in order):
         return
     place = {i: n for n, i in enumerate(order)}
+    above = _above_reductions(order)
     for root in reversed(order):
-        if root in done or root.opcode is O.BROADCAST:
+        if root in done or root not in above or root.opcode is O.BROADCAST:
             continue
         for rows in _rows_of(root):
             group = _group(root, rows, place)
@@ -79,6 +80,15 @@ def _fuse_rows(c: HloComputation) -> None:
                     c.remove(i)
                 done.update(group)
                 break
+
+
+def _above_reductions(order: list[HloInstruction]) -> set[HloInstruction]:
+    """The instructions that may be in a group and have a reduction of rows in what they are computed from by others that may: of no other one is a group the result."""
+    above: set[HloInstruction] = set()
+    for i in order:
+        if (i.opcode is O.REDUCE or not above.isdisjoint(i.operands)) and _is_simple(i):
+            above.add(i)
+    return above
 
 
 def _rows_of(root: HloInstruction) -> Iterator[_Rows]:

@@ -46,9 +46,17 @@ class HloCse(HloPass):
     def apply(self, module: HloModule) -> None:
         sensitive = self.is_layout_sensitive
         keys = _Keys(has_layouts(module) if sensitive is None else sensitive)
+        reader = (self.name, keys.is_layout_sensitive, self.only_scalars)
+        is_told = is_observed()
         for c in self._computations(module):
+            if c.is_settled(reader) and not is_told:
+                continue
+            version = c.version
             self._merge_constants(c, keys)
             self._merge(c, keys)
+            # What calls others counts by what these do.
+            if c.version == version and not c.calls:
+                c.settle(reader)
 
     def _computations(self, module: HloModule) -> Iterable[HloComputation]:
         if not self.only_fusion_computations:
@@ -282,13 +290,34 @@ class _Keys:
         """A number that computations of the same content share: instructions count by their place in post order."""
         found = self._computations.get(c)
         if found is None:
-            place: dict[HloInstruction, int] = {}
-            rows: list[Hashable] = []
-            for i in c.post_order():
-                rows.append((i.opcode, tuple([place[o] for o in i.operands]), self.shape(i), self.attributes(i)))
-                if i.opcode in _UNIQUE and i.opcode is not HloOpcode.PARAMETER:
-                    rows.append((i.uid,))
-                place[i] = len(place)
-            content = (tuple(rows), place[c.root])
+            if c.calls:
+                content = self._content(c)
+            else:  # kept for the next run
+                content = c.derived(("cse content", self.is_layout_sensitive), self._content)
             found = self._computations[c] = self._numbers.setdefault(content, len(self._numbers))
         return found
+
+    def _content(self, c: HloComputation) -> _Content:
+        place: dict[HloInstruction, int] = {}
+        rows: list[Hashable] = []
+        for i in c.post_order():
+            rows.append((i.opcode, tuple([place[o] for o in i.operands]), self.shape(i), self.attributes(i)))
+            if i.opcode in _UNIQUE and i.opcode is not HloOpcode.PARAMETER:
+                rows.append((i.uid,))
+            place[i] = len(place)
+        return _Content((tuple(rows), place[c.root]))
+
+
+class _Content:
+    """What a computation does; hashed once."""
+
+    __slots__ = ("_hash", "_rows")
+
+    def __init__(self, rows: Hashable) -> None:
+        self._rows, self._hash = rows, hash(rows)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Content) and self._hash == other._hash and self._rows == other._rows

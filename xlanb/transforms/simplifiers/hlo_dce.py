@@ -19,6 +19,9 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import drop_unused_operands, drop_unused_outputs
 
+_DEAD, _OPERANDS = "dead instructions", "unused operands"
+"""What a computation is settled for: it has no dead instructions, and as a fusion's no parameters without a use."""
+
 
 @dataclass(frozen=True)
 class HloDce(HloPass):
@@ -33,18 +36,29 @@ class HloDce(HloPass):
         module.remove_unused_computations()
         for i in _fusions(module):
             drop_unused_outputs(i)
-            remove_dead_instructions(i.fused_computation)
-            drop_unused_operands(i)
+            body = i.fused_computation
+            remove_dead_instructions(body)
+            if not body.is_settled(_OPERANDS) and not drop_unused_operands(i):
+                body.settle(_OPERANDS)
         for c in module.computations:
             remove_dead_instructions(c)
 
 
 def remove_dead_instructions(computation: HloComputation) -> None:
     """Remove every dead instruction of a computation, and what dies with it."""
+    if computation.is_settled(_DEAD):
+        return
+    calls = False
     for i in computation:
-        if not i.user_count and i in computation and is_removable(i):
+        if i.user_count or i not in computation:
+            continue
+        if is_removable(i):
             computation.remove_dead(i)
+        elif i.opcode.may_call and not i.is_root:  # it dies when what it calls has no side effect any more
+            calls = True
+    if not calls:
+        computation.settle(_DEAD)
 
 
 def _fusions(module: HloModule) -> list[HloInstruction]:
-    return [i for i in module.instructions() if i.opcode is HloOpcode.FUSION]
+    return [i for c in module.computations for i in c.instructions if i.opcode is HloOpcode.FUSION]
