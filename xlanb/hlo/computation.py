@@ -159,15 +159,15 @@ class HloComputation(Displayable):
                 top = stack[-1]
                 if top in done:
                     stack.pop()
-                elif top in open_:
+                elif top in open_ or not (top.operands or top.control_predecessors):
                     stack.pop()
                     done.add(top)
                     order.append(top)
                 else:
                     open_.add(top)
-                    stack.extend(o for o in reversed(top.operands) if o not in done)
+                    stack += [o for o in top.operands[::-1] if o not in done]
                     if top.control_predecessors:
-                        stack.extend(p for p in top.control_predecessors if p not in done)
+                        stack += [p for p in top.control_predecessors if p not in done]
         return order
 
     def changes(self, reader: object) -> Changes | None:
