@@ -12,6 +12,7 @@ import xlanb
 from xlanb.cpu import compiler, pipelines
 from xlanb.cpu.compiler import CompileOptions, compile_module
 from xlanb.hlo import parse
+from xlanb.runtime import program
 from xlanb.transforms import PASSES
 
 TEXT = """HloModule m
@@ -154,3 +155,49 @@ def test_nothing_is_kept_without_a_folder(compilations: list[str], monkeypatch: 
     for _ in range(2):
         xlanb.compile(TEXT)
     assert compilations == ["m", "m"]
+
+
+def test_a_text_that_was_compiled_is_not_read_again(monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:
+    first = xlanb.compile(TEXT)
+    reads: list[str] = []
+    real = program.to_module
+
+    def counted(x: Any, *args: Any, **named: Any) -> Any:
+        reads.append(x)
+        return real(x, *args, **named)
+
+    monkeypatch.setattr("xlanb.runtime.jit.to_module", counted)
+    second = xlanb.compile(TEXT)
+    np.testing.assert_array_equal(first(P, Q), second(P, Q))
+    assert (compilations, reads) == (["m"], [])
+    assert second.parameter_shapes == first.parameter_shapes
+    assert str(second.source_module) == str(first.source_module)
+    assert reads == [TEXT]
+    with pytest.raises(xlanb.errors.ArgumentError, match="m takes 2 arguments"):
+        second(P)
+
+
+def test_other_words_of_the_same_module_find_its_executable(compilations: list[str]) -> None:
+    first, second = xlanb.compile(TEXT), xlanb.compile(TEXT.replace("  p =", "  /* said */ p ="))
+    np.testing.assert_array_equal(first(P, Q), second(P, Q))
+    assert compilations == ["m"]
+
+
+def test_a_text_is_read_where_somebody_watches(compilations: list[str]) -> None:
+    xlanb.compile(TEXT)
+    with xlanb.recording() as found:
+        xlanb.compile(TEXT)
+    assert len(found) == 1
+
+
+def test_flags_in_force_are_part_of_what_is_found(compilations: list[str]) -> None:
+    xlanb.compile(TEXT)
+    with xlanb.flags(xla_disable_hlo_passes="algsimp"):
+        xlanb.compile(TEXT)
+    assert len(compilations) == 2
+
+
+def test_a_bad_text_stays_bad() -> None:
+    for _ in range(2):
+        with pytest.raises(xlanb.errors.XlanbError):
+            xlanb.compile(TEXT.replace("f32[64,16] tanh", "f32[64,17] tanh"))

@@ -113,6 +113,28 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
     return exe
 
 
+def restore(text: str, read: Callable[[], HloModule], options: CompileOptions) -> Executable | None:
+    """The executable of a text that was compiled before, where XLANB_CACHE_DIR has it; `read` reads the text when somebody asks for its module.
+
+    Raises:
+        FlagError: XLANB_CACHE_BYTES is no whole number.
+    """
+    kept = ExecutableCache.of_environment(_target(options), options)
+    found = kept.get_of(text) if kept is not None else None
+    return Executable.restored(read, found, lambda: _compile(read(), options)) if found is not None else None
+
+
+def remember(text: str, module: HloModule, options: CompileOptions) -> None:
+    """Keep that the executable of a module, where XLANB_CACHE_DIR has it, is that of a text that the module was read of.
+
+    Raises:
+        FlagError: XLANB_CACHE_BYTES is no whole number.
+    """
+    kept = ExecutableCache.of_environment(_target(options), options)
+    if kept is not None:
+        kept.put_words(text, str(module))
+
+
 @boundary("compile")
 def _compile(module: HloModule, options: CompileOptions) -> Executable:
     with seldom():

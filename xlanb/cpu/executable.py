@@ -68,6 +68,7 @@ class Executable(Displayable):
     flat: Callable[..., Any]
     counter: RunCounter | None
     _make: Callable[[], Executable]
+    _read: Callable[[], HloModule]
 
     def __init__(
         self,
@@ -107,28 +108,40 @@ class Executable(Displayable):
         self.counter = None
 
     @classmethod
-    def restored(cls, source: HloModule, content: bytes, make: Callable[[], Executable]) -> Executable:
+    def restored(
+        cls, source: HloModule | Callable[[], HloModule], content: bytes, make: Callable[[], Executable]
+    ) -> Executable:
         """An executable from the content of its file; `make` compiles it again for who looks at more than its results.
+
+        `source` is the module that it was made of, or what reads the module of a text when somebody asks.
 
         Raises:
             CompilationError: the content is no executable of this version, or was made for another machine.
         """
         self = cls.__new__(cls)
-        self.source_module = source
+        calling = None
+        if isinstance(source, HloModule):
+            self.source_module = source
+            calling = source.calling
+        else:
+            self._read = source
         self._make = make
         hidden = HiddenState()
         self.feeds, self._host = hidden.feeds, {}
-        names = source.calling.names if source.calling is not None else None
-        self.calls = read(f"the executable of {source.name}", content, names, partial(_shortage, make))
+        names = calling.names if calling is not None else None
+        self.calls = read("the executable in the cache", content, names, partial(_shortage, make))
         self.code = self.calls.code
         self.devices = None
         self.flat = self.calls.entry()
-        self.__call__ = self._called(source.calling)
+        self.__call__ = self._called(calling)
         self.counter = None
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """What an executable that was restored has not yet: its module, buffers and program, which are made again."""
+        """What an executable that was restored has not yet: its module, buffers and program, which are made again, and the module that it was made of."""
+        if name == "source_module" and "_read" in self.__dict__:
+            self.source_module = self._read()
+            return self.source_module
         if name not in _MADE_AGAIN or "_make" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         made = self._make()

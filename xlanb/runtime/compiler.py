@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
-from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps
+from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps, remember, restore
 from xlanb.cpu.executable import Executable
 from xlanb.debug_options import DebugOptions, current, in_force
 from xlanb.errors import InternalError, PassError, XlanbError
@@ -122,6 +123,27 @@ def compiled(module: HloModule) -> Executable:
     if options.xla_hlo_profile:
         profile_each_run(executable)
     return executable
+
+
+def compiled_text(text: str, read: Callable[[], HloModule]) -> Executable:
+    """The same of HLO text, which `read` makes a module of: one that XLANB_CACHE_DIR has is not even read, unless somebody watches.
+
+    Raises:
+        XlanbError: as `hlo_stages`, or the text is refused.
+    """
+    flags = current()
+    with in_force(flags), with_everywhere():
+        options, watched = options_in_force(), is_observed() or flags.writes_dumps
+        found = restore(text, read, options) if not watched else None
+    if found is None:
+        module = read()
+        executable = compiled(module)
+        if not watched:
+            remember(text, module, options)
+        return executable
+    if flags.xla_hlo_profile:
+        profile_each_run(found)
+    return found
 
 
 def _dumping(options: DebugOptions) -> AbstractContextManager[object]:

@@ -13,7 +13,7 @@ from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError
 from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments
 from xlanb.frontends.mistakes import no_program
-from xlanb.runtime.compiler import compiled
+from xlanb.runtime.compiler import compiled, compiled_text
 from xlanb.runtime.jit_cache import (
     ArrayCall,
     ArrayKey,
@@ -65,8 +65,11 @@ def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executa
         XlanbError: the base of these.
         TypeError: `x` is none of these.
     """
+    for_cpu = target.strip().lower() == "cpu"
+    if for_cpu and isinstance(x, str) and x.startswith("HloModule") and not (args or named):
+        return compiled_text(x, lambda: to_module(x))
     module = to_module(x, *args, **named)
-    if target.strip().lower() == "cpu":
+    if for_cpu:
         return compiled(module)
     from xlanb.runtime.gpu_compiler import gpu_compiled  # not loaded for the CPU
 
