@@ -30,7 +30,9 @@ import xlanb
 from xlanb.cpu.machine import limits
 from xlanb.shape import PrimitiveType
 
-ROUNDS = 9
+ROUNDS = 5
+_REST = 0.01
+"""Seconds before a try, in which the waiting threads of the side before go to sleep."""
 _SECONDS = 0.004
 """A try of one side lasts about so long."""
 TYPES = {
@@ -300,6 +302,8 @@ def _medians(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
+            time.sleep(_REST)
+            call()
             begin = time.perf_counter()
             for _ in range(repeats[name]):
                 call()
