@@ -190,3 +190,24 @@ def test_the_evaluator_rounds_to_what_a_reducer_takes():
     text = HEADER.replace("f32", "bf16") + "a = f32[3] parameter(0)\n c = f32[] constant(0)\n ROOT r = bf16[] reduce(a, c), dimensions={0}, to_apply=add\n}\n"  # fmt: skip
     small = np.float32([256, 1, 1])  # 257 is no bf16: the ones are lost one by one
     assert float(xlanb.evaluate(text, small)) == 256
+
+
+def test_a_reducer_that_two_share_is_widened_for_both():
+    text = """HloModule m
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f64[] add(a, b)
+}
+ENTRY main {
+  n = s32[1,1] parameter(0)
+  u = f32[1,1,2] parameter(1)
+  p = f32[] parameter(2)
+  q = f32[1,2] parameter(3)
+  g = f32[1,2] scatter(q, n, u), update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
+  h = f32[1] reduce(q, p), dimensions={1}, to_apply=sum
+  ROOT t = (f32[1,2], f32[1]) tuple(g, h)
+}"""
+    arrays = np.zeros((1, 1), np.int32), np.full((1, 1, 2), 2, np.float32), np.float32(3), np.full((1, 2), 4, np.float32)
+    for got, expected in zip(xlanb.compile(text)(*arrays), xlanb.evaluate(text, *arrays), strict=True):
+        assert np.array_equal(got, expected)

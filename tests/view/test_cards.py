@@ -93,7 +93,7 @@ def test_a_rule_that_fired_says_what_it_keeps():
 def test_why_without_decisions_says_so(trace):
     html, text = _bundle(trace.why("rows"))
     assert "no pass decided anything about it" in html
-    assert text == "rows: no pass decided anything about it"
+    assert text == "rows: in the final module\n  no pass decided anything about it"
     untold = Why(("x",), (), told=False)
     assert "a dump holds what the passes did and not why" in _bundle(untold)[0]
 

@@ -22,22 +22,25 @@ from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
 
 def unmix(module: HloModule) -> bool:
     """Rewrite a module in place until each instruction computes floats of one type; whether it changed."""
-    mixed = [i for c in module.computations for i in c if is_mixed(i)]
-    for found in mixed:
-        i = found
-        while kinds := mixed_types(i):
-            high = common_type(kinds)
-            i = widened(i, next(k for k in kinds if k is not high), high)
+    was_mixed = False
+    # To widen an instruction clones what it calls, which may have mixed ones that are not widened yet.
+    while mixed := [i for c in module.computations for i in c if is_mixed(i)]:
+        was_mixed = True
+        for found in mixed:
+            i = found
+            while kinds := mixed_types(i):
+                high = common_type(kinds)
+                i = widened(i, next(k for k in kinds if k is not high), high)
     parts = [(i, t) for c in module.computations for i in c if (t := part_type(i)) is not None]
     for i, t in parts:
         made = i.parent.clone_instruction(i, shape=i.array_shape.with_type(t))
         i.parent.replace(i, Builder(i).convert(made, i.array_shape.element_type))
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
-    if mixed:
+    if was_mixed:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(mixed or parts or changed)
+    return bool(was_mixed or parts or changed)
 
 
 def _compute_in_one_type(i: HloInstruction) -> bool:
