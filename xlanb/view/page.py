@@ -27,7 +27,7 @@ from xlanb.view.text import artifact_text
 _TABLE_ROWS = 100
 _PROGRAM_LINES = 30
 _PROGRAM_CHARACTERS = 3_000
-_KEPT_CODE = 3_000
+_KEPT_CODE = 1_800
 """Characters of LLVM IR and assembly that a notebook keeps with a view, where they are not what it is of."""
 _IS_ELSEWHERE: ContextVar[Callable[[], bool] | None] = ContextVar("xlanb code is elsewhere", default=None)
 
