@@ -34,7 +34,7 @@ _LETTERS: Final = 34
 _STYLE: Final = (
     "text{font:12px system-ui,Helvetica,Arial,sans-serif;fill:#1c2530;text-anchor:middle}"
     "path{fill:none;stroke:#77828f;marker-end:url(#a)}marker path{fill:#77828f;stroke:none;marker-end:none}"
-    "rect{rx:5px;fill:#fff;stroke:#8b97a6}.s{font-size:11px;fill:#4d5866}"
+    "rect{rx:5px;fill:#fff;stroke:#8b97a6}.s,text+text{font-size:11px;fill:#4d5866}"
 )
 _CLASSES: Final = {
     "l": "text-anchor:start",
@@ -243,7 +243,7 @@ def _node(kind: str, box: Box, title: tuple[str, str]) -> str:
         return f'{stacked}{_rect(kind, x, y, w, h)}<text x="{middle:.0f}" y="{y + h / 2 + 4:.0f}">{first}</text>'
     return (
         f"{stacked}{_rect(kind, x, y, w, h)}"
-        f'<text x="{middle:.0f}" y="{y + 18:.0f}">{first}</text><text class="s" x="{middle:.0f}" y="{y + 33:.0f}">{second}</text>'
+        f'<text x="{middle:.0f}" y="{y + 18:.0f}">{first}</text><text x="{middle:.0f}" y="{y + 33:.0f}">{second}</text>'
     )
 
 
