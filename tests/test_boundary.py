@@ -239,7 +239,7 @@ def test_what_is_asked_of_a_trace_fails_as_an_error_of_xlanb(monkeypatch, tmp_pa
 @pytest.mark.parametrize("ask", [lambda dump: dump[0], lambda dump: dump.modules, str, lambda dump: dump.main])
 def test_what_is_asked_of_a_dump_fails_as_an_error_of_xlanb(monkeypatch, tmp_path, ask):
     (tmp_path / "module_0001.m.before_optimizations.txt").write_text(TEXT)
-    monkeypatch.setattr("xlanb.explorer.dump_directory._described", broken(OverflowError("too large")))
+    monkeypatch.setattr("xlanb.explorer.dump_directory.rank_modules", broken(OverflowError("too large")))
     with pytest.raises(InternalError, match="rank the modules of a dump"):
         ask(xlanb.read_dump(tmp_path))
 

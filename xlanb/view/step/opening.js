@@ -55,7 +55,8 @@ export function openingThatFits(given, sceneWith, room, decided, fewer = () => f
     const opened = sceneWith(more);
     const then = prospect(opened, room);
     const better = opened.nodes.size <= MOST_BOXES && then.fits && (then.cover >= ENOUGH || then.cover >= now.cover);
-    const taken = better || scene.nodes.size < FEWEST;
+    // Fewer than seven boxes say too little of a program: if all fits they may cover less of the pane.
+    const taken = better || scene.nodes.size < (then.fits ? 7 : FEWEST);
     decided.set(heaviest.fold, taken);
     if (!taken) continue;
     open.add(heaviest.fold);
