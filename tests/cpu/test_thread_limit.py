@@ -234,6 +234,7 @@ def test_the_least_of_affinity_and_quotas_counts(monkeypatch):
     for worth, count in (((), 6), ((None,), 6), ((4, None), 4), ((9, 5), 5)):
         given = [_Worth(w) for w in worth]
         monkeypatch.setattr(cpus, "quotas", lambda given=given: given)
+        monkeypatch.setattr(cpus._State, "read_at", float("-inf"))  # they are read each 0.1 s at most
         assert cpus.thread_count() == count
 
 

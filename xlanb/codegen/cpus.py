@@ -11,6 +11,7 @@ is compiled. While it runs it uses at most as many as the limit then allows.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,11 +24,19 @@ VARIABLES = ("XLANB_THREADS", "XLANB_NUM_THREADS")
 """Environment variables that limit threads; the first that is set counts."""
 
 
+_AGE = 0.1
+"""Seconds for which quotas are taken as they were read; the pool of threads looks as often."""
+
+
 class _State:
     asked = 0
     """What `set_threads` was called with; 0: nothing."""
     highest = 1
     """The highest limit so far."""
+    granted: int | None = None
+    """The least of the quotas when they were last read."""
+    read_at = float("-inf")
+    """When that was, in seconds of the monotonic clock."""
 
 
 def ask_for(count: int) -> None:
@@ -69,7 +78,17 @@ def code_threads() -> int:
 def available_cpus() -> int:
     """The CPUs that this process may run on, or fewer where its control groups have a quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([count, *(n for q in quotas() if (n := q.cpus()) is not None)]))
+    granted = _granted()
+    return count if granted is None else max(1, min(count, granted))
+
+
+def _granted() -> int | None:
+    """The least of the quotas; a compilation asks several times, so they are read each 0.1 s at most."""
+    now = time.monotonic()
+    if now - _State.read_at >= _AGE:
+        _State.granted = min((n for q in quotas() if (n := q.cpus()) is not None), default=None)
+        _State.read_at = now
+    return _State.granted
 
 
 # -- control groups ----------------------------------------------------------------------------------------------------
