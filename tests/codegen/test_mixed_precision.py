@@ -208,6 +208,11 @@ ENTRY main {
   h = f32[1] reduce(q, p), dimensions={1}, to_apply=sum
   ROOT t = (f32[1,2], f32[1]) tuple(g, h)
 }"""
-    arrays = np.zeros((1, 1), np.int32), np.full((1, 1, 2), 2, np.float32), np.float32(3), np.full((1, 2), 4, np.float32)
+    arrays = (
+        np.zeros((1, 1), np.int32),
+        np.full((1, 1, 2), 2, np.float32),
+        np.float32(3),
+        np.full((1, 2), 4, np.float32),
+    )
     for got, expected in zip(xlanb.compile(text)(*arrays), xlanb.evaluate(text, *arrays), strict=True):
         assert np.array_equal(got, expected)

@@ -364,3 +364,61 @@ def test_only_positions_along_the_sorted_dimension_are_a_permutation() -> None:
     before = str(module)
     PASSES["permutation_sort_simplifier"]().run(module)
     assert str(module) == before
+
+
+WRAPPING = """\
+by_key {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = TYPE[] parameter(2)
+  d = TYPE[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+by_position {
+  a = TYPE[] parameter(0)
+  b = TYPE[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+ENTRY main {
+  x = f32[SIZE] parameter(0)
+  y = f32[SIZE] parameter(1)
+  positions = TYPE[SIZE] iota(), iota_dimension=ALONG
+  s = (f32[SIZE], TYPE[SIZE]) sort(x, positions), dimensions={ALONG}, is_stable=true, to_apply=by_key
+  p = TYPE[SIZE] get-tuple-element(s), index=1
+  ROOT t = (TYPE[SIZE], f32[SIZE]) sort(p, y), dimensions={ALONG}, is_stable=true, to_apply=by_position
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "along", "becomes_scatter"),
+    [
+        ("u2", "4", 0, True),
+        ("u2", "8", 0, False),
+        ("s8", "128", 0, True),
+        ("s8", "129", 0, False),
+        ("s8", "300,9", 1, False),
+    ],
+)
+def test_positions_that_wrap_around_are_no_permutation(kind, size, along, becomes_scatter) -> None:
+    """A narrow type repeats its values along the sorted dimension, or along another that the scatter would index."""
+    text = WRAPPING.replace("TYPE", kind).replace("SIZE", size).replace("ALONG", str(along))
+    module = run("permutation_sort_simplifier", text)
+    assert count(module, "scatter") == becomes_scatter
+    shape = tuple(map(int, size.split(",")))
+    x, y = np.random.default_rng(1).normal(size=(2, *shape)).astype(np.float32)
+    for ours, expected in zip(evaluate(module, x, y), evaluate(parse(text), x, y), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize(("kind", "rows", "columns"), [("u8", 2, 300), ("s8", 3, 200), ("u2", 2, 8), ("s32", 2, 300)])
+def test_a_reshaped_iota_wraps_around_as_before(kind, rows, columns) -> None:
+    text = (
+        f"HloModule m\nENTRY main {{\n  i = {kind}[{rows * columns}] iota(), iota_dimension=0\n"
+        f"  ROOT r = {kind}[{rows},{columns}] reshape(i)\n}}"
+    )
+    module = run("algsimp", text)
+    assert count(module, "reshape") == 0
+    np.testing.assert_array_equal(evaluate(module), evaluate(parse(text)))

@@ -33,6 +33,12 @@ def is_inexact(i: HloInstruction) -> bool:
     return i.shape.element_type.is_floating or i.shape.element_type.is_complex
 
 
+def wrapped(value: int, t: PrimitiveType) -> int:
+    """The integer of type `t` that equals `value` modulo 2 to the power of the type's bits."""
+    low = value % (1 << t.bits)
+    return low - (1 << t.bits) if t.is_signed and low >> (t.bits - 1) else low
+
+
 def is_predicate(i: HloInstruction) -> bool:
     """Whether the elements are truth values."""
     return i.shape.element_type is PrimitiveType.PRED

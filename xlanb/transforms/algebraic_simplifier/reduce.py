@@ -10,7 +10,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import is_inexact, is_integral, only_user, unmodified_pairs
+from xlanb.transforms.algebraic_simplifier.facts import is_inexact, is_integral, only_user, unmodified_pairs, wrapped
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 from xlanb.transforms.verdict import MOVES, REAL, Loss, exact_except
@@ -67,8 +67,7 @@ def _factor(root: HloInstruction, p: HloInstruction) -> int | None:
     """The count as a number of the element type, in which integers wrap around; None where no float is that number."""
     count, t = _count(root, p), root.shape.element_type
     if t.is_integral:
-        wrapped = count % (1 << t.bits)
-        return wrapped - (1 << t.bits) if t.is_signed and wrapped >> (t.bits - 1) else wrapped
+        return wrapped(count, t)
     is_exact = complex(np.asarray(count).astype(t.dtype)) == count
     return count if count <= _EXACT and is_exact else None
 

@@ -11,6 +11,7 @@ from xlanb.transforms.algebraic_simplifier.facts import (
     only_user,
     unmodified_dimensions,
     unmodified_pairs,
+    wrapped,
 )
 from xlanb.transforms.bitcasts import is_bitcast
 from xlanb.transforms.builder import Builder
@@ -121,7 +122,9 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
             continue
         part = b.add(O.IOTA, (), shape, iota_dimension=d)
         if stride > 1:
-            part = b.binary(O.MULTIPLY, part, b.full(stride, shape))
+            t = shape.element_type
+            factor = wrapped(stride, t) if t.is_integral else stride  # the sum wraps as the iota did
+            part = b.binary(O.MULTIPLY, part, b.full(factor, shape))
         total = part if total is None else b.binary(O.ADD, total, part)
         stride *= shape.dimensions[d]
     return b.full(0, shape) if total is None else total

@@ -15,6 +15,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
@@ -46,7 +47,14 @@ def _sorts_a_permutation(i: HloInstruction) -> bool:
         positions.opcode is O.IOTA
         and (positions.get("iota_dimension"),) == tuple(i.dimensions)
         and positions.array_shape.element_type.is_integral
+        and _holds_all_indices(positions.array_shape)
     )
+
+
+def _holds_all_indices(shape: ArrayShape) -> bool:
+    """Whether no iota of this shape wraps around, along the sorted dimension or any other."""
+    t = shape.element_type
+    return max(shape.dimensions) <= 1 << (t.bits - t.is_signed)
 
 
 def _is_ascending(comparison: HloComputation) -> bool:
