@@ -18,6 +18,8 @@ TYPES = (
     "pred s2 s4 s8 s16 s32 s64 u2 u4 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128 f8e5m2 f8e4m3fn f8e4m3 f8e3m4 f8e4m3b11fnuz f8e4m3fnuz f8e5m2fnuz f8e8m0fnu f4e2m1fn"
 ).split()
 TYPE = re.compile(rf"\b({'|'.join(sorted(TYPES, key=len, reverse=True))})(?=\[)")
+_NARROW = ("s2", "s4", "s8", "u2", "u4", "u8")
+_INTEGER = re.compile(r"\b[su](?:16|32|64|8)(?=\[)")
 _SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64, 100, 300)
 _CLASSES = (
     "abs negate sign floor ceil exponential log sine cosine tan tanh sqrt rsqrt cbrt logistic erf exponential-minus-one log-plus-one asin acos atan sinh cosh asinh acosh "
@@ -81,6 +83,24 @@ def _type_everywhere(text: str, rng: np.random.Generator) -> str:
 def _type_once(text: str, rng: np.random.Generator) -> str:
     found = one_match(text, TYPE, rng)
     return text if found is None else replaced(text, found, pick(rng, TYPES))
+
+
+def _wrapped(text: str, rng: np.random.Generator) -> str:
+    """An integer type becomes a narrow one everywhere, and a size one at or beyond its range: positions wrap around."""
+    found = one_match(text, _INTEGER, rng)
+    size = one_match(text, _SIZED, rng)
+    if found is None or size is None:
+        return text
+    new = pick(rng, _NARROW)
+    bits = int(new[1:]) - (new[0] == "s")
+    sizes = tuple((1 << bits) + k for k in (-1, 0, 1, 2))
+    text = re.sub(rf"\b{found[0]}(?=\[)", new, text)
+    inside = (
+        rf"(?<=[\[,]){re.escape(size[0])}(?=[\],])"
+        if rng.random() < 0.5
+        else rf"\b(?<![.\w-]){re.escape(size[0])}\b(?![.\w])"
+    )
+    return re.sub(inside, str(pick(rng, sizes)), text)
 
 
 def _opcode(text: str, rng: np.random.Generator) -> str:
@@ -308,6 +328,7 @@ CHANGES: tuple[Change, ...] = (
     _type_everywhere,
     _type_everywhere,
     _type_once,
+    _wrapped,
     _opcode,
     _opcode,
     _number,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from xlanb.errors import DeviceError
+from xlanb.errors import CancelledError, DeviceError
 
 TIMEOUT: Final = 10.0
 """Seconds without any arrival after which a device is late."""
@@ -219,7 +219,7 @@ class Rendezvous:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def _failed(self, device: int, error: BaseException) -> BaseException:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, CancelledError):
             return error
         found = DeviceError(
             f"device {device} of {self.count} failed after {self._last[device]}: {error}\n{self._whereabouts()}"
