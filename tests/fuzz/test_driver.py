@@ -82,6 +82,18 @@ def test_what_takes_too_long_is_found():
     assert worker.judge(kind_of("hang"), "hang", np.random.default_rng(0), 0.1) == "hang: took longer than 0.1 s"
 
 
+@pytest.mark.parametrize(
+    ("again", "what"), [("", "hang that did not repeat"), ("hang: took longer than 0.2 s", "hang")]
+)
+def test_a_hang_is_judged_again(tmp_path, monkeypatch, again, what):
+    """Other processes may have had the machine meanwhile."""
+    monkeypatch.setattr("tests.fuzz.driver.find_of", lambda _kind, _item: again)
+    kind = kind_of("hang")
+    made = Campaign([kind], 1, tmp_path)
+    made._count(kind, "hang: took longer than 0.2 s", b"hang")
+    assert made.tallies["made"].finds == {what: 1}
+
+
 def test_a_batch_is_the_same_for_the_same_seed():
     kind = kind_of("well")
     drawn = [
