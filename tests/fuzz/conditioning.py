@@ -29,7 +29,7 @@ _SUMS = {Op.DOT, Op.CONVOLUTION, Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SEL
 _PRODUCTS = {Op.DOT, Op.CONVOLUTION}
 """A term is as large as a product of operands."""
 _ARITHMETIC = {Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.CONVERT, Op.REDUCE_PRECISION, Op.ABS, Op.REMAINDER, *_SUMS}
-"""Exact where the result is a whole number that a wide type still tells from its neighbours' halves."""
+"""Exact where the result, and the terms of a sum, are whole numbers that a wide type still tells from their neighbours' halves."""
 _ROUNDS = 16
 _UNITS_WIDE, _UNITS_NARROW = 8.0, 1.0
 """Units in the last place by which a result is disturbed."""
@@ -62,7 +62,8 @@ class _Disturbed(Evaluator):
             largest = max((_largest(x) for x in leaves_of([*operands, value])), default=0.0)
         if op in _PRODUCTS:
             largest = max(largest, float(np.prod([_magnitude(x) for x in operands])))
-        return self._moved(value, largest, is_exact=op in _ARITHMETIC)
+        is_exact = op in _ARITHMETIC and (op not in _SUMS or all(map(_is_whole, leaves_of(operands))))
+        return self._moved(value, largest, is_exact=is_exact)
 
     def _moved(self, value: Any, largest: float, *, is_exact: bool) -> Any:
         if isinstance(value, tuple):
@@ -88,6 +89,11 @@ def is_rounded(value: Any) -> bool:
         return False
     t = from_dtype(value.dtype)
     return t.is_floating or t.is_complex
+
+
+def _is_whole(x: Any) -> bool:
+    """Whether all elements are whole numbers: a sum of others may be a whole number by its rounding errors alone."""
+    return not is_rounded(x) or bool(np.all(np.asarray(x) == np.rint(x)))
 
 
 def _wide(x: NDArray[Any]) -> type:

@@ -78,3 +78,14 @@ def test_reflectors_of_columns_that_are_but_rounding_are_arbitrary():
         expected = np.asarray(evaluate(module, x))
         got = expected + np.array([0, 0.5, 0], np.float32)
         assert is_rounding(module, [x], [got], [expected], **LIMITS) == is_explained
+
+
+def test_a_sum_of_fractions_that_comes_to_zero_is_rounded():
+    module = parse(
+        "HloModule m\nENTRY e {\n  x = f32[1,3] parameter(0)\n  y = f32[3,1] parameter(1)\n"
+        "  ROOT d = f32[1,1] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    x, fractions, whole = (np.array(v, np.float32) for v in ([[1, 1, -2]], [[0.1], [0.2], [0.15]], [[1], [3], [2]]))
+    got, expected = [np.full((1, 1), 1e-8, np.float32)], [np.zeros((1, 1), np.float32)]
+    assert is_rounding(module, [x, fractions], got, expected, **LIMITS)
+    assert not is_rounding(module, [x, whole], got, expected, **LIMITS)
