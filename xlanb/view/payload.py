@@ -6,7 +6,8 @@
 Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one instruction) by index; what did not change between two
 passes is there once. view/parts/items.py says what an item holds, view/pool.py how chunks and pictures are written.
 
-A stage that changed a graph or a module has "n": how many parts it added, removed and modified. A stage that was measured has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for each result, and "err", the largest error. An artifact that was
+A stage that changed a graph or a module has "n": how many parts it added, removed and modified, and "marks" where the page cannot tell which: "wrong" the names of ops by their marks, "before" and "after" by computation
+[what stands for ops that are not on the page, how many of them were added, removed, modified]. A stage that was measured has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for each result, and "err", the largest error. An artifact that was
 too large to be read is {"k": "later", "size", "note"} until `PayloadBuilder.load` is asked for it.
 """
 
@@ -17,7 +18,7 @@ import math
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
@@ -35,6 +36,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.runtime.gpu_program import GpuProgram
+from xlanb.view.marks import hidden_marks, wrong_marks
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Opening, default_opening
@@ -51,7 +53,7 @@ from xlanb.view.parts.sharding import Shardings, merge_shardings
 from xlanb.view.parts.text_diff import text_diff
 from xlanb.view.parts.tpu import program_data, schedule_data, space_data
 from xlanb.view.parts.why import why_data
-from xlanb.view.pool import LEVELS, Limits, Pool, diff_rows
+from xlanb.view.pool import FEW_ROWS, LEVELS, SHORT, Limits, Pool, diff_rows
 
 Payload = dict[str, Any]
 
@@ -62,9 +64,11 @@ _MANY = (12_000, 60_000)
 """Different instructions beyond which the first level, and the second, would be too much."""
 MAX_CODE = 12_000_000
 """Characters of LLVM IR and assembly in one page, beside the rest: they pack to a tenth."""
-_PROGRAM_LINES = 2_500  # bundles of a TPU program, lines of one kernel of a GPU
+_PROGRAMS = ("bundles", "gpu")
+"""Artifacts that are the programs of kernels."""
 _CODE_LINES = (20_000, 5_000, 2_500, 800)
 _PROGRAM_BYTES = 200_000  # the program and the style, which stand beside the payload
+_SMALL = 1 << 16  # bytes of what does not keep others from being read
 READ_BYTES = 24 << 20
 """Of a dump that was not read yet so much is read for one page: some seconds."""
 
@@ -83,7 +87,11 @@ def build_payload(
     """
     payload: Payload = {}
     outlines = outlines or Outlines()
+    tried: Limits | None = None
     for level in LEVELS[_first_level(traces) :]:
+        if tried is not None and _is_same_but_for_programs(tried, level, payload):
+            continue
+        tried = level
         builder = PayloadBuilder(level, title=title, outlines=outlines)
         builder.update(traces, live=live)
         payload, fits = _cut_code(builder.payload, max_bytes)
@@ -91,6 +99,12 @@ def build_payload(
             break
         payload["note"] = "This trace is large: pictures and texts are cut."
     return payload
+
+
+def _is_same_but_for_programs(tried: Limits, level: Limits, payload: Payload) -> bool:
+    """Whether a level cuts nothing but the programs of kernels, of which the payload has none."""
+    same = replace(tried, program_lines=level.program_lines) == level
+    return same and not any(a["k"] in _PROGRAMS for a in payload["artifacts"])
 
 
 def _cut_code(payload: Payload, max_bytes: int) -> tuple[Payload, bool]:
@@ -299,7 +313,7 @@ class PayloadBuilder:
         code = sum(code_characters(a) for a in delta["artifacts"] if a["k"] == "code")
         self._bytes += len(_json(delta)) - code
         if self._bytes > MAX_JSON // 4 and self.limits is LEVELS[0]:
-            self.limits = self.pool.limits = LEVELS[2]
+            self.limits = self.pool.limits = LEVELS[SHORT]
         elif self._bytes > MAX_JSON // 2:
             self.limits = self.pool.limits = LEVELS[-1]
 
@@ -374,13 +388,16 @@ class PayloadBuilder:
         }
 
     def _choose(self, traces: Sequence[Trace]) -> None:
-        """Decide what is read of dumps that nobody looked at yet: what is before and after all passes first, then in order, as far as the limit goes."""
+        """Decide what is read of dumps that nobody looked at yet: what is before and after all passes first, then what is small, then in order, as far as the limit goes."""
         waiting: dict[int, Deferred] = {}
         for trace in traces:
             given = [
                 g for s in trace for g in (s.given_before, s.given_after) if isinstance(g, Deferred) and not g.is_read
             ]
-            for g in (*given[:1], *given[-1:], *given):
+            passes = [s.given_after for s in trace if s.kind in ("hlo", "hlo_pass")]
+            last = [g for g in passes[-1:] if isinstance(g, Deferred) and not g.is_read]
+            small = [g for g in given if g.size <= _SMALL]
+            for g in (*given[:1], *last, *given[-1:], *small, *given):
                 waiting.setdefault(id(g), g)
         for g in waiting.values():
             if id(g) in self._later:
@@ -402,9 +419,23 @@ class PayloadBuilder:
         changed: Payload = {}
         if stage.changed and type(before) is type(after) and isinstance(after, ModuleRecord | GraphRecord):
             changed["n"] = list(stage.changes.counts)
+            if marks := self._marks(stage, before, after):
+                changed["marks"] = marks
         if diff := self._diff(stage, before, after):
             changed["diff"] = diff
         return changed
+
+    def _marks(self, stage: Stage, before: Artifact | _Later | None, after: Artifact | _Later | None) -> Payload:
+        """What the page cannot tell of the ops that a stage changed: see view/marks.py."""
+        left, right = self.pool.shown.get(id(before)), self.pool.shown.get(id(after))
+        if left is None or right is None:
+            return {}
+        found = {
+            "wrong": wrong_marks(left, right, stage.changes, self.pool.item),
+            "before": hidden_marks(left, stage.changes, is_before=True),
+            "after": hidden_marks(right, stage.changes, is_before=False),
+        }
+        return {k: v for k, v in found.items() if v}
 
     def _diff(self, stage: Stage, before: Artifact | _Later | None, after: Artifact | _Later | None) -> list[Payload]:
         if before is None or not stage.changed or not self.limits.diff_rows:
@@ -467,11 +498,11 @@ class PayloadBuilder:
         if isinstance(record, MemorySpaceRecord):
             return space_data(record)
         if isinstance(record, TpuProgram):
-            return program_data(record, min(self.limits.code_lines, _PROGRAM_LINES))
+            return program_data(record, self.limits.program_lines)
         if isinstance(record, TpuScheduleRecord):
             return schedule_data(record)
         if isinstance(record, GpuProgram):
-            return gpu_data(record, min(self.limits.code_lines, _PROGRAM_LINES))
+            return gpu_data(record, self.limits.program_lines)
         if isinstance(record, ExecutionRecord):
             return _execution(record)
         return _cache(record)
@@ -520,8 +551,8 @@ def _first_level(traces: Sequence[Trace]) -> int:
     total = sum(sizes.values())
     if total < READ_BYTES // 4:
         distinct = _distinct(traces)
-        return sum(distinct > many for many in _MANY)
-    return 1 if total < READ_BYTES else 2
+        return (0, FEW_ROWS, SHORT)[sum(distinct > many for many in _MANY)]
+    return FEW_ROWS if total < READ_BYTES else SHORT
 
 
 def _distinct(traces: Sequence[Trace]) -> int:

@@ -12,6 +12,7 @@ from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.attributes import OpMetadata, StackFrame
 from xlanb.hlo.python_lines import place_text, users_frames
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.view.marks import Section, Shown
 from xlanb.view.outline.data import part_data
 from xlanb.view.outline.program import Part, Program
 from xlanb.view.parts.diff import DiffRow, DiffSection
@@ -28,22 +29,28 @@ _CONTEXT = 3  # unchanged rows kept on each side of a change
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of one artifact goes into a payload: lines of text, rows of a diff, rewrites told, lines of code."""
+    """How much of one artifact goes into a payload: lines of text, rows of a diff, rewrites told, lines of code, and of the program of one kernel of a TPU or GPU."""
 
     text_lines: int
     diff_rows: int
     rewrites: int
     code_lines: int
+    program_lines: int
 
 
 LEVELS = (
-    Limits(12_000, 1500, 300, 200_000),
-    Limits(12_000, 200, 50, 20_000),
-    Limits(3000, 200, 50, 20_000),
-    Limits(1000, 100, 20, 5_000),
-    Limits(200, 100, 20, 200),
-    Limits(40, 20, 5, 40),
+    Limits(12_000, 1500, 300, 200_000, 2_500),
+    Limits(12_000, 1500, 300, 200_000, 400),
+    Limits(12_000, 200, 50, 20_000, 400),
+    Limits(12_000, 200, 50, 20_000, 100),
+    Limits(3000, 200, 50, 20_000, 400),
+    Limits(1000, 100, 20, 5_000, 200),
+    Limits(200, 100, 20, 200, 100),
+    Limits(40, 20, 5, 40, 40),
 )
+"""From what holds all of most programs to what holds little of any."""
+FEW_ROWS, SHORT = 2, 4
+"""Levels with fewer rows of differences, and with less text."""
 
 
 class Pool:
@@ -61,6 +68,8 @@ class Pool:
         self._new_chunks: list[dict[str, Any]] = []
         self._frames: dict[tuple[str, str, int], int] = {}
         self._new_frames: list[list[Any]] = []
+        self.shown: dict[int, Shown] = {}
+        """What of each program is there, by the identity of its record."""
         self._item_count = 0
         self._chunk_count = 0
 
@@ -170,6 +179,7 @@ class Pool:
         chunks.extend(
             self._chunk(c, "computation", computation_heading, c.instructions, "}", parts.get(c.name)) for c in kept
         )
+        sections = [Section(c.name, c.instructions, 0, part=c.name) for c in kept]
         hidden = len(ordered) - len(kept)
         note = f"{hidden:,} more computations are not shown." if hidden else ""
         if entry is not None:
@@ -178,19 +188,25 @@ class Pool:
                 note = f"The first {len(entry.instructions) - len(shown):,} instructions of the entry are not shown. {note}".strip()
             heading = partial(computation_heading, entry=True)
             chunks.append(self._chunk(entry, "entry", heading, shown, "}", parts.get(entry.name)))
+            first = len(entry.instructions) - len(shown)
+            sections.append(Section(entry.name, entry.instructions, first, part=entry.name))
+        self.shown[id(module)] = Shown(module, program, sections)
         return chunks, note
 
     def graph_chunks(self, graph: GraphRecord, program: Program) -> tuple[list[int], str]:
         """The chunks of a graph's text, one a function."""
         left = self.limits.text_lines
         chunks = []
+        sections = []
         hidden = 0
         for g, word in ((graph, "graph"), *((f, "function") for f in graph.functions)):
             shown = g.nodes[max(0, len(g.nodes) - max(left, 0)) :]
             left -= len(shown)
             hidden += len(g.nodes) - len(shown)
-            part = program.parts.get("" if g is graph else g.name)
-            chunks.append(self._chunk(g, word, partial(_graph_heading, word), shown, "}", part))
+            name, prefix = ("", "") if g is graph else (g.name, f"{g.name}:")
+            chunks.append(self._chunk(g, word, partial(_graph_heading, word), shown, "}", program.parts.get(name)))
+            sections.append(Section(g.name, g.nodes, len(g.nodes) - len(shown), prefix, name))
+        self.shown[id(graph)] = Shown(graph, program, sections)
         return chunks, f"{hidden:,} more nodes are not shown." if hidden else ""
 
 

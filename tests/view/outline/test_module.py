@@ -213,9 +213,12 @@ def test_of_a_computation_that_is_cut_groups_and_their_edges_are_told():
     assert data["g"][0][1] == "repeat"
     assert data["g"][0][-1] == 300
     assert sum(data["m"][1::2]) == 40
-    hidden = sum(row[1] for row in data["x"]["n"])
-    assert hidden == sum(part.ops.is_shown(k) for k in range(len(part.ops) - 40))
-    assert {row[4] for row in data["x"]["n"]} == {"290 dot"}, "what they do, not that they are not there"
+    rest = data["x"]
+    assert sum(row[1] for row in (*rest["n"], *rest["o"])) == sum(map(part.ops.is_shown, range(len(part.ops) - 40)))
+    assert rest["n"] == [], "the ops of one layer that is there stand for those of all"
+    assert [row[1] for row in rest["o"]] == [290] * 4
+    assert rest["t"] == [x for k in range(4, 40) for x in (k, -2 - k % 4)]
+    assert data["m"] == [1, 4, 0, 36]
     assert data["x"]["p"] == 2
 
 

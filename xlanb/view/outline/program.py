@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from xlanb.view.outline.cutting import CutOutline
 from xlanb.view.outline.grouping import outline_of
 from xlanb.view.outline.ops import Ops
 from xlanb.view.outline.tree import Contents, Outline
@@ -34,6 +35,17 @@ class Part:
     def contents(self) -> Contents:
         """What lies in which group."""
         return Contents.of(self.outline, self.ops)
+
+    def cut(self, first: int) -> CutOutline:
+        """Its tree of groups where only the ops from `first` on are on a page."""
+        known = self._cuts.get(first)
+        if known is None:
+            known = self._cuts[first] = CutOutline(self.ops, self.outline.groups, self.outline.member, first)
+        return known
+
+    @cached_property
+    def _cuts(self) -> dict[int, CutOutline]:
+        return {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,19 +1,20 @@
 // What a pass removed, in place: where an op stood before, as far as nothing stands there now.
-import { s } from "./dom.js";
+import { plural, s } from "./dom.js";
 import { shortened } from "./measure.js";
+import { isGroup } from "./store.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./scene.js").Scene} Scene */
 /** @typedef {import("./layers.js").Box} Box */
-/** @typedef {Box & {key: string, item: import("./store.js").Item}} Ghost */
+/** @typedef {Box & {key: string, item: import("./store.js").Item, count: number}} Ghost `count`: how many ops it is */
 
 const MOST_GHOSTS = 40;
 const CLEAR_OF_GHOST = 6;
 const STILL = 12;
 
-/** The removed ops that were drawn by themselves. @param {Scene} before @param {Set<string>} removed @returns {string[]} their keys */
+/** The removed ops that were drawn by themselves, and the closed groups of which all was removed. @param {Scene} before @param {Set<string>} removed @returns {string[]} their keys */
 export function goneFrom(before, removed) {
-  return [...before.nodes].filter(([, n]) => !n.fold && !n.port && removed.has(n.item.n)).map(([key]) => key);
+  return [...before.nodes].filter(([, n]) => !n.port && (n.fold ? n.marks.removed > 0 && n.marks.removed >= n.count : removed.has(n.item.n))).map(([key]) => key);
 }
 
 /** Where removed ops stood, moved along with the group that they stood in. @param {Sheet} sheet @param {Sheet} before @param {string[]} gone keys @returns {Ghost[]} */
@@ -30,7 +31,7 @@ export function ghostsOf(sheet, before, gone) {
     if (!n || drawn.has(key) || out.length >= MOST_GHOSTS || !still.has(n.group)) continue;
     const [from, to] = [old.get(n.group), frames.get(n.group)];
     if (n.group && !(from && to)) continue; // its group is closed: that counts it
-    const ghost = { key, item: n.item, x: n.x + (from && to ? to.x - from.x : 0), y: n.y + (from && to ? to.y - from.y : 0), w: n.w, h: n.h };
+    const ghost = { key, item: n.item, count: n.count, x: n.x + (from && to ? to.x - from.x : 0), y: n.y + (from && to ? to.y - from.y : 0), w: n.w, h: n.h };
     if (ghost.x + ghost.w <= sheet.w && ghost.y + ghost.h <= sheet.h && isFreeFor(ghost, n.group, sheet, out)) out.push(ghost);
   }
   return out;
@@ -70,11 +71,12 @@ function isFreeFor(ghost, group, sheet, others) {
 }
 
 /** @param {Ghost} ghost @returns {SVGElement} */
-export function drawGhost({ item, x, y, w, h: ht }) {
+export function drawGhost({ item, count, x, y, w, h: ht }) {
+  const name = isGroup(item) ? `${item.h[0]}, ${plural(count, "op")}` : item.n;
   return s(
     "g",
-    { class: "ghost", role: "treeitem", "aria-label": `${item.o} ${item.n}, removed`, transform: `translate(${x},${y})`, data: { op: item.n } },
-    s("title", {}, `${item.n}: removed by this pass\n${item.t.trim()}`),
+    { class: "ghost", role: "treeitem", "aria-label": `${isGroup(item) ? "" : `${item.o} `}${name}, removed`, transform: `translate(${x},${y})`, data: { op: item.n } },
+    s("title", {}, `${name}: removed by this pass\n${item.t.trim()}`),
     s("rect", { width: w, height: ht, rx: 7 }),
     s("text", { x: w / 2, y: ht / 2 + 4.3 }, shortened(item.h[0], w - 30, "title")),
     s("text", { class: "mark", x: w - 9, y: 12 }, "−"),

@@ -75,7 +75,7 @@ export function doubleClicked(view, e) {
 /** The card of a group that is pinned, null where an op is. @param {any} view @returns {HTMLElement | null} */
 export function groupCard(view) {
   const sheet = view.graph.sheet;
-  const n = [...(sheet?.nodes || []), ...(sheet?.groups || [])].find((x) => (x.count || 1) > 1 && (x.key === view.pinned || x.item?.n === view.pinned));
+  const n = [...(sheet?.nodes || []), ...(sheet?.groups || [])].find((x) => ((x.count || 1) > 1 || x.fold || x.item?.fold !== undefined) && (x.key === view.pinned || x.item?.n === view.pinned));
   if (!n || view.store.find(view.now, view.pinned)) return null;
   const { added, removed, changed } = n.marks;
   const { seconds, flops, bytes: moved } = n.weight;

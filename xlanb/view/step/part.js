@@ -1,5 +1,5 @@
 // One computation on its way into a scene: which of its ops are nodes, which stand in a closed group, and what flows between them.
-import { grouped } from "./dom.js";
+import { plural } from "./dom.js";
 import { around, bytesOf, twinsOf } from "./outline.js";
 
 /** @typedef {import("./store.js").Item} Item */
@@ -42,12 +42,16 @@ export class PartMaker {
     this.states = outline.groups.map(() => null);
     /** @type {string[]} the key of what stands for each op, "" where nothing does */
     this.keys = [];
+    /** @type {string[]} the box in which each is counted */
+    this.boxes = [];
     /** @type {number[]} the op of a first instance that each stands for */
     this.twins = [];
     /** @type {Map<number, string[]>} ops that are drawn as boxes with computations in them */
     this.opened = new Map();
     /** @type {Map<string, import("./scene.js").SceneGroup[]>} the open groups around each box */
     this.around = new Map();
+    /** @type {Map<number, number>} ops that are drawn with what is not on the page, by the group */
+    this.rest = new Map();
     this.lost = ""; // the box in which an op without a like would lie
     const marks = maker.marks;
     // of a computation that is new as a whole, as a fusion, what is inlined says nothing by itself
@@ -92,8 +96,15 @@ export class PartMaker {
     const state = canOpen && this.maker.folds.open(key) ? { box: key, fold: "" } : { box: above.box, fold: key };
     const { scene } = this.maker;
     if (!state.fold) scene.groups.set(key, { label: group.label, kind: /** @type {GroupKind} */ (group.kind), parent: above.box, item: null, count: 0, stack: group.stack, marks: noTally(), weight: noWeight() });
-    else this.maker.addNode(key, groupItem(key, group, group.stack), above.box, { fold: canOpen ? key : "", stack: group.stack, count: 0 });
+    else this.maker.addNode(key, groupItem(key, group.label, this.pathOf(g), group.stack), above.box, { fold: canOpen ? key : "", stack: group.stack, count: 0 });
     return (this.states[g] = state);
+  }
+
+  /** The names of a group and of those around it. @param {number} g */
+  pathOf(g) {
+    const names = [];
+    for (; g >= 0; g = this.outline.groups[g].parent) names.unshift(this.outline.groups[g].label);
+    return names.join(" / ");
   }
 
   /** The op that is drawn for an op: itself, or its like in the first instance of a repeat; or else the key of the closed group that stands for it ("" for none). @param {number} k @returns {number | string} */
@@ -102,6 +113,9 @@ export class PartMaker {
     let at = k;
     for (let again = true; again; ) {
       again = false;
+      const alike = this.outline.alike.get(at);
+      if (alike !== undefined && alike >= 0) return this.restOf(alike, k);
+      if (alike !== undefined) at = -2 - alike;
       const chain = around(this.outline, at);
       // an instance that is not told of: the first stands for it
       if (chain.length && groups[chain[0]].kind === "repeat" && !this.state(chain[0]).fold && this.stacks(chain[0])) {
@@ -119,6 +133,15 @@ export class PartMaker {
       }
     }
     return at;
+  }
+
+  /** What stands for an op that is in a group with others that are not on the page: the closed group, else the box of all of these. @param {number} g @param {number} k @returns {string} */
+  restOf(g, k) {
+    const state = this.state(g);
+    this.lost = state.box;
+    if (state.fold || !this.outline.groups[g].hidden) return state.fold;
+    this.rest.set(k, g);
+    return "";
   }
 
   /** The closed group that stands for an op that has no like, "" where none does. @param {number[]} chain of its groups @param {Map<number, number>} twins @param {string} box of the repeat */
@@ -154,12 +177,14 @@ export class PartMaker {
       const drawn = role === "i" || role === "o" ? k : this.drawnFor(k);
       const state = typeof drawn === "string" ? { box: "", fold: drawn } : this.state(outline.member[drawn]);
       this.twins[k] = typeof drawn === "string" ? -1 : drawn;
-      if (role !== "i" && role !== "o") this.countAround(k, state.fold ? maker.scene.nodes.get(state.fold)?.group || "" : typeof drawn === "string" ? this.lost : state.box);
+      this.boxes[k] = state.fold ? maker.scene.nodes.get(state.fold)?.group || "" : typeof drawn === "string" ? this.lost : state.box;
+      if (role !== "i" && role !== "o") this.countAround(k, this.boxes[k]);
       let key = state.fold || (typeof drawn === "string" ? "" : prefix + outline.items[drawn].n);
       if (role === "i" || role === "o") {
         key = isEntry || maker.folds.all ? prefix + item.n : "";
         if (key) maker.addNode(key, item, this.box, { port: isEntry ? (role === "i" ? "in" : "out") : "" });
-      } else if (state.fold) this.countInto(state.fold, k);
+      } else if (this.rest.has(k)) key = `${prefix}@${outline.groups[this.rest.get(k) || 0].key}…`;
+      else if (state.fold) this.countInto(state.fold, k);
       else if (drawn !== k) {
         if (role === ".") later.push(k);
       } else if (role === ".") {
@@ -214,26 +239,29 @@ export class PartMaker {
     if (node.item.fold !== undefined) node.item.fold = node.count;
   }
 
-  /** What is not on the page, as nodes by group. */
+  /** What is not on the page, as nodes by group or counted into the op that stands for it. */
   addHidden() {
-    const { maker } = this;
-    this.outline.groups.forEach((group, g) => {
-      if (!group.hidden) return;
-      const state = this.state(g);
-      const [ops, flops, bytes, label] = group.hidden;
-      for (const around of this.groupsAround(state.fold ? maker.scene.nodes.get(state.fold)?.group || "" : state.box)) {
-        around.count += ops;
-        around.weight.flops += flops;
-        around.weight.bytes += bytes;
-      }
-      if (!state.fold && group.kind === "repeat" && this.stacks(g)) return;
-      const key = state.fold || `${this.prefix}@${group.key}…`;
-      const node = maker.scene.nodes.get(key) || maker.addNode(key, groupItem(key, { ...group, label, key: `${group.key}, not on this page` }, 1), state.box, { count: 0 });
-      node.count += ops;
-      node.weight.flops += flops;
-      node.weight.bytes += bytes;
-      node.item.h[2] = `${grouped(node.count)} ${node.count === 1 ? "op" : "ops"}`;
-    });
+    const { maker, outline } = this;
+    const { nodes, groups } = maker.scene;
+    for (const [end, row] of maker.hiddenOf(outline)) {
+      const [group, state] = end < 0 ? [null, null] : [outline.groups[end], this.state(end)];
+      const key = group ? state?.fold || `${this.prefix}@${group.key}…` : this.keys[-2 - end];
+      for (const around of this.groupsAround(!group ? this.boxes[-2 - end] : state?.fold ? nodes.get(state.fold)?.group || "" : state?.box || "")) addRow(around, row, true);
+      if (group && !state?.fold && (!group.hidden || (group.kind === "repeat" && this.stacks(end)))) continue;
+      if (group && !nodes.has(key)) maker.addNode(key, groupItem(key, group.hidden?.[3] || group.label, `in ${this.pathOf(end)}, not on this page`), state?.box || "", { count: 0 });
+      const box = nodes.get(key) || groups.get(key);
+      if (box) addRow(box, row, Boolean(group) || ("fold" in box && box.fold !== "") || groups.has(key));
+    }
+    for (const k of this.rest.keys()) {
+      const node = nodes.get(this.keys[k]);
+      if (!node) continue;
+      node.count += maker.opsOf(outline, k);
+      maker.count(node, outline, k);
+    }
+    for (const g of outline.groups) {
+      const node = g.hidden ? nodes.get(`${this.prefix}@${g.key}…`) || nodes.get(`${this.prefix}@${g.key}`) : null;
+      if (node) [node.item.fold, node.item.h[2]] = [node.count, plural(node.count, "op")];
+    }
   }
 
   /** Draw the edges, and what is in open computations. @param {Ends[] | null} given @returns {Ends} */
@@ -353,6 +381,16 @@ export class PartMaker {
   }
 }
 
+/** @param {import("./scene.js").SceneNode | import("./scene.js").SceneGroup} box @param {import("./scene.js").HiddenRow} row @param {boolean} counts its ops too */
+function addRow(box, { ops, flops, bytes, marks }, counts) {
+  if (counts) box.count += ops;
+  box.weight.flops += flops;
+  box.weight.bytes += bytes;
+  box.marks.added += marks.added;
+  box.marks.removed += marks.removed;
+  box.marks.changed += marks.changed;
+}
+
 /** What an inlined op reads as: "0.1", "iota". @param {number} k @param {Outline} outline @param {Map<string, number>} at @returns {string} */
 function inlined(k, outline, at) {
   for (let n = 0; n < 40; n += 1) {
@@ -365,7 +403,7 @@ function inlined(k, outline, at) {
   return outline.items[k].o;
 }
 
-/** One item that stands for a closed group. @param {string} key @param {{label: string, kind: string, key: string}} group @param {number} stack @returns {Item} */
-function groupItem(key, group, stack) {
-  return { n: key, o: group.label, s: "", f: "tf-scope", fold: 0, t: `  ${group.key}${stack > 1 ? ` × ${stack}` : ""}`, h: [group.label, "", ""] };
+/** One item that stands for a closed group. @param {string} key @param {string} label @param {string} path of it and of the groups around it @param {number} [stack] @returns {Item} */
+function groupItem(key, label, path, stack = 1) {
+  return { n: key, o: label, s: "", f: "tf-scope", fold: 0, t: `  ${path}${stack > 1 ? ` × ${stack}` : ""}`, h: [label, "", ""] };
 }

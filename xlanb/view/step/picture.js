@@ -6,7 +6,7 @@ import { around, outlines } from "./outline.js";
 import { openingThatFits } from "./opening.js";
 import { isWholeInSight, newMemory, place } from "./place.js";
 import { nextChange, score } from "./predict.js";
-import { isWhole, MAX_NODES, noFolds, sceneOf } from "./scene.js";
+import { isWhole, MAX_NODES, noFolds, sceneOf, TALLIED } from "./scene.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./scene.js").Scene} Scene */
@@ -15,6 +15,8 @@ import { isWhole, MAX_NODES, noFolds, sceneOf } from "./scene.js";
 /** @typedef {{own: Map<string, boolean>, spread: Set<string>, all: boolean, focus: string, radius: number, at: string}} Opened what the reader opened (true) and closed (false), by key; `at` the group last opened */
 
 const BUNDLES = [14, 11, 9, 7, 5, 3]; // boxes that a program is made of, where all would not fit
+
+const NO_NAMES = /** @type {Set<string>} */ (new Set());
 
 /** @returns {Opened} */
 function nothingOpened() {
@@ -140,14 +142,15 @@ export class PictureState {
     const key = this._told(index);
     let scene = this.scenes.get(key);
     if (!scene) {
-      const marks = now && now.b >= 0 && (index === now.a || index === now.b) ? store.marks(now.b, now.a) : undefined;
+      const all = now && now.b >= 0 && (index === now.a || index === now.b) ? store.marks(now.b, now.a) : undefined;
+      const marks = all && (index === now.a ? { ...all, removed: NO_NAMES } : { ...all, added: NO_NAMES });
       const folds = this._folds(artifact);
       scene = sceneOf(artifact, payload, folds, { marks, seconds: store.seconds(this.view.current), plain: this.plain.has(key) });
-      const before = marks?.removed.size && index === now.a && now.b !== now.a ? store.artifact(now.b) : null;
-      if (before && marks) {
-        const old = sceneOf(before, payload, folds, { marks, plain: true });
+      const before = index === now?.a && now.b !== now.a && (all?.removed.size || all?.hidden) ? store.artifact(now.b) : null;
+      if (before && all) {
+        const old = sceneOf(before, payload, folds, { marks: { ...all, added: NO_NAMES }, plain: true });
         countRemoved(scene, old);
-        scene.gone = goneFrom(old, marks.removed);
+        scene.gone = goneFrom(old, all.removed);
       }
       scene.path = pathTo(scene, this.opened[artifact.k].at);
       if (this.scenes.size > 60) this.scenes.clear();
@@ -191,6 +194,15 @@ export class PictureState {
       this.sheets.set(key, made);
     }
     return made;
+  }
+
+  /** How many of the ops that the pass added, removed and changed are in no box of the picture. @returns {number[]} */
+  elsewhere() {
+    const { now, pictureIndex } = this.view;
+    const scene = now?.n && pictureIndex === now.a && !this.guess ? this.scene(pictureIndex) : null;
+    if (!scene || this.opened[this.view.store.artifact(pictureIndex).k].focus) return [];
+    const outermost = [...[...scene.nodes.values()].filter((n) => !n.port && !n.group), ...[...scene.groups.values()].filter((g) => !g.parent)];
+    return TALLIED.map((m, k) => Math.max(0, now.n[k] - outermost.reduce((t, x) => t + x.marks[m], 0)));
   }
 
   /** The drawing of a program between two rewrites. @param {import("./replay.js").Moment} moment @returns {Sheet} */
@@ -403,7 +415,7 @@ export class PictureState {
 }
 
 /** Count the ops that a pass removed where they stood before it. @param {Scene} scene @param {Scene} before */
-function countRemoved(scene, before) {
+export function countRemoved(scene, before) {
   for (const [key, x] of [...scene.groups, ...scene.nodes]) x.marks.removed += (before.groups.get(key) || before.nodes.get(key))?.marks.removed || 0;
 }
 

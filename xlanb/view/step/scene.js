@@ -19,6 +19,7 @@ import { drawRim } from "./rim.js";
  * @typedef {{open(key: string): boolean, spread(key: string): boolean, all: boolean, focus: string, radius: number, bundles?: import("./bundles.js").Bundles | null}} Folds `all` draws what is inlined or an edge too
  * @typedef {{added: number, removed: number, changed: number}} Tally how many ops a pass added, removed and changed
  * @typedef {{seconds: number | null, flops: number, bytes: number}} Weight `seconds` null where nothing was measured
+ * @typedef {{ops: number, flops: number, bytes: number, marks: Tally}} HiddenRow what of a group, or of the ops that one op stands for, is not on the page
  * @typedef {{text: string, name: string}} Operand what is inlined in its user, as "0.1" or "iota", and the name of that op
  * @typedef {{item: Item, group: string, fold: string, operands: Operand[], stack: number, count: number, marks: Tally, weight: Weight, port: "" | "in" | "out"}} SceneNode
  *   a node to draw: `group` the key of the open group it lies in ("" for none), `fold` its own key where it is a closed group (else ""), `stack` how many repeats it stands for (1: itself),
@@ -33,8 +34,9 @@ import { drawRim } from "./rim.js";
  */
 
 export const MAX_NODES = 400;
+const NOTHING_HIDDEN = [0, 0, 0];
 const NO_CALLS = /** @type {string[]} */ ([]);
-const TALLIED = /** @type {(keyof Tally)[]} */ (["added", "removed", "changed"]);
+export const TALLIED = /** @type {(keyof Tally)[]} */ (["added", "removed", "changed"]);
 
 /** @returns {Folds} */
 export function noFolds() {
@@ -64,7 +66,7 @@ export function sceneOf(artifact, payload, folds, told = {}) {
   const all = outlines(artifact, payload);
   const whole = all.get("");
   const entry = whole && folds.bundles ? bundled(whole, folds.bundles) : whole;
-  const maker = new SceneMaker(all, folds, told);
+  const maker = new SceneMaker(all, folds, told, told.marks?.hidden?.get(artifact));
   if (!entry) return maker.scene;
   if (folds.focus) addFocus(maker.scene, all, entry, folds, maker);
   else {
@@ -76,11 +78,12 @@ export function sceneOf(artifact, payload, folds, told = {}) {
 }
 
 export class SceneMaker {
-  /** @param {Map<string, Outline>} all @param {Folds} folds @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>, plain?: boolean}} told */
-  constructor(all, folds, told) {
+  /** @param {Map<string, Outline>} all @param {Folds} folds @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>, plain?: boolean}} told @param {Map<string, number[][]>} [hidden] marks of what is not on the page */
+  constructor(all, folds, told, hidden) {
     this.all = all;
     this.folds = folds;
     this.marks = told.marks;
+    this.hidden = hidden;
     this.seconds = told.seconds;
     this.plain = Boolean(told.plain);
     /** @type {Map<string, SceneEdge>} */
@@ -131,12 +134,28 @@ export class SceneMaker {
     size = { ops: 0, marks: noTally() };
     this.sizes.set(name, size); // a function may call itself
     const outline = /** @type {Outline} */ (this.all.get(name));
-    size.ops = outline.groups.reduce((t, g) => t + (g.hidden?.[0] || 0), 0);
+    for (const row of this.hiddenOf(outline).values()) {
+      size.ops += row.ops;
+      for (const m of TALLIED) size.marks[m] += row.marks[m];
+    }
     for (let k = 0; k < outline.items.length; k += 1) {
       size.ops += this.opsOf(outline, k);
       if (outline.roles[k] !== "i" && outline.roles[k] !== "o") this.addMarks(size.marks, outline, k);
     }
     return size;
+  }
+
+  /** What of a computation is not on the page, by the group, or -2 - op, that stands for it. @param {Outline} outline @returns {Map<number, HiddenRow>} */
+  hiddenOf(outline) {
+    const rows = /** @type {Map<number, HiddenRow>} */ (new Map());
+    const add = (/** @type {number} */ end, /** @type {number[]} */ [ops, flops, bytes], /** @type {number[]} */ [added, removed, changed]) => {
+      const { ops: o, flops: f, bytes: b, marks: m } = rows.get(end) || { ...noWeight(), ops: 0, marks: noTally() };
+      rows.set(end, { ops: o + ops, flops: f + flops, bytes: b + bytes, marks: { added: m.added + added, removed: m.removed + removed, changed: m.changed + changed } });
+    };
+    outline.groups.forEach((g, k) => g.hidden && add(k, /** @type {any} */ (g.hidden), NOTHING_HIDDEN));
+    for (const [k, ...row] of outline.others) add(-2 - k, row, NOTHING_HIDDEN);
+    for (const [end, ...marks] of this.hidden?.get(outline.name) || []) add(end, NOTHING_HIDDEN, marks);
+    return rows;
   }
 
   /** Add what a pass did to an op, and in what it calls. @param {Tally} marks @param {Outline} outline @param {number} k */

@@ -2,7 +2,7 @@
 import { grouped, plural, s } from "./dom.js";
 import { shortened, textWidth } from "./measure.js";
 import { shortCount, tallyWidth } from "./place.js";
-import { argumentOf } from "./store.js";
+import { argumentOf, isGroup } from "./store.js";
 import { labelOf } from "./stubs.js";
 
 /** @typedef {import("./scene.js").DrawnNode} DrawnNode */
@@ -87,7 +87,7 @@ function spreader(g) {
 export function spoken(n, mark) {
   const said = { "+": ", added", "−": ", removed", "~": ", changed" }[mark] || "";
   const { added = 0, removed = 0, changed = 0 } = n.marks || {};
-  if (n.count > 1) return `${n.item.h[0]}${n.stack > 1 ? ` times ${n.stack}` : ""}, group of ${plural(n.count, "op")}${added + removed + changed ? `, ${added} added, ${removed} removed, ${changed} changed` : ""}`;
+  if (n.count > 1 || isGroup(n.item)) return `${n.item.h[0]}${n.stack > 1 ? ` times ${n.stack}` : ""}, group of ${plural(n.count, "op")}${added + removed + changed ? `, ${added} added, ${removed} removed, ${changed} changed` : ""}`;
   const what = n.port === "in" ? "parameter" : n.port === "out" ? "result" : n.item.o;
   return [what, argumentOf(n.item) || n.item.n, n.item.s].filter((t) => t).join(" ") + said;
 }
@@ -110,7 +110,7 @@ export function dressNode(node, drawn, mark, colour) {
   else node.removeAttribute("aria-expanded");
   node.setAttribute("aria-label", spoken(drawn, mark));
   const parts = [
-    s("title", {}, `${argumentOf(item) || item.n}\n${item.t.trim()}`),
+    s("title", {}, `${isGroup(item) ? item.h[0] : argumentOf(item) || item.n}\n${item.t.trim()}`),
     ...(back ? [s("rect", { class: "behind", x: back, y: back, width: w, height: ht, rx: 8 }), s("rect", { class: "behind", x: back / 2, y: back / 2, width: w, height: ht, rx: 8 })] : []),
     outline(look, w, ht),
     look === "fusion" ? s("rect", { class: "inner", x: 3, y: 3, width: w - 6, height: ht - 6, rx: 6 }) : null,
@@ -128,7 +128,7 @@ function words(n, look, icon, w, ht) {
   if (look === "port") {
     return [s("text", { class: "title", x: w / 2 - (n.fold ? 8 : 0), y: ht / 2 + 4.3 }, shortened(labelOf(n), w - 18 - (n.fold ? 18 : 0), "title"))];
   }
-  const tally = n.count > 1 ? tallyText(n.marks) : [];
+  const tally = n.count > 1 || isGroup(n.item) ? tallyText(n.marks) : [];
   const marks = tally.length ? tallyWidth(n.marks) : 0;
   const [left, right] = [icon ? 27 : 8, n.fold ? 24 : 8];
   const times = n.stack > 1 && !/×/.test(title) ? ` ×${n.stack}` : "";

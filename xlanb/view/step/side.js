@@ -140,8 +140,8 @@ function links(title, names, pin, called) {
   );
 }
 
-/** What the card says when no op is pinned. @param {Store} store @param {Stage | undefined} stage */
-export function stageCard(store, stage) {
+/** What the card says when no op is pinned. @param {Store} store @param {Stage | undefined} stage @param {number[]} [elsewhere] how many of what was added, removed and changed the picture does not hold */
+export function stageCard(store, stage, elsewhere = []) {
   if (!stage) return h("p", { class: "muted" }, "Nothing was compiled yet.");
   const after = store.artifact(stage.a);
   const before = store.artifact(stage.b);
@@ -158,6 +158,7 @@ export function stageCard(store, stage) {
       ["Time", alone ? "" : time(stage.s)],
       ["Program", after?.name],
     ]),
+    elsewhere.some((n) => n) ? h("p", { class: "muted elsewhere" }, "Not in the picture: ", ...tallied(elsewhere[0], elsewhere[1], elsewhere[2]), " of parameters, reducers, and groups that are gone.") : null,
     h("p", { class: "muted hint" }, "Point at an op to light it up everywhere; click it to see all about it; shift-click a second one: why, of the two; double-click: where it lives on."),
   );
 }

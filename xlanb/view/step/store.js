@@ -6,12 +6,12 @@
  * @typedef {{h: string, i: number[], z: string}} Chunk
  * @typedef {{w: number, h: number, nodes: number[][], edges: number[][], groups: any[][], note?: string}} Picture
  * @typedef {{k: string, name?: string, c?: number[], g?: Picture | null, note?: string, [key: string]: any}} Artifact
- * @typedef {{i: number, kind: string, name: string, pl: string[], ch: number, s: number | null, d: string, b: number, a: number, ctx?: number, n?: [number, number, number],
+ * @typedef {{i: number, kind: string, name: string, pl: string[], ch: number, s: number | null, d: string, b: number, a: number, ctx?: number, n?: [number, number, number], marks?: {wrong?: Record<string, string[]>, before?: Record<string, number[][]>, after?: Record<string, number[][]>},
  *   e?: string, diff?: any[], why?: any, numerics?: any[], err?: number | null}} Stage
  * @typedef {{name: string, live: boolean, counts: Record<string, number>, runs: number[], stages: Stage[], coming?: [string, string[], number, string[]][], worth?: Record<string, {run?: number, temp?: number, failure?: string}>}} Trace
  * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], frames?: [string, string, number][], lines?: Record<string, string>, shardings?: Record<string, import("./sharding.js").Table>, note?: string,
  *   start?: import("./start.js").Start, overlays?: Record<string, Record<string, number | string>>, single?: number}} Payload
- * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>}} Marks
+ * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>, hidden?: Map<Artifact, Map<string, number[][]>>}} Marks `hidden` by artifact and computation [end, added, removed, changed] of what is not on the page (see SceneMaker.hiddenOf)
  */
 
 /**
@@ -48,6 +48,11 @@ export function merge(payload, delta) {
 /** What a JAX function calls the argument that a parameter is, as in `params['w']`; "" of other ops. @param {Item} item */
 export function argumentOf(item) {
   return (item.an && item.m) || "";
+}
+
+/** Whether an item stands for a group. @param {Item} item */
+export function isGroup(item) {
+  return item.fold !== undefined;
 }
 
 /** The stations of the ribbon, in order: label, and which stages belong to it. */
@@ -173,9 +178,20 @@ export class Store {
         else if (old.get(name) !== item && this._differ(/** @type {number} */ (old.get(name)), item)) marks.changed.add(name);
       }
       for (const name of old.keys()) if (!now.has(name)) marks.removed.add(name);
+      this._correct(marks, before, after);
     }
     this._marks.set(key, marks);
     return marks;
+  }
+
+  /** What comparing names does not tell, where the kernel told it: see view/marks.py. @param {Marks} marks changed in place @param {number} before @param {number} after */
+  _correct(marks, before, after) {
+    const told = this.payload.traces.flatMap((t) => t.stages).find((x) => x.b === before && x.a === after && x.marks)?.marks;
+    if (!told) return;
+    for (const [mark, names] of Object.entries(told.wrong || {})) {
+      for (const name of names) for (const [of, set] of [["+", marks.added], ["-", marks.removed], ["~", marks.changed]]) /** @type {Set<string>} */ (set)[mark.includes(/** @type {string} */ (of)) ? "add" : "delete"](name);
+    }
+    marks.hidden = new Map([[before, told.before], [after, told.after]].map(([k, rows]) => [/** @type {Artifact} */ (this.artifact(/** @type {any} */ (k))), new Map(Object.entries(rows || {}))]));
   }
 
   /** Whether two forms of an op differ in more than the reason why it stays out of clusters: what was said of it changes no node. @param {number} before @param {number} after */

@@ -1,7 +1,7 @@
 // Stubs: the ends of edges that are too long to be drawn, with the name of the other end where there is place for it.
 import { s } from "./dom.js";
 import { shortened, textWidth } from "./measure.js";
-import { argumentOf } from "./store.js";
+import { argumentOf, isGroup } from "./store.js";
 
 /** @typedef {import("./store.js").Item} Item */
 /** @typedef {import("./layers.js").Box} Box */
@@ -14,7 +14,7 @@ const SMALLER = 10.5 / 11.5; // its font is smaller than that of a node
 /** What a box is called: an argument by the user's name for it, a group by its title, an op by its own. @param {{item: Item | null, fold: string, count?: number, label?: string}} n */
 export function labelOf(n) {
   if (n.label !== undefined || !n.item) return n.label || "";
-  return n.fold || n.item.fold || (n.count || 1) > 1 ? n.item.h[0] : argumentOf(n.item) || n.item.n;
+  return n.fold || isGroup(n.item) || (n.count || 1) > 1 ? n.item.h[0] : argumentOf(n.item) || n.item.n;
 }
 
 /**
