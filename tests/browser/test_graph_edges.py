@@ -90,3 +90,43 @@ def test_what_flows_through_a_pinned_op_is_drawn(stepper, step_page):
     assert seen >= 1, "some op uses what another group makes"
     stepper.press("Escape")
     assert stepper.page.locator(".node.linked").count() == 0
+
+
+BEYOND = """() => {
+  const root = document.querySelector(".xlanb-step").shadowRoot;
+  const pane = root.querySelector(".canvas").getBoundingClientRect();
+  return [...root.querySelectorAll(".canvas .edge, .canvas .stub, .canvas .group, .canvas .node")].flatMap((x) => {
+    const b = x.getBoundingClientRect();
+    const over = Math.max(pane.left - b.left, pane.top - b.top, b.right - pane.right, b.bottom - pane.bottom);
+    return over > 0 ? [`${x.getAttribute("class")} ${x.dataset.key || ""}: ${over} px`] : [];
+  });
+}"""
+
+
+def backward_text() -> str:
+    """A graph of two columns: what leads back to the top of the second passes above all boxes."""
+    meta = ', metadata={{op_name="jit(f)/{}/op"}}'
+    lines = ["HloModule columns", "", "ENTRY main {", "  x0 = f32[64,64] parameter(0)"]
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    for k in range(1, 25):
+        scope = "forward" if k <= 12 else "head"
+        lines.append(
+            f"  {'ROOT ' if k == 24 else ''}x{k} = f32[64,64] dot(x{k - 1}, x{k - 1}), {dims}{meta.format(f'{scope}/part{k % 3}')}"
+        )
+    return "\n".join([*lines, "}"])
+
+
+@pytest.mark.parametrize("screen", [(1440, 900), (1000, 700)], ids=str)
+def test_nothing_of_a_graph_that_is_seen_whole_is_cut(stepper, tmp_path, screen):
+    jax = pytest.importorskip("jax")
+    step, arguments = small_step()
+    write_page([xlanb.trace(step, *arguments), xlanb.trace(backward_text())], tmp_path / "page.html")
+    assert jax
+    stepper.page.set_viewport_size({"width": screen[0], "height": screen[1]})
+    stepper.page.emulate_media(reduced_motion="reduce")
+    stepper.open(tmp_path / "page.html")
+    stepper.page.locator(".node").first.wait_for()
+    for _ in range(4):
+        assert not stepper.page.locator(".minimap").is_visible(), "all is in sight"
+        assert stepper.page.evaluate(BEYOND) == []
+        stepper.press("n")

@@ -22,8 +22,11 @@ _STYLES = ("step.css", "graph.css", "panes.css", "tpu.css", "gpu.css", "live.css
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
 
-# Comments, indentation and empty lines, which a page need not carry: no string of ours spans lines, none holds what begins a comment of ours.
-_COMMENT = re.compile(r"/\*\*.*?\*/ ?|^[ \t]+(?://[^\n]*\n)?|^//[^\n]*\n|^\n", re.MULTILINE | re.DOTALL)
+# Comments, indentation and empty lines, which a page need not carry: no string of ours spans lines, none holds what begins
+# a comment of ours. A comment behind code goes where it has no quote: what looks like one may be the rest of a string.
+_COMMENT = re.compile(
+    r"/\*\*.*?\*/ ?|^[ \t]+(?://[^\n]*\n)?|^//[^\n]*\n|^\n|[ \t]+// [^\n\"'`]*$", re.MULTILINE | re.DOTALL
+)
 
 
 @cache

@@ -19,6 +19,8 @@ from xlanb.view.outline.scopes import scope_path
         ("jit(f)/cond/branch_1_fun/head/add", ("head",)),
         ("jit(f)/transpose(jvp(a/b))/c/add", ("backward", "a", "b", "c")),
         ("jit(f)/linear_1/~/dot", ("linear_1",)),
+        ("jit(step)/Cell_0.scan_fn/Cell_0/dot_general", ("Cell_0",)),
+        ("jit(step)/block/block/dot_general", ("block", "block")),
         ("jit(f)/mul", ()),
         ("jit(step)/jvp(jit(relu))", ("forward",)),
         ("jit(step)/transpose(jvp(jit(relu)))", ("backward",)),

@@ -3,6 +3,7 @@
 jit(step)/jvp(block_3)/attn/dot_general             ->  ("forward", "block_3", "attn")
 jit(step)/transpose(jvp(block_3))/attn/dot_general  ->  ("backward", "block_3", "attn")
 jit(step)/jvp(jit(relu))                            ->  ("forward",): a call is named by what it calls
+jit(step)/Cell_0.scan/Cell_0/dot_general            ->  ("Cell_0",): a module is its method
 jit(f)/while/body/closed_call/mlp/tanh              ->  ("loop", "mlp")
 gradients/conv1/Conv2D_grad/Conv2DBackpropFilter    ->  ("backward", "conv1")
 """
@@ -79,7 +80,11 @@ def _jax_path(parts: list[str], last: str) -> Path:
         turned, inner = _peel(part)
         # a layer's backward pass may call what is named as forward: the outermost word counts
         direction = BACKWARD if BACKWARD in (direction, turned) else direction or turned
-        path.extend(word for word in (_word(x) for x in inner.split("/")) if word)
+        for word in (_word(x) for x in inner.split("/")):
+            if word and path and path[-1].startswith(f"{word}."):  # flax names the method of a module, then the module
+                path[-1] = word
+            elif word:
+                path.append(word)
     while path and path[-1] == "loop":  # a loop is drawn as such: what stands in it has no other scope
         path.pop()
     return (direction, *path) if direction else tuple(path)

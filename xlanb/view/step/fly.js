@@ -10,9 +10,11 @@ const SCALES = [1, 1.04, 1.08, 1.13, 1.2];
 const NEARBY = 120;
 const FOOT = 26; // below the pane stands the legend: a box that begins there would look cut off
 
-/** All of a drawing, centred. @param {{w: number, h: number}} sheet @param {Pane} pane @returns {Sight} */
+/** All of a drawing, centred, with room around it for the edges that pass its boxes. @param {{w: number, h: number}} sheet @param {Pane} pane @returns {Sight} */
 export function wholeSight(sheet, pane) {
-  const scale = Math.min((pane.width - 2 * MARGIN) / sheet.w, (pane.height - 2 * MARGIN) / sheet.h, LARGEST);
+  const small = Math.min((pane.width - 2 * MARGIN) / sheet.w, (pane.height - 2 * MARGIN) / sheet.h);
+  const large = Math.min(pane.width / (sheet.w + 2 * MARGIN), pane.height / (sheet.h + 2 * MARGIN)); // edges are as much larger as boxes
+  const scale = Math.min(small, large, LARGEST);
   return { scale, x: (pane.width - sheet.w * scale) / 2, y: (pane.height - sheet.h * scale) / 2 };
 }
 

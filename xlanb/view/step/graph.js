@@ -335,7 +335,8 @@ export class GraphView {
   _fitsAsIs(sheet) {
     const { width, height } = this._both()[1];
     const whole = wholeSight(sheet, { width, height }).scale;
-    const within = this.x >= 0 && this.y >= 0 && this.x + sheet.w * this.scale <= width && this.y + sheet.h * this.scale <= height;
+    const rim = (MARGIN - 1) * this.scale;
+    const within = this.x >= rim && this.y >= rim && this.x + sheet.w * this.scale <= width - rim && this.y + sheet.h * this.scale <= height - rim;
     return this.scale >= LEGIBLE && within && whole < 1.15 * this.scale;
   }
 

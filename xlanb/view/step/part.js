@@ -9,6 +9,7 @@ import { around, bytesOf, twinsOf } from "./outline.js";
 /** @typedef {import("./scene.js").GroupKind} GroupKind */
 
 export const CALLERS = new Map([["fusion", "fusion"], ["call", "call"], ["while", "call"], ["conditional", "call"], ["async-start", "call"]]);
+const SOUGHT = /matrix|comm|control|call|launch/; // families of what a reader looks for
 const MAX_DEPTH = 12;
 const MARKED = 24; // so many inlined ops at most are drawn because a pass was about them
 
@@ -96,7 +97,7 @@ export class PartMaker {
     const state = canOpen && this.maker.folds.open(key) ? { box: key, fold: "" } : { box: above.box, fold: key };
     const { scene } = this.maker;
     if (!state.fold) scene.groups.set(key, { label: group.label, kind: /** @type {GroupKind} */ (group.kind), parent: above.box, item: null, count: 0, stack: group.stack, marks: noTally(), weight: noWeight() });
-    else this.maker.addNode(key, groupItem(key, group.label, this.pathOf(g), group.stack), above.box, { fold: canOpen ? key : "", stack: group.stack, count: 0 });
+    else this.maker.addNode(key, groupItem(key, group.label, this.pathOf(g), group.stack), above.box, { fold: canOpen ? key : "", stack: group.stack, count: 0, plain: true });
     return (this.states[g] = state);
   }
 
@@ -237,6 +238,7 @@ export class PartMaker {
     node.count += this.maker.opsOf(this.outline, k);
     this.maker.count(node, this.outline, k);
     if (node.item.fold !== undefined) node.item.fold = node.count;
+    if (node.plain && (SOUGHT.test(this.outline.items[k].f) || CALLERS.has(this.outline.items[k].o))) node.plain = false;
   }
 
   /** What is not on the page, as nodes by group or counted into the op that stands for it. */

@@ -1,4 +1,5 @@
 // Where each box of a scene stands: the innermost groups first, in the direction and the columns that fill the pane best.
+import { plural } from "./dom.js";
 import { drawnEdges, lifted } from "./edges.js";
 import { laidOut, layered, ranked } from "./layers.js";
 import { textWidth } from "./measure.js";
@@ -66,6 +67,12 @@ function iconic(n) {
   return /matrix|fusion|comm|control|launch|reduce/.test(n.item.f) || n.item.o === "fusion"; // a stack of fusions too
 }
 
+/** The second line of a node: its shape, of what holds ops and gives a tuple how many. @param {any} n a node of a scene @returns {string} */
+export function secondLine(n) {
+  const below = n.item.h[2] || "";
+  return n.fold && below.startsWith("(") ? plural(n.count, "op") : below;
+}
+
 /** Widths of a node's two lines: every arrangement asks for them. @type {WeakMap<any, [number, number]>} */
 const LINES = new WeakMap();
 
@@ -73,10 +80,10 @@ const LINES = new WeakMap();
 function lineWidths(n) {
   let lines = LINES.get(n);
   if (!lines) {
-    const [title, rest, below] = n.item.h;
+    const [title, rest] = n.item.h;
     const operands = (n.operands || []).map((/** @type {any} */ o) => ` ·${o.text}`).join("");
     const said = n.count > 1 ? "" : `${rest}${operands}`;
-    lines = [textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(below || "", "below")];
+    lines = [textWidth(title, "title") + textWidth(`${said}${n.stack > 1 ? ` ×${n.stack}` : ""}`, "rest") + (n.fold ? 20 : 0) + (iconic(n) ? 20 : 0), textWidth(secondLine(n), "below")];
     LINES.set(n, lines);
   }
   return lines;

@@ -21,9 +21,9 @@ import { drawRim } from "./rim.js";
  * @typedef {{seconds: number | null, flops: number, bytes: number}} Weight `seconds` null where nothing was measured
  * @typedef {{ops: number, flops: number, bytes: number, marks: Tally}} HiddenRow what of a group, or of the ops that one op stands for, is not on the page
  * @typedef {{text: string, name: string}} Operand what is inlined in its user, as "0.1" or "iota", and the name of that op
- * @typedef {{item: Item, group: string, fold: string, operands: Operand[], stack: number, count: number, marks: Tally, weight: Weight, port: "" | "in" | "out"}} SceneNode
+ * @typedef {{item: Item, group: string, fold: string, operands: Operand[], stack: number, count: number, marks: Tally, weight: Weight, port: "" | "in" | "out", plain?: boolean}} SceneNode
  *   a node to draw: `group` the key of the open group it lies in ("" for none), `fold` its own key where it is a closed group (else ""), `stack` how many repeats it stands for (1: itself),
- *   `count` how many ops it holds (1: itself), `port` on the rim of its group
+ *   `count` how many ops it holds (1: itself), `port` on the rim of its group, `plain` a closed group of which all moves or maps elements
  * @typedef {"scope" | "repeat" | "fusion" | "call" | "computation" | "cluster" | "flow"} GroupKind
  * @typedef {{label: string, kind: GroupKind, parent: string, item: Item | null, count: number, stack: number, marks: Tally, weight: Weight}} SceneGroup an open group, drawn as a box
  * @typedef {{from: string, to: string, bytes: number, ops: number}} SceneEdge between nodes, by key: the bytes that flow, and how many edges of the program it stands for

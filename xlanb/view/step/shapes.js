@@ -1,7 +1,7 @@
 // Nodes, boxes, edges and stubs of a drawing as SVG.
 import { grouped, plural, s } from "./dom.js";
 import { shortened, textWidth } from "./measure.js";
-import { shortCount, tallyWidth } from "./place.js";
+import { secondLine, shortCount, tallyWidth } from "./place.js";
 import { argumentOf, isGroup } from "./store.js";
 import { labelOf } from "./stubs.js";
 
@@ -124,7 +124,7 @@ export function dressNode(node, drawn, mark, colour) {
 
 /** Icon, title, what stands below, and the bar of the weight. @param {DrawnNode} n @param {string} look @param {string} icon @param {number} w @param {number} ht */
 function words(n, look, icon, w, ht) {
-  const [title, rest, below] = n.item.h;
+  const [title, rest] = n.item.h;
   if (look === "port") {
     return [s("text", { class: "title", x: w / 2 - (n.fold ? 8 : 0), y: ht / 2 + 4.3 }, shortened(labelOf(n), w - 18 - (n.fold ? 18 : 0), "title"))];
   }
@@ -142,7 +142,7 @@ function words(n, look, icon, w, ht) {
   const share = (n.share || 0) >= 0.05 && n.share < 0.995 ? `${Math.round(100 * n.share)} %` : "";
   const percent = marks + textWidth(share, "below") + 20 <= w ? share : ""; // the bar tells it too
   const free = w - 12 - marks - (percent ? textWidth(percent, "below") + 8 : 0);
-  const under = below || (n.count > 1 ? plural(n.count, "op") : "");
+  const under = secondLine(n) || (n.count > 1 ? plural(n.count, "op") : "");
   const lower = marks && textWidth(under, "below") > free ? "" : shortened(under, free, "below");
   const two = Boolean(lower || percent || marks);
   const y = two ? ht / 2 - (ht < 38 ? 2.8 : 3.5) - (percent ? 2 : 0) : ht / 2 + 4.5;
