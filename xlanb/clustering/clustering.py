@@ -364,6 +364,7 @@ def cluster(
     devices: Mapping[str, str] | None = None,
     compile_nodes: Mapping[str, bool] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
     **values: Any,
 ) -> Clustering:
     """Cluster a graph as a session with JIT on does; the graph itself stays as it is.
@@ -378,13 +379,14 @@ def cluster(
         devices: patterns -> device.
         compile_nodes: patterns -> whether to compile (`_XlaCompile`).
         shapes: names of tensors -> shape, where the graph does not state it.
+        batch: the size of the first dimension of a Keras model's inputs, where the model leaves it open.
 
     Raises:
         GraphError: the graph has a cycle outside of loops, or a malformed loop, or there is no such tensor.
         FlagError: an unknown flag, or an op type that XLA does not know.
     """
     if is_foreign(graph):
-        graph = graph_of(graph, *args)
+        graph = graph_of(graph, *args, batch=batch)
     elif not isinstance(graph, Graph) or args:
         raise GraphError(
             f"a Graph, or a program of TensorFlow with its arguments, is clustered, not {graph!r}{' with arguments' if args else ''}"

@@ -21,11 +21,11 @@ from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import run_traced
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
-from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
+from xlanb.graph.foreign import feeds_of, graph_of, is_foreign, is_jit_compiled, zeros_of
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
 from xlanb.runtime.compiler import module_stages, options_in_force
-from xlanb.runtime.program import to_module
+from xlanb.runtime.program import as_tf_function, to_module
 from xlanb.runtime.session import Session
 from xlanb.stage import Stages
 from xlanb.tracing import Event, observing, unobserved
@@ -89,12 +89,18 @@ class Compilation(Displayable):
     def _start(self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]) -> Stages[Any]:
         if self._target:
             return self._start_for_gpu(x, args, session, named)
-        if session is None and is_foreign(x):
+        x = as_tf_function(x)
+        if session is None and is_foreign(x) and not is_jit_compiled(x):
             if not self._flags.tf_xla_auto_jit:  # who steps a program of TensorFlow wants to see it compiled
                 self._flags = replace(self._flags, tf_xla_auto_jit=2, tf_xla_cpu_global_jit=True)
-            graph = graph_of(x, *args)
+            batch = named.pop("batch", None)
+            graph = graph_of(x, *args, batch=batch)
+            feeds = feeds_of(graph, args) or ({} if named else zeros_of(graph))
+            targets = [] if graph.binding is None else graph.binding.targets
+            fetches = [*graph.outputs, *(graph.get_operation_by_name(n) for n in targets)]
             with in_force(self._flags):
-                return Session(graph).run_stages(list(graph.outputs), {**feeds_of(graph, args), **named})
+                stages = Session(graph).run_stages(fetches, {**feeds, **named})
+            return _without_targets(stages, len(graph.outputs))
         if session is not None or (_is_graph(x) and args):
             graph = session.graph if session is not None else (x[0] if isinstance(x, list | tuple) else x).graph
             feeds = args[0] if args else {}
@@ -339,6 +345,11 @@ def _arrays(module: HloModule, args: tuple[Any, ...]) -> tuple[Any, ...]:
     except XlanbError:  # named arguments, say: the program is tried with others then
         return ()
     return flat if all(isinstance(a, int | float | complex) or hasattr(a, "__array__") for a in flat) else ()
+
+
+def _without_targets(stages: Stages[Any], count: int) -> Stages[Any]:
+    """The same stages, with the values of the first fetches alone."""
+    return list((yield from stages))[:count]
 
 
 def _is_graph(x: Any) -> bool:

@@ -61,7 +61,27 @@ def refers_to_jax(function: Any) -> bool:
     """Whether a function is made by JAX or one of its libraries, or its own code names something of theirs: a module, a function, an array, an object of a class that is derived from one of theirs."""
     if "jax" not in sys.modules:
         return False
-    return _is_made_by_jax(function) or any(_packages(v) & _PACKAGES for v in _named_in(function))
+    return _is_made_by_jax(function) or bool(packages_named_in(function) & _PACKAGES)
+
+
+def refers_to_tensorflow(function: Any) -> bool:
+    """Whether a function's own code names something of TensorFlow, or of Keras on TensorFlow."""
+    if "tensorflow" not in sys.modules or not callable(function):
+        return False
+    packages = packages_named_in(function)
+    if packages & _PACKAGES:
+        return False
+    return "tensorflow" in packages or ("keras" in packages and _keras_backend() == "tensorflow")
+
+
+def _keras_backend() -> str:
+    keras = sys.modules.get("keras")
+    return str(keras.config.backend()) if keras is not None else ""
+
+
+def packages_named_in(function: Any) -> set[str]:
+    """The top-level packages of the values that a function's code names."""
+    return set().union(*(_packages(v) for v in _named_in(function)))
 
 
 _PACKAGES = {
@@ -453,6 +473,7 @@ __all__ = [
     "lowered_for",
     "names_of_leaves",
     "refers_to_jax",
+    "refers_to_tensorflow",
     "static_arguments",
     "trace_context",
     "trace_context_names",

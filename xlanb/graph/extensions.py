@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from xlanb.graph.binding import CallRequest
 from xlanb.graph.records import GraphRecord
 from xlanb.hooks import Hook
 
@@ -15,8 +16,16 @@ if TYPE_CHECKING:
 write_picture: Final[Hook[[GraphRecord, Path, int], None]] = Hook("graph.write_picture")
 """Write a graph of at most that many nodes as .dot, or by Graphviz as .svg, .png or .pdf."""
 
-graph_of_objects: Final[Hook[[Any, Sequence[Any]], Graph]] = Hook("graph.graph_of_objects")
-"""The graph of an object of TensorFlow or Keras and the arguments of its call."""
+graph_of_objects: Final[Hook[[Any, CallRequest], Graph]] = Hook("graph.graph_of_objects")
+"""The graph of an object of TensorFlow or Keras, traced for a call."""
+
+flatten_foreign_call: Final[Hook[[Any, tuple[Any, ...], Mapping[str, Any]], tuple[list[str], list[Any]]]] = Hook(
+    "graph.flatten_foreign_call"
+)
+"""The leaves of the arguments that an object of TensorFlow is called with, and their names."""
+
+make_tf_function: Final[Hook[[Any], Any]] = Hook("graph.make_tf_function")
+"""A Python function over TensorFlow as a tf.function."""
 
 read_graphdef: Final[Hook[[Any, str], Graph]] = Hook("graph.read_graphdef")
 """The graph of a GraphDef (a path, bytes or text), and its name."""
@@ -34,9 +43,11 @@ graph_of_program: Final[Hook[[Any, tuple[Any, ...], str | None], Graph]] = Hook(
 """The graph of a program that TensorFlow holds, the arguments of its call, and the signature of a SavedModel."""
 
 __all__ = [
+    "flatten_foreign_call",
     "graph_of_objects",
     "graph_of_program",
     "graph_to_proto",
+    "make_tf_function",
     "read_graphdef",
     "write_graphdef",
     "write_graphdef_text",

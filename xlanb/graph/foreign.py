@@ -11,6 +11,7 @@ import numpy as np
 from xlanb.boundary import boundary
 from xlanb.errors import ArgumentError, GraphError, nearest
 from xlanb.files import is_file
+from xlanb.graph.binding import CallRequest
 from xlanb.graph.extensions import graph_of_objects, graph_of_program
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Tensor
@@ -39,9 +40,21 @@ def is_model_file(x: Any) -> bool:
     return _is_path(x) and Path(x).suffix in _MODEL_FILES and is_file(Path(x))
 
 
+def is_jit_compiled(x: Any) -> bool:
+    """Whether this is a tf.function with `jit_compile=True`, which TensorFlow compiles whole."""
+    return bool(getattr(x, "_jit_compile", False)) and _is_of_tensorflow(x)
+
+
 @boundary("take a graph from TensorFlow")
-def graph_of(x: Any, *args: Any, signature: str | None = None) -> Graph:
-    """The graph of what `is_foreign` calls a program; see `Graph.from_tensorflow`.
+def graph_of(
+    x: Any,
+    *args: Any,
+    signature: str | None = None,
+    named: Mapping[str, Any] | None = None,
+    batch: int | None = None,
+    is_compiled: bool = False,
+) -> Graph:
+    """The graph of what `is_foreign` calls a program; see `Graph.from_tensorflow`, and `CallRequest` for the other arguments.
 
     Raises:
         MissingPeerError: TensorFlow is needed, and is not installed.
@@ -56,7 +69,7 @@ def graph_of(x: Any, *args: Any, signature: str | None = None) -> Graph:
             f"cannot take a {type(x).__name__} for a program of TensorFlow: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
             "with its arguments, a ConcreteFunction, a Keras model or its file, or the folder of a SavedModel"
         )
-    return graph_of_objects(x, args)
+    return graph_of_objects(x, CallRequest(args, named or {}, batch, is_compiled))
 
 
 @graph_of_program.implement
@@ -64,19 +77,41 @@ def _graph_of_program(program: Any, args: tuple[Any, ...], signature: str | None
     return graph_of(program, *args, signature=signature)
 
 
-def feeds_of(graph: Graph, args: Sequence[Any]) -> dict[Tensor, np.ndarray[Any, Any]]:
+def feeds_of(
+    graph: Graph, args: Sequence[Any], named: Mapping[str, Any] | None = None
+) -> dict[Tensor, np.ndarray[Any, Any]]:
     """What of the arguments of a call is to be fed to `graph.inputs`: the arrays in them, in their order. Where `args` are none, or specs, nothing is.
 
     Raises:
         ArgumentError: there are more or fewer arrays than inputs.
     """
-    values = list(_arrays(args))
+    values = _arrays((args, named or {}))
+    if values and graph.binding is not None:
+        values = graph.binding.flatten(tuple(args), named or {})
     if not values:
         return {}
     if len(values) != len(graph.inputs):
         takes = ", ".join(f"{t.op.name}: {t.dtype.name}{t.shape}" for t in graph.inputs)
         raise ArgumentError(f"{graph.name} takes {len(graph.inputs)} arrays ({takes}), not {len(values)}")
     return dict(zip(graph.inputs, values, strict=True))
+
+
+def zeros_of(graph: Graph) -> dict[Tensor, np.ndarray[Any, Any]]:
+    """Zeros for `graph.inputs`, for a run without arrays.
+
+    Raises:
+        ArgumentError: the graph leaves sizes open.
+    """
+    shapes = {t: t.shape.as_tuple() for t in graph.inputs}
+    still = [t for t, dims in shapes.items() if dims is None or None in dims]
+    if still:
+        shown = ", ".join(f"{t.op.name} {t.dtype.name}{t.shape}" for t in still)
+        raise ArgumentError(
+            f"{graph.name} leaves sizes open: {shown}; give arrays, or of a model the batch size, as in batch=32"
+        )
+    return {
+        t: np.zeros([d or 0 for d in dims], t.dtype.as_numpy_dtype) for t, dims in shapes.items() if dims is not None
+    }
 
 
 def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:

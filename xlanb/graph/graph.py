@@ -23,6 +23,7 @@ from xlanb.graph.scopes import ControlDependencies, Scopes, python_line
 if TYPE_CHECKING:
     import numpy as np
 
+    from xlanb.graph.binding import Binding
     from xlanb.graph.functions import GraphFunction
 
 
@@ -38,6 +39,7 @@ class Graph(Displayable):
         builds_function: whether branches and loops are made as functions (If, While), as in a function that is to be compiled.
         inputs, outputs: of the graph of a function, a model or a signature (see `from_tensorflow`), what it takes and gives, in order.
         initial_values: values by the names of variables, with which sessions of this graph begin.
+        binding: the function or model that the graph was taken from, where it was one: its variables, arguments and results (see `xlanb.graph.binding`).
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -50,6 +52,7 @@ class Graph(Displayable):
         self.inputs: tuple[Tensor, ...] = ()
         self.outputs: tuple[Tensor, ...] = ()
         self.initial_values: dict[str, np.ndarray[Any, Any]] = {}
+        self.binding: Binding | None = None
         self.names = NameSpace()
         self.scopes = Scopes()
         # What a GraphDef said beside its nodes: (version producer, min_consumer, bad consumers) and unknown fields.

@@ -16,7 +16,7 @@ from xlanb.errors import ArgumentError, FeedError
 from xlanb.explorer.live import Compilation
 from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
 from xlanb.frontends.stablehlo import parse_text
-from xlanb.graph.foreign import graph_of, is_foreign
+from xlanb.graph.foreign import graph_of, is_foreign, is_jit_compiled
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.hlo import HloModule
@@ -197,6 +197,8 @@ def _foreign(shell: InteractiveShell, program: Any, given: Any) -> Program:
         graph = graph_of(program)
         given = tuple(_value_for(shell, t) for t in graph.inputs)
     arguments = as_tuple(given)
+    if is_jit_compiled(program):
+        return _function(program, arguments, {}, "auto")
     return Program(
         lambda: Compilation(program, *arguments), assemble=lambda values: values[0] if len(values) == 1 else values
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -12,18 +14,20 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphError, MissingPeerError
-from xlanb.graph.extensions import graph_of_objects
+from xlanb.graph.binding import CallRequest
+from xlanb.graph.extensions import graph_of_objects, make_tf_function
 from xlanb.graph.foreign import is_model_file
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import read_graphdef
 from xlanb.graph.optimize.inline import inline_calls
+from xlanb.peers.tensorflow_binding import FunctionBinding, flat_leaves, python_signature
 
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2"})
 
 
 @graph_of_objects.implement
-def graph_of(x: Any, args: Sequence[Any]) -> Graph:
-    """The graph of an object of TensorFlow or Keras, with `inputs`, `outputs` and `initial_values`; `args` are the arguments of a function or model: arrays or TensorSpecs.
+def graph_of(x: Any, request: CallRequest) -> Graph:
+    """The graph of an object of TensorFlow or Keras, with `inputs`, `outputs`, `initial_values` and `binding`, traced for the arguments of a call.
 
     Variables that a function has captured are VarHandleOp nodes of their own names here, other captured values constants.
 
@@ -43,7 +47,25 @@ def graph_of(x: Any, args: Sequence[Any]) -> Graph:
     items = list(x) if isinstance(x, list | tuple) else [x]
     if items and all(tf.is_tensor(i) or isinstance(i, tf.Operation) for i in items):
         return _of_tensors(tf, items)
-    return _of_concrete(tf, _concrete(tf, x, args), _title(x))
+    call = _traced(tf, x, request)
+    graph, variables = _of_concrete(tf, call.concrete, _title(x))
+    graph.binding = FunctionBinding(
+        _title(x),
+        tuple((t.op.name, t.dtype.name, t.shape.as_tuple()) for t in graph.inputs),
+        variables,
+        call.concrete.graph.structured_outputs,
+        call.signature,
+        list(call.leaves),
+        call.is_model,
+        tuple(op.name for op in call.concrete.graph.control_outputs if op.name in graph),
+    )
+    return graph
+
+
+@make_tf_function.implement
+def tf_function(function: Any) -> Any:
+    """A Python function as a tf.function."""
+    return import_module("tensorflow").function(function)
 
 
 def _title(x: Any) -> str:
@@ -51,25 +73,51 @@ def _title(x: Any) -> str:
     return str(found) if isinstance(found, str) else "function"
 
 
-def _concrete(tf: Any, x: Any, args: Sequence[Any]) -> Any:
+@dataclass(frozen=True)
+class _Traced:
+    """A ConcreteFunction, the signature of the Python function behind it (None where there is none), the leaves of its arguments, and whether it is a model's."""
+
+    concrete: Any
+    signature: inspect.Signature | None = None
+    leaves: Sequence[Any] = ()
+    is_model: bool = False
+
+
+def _traced(tf: Any, x: Any, request: CallRequest) -> _Traced:
     """The ConcreteFunction that a call with these arguments would run."""
     if hasattr(x, "captured_inputs") and hasattr(x, "graph"):
-        return x
+        return _Traced(x)
+    args, is_model = tuple(request.args), False
     if hasattr(x, "get_concrete_function"):
-        function, given = x, list(args)
+        function = x
+        if request.is_compiled and hasattr(x, "python_function"):
+            function = tf.function(
+                x.python_function,
+                input_signature=x.input_signature,
+                autograph=getattr(x, "_autograph", True),
+                jit_compile=True,
+            )
     elif isinstance(x, tf.keras.Model | tf.keras.layers.Layer):
-        function, given = _model_function(tf, x), list(args) or [_model_specs(tf, x)]
+        function, is_model = _model_function(tf, x), True
+        args = args or (_model_specs(tf, x, request),)
     else:
         raise GraphError(
             f"cannot take a {type(x).__name__} of TensorFlow for a program: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
             "with its arguments, a ConcreteFunction, or a Keras model"
         )
     try:
-        return function.get_concrete_function(*given)
+        concrete = function.get_concrete_function(*args, **request.named)
     except Exception as error:
         told = str(error).strip().splitlines()
         words = "; ".join(line.strip() for line in told[-3:]) or type(error).__name__
         raise GraphError(f"TensorFlow cannot trace {_title(x)!r} for these arguments: {words}") from error
+    signature = python_signature(getattr(function, "python_function", function))
+    if not (args or request.named) and getattr(x, "input_signature", None) is not None:
+        args = tuple(x.input_signature)
+        if request.is_compiled:
+            _check_sizes(f"the function {_title(x)}", _title(x), tf.nest.flatten(args))
+    leaves = flat_leaves(signature, args, request.named, _title(x))
+    return _Traced(concrete, signature, leaves, is_model)
 
 
 def _model_function(tf: Any, model: Any) -> Any:
@@ -81,26 +129,57 @@ def _model_function(tf: Any, model: Any) -> Any:
     return tf.function(lambda *inputs: model(*inputs, training=False), autograph=False)
 
 
-def _model_specs(tf: Any, model: Any) -> Any:
-    """TensorSpecs in the structure of a model's inputs."""
+def _model_specs(tf: Any, model: Any, request: CallRequest) -> Any:
+    """TensorSpecs in the structure of a model's inputs, their first dimension `batch` where that is given.
+
+    Raises:
+        GraphError: the model does not say what it takes, or sizes are open in a program that is to be compiled.
+    """
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise GraphError(f"the Keras model {model.name!r} does not say what it takes: give it with its arguments")
 
     def spec(tensor: Any) -> Any:
-        return tf.TensorSpec(tensor.shape, tensor.dtype, name=re.sub(r"\W", "_", tensor.name))
+        dims = list(tensor.shape)
+        if dims and dims[0] is None:
+            dims[0] = request.batch
+        return tf.TensorSpec(dims, tensor.dtype, name=re.sub(r"\W", "_", tensor.name))
 
     structure = getattr(model, "_inputs_struct", None)
     inputs = model.inputs if structure is None else structure
     found = tf.nest.map_structure(spec, inputs)
+    if request.is_compiled:
+        specs = tf.nest.flatten(found)
+        _check_sizes(f"the model {model.name!r}", model.name, specs, takes_batch=True)
     return found[0] if isinstance(found, list) and len(found) == 1 else found
 
 
-def _of_concrete(tf: Any, function: Any, name: str) -> Graph:
+def _check_sizes(what: str, name: str, specs: Sequence[Any], *, takes_batch: bool = False) -> None:
+    """Raise GraphError where sizes are open, naming them and what to write."""
+    still = [s for s in specs if None in s.shape.as_list()]
+    if not still:
+        return
+    shown = ", ".join(f"{s.name or 'argument'} {s.dtype.name}[{_sizes_text(s.shape, '?')}]" for s in still)
+    only_batch = takes_batch and all(None not in s.shape.as_list()[1:] for s in still)
+    arrays = ", ".join(f"np.zeros([{_sizes_text(s.shape, '32')}], np.{s.dtype.name})" for s in specs)
+    call = f"xlanb.compile({name}, {'batch=32' if only_batch else arrays})"
+    raise GraphError(
+        f"{what} leaves sizes open, and code is made for fixed sizes: {shown}; "
+        f"give {'the batch size' if only_batch else 'arrays'}, as in {call}"
+    )
+
+
+def _sizes_text(shape: Any, unknown: str) -> str:
+    return ", ".join(unknown if d is None else str(d) for d in shape)
+
+
+def _of_concrete(tf: Any, function: Any, name: str) -> tuple[Graph, dict[str, Any]]:
+    """The graph of a ConcreteFunction, and the variable behind each variable node."""
     body = function.graph
     definition = body.as_graph_def()
     nodes = {n.name: n for n in definition.node}
     captures = [(value, placeholder.op.name) for value, placeholder in body.captures]
     variables = {id(v.handle): v for v in body.variables}
+    bound: dict[str, Any] = {}
     values: dict[str, np.ndarray[Any, Any]] = {}
     renamed: dict[str, str] = {}
     for value, placeholder in captures:
@@ -108,7 +187,7 @@ def _of_concrete(tf: Any, function: Any, name: str) -> Graph:
         if variable is not None:
             new = _free_name(variable.name, nodes, values)
             renamed[placeholder] = new
-            values[new] = variable.numpy()
+            values[new], bound[new] = variable.numpy(), variable
             _be_variable(tf, nodes[placeholder], variable, new)
         elif placeholder in nodes:
             _be_constant(tf, nodes[placeholder], value, name)
@@ -119,7 +198,7 @@ def _of_concrete(tf: Any, function: Any, name: str) -> Graph:
     graph.outputs = tuple(graph.get_tensor_by_name(_renamed(t.name, renamed)) for t in body.outputs)
     graph.initial_values = values
     inline_calls(graph)
-    return graph
+    return graph, bound
 
 
 def _free_name(name: str, nodes: Mapping[str, Any], taken: Iterable[str]) -> str:

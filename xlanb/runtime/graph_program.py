@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.hlo import HloModule
+from xlanb.runtime.foreign_calling import calling_of
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import array
 from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
@@ -25,22 +27,62 @@ _SOURCES = frozenset({"Placeholder", "PlaceholderV2", "_Arg"})
 VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 
 
-def foreign_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
-    """The module of a program of TensorFlow: its arguments are the parameters, its weights literals; variables that it writes are parameters behind them, and results."""
-    graph = graph_of(x, *args)
-    if not graph.outputs:
+def foreign_module(
+    x: Any,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+    batch: int | None = None,
+    *,
+    freezes_weights: bool = True,
+) -> HloModule:
+    """The module of a program of TensorFlow.
+
+    Its arguments are the parameters, its variables further ones, with their new values behind the
+    results. The weights of a Keras model are literals of the module if `freezes_weights`. The
+    module of a function or model has its calling convention: called as Python calls it, it reads
+    and assigns the variables.
+    """
+    graph, values = _foreign_graph(x, args, named, batch)
+    if not graph.outputs and graph.binding is None:
         raise ArgumentError(
             f"a {type(x).__name__} does not say what is to be computed: give tensors of it, or Graph.from_tensorflow(...) and tensors of that"
         )
-    values: dict[str, Any] = {**named, **{t.op.name: v for t, v in feeds_of(graph, args).items()}}
-    read = {t.op.name for t in inputs_of(graph.outputs)}
+    fetches: list[Tensor | Operation] = [*graph.outputs]
+    if graph.binding is not None:
+        fetches += [graph.get_operation_by_name(name) for name in graph.binding.targets]
+    read = {t.op.name for t in inputs_of(fetches)} if fetches else set()
     weights = {n: v for n, v in graph.initial_values.items() if n in read}
     every = {**weights, **values}
-    feeds, result = extract_result(graph.outputs, every, literals=set(weights), inputs=graph.inputs)
-    if not result.updates:
-        return result.module
-    written = {feeds[i].op.name for i in result.updates}
-    return extract_result(graph.outputs, every, literals=set(weights) - written, inputs=graph.inputs)[1].module
+    is_bound = graph.binding is not None and not (freezes_weights and graph.binding.freezes_weights)
+    literals = set() if is_bound else set(weights)
+    feeds, result = extract_result(fetches, every, literals=literals, inputs=graph.inputs)
+    if result.updates and literals:
+        written = {feeds[i].op.name for i in result.updates}
+        feeds, result = extract_result(fetches, every, literals=literals - written, inputs=graph.inputs)
+    result.module.calling = calling_of(graph, feeds, result)
+    return result.module
+
+
+def _foreign_graph(
+    x: Any, args: Sequence[Any], named: Mapping[str, Any], batch: int | None
+) -> tuple[Graph, dict[str, Any]]:
+    """The graph of a program of TensorFlow, and arrays by the name of placeholders: those of `args`, and those in `named` that are no arguments of the program."""
+    own = {k: v for k, v in named.items() if _takes(x, k)}
+    graph = graph_of(x, *args, named=own, batch=batch, is_compiled=True)
+    fed = {t.op.name: v for t, v in feeds_of(graph, args, own).items()}
+    return graph, {**{k: v for k, v in named.items() if k not in own}, **fed}
+
+
+def _takes(program: Any, name: str) -> bool:
+    """Whether a tf.function has a parameter of this name."""
+    function = getattr(program, "python_function", None)
+    if function is None:
+        return False
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def fetches_of(x: Any) -> list[Tensor | Operation]:

@@ -13,6 +13,7 @@ from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError
 from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments
 from xlanb.frontends.mistakes import no_program
+from xlanb.graph.foreign import is_foreign
 from xlanb.runtime.compiler import compiled, compiled_text
 from xlanb.runtime.jit_cache import (
     ArrayCall,
@@ -25,10 +26,11 @@ from xlanb.runtime.jit_cache import (
     argument_names,
     array_key,
 )
-from xlanb.runtime.program import function_module, to_module, verified
+from xlanb.runtime.program import as_tf_function, function_module, to_module, verified
 
 if TYPE_CHECKING:
     from xlanb.gpu.executable import GpuExecutable
+    from xlanb.hlo import HloModule
 
 
 @overload
@@ -86,9 +88,11 @@ class Jit:
         self, function: Callable[..., Any], static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()
     ) -> None:
         functools.update_wrapper(self, function, updated=())
+        function = as_tf_function(function)
         has_static = bool(static_argnums or static_argnames)
         self._function = jitted_with_static(function, static_argnums, static_argnames) if has_static else function
         self._has_static = has_static_arguments(self._function)
+        self._is_foreign = is_foreign(function)
         self._names = argument_names(function)
         self._entries: dict[Key, CacheEntry] = {}
         self._by_arrays: dict[ArrayKey | None, ArrayCall] = {}  # the same for calls with arrays alone
@@ -137,9 +141,12 @@ class Jit:
         """How many calls found their code, how many had it compiled, and for each of these why."""
         with self._lock:
             entries = tuple(self._entries.values())
-            return CacheInfo(getattr(self, "__name__", "function"), self._hits, len(entries), entries)
+            name = getattr(self, "__name__", "") or str(getattr(self._function, "name", "function"))
+            return CacheInfo(name, self._hits, len(entries), entries)
 
     def _call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
+        if self._is_foreign:
+            return Call.of_foreign(self._function, args, named)
         if not self._has_static:
             return Call.of(args, named, ())
         dynamic, static = static_arguments(self._function, args, named)
@@ -164,12 +171,20 @@ class Jit:
 
     def _compile(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
         begin = time.perf_counter()
-        module, structure = function_module(self._function, args, named)
+        module, structure = self._module(args, named)
         executable = compiled(verified(module))
         seconds = time.perf_counter() - begin
-        signature = Signature.of(call, args, named, self._names)
+        signature = Signature.of_foreign(call) if self._is_foreign else Signature.of(call, args, named, self._names)
         why = signature.why([e.signature for e in self._entries.values()])
         return CacheEntry(signature, executable, structure, module.calling is not None, why, seconds)
+
+    def _module(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[HloModule, Any]:
+        """The module for such arguments, and what a function over `xlanb.tf` gave back."""
+        if not self._is_foreign:
+            return function_module(self._function, args, named)
+        from xlanb.runtime.graph_program import foreign_module  # all of TensorFlow's ops: not loaded for JAX
+
+        return foreign_module(self._function, args, named, freezes_weights=False), None
 
     def __repr__(self) -> str:
         info = self.cache_info()

@@ -15,6 +15,7 @@ from xlanb.display import Displayable
 from xlanb.frontends.jax import flat_call, is_array, is_traced, names_of_leaves, trace_context, trace_context_names
 from xlanb.frontends.jax_calling import JaxCalling
 from xlanb.frontends.jax_wrapped import Static
+from xlanb.graph.extensions import flatten_foreign_call
 from xlanb.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ class Call:
             leaves, tree = [*args, *named.values()], (len(args), tuple(named))
         return Call((tree, tuple([_kind(v) for v in leaves]), tuple(static), settings), leaves)
 
+    @staticmethod
+    def of_foreign(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
+        """A call of a function or model of TensorFlow, of whose program Python values are part."""
+        names, leaves = flatten_foreign_call(function, args, named)
+        return Call((tuple(names), tuple([_foreign_kind(v) for v in leaves]), (), ()), leaves)
+
     @property
     def is_traced(self) -> bool:
         """Whether it stands inside of a function that JAX traces."""
@@ -109,6 +116,12 @@ class Signature:
         places = names_of_leaves(roots) if "jax" in sys.modules else [n for n, _ in roots]
         shown = tuple((by_number[n] if isinstance(n, int) else n, v) for n, v in static)
         return Signature(tree, leaves, shown, settings, tuple(places))
+
+    @staticmethod
+    def of_foreign(call: Call) -> Signature:
+        """The signature of a call of a function or model of TensorFlow."""
+        names, leaves, _, settings = call.key
+        return Signature(names, leaves, (), settings, names)
 
     @property
     def text(self) -> str:
@@ -168,7 +181,7 @@ class CacheEntry:
     signature: Signature
     executable: Executable = field(repr=False)
     structure: Any = field(repr=False)
-    is_jax: bool
+    has_calling: bool
     why: str
     seconds: float
 
@@ -185,7 +198,7 @@ class CacheEntry:
     def with_arrays(self, leaves: Sequence[Any]) -> ArrayCall:
         """How later calls with arrays of the same types, in the same structure, are run."""
         executable, run = self.executable, self.run
-        if self.is_jax and self._direct is not None:
+        if self.has_calling and self._direct is not None:
             if self._direct.is_plain and all(type(v) is np.ndarray for v in leaves):
                 return lambda _, args, __: executable(*args)
             calling = self._direct.of_arrays(executable.flat, leaves, is_tuple=self._is_tuple)
@@ -198,7 +211,7 @@ class CacheEntry:
         if self._direct is not None:
             found = self.executable.flat(*self._direct.parameters(leaves))
             return self._direct.assemble(found if self._is_tuple else (found,), args, named, leaves)
-        if self.is_jax:
+        if self.has_calling:
             return self.executable(*args, **named)
         results = self.executable(*(np.asarray(a) for a in args))
         if isinstance(self.structure, list | tuple):
@@ -265,6 +278,13 @@ def _kind(value: Any) -> tuple[Any, ...]:
     if isinstance(value, list | tuple):
         array = np.asarray(value)
         return (array.dtype, array.shape, False)
+    return ("static", Static(value))
+
+
+def _foreign_kind(value: Any) -> tuple[Any, ...]:
+    """The same of a leaf of a call of TensorFlow: a number is a constant of the program."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return (np.dtype(getattr(value.dtype, "as_numpy_dtype", value.dtype)), tuple(value.shape), False)
     return ("static", Static(value))
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import ArgumentTypeError, FunctionResultError, XlanbError
-from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
+from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax, refers_to_tensorflow
 from xlanb.frontends.mistakes import check_no_named, no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE, parse_text
+from xlanb.graph.extensions import make_tf_function
 from xlanb.hlo import HloModule
 
 
@@ -32,8 +33,10 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
         return _of_text_or_module(x, args, named)
     from xlanb.runtime import graph_program  # all of TensorFlow's ops: not loaded for HLO
 
+    x = as_tf_function(x)
     if graph_program.is_foreign(x):
-        return graph_program.foreign_module(x, args, named)
+        batch = named.pop("batch", None)
+        return verified(graph_program.foreign_module(x, args, named, batch))
     if isinstance(x, str):
         return _of_text_or_module(x, args, named)
     if fetches := graph_program.fetches_of(x):
@@ -43,6 +46,15 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if callable(x) or is_jax(x):
         return verified(function_module(x, args, named)[0])
     raise no_program(x)
+
+
+def as_tf_function(x: Any) -> Any:
+    """A Python function whose code names something of TensorFlow as a tf.function; else `x`."""
+    if not callable(x) or is_jax(x) or not refers_to_tensorflow(x):
+        return x
+    from xlanb.graph.foreign import is_foreign
+
+    return x if is_foreign(x) else make_tf_function(x)
 
 
 def _of_text_or_module(x: HloModule | str, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:

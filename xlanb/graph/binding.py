@@ -1,0 +1,52 @@
+"""How a program of TensorFlow is called as Python calls it: what `xlanb.peers` knows of the objects behind a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class CallRequest:
+    """The call that a program is to be traced for.
+
+    Attributes:
+        args: arrays, specs or structures of them.
+        named: named arguments.
+        batch: the size of the first dimension of a model's inputs where the model leaves it open; None to leave it so.
+        is_compiled: trace as for `jit_compile=True`, where gradients of loops keep lists of a known size.
+    """
+
+    args: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    batch: int | None = None
+    is_compiled: bool = False
+
+
+class Binding(Protocol):
+    """The function behind a graph, its variables, and the structure of its arguments and results.
+
+    Attributes:
+        freezes_weights: whether variables that are only read are constants of the program.
+        targets: names of the nodes that a call runs for their effects.
+    """
+
+    freezes_weights: bool
+    targets: tuple[str, ...]
+
+    def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Array]:
+        """The arrays of `graph.inputs`, of a call's arguments; raises ArgumentError where they have another structure."""
+
+    def assemble(self, results: Sequence[Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """What the function returns, of the arrays of `graph.outputs`."""
+
+    def read(self, name: str) -> Array:
+        """The value that the variable of this node has now."""
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Assign new values to variables, by their nodes."""

@@ -1,0 +1,62 @@
+"""Compiled programs of TensorFlow called as Python calls them: variables are read before a call and assigned behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.graph.binding import Binding
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Tensor
+from xlanb.tf2xla.compiler import CompilationResult
+
+
+@dataclass(frozen=True)
+class ForeignCalling:
+    """The calling convention of a function of TensorFlow (see `xlanb.hlo.calling.CallingConvention`).
+
+    Attributes:
+        binding: the function's arguments, results and variables.
+        parameters: for each parameter of the module the number of the input, or the name of the variable.
+        updates: the variables whose new values the module gives behind the results.
+        names: what each parameter of the module is called.
+    """
+
+    binding: Binding
+    parameters: tuple[int | str, ...]
+    updates: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """False: results have the function's structure."""
+        return False
+
+    def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
+        """The module's arrays: those of the arguments, and what the variables hold now.
+
+        Raises:
+            ArgumentError: the arguments do not fit.
+        """
+        given = self.binding.flatten(args, named)
+        return [given[p] if isinstance(p, int) else self.binding.read(p) for p in self.parameters]
+
+    def assemble(self, results: Sequence[Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """What the function returns; the new values are assigned to the variables first."""
+        count = len(results) - len(self.updates)
+        self.binding.write(dict(zip(self.updates, results[count:], strict=True)))
+        return self.binding.assemble(results[:count], args, named)
+
+
+def calling_of(graph: Graph, feeds: Sequence[Tensor], result: CompilationResult) -> ForeignCalling | None:
+    """The calling convention of the module of a function's graph; None where nothing is known of the objects behind the graph."""
+    binding = graph.binding
+    if binding is None:
+        return None
+    numbers = {t: i for i, t in enumerate(graph.inputs)}
+    taken = [feeds[p] for p in result.parameters]
+    parameters = tuple(numbers.get(t, t.op.name) for t in taken)
+    return ForeignCalling(
+        binding, parameters, tuple(feeds[u].op.name for u in result.updates), tuple(t.op.name for t in taken)
+    )
