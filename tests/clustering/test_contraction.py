@@ -231,9 +231,9 @@ def test_eighteen_hundred_nodes_take_less_than_a_second() -> None:
             build.binary(f"j{i}", f"h{i}", f"s{i}")
         source = f"j{i}" if i % 50 == 49 else f"s{i}"
         build.chain(f"m{i}_", f"s{i}", 1)
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = cluster(build.graph)
-    assert time.perf_counter() - begin < 3  # a loaded machine is given more than the second that is promised
+    assert time.process_time() - begin < 3  # processor time: the machine may be loaded
     assert len(found.cluster_of) > 1800
     assert len({c for c in found.cluster_of.values() if c}) > 5
 

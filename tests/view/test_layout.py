@@ -92,9 +92,9 @@ def test_ten_thousand_nodes_take_seconds_at_most():
     edges = [(f"n{max(0, i - 1 - (i * 7919) % 30)}", f"n{i}") for i in range(1, n)] + [
         (f"n{i - 1}", f"n{i}") for i in range(1, n, 3)
     ]
-    begin = time.perf_counter()
+    begin = time.process_time()
     placed = layout(sizes, edges)
-    assert time.perf_counter() - begin < 5  # half a second on an idle machine
+    assert time.process_time() - begin < 5  # processor time: half a second on an idle machine
     assert len(placed.boxes) == n
 
 
