@@ -28,9 +28,9 @@ from xlanb.transforms.purpose import drawing
 
 REFERENCE = Path(__file__).parent / "reference"
 _KEPT_BY_PASSES = (
-    "What a pass *keeps*: *exact* passes leave every element the bits that it had (or NaN, where it was NaN). Those that keep *real numbers only* are exact for integers and round floats elsewhere or in "
-    "another order; ulp are units in the last place of the largest magnitude of an array. Tests hold each pass to it, in f8 to f64, complex numbers and integers, with random mantissas, both ends of "
-    "the types, denormals, both zeros, infinities and NaN."
+    "The column *keeps* says which numerical properties a pass preserves. An *exact* pass preserves the bits of every element; a NaN may become another NaN. A pass that keeps *real numbers only* is exact for "
+    "integers, but rounds floats differently. Errors are in ulp, units in the last place, of the largest magnitude in an array. Tests check each pass with f8 to f64, complex numbers and integers: "
+    "random mantissas, the smallest and largest values, denormals, both zeros, infinities and NaN."
 )
 COUNTEREXAMPLES = Path(__file__).parents[1] / "tests/transforms/verdicts/counterexamples.json"
 _WIDEST = 90
@@ -45,9 +45,9 @@ _RUN_BOTH = (
     "```",
 )
 _VERDICTS = (
-    "Each rule keeps integers and predicates to the bit; its verdict says what it keeps of floating-point numbers. *Exact*: the same bits, or NaN as before. *Real numbers only*: equal over the "
-    "real numbers, so that rounding, overflow and underflow may change. `python -m benchmarks verdicts` establishes them; "
-    "[where they change numbers](counterexamples.md) lists inputs, and what the real XLA does with them."
+    "Each rule preserves the bits of integers and predicates. Its verdict says what it preserves of floating-point numbers. *Exact*: the same bits; a NaN may become another NaN. *Real numbers only*: equal for "
+    "real numbers, but rounding, overflow and underflow may change. `python -m benchmarks verdicts` establishes the verdicts. "
+    "[Where algsimp changes numbers](counterexamples.md) lists inputs for which rules change the result, and the results of the real XLA."
 )
 
 
@@ -59,7 +59,7 @@ def opcodes() -> str:
     lines = [
         "# HLO opcodes",
         "",
-        f"All {len(HloOpcode)} opcodes that the parser, the verifier and the evaluator know. Made from the table in `xlanb/hlo/opcode.py`.",
+        f"All {len(HloOpcode)} opcodes that the parser, the verifier and the evaluator support. A `?` marks an optional attribute. Generated from the table in `xlanb/hlo/opcode.py`.",
         "",
     ]
     for kind, members in sorted(kinds.items()):
@@ -82,8 +82,8 @@ def flags() -> str:
     lines = [
         "# Flags",
         "",
-        'What xlanb obeys of `XLA_FLAGS` and `TF_XLA_FLAGS`; `XLANB_FLAGS` takes all of them. In Python `with xlanb.flags("--name=value"):` sets them for a block and leaves the',
-        f"environment alone. The other {len(REAL_FLAGS):,} flags of the real XLA and TensorFlow are known and change nothing; a misspelt name is an error. Made from `xlanb/debug_options.py`.",
+        'xlanb reads these flags from `XLA_FLAGS` and `TF_XLA_FLAGS`; `XLANB_FLAGS` takes all of them. In Python, `with xlanb.flags("--name=value"):` sets them for a block without changing',
+        f"the environment. The other {len(REAL_FLAGS):,} flags of the real XLA and TensorFlow are accepted and have no effect; an unknown name is an error. Generated from `xlanb/debug_options.py`.",
         "",
         "| flag | default | meaning |",
         "|---|---|---|",
@@ -100,7 +100,7 @@ def dumps() -> str:
     lines = [
         "# Names of dumped files",
         "",
-        "What `--xla_dump_to` writes, and what `xlanb.read_dump` makes of it. Made from `xlanb/dump/names.py`.",
+        "The files that `--xla_dump_to` writes and `xlanb.read_dump` reads. Generated from `xlanb/dump/names.py`.",
         "",
         "| name | what it is |",
         "|---|---|",
@@ -110,7 +110,7 @@ def dumps() -> str:
         "| `module_NNNN.SSSS.PIPELINE...` | a module without a name, or one whose name would be too long |",
         "| `hlo_N_MODULE...`, `hlo_graph_N.XXXXXX.dot` | XLA of 2017 and 2018 |",
         "",
-        "Forms: `.txt` and `.hlo.pb` are read back; `.dot`, `.html`, `.url` are pictures; `.gz` behind any of them is unpacked.",
+        "Formats: `.txt` and `.hlo.pb` are parsed. `.dot`, `.html` and `.url` are pictures. A file that ends in `.gz` is decompressed.",
         "",
         "## Fixed labels, after the module's name",
         "",
@@ -118,18 +118,18 @@ def dumps() -> str:
         "|---|---|",
     ]
     lines += [f"| `{label}` | {words} |" for label, words in LABELS.items()]
-    lines += ["", "## Kernels", "", "| end of the name | what it is |", "|---|---|"]
+    lines += ["", "## Kernels", "", "| suffix | what it is |", "|---|---|"]
     lines += [f"| `{end}` | {words} |" for end, (_, words) in KERNEL_ENDS.items()]
-    lines += ["", "## Graphs of TensorFlow (`TF_DUMP_GRAPH_PREFIX`)", "", "| name | what it is |", "|---|---|"]
+    lines += ["", "## TensorFlow graphs (`TF_DUMP_GRAPH_PREFIX`)", "", "| name | what it is |", "|---|---|"]
     lines += [f"| `{name}` | {words} |" for name, words in GRAPHS.items()]
     lines += [
-        "| `{before,after}_MetaOptimizer_iteration_N[_OPTIMIZER]_ADDRESS` | Grappler's rounds: OPTIMIZER is one of those below |",
-        "| `tfg_{before,after}_graph_GRAPH_HASH` | around Grappler's passes in MLIR |",
+        "| `{before,after}_MetaOptimizer_iteration_N[_OPTIMIZER]_ADDRESS` | before or after an iteration of Grappler, or one of its optimizers (see below) |",
+        "| `tfg_{before,after}_graph_GRAPH_HASH` | before or after Grappler's MLIR passes |",
         "| `FUNCTION.NNNN.main.{before,after}_opt_group_GROUP`, `FUNCTION.NNNN.GROUP.before_PASS.mlir` | "
-        "`TF_DUMP_GRAPH_NAME_FILTER`: a function between groups of passes |",
-        "| `N_mlir_bridge_PASS_{before,after}.mlir` | around a pass of the MLIR bridge |",
+        "with `TF_DUMP_GRAPH_NAME_FILTER`: a function before or after a group of passes |",
+        "| `N_mlir_bridge_PASS_{before,after}.mlir` | before or after a pass of the MLIR bridge |",
         "",
-        "| Grappler's optimizer | what it did |",
+        "| Grappler optimizer | what it did |",
         "|---|---|",
     ]
     lines += [f"| `{name}` | {words} |" for name, words in OPTIMIZERS.items()]
@@ -137,16 +137,16 @@ def dumps() -> str:
         "",
         "## LLO of a TPU (`--xla_jf_dump_to`)",
         "",
-        "Named `TIMESTAMP-PROGRAM-NN-LABEL.txt`; `TLP` is the top level program.",
+        "File names are `TIMESTAMP-PROGRAM-NN-LABEL.txt`; `TLP` is the top-level program.",
         "",
     ]
-    lines += ["| label, or its beginning | what it is |", "|---|---|"]
+    lines += ["| label, or its prefix | what it is |", "|---|---|"]
     lines += [f"| `{label}` | {words} |" for label, words in LABEL_WORDS]
     return "\n".join([*lines, ""])
 
 
 def tf_ops() -> str:
-    """The page of TensorFlow's op types: how xlanb runs each, TensorFlow's own XLA beside it."""
+    """The page of TensorFlow's op types: how xlanb runs each, and whether TensorFlow's XLA bridge has a kernel for it."""
     rows = table()
     lowered = sum(r.xlanb == "XLA_CPU_JIT" for r in rows)
     both = sum(r.xlanb == "XLA_CPU_JIT" and bool(r.tensorflow) for r in rows)
@@ -154,9 +154,9 @@ def tf_ops() -> str:
     lines = [
         "# TensorFlow ops",
         "",
-        f"Of {len(rows):,} op types in the op table {lowered} are lowered to HLO and can be in clusters, {sum(r.xlanb == 'host' for r in rows)} run on the host, "
-        f"{sum(r.xlanb == 'op by op' for r in rows)} are lowered to be run op by op. TensorFlow's tf2xla has kernels for {theirs} of them on XLA_CPU_JIT, xlanb lowers {both} of those. "
-        "`xlanb.tf.registered_ops()` is this table as a DataFrame, with element types. Made from the tables in `xlanb/graph/ops`, `xlanb/tf2xla`, `xlanb/runtime` and `xlanb/clustering`.",
+        f"The op table has {len(rows):,} op types. {lowered} of them are lowered to HLO and can be in clusters, {sum(r.xlanb == 'host' for r in rows)} run on the host, and "
+        f"{sum(r.xlanb == 'op by op' for r in rows)} are compiled one op at a time, outside of clusters. TensorFlow's tf2xla has kernels for {theirs} of the op types on XLA_CPU_JIT; xlanb lowers {both} of these. "
+        "`xlanb.tf.registered_ops()` returns this table as a DataFrame, with element types. Generated from the tables in `xlanb/graph/ops`, `xlanb/tf2xla`, `xlanb/runtime` and `xlanb/clustering`.",
         "",
         "| op | xlanb | TensorFlow, CPU | GPU | gradient | meaning |",
         "|---|---|---|---|---|---|",
@@ -167,7 +167,9 @@ def tf_ops() -> str:
         if r.xlanb or r.tensorflow
     ]
     others = ", ".join(f"`{r.op}`" for r in rows if not (r.xlanb or r.tensorflow))
-    return "\n".join([*lines, "", "## Known by their signature only", "", others, ""])
+    return "\n".join(
+        [*lines, "", "## Signature only", "", "xlanb can read graphs with these ops, but not run them:", "", others, ""]
+    )
 
 
 def _gpu_mark(op: RegisteredOp) -> str:
@@ -177,7 +179,7 @@ def _gpu_mark(op: RegisteredOp) -> str:
 
 
 def passes() -> str:
-    """The page of passes: what each does, where it stands, in which pipelines it is and why not, its rules."""
+    """The page of passes: what each does, its file, its pipelines with reasons, and the rules of algsimp."""
     where = {name: set(pipeline(name).names) for name in PIPELINES}
     on_gpu = set(gpu_pipeline("a100").names)
     reasons = {**LEFT_OUT, **ADDED, **NOT_IN_XLA_CPU}
@@ -185,12 +187,14 @@ def passes() -> str:
     lines = [
         "# Passes",
         "",
-        f'All {len(ours)} passes by XLA\'s names: `xlanb.transforms.PASSES[name]().run(module)` runs one. `xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline(xla="0.12")` '
-        "XLA:CPU's own order in that release of JAX, `xlanb.gpu.pipeline(\"a100\")` XLA:GPU's for a device; all print as trees. Made from the passes and from `pipelines.py` of `xlanb/cpu` and `xlanb/gpu`.",
+        f'All {len(ours)} passes, by XLA\'s names. `xlanb.transforms.PASSES[name]().run(module)` runs one. `xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline(xla="0.12")` is '
+        "XLA:CPU's order in that release of JAX, and `xlanb.gpu.pipeline(\"a100\")` is XLA:GPU's order for a device. Print one to see it as a tree. Generated from the passes and from `pipelines.py` in `xlanb/cpu` and `xlanb/gpu`.",
         "",
         _KEPT_BY_PASSES,
         "",
-        "| pass | what it does | keeps | file | xla | default | gpu | where they differ, why |",
+        "The column *xla* lists the releases of JAX whose XLA:CPU runs the pass (*yes*: all of them); *default* and *gpu* mark the passes of xlanb's pipelines.",
+        "",
+        "| pass | what it does | keeps | file | xla | default | gpu | why the pipelines differ |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, made in ours.items():
@@ -203,8 +207,8 @@ def passes() -> str:
     for name, made in ours.items():
         if drawn := drawing(_document(made)):
             lines += [f"### {name}", "", "```", *drawn, "```", ""]
-    lines += ["## Passes of XLA:GPU that do not exist here", ""]
-    lines += ["They stand in the order of XLA:GPU and are left out of `xlanb.gpu.pipeline`:", ""]
+    lines += ["## XLA:GPU passes that are not implemented", ""]
+    lines += ["`xlanb.gpu.pipeline` omits these passes of XLA:GPU's pipeline:", ""]
     lines += [", ".join(f"`{name}`" for name in missing_passes()) + ".", ""]
     lines += [f"## The {len(RULES.rules)} rules of algsimp", "", _VERDICTS, ""]
     lines += ["| rule | keeps | where |", "|---|---|---|"]
@@ -213,7 +217,7 @@ def passes() -> str:
 
 
 def _kept(made: type[HloPass]) -> str:
-    """What a pass keeps, and how far floats may be off."""
+    """What a pass keeps, and the error bound of floats in ulp."""
     if made.name == "algsimp":
         return "what its rules keep"
     return f"{made.keeps}, within {made.ulps:g} ulp" if made.ulps else str(made.keeps)
@@ -228,18 +232,18 @@ def counterexamples() -> str:
     lines = [
         "# Where algsimp changes numbers",
         "",
-        f"{len(rules)} of the {len(RULES.rules)} [rules of algsimp](passes.md) change the result of some f32 or c64 module: {len(entries)} cases, one for each rule and kind of loss; for the "
-        "other rules none was found. `log(exp(A))` and `sqrt(A * A)` are reported to XLA in openxla/xla#42732. The numbers before and after a rule are those of the reference interpreter; each case ran on the real XLA:CPU too (JAX "
-        f"{known['jax']}), with its own algsimp and without it (`XLA_FLAGS=--xla_disable_hlo_passes=algsimp`):",
+        f"{len(rules)} of the {len(RULES.rules)} [rules of algsimp](passes.md) change the result of some f32 or c64 module. This page lists {len(entries)} cases, one for each rule and kind of loss. No case was found for the "
+        "other rules. `log(exp(A))` and `sqrt(A * A)` were reported to XLA in openxla/xla#42732. The reference interpreter computed the numbers before and after each rule. Each case also ran on the real XLA:CPU (JAX "
+        f"{known['jax']}), with algsimp and without it (`XLA_FLAGS=--xla_disable_hlo_passes=algsimp`):",
         "",
         *[f"- **{kind}**, {counts[kind]}: {text}" for kind, text in words.items() if counts[kind]],
         "",
-        "Made by `python -m tests.transforms.verdicts.counterexamples`; a test evaluates each again.",
+        "Generated by `python -m tests.transforms.verdicts.counterexamples`. A test evaluates each case again.",
         "",
         "## Integers",
         "",
-        "Rules keep integers to the bit; those of this XLA do not where they take what wraps around for non-negative: an iota of s8[200], the square of 12, the magnitude of -128 "
-        "(openxla/xla#46628). xlanb leaves these as they are.",
+        "xlanb's rules preserve integers exactly. Some rules of this XLA do not, because they assume that a value is non-negative although it can wrap around: an iota of s8[200], the square of 12 in s8, the absolute value "
+        "of -128 (openxla/xla#46628).",
         "",
         "| rule | root of the module | wrong with algsimp | without |",
         "|---|---|---|---|",
@@ -250,13 +254,13 @@ def counterexamples() -> str:
         "",
         *_block(known["mended"][0]),
         "",
-        "What the interpreter and the real XLA give; the modules below run alike:",
+        "This prints the results of the interpreter and the real XLA. You can run the modules below in the same way:",
         "",
         *_RUN_BOTH,
         "",
         "## Floating-point numbers",
         "",
-        "| rule | operands | before | after | the real XLA | gives, with algsimp | without |",
+        "| rule | operands | before | after | the real XLA | its result with algsimp | without |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [

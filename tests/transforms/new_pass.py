@@ -10,13 +10,13 @@ from pathlib import Path
 from xlanb.transforms import PASSES
 
 ROOT = Path(__file__).parents[2]
-PASS = '''"""One sentence on what it does (the XLA file that it follows).
+PASS = '''"""One sentence that says what the pass does (the XLA file that it follows).
 
     b = f32[8] negate(a)
     c = f32[8] negate(b)      =>    ROOT t = f32[8] tanh(a)
     ROOT t = f32[8] tanh(c)
 
-What it leaves alone, and why.
+What the pass does not change, and why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from xlanb.transforms.base import HloPass
 
 @dataclass(frozen=True)
 class {type_name}(HloPass):
-    """One sentence on what it does."""
+    """One sentence that says what the pass does."""
 
     name = "{name}"
 
@@ -73,7 +73,7 @@ def main() -> int:
     golden.parent.mkdir(parents=True)
     golden.write_text(GOLDEN, encoding="utf-8")
     print(f"{code}\n{golden}")
-    print("next: make test PYTEST_ARGS='-k test_goldens --update-goldens', make generate")
+    print("next: make test PYTEST_ARGS='tests/transforms/test_goldens.py --update-goldens', make generate")
     return 0
 
 

@@ -25,11 +25,11 @@ from xlanb.transforms.rules import Rule
 PATH = Path(__file__).with_name("counterexamples.json")
 TYPES = ("f32", "c64")
 JUDGED = {
-    "yes": "the same: its algsimp gives what the rule gives",
-    "otherwise": "its algsimp changes it too, to another number (its exp, pow or complex division is another one)",
-    "always": "what the rule gives, with algsimp and without",
-    "no": "its algsimp changes nothing here",
-    "refused": "it refuses the module",
+    "yes": "its algsimp changes the result in the same way",
+    "otherwise": "its algsimp changes the result, but to another number (its exp, pow or complex division differs)",
+    "always": "its result is always the number after the rule, even without algsimp",
+    "no": "its algsimp does not change the result",
+    "refused": "it rejects the module",
 }
 """What the real XLA may do with a counterexample."""
 WITHOUT = "--xla_disable_hlo_passes=algsimp"
@@ -116,7 +116,7 @@ def leaf(value: Any) -> Any:
 
 
 def by_real_xla(entries: list[dict[str, Any]], flags: str = "") -> list[Any]:
-    """What the real XLA:CPU gives for each entry, under some flags: arrays, or a message where it refuses the module. It runs in a process of its own."""
+    """What the real XLA:CPU gives for each entry, under some flags: arrays, or a message where it rejects the module. It runs in a process of its own."""
     ran = subprocess.run(
         [
             sys.executable,
