@@ -55,9 +55,10 @@ demo: $(VENV)/.installed-test ## run the first tutorial, leave its stepper as on
 test: $(VENV)/.installed-test ## all tests but the slow ones and those that need a browser or the real XLA
 	$(BIN)/python -m pytest -m "not browser and not peer and not slow and not target" -n auto --maxprocesses=4 $(PYTEST_ARGS)
 
-lint: $(VENV)/.installed-dev ## style, types, who may import whom
+lint: $(VENV)/.installed-dev ## style, spelling, types, allowed imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/repo-review . --show err

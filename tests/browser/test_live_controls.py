@@ -83,11 +83,11 @@ def test_an_edited_program_is_compiled_on_as_a_branch_and_a_mistake_is_shown_in_
     area = live.page.get_by_label("Program text, editable")
     text = area.input_value()
     assert "tanh(" in text
-    area.fill(text.replace("tanh(", "tahn("))
+    area.fill(text.replace("tanh(", "tahn("))  # codespell:ignore
     press(live, "Continue from here")
     fault = live.page.get_by_role("alert").inner_text()
     assert re.search(r"Line \d+, column \d+", fault)
-    assert "tahn" in fault
+    assert "tahn" in fault  # codespell:ignore
     live.screenshot("fault")
     area.fill(text.replace("tanh(", "cosine("))
     press(live, "Continue from here")

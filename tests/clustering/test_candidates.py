@@ -168,7 +168,7 @@ def test_only_listed_ops_are_clustered() -> None:
         cluster(build.graph, tf_xla_ops_to_cluster=("L2Loss",), tf_xla_min_cluster_size=1).cluster_of["l"] is not None
     )
     with pytest.raises(FlagError, match="'Tahn' passed to --tf_xla_ops_to_cluster is not supported"):
-        cluster(build.graph, tf_xla_ops_to_cluster=("Tahn",))
+        cluster(build.graph, tf_xla_ops_to_cluster=("Tahn",))  # codespell:ignore
 
 
 def test_fuel_bounds_the_candidates() -> None:

@@ -39,14 +39,14 @@ def graph():
     ("ask", "near"),
     [
         (lambda t: t["fusoin"], "fusion"),
-        (lambda t: t.why("prodct"), "product"),
+        (lambda t: t.why("prodct"), "product"),  # codespell:ignore
         (lambda t: t.why("product", "bnt"), "bent"),
-        (lambda t: t.lineage("wieghts"), "weights"),
+        (lambda t: t.lineage("wieghts"), "weights"),  # codespell:ignore
         (lambda t: t.diff("fusoin", "dce"), "fusion"),
         (lambda t: Workbench(lambda: [t]).toggle("fusoin"), "fusion"),
         (lambda _: xlanb.cpu.pipeline().without("fusoin"), "fusion"),
         (lambda _: xlanb.cpu.pipeline().until("fusoin"), "fusion"),
-        (lambda _: xlanb.cpu.pipeline("defalt"), "default"),
+        (lambda _: xlanb.cpu.pipeline("defalt"), "default"),  # codespell:ignore
         (lambda _: xlanb.transforms.PASSES["fusoin"], "fusion"),
         (lambda _: xlanb.Compilation(TEXT).run_to("fusoin"), "fusion"),
         (lambda _: devices.gpu_device("h10"), "h100"),
@@ -64,7 +64,7 @@ def test_of_a_compilation(trace, ask, near):
         (lambda g: g.get_tensor_by_name("layer/obsrved:0"), "layer/observed"),
         (lambda g: tf.Session(graph=g).run("bennt:0"), "bent"),
         (lambda g: tf.Session(graph=g).run("bent:0", {"layer/obsrved:0": np.zeros((4, 4))}), "layer/observed"),
-        (lambda g: tf.Session(graph=g).read_variable("wieghts"), "weights"),
+        (lambda g: tf.Session(graph=g).read_variable("wieghts"), "weights"),  # codespell:ignore
         (lambda g: xlanb.cluster(g).why("bennt"), "bent"),
         (lambda g: g.subgraph("laier/"), "layer/"),
     ],

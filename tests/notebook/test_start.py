@@ -84,7 +84,7 @@ def test_a_live_compilation_runs_to_the_stage():
         ({"stage": "csee"}, "no stage 'csee'.*did you mean 'cse'"),
         ({"stage": 4000}, r"no stage 4000: there are \d+, from 0"),
         ({"pane": "whi"}, "no pane 'whi'; there are \\d+: Graph"),
-        ({"pinned": "agin"}, "no op 'agin' at any stage here; did you mean 'again'"),
+        ({"pinned": "agin"}, "no op 'agin' at any stage here; did you mean 'again'"),  # codespell:ignore
         ({"pinned": ["a", "b", "total"]}, "3 ops to pin"),
     ],
 )

@@ -301,7 +301,7 @@ def test_closing_a_session_ends_the_runs_of_others_with_errors_that_say_so() -> 
 
         in_threads(work)
     assert len(said) == THREADS - 1
-    assert all("clos" in text for text in said), said
+    assert all("clos" in text for text in said), said  # codespell:ignore
 
 
 def test_loading_variables_is_no_update_to_lose() -> None:

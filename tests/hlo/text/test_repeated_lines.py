@@ -81,7 +81,7 @@ def test_elided_constants_stay_two() -> None:
         ("f32[4,4] add(x, y)", "f32[4,4] add(x)"),
         ("f32[4,4] add(x, y)", "f32[4,4] add(x, y), nothing=1"),
         ("f32[4,4] add(x, y)", 'f32[4,4] add(x, y), metadata={nothing="a"}'),
-        ("f32[4,4] add(x, y)", "f32[4,4] addd(x, y)"),
+        ("f32[4,4] add(x, y)", "f32[4,4] addd(x, y)"),  # codespell:ignore
         ("f32[4,4] add(x, y)", "f32[4,4]{0} add(x, y)"),
         ('f32[4,4] custom-call(x), custom_call_target="there"', "f32[4,4] custom-call(x)"),
         ("f32[4,4] get-tuple-element(t), index=1", "f32[4,4] get-tuple-element(t)"),

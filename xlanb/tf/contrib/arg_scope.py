@@ -53,7 +53,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[_Scope]:
     """
     if isinstance(list_ops_or_scope, Mapping):
         if kwargs:
-            raise GraphValueError("When attempting to re-use a scope by suppling a dictionary, kwargs must be empty.")
+            raise GraphValueError("expected no keyword arguments next to a dictionary: its scope is used as it is")
         scope: _Scope = list_ops_or_scope
     else:
         scope = _extended(list_ops_or_scope, kwargs)
