@@ -74,7 +74,7 @@ def test_who_asks_about_two_hears_every_condition_of_cse():
         ("same shape", "f32[32]{0} and f32[64]{0}"),
         ("same attributes", "slice"),
     ]
-    assert [p.name for p in apart.predicates][:2] == ["s is no instruction that is one of its kind", "s has operands"]
+    assert [p.name for p in apart.predicates][:2] == ["s is not an instruction that must stay unique", "s has operands"]
 
 
 TWICE = """
@@ -92,7 +92,7 @@ def test_who_asks_about_two_hears_every_condition_of_fusion():
     whole = decisions("fusion", TWICE, "e", "n")["e", "n"]
     assert not told.taken
     assert [p.holds for p in told.predicates][-1:] == [False]
-    assert told.predicates[-1].remedy == "give `e` one user: `s` uses it too"
+    assert told.predicates[-1].remedy == "let `e` have one user: `s` uses it too"
     assert len(whole.predicates) > len(told.predicates)
     assert {p for p in told.predicates if not p.holds} <= set(whole.predicates)
     assert whole.predicates[-1].name.startswith("consumer is loop-fusible")
@@ -109,7 +109,7 @@ ROOT r = (f32[64], f32[64]) tuple(a, e)
 """
     found = decisions("fusion", body, "e", "a")
     (grown,) = (d for s, d in found.items() if s[0] == "e" and s[1].endswith("_fusion"))
-    assert grown.predicates[0].name == f"a is in {grown.subject[1]} by then"
+    assert grown.predicates[0].name == f"a is already in {grown.subject[1]}"
     assert not grown.taken
 
 

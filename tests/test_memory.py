@@ -28,7 +28,7 @@ def test_some_memory_is_available():
 
 def test_the_error_says_what_and_how_much():
     error = out_of_memory("result 0", 1 << 40)
-    assert str(error).startswith("no memory for result 0: 1.0 TiB are wanted")
+    assert str(error).startswith("out of memory for result 0: 1.0 TiB requested")
     assert error.wanted == 1 << 40
 
 

@@ -33,7 +33,7 @@ def test_the_classes_hold_what_the_table_says() -> None:
 
 
 def test_an_unknown_message_names_the_known_ones() -> None:
-    with pytest.raises(AttributeError, match="no message Line; there are Point, Path"):
+    with pytest.raises(AttributeError, match="unknown message Line; known messages: Point, Path"):
         _ = Schema("test.lines", TABLE).Line
 
 
@@ -44,7 +44,7 @@ def test_two_tables_of_one_package_do_not_meet() -> None:
 
 
 def test_what_is_no_message_is_refused_with_the_error_asked_for() -> None:
-    with pytest.raises(HloParseError, match="2 bytes are no Point"):
+    with pytest.raises(HloParseError, match="2 bytes are not a Point"):
         decode(Schema("test.bad", TABLE).Point(), b"\x0a\xff", HloParseError)
 
 

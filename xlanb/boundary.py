@@ -28,7 +28,7 @@ from xlanb.errors import InternalError, OutOfMemoryError, XlanbError
 
 _PASSED = (XlanbError, MemoryError, OSError, Warning)
 _LIBRARIES = (sys.stdlib_module_names - {"bdb"}) | {"google", "llvmlite", "ml_dtypes", "numpy", "pandas", "xlanb"}
-"""Whose exceptions a bug of xlanb can raise; a class from elsewhere is raised by the user's own code."""
+"""Packages whose exceptions indicate a bug of xlanb; other exception classes come from the user's own code."""
 _USERS = "_xlanb_lets_pass"
 _SHOWN = 600
 _PACKAGE = __name__.partition(".")[0]
@@ -159,11 +159,11 @@ def internal_error(error: BaseException, doing: str, path: tuple[str, ...] = ())
     """The error that says what failed, at which instruction (or node), and what to do; raise it `from error`."""
     site = _site(error.__traceback__)
     at = f" at\n  {site}\n" if site else ": "
-    way_round = f" To go on without this pass: --xla_disable_hlo_passes={path[-1]} in XLA_FLAGS." if path else ""
+    way_round = f" To continue without this pass: --xla_disable_hlo_passes={path[-1]} in XLA_FLAGS." if path else ""
     return InternalError(
         f"xlanb failed to {doing}{at}{type(error).__name__}: {error}\n"
         "This is a bug of xlanb. Please report it with this message, the traceback below it, and the program: its HLO text "
-        f"(print(module), or XLA_FLAGS=--xla_dump_to=DIR) or its GraphDef (graph.save('x.pb')), cut down as far as it still fails.{way_round}",
+        f"(print(module), or XLA_FLAGS=--xla_dump_to=DIR) or its GraphDef (graph.save('x.pb')), reduced as far as possible.{way_round}",
         doing,
         site,
         path,
@@ -173,7 +173,7 @@ def internal_error(error: BaseException, doing: str, path: tuple[str, ...] = ())
 def _shortage(error: MemoryError, doing: str) -> OutOfMemoryError:
     site = _site(error.__traceback__)
     why = f": {error}" if str(error) else ""
-    return OutOfMemoryError(f"no memory to {doing}{why}" + (f"\n  {site}" if site else ""))
+    return OutOfMemoryError(f"out of memory while trying to {doing}{why}" + (f"\n  {site}" if site else ""))
 
 
 def _site(traceback: TracebackType | None) -> str:

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from threading import RLock
 
 _YOUNG = 50_000
-"""Objects made between two looks at the young ones."""
+"""Number of allocations between two collections of the youngest generation."""
 
 _lock = RLock()  # a signal's handler may compile as well
 _running: set[object] = set()
-"""A token of each block that is under way."""
+"""A token for each active block."""
 _before: list[tuple[int, int, int]] = []
-"""The thresholds to go back to, the last one; empty where they are not ours."""
+"""The thresholds to restore, last; empty if xlanb has not changed them."""
 
 
 @contextmanager

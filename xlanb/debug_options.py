@@ -24,7 +24,7 @@ from xlanb.flag_names import REAL_FLAGS
 ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "XLANB_FLAGS")
 GRAPH_PREFIX_VARIABLE = "TF_DUMP_GRAPH_PREFIX"
 _CLOSE = 0.85
-"""How alike two names are when one is taken for the other misspelt (difflib's ratio)."""
+"""The difflib ratio from which one name counts as a misspelling of another."""
 
 
 def _flag(default: Any, meaning: str) -> Any:
@@ -39,24 +39,24 @@ class DebugOptions:
     Compiled code of another `xlanb_generation` is not used again: another number compiles everything anew.
     """
 
-    tf_xla_auto_jit: int = _flag(0, "0 clusters nothing unless a session asks; 1 and 2 cluster what can be compiled")
-    tf_xla_cpu_global_jit: bool = _flag(False, "a session's global_jit_level holds for the CPU too")
+    tf_xla_auto_jit: int = _flag(0, "0: no clustering unless a session requests it; 1 and 2: cluster compilable ops")
+    tf_xla_cpu_global_jit: bool = _flag(False, "a session's global_jit_level also applies to the CPU")
     tf_xla_min_cluster_size: int = _flag(
         4,
-        "clusters of fewer operations (Identity and Const not counted) are dissolved",
+        "dissolve clusters with fewer operations (not counting Identity and Const)",
     )
-    tf_xla_max_cluster_size: int = _flag(2**31 - 1, "clusters do not grow beyond so many operations")
+    tf_xla_max_cluster_size: int = _flag(2**31 - 1, "the maximum number of operations in a cluster")
     tf_xla_ops_to_cluster: tuple[str, ...] = _flag(
         (),
         "the only op types that are clustered, or shortcuts: PW, RED, MISC, PWRED, REDUCEWINDOW, REDUCEWINDOWPW, BN, FUSIBLE",
     )
     tf_xla_cluster_exclude_ops: tuple[str, ...] = _flag((), "op types that are not clustered")
-    tf_xla_clustering_fuel: int = _flag(2**63 - 1, "how many nodes may be clustered")
-    tf_xla_clustering_debug: bool = _flag(False, "the graphs around clustering are written to the dump directory")
-    tf_xla_deterministic_cluster_names: bool = _flag(False, "names of clusters depend on their content only")
-    tf_xla_enable_lazy_compilation: bool = _flag(True, "a cluster is compiled only once it runs often enough")
+    tf_xla_clustering_fuel: int = _flag(2**63 - 1, "the number of nodes that may be clustered")
+    tf_xla_clustering_debug: bool = _flag(False, "write the graphs before and after clustering to the dump directory")
+    tf_xla_deterministic_cluster_names: bool = _flag(False, "make the names of clusters depend on their content only")
+    tf_xla_enable_lazy_compilation: bool = _flag(True, "compile a cluster only after it has run often enough")
     tf_xla_async_compilation: bool = _flag(
-        False, "clusters are compiled in threads of their own; until one is ready its nodes run one by one"
+        False, "compile clusters in background threads; until one is ready, its nodes run op by op"
     )
     tf_xla_disable_deadness_safety_checks_for_debugging: bool = _flag(
         False,
@@ -66,55 +66,56 @@ class DebugOptions:
         False,
         "cluster over resource conflicts (unsound)",
     )
-    xla_disable_hlo_passes: tuple[str, ...] = _flag((), "HLO passes that do not run")
-    xla_enable_hlo_passes_only: tuple[str, ...] = _flag((), "the only HLO passes that run")
+    xla_disable_hlo_passes: tuple[str, ...] = _flag((), "HLO passes to disable")
+    xla_enable_hlo_passes_only: tuple[str, ...] = _flag((), "the only HLO passes to run")
     xla_cpu_multi_thread_eigen: bool = _flag(True, "compiled code may use more than one thread")
     xla_cpu_collective_call_terminate_timeout_seconds: int = _flag(
-        10, "a device that others wait for is late, and the run ends, after so many seconds in which none of them moves"
+        10,
+        "seconds without progress of any device, after which a device that others wait for is late and the run fails",
     )
-    xla_hlo_profile: bool = _flag(False, "every run prints the time of each kernel")
-    xla_hlo_graph_sharding_color: bool = _flag(False, "nodes of graphs are coloured by their sharding")
-    xla_dump_to: str = _flag("", "the directory that dumps are written into; `-` is the standard output")
-    xla_dump_hlo_module_re: str = _flag("", "dump only modules whose name this regular expression finds")
+    xla_hlo_profile: bool = _flag(False, "print the time of each kernel after every run")
+    xla_hlo_graph_sharding_color: bool = _flag(False, "colour the nodes of graphs by sharding")
+    xla_dump_to: str = _flag("", "the directory for dumps; `-` is standard output")
+    xla_dump_hlo_module_re: str = _flag("", "dump only modules whose name matches this regular expression")
     xla_dump_hlo_pass_re: str = _flag(
         "",
-        "dump before and after passes whose name it finds; exactly .* leaves out passes that changed nothing",
+        "dump before and after passes whose name matches it; exactly .* omits passes that changed nothing",
     )
-    xla_dump_hlo_pipeline_re: str = _flag("", "dump only passes of pipelines whose name it finds")
-    xla_dump_hlo_as_text: bool = _flag(False, "dump HLO as text; the default where no form is asked for")
+    xla_dump_hlo_pipeline_re: str = _flag("", "dump only passes of pipelines whose name matches it")
+    xla_dump_hlo_as_text: bool = _flag(False, "dump HLO as text; the default format")
     xla_dump_hlo_as_proto: bool = _flag(False, "dump HLO as binary HloModuleProto (.hlo.pb)")
     xla_dump_hlo_as_dot: bool = _flag(False, "dump HLO as Graphviz graphs")
-    xla_dump_hlo_as_html: bool = _flag(False, "dump HLO as pages that work without a network")
-    xla_dump_hlo_as_url: bool = _flag(False, "dump HLO as data: links to Graphviz graphs")
-    xla_dump_compress_protos: bool = _flag(False, "protocol buffers are gzipped")
+    xla_dump_hlo_as_html: bool = _flag(False, "dump HLO as self-contained HTML pages")
+    xla_dump_hlo_as_url: bool = _flag(False, "dump HLO as data: URLs of Graphviz graphs")
+    xla_dump_compress_protos: bool = _flag(False, "compress protocol buffers with gzip")
     xla_dump_include_timestamp: bool = _flag(
         False,
-        "names begin with the time, in microseconds, at which the module's first file was written",
+        "prefix names with the time, in microseconds, at which the module's first file was written",
     )
-    xla_dump_max_hlo_modules: int = _flag(-1, "dump at most so many modules; negative: all")
+    xla_dump_max_hlo_modules: int = _flag(-1, "the maximum number of modules to dump; negative: all")
     tf_dump_graph_prefix: str = _flag(
         "",
-        "the directory that TensorFlow graphs are written into; also TF_DUMP_GRAPH_PREFIX",
+        "the directory for TensorFlow graphs; also TF_DUMP_GRAPH_PREFIX",
     )
-    vmodule: tuple[str, ...] = _flag((), "verbosity of parts of the compiler, as in xla_compiler=2: what is logged")
+    vmodule: tuple[str, ...] = _flag((), "log verbosity by part of the compiler, as in xla_compiler=2")
     xlanb_lazy_compilation: bool = _flag(
         False,
-        "clusters are compiled as behind _XlaCompile: another signature at its second request, megamorphic clusters no more; otherwise always, as by XlaLaunch",
+        "compile clusters lazily, as _XlaCompile does: a new signature at its second request, megamorphic clusters never; otherwise always, as XlaLaunch does",
     )
     xlanb_fold_batch_norms: bool = _flag(
-        False, "batch normalizations of constants are folded into the weights before them, ahead of clustering"
+        False, "fold batch normalizations with constant statistics into the preceding weights, before clustering"
     )
     xlanb_grappler: tuple[str, ...] = _flag(
-        (), "Grappler's optimizers that rewrite graphs ahead of clustering: arithmetic_optimizer, layout, remapper"
+        (), "Grappler optimizers to run before clustering: arithmetic_optimizer, layout, remapper"
     )
     xlanb_gpu: str = _flag(
         "",
-        "sessions have this GPU (a100, h100, ...) as GPU:0 and XLA_GPU:0: clusters there are compiled for it by xlanb, and their kernels are emulated on the CPU",
+        "give sessions this GPU (a100, h100, ...) as GPU:0 and XLA_GPU:0: xlanb compiles clusters for it and emulates their kernels on the CPU",
     )
     xlanb_max_expanded_instructions: int = _flag(
-        20_000, "modules that would have more instructions with a copy of each computation for each call are refused"
+        20_000, "reject modules that would have more instructions with one copy of each computation per call"
     )
-    xlanb_generation: int = _flag(0, "another number compiles everything anew")
+    xlanb_generation: int = _flag(0, "change this number to recompile everything")
 
     @property
     def writes_dumps(self) -> bool:
@@ -129,12 +130,12 @@ def _dump_all(**values: Any) -> dict[str, Any]:
 
 
 OLD_GRAPH_PATH = "/tmp/"  # noqa: S108 - a fact about XLA of then
-"""Where XLA of 2017 and 2018 wrote graphs that no xla_hlo_graph_path sent elsewhere."""
+"""The directory to which XLA of 2017 and 2018 wrote graphs without xla_hlo_graph_path."""
 
 OLD_FLAGS: Mapping[str, tuple[str, Any]] = {
     "xla_generate_hlo_graph": (
         "--xla_dump_hlo_as_dot --xla_dump_hlo_module_re --xla_dump_hlo_pass_re=.*"
-        f" --xla_dump_to={OLD_GRAPH_PATH} where no other directory is named",
+        f" --xla_dump_to={OLD_GRAPH_PATH} unless another directory is given",
         lambda v: _dump_all(xla_dump_hlo_module_re=".*" if v == "true" else v, xla_dump_hlo_as_dot=True),
     ),
     "xla_generate_hlo_text_to": (
@@ -160,7 +161,7 @@ OLD_FLAGS: Mapping[str, tuple[str, Any]] = {
         lambda v: _dump_all(xla_dump_to=v, xla_dump_hlo_as_proto=True),
     ),
 }
-"""Flags of 2017 and 2018: today's way to say it, and what they set."""
+"""Flags of 2017 and 2018: their current equivalent and the options they set."""
 
 
 def parse_flags(text: str, base: DebugOptions | None = None, *, strict: bool = True) -> DebugOptions:

@@ -9,14 +9,14 @@ from typing import Any, Final
 from xlanb.hooks import Hook
 
 mimebundle: Final[Hook[[Any], dict[str, str]]] = Hook("display.mimebundle")
-"""An object as a front end shows it, by MIME type."""
+"""The representations of an object for a front end, by MIME type."""
 
 
 table_html: Final[Hook[[Any], str]] = Hook("display.table_html")
 """A pandas table as HTML, every cell whole and escaped."""
 
 figure: Final[Hook[..., Any]] = Hook("display.figure")
-"""An object as a plotly figure, and what of it where there are several."""
+"""An object as a plotly figure; the second argument selects one of several."""
 
 
 class Plottable:

@@ -211,11 +211,11 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     """The end of a message about a name that is not known: "; did you mean 'fusion'?", else how many there are."""
     names = list(dict.fromkeys(known))
     if not names:
-        return "; there are none"
+        return "; none exist"
     close = did_you_mean(name, names, count)
     if close:
         return close
-    return f"; there are {len(names)}: {', '.join(names)}" if len(names) <= _FEW else f" among {len(names)}"
+    return f"; known: {', '.join(names)}" if len(names) <= _FEW else f" among {len(names)}"
 
 
 def _caret(source: str, column: int, width: int = 160) -> str:

@@ -51,7 +51,7 @@ def path_to_write(path: str | os.PathLike[str]) -> Path:
             f"{os.fspath(path)!r}: no file can have this name: character {error.start} is half of a surrogate pair"
         ) from error
     if b"\0" in encoded:
-        raise ArgumentError(f"{os.fspath(path)!r}: no file can have this name: it has a null character")
+        raise ArgumentError(f"{os.fspath(path)!r}: no file can have this name: it contains a null character")
     return Path(path)
 
 
@@ -66,7 +66,7 @@ def open_regular(path: Path) -> BinaryIO:
     file = os.fdopen(handle, "rb")
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return file
 
 
@@ -110,8 +110,12 @@ def own_folder(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = folder.stat()
     except OSError as error:
-        return f"it cannot be used ({error}): name another folder"
-    return "" if is_own(state) else f"others may write to it: make it yours alone (chmod 700 {folder}), or name another"
+        return f"it cannot be used ({error}): choose another folder"
+    return (
+        ""
+        if is_own(state)
+        else f"it is writable by other users: restrict it (chmod 700 {folder}), or choose another folder"
+    )
 
 
 def replace_file(path: Path, content: bytes) -> None:

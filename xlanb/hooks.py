@@ -65,7 +65,7 @@ class Hook(Generic[P, R]):
         """
         provider = _PROVIDERS.get(self.name)
         if provider is None:
-            raise LookupError(f"no module is named that implements the hook {self.name!r}: see set_providers")
+            raise LookupError(f"no module implements the hook {self.name!r}: see set_providers")
         import_module(provider)
         if self._implementation is None:
             raise LookupError(f"{provider} does not implement the hook {self.name!r}")

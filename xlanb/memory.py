@@ -8,7 +8,7 @@ from typing import Final
 from xlanb.errors import OutOfMemoryError
 
 ADDRESSABLE: Final = 1 << 62
-"""Bytes that no array and no arena may reach: offsets are signed words of 64 bits."""
+"""The size limit in bytes of arrays and arenas: offsets are signed 64-bit integers."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -30,7 +30,7 @@ def out_of_memory(what: str, wanted: int) -> OutOfMemoryError:
     """The error for `what`, as in "result 0, f32[8]": how many bytes it wants, and how many there are."""
     left = available_bytes()
     there = "" if left is None else f"; {size_text(left)} are available"
-    return OutOfMemoryError(f"no memory for {what}: {size_text(wanted)} are wanted{there}", wanted)
+    return OutOfMemoryError(f"out of memory for {what}: {size_text(wanted)} requested{there}", wanted)
 
 
 def check_addressable(what: str, wanted: int) -> None:

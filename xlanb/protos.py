@@ -63,7 +63,7 @@ class Schema:
             )
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"no message {name}; there are {', '.join(self._names)}")
+        raise AttributeError(f"unknown message {name}; known messages: {', '.join(self._names)}")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def decode(message: Message, data: bytes, error: type[XlanbError]) -> Message:
     try:
         message.ParseFromString(data)
     except DecodeError as fault:
-        raise error(f"{len(data)} bytes are no {message.DESCRIPTOR.name}: {fault}") from fault
+        raise error(f"the {len(data)} bytes are not a {message.DESCRIPTOR.name}: {fault}") from fault
     return message
 
 

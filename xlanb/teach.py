@@ -188,14 +188,14 @@ def needs(package: str, extra: str = "peers") -> None:
     """
     if find_spec(package) is None:
         raise LessonStopped(
-            f"This lesson needs {package}, which is not installed here: the rest of it is for another day.\n"
-            f"To have it: pip install 'xlanb[{extra}]', then restart the kernel. Its saved outputs can be read as they are."
+            f"This lesson needs {package}, which is not installed here: the rest of the lesson cannot run.\n"
+            f"To install it: pip install 'xlanb[{extra}]', then restart the kernel. Its saved outputs can still be read."
         )
 
 
 def _found(name: str) -> Exercise:
     if name not in _EXERCISES:
-        raise XlanbError(f"no exercise {name!r} was posed{nearest(name, _EXERCISES)}")
+        raise XlanbError(f"no exercise {name!r} was defined{nearest(name, _EXERCISES)}")
     return _EXERCISES[name]
 
 

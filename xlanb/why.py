@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DECIDED, FACT, REPLAY = "decided", "fact", "replay"
-"""What a decision rests on: the compiler told it while it took it; it is seen in what the compiler left, a dump; or xlanb's
-own conditions were asked about the module of a dump."""
+"""The evidence for a decision: recorded by the compiler; seen in a dump; or derived from xlanb's
+own conditions evaluated on the module of a dump."""
 
 BASES: Mapping[str, str] = {
     DECIDED: "",
@@ -135,13 +135,10 @@ class Why(Sequence[Any], Displayable):
         if self._note:
             return self._note
         if self.told:
-            nothing = f"no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
+            nothing = f"no pass made a decision about {'it' if len(self.subject) == 1 else 'them'}"
             return "" if self.decisions else nothing
         calls = " or ".join(f".lineage({name!r})" for name in self.subject)
-        return (
-            f"a dump holds what the passes did and not why: {calls} follows it through them, "
-            ".diff(a, b) shows two stages; xlanb.trace of the first module asks xlanb's own passes"
-        )
+        return f"a dump shows what the passes did but not why: {calls} follows it through the passes, .diff(a, b) compares two stages; use xlanb.trace on the first module to run xlanb's own passes"
 
     # -- as text, table, JSON -----------------------------------------------------------------------------------
 

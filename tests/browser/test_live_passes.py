@@ -98,7 +98,7 @@ def test_a_refused_fusion_is_tried_where_it_is_asked_about(lab):
     root.get_by_role("tab", name="Why").click()
     root.locator(".why [data-op='a']").first.click(modifiers=["Shift"])
     offer = root.locator(".offer")
-    offer.get_by_text("t has 3 users: copying it costs about").wait_for()
+    offer.get_by_text("t has 3 users: duplicating it recomputes about").wait_for()
     lab.screenshot("offered")
     offer.get_by_role("button", name="Try").click()
     root.locator(".compared .note").get_by_text("t fused into a").wait_for()

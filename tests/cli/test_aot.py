@@ -119,12 +119,12 @@ def test_a_module_has_a_class_too(tmp_path: Path, capsys: pytest.CaptureFixture[
         (('"t"', '"tt"'), [], "'tt'"),
         (("fetch", "fetches"), [], "is not a tf2xla.Config: 4:1"),
         (("DT_FLOAT", "DT_INT32"), [], "variable 'v' has type float32, not int32"),
-        (("DT_FLOAT", "DT_FLOAT readonly: true"), [], "readonly, and the program writes it"),
+        (("DT_FLOAT", "DT_FLOAT readonly: true"), [], "readonly, but the program writes it"),
         (('} name: "scope/y"', '} name: "x_in"'), [], "would both be x_in in C++"),
-        (("", ""), ["--cpp-class=a::new"], "is a word of C or C++"),
-        (("", ""), ["--entry-point=9"], "not an identifier of C"),
+        (("", ""), ["--cpp-class=a::new"], "is a C or C++ keyword"),
+        (("", ""), ["--entry-point=9"], "not a C identifier"),
         (("", ""), ["--cpp-class="], "--cpp-class: expected the name of the class"),
-        (("", ""), ["--target-triple=nowhere"], "LLVM knows no target nowhere"),
+        (("", ""), ["--target-triple=nowhere"], "LLVM has no target nowhere"),
     ],
 )
 @pytest.mark.usefixtures("folder")

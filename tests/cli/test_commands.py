@@ -116,7 +116,7 @@ def test_ls_names_the_main_program(dump, capsys):
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["module"], row["instructions_before"]) == ("m", 5)
     assert main(["ls", dump, "--files"]) == 0
-    assert "the program as it was handed to XLA" in capsys.readouterr().out
+    assert "the program as passed to XLA" in capsys.readouterr().out
 
 
 def test_diff_compares_by_structure_and_says_so_by_its_status(file, tmp_path, capsys):
@@ -138,7 +138,7 @@ def test_diff_takes_dumps(dump, file, capsys):
 
 def test_bisect_finds_nothing_in_what_is_right(file, dump, capsys):
     assert main(["bisect", file]) == 0
-    assert "no pass moved the numbers" in capsys.readouterr().out
+    assert "no pass changed the numbers" in capsys.readouterr().out
     assert main(["bisect", dump, "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["moved"] is None
 
@@ -175,7 +175,7 @@ def test_numbers_that_differ_lead_to_the_rule_and_a_file(tmp_path, monkeypatch, 
     assert main(shlex.split(command)) == 1
     out = capsys.readouterr().out
     assert "rewrite (A + C1) + C2 => A + (C1 + C2)" in out
-    assert "fault.py shows it" in out
+    assert "fault.py reproduces it" in out
     done = subprocess.run([sys.executable, "fault.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "[0.5]" in done.stdout or "[0.5 " in done.stdout, "the arrays of --args"
@@ -268,10 +268,10 @@ def test_a_reader_that_goes_away_is_no_traceback(file):
     ("arguments", "words"),
     [
         (["opt", "."], "is a directory"),
-        (["run", "{hlo}", "--inputs", "{hlo}"], "is no .npz file"),
-        (["report", "{hlo}", "-o", "{folder}/nowhere/x.html"], "there is no folder"),
+        (["run", "{hlo}", "--inputs", "{hlo}"], "is not an .npz file"),
+        (["report", "{hlo}", "-o", "{folder}/nowhere/x.html"], "no such folder:"),
         (["report", "{hlo}", "-o", "{folder}/x.html", "--module", "m"], "is not a dump directory"),
-        (["report", "{folder}/empty", "-o", "{folder}/x.html"], "nothing there is named as XLA names its dumps"),
+        (["report", "{folder}/empty", "-o", "{folder}/x.html"], "no file is named like an XLA dump"),
         (["opt", "{folder}/bad.hlo"], "bad.hlo: HloParseError: 1:"),
     ],
 )
@@ -290,10 +290,10 @@ def test_mistakes_are_told_with_the_file(arguments, words, tmp_path, capsys):
 def test_an_empty_standard_input_is_an_error(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", StringIO(""))
     assert main(["opt", "-"]) == 1
-    assert "nothing to read there" in capsys.readouterr().err
+    assert "it is empty" in capsys.readouterr().err
 
 
 def test_iterations_are_counted_from_one(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["run", "m.hlo", "--iterations", "0"])
-    assert "not a whole number from 1" in capsys.readouterr().err
+    assert "not a positive whole number" in capsys.readouterr().err

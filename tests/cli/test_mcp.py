@@ -76,7 +76,7 @@ def test_an_answer_is_cut_and_says_what_is_missing() -> None:
     whole = ask("optimize", program=TEXT, characters=100_000)[1]
     text = ask("optimize", program=TEXT, characters=50)[1]
     assert text.startswith(whole[:50])
-    assert f"{len(whole) - 50} more characters: ask with characters={len(whole)}" in text
+    assert f"{len(whole) - 50} more characters: use characters={len(whole)}" in text
 
 
 def test_bad_input_is_an_answer_with_its_place() -> None:
@@ -89,12 +89,12 @@ def test_bad_input_is_an_answer_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("run", {"program": "-"}, "carries the protocol"),
+        ("run", {"program": "-"}, "used by the protocol"),
         ("run", {"program": "/no/such.hlo"}, "no/such.hlo"),
         ("why", {"program": TEXT, "names": ["tt"]}, "did you mean 't'"),
         ("why", {"program": TEXT, "names": ["--help"]}, "'--help'"),
         ("optimize", {"program": TEXT, "pass_names": "algsmp"}, "did you mean 'algsimp'"),
-        ("profile", {"program": TEXT, "runs": 0}, "not a whole number"),
+        ("profile", {"program": TEXT, "runs": 0}, "not a positive whole number"),
     ],
 )
 def test_what_cannot_be_answered_says_why(tool: str, arguments: dict[str, Any], said: str) -> None:

@@ -49,7 +49,7 @@ def test_every_condition_is_shown_also_for_a_node_that_is_in() -> None:
     found = cluster(build.graph).why("t0")
     assert all(p.holds for p in found)
     names = [p.name for p in found]
-    assert names.index("is no stateful random op") < names.index("holds no variants")
+    assert names.index("is not a stateful random op") < names.index("has no variants")
     assert names[-2:] == ["its cluster has the minimum size", "stays in its cluster (partially_decluster)"]
 
 
@@ -186,7 +186,7 @@ def test_without_jit_only_what_asks_for_it_is_compiled() -> None:
     build.chain("b", build.chain("a", "x", 2, _XlaCompile=True, _XlaScope="one"), 4)
     found = cluster(build.graph, global_jit_level=0, cpu_global_jit=False)
     assert found.cluster_of["a0"] == found.cluster_of["a1"] is not None
-    assert reasons(found, "b0") == ["nothing asks for compilation on /job:localhost/replica:0/task:0/device:CPU:0"]
+    assert reasons(found, "b0") == ["compilation is not requested on /job:localhost/replica:0/task:0/device:CPU:0"]
 
 
 def test_devices_that_must_compile_compile_everything() -> None:

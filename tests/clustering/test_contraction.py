@@ -153,7 +153,7 @@ def test_a_fill_that_only_others_read_is_left_out() -> None:
     found = cluster(build.graph)
     assert found.cluster_of["sum"] == found.cluster_of["a0"] is not None
     assert found.cluster_of["fill"] is None
-    assert found.reasons["fill"].startswith("Fill, all of whose readers are elsewhere")
+    assert found.reasons["fill"].startswith("Fill whose users are all outside of the cluster")
 
 
 def test_a_functional_loop_is_compiled_whatever_the_minimum_size() -> None:

@@ -1,4 +1,4 @@
-"""What flows between clusters, and what another flag, scope or device would change."""
+"""Data flow between clusters, and what another flag, scope or device would change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_shapes_that_the_graph_does_not_state_can_be_given() -> None:
     assert only.assumed_shapes == {"x:0": (8,)}  # what nodes leave open is chosen, and told
     assert "f32[8]" in str(only.hlo_module)
     assert "f32[5]" in str(only.lower({"x:0": (5,)}))
-    with pytest.raises(GraphError, match="takes no 'y:0'; it takes x:0"):
+    with pytest.raises(GraphError, match="has no input 'y:0'; its inputs are x:0"):
         only.lower({"y:0": (5,)})
     (given,) = cluster(build.graph, shapes={"x:0": (7,)}).clusters
     assert "f32[7]" in str(given.hlo_module)

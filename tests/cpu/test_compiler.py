@@ -40,8 +40,11 @@ def test_a_fusion_that_is_too_large_is_opened(monkeypatch):
 
 def test_a_kernel_that_fits_no_plan_is_refused_by_its_instruction(monkeypatch):
     def refuse(*_):
-        raise OverwrittenError("x is read where r has written its result")
+        raise OverwrittenError("x is read after r has overwritten it with its result")
 
     monkeypatch.setattr(Elemental, "_read", refuse)
-    with pytest.raises(CompilationError, match=r"x is read where r has written its result, even by itself:\n.*fusion"):
+    with pytest.raises(
+        CompilationError,
+        match=r"x is read after r has overwritten it with its result, even as a kernel of its own:\n.*fusion",
+    ):
         compile_module(parse(FUSION), AS_IT_IS)

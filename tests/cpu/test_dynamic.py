@@ -120,7 +120,7 @@ def test_control_dependencies_that_wait_for_one_another_are_named():
     find = {i.name: i for i in module.entry_computation}
     module.entry_computation.add_control_dependency(find["a"], find["b"])
     module.entry_computation.add_control_dependency(find["b"], find["a"])
-    with pytest.raises(CompilationError, match="wait for one another"):
+    with pytest.raises(CompilationError, match="form a cycle"):
         schedule_computation(module.entry_computation)
 
 

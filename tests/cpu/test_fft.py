@@ -130,7 +130,7 @@ def test_scipy_transforms_lengths_without_a_way(backend, rng, dims):
 
 def test_export_refuses_a_length_without_a_way(backend, tmp_path):
     exe = backend(text((4, 257), 1, "FFT", double=False))
-    with pytest.raises(UnimplementedError, match="which C cannot"):
+    with pytest.raises(UnimplementedError, match="which exported C code cannot"):
         exe.export_c(tmp_path, "f")
 
 

@@ -52,13 +52,13 @@ def test_another_thread_feeds_a_running_program(backend):
 
 def test_what_no_infeed_takes_is_refused_at_once(backend):
     exe = backend(BOTH)
-    with pytest.raises(FeedError, match=r"no infeed of both takes f64\[2\]; they take f32\[2\], s32\[\], pred\[\]"):
+    with pytest.raises(FeedError, match=r"no infeed of both accepts f64\[2\]; they accept f32\[2\], s32\[\], pred\[\]"):
         exe.infeed((f32(1, 2), np.zeros(2)))
     assert exe.feeds.pending == 0
     with pytest.raises(FeedError, match="call has no infeed"):
         backend(CALL).infeed(f32(1, 2))
     exe.infeed(np.int32(1))  # some infeed takes it, but not the first
-    with pytest.raises(EvaluationError, match=r"first: the infeed gives s32\[\] where f32\[2\] is taken"):
+    with pytest.raises(EvaluationError, match=r"first: the infeed provides s32\[\], but f32\[2\] was expected"):
         exe(f32(0, 0))
 
 
@@ -75,7 +75,7 @@ def test_who_waits_says_so_and_can_be_interrupted(backend, caplog):
     with caplog.at_level(logging.WARNING, "xlanb.feeds"), pytest.raises(KeyboardInterrupt) as info:
         exe()
     thread.join()
-    assert caplog.messages == ["fed waits for s32[]: give it by infeed(...)"]
+    assert caplog.messages == ["fed waits for s32[]: provide it with infeed(...)"]
     assert "fed waits for s32[]" in info.value.__notes__[0]
     exe.infeed(np.int32(2), np.int32(0))
     assert exe() == 2
@@ -109,7 +109,7 @@ except EvaluationError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert "fed: fed waits for s32[], and no other thread runs that could give it" in done.stdout
+    assert "fed: fed waits for s32[], and no other thread could provide it" in done.stdout
 
 
 def test_outfeed_waits_as_long_as_it_is_told(backend):

@@ -170,5 +170,5 @@ def test_no_code_is_made_of_a_module_whose_layouts_do_not_agree() -> None:
 
 def test_verification_names_the_pass_that_breaks_layouts() -> None:
     wrong = pipelines.pipeline().insert(MergeCopies(), after="cpu-parallel-task-assigner")
-    with pytest.raises(PassError, match="HLO_passes_after_layout_assignment/test-merge-copies left the module broken"):
+    with pytest.raises(PassError, match="HLO_passes_after_layout_assignment/test-merge-copies left an invalid module"):
         compile_module(parse(TWO_LAYOUTS), CompileOptions(pipeline=wrong, verify=True))

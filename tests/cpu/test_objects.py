@@ -198,7 +198,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
 def test_ir_that_llvm_refuses_is_told_with_its_message():
     target = jit.host()
     for text, told in (("define void @f( {", "expected type"), ("define i32 @f() {\n  ret void\n}", "i32")):
-        with pytest.raises(CompilationError, match=f"(?s)LLVM refuses the IR.*{told}"):
+        with pytest.raises(CompilationError, match=f"(?s)LLVM rejects the IR.*{told}"):
             objects.compile_unit(Unit(text, ready=True, weight=0), target)
 
 
@@ -322,7 +322,7 @@ def test_the_folder_of_another_user_is_not_used(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("XLANB_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert ObjectCache.of_environment(jit.host()) is None
-    assert "others may write to it" in caplog.text
+    assert "writable by other users" in caplog.text
 
 
 @posix

@@ -133,5 +133,5 @@ def test_a_kernel_that_would_read_what_it_has_written_is_compiled_again_with_its
     x = np.random.default_rng(0).standard_normal((16, 100)).astype(np.float32)
     with caplog.at_level(logging.INFO, "xlanb.cpu"):
         exe = compile_module(module, CompileOptions(enable_passes_only=("dce",)))
-    assert "p is read where f has written its result" in caplog.text
+    assert "p is read after f has overwritten it with its result" in caplog.text
     np.testing.assert_allclose(exe(x), xlanb.evaluate(module, x), rtol=1e-5, atol=1e-6)

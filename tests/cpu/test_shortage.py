@@ -60,7 +60,7 @@ def raised(program: str, arguments: str, call: str = "xlanb.compile(text)") -> s
 
 def test_a_result_that_does_not_fit_is_named():
     message = raised(BROADCAST % 2_000_000_000, "np.float32(1)")
-    assert message.startswith("no memory for result 0 of m, f32[2000000000] (instruction r): 7.5 GiB are wanted; ")
+    assert message.startswith("out of memory for result 0 of m, f32[2000000000] (instruction r): 7.5 GiB requested; ")
     assert message.endswith(" are available")
 
 
@@ -78,32 +78,32 @@ def test_results_of_which_one_fits_are_given_back():
             except xlanb.errors.OutOfMemoryError as error:
                 last = str(error)
         print(last)
-    """).startswith("no memory for result 1 of m, f32[2000000000] (instruction r)")
+    """).startswith("out of memory for result 1 of m, f32[2000000000] (instruction r)")
 
 
 def test_temporaries_that_do_not_fit_are_named():
     message = raised(SORTED, "np.ones(10, np.float32)")
     assert message.startswith(
-        "no memory for the temporaries of m, the largest of which is f32[300000000,10] (11.2 GiB, instruction "
+        "out of memory for the temporaries of m, the largest of which is f32[300000000,10] (11.2 GiB, instruction "
     )
 
 
 def test_a_copy_of_an_argument_that_does_not_fit_is_named():
     message = raised(COLUMNS, "np.broadcast_to(np.float32(1), (30000, 30000))")
     assert message.startswith(
-        "no memory for a copy of argument 0 (x) in the layout f32[30000,30000]{0,1}: 3.4 GiB are wanted"
+        "out of memory for a copy of argument 0 (x) in the layout f32[30000,30000]{0,1}: 3.4 GiB requested"
     )
 
 
 def test_the_evaluator_names_the_instruction():
     message = raised(BROADCAST % 1_000_000_000, "np.float32(1)", "lambda x: xlanb.evaluate(text, x)")
-    assert message.startswith("no memory for r, whose result is f32[1000000000]: 3.7 GiB are wanted")
+    assert message.startswith("out of memory for r, whose result is f32[1000000000]: 3.7 GiB requested")
     assert "in e: %r = f32[1000000000]{0} broadcast(%x)" in message
 
 
 def test_a_constant_that_does_not_fit_is_named():
     message = raised(ELIDED % 2_000_000_000, "np.float32(1)", "lambda x: xlanb.compile(text)(x)")
-    assert message.startswith("no memory for constant c, f32[2000000000]: 7.5 GiB are wanted")
+    assert message.startswith("out of memory for constant c, f32[2000000000]: 7.5 GiB requested")
 
 
 def test_an_elided_constant_in_a_kernel_takes_no_memory():

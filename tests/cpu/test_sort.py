@@ -21,7 +21,7 @@ TYPES = {
     "s16": "i2", "s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "pred": "?",
 }  # fmt: skip
 
-# Comparisons of one operand of type T.
+# Comparisons with one operand of type T.
 ONE = {
     "lt": "ROOT r = pred[] compare(a, b), direction=LT",
     "gt": "ROOT r = pred[] compare(a, b), direction=GT",

@@ -60,7 +60,7 @@ def test_a_report_of_live_ranges_may_stand_in_the_same_file() -> None:
 
 
 def test_other_text_is_refused_with_its_beginning() -> None:
-    with pytest.raises(DumpError, match=r"no allocation in the buffer assignment of m: it begins 'HloModule"):
+    with pytest.raises(DumpError, match=r"the buffer assignment of m has no allocations: it begins 'HloModule"):
         parse_buffer_assignment("HloModule m", "m")
 
 

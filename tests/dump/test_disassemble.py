@@ -35,4 +35,4 @@ def test_what_is_no_object_does_not_spoil_its_neighbours(machine):
     assert isinstance(first, XlanbError)
     assert second.startswith("f:")
     assert isinstance(third, XlanbError)
-    assert "no object file" in str(third)
+    assert "not an object file" in str(third)

@@ -137,14 +137,14 @@ def test_labels_become_plain_lines(text: str, lines: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("HloModule m\n", "x:1:1: expected digraph or graph: this is no DOT"),
+        ("HloModule m\n", "x:1:1: expected digraph or graph: this is not DOT"),
         ("digraph {\n a -> ;\n}", "x:2:7: expected a name, got ';'"),
-        ("digraph { a [label=<<b>x", "x:1:20: a label in < > that does not end"),
+        ("digraph { a [label=<<b>x", "x:1:20: unterminated label in < >"),
         ("digraph { a", "expected '}', got 'the end'"),
         ("digraph { a [k=", "expected a name, got 'the end'"),
-        ("digraph { a ? b }", "'\\?' begins nothing that DOT knows"),
-        ("digraph {" + "{" * 300, "more than 200 subgraphs within each other"),
-        ('digraph { "a', "begins nothing that DOT knows"),
+        ("digraph { a ? b }", "unexpected character '\\?' in DOT"),
+        ("digraph {" + "{" * 300, "subgraphs are nested more than 200 deep"),
+        ('digraph { "a', "unexpected character"),
     ],
 )
 def test_what_is_no_dot_says_where(text: str, why: str) -> None:
@@ -230,7 +230,7 @@ def test_dumps_of_dot_alone_are_stepped_and_drawn(tmp_path: Path) -> None:
     assert [(m.files.number, m.name) for m in dump.ranked] == [(1, "module_0001"), (2, "module_0002")]
     trace = dump["module_0001"]
     assert [(s.name, s.describe()) for s in trace] == [
-        ("before_optimizations", "before_optimizations: the program as it was handed to XLA"),
+        ("before_optimizations", "before_optimizations: the program as passed to XLA"),
         ("allocation-finder", "allocation-finder: 1 added"),
     ]
     assert isinstance(trace[0].after, GraphRecord)

@@ -80,7 +80,7 @@ def test_a_folder_of_it_opens_as_a_dump(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     dump = xlanb.read_dump(tmp_path)
     assert [(m.name, m.why) for m in dump.ranked] == [("IrToHlo.4", "main program: the only one (2 instructions)")]
-    assert dump.others == [("notes.txt", "follows no rule of naming")]
+    assert dump.others == [("notes.txt", "does not match a known dump file name")]
     graphs = dump.lazy_graphs
     assert graphs is not None
     assert [type(s.after) for s in graphs] == [GraphRecord, ModuleRecord, GraphRecord]
@@ -111,7 +111,7 @@ def test_graphs_that_are_cut_short_or_odd_are_shown_as_text(tmp_path: Path) -> N
     assert graphs is not None
     records = [s.after for s in graphs]
     assert all(isinstance(r, TextRecord) for r in records)
-    assert "line 4 is no node of PyTorch/XLA's IR: %2" in records[0].note  # type: ignore[union-attr]
+    assert "line 4 is not a node of PyTorch/XLA IR: %2" in records[0].note  # type: ignore[union-attr]
     assert records[1].language == "mlir"  # type: ignore[union-attr]
     with pytest.raises(DumpError, match="is stablehlo"):
         read_lazy_graphs(HEAD + "module {}\n")[0].record()

@@ -124,7 +124,7 @@ def test_a_loop_that_stays_where_it_is_has_that_value():
 
 
 def test_a_loop_in_a_circle_is_refused():
-    with pytest.raises(EvaluationError, match="never ends: it comes back to the same state every 2 steps"):
+    with pytest.raises(EvaluationError, match="never ends: its state repeats every 2 steps"):
         evaluate(STUCK.replace("BODY", "j = s32[] negate(i)"), (np.float32(1), np.int32(5)))
 
 

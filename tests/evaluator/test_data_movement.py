@@ -48,7 +48,7 @@ def test_a_reshape_whose_dynamic_sizes_cannot_be_told():
         "p = s32[2,3] parameter(0)\n n = s32[] constant(2)\n d = s32[2,<=3] set-dimension-size(p, n), dimensions={1}\n"
         " ROOT r = s32[<=3,<=2] reshape(d), inferred_dimension=1"
     )
-    with pytest.raises(EvaluationError, match="cannot be told from 4 elements"):
+    with pytest.raises(EvaluationError, match="cannot be inferred from 4 elements"):
         run(body, X)
 
 
@@ -138,5 +138,5 @@ ENTRY e {
     total, size, rest = evaluate(text, np.arange(6, dtype=np.int32), np.int32(4))
     assert (total, size) == (6, 4)
     np.testing.assert_array_equal(rest, [0, 1, 2, 3])
-    with pytest.raises(EvaluationError, match="size 7 for a dimension of at most 6"):
+    with pytest.raises(EvaluationError, match="size 7 exceeds the bound 6 of the dimension"):
         evaluate(text, np.arange(6, dtype=np.int32), np.int32(7))

@@ -104,9 +104,9 @@ def test_a_loop_takes_in_each_round():
 def test_what_does_not_fit_is_told_of_the_instruction():
     feeds = Feeds()
     feeds.infeed(f32(5, 6, 7))
-    with pytest.raises(EvaluationError, match=r"first: the infeed gives f32\[3\] where f32\[2\] is taken"):
+    with pytest.raises(EvaluationError, match=r"first: the infeed provides f32\[3\], but f32\[2\] was expected"):
         evaluate(BOTH, f32(0, 0), feeds=feeds)
-    with pytest.raises(EvaluationError, match="first: takes data from the host"):
+    with pytest.raises(EvaluationError, match="first: needs data from the host"):
         evaluate(BOTH, f32(0, 0))
 
 

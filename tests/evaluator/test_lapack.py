@@ -380,8 +380,8 @@ def test_regular_tridiagonal_systems_are_not_perturbed(rng):
 @pytest.mark.parametrize(
     ("target", "results", "operands", "takes"),
     [
-        ("dorgqr", [(7, 9)], [(7, 7), (7, 9)], "mk, t in a batch"),
-        ("dorgqr", [(7, 3)], [(7, 3), (4,)], "mk, t in a batch"),
+        ("dorgqr", [(7, 9)], [(7, 7), (7, 9)], "batches of arrays with dimensions mk, t"),
+        ("dorgqr", [(7, 3)], [(7, 3), (4,)], "batches of arrays with dimensions mk, t"),
         ("dormqr", [(5, 2)], [(7, 3), (3,), (5, 2)], "mk, t, mn"),
         ("dpotrf", [(3, 4), ()], [(3, 4)], "nn"),
         ("dtrsm", [(4, 2)], [(3, 3), (4, 2)], "nn, nk"),

@@ -398,5 +398,5 @@ def test_a_kernel_that_does_not_fit_its_window_is_refused():
         dim_labels=numbers,
     )
     entry.set_root(conv)
-    with pytest.raises(EvaluationError, match="window of sizes"):
+    with pytest.raises(EvaluationError, match="window sizes"):
         evaluate(module)

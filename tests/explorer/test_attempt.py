@@ -29,13 +29,13 @@ def test_a_refusal_is_found_whichever_way_round_and_weighed(compilation: xlanb.C
     assert found.saved_bytes == 0, "the consumer reads x in place of t"
     assert found.copy_seconds is not None
     assert 0 < found.copy_seconds < 1
-    assert str(found).startswith("t has 3 users: copying it costs about ")
-    assert str(found).endswith("of computing it again, saves no traffic")
+    assert str(found).startswith("t has 3 users: duplicating it recomputes about ")
+    assert str(found).endswith(", saves no traffic")
 
 
 @pytest.mark.parametrize(
     ("users", "saved", "words"),
-    [(1, 4096, "one user: to fuse it copies nothing, saves 4.0 KiB of traffic"), (2, -2048, "reads 2.0 KiB more")],
+    [(1, 4096, "one user: fusing duplicates nothing, saves 4.0 KiB of traffic"), (2, -2048, "reads 2.0 KiB more")],
 )
 def test_the_words_say_what_it_costs_and_saves(users: int, saved: int, words: str) -> None:
     condition = Predicate("c", False, "v")
@@ -47,7 +47,7 @@ def test_the_attempt_fuses_exactly_the_pair_and_computes_the_same(compilation: x
     assert isinstance(made, Attempt)
     asked = [d for d in made.branch["fusion"].decisions if d.subject == ("t", "a")]
     assert [d.taken for d in asked] == [True]
-    assert asked[0].predicates[0].name == "asked for by hand"
+    assert asked[0].predicates[0].name == "requested manually"
     others = [d for d in made.branch["fusion"].decisions if d.subject == ("t", "b")]
     assert [d.taken for d in others] == [False]
     assert made.difference < 1e-5
@@ -68,7 +68,7 @@ def test_the_verdict_is_honest() -> None:
     def told(before: float, after: float, difference: float = 0.0) -> str:
         return str(Attempt(refused, trace, (before, after), (0, 4096), difference))
 
-    assert "p fused into c: 100% faster, 1 us a run in place of 2 us" in told(2e-6, 1e-6)
+    assert "p fused into c: 100% faster, 1 us per run instead of 2 us" in told(2e-6, 1e-6)
     assert "100% slower" in told(1e-6, 2e-6)
     assert "as fast as before" in told(1e-6, 1.01e-6)
     assert "temporaries 0 bytes -> 4.0 KiB" in told(1e-6, 1e-6)

@@ -196,7 +196,7 @@ def test_layouts_of_a_text_mean_nothing_before_layout_assignment() -> None:
 def test_our_pipeline_moves_nothing() -> None:
     found = xlanb.trace(PROGRAM).bisect(X, exhaustive=True)
     assert found.stage is None
-    assert "no pass moved the numbers" in str(found)
+    assert "no pass changed the numbers" in str(found)
 
 
 def test_a_tolerance_decides() -> None:
@@ -230,7 +230,7 @@ def test_code_that_moves_the_numbers_is_told_from_passes() -> None:
     found = trace.bisect(X)
     assert (found.stage, found.moved) == (None, True)
     assert found.code is not None
-    assert "no pass moved the numbers" in str(found)
+    assert "no pass changed the numbers" in str(found)
     assert "the compiled code did: relative error" in str(found)
     assert ".reproducer()" in str(found)
 
@@ -243,7 +243,7 @@ def test_a_sum_in_another_order_is_no_fault_of_the_code() -> None:
 
 
 def test_zeros_that_became_numbers_have_no_relative_error() -> None:
-    assert str(bisection.Checked(traced("dce").stages[0], 1e300)) == "zeros became other numbers"
+    assert str(bisection.Checked(traced("dce").stages[0], 1e300)) == "zeros became nonzero"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_round_that_never_comes_ends_behind_its_loop() -> None:
 
 def test_a_position_that_is_not_there_says_how_many_there_are() -> None:
     compilation = xlanb.Compilation(TEXT)
-    with pytest.raises(XlanbError, match=r"no stage 500 to come: there are \d+"):
+    with pytest.raises(XlanbError, match=r"no upcoming stage 500: \d+ are left"):
         list(compilation.steps_to(500))
 
 

@@ -183,7 +183,7 @@ def test_a_name_that_is_not_there_lists_those_that_are(directory: Path) -> None:
 
 def test_a_file_is_no_directory(directory: Path) -> None:
     file = next(directory.glob("*.0002.*"))
-    with pytest.raises(DumpError, match="is no directory: did you mean"):
+    with pytest.raises(DumpError, match="is not a directory: did you mean"):
         xlanb.read_dump(file)
 
 
@@ -237,7 +237,7 @@ def test_graphs_of_grappler_and_of_functions_stand_apart(tmp_path: Path) -> None
 def test_files_without_a_rule_are_listed(directory: Path) -> None:
     (directory / "notes.md").write_text("mine")
     dump = xlanb.read_dump(directory)
-    assert dump.others == [("notes.md", "follows no rule of naming")]
+    assert dump.others == [("notes.md", "does not match a known dump file name")]
     assert "1 other file, " in str(dump)
     assert len(dump.files) == 11
     assert dict(zip(dump.files.file, dump.files.kind, strict=True))["notes.md"] == "other"
@@ -294,8 +294,8 @@ def test_why_of_a_dump_says_that_dumps_hold_no_decisions(directory: Path) -> Non
     dump = xlanb.read_dump(directory)
     said = str(dump[0].why("e"))
     assert "no pass decided" not in said
-    assert "a dump holds what the passes did and not why: .lineage('e')" in said
-    assert "no pass decided anything" in str(xlanb.trace(FIRST).why("x"))
+    assert "a dump shows what the passes did but not why: .lineage('e')" in said
+    assert "no pass made a decision" in str(xlanb.trace(FIRST).why("x"))
 
 
 def test_file_names_that_are_not_utf8(tmp_path):

@@ -32,5 +32,5 @@ def test_a_film_says_how_long_the_way_is():
 
 def test_a_trace_without_hlo_makes_no_film():
     trace = Trace("odd", [Stage("text", "note", None, TextRecord("note", "nothing"))])
-    with pytest.raises(XlanbError, match=r"'odd' holds no HLO to make a film of, only text; compile further"):
+    with pytest.raises(XlanbError, match=r"'odd' holds no HLO to animate, only text; continue the compilation"):
         trace.film()

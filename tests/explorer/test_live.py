@@ -84,7 +84,7 @@ def test_run_to_stops_at_the_pass() -> None:
     compilation = xlanb.Compilation(TEXT)
     assert compilation.run_to("fusion").name == "fusion"
     assert compilation.trace.stages[-1].name == "fusion"
-    with pytest.raises(XlanbError, match="no stage 'no_such_pass' came"):
+    with pytest.raises(XlanbError, match="no stage 'no_such_pass' was reached"):
         compilation.run_to("no_such_pass")
 
 

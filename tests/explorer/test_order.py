@@ -41,12 +41,12 @@ def test_passes_move_in_and_out_of_pipelines_and_loops_stay_loops(pipeline):
 @pytest.mark.parametrize(
     ("order", "says"),
     [
-        ([[9]], "is not there"),
-        ([[0], [0]], "comes twice"),
-        ([[0, [[2]]]], "holds no others"),
-        (["cse"], "is no"),
-        ([[1, 3]], "is no"),
-        ([[-1]], "is not there"),
+        ([[9]], "does not exist"),
+        ([[0], [0]], "occurs twice"),
+        ([[0, [[2]]]], "cannot contain others"),
+        (["cse"], "is neither"),
+        ([[1, 3]], "is neither"),
+        ([[-1]], "does not exist"),
     ],
 )
 def test_what_is_no_order_is_refused(pipeline, order, says):

@@ -75,7 +75,7 @@ def test_a_refusal_names_every_condition_and_what_would_change_it(tmp_path: Path
     why = _trace(tmp_path).why("exp.1", "mul.1")
     replayed = next(d for d, basis in zip(why, why.bases, strict=True) if basis == REPLAY)
     assert [p.name for p in replayed.predicates if not p.holds] == ["no expensive producer is duplicated"]
-    assert [r.partition(":")[0] for r in why.remedies] == ["give `exp.1` one user"]
+    assert [r.partition(":")[0] for r in why.remedies] == ["let `exp.1` have one user"]
     assert "`out`" in why.remedies[0]
     assert {"exp.1", "out"} <= why.links.keys()
     assert not any(d.action == "agree" for d in why)
@@ -114,7 +114,7 @@ def test_a_page_shows_each_edge_with_fact_and_replay(tmp_path: Path) -> None:
     why = next(s["why"] for s in build_payload([trace])["traces"][0]["stages"] if s["name"] == "fusion")
     refused = next(d for d in why["decisions"] if d["subject"] == ["exp.1", "mul.1"])
     assert (refused["basis"], refused["taken"]) == (REPLAY, 0)
-    assert refused["predicates"][1][3].startswith("give `exp.1` one user: ")
+    assert refused["predicates"][1][3].startswith("let `exp.1` have one user: ")
 
 
 def test_nothing_is_replayed_of_our_own_passes() -> None:
@@ -135,7 +135,7 @@ def test_the_shell_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (told["subject"], told["answer"]) == (["exp.1", "mul.1"], "in different kernels")
     assert {d["basis"] for d in told["decisions"]} == {"fact", "replay"}
     assert main(["why", folder]) == 0
-    assert "decide like the real XLA on 3 of 3 edges" in capsys.readouterr().out
+    assert "agree with the real XLA on 3 of 3 edges" in capsys.readouterr().out
 
 
 def test_an_answer_is_json() -> None:

@@ -151,7 +151,7 @@ def test_unreadable_report_is_a_text_that_says_why(dump: Path) -> None:
     trace = xlanb.read_dump(dump)[0]
     broken = trace["neg.1"].after
     assert isinstance(broken, TextRecord)
-    assert "no table of utilization" in broken.note
+    assert "not a utilization table" in broken.note
     assert isinstance(trace["TLP"].after, TpuProgram)
 
 
@@ -210,7 +210,7 @@ def test_compressed_dumps_are_read_alike(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_pipe_in_place_of_the_hlo_does_not_block(tmp_path: Path) -> None:
-    """It is no regular file, and is not listed."""
+    """It is not a regular file, and is not listed."""
     write_llo(tmp_path)
     (file,) = tmp_path.glob("*-TLP-hlo.txt")
     file.unlink()

@@ -79,7 +79,7 @@ def test_a_class_with_options_is_taken_as_an_object() -> None:
 
 @pytest.mark.parametrize(
     ("source", "name", "words"),
-    [(3, "", "is no pass"), (swap_operands, "a b", "no name"), (swap_operands, "cse", "already")],
+    [(3, "", "is not a pass"), (swap_operands, "a b", "not a valid pass name"), (swap_operands, "cse", "already")],
 )
 def test_what_is_refused(source: object, name: str, words: str) -> None:
     with pytest.raises(PassError, match=words):
@@ -91,5 +91,5 @@ def test_modules_are_found_in_whatever_holds_them() -> None:
     text = str(xlanb.hlo.parse(TEXT))
     for held in (TEXT, xlanb.hlo.parse(TEXT), trace, trace[0].after, xlanb.compile(TEXT)):
         assert str(as_module(held)) == text
-    with pytest.raises(XlanbError, match="a int holds no HLO"):
+    with pytest.raises(XlanbError, match="int contains no HLO"):
         as_module(3)

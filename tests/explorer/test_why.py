@@ -79,7 +79,7 @@ def test_nodes_in_and_outside_of_clusters() -> None:
 
 
 def test_what_nobody_decided_is_said() -> None:
-    assert "no pass decided anything about it" in str(xlanb.trace(TEXT).why("x"))
+    assert "no pass made a decision about it" in str(xlanb.trace(TEXT).why("x"))
 
 
 def test_what_was_decided_alike_in_several_stages_stands_once() -> None:

@@ -36,7 +36,7 @@ def test_an_asynchronous_reduction_runs(rng):
 
 def test_a_future_of_other_types_is_refused():
     text = TEXT.replace("!stablehlo.future<tensor<4x4xf32>>", "!stablehlo.future<tensor<2xf32>>")
-    with pytest.raises(HloVerifierError, match=r"its type says !stablehlo.future<tensor<2xf32>>"):
+    with pytest.raises(HloVerifierError, match=r"its type is !stablehlo.future<tensor<2xf32>>"):
         xlanb.from_stablehlo(text)
 
 
@@ -45,5 +45,5 @@ def test_only_what_was_started_is_waited_for():
       %0 = "stablehlo.async_done"(%x) : (tensor<4xf32>) -> tensor<4xf32>
       return %0 : tensor<4xf32>
     }"""
-    with pytest.raises(HloVerifierError, match="expected what an async_start gives"):
+    with pytest.raises(HloVerifierError, match="expected the result of an async_start"):
         xlanb.from_stablehlo(text)

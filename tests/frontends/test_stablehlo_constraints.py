@@ -65,7 +65,7 @@ BAD = {
     "precision": (main(dot('precision_config = ["FOO"]'), BOTH), "at most two of DEFAULT, HIGH, HIGHEST"),
     "name": (main(composite("foo"), others=F), "such as dialect.op"),
     "decomposition": (main(composite("a.b", "tensor<4x8xf64>"), others=F), "result 0 is tensor<4x8xf64>, but tensor<4x8xf32>"),
-    "region's result": (main(reduced("f32", returned="%i")), r"gives s32\[\] for argument"),
+    "region's result": (main(reduced("f32", returned="%i")), r"returns s32\[\] for argument"),
     "region's type": (main(reduced("i32")), "the result's element type"),
     "promotion": (main(reduced("i64", "tensor<4x8xi64>")), "can be promoted"),
     "negative participant": (main(exchanged("dense<[[-5, 0]]> : tensor<1x2xi64>")), "participants from 0 on"),

@@ -38,15 +38,15 @@ def test_open_sizes_are_those_of_the_arguments(rng, rows):
 
 
 def test_without_arguments_the_error_says_what_is_missing():
-    with pytest.raises(UnimplementedError, match=r"3:\d+: .*sizes of tensor<\?x4xf32> are not known: give arguments"):
+    with pytest.raises(UnimplementedError, match=r"3:\d+: .*sizes of tensor<\?x4xf32> are unknown: give arguments"):
         xlanb.compile(TEXT)
 
 
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (((3, 5), (4,)), r"argument 0: expected sizes that fit tensor<\?x4xf32>, not \[3, 5\]"),
-        (((3,), (4,)), r"argument 0: expected sizes that fit tensor<\?x4xf32>, not \[3\]"),
+        (((3, 5), (4,)), r"argument 0: expected sizes that match tensor<\?x4xf32>, got \[3, 5\]"),
+        (((3,), (4,)), r"argument 0: expected sizes that match tensor<\?x4xf32>, got \[3\]"),
         (((3, 4),), "expected 2 arguments, not 1"),
     ],
 )

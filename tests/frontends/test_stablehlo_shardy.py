@@ -31,9 +31,9 @@ def test_a_manual_computation_of_one_device_runs_in_place(rng):
 
 def test_one_of_several_devices_is_refused_by_its_line():
     text = TEXT.replace("in_shardings=[<@mesh", "in_shardings=[<@other")
-    with pytest.raises(UnimplementedError, match=r"6:\d+: sdy.manual_computation: runs on 4 devices by their parts"):
+    with pytest.raises(UnimplementedError, match=r"6:\d+: sdy.manual_computation: runs per device on 4 devices"):
         xlanb.from_stablehlo(text)
-    with pytest.raises(HloVerifierError, match="there is no mesh @missing"):
+    with pytest.raises(HloVerifierError, match="no mesh @missing"):
         xlanb.from_stablehlo(TEXT.replace("in_shardings=[<@mesh", "in_shardings=[<@missing"))
 
 

@@ -121,7 +121,7 @@ def test_resources_stand_behind_the_program():
 
 
 def test_a_resource_that_the_text_leaves_out():
-    with pytest.raises(UnimplementedError, match="no values for the resource 'w'"):
+    with pytest.raises(UnimplementedError, match="does not contain the resource 'w'"):
         attribute("dense_resource<w> : tensor<2xi32>")
 
 
@@ -133,7 +133,7 @@ def test_a_resource_that_the_text_leaves_out():
         ("func.func @main(%a: tensor<f33x>) {}", (1, 28), "unknown element type 'f33x'"),
         ("func.func @main(%a: tensor<2xbad>) {}", (1, 30), "unknown element type 'bad'"),
         ('"test.op"() {a = #nothing} : () -> ()', (1, 18), "unknown attribute #nothing"),
-        ('"test.op"() {a = 1, a = 2} : () -> ()', (1, 21), "comes twice"),
+        ('"test.op"() {a = 1, a = 2} : () -> ()', (1, 21), "is given twice"),
         ('%0:2 = "test.op"() : () -> tensor<f32>', (1, 1), "gives 1 results, not 2"),
         (
             "func.func @main(%a: tensor<f32>) {\n  %b = stablehlo.abs %a : (tensor<f64>) -> tensor<f64>\n}",
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_shown_in_its_place(text, place, message):
     ],
 )
 def test_elements_that_do_not_fit(text):
-    with pytest.raises(LiteralError, match="elements that do not fit"):
+    with pytest.raises(LiteralError, match="the elements do not fit"):
         attribute(text)
 
 

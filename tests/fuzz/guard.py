@@ -43,7 +43,7 @@ _BATCH = 25
 _HUNG = 60.0
 """Seconds without a word after which a child is killed."""
 _MEMORY = 6 << 30
-_BROKEN = re.compile("LLVM refuses|LLVM makes no object code|cannot be loaded")
+_BROKEN = re.compile("LLVM rejects|LLVM cannot generate object code|cannot be loaded")
 """In the messages of a CompilationError that no module should end in."""
 _MODES = (
     (Mode(1, at_end=True, stacks=True), Mode(2, at_end=False, constants=True)),

@@ -49,7 +49,7 @@ _ULPS_PLAIN, _ULPS_ROUGH, _ULPS_NARROW = 1, 8, 2
 """Units in the last place, of the largest magnitude, by which floats may differ: sums and products of small whole numbers are exact;
 functions and quotients are rounded more than once; narrow floats may be kept in wider ones between operations (their own units)."""
 
-_UNNEEDED = re.compile(r"custom-call target .* is not known here|takes more than one participant")
+_UNNEEDED = re.compile(r"custom-call target .* is unknown|needs more than one participant")
 """The interpreter leaves out a call and a collective whose value nothing needs; compiled code keeps those with side effects."""
 _UNREAD = re.compile(r"a sharding of \d+ tiles for \d+ devices")
 """What XLA's reader of protos refuses and its parser takes: it counts the devices of an iota only where they are regrouped."""

@@ -192,7 +192,7 @@ def test_without_a_driver_the_error_names_the_emulator(monkeypatch):
 
     driver.driver.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    with pytest.raises(DeviceError, match=r"no NVIDIA driver here .*emulate"):
+    with pytest.raises(DeviceError, match=r"no NVIDIA driver found .*emulate"):
         driver.driver()
 
 

@@ -103,7 +103,7 @@ def test_constants_that_do_not_fit(value, dtype):
 
 
 def test_ragged_lists_are_refused():
-    with pytest.raises(GraphValueError, match="no tensor has the value"):
+    with pytest.raises(GraphValueError, match="cannot convert"):
         make_array([[1, 2], [3]])
 
 
@@ -136,7 +136,7 @@ def test_a_constant_of_one_value_takes_no_memory_of_its_own():
     [
         ([1 << 39], "constant 'c' of shape .* takes 2,199,023,255,552 bytes, more than"),
         ([1 << 20] * 4, "takes .* bytes, more than"),
-        ([0, 1 << 70], "beyond 64 bits"),
+        ([0, 1 << 70], "overflow 64 bits"),
     ],
 )
 def test_constants_beyond_the_limit_are_refused(sizes, said):

@@ -47,7 +47,7 @@ def test_name_scopes_nest_and_are_entered_again_by_their_slash(graph):
 
 @pytest.mark.parametrize("name", ["_x", "a b", "a:0", "-a"])
 def test_bad_names_are_refused_and_leave_no_node(graph, name):
-    with pytest.raises(GraphValueError, match="not a valid name"):
+    with pytest.raises(GraphValueError, match=r"not a valid (node|scope or node) name"):
         constant(1.0, name="ok") + placeholder("float32", name=name)
     assert names(graph) == ["ok"]
 
@@ -169,7 +169,7 @@ def test_attributes_are_checked(graph):
     x = placeholder("float32", [1, 4, 4, 1], name="x")
     with pytest.raises(GraphValueError, match="'padding' cannot be WIDE; allowed: SAME, VALID"):
         call("AvgPool", x, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="WIDE")
-    with pytest.raises(GraphTypeError, match="takes no 'colour'"):
+    with pytest.raises(GraphTypeError, match="no input or attribute 'colour'"):
         call("Exp", x, colour=1)
     with pytest.raises(GraphTypeError, match="lacks the attribute 'ksize'"):
         call("AvgPool", x, strides=[1, 2, 2, 1], padding="SAME")
@@ -183,7 +183,7 @@ def test_an_unknown_op_type_gives_near_names(graph):
 def test_elements_of_other_graphs_are_refused(graph):
     with Graph().as_default():
         other = constant(1.0, name="other")
-    with pytest.raises(GraphValueError, match="not an element of this graph"):
+    with pytest.raises(GraphValueError, match="belongs to a different graph"):
         graph.create_op("Identity", [other], attrs={"T": dtypes.float32})
 
 
@@ -213,7 +213,7 @@ def test_removal_needs_readers_gone(graph):
     y = identity(x, name="y")
     with graph.control_dependencies([y]):
         z = no_op("z")
-    with pytest.raises(GraphValueError, match="still reads it"):
+    with pytest.raises(GraphValueError, match="it is still used by"):
         graph.remove_ops([x.op])
     graph.remove_ops([x.op, y.op])
     assert names(graph) == ["z"]
@@ -283,7 +283,7 @@ def test_the_default_graph():
     graph = Graph()
     with graph.as_default():
         assert get_default_graph() is graph
-        with pytest.raises(GraphError, match="would change nothing"):
+        with pytest.raises(GraphError, match="would have no effect"):
             reset_default_graph()
     assert get_default_graph() is outer
     reset_default_graph()
@@ -317,7 +317,7 @@ def test_parts_are_found_by_name_and_pattern(graph):
         graph.node("layer/xx")
     with pytest.raises(GraphValueError, match="no node in a scope 'leier/'"):
         graph.subgraph("leier/")
-    with pytest.raises(GraphValueError, match="no regular expression"):
+    with pytest.raises(GraphValueError, match="not a regular expression"):
         graph.search("(")
 
 

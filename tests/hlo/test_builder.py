@@ -68,8 +68,8 @@ def test_binary_operands_are_broadcast_as_xla_does(
         ((2, 3), (3,), None, "the same rank, a scalar, or broadcast_dimensions"),
         ((2, 3), (4,), [1], "the sizes 3 and 4"),
         ((2, 3), (2, 4), None, "the sizes 3 and 4"),
-        ((2, 3), (3,), [2], "broadcast_dimensions that fit"),
-        ((2, 3), (3,), [0, 1], "broadcast_dimensions that fit"),
+        ((2, 3), (3,), [2], "broadcast_dimensions do not match"),
+        ((2, 3), (3,), [0, 1], "broadcast_dimensions do not match"),
     ],
 )
 def test_operands_that_do_not_broadcast_are_refused(

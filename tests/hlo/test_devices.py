@@ -82,13 +82,9 @@ TRANSFERS = {
 def test_what_talks_to_another_device_is_refused(name: str, more: str, header: str) -> None:
     text = module(TOKEN + TRANSFERS[name].replace("{0}", more), header)
     opcode = name.partition(",")[0]
-    with pytest.raises(
-        UnimplementedError, match=rf"{opcode} needs another device to talk to.*(?s:.*)%s.* = .*{opcode}\("
-    ):
+    with pytest.raises(UnimplementedError, match=rf"{opcode} needs another device.*(?s:.*)%s.* = .*{opcode}\("):
         xlanb.compile(text)
-    with pytest.raises(
-        UnimplementedError, match=rf"{opcode} needs another device to talk to.*(?s:.*)%s.* = .*{opcode}\("
-    ):
+    with pytest.raises(UnimplementedError, match=rf"{opcode} needs another device.*(?s:.*)%s.* = .*{opcode}\("):
         xlanb.evaluate(text, X)
 
 
@@ -106,9 +102,9 @@ def test_what_takes_several_devices_runs_on_them(name: str) -> None:
 
 @pytest.mark.parametrize("groups", [f"[{1 << 45},2]<=[2,{1 << 45}]T(1,0)", "[1,5000]<=[5000]"])
 def test_more_devices_than_threads_can_be_are_refused(groups: str) -> None:
-    with pytest.raises(UnimplementedError, match="takes several devices"):
+    with pytest.raises(UnimplementedError, match=r"needs (several|[\d,]+) devices"):
         xlanb.compile(reduce(groups))
-    with pytest.raises(UnimplementedError, match="takes several devices"):
+    with pytest.raises(UnimplementedError, match=r"needs (several|[\d,]+) devices"):
         xlanb.evaluate(reduce(groups), X)
 
 
@@ -132,7 +128,7 @@ def test_the_end_of_a_collective_has_the_shape_of_its_result():
     text = module(
         "s = f32[4] all-reduce-start(x), replica_groups={}, to_apply=add\n  ROOT r = f16[4] all-reduce-done(s)"
     )
-    with pytest.raises(EvaluationError, match="takes more than one participant"):
+    with pytest.raises(EvaluationError, match="needs more than one participant"):
         xlanb.evaluate(text, np.ones(4, np.float32))
 
 
@@ -147,5 +143,5 @@ def test_the_end_of_a_collective_has_the_shape_of_its_result():
 )
 def test_a_header_asks_for_one_device_at_least_and_no_more_than_can_be_numbered(header: str) -> None:
     module = parse(f"HloModule m, {header}\nENTRY e {{ ROOT a = f32[] parameter(0) }}")
-    with pytest.raises(HloVerifierError, match=r"expected from 1 to 2,147,483,647 devices"):
+    with pytest.raises(HloVerifierError, match=r"expected 1 to 2,147,483,647 devices"):
         module.verify()

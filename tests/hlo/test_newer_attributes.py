@@ -87,7 +87,7 @@ def test_a_shuffle_keeps_its_shifts_in_text_and_proto() -> None:
     text = "f32[4,8]{1,0} shuffle(%a), dimensions={0,1}, mode=rotate, shifts={3,-2}"
     assert root(str(made)) == text
     assert root(str(HloModule.from_proto(made.to_proto()))) == text
-    with pytest.raises(HloVerifierError, match="a shift for each of distinct dimensions"):
+    with pytest.raises(HloVerifierError, match="one shift per distinct dimension"):
         module("f32[4,8]{1,0} shuffle(a), shifts={3}, mode=rotate, dimensions={0,1}").verify()
 
 

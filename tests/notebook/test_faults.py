@@ -15,7 +15,7 @@ def test_an_error_of_ours_shows_the_users_lines_and_all_when_asked_again(shell: 
     assert "mine('HloModule m ENTRY')" in shown
     assert "return xlanb.hlo.parse(text)" in shown
     assert "parser.py" not in shown
-    assert "%tb shows the frames within xlanb" in shown
+    assert "use %tb to show the frames within xlanb" in shown
     _, captured = run(shell, "%tb")
     assert "parser.py" in printed(captured)
 

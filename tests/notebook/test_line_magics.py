@@ -84,8 +84,8 @@ def test_modules_and_files_are_compared(shell: InteractiveShell, tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("%xla_open nowhere", "nowhere is no directory"),
-        ("%xla_diff nothing nothing", "'nothing' is no directory, no file and no variable"),
+        ("%xla_open nowhere", "nowhere is not a directory"),
+        ("%xla_diff nothing nothing", "'nothing' is not a directory, a file or a variable"),
         ("%xla_diff print print", "%xla_diff takes traces, modules and dumps"),
     ],
 )
@@ -114,7 +114,7 @@ def test_lines_that_name_nothing_are_refused_with_a_message(shell, line):
 
 @pytest.mark.parametrize("word", ["a\0b", "\udc80", "\ud800"])  # noqa: PT014 - ruff reads all halves as one character
 def test_a_word_that_no_source_holds_is_refused(shell, word):
-    with pytest.raises(XlanbError, match="is no directory, no file and no variable"):
+    with pytest.raises(XlanbError, match="is not a directory, a file or a variable"):
         shell.find_line_magic("xla_diff")(f"{word} x")
 
 
@@ -122,8 +122,8 @@ def test_a_word_that_no_source_holds_is_refused(shell, word):
     ("cell", "message"),
     [
         ("%%xla_pass --name 'x\ndef f(module): pass\n", "No closing quotation"),
-        ("%%xla_pass\nclass P(HloPass):\n    name = 'p'\n", "no pass can be made of the class P"),
-        ("%%xla_jit --args 3\nfrom xlanb import tf\ntf.nn.relu(tf.placeholder(tf.float32, [1]))\n", "is a dict of feeds, not a int"),
+        ("%%xla_pass\nclass P(HloPass):\n    name = 'p'\n", "cannot create a pass from the class P"),
+        ("%%xla_jit --args 3\nfrom xlanb import tf\ntf.nn.relu(tf.placeholder(tf.float32, [1]))\n", "must be a dict of feeds, got a int"),
     ],
     ids=["quote", "abstract", "args"],
 )  # fmt: skip

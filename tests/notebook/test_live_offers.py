@@ -45,7 +45,7 @@ def test_a_refused_fusion_is_weighed_and_tried(bench):
     ask(widget, "weigh", trace=0, a="a", b="t")
     told = front.last("weighed")
     assert told["possible"]
-    assert told["text"].startswith("t has 3 users: copying it costs about")
+    assert told["text"].startswith("t has 3 users: duplicating it recomputes about")
     assert [m["type"] for m in front.messages] == ["weighed"], "it is no answer to other requests"
     ask(widget, "attempt", trace=0, a="a", b="t")
     told = front.last("attempted")
@@ -100,7 +100,7 @@ def test_a_widget_is_stale_when_its_cell_is_run_again(monkeypatch):
     registered[0](SimpleNamespace(cell_id="c2"))
     assert widget.stale == ""
     registered[0](SimpleNamespace(cell_id="c1"))
-    assert widget.stale == other.stale == "the cell that made this was run again"
+    assert widget.stale == other.stale == "the cell of this view was run again"
     fresh = explore(REFUSED_FUSION)
     assert fresh.stale == ""
     registered[0](SimpleNamespace())

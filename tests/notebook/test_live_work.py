@@ -79,7 +79,7 @@ def test_running_to_a_pass_stops_behind_it_and_the_view_follows(bench):
     assert front.types[-2:] == ["delta", "done"]
     assert front.messages[-2]["jump"] == "last"
     ask(widget, "to", trace=0, stage=0, position=9999)
-    assert "no stage 9999 to come" in front.messages[-1]["message"]
+    assert "no upcoming stage 9999" in front.messages[-1]["message"]
     ask(widget, "to", trace=0, stage=0)
     assert widget.traces[0][-1].kind == "assembly"
 
@@ -91,7 +91,7 @@ def test_a_widget_that_a_function_steps_goes_to_the_end_and_knows_no_positions()
     front = Front(widget)
     assert coming(widget) == []
     ask(widget, "to", trace=0, position=3)
-    assert "are not known here" in front.messages[-1]["message"]
+    assert "are unknown" in front.messages[-1]["message"]
     ask(widget, "to", trace=0)
     assert compilation.is_done
 
@@ -104,7 +104,7 @@ def test_long_work_lets_the_event_loop_run_and_is_cancelled_between_stages(bench
         ask(widget, "to", trace=0, stage=0)
         assert "done" not in front.types, "the kernel is free again after a slice"
         ask(widget, "run", trace=0, stage=0)
-        assert "still at work" in front.messages[-1]["message"]
+        assert "still processing" in front.messages[-1]["message"]
         await until(lambda: len(widget.traces[0]) >= 10)
         ask(widget, "cancel")
         await until(lambda: "done" in front.types)

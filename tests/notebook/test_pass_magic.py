@@ -112,7 +112,7 @@ def test_what_it_raises_points_into_the_cell(shell: InteractiveShell) -> None:
 def test_one_that_breaks_the_module_is_named(shell: InteractiveShell) -> None:
     breaks = "def breaks(module):\n    i = module.entry_computation.root\n    i.parent.update(i, shape=module.entry_computation.find('x').shape.with_dimensions([9]))"
     run(shell, f"%%xla_pass\n{breaks}")
-    with pytest.raises(PassError, match="breaks left the module broken"):
+    with pytest.raises(PassError, match="breaks left an invalid module"):
         xlanb.compile(NEGATIONS.replace("HloModule negations", "HloModule other").replace("exponential", "cosine"))
 
 
@@ -126,10 +126,10 @@ def test_a_class_is_a_pass_too(shell: InteractiveShell) -> None:
 @pytest.mark.parametrize(
     ("line", "cell", "words"),
     [
-        ("", "x = 1", "defines no pass"),
-        ("-n fusion", PASS, "has a pass 'fusion' already"),
+        ("", "x = 1", "write a function of a module, or a subclass of HloPass"),
+        ("-n fusion", PASS, "already has a pass 'fusion'"),
         ("--after no-such-pass", PASS, "no pass 'no-such-pass'"),
-        ("-n 'a b'", PASS, "is no name for a pass"),
+        ("-n 'a b'", PASS, "not a valid pass name"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(shell: InteractiveShell, line: str, cell: str, words: str) -> None:

@@ -68,9 +68,9 @@ def test_a_finished_trace_is_static():
     assert not widget.can["run"]
     assert widget.payload["traces"][0]["live"] is False
     assert len(widget.payload["traces"][0]["stages"]) == 18
-    with pytest.raises(XlanbError, match="nothing to step"):
+    with pytest.raises(XlanbError, match="it cannot be stepped"):
         widget.step()
-    with pytest.raises(XlanbError, match="nothing to run"):
+    with pytest.raises(XlanbError, match="no program to run"):
         widget.run()
 
 
@@ -223,7 +223,7 @@ def test_passes_are_moved_and_a_foolish_order_is_refused(bench):
     assert ran[0] == names(tree[::-1])[0]
     assert "other order" in widget.traces[1].name
     ask(widget, "reorder", trace=0, stage=at, order=[[999]])
-    assert "is not there" in front.messages[-1]["message"]
+    assert "does not exist" in front.messages[-1]["message"]
     assert len(widget.traces) == 2
 
 

@@ -50,10 +50,10 @@ def test_a_stage_is_set_by_position_or_name_and_seen_as_a_position(widget):
         ("stage", 4000, r"no stage 4000: there are \d+ so far"),
         ("stage", -4000, "no stage -4000"),
         ("stage", 1.5, "stage"),
-        ("pinned", "totl", "no op 'totl' at any stage here; did you mean 'total'"),
+        ("pinned", "totl", "no op 'totl' at any stage; did you mean 'total'"),
         ("selected", "totl", "did you mean 'total'"),
         ("branch", 7, "no compilation 7: there are 1"),
-        ("branch", "n", "no compilation 'n' here"),
+        ("branch", "n", "no compilation 'n'"),
     ],
 )
 def test_a_wrong_value_is_refused_with_near_names(widget, trait, value, message):
@@ -115,7 +115,7 @@ def test_an_overlay_of_numbers_and_of_texts(widget):
 
 
 def test_an_overlay_of_nothing_that_is_here_is_refused(widget):
-    with pytest.raises(ArgumentError, match="names no op that is here, as in 'totl'; did you mean 'total'"):
+    with pytest.raises(ArgumentError, match="names no op of this graph, for example 'totl'; did you mean 'total'"):
         widget.overlay({"totl": 1})
     with pytest.raises(ArgumentError, match="a dict or pandas Series"):
         widget.overlay([1, 2, 3])

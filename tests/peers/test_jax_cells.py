@@ -42,7 +42,7 @@ def test_a_call_that_jax_cannot_trace_is_made_as_it_is(shell):
 def test_what_is_no_function_is_refused(shell):
     result, captured = run(shell, "%%xla_jit --lang jax\n7")
     assert not result.success
-    assert "give a function and its arguments" in printed(captured)
+    assert "pass a function and its arguments" in printed(captured)
 
 
 def test_hlo_is_found_by_itself(shell):

@@ -263,7 +263,7 @@ def test_shapes_that_no_memory_holds_are_refused_with_the_python_line():
     line = is_too_large.__code__.co_firstlineno + 1
     with pytest.raises(XlanbError, match=rf"from {__file__}:{line} \(is_too_large\)"):
         xlanb.compile(is_too_large, X[0])(X[0])
-    with pytest.raises(XlanbError, match=r"JAX cannot make HLO of the function: .*overflow"):
+    with pytest.raises(XlanbError, match=r"JAX cannot lower the function to HLO: .*overflow"):
         xlanb.compile(lambda x: jnp.broadcast_to(x, (1 << 60, 1 << 20, 3)) + x, X[0])
 
 
@@ -315,9 +315,9 @@ def test_what_is_no_program_is_refused():
     pytest.importorskip("flatbuffers")
     with pytest.raises(XlanbError, match="neither StableHLO bytecode"):
         xlanb.compile(b"nothing of the kind")
-    with pytest.raises(TypeError, match="cannot make HLO of an object of type dict"):
+    with pytest.raises(TypeError, match="cannot create HLO from an object of type dict"):
         xlanb.compile({})
-    with pytest.raises(ArgumentError, match="give a function and its arguments"):
+    with pytest.raises(ArgumentError, match="pass a function and its arguments"):
         xlanb.jit(3)
 
 

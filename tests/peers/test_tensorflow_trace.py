@@ -71,5 +71,5 @@ def test_a_graph_that_is_refused_is_an_error():
     with graph.as_default():
         x = tf.placeholder(tf.float32, [2], name="x")
         y = x + 1
-    with pytest.raises(XlanbError, match=r"(?s)TensorFlow refuses the graph: .*must feed a value"):
+    with pytest.raises(XlanbError, match=r"(?s)TensorFlow rejects the graph: .*must feed a value"):
         tensorflow.trace(graph, [y])

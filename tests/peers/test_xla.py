@@ -130,7 +130,7 @@ def test_every_form_that_jax_has_becomes_hlo(rng: np.random.Generator) -> None:
     expected = np.asarray(softmax(x, w))
     for form in forms:
         np.testing.assert_allclose(xlanb.evaluate(xla.from_jax(*form), x, w), expected, rtol=1e-5)
-    with pytest.raises(XlanbError, match="give a function and its arguments"):
+    with pytest.raises(XlanbError, match="pass a function and its arguments"):
         xla.from_jax(7)
     with pytest.raises(XlanbError, match="refuses the StableHLO"):
         xla.from_jax("module {")
@@ -166,7 +166,7 @@ def test_a_pass_that_fails_inside_is_raised_after_the_block(rng: np.random.Gener
 
 
 def test_what_the_real_xla_refuses_is_an_error() -> None:
-    with pytest.raises(XlanbError, match="the real XLA refuses the module"):
+    with pytest.raises(XlanbError, match="the real XLA rejects the module"):
         xla.trace(
             'HloModule m\nENTRY e { ROOT a = f32[2]{0} custom-call(), custom_call_target="no_such_target" }',
             all_passes=False,

@@ -79,7 +79,7 @@ def test_lazily_another_signature_is_compiled_at_its_second_request(caplog: pyte
         assert len(runs.compiled) == 1
         runs.loss(20)
         assert len(runs.compiled) == 1
-        assert runs.states()[-1] == "asked for 1 time"
+        assert runs.states()[-1] == "requested 1 time"
         runs.loss(20)
         assert len(runs.compiled) == 2
         runs.loss(30)
@@ -96,7 +96,7 @@ def test_a_megamorphic_cluster_is_compiled_no_more() -> None:
             runs.loss(count)
             runs.loss(count)
         assert len(runs.compiled) == MEGAMORPHIC_COMPILATIONS + 1
-        assert runs.states()[-1] == "megamorphic, asked for 2 times"
+        assert runs.states()[-1] == "megamorphic, requested 2 times"
         (row,) = runs.cache.clusters.itertuples()
         assert row.megamorphic
 

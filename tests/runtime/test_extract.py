@@ -103,9 +103,9 @@ def test_a_variable_without_a_value_is_asked_for(program: LineFit) -> None:
 
 
 def test_a_graph_alone_has_no_weights(program: LineFit, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="extract from a session"):
+    with pytest.raises(ArgumentError, match="use a session"):
         xlanb.extract(program.graph, program.loss, literals=True, **given(program))
-    with pytest.raises(ArgumentError, match="extract from a session"):
+    with pytest.raises(ArgumentError, match="use a session"):
         xlanb.extract(program.graph, program.loss, npz=tmp_path / "w.npz", **given(program))
 
 

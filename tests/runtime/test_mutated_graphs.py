@@ -112,7 +112,7 @@ def test_a_switch_needs_one_bool_and_a_merge_something_alive() -> None:
         both = graph.add_op("Switch", "both", [x, x], [x.dtype, x.dtype], {"T": x.dtype})
         graph.add_op("Merge", "none", [], [x.dtype, tf.int32], {"T": x.dtype, "N": 0})
     session = tf.Session(graph)
-    with pytest.raises(XlanbError, match=r"'both'.*takes data and one bool, not 2 inputs, the last float32\[2\]"):
+    with pytest.raises(XlanbError, match=r"'both'.*expected data and one bool, got 2 inputs, the last float32\[2\]"):
         session.run(both.outputs[0], {x: [1, 2]})
     with pytest.raises(XlanbError, match="'none'"):
         session.run("none:0")

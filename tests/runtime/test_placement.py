@@ -28,8 +28,8 @@ def test_a_device_that_is_not_here_is_told_and_another_one_runs_it(caplog: pytes
             got = session.run(w, {x: [1, 0]}, tf.RunOptions(output_partition_graphs=True), metadata)
     np.testing.assert_allclose(got, np.exp([4.0, 0.0]), rtol=1e-6)
     assert [r.getMessage() for r in caplog.records] == [
-        "There is no device XLA_GPU:0 here: 'y' runs on XLA_CPU:0, compiled by XLA for the CPU",
-        "There is no device GPU:1 here: 'z' runs on CPU:0",
+        "No device XLA_GPU:0: 'y' runs on XLA_CPU:0, compiled by XLA for the CPU",
+        "No device GPU:1: 'z' runs on CPU:0",
     ]
     assert graph.node("y").device.endswith("XLA_GPU:0")  # the program's own graph stays
     devices = {n.name: n.device for n in metadata.partition_graphs[0].node}
@@ -60,7 +60,7 @@ def test_callables_devices_and_partial_runs() -> None:
     session = tf.Session(graph)
     double = session.make_callable([y], [x])
     np.testing.assert_array_equal(double([1, 2])[0], [2, 4])
-    with pytest.raises(FeedError, match=r"takes 1 values \(x:0\), not 2"):
+    with pytest.raises(FeedError, match=r"takes 1 values \(x:0\), got 2"):
         double(1, 2)
     with pytest.raises(GraphError, match="partial runs are not supported"):
         session.partial_run_setup([y], [x])

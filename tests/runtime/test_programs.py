@@ -61,7 +61,7 @@ def test_jit_gives_back_the_structure_of_the_function():
 
 
 def test_a_function_must_give_back_tensors():
-    with pytest.raises(GraphError, match="must give back tensors"):
+    with pytest.raises(GraphError, match="must return tensors"):
         xlanb.compile(lambda _: 3, np.ones(2, np.float32))
 
 
@@ -85,7 +85,7 @@ def test_extract_gives_new_values_of_variables_too():
 
 
 def test_an_open_shape_names_the_placeholder():
-    with pytest.raises(GraphError, match=r"'x_observed' is not known: give an array for it by name"):
+    with pytest.raises(GraphError, match=r"'x_observed' is unknown: pass an array for it by name"):
         xlanb.compile(line_fit().loss)
 
 
@@ -102,7 +102,7 @@ def test_extract_refuses_what_is_not_in_the_graph():
 
 
 def test_what_is_no_program_is_refused():
-    with pytest.raises(TypeError, match="cannot make HLO of an object of type int"):
+    with pytest.raises(TypeError, match="cannot create HLO from an object of type int"):
         xlanb.compile(3)
 
 
@@ -110,5 +110,5 @@ def test_what_is_no_program_is_refused():
 def test_options_of_the_compiler_are_no_arguments_of_hlo(door):
     text = "HloModule m\nENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] add(x, x) }"
     for program in (text, xlanb.hlo.parse(text)):
-        with pytest.raises(TypeError, match=r"HLO takes no named arguments \(pipeline=\)"):
+        with pytest.raises(TypeError, match=r"a program in HLO takes no keyword arguments \(pipeline=\)"):
             door(program, pipeline="xla")

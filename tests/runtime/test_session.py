@@ -218,6 +218,6 @@ def test_a_value_that_memory_cannot_hold_names_its_tensor():
     with tf.Graph().as_default():
         tensor = tf.constant(7, name="sevens")
     with pytest.raises(
-        OutOfMemoryError, match=r"no memory for the value of sevens:0, int32\[1125899906842624\]: 4\.0 PiB"
+        OutOfMemoryError, match=r"out of memory for the value of sevens:0, int32\[1125899906842624\]: 4\.0 PiB"
     ):
         _own(tensor, np.broadcast_to(np.int32(7), (2**50,)))

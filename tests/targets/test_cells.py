@@ -47,14 +47,14 @@ def test_several_targets_are_shown_together(shell: Any) -> None:
 def test_what_is_no_program_is_refused(shell: Any) -> None:
     result, captured = run(shell, f"%%xla_jit --target h100\n{BODY}y = 3\ny + 1")
     assert not result.success
-    assert "the program that the cell ends in" in printed(captured)
+    assert "needs a cell that ends in a program" in printed(captured)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("--target h1000", "did you mean 'h100'"),
-        ("--target h100 --check", "--check: a program for h100 is compiled, and not run"),
+        ("--target h100 --check", "--check: a program for h100 is only compiled, not run"),
         ("--target h100 -r 3", "--repeat: a program"),
         ("--target ','", "--target names nothing"),
     ],

@@ -89,7 +89,7 @@ def test_app_run_hands_over_what_is_left(monkeypatch):
         False,
         "data",
     )
-    with pytest.raises(AttributeError, match="no flag 'speed'"):
+    with pytest.raises(AttributeError, match="flag 'speed' is not defined"):
         flags.speed  # noqa: B018 - reading it is the test
     assert sys.argv  # untouched
 
@@ -169,7 +169,7 @@ def test_digits_come_from_idx_files(tmp_path):
     seen = np.concatenate([mnist.train.next_batch(1)[1].argmax(1) for _ in range(2)])
     assert sorted(seen) == [0, 3]
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01\0\0\0\x09" + labels.tobytes())
-    with pytest.raises(input_data.DataError, match="holds 3 elements"):
+    with pytest.raises(input_data.DataError, match="has 3 elements"):
         input_data.read_data_sets(str(tmp_path))
     fake = input_data.read_data_sets(str(tmp_path), fake_data=True, one_hot=True).train.next_batch(4)
     assert np.shape(fake[0]) == (4, 784)

@@ -173,5 +173,5 @@ def test_what_lies_on_a_branch_has_no_value_outside() -> None:
         x, p = vector(), tf.placeholder(tf.bool, [])
         inside: list[Any] = []
         tf.cond(p, lambda: inside.append(tf.exp(x)) or inside[0], lambda: x)
-    with pytest.raises(GraphError, match="lies on a branch"):
+    with pytest.raises(GraphError, match="is on a branch"):
         extraction(graph, inside)

@@ -78,7 +78,7 @@ def test_nodes_that_contradict_each_other_are_named() -> None:
         x = argument()
         call("MatMul", x, f32(4, 2))
         call("MatMul", x, f32(5, 2))
-        with pytest.raises(GraphError, match=r"'arg:0' has a size of 4, and must have 5"):
+        with pytest.raises(GraphError, match=r"'arg:0' has a size of 4, expected 5"):
             list(stand_in_shapes(graph, [x], {}))
 
 

@@ -249,7 +249,7 @@ def test_pipelines_print_as_trees():
     assert text.splitlines() == [
         "outer",
         "  cse",
-        "  inner (until nothing changes, at most 25 rounds)",
+        "  inner (to a fixed point, at most 25 iterations)",
         "    algsimp",
         "    dce",
         "  fusion",
@@ -325,7 +325,7 @@ def test_what_a_pass_is_there_to_take_out_it_may_take_out():
 
 
 def test_verify_shows_the_module_before_the_pass_that_broke_it():
-    with pytest.raises(PassError, match=r"outer/break left the module broken: (.|\n)*before it:\n(.|\n)*after it:\n"):
+    with pytest.raises(PassError, match=r"outer/break left an invalid module: (.|\n)*before it:\n(.|\n)*after it:\n"):
         HloPassPipeline("outer", [Break()]).run(parse(TEXT), verify=True)
 
 

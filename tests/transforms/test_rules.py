@@ -92,7 +92,7 @@ def test_a_replacement_of_another_shape_is_dropped():
 
 def test_asking_for_what_is_not_captured_is_refused():
     rules = RuleSet("test")
-    with pytest.raises(TypeError, match="captures no 'zzz'"):
+    with pytest.raises(TypeError, match="does not capture 'zzz'"):
 
         @rules.rule("bad", m.op(O.NEGATE, "a"), keeps=EXACT)
         def _(zzz):

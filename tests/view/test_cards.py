@@ -92,10 +92,10 @@ def test_a_rule_that_fired_says_what_it_keeps():
 
 def test_why_without_decisions_says_so(trace):
     html, text = _bundle(trace.why("rows"))
-    assert "no pass decided anything about it" in html
-    assert text == "rows: in the final module\n  no pass decided anything about it"
+    assert "no pass made a decision about it" in html
+    assert text == "rows: in the final module\n  no pass made a decision about it"
     untold = Why(("x",), (), told=False)
-    assert "a dump holds what the passes did and not why" in _bundle(untold)[0]
+    assert "a dump shows what the passes did but not why" in _bundle(untold)[0]
 
 
 def test_lineage_shows_the_way_through_the_passes(trace):
@@ -267,7 +267,7 @@ def test_equal_modules_and_traces_are_said_to_be_in_one_line(trace):
     assert _bundle(same)[0].count("\n") == 0
     both = diff_traces(trace, xlanb.trace(TEXT))
     assert both.is_equal
-    assert re.fullmatch(r"m and m are equal: \d+ passes did the same", str(both))
+    assert re.fullmatch(r"m and m are equal: \d+ passes made the same changes", str(both))
     assert _bundle(both)[0].count("\n") == 0
 
 

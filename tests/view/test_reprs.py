@@ -164,5 +164,5 @@ def test_a_reduction_can_be_saved_as_a_file() -> None:
     assert base64.b64decode(link[1]).decode() == found.reproducer().text
     assert "Something is &lt;negated&gt;" in mimebundle(found.reproducer())["text/html"]
     unknown = mimebundle(reduction(text, lambda module: module.instruction_count > 1))["text/html"]
-    assert "no function with a name" in unknown
+    assert "not a named function" in unknown
     assert "3 instructions -&gt; " in unknown

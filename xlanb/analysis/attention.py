@@ -33,7 +33,7 @@ from xlanb.shape import ArrayShape, PrimitiveType
 _FLOATS = (PrimitiveType.F32, PrimitiveType.BF16, PrimitiveType.F16)
 _SHAPELESS = frozenset((*MOVING, O.CONVERT))
 _LONGEST = 128
-"""Instructions from the first product to the second, with the masks, that are looked through."""
+"""The most instructions searched between the first product and the second, including the masks."""
 _KEYS, _DEPTH, _WIDTH = "keys", "depth", "width"
 
 
@@ -45,7 +45,7 @@ class Access:
     offset: int
     steps: dict[Digit, int]
     path: tuple[HloInstruction, ...] = ()
-    """What only moves data, or widens it to f32, between `array` and the product."""
+    """The instructions between `array` and the product: they only move data or convert it to f32."""
 
     def step(self, digit: Digit) -> int:
         """Elements from one value of a refined digit to the next; 0 where the array does not have it."""
@@ -126,7 +126,7 @@ def attention_of(product: HloInstruction) -> Attention | None:
 @dataclass(frozen=True, eq=False)
 class _Softmax:
     path: tuple[HloInstruction, ...]
-    """From the probabilities to the product."""
+    """The instructions from the probabilities to the product."""
     probabilities: HloInstruction
     exponential: HloInstruction
     total: HloInstruction

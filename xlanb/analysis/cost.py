@@ -40,7 +40,7 @@ class Cost:
 
 
 Counts = tuple[float, float, float]
-"""Of a Cost, in its order: a plain tuple costs a tenth of the time, and there is one for each instruction."""
+"""The fields of a Cost, in order: a plain tuple takes a tenth of the time, and there is one per instruction."""
 _NOTHING: Counts = (0, 0, 0)
 _LARGEST = 1e300
 _COUNTED = 1 << 14  # positions of a window along one dimension that are counted one by one
@@ -290,4 +290,4 @@ _FLOPS: dict[O, Callable[[HloInstruction], float]] = {
     **dict.fromkeys((O.BATCH_NORM_GRAD, O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING), _batch_norm),
     **dict.fromkeys((O.CHOLESKY, O.TRIANGULAR_SOLVE), _triangle),
 }
-"""Floating-point operations of opcodes that apply no computation."""
+"""Floating-point operations per element of opcodes without a called computation."""

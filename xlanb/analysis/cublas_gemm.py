@@ -20,7 +20,7 @@ GEMM = "__cublas$gemm"
 MATMUL = "__cublas$lt$matmul"
 TARGETS = (GEMM, MATMUL)
 EPILOGUES = ("DEFAULT", "RELU", "GELU", "BIAS", "BIAS_RELU", "BIAS_GELU")
-"""What may be done at the end; auxiliary results of GELU have no meaning here."""
+"""The supported epilogues; auxiliary results of GELU are not supported."""
 
 
 @dataclass(frozen=True)

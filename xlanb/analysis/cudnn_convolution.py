@@ -77,7 +77,7 @@ def activation(i: HloInstruction) -> Activation:
             float(config.get("leakyrelu_alpha", 0.0)),
         )
     except (TypeError, ValueError, OverflowError) as error:
-        raise UnimplementedError(f"the backend config of {i.name} is none of a convolution: {error}") from None
+        raise UnimplementedError(f"{i.name}: its backend config does not describe a convolution: {error}") from None
 
 
 def as_convolution(i: HloInstruction) -> CudnnConvolution:

@@ -25,7 +25,7 @@ from xlanb.shape.shape import memory_order
 
 Leaf = tuple[int, ...]
 FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN, O.COPY_START, O.COPY_DONE))
-"""Opcodes whose result is their first operand, in the same memory: asynchronous copies too, but for their context, as nothing runs beside them."""
+"""Opcodes whose result aliases their first operand: also asynchronous copies, except for their context, because nothing runs concurrently."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Digit:
 
 
 Dims = tuple[tuple[Digit, ...], ...]
-"""The digits of each dimension, the most significant first; digits of one value are left out."""
+"""The digits of each dimension, the most significant first; digits of size 1 are omitted."""
 
 
 def whole(axes: Iterable[tuple[str, int]]) -> Dims:

@@ -15,10 +15,10 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 
 _GROWTH = 8
-"""A module may grow by so much whatever the limit: a large one that shares its small computations is no threat."""
+"""A module may always grow by this factor: a large one that shares small computations is harmless."""
 
 Copied = Callable[[HloInstruction], Collection[HloComputation]]
-"""Those of the computations that an instruction calls of which it gets copies."""
+"""The called computations of which an instruction gets copies."""
 
 
 def _all_called(i: HloInstruction) -> Collection[HloComputation]:
@@ -69,6 +69,6 @@ def check_expansion(module: HloModule, by: str, copied: Copied = _all_called) ->
     worst = max(sizes, key=lambda c: sizes[c] * (len(callers[c]) > 1))
     shown = f"{count:,}" if count < 10**15 else f"about 10^{len(str(count)) - 1}"
     raise PassError(
-        f"{by}: {module.name} has {now:,} instructions and would have {shown} with a copy of each computation for each of its calls, more than the limit of "
-        f"{limit:,}; {worst.name} is called {len(callers[worst])} times. Share less between calls, or raise --xlanb_max_expanded_instructions in XLA_FLAGS"
+        f"{by}: {module.name} has {now:,} instructions; with one copy of each computation per call it would have {shown}, more than the limit of "
+        f"{limit:,}; {worst.name} is called {len(callers[worst])} times. Reuse computations less often, or raise --xlanb_max_expanded_instructions in XLA_FLAGS"
     )

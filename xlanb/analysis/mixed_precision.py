@@ -37,13 +37,13 @@ UNTOUCHED = frozenset(
         ),
     }
 )
-"""Opcodes that only pass values on, or take any types by what they mean."""
+"""Opcodes that only forward values, or accept any types."""
 
 SEVERAL_TYPES = UNTOUCHED | {
     HloOpcode.DOT, HloOpcode.CONVOLUTION, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT, HloOpcode.STOCHASTIC_CONVERT, HloOpcode.BATCH_NORM_TRAINING,
     HloOpcode.BATCH_NORM_INFERENCE, HloOpcode.BATCH_NORM_GRAD, HloOpcode.RNG, HloOpcode.COMPLEX,
 }  # fmt: skip
-"""Opcodes whose operands and results may be of types that have nothing to do with each other."""
+"""Opcodes whose operands and results may have unrelated types."""
 
 WIDER: dict[PrimitiveType, PrimitiveType] = {
     PrimitiveType.BF16: PrimitiveType.F32,
@@ -59,7 +59,7 @@ WIDER: dict[PrimitiveType, PrimitiveType] = {
     PrimitiveType.F4E2M1FN: PrimitiveType.F16,
     PrimitiveType.F8E8M0FNU: PrimitiveType.F32,
 }
-"""What XLA:CPU computes a narrow type in: its float-normalization passes."""
+"""The type in which XLA:CPU computes a narrow type, after its float-normalization passes."""
 
 
 def common_type(kinds: set[PrimitiveType]) -> PrimitiveType:

@@ -15,7 +15,7 @@ from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRec
 Counts = tuple[float, float]
 
 BALANCE: Final = 16.0
-"""Floating-point operations that take about as long as moving one byte."""
+"""The number of floating-point operations that take about as long as moving one byte."""
 
 
 class RecordCosts:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from xlanb.frames.frame import Frame
 
 _MOST_ORDERS = 1000
-"""Instructions of an entry past which one order is enough."""
+"""With more entry instructions than this, only one order is tried."""
 
 
 class Policy(Protocol):
@@ -267,7 +267,7 @@ def _times(group: Sequence[LiveRange]) -> tuple[heap_simulator.Interval, ...]:
 
 
 _Life = tuple[int, int, LiveRange]
-"""From which position to which a value lives, both included."""
+"""The first and last position of the live range of a value, both included."""
 _begin = itemgetter(0)
 
 
@@ -410,7 +410,7 @@ class Groups:
 
 
 _ADDRESSABLE = 2**62
-"""Bytes from which on offsets into the arena might not fit into 64 bits."""
+"""At this size in bytes, offsets into the arena might overflow 64 bits."""
 
 _Owner = list[LiveRange] | HloInstruction | tuple[int, LiveRange]
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 ALIGNMENT = 64
 SMALL_ALIGNMENT = 16
-"""What so few bytes are aligned to: scalars share cache lines."""
+"""The alignment of such small buffers: scalars share cache lines."""
 _MOST_TWICE = 2000
-"""Blocks past which one attempt is enough."""
+"""With more blocks than this, only one attempt is made."""
 _ARENA = -1
-"""The home of what lies in no bin."""
+"""Marks a block that is in no bin."""
 Interval = tuple[int, int]
 
 

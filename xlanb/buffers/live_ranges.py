@@ -170,7 +170,7 @@ class LiveRanges:
         if isinstance(given, ArrayShape) and isinstance(shape, ArrayShape) and given.byte_size != shape.byte_size:
             raise CompilationError(f"{i.opcode} from {given.byte_size} to {shape.byte_size} bytes:\n  {i}")
         if sizes_bytes(given) != sizes_bytes(shape):
-            raise CompilationError(f"{i.opcode} between arrays of which one is dynamic:\n  {i}")
+            raise CompilationError(f"{i.opcode} between a dynamic and a static array:\n  {i}")
 
     def _while(self, i: HloInstruction) -> None:
         (init,) = i.operands

@@ -21,7 +21,7 @@ Order = list[HloInstruction]
 _NO_BYTES = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.BITCAST, Op.WHILE, Op.AFTER_ALL})
 _NO_CODE = _NO_BYTES - {Op.WHILE}
 LIST_SCHEDULING_LIMIT = 3000
-"""Instructions in a computation past which only the post order is tried."""
+"""With more instructions than this, only the post order is tried."""
 
 
 def schedule_module(module: HloModule) -> dict[HloComputation, Order]:
@@ -71,7 +71,7 @@ def _orders(computation: HloComputation) -> list[Order]:
     listed = _parameters_first(_list_schedule(computation, post))
     if len(listed) != len(post):
         stuck = "\n".join(f"  {i}" for i in post if i not in set(listed) and i.control_predecessors)
-        raise CompilationError(f"control dependencies in {computation.name} wait for one another:\n{stuck}")
+        raise CompilationError(f"control dependencies in {computation.name} form a cycle:\n{stuck}")
     return [post, _parameters_first(_larger_first(computation, post)), listed]
 
 

@@ -19,21 +19,21 @@ def add_commands(commands: Any) -> None:
         "aot",
         help="compile ahead of time, as tfcompile does: an object file and the header of a C++ class",
     )
-    aot.add_argument("file", nargs="?", help="HLO, StableHLO or FILE.py:NAME (or --graph with --config)")
-    aot.add_argument("--args", default="", help="of FILE.py:NAME: a tuple of arguments")
+    aot.add_argument("file", nargs="?", help="HLO, StableHLO or FILE.py:NAME (alternatively: --graph with --config)")
+    aot.add_argument("--args", default="", help="a tuple of arguments for FILE.py:NAME")
     _option(aot, "graph", type=Path, help="a GraphDef, .pb or .pbtxt")
-    _option(aot, "config", type=Path, help="its tf2xla.Config: feeds, fetches, variables")
+    _option(aot, "config", type=Path, help="the graph's tf2xla.Config: feeds, fetches, variables")
     _option(
         aot,
         "dump-fetch-nodes",
         action="store_true",
-        help="print the nodes of the fetches, separated by commas, and compile nothing",
+        help="print the nodes of the fetches, separated by commas, without compiling",
     )
-    _option(aot, "target-triple", default=_TRIPLE, help=f"as clang's -target ({_TRIPLE})")
-    _option(aot, "target-cpu", default="", help="as clang's -mcpu")
-    _option(aot, "target-features", default="", help="as in +avx2,+fma")
-    _option(aot, "entry-point", default="entry", help="the function's symbol (entry)")
-    _option(aot, "cpp-class", help="the class, as in foo::bar::MatMul")
+    _option(aot, "target-triple", default=_TRIPLE, help=f"target triple, as for clang's -target (default: {_TRIPLE})")
+    _option(aot, "target-cpu", default="", help="target CPU, as for clang's -mcpu")
+    _option(aot, "target-features", default="", help="target features, as in +avx2,+fma")
+    _option(aot, "entry-point", default="entry", help="the symbol of the function (default: entry)")
+    _option(aot, "cpp-class", help="the C++ class, as in foo::bar::MatMul")
     _option(aot, "out-function-object", type=Path, default=Path("out_model.o"), help="out_model.o")
     _option(aot, "out-header", type=Path, default=Path("out.h"), help="out.h")
     aot.set_defaults(command=_aot)

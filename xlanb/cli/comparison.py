@@ -13,15 +13,15 @@ from xlanb.cli.result import Result
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the command line."""
     ls = commands.add_parser("ls", help="list a dump directory: the main program first")
-    ls.add_argument("directory", help="what --xla_dump_to wrote")
-    ls.add_argument("--files", action="store_true", help="list every file with what its name means")
+    ls.add_argument("directory", help="a directory written by --xla_dump_to")
+    ls.add_argument("--files", action="store_true", help="list every file with the meaning of its name")
     ls.set_defaults(command=_ls)
 
     diff = commands.add_parser("diff", help="compare two modules by structure: HLO files or dump directories")
     diff.add_argument("before", help="HLO file, FILE.py:NAME or dump directory")
     diff.add_argument("after", help="HLO file, FILE.py:NAME or dump directory")
-    diff.add_argument("--args", default="", help="of FILE.py:NAME: a tuple of arguments for both")
-    diff.add_argument("--after-pass", help="of two dumps: compare after this pass (default: after the last)")
+    diff.add_argument("--args", default="", help="a tuple of arguments for both, if they are FILE.py:NAME")
+    diff.add_argument("--after-pass", help="compare two dumps after this pass (default: after the last)")
     diff.set_defaults(command=_diff)
 
 

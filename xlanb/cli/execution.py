@@ -31,8 +31,7 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--iterations", type=_count, default=1, help="how often to run; prints the median time")
     run.add_argument(
         "--devices",
-        help="how many virtual devices the module runs on; mpi: each process of `mpiexec -n N` is "
-        "one (default: as many as the module says)",
+        help="number of virtual devices; mpi: each process of `mpiexec -n N` is one (default: as specified by the module)",
     )
     run.add_argument("--profile", action="store_true", help="print the time of each kernel")
     run.add_argument(
@@ -46,7 +45,7 @@ def add_commands(commands: Any) -> None:
     profile = commands.add_parser("profile", help="compile a module, run it and time each kernel")
     add_program(profile)
     _add_inputs(profile)
-    profile.add_argument("--runs", type=_count, default=10, help="runs to average (default: 10)")
+    profile.add_argument("--runs", type=_count, default=10, help="number of runs to average (default: 10)")
     profile.set_defaults(command=_profile)
 
 
@@ -61,7 +60,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     """A whole number from 1, for argparse."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
 
 
@@ -106,9 +105,9 @@ def _run(options: argparse.Namespace) -> Result:
     lines = [str(outcome)]
     if not outcome.agrees:
         bisect = f"xlanb bisect {_asked_about(options)}"
-        lines.append(f"which pass and which rule did it: {bisect} --reproducer fault.py")
+        lines.append(f"to find the pass and rule responsible: {bisect} --reproducer fault.py")
         if options.reference == "xla":
-            lines.append(f"if that says that none did, it was XLA's: {bisect} --by xla --reproducer fault.py")
+            lines.append(f"if it finds none, XLA's passes are responsible: {bisect} --by xla --reproducer fault.py")
     return Result("\n".join(lines), outcome.data, 0 if outcome.agrees else 1)
 
 
@@ -117,8 +116,8 @@ def _script(words: list[str]) -> Result:
     from xlanb.tf.import_hook import as_tensorflow
 
     if not is_file(Path(words[0])):
-        raise ArgumentError(f"{words[0]}: there is no such file")
-    print("xlanb: in this script `import tensorflow` is xlanb.tf", file=sys.stderr)
+        raise ArgumentError(f"{words[0]}: no such file")
+    print("xlanb: `import tensorflow` imports xlanb.tf in this script", file=sys.stderr)
     arguments, path = sys.argv, sys.path
     sys.argv, sys.path = words, [str(Path(words[0]).absolute().parent), *sys.path]
     try:
@@ -147,7 +146,7 @@ def _devices(text: str | None) -> Iterator[tuple[int | None, bool]]:
     """
     if text != "mpi":
         if text is not None and not (text.isdecimal() and int(text)):
-            raise ArgumentError(f"--devices {text}: expected a number from 1 on, or mpi")
+            raise ArgumentError(f"--devices {text}: expected a positive number, or mpi")
         yield int(text) if text else None, True
         return
     from xlanb.spmd.devices.mpi import mpi, run_on_mpi

@@ -29,7 +29,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _add_bisect(commands: Any) -> None:
-    bisect = commands.add_parser("bisect", help="find the pass, and the rule in it, that moved the numbers")
+    bisect = commands.add_parser("bisect", help="find the pass and the rule that changed the numbers")
     add_program(bisect, dump=True)
     bisect.add_argument(
         "--by",
@@ -38,52 +38,52 @@ def _add_bisect(commands: Any) -> None:
         help="whose passes: xlanb's, or the real XLA's (needs JAX)",
     )
     bisect.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: --args, else random)")
-    bisect.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
+    bisect.add_argument("--tolerance", type=float, help="relative error to tolerate")
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
     bisect.add_argument(
         "--reproducer",
         type=Path,
         metavar="FILE.py",
-        help="write a Python file that shows the fault in its smallest case",
+        help="write a Python file that reproduces the fault with a reduced module",
     )
     bisect.set_defaults(command=_bisect)
 
 
 def _add_reduce(commands: Any) -> None:
-    reduce = commands.add_parser(
-        "reduce", help="make a module smaller as long as it fails: the smallest case of a fault"
-    )
+    reduce = commands.add_parser("reduce", help="reduce a module that fails to a small one that still fails")
     add_program(reduce)
     fault = reduce.add_mutually_exclusive_group(required=True)
     fault.add_argument(
         "--against",
         choices=("evaluator", "xla"),
-        help="compiled code gives another result than this",
+        help="fails if compiled code differs from this reference",
     )
-    fault.add_argument("--without", metavar="PASS,..", help="it gives another result than without these passes")
-    fault.add_argument("--raises", metavar="PASS", help="this pass raises an error")
-    fault.add_argument("--dies", choices=("xlanb", "xla"), help="compiling or running by this ends the process")
-    fault.add_argument("--test", metavar="FILE.py:NAME", help="a function of a module says that it fails")
+    fault.add_argument("--without", metavar="PASS,..", help="fails if the result differs without these passes")
+    fault.add_argument("--raises", metavar="PASS", help="fails if this pass raises an error")
+    fault.add_argument(
+        "--dies", choices=("xlanb", "xla"), help="fails if compiling or running with this crashes the process"
+    )
+    fault.add_argument("--test", metavar="FILE.py:NAME", help="fails if this function of a module returns true")
     reduce.add_argument(
         "--by",
         choices=("xlanb", "xla"),
         default="xlanb",
-        help="with --against: whose code it is (default: xlanb)",
+        help="with --against: the compiler to test (default: xlanb)",
     )
     reduce.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: random)")
-    reduce.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
+    reduce.add_argument("--tolerance", type=float, help="relative error to tolerate")
     reduce.add_argument(
         "--seconds",
         type=float,
         default=300.0,
-        help="time after which the smallest so far is printed",
+        help="time limit; the smallest module found is printed",
     )
-    reduce.add_argument("-o", "--output", type=Path, help="a file for the module")
+    reduce.add_argument("-o", "--output", type=Path, help="write the module to this file")
     reduce.add_argument(
         "--reproducer",
         type=Path,
         metavar="FILE.py",
-        help="write a Python file that shows the fault",
+        help="write a Python file that reproduces the fault",
     )
     reduce.set_defaults(command=_reduce)
 
@@ -128,7 +128,9 @@ def _real_trace(options: argparse.Namespace) -> tuple[Any, tuple[Any, ...]]:
     from xlanb.runtime.opt import arguments_for
 
     if is_dump(options.file):
-        raise ArgumentError(f"--by xla: {options.file} is a dump: its passes are looked at without that")
+        raise ArgumentError(
+            f"--by xla: {options.file} is a dump: leave out --by xla, its passes are already those of XLA"
+        )
     module = module_of(options.file, options.args)
     inputs = tuple(arguments_for(module, options.inputs or given_arrays(module) or None))
     return trace(module, *inputs, runs=1), inputs

@@ -15,18 +15,18 @@ def add_commands(commands: Any) -> None:
     """Add the command of this file to the command line."""
     target = commands.add_parser(
         "target",
-        help="compile by the real XLA for hardware that is not here, and print one table",
+        help="compile with the real XLA for other hardware, and print one table",
     )
     add_program(target)
     target.add_argument(
         "--target",
         required=True,
         metavar="T,..",
-        help="h100, a100:8, 'tpu v5e:2x2', FILE.txtpb, or several with commas between",
+        help="h100, a100:8, 'tpu v5e:2x2', FILE.txtpb, or several separated by commas",
     )
-    target.add_argument("--flags", default="", help="more XLA_FLAGS for the compiler")
-    target.add_argument("--python", default="", help="the Python of another environment, whose XLA compiles")
-    target.add_argument("-o", "--output", type=Path, help="an HTML file for the step view")
+    target.add_argument("--flags", default="", help="additional XLA_FLAGS for the compiler")
+    target.add_argument("--python", default="", help="the Python of another environment whose XLA is used")
+    target.add_argument("-o", "--output", type=Path, help="write the step view to this HTML file")
     target.set_defaults(command=_target)
 
 

@@ -21,7 +21,7 @@ def add_commands(commands: Any) -> None:
         default="notebooks",
         help="folder with notebooks (default: notebooks)",
     )
-    lab.add_argument("--no-browser", action="store_true", help="print the address only")
+    lab.add_argument("--no-browser", action="store_true", help="only print the address")
     lab.set_defaults(command=_lab)
 
 

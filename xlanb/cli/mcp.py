@@ -20,7 +20,7 @@ from xlanb.cli.result import Result, explained
 from xlanb.errors import ArgumentError, MissingLibraryError, XlanbError
 
 SHORT = 4000
-"""Characters of an answer, if the caller asks for no other number."""
+"""Default limit of characters in an answer."""
 
 _INSTRUCTIONS = """\
 xlanb compiles programs the way XLA does and explains the result. In every tool `program` is one of:
@@ -290,4 +290,4 @@ def _cut(text: str, characters: int) -> str:
         return text
     kept = text[: max(characters, 0)]
     left = len(text) - len(kept)
-    return f"{kept}\n... {left:,} more characters: ask with characters={len(text)} for all"
+    return f"{kept}\n... {left:,} more characters: use characters={len(text)} for all"

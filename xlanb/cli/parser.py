@@ -8,7 +8,7 @@ from typing import Any
 from xlanb.cli import aot, comparison, execution, faults, hardware, passes, traces
 
 _ANSWERING = (passes, execution, traces, comparison, faults, hardware, aot)
-"""In the order in which `xlanb --help` lists their commands."""
+"""In the order of the commands in `xlanb --help`."""
 
 
 def add_answering(top: argparse.ArgumentParser) -> Any:

@@ -31,7 +31,7 @@ def add_commands(commands: Any) -> None:
     add_program(passes, dump=True)
     passes.add_argument("--module", help="which module of a dump (default: the main program)")
     passes.add_argument("--target", default="cpu", help="cpu, or a GPU: a100, h100, ...")
-    passes.add_argument("--all", action="store_true", help="those that changed nothing too")
+    passes.add_argument("--all", action="store_true", help="also list passes that changed nothing")
     passes.set_defaults(command=_passes)
 
 

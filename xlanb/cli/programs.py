@@ -17,24 +17,28 @@ from xlanb.errors import ArgumentError, HloParseError, XlanbError, nearest
 from xlanb.files import is_file, is_folder
 
 _BEGINNING_BYTES = 2**16
-"""How much of a file tells StableHLO, behind comments, from HLO."""
+"""How many characters of a file are enough to distinguish StableHLO, after comments, from HLO."""
 _FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 _GIVEN: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
-"""The arrays that a function's module was made for: it runs on them unless others are given."""
+"""The example arguments of a function's module: it runs on them by default."""
 
 _STDIN_IS_FREE: ContextVar[bool] = ContextVar("_STDIN_IS_FREE", default=True)
-"""False while the standard input belongs to a protocol."""
+"""False while standard input is used by a protocol."""
 
 
 def add_program(parser: argparse.ArgumentParser, *, dump: bool = False, optional: bool = False) -> None:
     """Add the arguments that name a program; with `dump` a dump directory is one too."""
     forms = (
-        "HLO: text or .pb, gzipped or not; - for text on the standard input; StableHLO: text or "
+        "HLO: text or .pb, gzipped or not; - for text from standard input; StableHLO: text or "
         "bytecode; a function, FILE.py:NAME"
     )
     parser.add_argument("file", nargs="?" if optional else None, help=forms + "; or a dump directory" * dump)
-    parser.add_argument("--args", default="", help="of FILE.py:NAME: a tuple of arguments, in the names of the file")
+    parser.add_argument(
+        "--args",
+        default="",
+        help="a tuple of arguments for FILE.py:NAME, as a Python expression in the names of the file",
+    )
 
 
 @contextmanager
@@ -89,7 +93,7 @@ def called(path: Path, name: str, args: str) -> tuple[Any, tuple[Any, ...]]:
         ArgumentError: there is no such function, or the expression fails.
     """
     if not is_file(path):
-        raise ArgumentError(f"{path}: there is no such file")
+        raise ArgumentError(f"{path}: no such file")
     scope = runpy.run_path(str(path))
     if name not in scope:
         names = [n for n, v in scope.items() if callable(v) and not n.startswith("_")]
@@ -122,10 +126,12 @@ def trace_of(name: str, module: str | None = None, args: str = "", target: str =
         from xlanb.explorer.dump_directory import read_dump
 
         if target != "cpu":
-            raise ArgumentError(f"--target {target}: {name} is a dump, whose target is what it was compiled for")
+            raise ArgumentError(f"--target {target}: {name} is a dump, its target is fixed: leave out --target")
         return read_dump(name)[module or 0]
     if module:
-        raise ArgumentError(f"--module {module}: {shown(name)} is not a dump directory, and holds one module")
+        raise ArgumentError(
+            f"--module {module}: {shown(name)} is not a dump directory: it holds one module, leave out --module"
+        )
     return _compiled(name, args, target)
 
 
@@ -181,11 +187,11 @@ def _stdin() -> str:
         XlanbError: there is nothing (left) in it, it is not text, or it belongs to a protocol.
     """
     if not _STDIN_IS_FREE.get():
-        raise ArgumentError("-: the standard input carries the protocol here; give the text itself")
+        raise ArgumentError("-: standard input is used by the protocol; pass the text itself")
     try:
         text = sys.stdin.read()
     except UnicodeDecodeError:
-        raise XlanbError("standard input: HLO text is wanted; write other forms to a file") from None
+        raise XlanbError("standard input: expected HLO text; write other formats to a file") from None
     if not text.strip():
-        raise XlanbError("standard input: nothing to read there")
+        raise XlanbError("standard input: it is empty")
     return text

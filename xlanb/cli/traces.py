@@ -21,25 +21,25 @@ def add_commands(commands: Any) -> None:
 
     why = commands.add_parser(
         "why",
-        help="say why two instructions were fused or merged, or not: of ours or of the real XLA",
+        help="explain why two instructions were or were not fused or merged, by xlanb or the real XLA",
     )
     _add_trace(why)
     why.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
-        help="one or two instructions (of a dump, none: where it differs)",
+        help="one or two instructions (for a dump, none: where the replay differs)",
     )
     why.add_argument(
         "--stage",
         default="fusion",
-        help="without names: the pass of the real XLA (default: fusion)",
+        help="without names: the pass of the real XLA to replay (default: fusion)",
     )
     why.set_defaults(command=_why)
 
     lineage = commands.add_parser(
         "lineage",
-        help="say where an instruction came from (ops, Python lines), and what became of it",
+        help="show the origin of an instruction (ops, Python lines), and its later replacements",
     )
     _add_trace(lineage)
     lineage.add_argument("name", metavar="NAME", help="an instruction, or a TensorFlow node")
@@ -58,7 +58,7 @@ def _trace(options: argparse.Namespace) -> Any:
 
 def _report(options: argparse.Namespace) -> Result:
     if not options.output.absolute().parent.is_dir():
-        raise ArgumentError(f"-o {options.output}: there is no folder {options.output.parent}")
+        raise ArgumentError(f"-o {options.output}: no such folder: {options.output.parent}")
     trace = _trace(options)
     trace.to_html(str(options.output))
     size = options.output.stat().st_size

@@ -126,7 +126,7 @@ class Candidates:
         return (
             (
                 objecting(
-                    "fuel is left (tf_xla_clustering_fuel)",
+                    "clustering fuel is left (tf_xla_clustering_fuel)",
                     self._fuel,
                     remedy=lambda _: f"raise --tf_xla_clustering_fuel above {flags.tf_xla_clustering_fuel}",
                 ),
@@ -141,9 +141,9 @@ class Candidates:
             (objecting("its device can compile", self._no_device), "Rejecting {name}: {reason}"),
             (
                 objecting(
-                    "compilation is asked for",
+                    "compilation is requested",
                     self._unasked,
-                    remedy=lambda op: f"set --tf_xla_auto_jit=2, or put `{op.name}` in a jit scope",
+                    remedy=lambda op: f"set --tf_xla_auto_jit=2, or place `{op.name}` in a jit scope",
                 ),
                 "",
             ),
@@ -156,9 +156,9 @@ class Candidates:
                 ),
                 "Rejecting TF operation {type} as it is not listed in --tf_xla_ops_to_cluster.",
             ),
-            (objecting("if it must be constant, it has no state", self._isolated), "Isolating {name}: {reason}"),
+            (objecting("is not a stateful must-be-constant op", self._isolated), "Isolating {name}: {reason}"),
             (
-                objecting("holds no loop's condition and body together", self._drives_constants),
+                objecting("does not join a loop's condition and body", self._drives_constants),
                 "Rejecting {name}: {reason}",
             ),
         )
@@ -178,7 +178,7 @@ class Candidates:
         if found is None:
             known = compilation_device(device)
             if known is None:
-                raise GraphError(f"node {op.name!r}: nothing is compiled for {device!r}")
+                raise GraphError(f"node {op.name!r}: cannot compile for device {device!r}")
             found = self._scopes[device] = Scope(known, self._allows_where, self._options.only_lowered)
         return found
 
@@ -203,7 +203,7 @@ class Candidates:
         device = device_of(op)
         self._scope(op)  # of a device for which nothing is compiled that is no question
         is_asked = self._options.compiles(device, is_asked=is_asked_for(op, self._options))
-        return "" if is_asked else f"nothing asks for compilation on {device}"
+        return "" if is_asked else f"compilation is not requested on {device}"
 
     def _disallowed(self, op: Operation) -> str:
         if _flag(op, COMPILE) is not False:

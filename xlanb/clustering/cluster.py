@@ -53,7 +53,7 @@ class Cluster(Displayable):
         return all(_stated(t) is not None for t in self._origins if t.dtype.name != "variant")
 
     @cached_property
-    @boundary("find shapes for a cluster")
+    @boundary("infer shapes for a cluster")
     def assumed_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of arguments that the graph does not state, by the names of the tensors they stand for: they fit the nodes around, and are a guess where those leave a choice."""
         unknown = [t for t in self._origins if _stated(t) is None and t.dtype.name != "variant"]
@@ -73,7 +73,9 @@ class Cluster(Displayable):
         given = shapes or {}
         unknown = sorted(set(given) - set(f.sources))
         if unknown:
-            raise GraphValueError(f"{self.name} takes no {unknown[0]!r}; it takes {', '.join(f.sources) or 'nothing'}")
+            raise GraphValueError(
+                f"{self.name} has no input {unknown[0]!r}; its inputs are {', '.join(f.sources) or 'nothing'}"
+            )
         feeds = []
         for index, (t, origin) in enumerate(zip(f.arguments, self._origins, strict=True)):
             feeds.append((t, self._argument(t, origin, given.get(origin.name), index in f.constant_arguments)))
@@ -114,8 +116,7 @@ class Cluster(Displayable):
             dims = self.assumed_shapes[origin.name]
         if dtype is None or dims is None or not dtype.has_numpy_dtype:
             raise GraphError(
-                f"{self.name} takes {origin.name!r}, whose shape is not known before it runs: "
-                f"give it, .lower({{{origin.name!r}: [...]}}) or xlanb.cluster(graph, shapes=...)"
+                f"{self.name}: the shape of input {origin.name!r} is only known at run time: pass it, as in .lower({{{origin.name!r}: [...]}}) or xlanb.cluster(graph, shapes=...)"
             )
         kind = "variable" if is_handle else "parameter"
         return Argument(kind, array(from_dtype(dtype.as_numpy_dtype), dims), None, origin.name)

@@ -86,7 +86,7 @@ class Clustering(Displayable):
         return encapsulate_subgraphs(self.graph)
 
     @cached_property
-    @boundary("make functions of clusters")
+    @boundary("encapsulate clusters as functions")
     def clusters(self) -> list[Cluster]:
         """The clusters in the order of the graph, as mark_for_compilation made them."""
         members: dict[str, list[str]] = {}
@@ -187,7 +187,7 @@ class Clustering(Displayable):
         else:
             reason = self.declustering.reasons.get(node, "")
             found = (*found, Predicate("stays in its cluster (partially_decluster)", not reason, reason))
-            outcome = f"taken out of {name} again" if reason else f"in {name}"
+            outcome = f"removed from {name} again" if reason else f"in {name}"
         decision = Decision(Cause("mark_for_compilation"), "cluster", (node,), all(p.holds for p in found), found)
         about = f"{op.name} ({op.type})"
         return Why(
@@ -241,7 +241,7 @@ class Clustering(Displayable):
         is_joined = contraction.cycles.has_edge(start.node, to.node)
         text = f"{contraction.show(start)} -> {contraction.show(to)}"
         joined = Predicate(
-            "an edge joins their clusters",
+            "an edge connects their clusters",
             is_joined,
             text if is_joined else f"no edge {text}: only edges are contracted",
         )
@@ -329,14 +329,22 @@ class Clustering(Displayable):
             f = c.function
             constants, resources = len(f.constant_arguments), len(f.resource_arguments)
             rows.append((c.name, len(c), len(f.arguments), constants, resources, len(f.results), f.device))
-        columns = ["cluster", "nodes", "arguments", "of them constant", "of them variables", "results", "device"]
+        columns = [
+            "cluster",
+            "nodes",
+            "arguments",
+            "of which are constant",
+            "of which are variables",
+            "results",
+            "device",
+        ]
         outside = [
             (op.name, op.type, self.reasons.get(op.name, "")) for op in self.graph if self.cluster_of[op.name] is None
         ]
         between = Dataflow(self.dataflow.between_clusters, self.dataflow.clusters)
         return (
             ("Clusters", pd.DataFrame(rows, columns=columns)),
-            ("What flows between clusters", between.table()),
+            ("Data flow between clusters", between.table()),
             ("Nodes in no cluster, and why", pd.DataFrame(outside, columns=["node", "op", "why"])),
         )
 
@@ -389,7 +397,7 @@ def cluster(
         graph = graph_of(graph, *args, batch=batch)
     elif not isinstance(graph, Graph) or args:
         raise GraphError(
-            f"a Graph, or a program of TensorFlow with its arguments, is clustered, not {graph!r}{' with arguments' if args else ''}"
+            f"expected a Graph, or a TensorFlow program with its arguments, got {graph!r}{' with arguments' if args else ''}"
         )
     asked = _asked(options, values)
     level = max(0, asked.tf_xla_auto_jit or 1) if global_jit_level is None else global_jit_level

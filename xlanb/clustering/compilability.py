@@ -133,46 +133,47 @@ def _lowered(op: Operation, scope: Scope) -> str:
 
 CONDITIONS: tuple[Condition[Judged], ...] = (
     _condition(
-        "is no argument or result",
+        "is not an argument or result",
         _unless(lambda op, s: not s.stack and op.type in _ARGUMENTS, "top level _Arg or _Retval"),
     ),
     _condition(
-        "shares no buffer of the allocator",
+        "does not use a scoped allocator",
         _unless(
             lambda op, _: "_scoped_allocator" in op.attrs or "_forward_from" in op.attrs,
             "_scoped_allocator or _forward_from attribute",
         ),
     ),
-    _condition("has a kernel, or calls what can be compiled", _kernel, "compute with other ops what is computed by"),
-    _condition("its loop can be compiled", _branches(_WHILE, "cond", "body")),
-    _condition("its branches can be compiled", _branches(_IF, "then_branch", "else_branch")),
-    _condition("all its cases can be compiled", _branches(_CASE, "branches")),
-    _condition("is no stateful random op", _unless_everything(lambda op: op.type in _RANDOM, "stateful random op")),
+    _condition("has a kernel, or calls a compilable function", _kernel, "use other ops instead of"),
+    _condition("its loop is compilable", _branches(_WHILE, "cond", "body")),
+    _condition("its branches are compilable", _branches(_IF, "then_branch", "else_branch")),
+    _condition("all its cases are compilable", _branches(_CASE, "branches")),
+    _condition("is not a stateful random op", _unless_everything(lambda op: op.type in _RANDOM, "stateful random op")),
     _condition(
-        "is no control trigger",
+        "is not a control trigger",
         _unless_everything(lambda op: op.type == "ControlTrigger", "not allowed control trigger"),
     ),
     _condition(
-        "is no assertion",
+        "is not an assertion",
         _unless_everything(lambda op: op.type in ("Assert", "CheckNumerics"), "Assert or CheckNumerics"),
     ),
-    _condition("is no collective", _unless(lambda op, _: op.type == "CollectiveReduceV2", "Collective op")),
+    _condition("is not a collective", _unless(lambda op, _: op.type == "CollectiveReduceV2", "Collective op")),
     _condition(
-        "is no Where",
+        "is not Where",
         _unless(lambda op, s: op.type == "Where" and not s.allows_where, "Where op"),
-        "take Where out of --tf_xla_cluster_exclude_ops for",
+        "remove Where from --tf_xla_cluster_exclude_ops for",
     ),
-    _condition("is no Unique", _unless(lambda op, _: op.type == "Unique", "Unique op")),
+    _condition("is not Unique", _unless(lambda op, _: op.type == "Unique", "Unique op")),
     _condition(
-        "holds no variants",
+        "has no variants",
         _unless_everything(_holds_variants, "DT_VARIANT producer/consumer"),
     ),
-    _condition("is no stack", _unless_everything(lambda op: resource_kind(op.type) == STACK, "Stack op")),
+    _condition("is not a stack op", _unless_everything(lambda op: resource_kind(op.type) == STACK, "Stack op")),
     _condition(
-        "is no TensorArray", _unless_everything(lambda op: resource_kind(op.type) == TENSOR_ARRAY, "TensorArray op")
+        "is not a TensorArray op",
+        _unless_everything(lambda op: resource_kind(op.type) == TENSOR_ARRAY, "TensorArray op"),
     ),
     _condition(
-        "touches no variable within a function",
+        "does not use a resource variable within a called function",
         lambda op, s: (
             "resource variable op in called function"
             if s.stack and not s.device.compiles_everything and any(t.dtype.name == "resource" for t in op.inputs)
@@ -184,7 +185,7 @@ CONDITIONS: tuple[Condition[Judged], ...] = (
         _unless_everything(lambda op: op.type in _INACCURATE, "operation with numerical accuracy issues"),
     ),
     _condition("is fast enough", _unless_everything(lambda op: op.type in _SLOW, "slow operation")),
-    _condition("can be lowered here", _lowered),
+    _condition("xlanb has a lowering", _lowered),
 )
 
 

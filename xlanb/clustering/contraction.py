@@ -190,9 +190,9 @@ class Contraction:
         """The conditions on contracting an edge, the costly one, on cycles, last."""
         limit = self.options.flags.tf_xla_max_cluster_size
         return (
-            objecting("both are alive at the same time", lambda p: self._deadness(*p), lambda p: str(p[0].alive)),
+            objecting("both have the same deadness", lambda p: self._deadness(*p), lambda p: str(p[0].alive)),
             objecting(
-                "their devices go together",
+                "their devices are compatible",
                 lambda p: self._devices(*p),
                 lambda p: ", ".join(sorted(p[0].devices | p[1].devices)),
                 lambda p: f"place both on one device: {', '.join(sorted(p[0].devices | p[1].devices))}",
@@ -204,14 +204,14 @@ class Contraction:
                 lambda p: f"put both in one jit scope: they are in {' and '.join(c.scope for c in p)}",
             ),
             objecting(
-                "together they keep tf_xla_max_cluster_size",
+                "the merged cluster does not exceed tf_xla_max_cluster_size",
                 lambda p: self._max_size(*p),
                 lambda p: f"{p[0].size} + {p[1].size} nodes",
                 lambda p: f"raise --tf_xla_max_cluster_size from {limit} to {p[0].size + p[1].size}",
             ),
-            objecting("no other device has to be waited for", lambda p: self._inter_device(*p)),
+            objecting("adds no cross-device dependency", lambda p: self._inter_device(*p)),
             objecting("variables are read before they are written", lambda p: self._resources(*p)),
-            objecting("no cycle would arise", self._known_cycle, remedy=self._without_cycle),
+            objecting("creates no cycle", self._known_cycle, remedy=self._without_cycle),
         )
 
     def objection(self, start: ClusterState, to: ClusterState) -> str:
@@ -233,7 +233,7 @@ class Contraction:
     def _without_cycle(self, pair: Pair) -> str:
         between = self.alternate_path(*pair) or []
         outside = [self.graph.name(n) for n in between if self.cluster_at(n) is None and n not in self._frame_names]
-        return f"have {', '.join(f'`{n}`' for n in outside)} compiled too" if outside else ""
+        return f"also compile {', '.join(f'`{n}`' for n in outside)}" if outside else ""
 
     def _deadness(self, start: ClusterState, to: ClusterState) -> str:
         if start.alive is to.alive:

@@ -48,7 +48,7 @@ def control_flow_info(graph: NodeGraph) -> list[Frame]:
                 )
     lost = [graph.name(n) for n, frame in enumerate(found) if frame is None]
     if lost:
-        raise GraphValueError(f"nodes that no node without inputs leads to: {', '.join(lost[:5])}")
+        raise GraphValueError(f"nodes that cannot be reached from any node without inputs: {', '.join(lost[:5])}")
     return [f or Frame() for f in found]
 
 

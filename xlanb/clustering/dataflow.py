@@ -70,7 +70,7 @@ class Dataflow(Displayable):
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows."""
-        return (("What flows into, out of and between clusters", self.table()),)
+        return (("Data flow into, out of and between clusters", self.table()),)
 
     def __str__(self) -> str:
         lines = [f"{len(self.flows)} flows, {len(self.between_clusters)} of them between {len(self.clusters)} clusters"]

@@ -107,7 +107,7 @@ class DeadnessAnalysis:
     def _complain(self, order: list[int]) -> None:
         left = sorted(set(self._graph.ids.values()) - set(order))
         names = ", ".join(repr(self._graph.name(n)) for n in left[:5])
-        raise GraphValueError(f"some Enter or Exit nodes are never reached, the graph's loops are malformed: {names}")
+        raise GraphValueError(f"malformed loops in the graph, some Enter or Exit nodes are unreachable: {names}")
 
     def _by_root_frame(self, order: list[int]) -> list[list[int]]:
         parts: list[list[int]] = []

@@ -91,18 +91,18 @@ class Marking:
         device = pick_device(sorted(cluster.devices))
         asked = self.options.compiles(device, is_asked=cluster.is_asked_for)
         yield Predicate(
-            "its cluster's device is compiled for",
+            "its cluster's device supports compilation",
             asked,
             device if asked else f"Not compiling cluster with device {device}",
         )
         lonely = _is_lonely_fill(op, cluster, contraction)
-        text = "Fill, all of whose readers are elsewhere: it is filled where it is read"
-        yield Predicate("is no Fill for others", not lonely, text if lonely else "")
+        text = "Fill whose users are all outside of the cluster: filled where it is used"
+        yield Predicate("is not a Fill used only outside of its cluster", not lonely, text if lonely else "")
         least = self.options.flags.tf_xla_min_cluster_size
         size = cluster.effective_size
         big = size >= least or cluster.has_functional_control_flow or cluster.is_asked_for
         counted = f"{size} operation{'s' * (size != 1)}"
-        why = f"its cluster would have {counted}, fewer than tf_xla_min_cluster_size={least} (Const and Identity do not count)"
+        why = f"its cluster would have {counted}, fewer than tf_xla_min_cluster_size={least} (not counting Const and Identity)"
         yield Predicate("its cluster has the minimum size", big, counted if big else why)
 
     def predicates(self, op: Operation) -> tuple[Predicate, ...]:

@@ -78,7 +78,7 @@ class NodeGraph:
         """The operation of an id that is neither source nor sink."""
         op = self.ops[node]
         if op is None:
-            raise AssertionError(f"node {node} is no operation")
+            raise AssertionError(f"node {node} is not an operation")
         return op
 
     def name(self, node: int) -> str:

@@ -100,7 +100,7 @@ def _clone_outside(graph: Graph, op: Operation, reasons: dict[str, str]) -> None
                 for slot, tensor in enumerate(reader.inputs):
                     if tensor is old:
                         reader.set_input(slot, new)
-    reason = f"Cloning {op.name} as {name}: it is read on the host"
+    reason = f"Cloning {op.name} as {name}: it is used on the host"
     _LOG.vlog(2, "%s", reason)
     note(clone, **{REASON: reason})
     reasons[name] = reason

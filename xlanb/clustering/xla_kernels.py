@@ -336,7 +336,7 @@ GPU_JIT = "XLA_GPU_JIT"
 NOT_ON_GPU: dict[str, dict[str, frozenset[str]]] = {
     op: {"T": frozenset({"s32"})} for op in ("Conv", "Conv2D", "Conv2DBackpropInput", "ExtractImagePatches")
 }
-"""Element types that kernels for XLA_GPU_JIT do not take and those for XLA_CPU_JIT do, by op type and attribute.
+"""Element types supported by kernels for XLA_CPU_JIT but not by those for XLA_GPU_JIT, by op type and attribute.
 
 tf2xla 2.21 registers the same 489 op types for both; this is the only difference.
 """

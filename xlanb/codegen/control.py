@@ -138,7 +138,7 @@ def rounds(f: Function, state: Sequence[Value], guard: Value | None = None) -> I
     yield loop
     f.dbg = mark
     if loop.again is None:
-        raise AssertionError("a loop without a condition")
+        raise AssertionError("the loop has no condition")
     last = [instructions.as_type(f, value.type, v) for value, v in zip(phis, loop.next, strict=True)]
     loop.next = last
     left = polling.end_round(f, body, loop)
@@ -247,7 +247,7 @@ def choose(
 ) -> list[Value]:
     """The values of one of two branches, of which only one runs."""
     if isinstance(condition, Vector):
-        raise NotAVectorError("a condition that differs from lane to lane")
+        raise NotAVectorError("the condition differs between lanes")
     if condition.number is not None:
         return list(then() if condition.number else otherwise())
     labels, end = (f.fresh("then"), f.fresh("else")), f.fresh("endif")

@@ -39,8 +39,7 @@ def target_named(triple: str, cpu: str = "", features: str = "") -> Target:
         owned.free()
     if _is_narrow(layout) and not triple.startswith("wasm32"):
         raise CompilationError(
-            f"{triple} has pointers of 32 bits: expected a target with pointers of 64 bits, "
-            "as in x86_64, aarch64, riscv64 or wasm64"
+            f"{triple} has 32-bit pointers: expected a target with 64-bit pointers, such as x86_64, aarch64, riscv64 or wasm64"
         )
     has_c_library = not triple.startswith(_WITHOUT_C_LIBRARY)
     return Target(triple, cpu, features, layout, has_c_library=has_c_library)

@@ -137,7 +137,7 @@ class Elemental:
 
     def _read(self, i: HloInstruction, array: IrArray, index: Index) -> Element:
         if self._written.get(array.pointer, index.key) != index.key:
-            raise OverwrittenError(f"{i.name} is read where {self.f.name} has written its result")
+            raise OverwrittenError(f"{i.name} is read after {self.f.name} has overwritten it with its result")
         return array.load(index)
 
     # -- elements -----------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Elemental:
     def _by_rule(self, i: HloInstruction, index: Index) -> Element | Sequence[Element]:
         rule = self.rules.get(i.opcode)
         if rule is None:
-            raise UnimplementedError(f"no element of a {i.opcode} can be computed by itself:\n  {with_origin(i)}")
+            raise UnimplementedError(f"{i.opcode} has no elementwise rule:\n  {with_origin(i)}")
         mark = self.f.locate(i.name)
         self._depth += 1
         try:

@@ -70,14 +70,14 @@ def parts(v: Element) -> tuple[Value, ...]:
 def real(v: Element) -> Value:
     """A value that is known not to be complex."""
     if not isinstance(v, Value):
-        raise CompilationError("a complex value where a real one belongs")
+        raise CompilationError("expected a real value, got a complex one")
     return v
 
 
 def pair(v: Element) -> tuple[Value, Value]:
     """A value that is known to be complex."""
     if isinstance(v, Value):
-        raise CompilationError("a real value where a complex one belongs")
+        raise CompilationError("expected a complex value, got a real one")
     return v
 
 

@@ -125,7 +125,7 @@ def _stochastic_convert(e: Elemental, i: HloInstruction, x: Index) -> Element:
     source, random = i.operands
     t, r, to = array_of(source).element_type, array_of(random).element_type, array_of(i).element_type
     if not to.is_integral or not r.is_unsigned:
-        raise UnimplementedError(f"stochastic-convert of {t} to {to}")
+        raise UnimplementedError(f"stochastic-convert from {t} to {to} is not implemented")
     f = e.f
     value = real(e.element(source, x))
     size = abs(value)
@@ -145,7 +145,7 @@ def _map(e: Elemental, i: HloInstruction, x: Index) -> Element:
 def _conditional(e: Elemental, i: HloInstruction, x: Index) -> Element:
     """A branch per computation; only the one that is selected runs."""
     if i.shape.is_tuple:
-        raise UnimplementedError("a conditional that gives a tuple, inside a kernel")
+        raise UnimplementedError("a conditional with a tuple result inside a kernel is not supported")
     computations = i.called_computations
     t = array_of(i.operands[0]).element_type
     chosen = real(e.scalar(i.operands[0]))

@@ -56,7 +56,7 @@ def _linker(number: int) -> int:
             _linkers.extend(itertools.starmap(c.CreateLLJITCompiler, [(machine, True, False, told.place)]))
             if _linkers[-1] is None:
                 del _linkers[-1]
-                raise CompilationError(f"LLVM makes no linker:\n{told}")
+                raise CompilationError(f"LLVM cannot create a linker:\n{told}")
         while len(_linkers) > 1:
             c.LLJITDispose(_linkers.pop(0))
     found: int = _linkers[-1]

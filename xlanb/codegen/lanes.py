@@ -89,7 +89,7 @@ class LaneIndex(Value):
         self._hash = hash((base, terms, lane.width))
 
     def __repr__(self) -> str:
-        raise NotAVectorError("an index that differs from lane to lane, where one value is wanted")
+        raise NotAVectorError("expected a uniform index, got one that differs between lanes")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LaneIndex):
@@ -285,7 +285,7 @@ def _written(f: Function, op: str, a: Ix, b: Ix) -> Value:
 def _divided(x: LaneIndex, b: int) -> tuple[int, list[tuple[Atom, int]], int, Terms]:
     """(the base, terms) of what b divides, divided; the base and the terms of the rest."""
     if not isinstance(x.base, int):
-        raise NotAVectorError("an index that is divided")
+        raise NotAVectorError("the index is split over several variables")
     whole = [(atom, k // b) for atom, k in x.terms if k % b == 0]
     return x.base // b, whole, x.base % b, tuple((atom, k) for atom, k in x.terms if k % b)
 
@@ -297,10 +297,10 @@ def _lanes_divided(x: LaneIndex, b: int) -> Ix:
     if len(rest) == 1 and left == 0 and rest[0][1] == 1:
         (p, m), _ = rest[0]
         if m and m % b:
-            raise NotAVectorError("an index that is divided")
+            raise NotAVectorError("the index is split over several variables")
         terms.append(((p * b, m // b), 1))
     elif not _is_below(LaneIndex(f, x.lane, left, rest), b):
-        raise NotAVectorError("an index that is divided")
+        raise NotAVectorError("the index is split over several variables")
     return _made(f, x.lane, base, terms)
 
 
@@ -310,10 +310,10 @@ def _lanes_modulo(x: LaneIndex, b: int) -> Ix:
     _, _, left, rest = _divided(x, b)
     if not _is_below(LaneIndex(f, x.lane, left, rest), b):
         if len(rest) != 1 or left != 0 or rest[0][1] != 1:
-            raise NotAVectorError("an index that is divided")
+            raise NotAVectorError("the index is split over several variables")
         (p, m), _ = rest[0]
         if m and m % b:
-            raise NotAVectorError("an index that is divided")
+            raise NotAVectorError("the index is split over several variables")
         rest = (((p, b), 1),)
     return _made(f, x.lane, left, rest)
 
@@ -349,7 +349,7 @@ def varies(value: object) -> bool:
 def materialize(x: LaneIndex) -> Value:
     """The vector of a lane index."""
     if x.step is None:
-        raise NotAVectorError("an index that has to be divided")
+        raise NotAVectorError("the index must be split over several variables")
     return _counted(x, I64)
 
 

@@ -202,7 +202,7 @@ def _free_machine(model: Model, free: list[Any]) -> int:
             free.extend(starmap(library().CreateTargetMachine, [_arguments(model)]))
             continue
         if machine is None:
-            raise CompilationError(f"LLVM makes no target machine for {model.target.triple} {model.target.cpu}")
+            raise CompilationError(f"LLVM cannot create a target machine for {model.target.triple} {model.target.cpu}")
         library().SetTargetMachineAsmVerbosity(machine, 0)
         return machine
 
@@ -212,7 +212,7 @@ def _arguments(model: Model) -> tuple[Any, ...]:
     with message() as told:
         kind = library().GetTargetFromTriple(target.triple.encode(), told.place)
         if not kind:
-            raise CompilationError(f"LLVM knows no target {target.triple}:\n{told}")
+            raise CompilationError(f"LLVM has no target {target.triple}:\n{told}")
     triple, cpu, features = (s.encode() for s in (target.triple, target.cpu, target.features))
     relocation, code_model = (b"default", b"jitdefault") if jit else (model.relocation.encode(), b"default")
     return kind, triple, cpu, features, model.level, relocation, code_model, 0, int(jit), b""

@@ -174,7 +174,7 @@ def _load_lanes(p: Pointer, index: Value) -> Value:
     if x is not None and x.step == -1:
         return _load_backwards(p, x.first, width, mask)
     if p.parts != 1:
-        raise NotAVectorError("parts of elements apart from each other")
+        raise NotAVectorError("parts of elements are not contiguous")
     if x is not None and x.step is not None and 1 < x.step <= _STEPS and mask is None and width >= 4:
         return _load_strided_pieces(p, x.first, x.step, width)
     if x is not None and x.step in (2, 3, 4) and mask is not None and mask.count and width >= 4:
@@ -197,7 +197,7 @@ def _store_lanes(p: Pointer, index: Value, value: Value) -> None:
     lanes = f.width * p.parts
     if not isinstance(index, LaneIndex) or index.step != 1:
         if p.parts != 1:
-            raise NotAVectorError("parts of elements apart from each other")
+            raise NotAVectorError("parts of elements are not contiguous")
         scatter(f, p.addresses(index), value)
         return
     made = f.alike(value)[0] if varies(value) else f.splat(value, lanes)

@@ -138,7 +138,7 @@ def _concatenate(e: Elemental, i: HloInstruction, x: Index) -> Element:
             before = e.f.within(multi[d], 0, begins[middle])
         except SplitError as error:
             if len(operands) >= MAX_CUTS:
-                raise NotAVectorError("more pieces than a loop is cut into") from error
+                raise NotAVectorError("too many pieces to split a loop into") from error
             raise
         return e.branch(array_of(i).element_type, before, lambda: pick(low, middle), lambda: pick(middle, high))
 
@@ -254,7 +254,7 @@ def _get_dimension_size(e: Elemental, i: HloInstruction, x: Index) -> Element:
     source = array_of(i.operands[0])
     (d,) = i.dimensions
     if source.is_dynamic_dimension(d):
-        raise UnimplementedError(f"sizes known only when it runs:\n  {with_origin(i)}")
+        raise UnimplementedError(f"sizes are only known at run time:\n  {with_origin(i)}")
     return e.f.const(register(T.S32), source.dimensions[d])
 
 

@@ -248,7 +248,7 @@ class Folding:
             one //= 2
         wide = max(one, wide if wide <= count else one)
         if self.nest.outer or len(self.nest.cuts) > 2 or one < 2:
-            raise NotAVectorError("partial results that begin as the first elements of several loops")
+            raise NotAVectorError("partial results cannot start from the first elements of several loops")
         total = self._values([], 0, 0, count, wide)
         if count // wide > 1:
             with f.carried(count // wide - 1, total) as loop:

@@ -66,7 +66,7 @@ def _parsed(text: str, owned: llvm.Owned) -> int:
     with llvm.message() as told:
         module: int | None = c.ParseAssembly(context, text.encode(), told.place)
         if module is None or c.VerifyModule(module, told.place):
-            raise CompilationError(f"LLVM refuses the IR:\n{told}")
+            raise CompilationError(f"LLVM rejects the IR:\n{told}")
         return module
 
 
@@ -94,7 +94,9 @@ def _emit(machine: int, module: int, *, assembly: bool = False) -> bytes:
             arguments = machine, module, 0 if assembly else 1, told.place
             buffer = owned.take(c.DisposeMemoryBuffer, c.TargetMachineEmitToMemory, *arguments)
             if buffer is None:
-                raise CompilationError(f"LLVM makes no {'assembly' if assembly else 'object code'} of the IR:\n{told}")
+                raise CompilationError(
+                    f"LLVM cannot generate {'assembly' if assembly else 'object code'} from the IR:\n{told}"
+                )
         return ctypes.string_at(c.GetBufferStart(buffer), c.GetBufferSize(buffer))
     finally:
         owned.free()

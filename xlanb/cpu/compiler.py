@@ -153,7 +153,9 @@ def object_for(module: HloModule, target: Target, name: str, options: CompileOpt
     check_ranks(module)
     made = module.clone()
     if device_count_of(made) > 1:
-        raise UnimplementedError(f"{made.name} runs on {device_count_of(made)} devices: an object file is for one")
+        raise UnimplementedError(
+            f"{made.name} runs on {device_count_of(made)} devices: an object file can hold only a program for one device"
+        )
     with seldom():
         ran = [r.name for r in _pipeline_for(options, 1).steps(made, verify=options.verify)]
         _settle_layouts(made, ran)
@@ -271,7 +273,7 @@ def _settle_layouts(module: HloModule, ran: Sequence[str]) -> None:
         verify_layouts(module)
     except HloVerifierError as error:
         raise CompilationError(
-            f"a pass after {LayoutAssignment.name} left a value to be read in the wrong layout; "
+            f"a pass after {LayoutAssignment.name} left an operand in the wrong layout; "
             f"CompileOptions(verify=True), or bisect(...) on the trace of a Compilation, names the pass:\n{error}"
         ) from error
 
@@ -304,7 +306,7 @@ def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
     except OutOfMemoryError:
         raise
     except MemoryError as error:
-        raise OutOfMemoryError(f"code generation ran out of memory over {module.name}: {error}") from error
+        raise OutOfMemoryError(f"code generation ran out of memory for {module.name}: {error}") from error
 
 
 def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
@@ -330,7 +332,7 @@ def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
             name = error.instruction.name
             chosen = opened if isinstance(error, KernelTooLargeError) else apart
             if name in chosen:
-                raise CompilationError(f"{error}, even by itself:\n  {error.instruction}") from error
+                raise CompilationError(f"{error}, even as a kernel of its own:\n  {error.instruction}") from error
             _LOG.info("%s: %s", module.name, error)
             chosen.add(name)
 

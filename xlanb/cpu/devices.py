@@ -101,7 +101,7 @@ class Placement:
             return None
         if self._feeds:
             raise UnimplementedError(
-                f"infeed and outfeed on {self.grid.count} devices: each would need queues of its own"
+                f"infeed and outfeed on {self.grid.count} devices: each device would need its own queues"
             )
         return self._found
 

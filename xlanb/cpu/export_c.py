@@ -48,7 +48,7 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
             [compiler, "-shared", "-o", str(library), str(compiled), "-lm"], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise CompilationError(f"{compiler} makes no shared library:\n{done.stderr}")
+            raise CompilationError(f"{compiler} could not build a shared library:\n{done.stderr}")
         made.append(library)
     return made
 

@@ -27,5 +27,5 @@ def _checked(name: str, taken: list[Shape], value: Any) -> Any:
     array = array_of(value, lambda error: FeedError(f"no infeed of {name} takes {type(value).__name__}: {error}"))
     if all(mismatch(array, s) for s in taken):
         shapes = ", ".join(s.text(layout=False) for s in taken)
-        raise FeedError(f"no infeed of {name} takes {describe(array)}; they take {shapes}")
+        raise FeedError(f"no infeed of {name} accepts {describe(array)}; they accept {shapes}")
     return array

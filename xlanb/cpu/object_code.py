@@ -78,7 +78,9 @@ def object_code(program: Program, signature: Signature, temp_size: int, name: st
     check_name(name)
     if program.host:
         instruction = next(iter(program.host.values()))
-        raise UnimplementedError(f"the program calls a function of this process, which C cannot:\n  {instruction}")
+        raise UnimplementedError(
+            f"the program calls a function of this process, which exported C code cannot call:\n  {instruction}"
+        )
     text, routines = _with_lapack(_with_constants(program))
     if name != "run":  # a kernel of the same name gives way
         text = re.sub(rf"@{name}(?![\w.$-])", f"@{name}.kernel", text)
@@ -92,9 +94,9 @@ def object_code(program: Program, signature: Signature, temp_size: int, name: st
 def check_name(name: str) -> None:
     """Raise CompilationError where a name cannot be that of a new function of C and C++."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise CompilationError(f"{name!r} is not an identifier of C")
+        raise CompilationError(f"{name!r} is not a C identifier")
     if name in _WORDS:
-        raise CompilationError(f"{name!r} is a word of C or C++: choose another name")
+        raise CompilationError(f"{name!r} is a C or C++ keyword: choose another name")
     if hasattr(ctypes.CDLL(None), name):
         raise CompilationError(f"{name!r} is a function of the C library: choose another name")
 

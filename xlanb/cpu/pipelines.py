@@ -241,7 +241,7 @@ def _of_release(name: str, xla: str) -> str:
         raise PassError(f"expected pipeline(xla={xla!r}), without the name {name!r}")
     found = next((n for n, release in PIPELINES.items() if release == xla and release in RELEASES), None)
     if found is None:
-        raise PassError(f"no order of XLA:CPU for JAX {xla!r}: there are {', '.join(RELEASES)}")
+        raise PassError(f"no known XLA:CPU pipeline for JAX {xla!r}; known releases: {', '.join(RELEASES)}")
     return found
 
 

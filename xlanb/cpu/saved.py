@@ -159,7 +159,7 @@ def _load(
     objects = [blobs.take(size) for size in header["objects"]]
     unfit = [name for name in header["constants"] if not name or "\0" in name]
     if unfit:
-        raise ValueError(f"a constant is called {unfit[0]!r}, which is no name of a symbol")
+        raise ValueError(f"the constant's name {unfit[0]!r} is not a valid symbol name")
     constants = {name: _aligned(blobs.take(size)) for name, size in header["constants"].items()}
     symbols = {name: memory.ctypes.data for name, memory in constants.items()} | _functions(header["symbols"])
     code = jit.LoadedCode(objects, ["run"], symbols, constants)
@@ -178,7 +178,7 @@ class _Blobs:
 
     def take(self, size: int) -> bytes:
         if type(size) is not int or not 0 <= size <= len(self.data):
-            raise ValueError(f"a part of {size!r} bytes where {len(self.data)} are left")
+            raise ValueError(f"a part has {size!r} bytes, but only {len(self.data)} are left")
         taken, self.data = self.data[:size], self.data[size:]
         return bytes(taken)
 
@@ -191,17 +191,17 @@ def _parts(path: str | Path, content: bytes) -> tuple[Mapping[str, Any], _Blobs]
     """
     start = len(_MAGIC) + _DIGEST
     if not content.startswith(_MAGIC):
-        raise CompilationError(f"{path} is no executable that this version of xlanb has saved")
+        raise CompilationError(f"{path} is not an executable saved by this version of xlanb")
     if content[len(_MAGIC) : start] != hashlib.sha256(content[start:]).digest():
-        raise CompilationError(f"{path} is damaged: its digest does not fit its content")
+        raise CompilationError(f"{path} is damaged: its checksum does not match its content")
     begin = start + 8
     length = int.from_bytes(content[start:begin], "little")
     try:
         header = json.loads(content[begin : begin + length])
     except (ValueError, RecursionError) as error:
-        raise CompilationError(f"{path} is damaged: its header is no JSON ({error})") from error
+        raise CompilationError(f"{path} is damaged: its header is not JSON ({error})") from error
     if len(content) < begin + length or not isinstance(header, dict):
-        raise CompilationError(f"{path} is damaged: it has no whole header")
+        raise CompilationError(f"{path} is damaged: its header is incomplete")
     return header, _Blobs(memoryview(content)[begin + length :])
 
 

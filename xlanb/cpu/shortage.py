@@ -49,8 +49,7 @@ def check_ranks(module: HloModule) -> None:
         rank = i.shape.rank if isinstance(i.shape, ArrayShape) else 0
         if rank > MOST_DIMENSIONS:
             raise UnimplementedError(
-                f"{_named(i)} in {i.parent.name}: an array of {rank} dimensions; compiled code has at most {MOST_DIMENSIONS}: "
-                "reshape it, leaving out dimensions of size 1"
+                f"{_named(i)} in {i.parent.name}: an array of {rank} dimensions; compiled code supports at most {MOST_DIMENSIONS}: reshape it to drop dimensions of size 1"
             )
 
 

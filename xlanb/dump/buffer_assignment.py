@@ -80,7 +80,7 @@ def parse_buffer_assignment(text: str, module: str, live: str = "") -> BufferAss
         elif heads and (needed := _SCRATCH.match(line)) is not None:
             scratch[-1].append(_scratch(needed, places))
     if not heads:
-        raise DumpError(f"no allocation in the buffer assignment of {module}: it begins {text[:80]!r}")
+        raise DumpError(f"the buffer assignment of {module} has no allocations: it begins {text[:80]!r}")
     allocations = tuple(_allocation(*parts) for parts in zip(heads, values, scratch, strict=True))
     record = BufferAssignmentRecord(module, tuple(ranges.sequence), allocations)
     told = _PEAK.search(text)

@@ -49,7 +49,7 @@ def _some(tool: str, objects: Sequence[bytes]) -> list[str | XlanbError]:
     return [
         _tidy(texts[name])
         if name in texts
-        else XlanbError(f"no object file: {complaints.get(name, 'objdump refuses it')}")
+        else XlanbError(f"not an object file: {complaints.get(name, 'objdump rejects it')}")
         for name in names
     ]
 

@@ -26,7 +26,7 @@ from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.wording import counted
 
 MAX_ITEMS: Final = 400_000
-"""Nodes and edges that are read of one graph; a larger one is refused."""
+"""The most nodes and edges of a graph; larger graphs are rejected."""
 _MAX_DEPTH: Final = 200
 
 _TOKEN = re.compile(
@@ -233,7 +233,7 @@ class _Parser:
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
-                self._fail(f"{text[at]!r} begins nothing that DOT knows", at)
+                self._fail(f"unexpected character {text[at]!r} in DOT", at)
             kind = str(found.lastgroup)
             if kind == "html":
                 end = self._markup_end(at)
@@ -255,7 +255,7 @@ class _Parser:
             depth += 1 if found.group() == "<" else -1
             if not depth:
                 return found.end()
-        return self._fail("a label in < > that does not end", at)
+        return self._fail("unterminated label in < >", at)
 
     def _fail(self, why: str, at: int) -> NoReturn:
         line = self.text.count("\n", 0, at) + 1
@@ -293,7 +293,7 @@ class _Parser:
             self._next()
         is_directed = self._word("digraph")
         if not is_directed and not self._word("graph"):
-            self._fail("expected digraph or graph: this is no DOT", self.token.at)
+            self._fail("expected digraph or graph: this is not DOT", self.token.at)
         self._next()
         name = self._id() if self.token.kind == "id" else self.name
         top = _Scope(name, "")
@@ -371,7 +371,7 @@ class _Parser:
             self.clusters.setdefault(name, (around.cluster, scope.graph))
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            self._fail(f"more than {_MAX_DEPTH} subgraphs within each other", self.token.at)
+            self._fail(f"subgraphs are nested more than {_MAX_DEPTH} deep", self.token.at)
         self._want("{")
         self._statements(scope)
         self._want("}")

@@ -7,7 +7,7 @@ import re
 BEGIN = re.compile(
     r"^\[(?P<kind>[\w ]{1,80})\]\n(?:Graph Name: (?P<name>[^\n]{0,400})\n)?TensorsGraphInfo:\n", re.MULTILINE
 )
-"""The first lines of a graph in a file of XLA_SAVE_TENSORS_FILE."""
+"""The header lines of a graph in a file written by XLA_SAVE_TENSORS_FILE."""
 
 ANALYSIS = re.compile(r"^(?:Unexpected )?(?P<kind>Compilation|Execution) Analysis: (?P<text>.*)$", re.MULTILINE)
 """A line of PT_XLA_DEBUG."""

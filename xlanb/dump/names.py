@@ -22,7 +22,7 @@ from xlanb.dump.graph_names import decode_graph_name, graph_words
 from xlanb.dump.tpu.names import LloName, decode_llo_name, encode_llo_name, label_words
 
 MAX_NAME = 255
-"""Longest name of a file: beyond it XLA leaves MODULE out."""
+"""Longest name of a file: XLA omits MODULE in longer ones."""
 
 COMPRESSED = ".gz"
 
@@ -30,9 +30,9 @@ ENDS = {"pipeline-start": "the start of the pipeline", "pipeline-end": "the end 
 
 # What follows the module's name, by its end: label, then words for it.
 LABELS = {
-    "before_optimizations": "the program as it was handed to XLA",
+    "before_optimizations": "the program as passed to XLA",
     "after_optimizations": "the optimised program",
-    "after_codegen": "the program as the code was made from it",
+    "after_codegen": "the program from which code was generated",
     "tpu_comp_env": "the environment of the TPU's compiler",
     "after_optimizations_before_buffers": "the optimised program, before buffers were assigned",
     "after_optimizations_before_buffer_assignment": "the optimised program, before buffers were assigned",
@@ -41,24 +41,24 @@ LABELS = {
     "before_config_assignment": "the program before kernels got their configurations",
     "buffer-assignment": "buffer assignment",
     "buffer-assignment-values": "the values of buffer assignment, with their uses",
-    "live-range": "when each buffer lives",
+    "live-range": "the live ranges of buffers",
     "memory-usage-report": "memory used, largest first",
     "debug_options": "the flags of the compilation",
-    "autotune_results": "choices made by measuring",
-    "gpu_target_config": "the GPU that was compiled for",
+    "autotune_results": "autotuning results",
+    "gpu_target_config": "the target GPU",
     "thunk_sequence": "the thunks in order",
     "thunk_sequence_after_thunk_passes": "the thunks in order, after the passes over them",
-    "priority_fusion_dump": "what was decided about fusions, with the costs",
+    "priority_fusion_dump": "fusion decisions, with costs",
     "thunk_metadata": "the thunks and the instructions they run",
-    "flow_pushed_tensors": "tensors handed on",
+    "flow_pushed_tensors": "tensors forwarded",
     "compile_options": "the options of the compilation",
-    "topology": "the devices that were compiled for",
+    "topology": "the target devices",
     "config": "the configuration of the module",
     "execution_options": "the options of execution",
-    "target_arguments": "the TPU that was compiled for",
+    "target_arguments": "the target TPU",
     "hlo_module_config": "the configuration of the module",
     "transfer_stats": "transfers between host and device",
-    "basic_compiler_metadata": "what the compiler says of itself",
+    "basic_compiler_metadata": "metadata of the compiler",
     "unoptimized-snapshot": "the program with its inputs",
     "snapshot": "the program with its inputs",
 }
@@ -75,7 +75,7 @@ KERNEL_ENDS = {
     "-post-lowering.mlir": ("mlir_lowered", "MLIR lowered to the LLVM dialect"),
     ".mlir-passes.log": ("mlir_passes", "MLIR after each of its passes"),
     ".ptx": ("ptx", "PTX"),
-    ".ptxas.txt": ("ptxas", "what ptxas says: registers, spills"),
+    ".ptxas.txt": ("ptxas", "output of ptxas: registers, spills"),
     ".sass": ("sass", "SASS, NVIDIA's machine code"),
     ".hsaco": ("hsaco", "AMD machine code"),
     ".s": ("assembly", "assembly"),

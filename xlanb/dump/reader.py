@@ -26,22 +26,22 @@ from xlanb.hlo.text.parser import parse
 MAX_FILES = 1_000_000
 MAX_FOLDERS = 100_000
 MAX_BYTES = 1 << 30
-"""A file is read up to so many bytes (after gunzip); a longer one is refused."""
+"""The most bytes read from a file (after gunzip); longer files are rejected."""
 
 _SAMPLE = 50_000
 _LEAST_SHARE = 0.01
-"""Of each so many files, the share that must have the names of dumps: else this is no dump directory but a file system."""
+"""For each number of files, the fraction that must be named like dump files: otherwise it is not a dump directory."""
 
 _UNZIPPED = 64 << 20
 _RATIO = 100
-"""A gzipped file gives so many bytes, or so many for each of its own: HLO text is a tenth to a thirtieth when zipped."""
+"""The most bytes decompressed from a gzipped file, in total and per compressed byte: HLO text compresses to a tenth or a thirtieth."""
 
 _GZIP_LENGTH = 4
 """Bytes at the end of a gzipped file that give the length of its content."""
 
 _SHARDY = "shardy"
 _CHANGELIST = re.compile(r"\.cl_\d{1,20}$")
-"""What XLA:TPU puts behind a module's name in the names of files: the revision of libtpu."""
+"""The suffix of module names in the files of XLA:TPU: the revision of libtpu."""
 
 _NAME_BYTES = 4096
 _MODULE_LINE = re.compile(r"\s*HloModule\s+([^\s,]{1,400})")
@@ -75,7 +75,7 @@ class DumpFile:
         try:
             if self.size > MAX_BYTES:
                 raise DumpError(
-                    f"{printable(self.path)}: {self.size:,} bytes are more than the {MAX_BYTES:,} that are read"
+                    f"{printable(self.path)}: the file has {self.size:,} bytes, more than the limit of {MAX_BYTES:,}"
                 )
             data = read_regular(self.path, MAX_BYTES)
             if self.name.compressed:
@@ -86,8 +86,8 @@ class DumpFile:
         except (OSError, EOFError, zlib.error) as error:
             raise DumpError(f"{printable(self.path)}: cannot be read: {error}") from error
         if len(data) > limit:
-            zipped = f" of {self.size:,} compressed ones" if self.name.compressed else ""
-            raise DumpError(f"{printable(self.path)}: holds more than the {limit:,} bytes that are read{zipped}")
+            zipped = f", compressed to {self.size:,} bytes" if self.name.compressed else ""
+            raise DumpError(f"{printable(self.path)}: the content is larger than the limit of {limit:,} bytes{zipped}")
         return data
 
     def read_text(self) -> str:
@@ -240,7 +240,7 @@ def list_dump(directory: str | os.PathLike[str], owner: object = None) -> DumpLi
     root = at_home(Path(directory))
     if not is_folder(root):
         raise DumpError(
-            f"{printable(root)} is no directory" + (f": did you mean {root.parent}?" if is_file(root) else "")
+            f"{printable(root)} is not a directory" + (f": did you mean {root.parent}?" if is_file(root) else "")
         )
     listing = DumpListing(root)
     files: list[DumpFile] = []
@@ -346,8 +346,7 @@ def _check_share(root: Path, files: list[DumpFile]) -> None:
     dumps = sum(f.name.module_id is not None or f.name.kind in ("graph", "llo") for f in files)
     if dumps < _LEAST_SHARE * len(files):
         raise DumpError(
-            f"{printable(root)} is no dump directory: {dumps:,} of its first {len(files):,} files have the name of a dump. "
-            "Open the directory that --xla_dump_to or TF_DUMP_GRAPH_PREFIX named"
+            f"{printable(root)} is not a dump directory: {dumps:,} of its first {len(files):,} files are named like dump files. Open the directory that --xla_dump_to or TF_DUMP_GRAPH_PREFIX pointed to"
         )
 
 
@@ -363,9 +362,9 @@ def read_hlo(path: str | os.PathLike[str]) -> HloModule:
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise DumpError(f"{printable(file)}: {getattr(error, 'strerror', None) or error}") from error
     if file.is_dir():
-        raise DumpError(f"{file} is a directory: one HLO file is wanted; a directory of dumps is opened by read_dump")
+        raise DumpError(f"{file} is a directory: expected one HLO file; use read_dump to open a dump directory")
     if not S_ISREG(stat.st_mode):
-        raise DumpError(f"{file} is no regular file: one HLO file is wanted")
+        raise DumpError(f"{file} is not a regular file: expected one HLO file")
     return DumpFile(file, stat.st_size, stat.st_mtime, decode_name(file.name)).read_hlo()
 
 

@@ -76,7 +76,7 @@ class LazyGraph:
         if self.format == "dot":
             return parse_dot(self.text, self.name or self.kind).record()
         if self.format != "text":
-            raise DumpError(f"graph {self.name or self.kind!r} is {self.format} and no IR of PyTorch/XLA")
+            raise DumpError(f"graph {self.name or self.kind!r} is {self.format}, not PyTorch/XLA IR")
         return GraphRecord(re.sub(r"\W+", "_", self.name or self.kind), tuple(_nodes(self.text)))
 
 
@@ -124,7 +124,7 @@ def _nodes(text: str) -> Iterator[NodeRecord]:
             continue
         found = _NODE.match(line)
         if found is None:
-            raise DumpError(f"line {number} is no node of PyTorch/XLA's IR: {line.strip()[:120]}")
+            raise DumpError(f"line {number} is not a node of PyTorch/XLA IR: {line.strip()[:120]}")
         name = f"{found['op'].rpartition('::')[2]}.{found['id']}"
         names[found["id"]] = name
         inputs = tuple(

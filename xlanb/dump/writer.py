@@ -253,13 +253,12 @@ def _compiled(flag: str, pattern: str) -> re.Pattern[str]:
     except re.error as error:
         if not _GLOB.fullmatch(pattern):
             raise FlagError(
-                f"--{flag} is no regular expression: {error}: {pattern!r}; "
+                f"--{flag} is not a regular expression: {error}: {pattern!r}; "
                 "a name anywhere is found by the name alone, as in --"
                 f"{flag}=while"
             ) from None
     warnings.warn(
-        f"--{flag}={pattern} is no regular expression: it is read as a glob, upper and lower case "
-        f"alike. XLA refuses it; there write {pattern.strip('*').lower() or '.*'}",
+        f"--{flag}={pattern} is not a regular expression: it is interpreted as a case-insensitive glob. XLA itself rejects it and needs {pattern.strip('*').lower() or '.*'}",
         UserWarning,
         stacklevel=2,
     )

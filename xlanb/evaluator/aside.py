@@ -18,17 +18,17 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.threads import Helper
 
 SHORT_BYTES = 1 << 24
-"""Operands and results of together less than this take no time to speak of, but in SUPERLINEAR opcodes."""
+"""Operands and results with a smaller total size take negligible time, except in SUPERLINEAR opcodes."""
 SHORT_SUPERLINEAR_BYTES = 1 << 16
 
 SUPERLINEAR = frozenset(
     {Op.SORT, Op.TOPK, Op.FFT, Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.DOT, Op.CONVOLUTION}
     | {Op.REDUCE_WINDOW, Op.SELECT_AND_SCATTER, Op.SCATTER, Op.SCAN, Op.CUSTOM_CALL, Op.RAGGED_DOT, Op.SCALED_DOT}
 )
-"""Opcodes that may take long over small arrays."""
+"""Opcodes that may be slow on small arrays."""
 
 _PASSED_ON = frozenset({Op.CALL, Op.FUSION, Op.WHILE, Op.CONDITIONAL})
-"""Opcodes whose computations are walked: each of their instructions is asked by itself."""
+"""Opcodes whose called computations are traversed and checked instruction by instruction."""
 
 
 def is_long(i: HloInstruction) -> bool:

@@ -169,7 +169,7 @@ def _mulhi_64(x: Array, y: Array) -> Array:
 
 _MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LIKE_HALVES = (PrimitiveType.F8E5M2, PrimitiveType.F8E5M2FNUZ)
-"""Types with as many bits of exponent as f16: their subnormal numbers stay where the exponent is not reduced, as XLA:CPU has it."""
+"""Types with as many bits of exponent as f16: their subnormal numbers are kept if the exponent is not reduced, as in XLA:CPU."""
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:

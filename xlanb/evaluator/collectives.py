@@ -32,7 +32,7 @@ _UFUNCS: Final[dict[Op, Any]] = {
     Op.ADD: np.add, Op.MULTIPLY: np.multiply, Op.MAXIMUM: np.maximum, Op.MINIMUM: np.minimum,
     Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
 }  # fmt: skip
-"""What a reduction of two parameters is in NumPy."""
+"""The NumPy equivalent of a reduction over two parameters."""
 
 
 Rows = Sequence[Sequence[Array]]
@@ -44,7 +44,7 @@ def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
     """The result; refused where it has not the shape."""
     if mismatch(result, shape) is not None:
         raise EvaluationError(
-            f"{i.opcode} of {describe(result)} into {shape.text(layout=False)} takes more than one participant"
+            f"{i.opcode} of {describe(result)} into {shape.text(layout=False)} needs more than one participant"
         )
     return result
 
@@ -141,7 +141,7 @@ def _pieces(i: HloInstruction, array: Array, count: int, dim: int) -> list[Array
     """The array cut into so many equal pieces along a dimension."""
     if array.shape[dim] % count:
         raise EvaluationError(
-            f"{i.opcode} cuts dimension {dim} of {array.shape[dim]} elements into {count} equal pieces"
+            f"{i.opcode} cannot split dimension {dim} of {array.shape[dim]} elements into {count} equal pieces"
         )
     return np.split(array, count, dim)
 
@@ -190,7 +190,7 @@ def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
         for row in rows:
             given, _, starts, sizes, places, _ = row
             if starts.size % len(rows) or not starts.size == sizes.size == places.size:
-                raise EvaluationError(f"{i.name}: expected as many offsets and sizes for each of {len(rows)} devices")
+                raise EvaluationError(f"{i.name}: expected one offset and one size for each of {len(rows)} devices")
             updates = starts.size // len(rows)
             for k, (start, size, place) in enumerate(zip(*(a.reshape(-1).tolist() for a in (starts, sizes, places)), strict=True)):  # fmt: skip
                 output = outputs[k // updates]
@@ -224,7 +224,7 @@ def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]
         sources = {t: s for s, t in i.get("source_target_pairs") or ()}
         return operands if 0 in sources else tuple(np.zeros_like(a) for a in leaves(operands))
     if i.get("slice_sizes"):
-        raise UnimplementedError(f"{i.opcode} of slices into another buffer, on several devices")
+        raise UnimplementedError(f"{i.opcode} of slices into another buffer is not supported on several devices")
     group = group_of(i, here.device, here.grid)
     result: tuple[Value, ...] = here.meet(i, group, operands, lambda rows: permuted(i, group, rows, here.grid))
     return result
@@ -273,7 +273,7 @@ def collective_results(ev: Evaluator, i: HloInstruction, group: Sequence[int], r
 def _start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
     """(operands, result, contexts...) as the shape has them."""
     if not isinstance(i.shape, TupleShape) or len(i.shape.shapes) < 2:
-        raise EvaluationError(f"{i.opcode} gives a tuple of operands and results, not {i.shape}")
+        raise EvaluationError(f"{i.opcode} has a tuple of operands and results as its shape, not {i.shape}")
     first, second, *rest = i.shape.shapes
     result = (
         _permuted(i, operands)
@@ -310,9 +310,7 @@ def _partner(i: HloInstruction) -> tuple[participant.Participant, int | None]:
     here = participant.current()
     text = dict(i.frontend_attributes).get(_PAIRS)
     if here is None or text is None or i.get("is_host_transfer"):
-        raise UnimplementedError(
-            f"{i.opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
-        )
+        raise UnimplementedError(f"{i.opcode} needs another device or a host program: XLA:CPU has neither")
     mode = "cross_partition" if here.grid.partitions > 1 else "cross_replica"
     pairs = pairs_of_devices([(int(s), int(t)) for s, t in _PAIR.findall(text)], mode, here.device, here.grid)
     is_send = i.opcode in (Op.SEND, Op.SEND_DONE)

@@ -51,7 +51,7 @@ def _while(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
         if _is_same(earlier[0], state) and earlier[1] == ev.rng_state:
             if steps == 1:
                 return state
-            raise EvaluationError(f"the loop never ends: it comes back to the same state every {steps} steps")
+            raise EvaluationError(f"the loop never ends: its state repeats every {steps} steps")
         if steps == power:
             earlier, steps, power = (state, ev.rng_state), 0, power * 2
     return state
@@ -141,7 +141,7 @@ def _async_parts(i: HloInstruction) -> tuple[Any, ...]:
 def _async_computation(i: HloInstruction) -> HloComputation:
     called = wrapped_computation(i)
     if called is None:
-        raise EvaluationError(f"{i.name} continues no async-start")
+        raise EvaluationError(f"{i.name} does not continue an async-start")
     return called
 
 

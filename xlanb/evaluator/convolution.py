@@ -37,7 +37,7 @@ _PATCH_BYTES = 64 << 20
 @rule("convolution")
 def _convolution(ev: Evaluator, i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Array:
     if rest:
-        raise EvaluationError("a convolution of more than two operands is a ragged one, which has no rule")
+        raise EvaluationError("a convolution with more than two operands is ragged, which is not supported")
     return convolve(
         lhs,
         rhs,
@@ -78,7 +78,7 @@ def convolve(
     dimensions = checked_window(window, rank)
     sizes = tuple(d.size for d in dimensions)
     if tuple(rhs.shape[d] for d in numbers.kernel_spatial) != sizes:  # the views below rely on it
-        raise EvaluationError(f"a window of sizes {list(sizes)} for a kernel of shape {list(rhs.shape)}")
+        raise EvaluationError(f"window sizes {list(sizes)} do not match a kernel of shape {list(rhs.shape)}")
     image = lhs.transpose(numbers.input_batch, *numbers.input_spatial, numbers.input_feature)
     kernel = rhs.transpose(*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature)
     kernel = np.flip(kernel, tuple(d for d in range(rank) if dimensions[d].reversal))

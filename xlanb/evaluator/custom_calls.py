@@ -36,7 +36,7 @@ def _pad_to_static(i: HloInstruction, *operands: Array) -> Value:
     """The array at its full size, then the actual sizes (s32)."""
     shapes = getattr(i.shape, "shapes", ())
     if len(operands) != 1 or len(shapes) != operands[0].ndim + 1:
-        raise EvaluationError(f"PadToStatic takes an array and gives it with its sizes, not {i.shape}")
+        raise EvaluationError(f"PadToStatic takes an array and returns it with its sizes, not {i.shape}")
     (x,) = operands
     full = x
     for axis, size in enumerate(subshape(i.shape, (0,)).as_array().dimensions):
@@ -46,12 +46,14 @@ def _pad_to_static(i: HloInstruction, *operands: Array) -> Value:
 
 def _slice_to_dynamic(i: HloInstruction, *operands: Array) -> Value:
     if len(operands) != i.array_shape.rank + 1 or operands[0].ndim != i.array_shape.rank:
-        raise EvaluationError(f"SliceToDynamic takes an array of {i.array_shape.rank} dimensions and a size for each")
+        raise EvaluationError(
+            f"SliceToDynamic takes an array of {i.array_shape.rank} dimensions and one size per dimension"
+        )
     x, *sizes = operands
     for axis, (size, bound) in enumerate(zip(sizes, i.array_shape.dimensions, strict=True)):
         wanted = scalar_int(size)
         if not 0 <= wanted <= bound:
-            raise EvaluationError(f"size {wanted} for a dimension of at most {bound}")
+            raise EvaluationError(f"size {wanted} exceeds the bound {bound} of the dimension")
         x = resized(x, axis, wanted)
     return x
 
@@ -108,7 +110,7 @@ _OPERANDS = {
     "TopK": "n",
     "tridiagonal_solve_perturbed_ffi": "n n n nk",
 }
-"""The dimensions of the operands behind those of a batch (`check_operands`)."""
+"""The dimensions of the operands after the batch dimensions (`check_operands`)."""
 
 
 def knows_target(target: str) -> bool:
@@ -128,4 +130,4 @@ def _custom_call(ev: Evaluator, i: HloInstruction, *operands: Any) -> Value:
     routine = lapack_routine(target)
     if routine is not None:
         return routine(i, *operands)
-    raise EvaluationError(f'custom-call target "{target}" is not known here')
+    raise EvaluationError(f'custom-call target "{target}" is unknown')

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _PART = 1 << 22
-"""Elements that are made at once, between which Python looks for signals."""
+"""Elements computed per chunk; Python handles signals between chunks."""
 
 
 @rule("parameter", lifted=True)
@@ -84,11 +84,11 @@ def _actual_sizes(x: Array, shape: ArrayShape, inferred: int | None) -> list[int
     dynamic = [d for d in range(shape.rank) if shape.is_dynamic_dimension(d)]
     if inferred is None or inferred < 0:
         if len(dynamic) != 1:
-            raise EvaluationError(f"the sizes of {shape} cannot be told from {x.size} elements")
+            raise EvaluationError(f"the sizes of {shape} cannot be inferred from {x.size} elements")
         inferred = dynamic[0]
     known = math.prod(n for d, n in enumerate(sizes) if d != inferred)
     if known == 0 or x.size % known:
-        raise EvaluationError(f"the sizes of {shape} cannot be told from {x.size} elements")
+        raise EvaluationError(f"the sizes of {shape} cannot be inferred from {x.size} elements")
     sizes[inferred] = x.size // known
     return sizes
 
@@ -116,9 +116,7 @@ def _bitcast(ev: Evaluator, i: HloInstruction, x: Any) -> Any:
         return x
     if source.is_dynamic or target.is_dynamic:
         if (source.dimensions, source.minor_to_major) != (target.dimensions, target.minor_to_major):
-            raise EvaluationError(
-                "a dynamic array is not held with what lies behind its size, which would be seen here"
-            )
+            raise EvaluationError("the padding of a dynamic array is not kept, and would be visible here")
         return np.ascontiguousarray(x).view(target.dtype)
     memory_order = source.minor_to_major[::-1]
     elements = np.ascontiguousarray(x.transpose(memory_order))
@@ -159,7 +157,7 @@ def padded(x: Array, value: Array, padding: tuple[PaddingDimension, ...]) -> Arr
     spread = [n + max(n - 1, 0) * p.interior for n, p in zip(x.shape, padding, strict=True)]
     sizes = [max(n + p.low + p.high, 0) for n, p in zip(spread, padding, strict=True)]
     if any(n + p.low + p.high < 0 for n, p in zip(spread, padding, strict=True)):
-        raise EvaluationError("the padding cuts away more than there is")
+        raise EvaluationError("negative padding removes more elements than there are")
     out = np.full(sizes, value, x.dtype)
     target, source = [], []
     for n, size, p in zip(x.shape, sizes, padding, strict=True):

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _EXACT_IN_DOUBLE = 2**53
 _PART = 1 << 29
-"""Products of floats that take well below a second."""
+"""The number of float multiplications that take well below a second."""
 _COPIED = 1 << 24
-"""Elements of an operand that are laid out for BLAS at once."""
+"""Elements of an operand that are packed for BLAS at once."""
 _SLOWER = 8
-"""How much longer those of integers may take, which no library does."""
+"""How much slower integer products may be, for which there is no library."""
 
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
@@ -145,7 +145,7 @@ def _scaled(x: Array, scale: Array) -> Array:
         return widen(x) * wide
     for axis, (n, blocks) in enumerate(zip(x.shape, scale.shape, strict=True)):
         if blocks == 0 or n % blocks:
-            raise EvaluationError(f"{blocks} scales for {n} elements of dimension {axis}")
+            raise EvaluationError(f"{blocks} scales do not fit {n} elements of dimension {axis}")
         wide = np.repeat(wide, n // blocks, axis=axis)
     return widen(x) * wide
 

@@ -82,7 +82,7 @@ def _set_dimension_size(ev: Evaluator, i: HloInstruction, x: Array, size: Array)
     wanted = scalar_int(size)
     bound = shape.dimensions[axis]
     if wanted < 0 or (bound >= 0 and wanted > bound):
-        raise EvaluationError(f"size {wanted} for a dimension of at most {bound}")
+        raise EvaluationError(f"size {wanted} exceeds the bound {bound} of the dimension")
     if not shape.is_dynamic_dimension(axis):
         wanted = bound
     return resized(x, axis, wanted)
@@ -101,5 +101,5 @@ def resized(x: Array, axis: int, size: int) -> Array:
 def _dynamic_reshape(ev: Evaluator, i: HloInstruction, x: Array, *sizes: Array) -> Array:
     wanted = [scalar_int(s) for s in sizes]
     if any(n < 0 for n in wanted) or math.prod(wanted) != x.size:
-        raise EvaluationError(f"{describe(x)} has {x.size} elements, not those of the sizes {wanted}")
+        raise EvaluationError(f"{describe(x)} has {x.size} elements, which does not match the sizes {wanted}")
     return x.reshape(wanted)

@@ -98,7 +98,7 @@ def check_order(x: Array) -> None:
         EvaluationError: the elements have no order.
     """
     if is_complex(x):
-        raise EvaluationError(f"numbers of type {primitive_type(x)} have no order: compare their parts")
+        raise EvaluationError(f"{primitive_type(x)} values are not ordered: compare their parts")
 
 
 def _sign(x: Array) -> Array:
@@ -179,7 +179,7 @@ def _atan2(y: Array, x: Array) -> Array:
 def _need_real(x: Array) -> None:
     if is_complex(x):
         problem = f"expected a floating type, not {primitive_type(x)}: XLA:CPU has no such function of complex numbers"
-        raise EvaluationError(f"{problem}; write it by exponential, log and sqrt")
+        raise EvaluationError(f"{problem}; write it with exponential, log and sqrt")
 
 
 def _erf(x: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from xlanb.evaluator.values import Array
 
 NOT_FINITE = -4
-"""The info of a matrix with numbers that are not finite."""
+"""The info value for a matrix with non-finite elements."""
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 _WORK = 64
 """Columns that LAPACK works on at once, for the size of workspaces."""

@@ -19,7 +19,7 @@ from xlanb.threads import Monitor
 
 _LOG = logging.getLogger("xlanb.feeds")
 _SAY_AFTER = 1.0
-"""Seconds of waiting after which it is said what for."""
+"""Seconds of waiting before a message is logged."""
 
 
 class RaisedError(Exception):
@@ -96,7 +96,7 @@ class Feeds:
             return TOKEN
         value = self._next(i, shape)
         if mismatch(value, shape):
-            raise FeedError(f"the infeed gives {describe(value)} where {shape.text(layout=False)} is taken")
+            raise FeedError(f"the infeed provides {describe(value)}, but {shape.text(layout=False)} was expected")
         return value
 
     def give(self, value: Value) -> None:
@@ -119,17 +119,17 @@ class Feeds:
                 raise RaisedError(CancelledError(f"cancelled while {what}"))
             if threading.active_count() == 1:
                 raise FeedError(
-                    f"{what}, and no other thread runs that could give it: call infeed(...) before, or in another thread"
+                    f"{what}, and no other thread could provide it: call infeed(...) before, or in another thread"
                 )
             if not said and time.monotonic() - since > _SAY_AFTER:
-                _LOG.warning("%s: give it by infeed(...)", what)
+                _LOG.warning("%s: provide it with infeed(...)", what)
                 said = True
             return None
 
         try:
             return self._monitor.attempt(taken)[0]
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"{what}: infeed(...), before the call or in another thread, gives it")
+            interrupt.add_note(f"{what}: provide it with infeed(...), before the call or in another thread")
             raise
 
 

@@ -31,7 +31,7 @@ def _with_workspace(shape: Shape, made: Array) -> Value:
 def _check_arrays(i: HloInstruction, operands: Sequence[Any]) -> None:
     """Refuse operands that are tuples or tokens: a custom call's are not verified."""
     if not all(isinstance(x, np.ndarray) for x in operands):
-        raise EvaluationError(f"{i.name} takes arrays, not {', '.join(map(describe, operands))}")
+        raise EvaluationError(f"{i.name} expected arrays, got {', '.join(map(describe, operands))}")
 
 
 def _convolution(i: HloInstruction, *operands: Array) -> Value:
@@ -39,7 +39,7 @@ def _convolution(i: HloInstruction, *operands: Array) -> Value:
     numbers = i.attributes.get("dim_labels")
     ranks = {cudnn_convolution.result_shape(i).rank, *(a.ndim for a in operands[:2])}
     if numbers is None or len(operands) < 2 or ranks != {2 + len(numbers.input_spatial)}:
-        raise EvaluationError(f"{i.name}: a convolution needs dim_labels, and two arrays and a result of their rank")
+        raise EvaluationError(f"{i.name}: a convolution needs dim_labels, and two arrays and a result of the same rank")
     try:
         return _convolved(i, *operands)
     except ValueError as error:  # a custom call's shapes are not verified
@@ -71,7 +71,7 @@ def _activated(i: HloInstruction, made: Array, rest: tuple[Array, ...], feature:
     a = cudnn_convolution.activation(i)
     if len(rest) not in (1, 2):
         raise EvaluationError(
-            f"a fused convolution takes a bias and perhaps a side input, not {len(rest)} operands more"
+            f"a fused convolution takes a bias and an optional side input, got {len(rest)} more operands"
         )
     bias, *side = rest
     total = widen(made) * a.scale + np.expand_dims(widen(bias), tuple(d for d in range(made.ndim) if d != feature))
@@ -82,7 +82,7 @@ def _activated(i: HloInstruction, made: Array, rest: tuple[Array, ...], feature:
 
 def _mode(a: Activation) -> str:
     if a.mode not in _ACTIVATIONS:
-        raise EvaluationError(f"the activation {a.mode} of a fused convolution is not known here")
+        raise EvaluationError(f"unknown activation {a.mode} of a fused convolution")
     return a.mode
 
 
@@ -98,7 +98,7 @@ _ACTIVATIONS: dict[str, Callable[[Any, float], Any]] = {
 def _gemm(i: HloInstruction, *operands: Array) -> Value:
     g = cublas_gemm.gemm_of(i) if cublas_gemm.is_gemm(i) else None
     if g is None:
-        raise EvaluationError(f"the backend config of {i.name} is none of a matrix product that is known here")
+        raise EvaluationError(f"{i.name}: its backend config does not describe a known matrix product")
     wanted = 2 + bool(g.beta) + g.epilogue.startswith("BIAS")
     if len(operands) != wanted:
         raise EvaluationError(f"{i.name} takes {wanted} arrays, not {len(operands)}")
@@ -131,7 +131,9 @@ def _triangular_solve(i: HloInstruction, *operands: Array) -> Value:
     check_operands(cublas_triangular_solve.TARGET, "nn nk" if o.left_side else "nn kn", operands)
     a, b = operands
     if a.dtype != b.dtype or widen(a).dtype.kind not in "fc":
-        raise EvaluationError(f"{i.name} takes floats or complex numbers of one type, not {a.dtype} and {b.dtype}")
+        raise EvaluationError(
+            f"{i.name} expected floating-point or complex operands of one type, got {a.dtype} and {b.dtype}"
+        )
     solved = substitute(
         widen(a),
         widen(b),

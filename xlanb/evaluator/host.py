@@ -57,7 +57,7 @@ def _acts_itself(i: HloInstruction) -> bool:
 @rule("infeed")
 def _infeed(ev: Evaluator, i: HloInstruction, token: Value) -> Value:
     if ev.feeds is None:
-        raise EvaluationError("takes data from the host: give evaluate(..., feeds=...) some")
+        raise EvaluationError("needs data from the host: pass evaluate(..., feeds=...)")
     return ev.feeds.take(i, subshape(i.shape, (0,))), TOKEN
 
 
@@ -86,7 +86,7 @@ def callback(i: HloInstruction, *operands: Any) -> Value:
     if isinstance(i.shape, TupleShape):
         return values
     if len(values) != 1:
-        raise EvaluationError(f"the function gave {len(values)} values for one")
+        raise EvaluationError(f"the function returned {len(values)} values, expected one")
     return values[0]
 
 
@@ -112,15 +112,15 @@ def _unknown(i: HloInstruction) -> EvaluationError:
     which = f"number {number}" if number is not None else "that the backend_config does not name"
     has = f"has {len(functions)} functions" if functions else "came without its functions"
     return EvaluationError(
-        f'"{i.attributes["custom_call_target"]}" calls function {which} of the process that made the module, which '
-        f"{has} here: take it from there by xlanb.from_jax, or set the module's host_callbacks"
+        f'"{i.attributes["custom_call_target"]}" calls function {which} of the process that created the module, which '
+        f"{has} here: create the module with xlanb.from_jax in this process, or set the module's host_callbacks"
     )
 
 
 def old_callback(i: HloInstruction, *operands: Any) -> Value:
     """What JAX made before version 0.6: the operand is an address in the process that made the module."""
     raise EvaluationError(
-        f'"{_OLD_CALLBACK}" calls an address of the process that made the module: a newer JAX names it'
+        f'"{_OLD_CALLBACK}" calls an address in the process that created the module: newer releases of JAX call it by name'
     )
 
 

@@ -63,7 +63,7 @@ def _gather(ev: Evaluator, i: HloInstruction, x: Array, indices: Array) -> Array
         vector_dim,
     )
     if any(size > bound for size, bound in zip(sizes, x.shape, strict=True)):
-        raise EvaluationError(f"slices of sizes {list(sizes)} of an operand of shape {list(x.shape)}")
+        raise EvaluationError(f"slice sizes {list(sizes)} do not fit an operand of shape {list(x.shape)}")
     batch = vectors.shape[:-1]
     dropped = {*i.ints("collapsed_slice_dims"), *batching}
     kept = [d for d in range(x.ndim) if d not in dropped]
@@ -133,7 +133,7 @@ def _scatter_places(
     )
     if len(window_dims) + len(absent) != len(shape):
         raise EvaluationError(
-            f"{len(window_dims)} window dimensions and {len(absent)} left out for an operand of {len(shape)}"
+            f"{len(window_dims)} window dimensions and {len(absent)} omitted ones do not match an operand of {len(shape)} dimensions"
         )
     batch_dims = [d for d in range(len(update_shape)) if d not in window_dims]
     flat: Array = np.zeros((1,) * len(update_shape), np.int64)

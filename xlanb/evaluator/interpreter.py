@@ -132,7 +132,9 @@ class Evaluator:
                 f"computation {computation.name} takes {len(parameters)} arguments, not {len(arguments)}"
             )
         if [p.parameter_number for p in parameters] != list(range(len(parameters))):
-            raise EvaluationError(f"the parameters of computation {computation.name} are not numbered from 0 on")
+            raise EvaluationError(
+                f"the parameters of computation {computation.name} are not numbered consecutively from 0"
+            )
         values = tuple(_argument(a, p) for a, p in zip(arguments, parameters, strict=True))
         try:
             with boundary("evaluate"), np.errstate(all="ignore"):
@@ -201,11 +203,11 @@ class Evaluator:
 
     def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
         if len(self._parameters) >= MAX_DEPTH:
-            raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
+            raise EvaluationError(f"computations are nested more than {MAX_DEPTH} calls deep, at {computation.name}")
         if self._is_abandoned:
             raise EvaluationError(f"the evaluation was interrupted before {computation.name}")
         if time.monotonic() > self._deadline:
-            raise EvaluationError(f"the time allowed was over when {computation.name} was to be evaluated")
+            raise EvaluationError(f"the time limit was reached before {computation.name} was evaluated")
         plan = self._plan(computation, lifted=lifted)
         values = plan.initial.copy()
         for slot, number in plan.parameters:
@@ -225,7 +227,7 @@ class Evaluator:
         i = step.instruction
         try:
             if self._steps_left < 0:
-                raise EvaluationError("too many instructions evaluated; a loop without end?")
+                raise EvaluationError("too many instructions evaluated; is there an infinite loop?")
             if step.is_long:
                 value = aside.run(step.rule, self, i, *operands, abandon=self.abandon)
             else:
@@ -297,7 +299,7 @@ class Evaluator:
         if size > limit:
             raise _located(i, f"the value would take {size_text(size)}, more than the limit of {size_text(limit)}")
         if isinstance(i.shape, ArrayShape) and i.shape.rank > MOST_DIMENSIONS:
-            raise _located(i, f"an array of {i.shape.rank} dimensions: there can be {MOST_DIMENSIONS}")
+            raise _located(i, f"an array of {i.shape.rank} dimensions: at most {MOST_DIMENSIONS} are supported")
         is_static = isinstance(i.shape, ArrayShape) and i.shape.is_array and not i.shape.is_dynamic
         dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
         meaning = _nothing if i.opcode.is_elementwise and 0 in dimensions else rules.get(i.opcode, _missing)
@@ -330,7 +332,7 @@ def _nothing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
 
 
 def _missing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
-    raise EvaluationError(f"{i.opcode} has no value on a single device without a host")
+    raise EvaluationError(f"{i.opcode} cannot be evaluated on a single device without a host")
 
 
 def _reachable(computation: HloComputation) -> list[HloInstruction]:
@@ -364,7 +366,7 @@ def _ordered(wanted: Sequence[HloInstruction]) -> list[HloInstruction]:
             before = [p for p in top.control_predecessors if p in first] if top in first else []
             pending = [o for o in reversed((*before, *top.operands)) if o not in done]
             if any(o in opened for o in pending):
-                raise EvaluationError(f"{top.name} is an operand of itself, through others")
+                raise EvaluationError(f"{top.name} depends on itself")
             stack.extend(pending)
     return order
 
@@ -471,7 +473,7 @@ def _shown(i: HloInstruction, width: int = 600) -> str:
 
 
 on_devices: Final[Hook[[HloModule, Sequence[Any], Feeds | None], Value]] = Hook("evaluator.on_devices")
-"""The value of the program of several devices for whole arrays; spmd.devices implements it."""
+"""Evaluate a program for several devices on whole arrays; implemented by spmd.devices."""
 
 
 def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feeds | None = None) -> Value:
@@ -526,6 +528,6 @@ def evaluate_instruction(
         EvaluationError: the instruction has no value that depends on its operands alone, or is past the limits.
     """
     if i.opcode is HloOpcode.PARAMETER:
-        raise _located(i, f"{i.opcode} has no value that depends on its operands alone")
+        raise _located(i, f"{i.opcode} has a value that does not depend on its operands alone")
     with boundary("evaluate"), np.errstate(all="ignore"):
         return _result(i, Evaluator(max_steps=max_steps, max_bytes=max_bytes, seed=None).apply(i, tuple(operands)))

@@ -83,7 +83,7 @@ def check_operands(name: str, letters_of_each: str, operands: Sequence[Any]) -> 
             fits = fits and sizes.setdefault(letter, size) == size
     if not fits or ("t" in sizes and sizes["t"] > min(sizes["m"], sizes["k"])):
         shapes = ", ".join(map(describe, operands))
-        raise EvaluationError(f"{name} takes arrays of dimensions {', '.join(wanted)} in a batch, not {shapes}")
+        raise EvaluationError(f"{name} expected batches of arrays with dimensions {', '.join(wanted)}, got {shapes}")
 
 
 def _operands(name: str, options: Options) -> str:

@@ -14,7 +14,7 @@ from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.instruction import HloInstruction
 
 Meaning = Callable[[Sequence[Value]], Sequence[Value]]
-"""What a collective gives to each member of a group, in order, of what each gave."""
+"""Computes the results of a collective for each member of a group, from the operands of each."""
 
 
 class Participant(ABC):

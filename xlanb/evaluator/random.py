@@ -127,12 +127,12 @@ def _rng_bit_generator(ev: Evaluator, i: HloInstruction, state: Array) -> Any:
     shapes = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
     shape = shapes[-1].as_array()
     if shape.element_type.is_complex:
-        raise EvaluationError(f"random bits are made for integers and floats, not for {shape.element_type}")
+        raise EvaluationError(f"random bits are generated for integers and floats, not for {shape.element_type}")
     if state.nbytes % 8 or primitive_type(state).bits < 8:
-        raise EvaluationError(f"{describe(state)} are no whole words of 64 bits; two or three were expected")
+        raise EvaluationError(f"{describe(state)} is not a whole number of 64-bit words; expected two or three")
     words = [int(w) for w in np.ascontiguousarray(state).reshape(-1).view(np.uint64)]
     if len(words) not in (2, 3):
-        raise EvaluationError(f"a state of {len(words)} words of 64 bits; two or three were expected")
+        raise EvaluationError(f"the state has {len(words)} 64-bit words; expected two or three")
     key = words[0]
     if i.attributes["algorithm"] == "rng_three_fry":
         value, after = _threefry_array(key, words[1], shape.dimensions, shape.element_type.bits)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _FEW_OFFSETS: Final = 2**16
-"""Up to so many offsets of a window are all tried."""
+"""Up to this many offsets of a window are all tried."""
 
 
 def window_count(size: int, d: WindowDimension) -> int:
@@ -79,7 +79,7 @@ def checked_window(window: Window, rank: int) -> tuple[WindowDimension, ...]:
     """
     dimensions = window.dimensions or (WindowDimension(1),) * rank
     if len(dimensions) != rank:
-        raise EvaluationError(f"a window of {len(dimensions)} dimensions over {rank}")
+        raise EvaluationError(f"a window of {len(dimensions)} dimensions does not match rank {rank}")
     if any(min(d.size, d.stride, d.window_dilation, d.base_dilation) < 1 for d in dimensions):
         raise EvaluationError("sizes, strides and dilations of a window must be at least 1")
     return dimensions
@@ -180,7 +180,7 @@ def _selected(
     for at, inside in _offsets(dimensions, operand.shape):
         element = operand[at]
         if element.shape != shape:
-            raise EvaluationError(f"the window has {element.shape} places for a source of shape {shape}")
+            raise EvaluationError(f"the window has {element.shape} positions, but the source has shape {shape}")
         keeps = np.asarray(ev.map(select, [chosen, element]))
         takes = inside & (~found | ~keeps)
         chosen = np.where(takes, element, chosen)

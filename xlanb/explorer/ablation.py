@@ -63,7 +63,7 @@ class Ablation(Displayable, Plottable):
     def headline(self) -> str:
         """What was measured."""
         passes = len(self.table) - 1
-        return f"{self.name}: without each of {passes} pass{'es' * (passes != 1)} in turn, relative to all"
+        return f"{self.name}: run times and compile times without each of {passes} pass{'es' * (passes != 1)} in turn, relative to all passes"
 
     def __str__(self) -> str:
         return f"{self.name}: without each pass in turn\n{self.table.to_string(index=False)}"

@@ -46,9 +46,7 @@ class Annotation:
     elsewhere: float
 
     def __str__(self) -> str:
-        head = (
-            f"{self.title or 'HLO'}: {self.seconds * 1e6:.3g} us in kernels, {self.elsewhere:.0%} of it from elsewhere"
-        )
+        head = f"{self.title or 'HLO'}: {self.seconds * 1e6:.3g} us in kernels, {self.elsewhere:.0%} of it from outside the module"
         rows = [
             f"{f'{s.share:.0%}' if s.hlo else '':>5} {s.number:>4}  {s.text}"
             for s in self.lines
@@ -67,7 +65,7 @@ def annotate(traces: Sequence[Trace], source: str, title: str) -> Annotation:
     """
     programs = [t for t in traces if t.program is not None]
     if not programs:
-        raise XlanbError("nothing to annotate: no compilation of this cell ended in a program (-F compiles anew)")
+        raise XlanbError("nothing to annotate: no compilation of this cell was completed (-F compiles anew)")
     defined = {} if title else _definitions(source)
     costs: defaultdict[int, float] = defaultdict(float)
     became: defaultdict[int, list[list[str]]] = defaultdict(lambda: [[], [], []])

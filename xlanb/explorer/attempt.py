@@ -25,10 +25,10 @@ from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 from xlanb.why import Why
 
 _NOISE = 0.03
-"""Runs that differ by less are told as equally fast."""
+"""Runs that differ by less count as equally fast."""
 _SAME = 1e-4
 _TRANSCENDENTAL_FLOPS = 20
-"""Multiply-adds of our vector code for an exp, a log or a tanh, about."""
+"""Approximate number of multiply-adds in our vector code for an exp, log or tanh."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Attempt(Displayable):
             else f"; temporaries {size_text(self.temp_bytes[0])} -> {size_text(self.temp_bytes[1])}"
         )
         wrong = "" if self.difference <= _SAME else f"; results differ by {self.difference:.2g}"
-        return f"{self.refused.producer} fused into {self.refused.consumer}: {verdict}, {after} a run in place of {before}{memory}{wrong}"
+        return f"{self.refused.producer} fused into {self.refused.consumer}: {verdict}, {after} per run instead of {before}{memory}{wrong}"
 
     def __repr__(self) -> str:
         return f"<Attempt {self}>"
@@ -110,10 +110,10 @@ class RefusedFusion:
             return f"{self.producer} cannot be fused into {self.consumer}: {self.impossible}"
         if self.users is None or self.saved_bytes is None:
             return f"{self.producer} was not fused into {self.consumer}: {self.condition.name} ({self.condition.value})"
-        moved = f"{self.producer} has one user: to fuse it copies nothing"
+        moved = f"{self.producer} has one user: fusing duplicates nothing"
         if self.users > 1:
             again = time_text(self.copy_seconds)
-            moved = f"{self.producer} has {self.users} users: copying it costs about {again} of computing it again"
+            moved = f"{self.producer} has {self.users} users: duplicating it recomputes about {again}"
         if self.saved_bytes > 0:
             return f"{moved}, saves {size_text(self.saved_bytes)} of traffic"
         return f"{moved}, {f'reads {size_text(-self.saved_bytes)} more' if self.saved_bytes else 'saves no traffic'}"
@@ -160,7 +160,7 @@ def measured(trace: Trace, refused: RefusedFusion, made: Trace) -> Attempt:
     asked = [d for s in made.stages[refused.stage :] for d in s.decisions if d.action == "fuse" and d.subject == pair]
     if not any(d.taken for d in asked):
         failed = next((p for d in asked for p in d.predicates if not p.holds), None)
-        why = f"{failed.name}: {failed.value}" if failed else "another fusion took one of them first"
+        why = f"{failed.name}: {failed.value}" if failed else "one of them is already in another fusion"
         raise XlanbError(str(replace(refused, impossible=why)))
     table = compare(trace, made).table
     seconds = [us * 1e-6 for us in table["run_us"]]
@@ -172,7 +172,7 @@ def measured(trace: Trace, refused: RefusedFusion, made: Trace) -> Attempt:
 
 def _decision(trace: Trace, a: str, b: str) -> tuple[Stage, Decision]:
     if trace.pipeline is None:
-        raise XlanbError(f"{trace.name!r} was not compiled by our passes: its fusions cannot be made otherwise here")
+        raise XlanbError(f"{trace.name!r} was not compiled by xlanb's passes: other fusions cannot be tried on it")
     refused = [
         (s, d)
         for s in trace

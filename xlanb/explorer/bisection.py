@@ -43,11 +43,11 @@ reproducer_of: Final[Hook[..., Reproducer]] = Hook("explorer.reproducer_of")
 _KINDS = ("hlo", "tf2xla", "hlo_pass", "schedule")
 _COUNTED = ("replace", "set_root", "update")
 _OF_CODE = 8
-"""Code sums in another order than the interpreter: it may be off by so many times the tolerance of one operation."""
+"""Compiled code sums in a different order than the interpreter: its error may be this many times the tolerance of one operation."""
 _OF_DUMPS = "HLO_passes"
-"""How the first pipeline of a dumped stage begins."""
+"""Prefix of the name of a dumped stage's first pipeline."""
 _BEYOND = 1e100
-"""A relative error of numbers that were expected to be zeros."""
+"""The relative error reported when the expected values are all zero."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Checked:
     def __str__(self) -> str:
         if self.failure:
             return self.failure
-        error = f"relative error {self.error:.1e}" if self.error < _BEYOND else "zeros became other numbers"
+        error = f"relative error {self.error:.1e}" if self.error < _BEYOND else "zeros became nonzero"
         return error + (f", {self.broken} elements NaN or infinite" if self.broken else "")
 
 
@@ -148,27 +148,27 @@ class Bisection(Displayable, Plottable):
         if not self.moved or self.asked is None:
             hint = []
         elif written:
-            hint = [f"  {written} shows it, as small as it gets"]
+            hint = [f"  {written} reproduces it with a reduced module"]
         elif on_command_line:
-            hint = ["  --reproducer fault.py writes a file that shows it, as small as it gets"]
+            hint = ["  --reproducer fault.py writes a file that reproduces it with a reduced module"]
         else:
-            hint = ['  .reproducer().write("fault.py") makes a file that shows it, as small as it gets']
+            hint = ['  .reproducer().write("fault.py") writes a file that reproduces it with a reduced module']
         return "\n".join([*self._found(), *hint])
 
     def _found(self) -> list[str]:
         if self.stage is None:
             worst = max((c.error for c in self.checked), default=0.0)
-            none = f"no pass moved the numbers beyond {self.tolerance:.1e}: the largest relative error is {worst:.1e}"
-            code = f"the compiled code did: {self.code}, against the interpreter on the same HLO"
+            none = f"no pass changed the numbers by more than {self.tolerance:.1e}: the largest relative error is {worst:.1e}"
+            code = f"the compiled code did: {self.code}, compared with the interpreter on the same HLO"
             return [none] if self.code is None else [none, code]
         at = next(c for c in self.checked if c.stage is self.stage)
         lines = [
-            f"{self.stage.name} (stage {self.stage.index}) moved the numbers: {at}, tolerance {self.tolerance:.1e}"
+            f"{self.stage.name} (stage {self.stage.index}) changed the numbers: {at}, tolerance {self.tolerance:.1e}"
         ]
         if self.rewrite is not None:
             cause = self.rewrite.cause
             if self.is_replay:
-                lines.append(f"  xlanb's {self.stage.name} on the same module moves them too, by")
+                lines.append(f"  xlanb's {self.stage.name} changes them too on the same module, by")
             lines.append(f"  rewrite {cause.rule or cause.pass_name}{f' ({cause.where})' if cause.where else ''}:")
             lines += [f"    the rule keeps: {cause.keeps}"] if cause.keeps else []
             lines += [
@@ -232,7 +232,7 @@ def start_of(trace: Trace) -> HloModule:
         raise XlanbError(f"trace {trace.name} holds no HLO")
     start = stages[0].after if stages[0].kind in ("hlo", "tf2xla") else stages[0].before
     if not isinstance(start, ModuleRecord):
-        raise XlanbError(f"trace {trace.name} does not show the HLO before its passes")
+        raise XlanbError(f"trace {trace.name} does not contain the HLO before its passes")
     return module_of(start)
 
 
@@ -296,7 +296,7 @@ class _Check:
         except XlanbError as error:
             return Checked(nowhere, failure=str(error).splitlines()[0])
         if [r.shape for r in results] != [r.shape for r in self.reference]:
-            return Checked(nowhere, failure="the results have other shapes")
+            return Checked(nowhere, failure="the results have different shapes")
         pairs = [compared(a, b) for a, b in zip(results, self.reference, strict=True)]
         return Checked(nowhere, max((e for e, _ in pairs), default=0.0), sum(b for _, b in pairs))
 
@@ -334,7 +334,7 @@ class _Budget:
         self.rewrites = rewrites
         self.begun = 0
         self.last: Edit | None = None
-        """What the last rewrite put in the place of something; else its first edit that counts."""
+        """The last replacement of the rewrite; otherwise its first relevant edit."""
         self.state: ModuleRecord | None = None
         self._before: Edit | None = None
         self._is_counted = False
@@ -422,7 +422,7 @@ def as_configured(stage: Stage) -> list[Configured]:
 
 
 _ROUND = re.compile(r"round \d+")
-"""How a pipeline that runs until nothing changes is numbered, in a dump of the real XLA."""
+"""How a dump of the real XLA numbers the rounds of a fixed-point pipeline."""
 
 
 def _pipelines(path: tuple[str, ...]) -> Iterator[tuple[str, HloPassPipeline]]:

@@ -53,7 +53,7 @@ class Branch:
     passes: HloPassPipeline
     is_edited: bool = False
     target: str = ""
-    """The GPU that it is compiled for; "" for the CPU."""
+    """The target GPU; "" for the CPU."""
 
     def stages(self) -> Stages[Executable] | Stages[GpuExecutable]:
         """Compile what is left, one stage at a time."""
@@ -151,7 +151,7 @@ def _index(trace: Trace, at: int | str) -> int:
         return trace[at].index
     count = len(trace.stages)
     if not -count <= at < count:
-        raise XlanbError(f"trace {trace.name!r} has {count} stages: there is no stage {at}")
+        raise XlanbError(f"trace {trace.name!r} has {count} stages: no stage {at}")
     return at % count
 
 
@@ -170,7 +170,7 @@ def _module_at(trace: Trace, index: int) -> tuple[int, ModuleRecord]:
             return k, stage.after
     first = next((s for s in trace if s.kind in ("hlo", "tf2xla", "hlo_pass")), None)
     hint = f"; the first HLO is at stage {first.index} ({first.name})" if first is not None else ""
-    raise XlanbError(f"stage {index} of {trace.name!r} holds no HLO to go on from{hint}")
+    raise XlanbError(f"stage {index} of {trace.name!r} holds no HLO to continue from{hint}")
 
 
 # -- the passes that are left --------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def _restore_constants(module: HloModule, before: ModuleRecord) -> None:
             or old is None
             or old.shape.without_layout() != i.shape.without_layout()
         ):
-            raise XlanbError(f"the values of constant {i.name} are not known: write them out in place of {{...}}")
+            raise XlanbError(f"the values of constant {i.name} are unknown: write them out instead of {{...}}")
         i.parent.update(i, attributes={"literal": literal})
 
 

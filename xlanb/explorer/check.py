@@ -49,7 +49,7 @@ class Check(Displayable):
         return f"{self.name} {verdict} the {self.witness}: largest relative error {worst:.2g}, tolerance {self.tolerance:.2g}"
 
     def __str__(self) -> str:
-        hint = "" if self.agrees else "\n  the trace's .bisect() names the pass and the rule that did it"
+        hint = "" if self.agrees else "\n  use the trace's .bisect() to find the pass and rule responsible"
         return self.verdict + hint
 
     def __repr__(self) -> str:
@@ -92,4 +92,4 @@ def check(
 
 
 _SUMS = 8
-"""Sums of some thousand elements in another order differ by so many times the tolerance of one operation."""
+"""Reordered sums of about a thousand elements differ by this many times the tolerance of one operation."""

@@ -13,7 +13,7 @@ from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 _GRAPH = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops", "tf2xla")
 _BACKEND = ("schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly")
 FOR_GPU = ("buffer_assignment", "llvm_ir", "llvm_ir_optimized", "ptx", "gpu_program")
-"""The stages after the HLO passes where the program is for a GPU."""
+"""The stages after the HLO passes when compiling for a GPU."""
 
 _HLO = ("hlo", "tf2xla", "hlo_pass")
 _ROUND = "round "

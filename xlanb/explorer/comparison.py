@@ -34,7 +34,7 @@ class Comparison(Displayable, Plottable):
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows."""
-        return (("branches, results compared with the first one's", self.table),)
+        return (("branches, with results compared to those of the first", self.table),)
 
     def to_dataframe(self) -> pd.DataFrame:
         """`table`: a row for each branch."""
@@ -45,9 +45,7 @@ class Comparison(Displayable, Plottable):
         """How many branches, and which is the fastest."""
         fastest = min(self.table.to_dict("records"), key=lambda row: row["run_us"])
         count = len(self.table)
-        return (
-            f"{count} branch{'es' * (count != 1)}, the fastest: {fastest['branch']} ({fastest['run_us']:,.4g} us a run)"
-        )
+        return f"{count} branch{'es' * (count != 1)}, the fastest: {fastest['branch']} ({fastest['run_us']:,.4g} us per run)"
 
     def __str__(self) -> str:
         return self.table.to_string(index=False)
@@ -63,7 +61,7 @@ def compare(*traces: Trace, inputs: Sequence[Any] = (), runs: int = 20) -> Compa
         XlanbError: a trace holds no program, or the inputs do not fit one.
     """
     if not traces:
-        raise XlanbError("there is nothing to compare")
+        raise XlanbError("nothing to compare")
     arrays = inputs_for(traces[0], inputs)
     first = leaves_of(program_of(traces[0]).flat(*arrays))
     rows = [_row(t, arrays, first) for t in traces]

@@ -243,7 +243,7 @@ class _Judge:
             counts = Counter(str(f.opcode) for f in inner if f.opcode is not Op.PARAMETER)
             detail = pattern = "fuses " + ", ".join(f"{n} {o}" if n > 1 else o for o, n in counts.items())
         elif i.operands and (twin := self.alike[side is self.left].get((i.opcode, side.meaning.get(key, 0)))):
-            words = "as {}, which stays" if side is self.left else "another copy of {}"
+            words = "as a duplicate of {}" if side is self.left else "another copy of {}"
             detail, pattern = words.format(twin), words.format("one")
         if side is self.left:
             return Match(kind, i, None, key[0], "", detail, pattern)
@@ -330,7 +330,7 @@ class TraceDiff(Displayable):
     def __str__(self) -> str:
         if self.is_equal:
             count = len(self.pairs)
-            return f"{self.before.name} and {self.after.name} are equal: {count} pass{'es' * (count != 1)} did the same"
+            return f"{self.before.name} and {self.after.name} are equal: {count} pass{'es' * (count != 1)} made the same changes"
         lines = [f"{self.before.name} | {self.after.name}"]
         for a, b in self.pairs:
             if (a is not None and a.changed) or (b is not None and b.changed):

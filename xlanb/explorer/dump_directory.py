@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_RULELESS = "follows no rule of naming"
+_RULELESS = "does not match a known dump file name"
 _UNKNOWN = {"dot": "a Graphviz graph: .dot_graph(name) draws it", "gv": "a Graphviz graph: .dot_graph(name) draws it"}
 
 
@@ -160,9 +160,7 @@ class DumpDirectory(Displayable, Plottable):
         """
         if isinstance(key, int):
             if not -len(self) <= key < len(self):
-                held = (
-                    f"{len(self)} modules" if len(self) else "no module: nothing there is named as XLA names its dumps"
-                )
+                held = f"{len(self)} modules" if len(self) else "no modules: no file is named like an XLA dump"
                 raise DumpError(f"no module {key}: {printable(self.directory)} holds {held}")
             return self.trace(self.ranked[key])
         return self.trace(self._find(key))
@@ -209,7 +207,7 @@ class DumpDirectory(Displayable, Plottable):
         return Trace(f"{printable(self.directory.name)}: graphs", stages)
 
     @cached_property
-    @boundary("find what flows between the modules of a dump")
+    @boundary("find the data flow between the modules of a dump")
     def dataflow(self) -> Dataflow:
         """What flows between the modules: a row for each tensor.
 

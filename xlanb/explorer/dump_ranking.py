@@ -15,13 +15,13 @@ from xlanb.explorer.trace import Trace
 from xlanb.wording import counted, scaled
 
 _COUNT_BYTES = 64 << 20
-"""Largest file whose instructions are counted; beyond it the count is estimated from the size."""
+"""The largest file whose instructions are counted; for larger ones the count is estimated from the size."""
 _BYTES_PER_INSTRUCTION = 160
 _HELPER_INSTRUCTIONS = 12
 _HELPER_SHARE = 0.05
-"""A program of few instructions is a helper where it does less than this share of the largest's work."""
+"""A small program is a helper if it does less than this share of the work of the largest."""
 _PARSED_INSTRUCTIONS = 30_000
-"""Instructions that are parsed for their work in one directory: about a second."""
+"""Limit of the instructions parsed in one directory to measure work: about a second."""
 
 # What JAX compiles on the side: its own functions with a leading underscore, random keys.
 _PRIVATE_HELPERS = re.compile(
@@ -201,9 +201,9 @@ def _reason(m: DumpedModule, rank: int, ranked: Sequence[DumpedModule]) -> str:
         size = f" ({m.instructions:,} instructions)" if m.instructions else "; no HLO can be read"
         return f"main program: the only one{size}"
     if not m.instructions:
-        return "main program: the largest files; none holds HLO that can be read back"
+        return "main program: the one with the largest files; no module has parsable HLO"
     if m.is_helper:
-        return f"main program: no other does more ({m.work_text()}); all look like helpers"
+        return f"main program: does the most work ({m.work_text()}), although all look like helpers"
     rest = [o for o in ranked[1:] if not o.is_helper]
     next_one = f"the next, {_label(rest[0], ranked)}: {rest[0].work_text()}" if rest else "all others are helpers"
     most = "the most work" if m.work is not None else "the most instructions"

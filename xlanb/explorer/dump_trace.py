@@ -32,7 +32,7 @@ _FINALS = (
     "after_optimizations",
     "after_codegen",
 )
-"""The program after its passes, in the order in which it is dumped: TPUs have all of them."""
+"""The forms of the program after its passes, in dump order: TPUs have all of them."""
 _KERNEL_SUFFIX = "_kernel_module"
 _MODULE_PREFIX = "__compute_module_"
 
@@ -109,7 +109,7 @@ class _Builder:
         module = self.module
         first = module.hlo("before_optimizations")
         if first is not None:
-            self._take("hlo", "before_optimizations", first, (), "the program as it was handed to XLA")
+            self._take("hlo", "before_optimizations", first, (), "the program as passed to XLA")
         steps = [s for s in module.steps if s.readable is not None] or module.steps
         for step, path, note in zip(steps, pipelines_of(steps), _gaps(steps), strict=True):
             self._step(step, path, note)
@@ -356,4 +356,4 @@ def _text_or_nothing(file: DumpFile) -> str:
         text = file.read_text()
     except XlanbError as error:
         return str(error)
-    return text if "\0" not in text[:4096] else f"{printable(file.path.name)}: {file.size:,} bytes that are no text"
+    return text if "\0" not in text[:4096] else f"{printable(file.path.name)}: {file.size:,} bytes that are not text"

@@ -63,16 +63,16 @@ compiled = Way(
     lambda module, arrays: compile_module(module, options_in_force())(*arrays),
     "xlanb.compile(module)(*arrays)",
 )
-"""What our compiled code gives."""
+"""Computes with our compiled code."""
 
 interpreted = Way(
     "xlanb's interpreter", lambda module, arrays: evaluate(module, *arrays), "xlanb.evaluate(module, *arrays)"
 )
-"""What the interpreter gives."""
+"""Computes with the interpreter."""
 
 
 real_xla: Final[Hook[[], Way]] = Hook("explorer.real_xla")
-"""The way that the real XLA:CPU computes a module."""
+"""Computes with the real XLA:CPU."""
 
 
 def without(*passes: str) -> Way:

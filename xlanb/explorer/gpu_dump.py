@@ -31,11 +31,11 @@ from xlanb.shape.primitive_type import BY_TEXT
 from xlanb.wording import counted
 
 MOST_COMPUTATIONS = 60
-"""That the HLO of one kernel shows."""
+"""The kinds of stages that show the HLO of one kernel."""
 
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
 MLIR_FUNCTION = re.compile(r"^\s*(?:xtile\.entry_func|tt\.func public|func\.func)\s+@([\w.$-]{1,400})", re.MULTILINE)
-"""What defines a kernel in the MLIR that Triton takes."""
+"""The definition of a kernel in Triton's input MLIR."""
 
 _KERNEL = re.compile(r"^define\b[^@\n]*\b(?:amdgpu|spir|ptx)_kernel\b", re.MULTILINE)
 _MATRIX = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*")
@@ -43,7 +43,7 @@ _UNITS = (
     ("tf32", "tf32"), ("bf16", "bf16"), ("e4m3", "f8e4m3fn"), ("e5m2", "f8e5m2"), ("e2m1", "f4e2m1fn"), ("s8", "s8"),
     ("u8", "u8"), ("f64", "f64"), ("f16", "f16"),
 )  # fmt: skip
-"""What stands in the name of a product in tensor cores, and the dtype that it multiplies."""
+"""Substrings of the names of tensor-core products, and the dtype that they multiply."""
 
 _STREAM = re.compile(r"\bstream=([^,\s]{1,80})")
 _ASYNC_ID = re.compile(r"\basync_id=(\d{1,9})")
@@ -208,7 +208,7 @@ class GpuDump:
         measured = self.module.fixed("autotune_results")
         tiled = any(k.emitter is not None and k.emitter.tiles for k in kernels)
         if tiled and measured and "results" not in text_of(measured[0]):
-            notes.append("No device was there to tune on: tiles and algorithms are XLA's defaults, not the fastest.")
+            notes.append("Autotuning had no device: tiles and algorithms are XLA's defaults, not the fastest.")
         return " ".join(notes)
 
     def _kernel(self, files: _Files, thunk: Thunk | None, launches: int) -> GpuKernel:
@@ -357,7 +357,7 @@ class GpuDump:
             return (
                 counted(trips, "iteration")
                 if trips is not None
-                else "a number of iterations that is not known: one is counted"
+                else "the trip count is unknown: one iteration is counted"
             )
         i = self.instructions.get(t.instruction)
         if i is None or t.is_kernel or not (t.engine and t.engine not in ("control", "memory")):

@@ -143,7 +143,7 @@ class _Story:
     @staticmethod
     def _cost(s: FusionStep, *, accepted: bool) -> Predicate:
         count = f" for all {len(s.consumers)} users" if len(s.consumers) > 1 else ""
-        return Predicate(_ACCEPTED, accepted, f"{s.us_fused:g} us fused, {s.us_unfused:g} us apart{count}")
+        return Predicate(_ACCEPTED, accepted, f"{s.us_fused:g} us fused, {s.us_unfused:g} us unfused{count}")
 
     def _made(self, s: FusionStep, subject: tuple[str, ...]) -> str:
         """What those are that cannot be fused: calls of libraries, fusions that Triton makes."""

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HAND_EDIT = "edit"
-"""The name of the stage that stands for a change by hand."""
+"""The name of a stage that records a manual change."""
 
 _MATCHED = 60_000
-"""Instructions, over all stages, up to which those without recorded edits are matched by meaning, some seconds' work; beyond it names alone are followed."""
+"""Limit of the instructions in all stages, up to which stages without recorded edits are matched by meaning (some seconds); above it only names are matched."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Provenance:
     def __init__(self, stages: Sequence[Stage]) -> None:
         modules = [s.after for s in stages if isinstance(s.after, ModuleRecord)]
         if not modules:
-            raise XlanbError("the trace holds no HLO: there is nothing to follow")
+            raise XlanbError("the trace holds no HLO: no lineage to follow")
         self._module = modules[-1]
         self.first = _instructions(modules[0])
         self.last = _instructions(modules[-1])

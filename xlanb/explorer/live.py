@@ -34,7 +34,7 @@ from xlanb.transforms.pipeline import HloPassPipeline
 _LAST_OF_MODULE = ("assembly",)
 _LAST_FOR_GPU = ("gpu_program",)
 _LAST_OF_GRAPH = ("execution", "compilation_cache")
-"""Stages after which a compilation may be at its end: there it is looked ahead."""
+"""Stages after which a compilation may have ended: look ahead there."""
 
 
 class _Kept:
@@ -105,7 +105,7 @@ class Compilation(Displayable):
             graph = session.graph if session is not None else (x[0] if isinstance(x, list | tuple) else x).graph
             feeds = args[0] if args else {}
             if not isinstance(feeds, Mapping):
-                raise TypeError(f"tensors are compiled with a feed dictionary, not a {type(feeds).__name__}")
+                raise TypeError(f"expected a feed dictionary with the tensors, got a {type(feeds).__name__}")
             self._may_end_at = _LAST_OF_GRAPH
             return (session or Session(graph)).run_stages(x, feeds)
         with unobserved():  # making the module is not yet compiling it
@@ -117,7 +117,7 @@ class Compilation(Displayable):
         self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]
     ) -> Stages[Any]:
         if session is not None or (_is_graph(x) and args):
-            raise ArgumentError(f"a graph that is run is compiled for the CPU, not for {self._target}: give a function, HLO, or tensors without feeds")  # fmt: skip
+            raise ArgumentError(f"a graph with feeds is compiled for the CPU, not for {self._target}: give a function, HLO, or tensors without feeds")  # fmt: skip
         from xlanb.runtime.gpu_compiler import gpu_options, gpu_stages  # not loaded for the CPU
 
         self._passes = gpu_options(self._target).passes
@@ -209,7 +209,9 @@ class Compilation(Displayable):
         while (stage := self.step()) is not None:
             if name in (stage.name, stage.kind):
                 return stage
-        raise XlanbError(f"no stage {name!r} came{nearest(name, [n for s in self.trace for n in (s.name, s.kind)])}")
+        raise XlanbError(
+            f"no stage {name!r} was reached{nearest(name, [n for s in self.trace for n in (s.name, s.kind)])}"
+        )
 
     def steps_to(self, position: int) -> Iterator[Stage]:
         """Step until the stage at this position of `coming` has run, giving each stage; earlier where its loop ends before it.
@@ -219,7 +221,7 @@ class Compilation(Displayable):
         """
         coming = self.coming
         if not 0 <= position < len(coming):
-            raise XlanbError(f"there is no stage {position} to come: there are {len(coming)}")
+            raise XlanbError(f"no upcoming stage {position}: {len(coming)} are left")
         wanted, behind = coming[position], len(coming) - position - 1
         runs = _runs_before(coming, position)
         while (stage := self.step()) is not None:
@@ -287,7 +289,7 @@ class Compilation(Displayable):
             XlanbError: no pass decided against it, the condition that failed cannot be lifted, or the branch cannot be compiled.
         """
         if self._target:
-            raise ArgumentError(f"an attempt is measured by running it, and nothing runs on {self._target} here")
+            raise ArgumentError(f"an attempt is measured by running it, and {self._target} programs cannot run here")
         self.finish()
         origin = self.trace if trace is None else trace
         refused, left = force(origin, a, b)

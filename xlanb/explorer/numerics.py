@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAX_STEPS = 1_000_000
 MAX_BYTES = 1 << 29
 MAX_FLOPS = 20_000_000_000
-"""Of one evaluation: some seconds of NumPy."""
+"""Limit for one evaluation: some seconds of NumPy."""
 _COLUMNS = ("stage", "pass", "result", "min", "max", "nan", "inf", "err", "failure")
 
 
@@ -167,7 +167,7 @@ def _after(
     except XlanbError as error:
         return StageNumbers(stage, failure=str(error).splitlines()[0])
     if [r.shape for r in results] != [r.shape for r in reference]:
-        return StageNumbers(stage, failure="the results have other shapes")
+        return StageNumbers(stage, failure="the results have different shapes")
     return StageNumbers(stage, _numbers(names, results, reference))
 
 
@@ -179,10 +179,10 @@ def _evaluated(module: HloModule, arrays: Sequence[Any], deadline: float) -> Any
     """
     left = deadline - time.monotonic()
     if left <= 0:
-        raise XlanbError("too large: the time allowed was over")
+        raise XlanbError("too large: the time limit was reached")
     flops = sum(operations(i) for i in module.instructions() if i.opcode is not HloOpcode.FUSION)
     if flops > MAX_FLOPS:
-        raise XlanbError(f"too large: {flops:.2g} operations, more than the {MAX_FLOPS:.2g} that are evaluated")
+        raise XlanbError(f"too large: {flops:.2g} operations, more than the limit of {MAX_FLOPS:.2g}")
     evaluator = Evaluator(max_steps=MAX_STEPS, max_bytes=MAX_BYTES, max_seconds=left)
     return evaluator.run(module.entry_computation, arrays)
 

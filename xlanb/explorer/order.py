@@ -47,14 +47,14 @@ def reordered(pipeline: HloPassPipeline, order: Sequence[Any]) -> HloPassPipelin
         at, inside = _entry(entry)
         if not 0 <= at < len(known) or at in seen:
             raise XlanbError(
-                f"no order of passes: entry {at} of {len(known)} {'comes twice' if at in seen else 'is not there'}"
+                f"invalid order of passes: entry {at} of {len(known)} {'occurs twice' if at in seen else 'does not exist'}"
             )
         seen.add(at)
         p = known[at]
         inner = p.inner if isinstance(p, HloPassFix) else p
         if not isinstance(inner, HloPassPipeline):
             if inside:
-                raise XlanbError(f"no order of passes: {p.name} is a pass, it holds no others")
+                raise XlanbError(f"invalid order of passes: {p.name} is a pass, it cannot contain others")
             return p
         made = HloPassPipeline(inner.name, [built(e) for e in inside])
         return HloPassFix(made, p.limit) if isinstance(p, HloPassFix) else made
@@ -72,4 +72,4 @@ def _entry(entry: Any) -> tuple[int, Sequence[Any]]:
         inside = entry[1] if len(entry) > 1 else ()
         if isinstance(inside, list | tuple):
             return entry[0], inside
-    raise XlanbError(f"no order of passes: {entry!r} is no [id] or [id, [entries]]")
+    raise XlanbError(f"invalid order of passes: {entry!r} is neither [id] nor [id, [entries]]")

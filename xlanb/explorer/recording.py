@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _CODE = {"llvm_ir": "llvm_record", "llvm_ir_optimized": "optimized_record", "assembly": "assembly_record"}
 _SHOWN = 30
-"""Rows of the text, and programs in the step view, unless told otherwise."""
+"""Default number of rows in the text, and of programs in the step view."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Recording(Displayable, Plottable):
     """
 
     reads_code_later = True
-    """LLVM IR and assembly are made when somebody looks at them."""
+    """LLVM IR and assembly are generated on demand."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -283,10 +283,7 @@ _COLUMNS = [
     "program", "seconds", "compile_seconds", "runs", "run_seconds", "instructions_before", "instructions_after",
     "passes_changed", "thread", "failed",
 ]  # fmt: skip
-_NOTHING = (
-    "nothing was compiled during the recording: what was compiled before is not compiled again "
-    "(jax.clear_caches() has JAX forget what it compiled)"
-)
+_NOTHING = "nothing was compiled during the recording: cached programs are not compiled again (jax.clear_caches() clears JAX's cache)"
 
 
 def _add_code(trace: Trace, executable: Executable) -> None:

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from xlanb.explorer.trace import Trace
 
 DECIDING = ("fusion", "cse", "algsimp", "constant_folding")
-"""The passes that tell decisions."""
+"""The passes that record decisions."""
 
 _AFTER_LAYOUT = "HLO_passes_after_layout_assignment"
 _LARGEST_SHOWN = 600
-"""Instructions of a module up to which a page shows what was decided about each of its edges."""
+"""Limit of the instructions of a module for which a page shows the decisions about each edge."""
 _LARGEST = 30_000
-"""Instructions of a module up to which a pass is run again, some seconds' work."""
+"""Limit of the instructions of a module on which a pass is rerun (some seconds)."""
 _FREE = frozenset((HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
 
 Answer = tuple[Decision, int, str]
-"""A decision, the index of its stage, what it rests on."""
+"""A decision, the index of its stage, and its evidence."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,7 @@ class Replay(Displayable):
         what = "edges" if self.name == "fusion" else "instructions"
         unlike = self.differences
         lines = [
-            f"{self.name}, stage {self.stage}: xlanb's conditions (XLA:CPU of JAX {self.release}) decide like the real XLA "
-            f"on {len(self.outcomes) - len(unlike)} of {len(self.outcomes)} {what}"
+            f"{self.name}, stage {self.stage}: xlanb's conditions (XLA:CPU of JAX {self.release}) agree with the real XLA on {len(self.outcomes) - len(unlike)} of {len(self.outcomes)} {what}"
         ]
         did, would = ("fused", "fuse") if self.name == "fusion" else ("rewrote", "rewrite")
         for a, b, real, _ in unlike[:20]:
@@ -167,13 +166,13 @@ class Replay(Displayable):
             reading = (*others, *(name for role, name in d.cause.parts if role == "inside"))
             last.update(((first, name), d) for name in reading)
         for a, b, real, ours in self.outcomes:
-            where = f"in one fusion after it: {self.together(a, b)[0]}" if real else "in no fusion together after it"
+            where = f"in one fusion after it: {self.together(a, b)[0]}" if real else "not in one fusion after it"
             fact = Predicate("the real XLA (fact: in the dump)", True, where)
             decision = last.get((a, b))
             failed = [p for p in decision.predicates if not p.holds] if decision is not None else []
             if ours != real:
                 failed += [
-                    Predicate("xlanb's conditions decide like the real XLA", False, "fused" if ours else "not fused")
+                    Predicate("xlanb's conditions agree with the real XLA", False, "fused" if ours else "not fused")
                 ]
             yield Decision(Cause(self.name), "fuse", (a, b), ours, (fact, *failed))
 
@@ -213,9 +212,9 @@ class Replay(Displayable):
         seen = Predicate(asked, bool(real), real if isinstance(real, str) else "")
         yield Decision(Cause(self.name), action, subject, bool(real), (seen,)), self.stage, FACT
         if bool(real) != bool(ours):
-            so = f"it is so{f': {ours}' if isinstance(ours, str) else ''}" if ours else "it is not so"
+            so = f"yes{f': {ours}' if isinstance(ours, str) else ''}" if ours else "no"
             which = f"by xlanb's conditions (XLA:CPU of JAX {self.release}) {so}"
-            same = Predicate("xlanb's conditions decide like the real XLA", False, which)
+            same = Predicate("xlanb's conditions agree with the real XLA", False, which)
             yield Decision(Cause(self.name), "agree", subject, False, (same,)), self.stage, REPLAY
 
 
@@ -316,7 +315,7 @@ def edges_of(trace: Trace, stage: Stage) -> tuple[Decision, ...]:
 def unreplayable(trace: Trace) -> str:
     """What of a trace cannot be replayed, and why; "" where nothing stands in the way."""
     if any(s.kind in ("llo", "tpu_schedule", "memory_space_assignment") for s in trace):
-        return "what XLA:TPU fuses is decided by rules that are not public: of its dump only the facts are shown"
+        return "the fusion rules of XLA:TPU are not public: only the facts in its dump are shown"
     if any(isinstance(s.decisions, FusionDecisions) for s in trace):
         return (
             "XLA:GPU fuses by a cost model, and its dump holds these decisions; cse and algsimp are replayed "
@@ -346,7 +345,7 @@ def _best(run: _Run, names: frozenset[str]) -> Replay:
     """The replay by the release of XLA:CPU whose options agree best with what the real one did."""
     count = sum(len(c.instructions) for c in run.before.computations)
     if count > _LARGEST:
-        raise XlanbError(f"{run.name} is not replayed on {count:,} instructions, only up to {_LARGEST:,}")
+        raise XlanbError(f"{run.name} cannot be replayed on {count:,} instructions, the limit is {_LARGEST:,}")
     best: Replay | None = None
     for release in RELEASES:
         made = _replayed(run, release, names)
@@ -355,7 +354,7 @@ def _best(run: _Run, names: frozenset[str]) -> Replay:
         if best.agreement == 1.0:
             break
     if best is None:
-        raise XlanbError("no release of XLA:CPU is known")
+        raise XlanbError("unknown release of XLA:CPU")
     return best
 
 

@@ -47,9 +47,9 @@ from xlanb.transforms import PASSES, HloPassFix
 
 _PACKAGES = ("xlanb", "jax", "jaxlib", "numpy", "llvmlite")
 _LONGEST_RUN = 60.0
-"""Seconds after which a file that is tried is given up."""
+"""Time limit in seconds for running a candidate file."""
 _MOST_SHOWN = 400
-"""Characters of a result that the beginning of the file shows."""
+"""Characters of a result shown at the beginning of the file."""
 
 _REAL = '''
 def run(text, arrays):
@@ -74,14 +74,14 @@ def leaves(value):
 _CHECK = '''
 
 def check(seen, expected, tolerance):
-    """Say whether the results agree, relative to the largest number expected; NaN and infinities in the same places."""
+    """Check that the results agree, relative to the largest number expected; NaN and infinities in the same places."""
     for number, (a, b) in enumerate(zip(seen, expected, strict=True)):
         wide = np.complex128 if np.iscomplexobj(b) else np.float64
         a, b = a.astype(wide), b.astype(wide)
         print(f"result {number}: expected", b, "saw", a, sep="\\n")
         scale = np.max(np.abs(b[np.isfinite(b)]), initial=0.0)
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * scale)
-    print("the fault is not there any more")
+    print("the fault is gone")
 '''
 
 
@@ -147,7 +147,7 @@ def _written(test: Any, module: HloModule, arrays: tuple[Any, ...], notes: tuple
         "module = xlanb.hlo.parse(HLO)",
         f"if {call}:",
         f"    raise SystemExit({title!r})",
-        'print("the fault is not there any more")',
+        'print("the fault is gone")',
     ]
     return _file(title, notes, module, arrays, body, imports=("import xlanb", *imports.splitlines()), functions=source)
 
@@ -155,7 +155,7 @@ def _written(test: Any, module: HloModule, arrays: tuple[Any, ...], notes: tuple
 @_written.register
 def _(test: Differs, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, ...]) -> Reproducer:
     run, reference = _way(test.run), _way(test.reference)
-    what = f"{run.name} gives another result than {reference.name}"
+    what = f"{run.name} and {reference.name} give different results"
     arrays = arrays or made_up(module)
     _holds(test, module, arrays)
     wanted = leaves_of(reference(module, arrays))
@@ -181,7 +181,7 @@ def _way(run: Run) -> Way:
     if isinstance(run, Way):
         return run
     name = getattr(run, "__name__", repr(run))
-    raise ArgumentError(f"a file cannot hold {name}: give a Way, as xlanb.explorer.failing.compiled is one")
+    raise ArgumentError(f"{name} cannot be written to a file: give a Way, such as xlanb.explorer.failing.compiled")
 
 
 @_written.register
@@ -202,7 +202,7 @@ def _(test: Moves, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str,
             "from xlanb.hlo import HloOpcode",
             "from xlanb.transforms.layout.layout_agreement import agree",
         )
-        body += ["agree(module, HloOpcode.BITCAST)  # a value is read in the layout in which it is taken, as code does"]
+        body += ["agree(module, HloOpcode.BITCAST)  # make layouts agree, as compiled code requires"]
     body += [
         "print(module)",
         f"check(leaves(xlanb.evaluate(module, *ARRAYS)), EXPECTED, {limit!r})",
@@ -226,10 +226,10 @@ def _(test: Raises, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str
     except XlanbError as error:
         raised = error
     else:
-        raise ArgumentError("the test does not hold for the module: there is nothing to reproduce")
+        raise ArgumentError("the test does not hold for the module: nothing to reproduce")
     name = test.hlo_pass.name
     imports, functions, made = _pass_source(test.hlo_pass)
-    body = ["module = xlanb.hlo.parse(HLO)", f"{made}.run(module)", 'print("the fault is not there any more")']
+    body = ["module = xlanb.hlo.parse(HLO)", f"{made}.run(module)", 'print("the fault is gone")']
     said = str(raised).splitlines()[0]
     return _file(
         f"the pass {name} raises {type(raised).__name__}",
@@ -246,10 +246,10 @@ def _(test: Raises, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str
 def _(test: Dies, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, ...]) -> Reproducer:
     ended = test.ended(module)
     if not ended.is_dead:
-        raise ArgumentError("the test does not hold for the module: there is nothing to reproduce")
+        raise ArgumentError("the test does not hold for the module: nothing to reproduce")
     status = ended.status
     saw = (
-        f"it does not end within {test.seconds:g} s"
+        f"it does not finish within {test.seconds:g} s"
         if status is None
         else f"{signal.strsignal(-status) or f'signal {-status}'}{f': {ended.reason}' if ended.reason else ''}"
     )
@@ -257,11 +257,11 @@ def _(test: Dies, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, 
     body = ["seen = run(HLO, ARRAYS)"] if test.real else ["seen = xlanb.compile(xlanb.hlo.parse(HLO))(*ARRAYS)"]
     who = "the real XLA" if test.real else "xlanb"
     return _file(
-        f"{who} ends the process that compiles and runs a program",
+        f"{who} crashes the process that compiles and runs a program",
         (*notes, "expected: a result, or an error that Python can catch", f"saw: {saw}"),
         module,
         arrays,
-        [*body, 'print("the fault is not there any more:", seen)'],
+        [*body, 'print("the fault is gone:", seen)'],
         imports=_REAL_IMPORTS if test.real else ("import xlanb",),
         functions=_REAL if test.real else "",
     )
@@ -272,11 +272,11 @@ def reproducer_of(found: Bisection, *, seconds: float = 60.0) -> Reproducer:
     """See Bisection.reproducer."""
     stage, asked = found.stage, found.asked
     if asked is None or not found.moved:
-        raise ArgumentError("nothing moved the numbers: there is nothing to reproduce")
+        raise ArgumentError("no stage changed the numbers: nothing to reproduce")
     if stage is None:
         return _of_code(asked, seconds)
     if not isinstance(stage.before, ModuleRecord) or not isinstance(stage.after, ModuleRecord):
-        raise XlanbError(f"stage {stage.name} does not show the HLO before and after it")
+        raise XlanbError(f"stage {stage.name} does not contain the HLO before and after it")
     notes = [] if found.rewrite is None or not found.rewrite.cause.rule else [_rule(found.rewrite)]
     before, reads = module_of(stage.before), reads_bytes(asked.trace, stage)
     passes = as_configured(stage) if stage.kind == "hlo_pass" and stage.name in PASSES else []
@@ -322,7 +322,7 @@ def _of_real_xla(
     made = _smallest(start, both, test, asked.inputs, notes, seconds)
     without = f"--xla_disable_hlo_passes={name}"
     if _ends_well(made, without):
-        return replace(made, text=made.text.replace("\n\n", f"\n\nwith XLA_FLAGS={without} it is not there\n", 1))
+        return replace(made, text=made.text.replace("\n\n", f"\n\nwith XLA_FLAGS={without} the fault is gone\n", 1))
     return made
 
 
@@ -347,7 +347,7 @@ def _smallest(
 ) -> Reproducer:
     """The file for the smallest module for which `holds`: `test`, and what else must stay as it is."""
     small = search.reduction(module, holds, *arrays, seconds=seconds)
-    size = f"made smaller: {small.before} instructions -> {small.module.instruction_count}"
+    size = f"reduced: {small.before} instructions -> {small.module.instruction_count}"
     made: Reproducer = reproducer(small.module, test, *(small.arrays or ()), notes=(*notes, size))
     return made
 
@@ -391,7 +391,7 @@ def _of_texts(
 
 def _holds(test: Callable[..., object], module: HloModule, arrays: tuple[Any, ...]) -> None:
     if not test(module.clone(), *arrays):
-        raise ArgumentError("the test does not hold for the module: there is nothing to reproduce")
+        raise ArgumentError("the test does not hold for the module: nothing to reproduce")
 
 
 def _pass_source(hlo_pass: Any, path: tuple[str, ...] = (), source: str = "") -> tuple[tuple[str, ...], str, str]:

@@ -30,7 +30,7 @@ def program_of(trace: Trace) -> Executable:
         XlanbError: it did not get so far, or was not ours.
     """
     if trace.program is None:
-        raise XlanbError(f"{trace.name!r} holds no program: it was not compiled to the end here")
+        raise XlanbError(f"{trace.name!r} holds no program: it was not compiled to completion here")
     return trace.program
 
 

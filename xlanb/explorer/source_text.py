@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from xlanb.errors import ArgumentError
 
 _FEW = 64
-"""Elements that are written as numbers; more are written as packed bytes."""
+"""Up to this many elements are written as numbers; larger arrays as packed bytes."""
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -77,7 +77,7 @@ def _dtype_source(dtype: np.dtype[Any]) -> str:
         return "bool"
     home = "np" if getattr(np, dtype.name, None) is not None else "ml_dtypes"
     if home == "ml_dtypes" and getattr(ml_dtypes, dtype.name, None) is None:
-        raise ArgumentError(f"a file cannot hold an array of {dtype}")
+        raise ArgumentError(f"an array of {dtype} cannot be written to a file")
     return f"{home}.{dtype.name}"
 
 
@@ -85,7 +85,7 @@ UNPACKED = """
 def unpacked(text, dtype, shape):
     return np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype).reshape(shape)
 """
-"""The function that packed arrays are written with; it wants base64, zlib and NumPy as np."""
+"""The function that unpacks such arrays; it needs base64, zlib and NumPy as np."""
 
 
 def function_source(function: Callable[..., Any]) -> tuple[str, str]:
@@ -107,9 +107,9 @@ def _collect(function: Any, name: str, imports: dict[str, None], sources: dict[s
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
-        raise ArgumentError(f"a file cannot hold {name}: its source is not known ({error})") from None
+        raise ArgumentError(f"{name} cannot be written to a file: its source is unknown ({error})") from None
     if not source.lstrip().startswith(("def ", "class ", "@")):
-        raise ArgumentError(f"a file cannot hold {name}: it is no function with a name (def {name}(...))")
+        raise ArgumentError(f"{name} cannot be written to a file: it is not a named function (def {name}(...))")
     sources[name] = ""  # its place is before what uses it, and it may use itself
     for key, value in _used(function).items():
         if isinstance(value, types.ModuleType):
@@ -123,7 +123,7 @@ def _collect(function: Any, name: str, imports: dict[str, None], sources: dict[s
             _collect(value, key, imports, sources)
         else:
             raise ArgumentError(
-                f"a file cannot hold {name}: it uses {key}, a {type(value).__name__}; make that within the function"
+                f"{name} cannot be written to a file: it uses {key}, a {type(value).__name__}; create that inside the function"
             )
     sources.pop(name)
     sources[name] = source.rstrip("\n") + "\n"

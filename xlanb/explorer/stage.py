@@ -28,7 +28,7 @@ class TextRecord(Displayable):
 
 
 TpuRecord = MemorySpaceRecord | TpuProgram | TpuScheduleRecord
-"""What XLA:TPU leaves beside its HLO."""
+"""Artifacts of XLA:TPU besides HLO."""
 
 Artifact = (
     GraphRecord
@@ -43,7 +43,7 @@ Artifact = (
 )
 
 RUN_KINDS = frozenset({"execution", "compilation_cache"})
-"""Stages that are no part of a compilation: runs, and answers of the compilation cache."""
+"""Stages that are not part of a compilation: runs and cache hits."""
 
 _CODE_KINDS = frozenset({"llvm_ir", "llvm_ir_optimized", "assembly", "ptx"})
 

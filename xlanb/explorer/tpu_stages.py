@@ -23,7 +23,7 @@ from xlanb.wording import counted
 _PREFETCHED = re.compile(r"copy-start\((?:[^()]*[ %])?([^()%,\s]{1,400})\), cross_program_prefetch_index=")
 
 PIPELINE = "LLO"
-"""The group that the programs' stages stand in."""
+"""The group of the programs' stages."""
 
 
 def tpu_stages(module: ModuleFiles, cost: Mapping[str, float]) -> Iterator[Stage]:

@@ -32,7 +32,7 @@ HELPERS: dict[str, Any] = {
     "Builder": Builder,
     "match": match,
 }
-"""What a pass is written with, by the name that a cell finds it under."""
+"""The names available in a cell that defines a pass."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _instance(kind: type[HloPass]) -> HloPass:
     try:
         return kind()
     except TypeError as error:  # no apply, or arguments that have no default
-        raise PassError(f"no pass can be made of the class {kind.__name__}: {error}") from error
+        raise PassError(f"cannot create a pass from the class {kind.__name__}: {error}") from error
 
 
 def make_pass(source: Any, name: str = "") -> HloPass:
@@ -81,12 +81,14 @@ def make_pass(source: Any, name: str = "") -> HloPass:
     inner: Any = _instance(source) if isinstance(source, type) and issubclass(source, HloPass) else source
     is_pass = isinstance(inner, HloPass)
     if not is_pass and not callable(inner):
-        raise PassError(f"a {type(source).__name__} is no pass: write a function of a module, or a subclass of HloPass")
+        raise PassError(
+            f"{type(source).__name__} is not a pass: write a function of a module, or a subclass of HloPass"
+        )
     title = name or (inner.name if is_pass else getattr(inner, "__name__", "").replace("_", "-"))
     if not _NAME.fullmatch(title):
-        raise PassError(f"{title!r} is no name for a pass: letters, digits, - and _ only")
+        raise PassError(f"{title!r} is not a valid pass name: use letters, digits, - and _ only")
     if title in PASSES and PASSES[title].__module__.startswith("xlanb.transforms"):
-        raise PassError(f"xlanb has a pass {title!r} already: choose another name (-n NAME)")
+        raise PassError(f"xlanb already has a pass {title!r}: choose another name (-n NAME)")
     function: Callable[[HloModule], Any] = inner.apply if is_pass else inner
 
     def apply(_: HloPass, module: HloModule) -> None:
@@ -94,7 +96,7 @@ def make_pass(source: Any, name: str = "") -> HloPass:
         try:
             module.verify(executable=True)
         except XlanbError as error:
-            raise PassError(f"{title} left the module broken: {error}") from error
+            raise PassError(f"{title} left an invalid module: {error}") from error
 
     doc = getattr(source, "__doc__", None) or f"The pass {title}, written in a notebook."
     made: Any = type(
@@ -170,4 +172,4 @@ def as_module(value: Any) -> HloModule:
         module = getattr(value, name, None)
         if isinstance(module, HloModule):
             return module
-    raise XlanbError(f"a {type(value).__name__} holds no HLO module")
+    raise XlanbError(f"{type(value).__name__} contains no HLO module")

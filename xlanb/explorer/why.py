@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from xlanb.explorer.trace import Trace
 
 _KERNELS = 4
-"""Kernels that a short answer names."""
+"""Number of kernels named in a short answer."""
 
 
 @boundary("explain")
 def why(trace: Trace, subject: Sequence[str]) -> Why:
     """See Trace.why."""
     if not subject:
-        raise ArgumentError("name one or two instructions or nodes: trace.why(name) or trace.why(a, b)")
+        raise ArgumentError(
+            "expected the names of one or two instructions or nodes: trace.why(name) or trace.why(a, b)"
+        )
     names = tuple(s.removeprefix("%") for s in subject)
     wanted = set(names)
     found = [(d, s.index) for s in trace.stages for d in s.decisions if wanted <= set(d.subject)]
@@ -72,7 +74,7 @@ def _in_short(d: Decision) -> str:
         return f"both in {first.value}" if d.taken else "not in one cluster"
     if d.taken:
         return f"in one kernel, {first.value}"
-    return "in different kernels" if first.name == "in one kernel" else "not both there in the end"
+    return "in different kernels" if first.name == "in one kernel" else "not both in the final module"
 
 
 def _fate(trace: Trace, names: Sequence[str]) -> str:
@@ -90,7 +92,7 @@ def _fate(trace: Trace, names: Sequence[str]) -> str:
     removed = question.removal({names[0]})
     if not removed:
         return ""
-    return f"{removed}; what it became is in {kernels}" if kernels else removed
+    return f"{removed}; its replacement is in {kernels}" if kernels else removed
 
 
 def _check_names(trace: Trace, names: Iterable[str]) -> None:
@@ -204,7 +206,7 @@ class _Question:
             reads = any(final.reads(x, y) for x in in_a for y in in_b)
             predicates.append(
                 Predicate(
-                    "one kernel reads the other's result", reads, "" if reads else "nothing is saved by fusing them"
+                    "one kernel uses the other's result", reads, "" if reads else "nothing is saved by fusing them"
                 )
             )
         yield Decision(Cause(""), "same kernel", (self.a, self.b), bool(shared), tuple(predicates))

@@ -77,7 +77,7 @@ class Workbench:
         if number is None and traces:
             return traces[0]
         if number is None or not 0 <= number < len(self._numbers):
-            raise XlanbError(f"there is no compilation {number}: there are {len(self._numbers)}")
+            raise XlanbError(f"no compilation {number}: there are {len(self._numbers)}")
         return self._numbers[number]
 
     def is_live(self, trace: Trace) -> bool:
@@ -122,7 +122,7 @@ class Workbench:
         if owner is not None:
             return owner.step()
         if self._on_step is None:
-            raise XlanbError("this widget shows a finished trace: there is nothing to step")
+            raise XlanbError("this widget shows a finished trace: it cannot be stepped")
         if self._ended:
             return None
         try:
@@ -151,7 +151,7 @@ class Workbench:
         if position is not None:
             stepped = self._stepped(trace)
             if stepped is None:
-                raise XlanbError("the stages to come are not known here: step on, or go to the last one")
+                raise XlanbError("the upcoming stages are unknown: step, or go to the last one")
             yield from stepped.steps_to(position)
             return
         while (stage := self.step(trace)) is not None:
@@ -183,13 +183,11 @@ class Workbench:
             self._ended = self._ended or (owner is self._compilation and (owner is None or owner.is_done))
         failed = next((s for s in trace.stages if s.failed), None) if trace is not None else None
         if trace is not None and trace.program is None and failed is not None:
-            raise XlanbError(
-                f"{trace.name} failed in {failed.name}: there is nothing to run; go on from a stage before it"
-            )
+            raise XlanbError(f"{trace.name} failed in {failed.name}: it cannot run; continue from an earlier stage")
         program = trace if trace is not None and trace.program is not None else None
         program = program or next((t for t in reversed(self.traces) if t.program is not None), None)
         if program is None:
-            raise XlanbError("this widget has nothing to run")
+            raise XlanbError("this widget has no program to run")
         return run_traced(program)
 
     def fork(self, trace: Trace, at: int, text: str | None = None) -> Trace:

@@ -19,7 +19,7 @@ from xlanb.hlo.records import ModuleRecord
 
 _ROUNDS = 30
 _SECONDS = 20.0
-"""Time for all runs together: a round more is begun only before it is over, and one is always run."""
+"""Time budget for all runs: no round starts after it, but at least one is run."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ def measured_worth(trace: Trace) -> Iterator[Worth]:
     """
     start = next((s.after for s in trace if s.kind in ("hlo", "tf2xla") and isinstance(s.after, ModuleRecord)), None)
     if start is None:
-        raise XlanbError(f"{trace.name!r} holds no HLO before its passes: there is nothing to compile without one")
+        raise XlanbError(f"{trace.name!r} holds no HLO before its passes, so none of them can be left out")
     names = list(dict.fromkeys(s.name for s in trace if s.kind == "hlo_pass" and s.changed))
     text = module_of(start).to_string("short")
     variants = [Variant(name, text) for name in ("", *names)]

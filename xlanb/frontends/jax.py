@@ -88,7 +88,7 @@ _PACKAGES = {
     "jax", "jaxlib", "blackjax", "chex", "diffrax", "distrax", "equinox", "flax", "haiku", "jaxopt", "jraph", "lineax", "numpyro", "optax",
     "optimistix", "penzai",
 }  # fmt: skip
-"""Libraries whose functions are JAX's."""
+"""Libraries whose functions are JAX functions."""
 
 
 def _is_made_by_jax(function: Any) -> bool:
@@ -199,7 +199,7 @@ def _lowered(jitted: Any, function: Any, args: tuple[Any, ...], named: dict[str,
             raise wrong from None
         let_pass(error)
         if isinstance(error, import_jax().errors.TracerArrayConversionError):
-            error.add_note("A function of NumPy cannot compute with JAX's arrays: call the one of jax.numpy.")
+            error.add_note("A NumPy function cannot compute with JAX's traced arrays: use the one of jax.numpy.")
         raise
 
 
@@ -360,7 +360,7 @@ def _proto_of(stage: Any) -> bytes:
     try:
         hlo = stage.compiler_ir("hlo") if hasattr(stage, "compiler_ir") else stage.runtime_executable().hlo_modules()[0]
     except RuntimeError as error:  # of JAX's extension, such as for an array of more elements than 64 bits count
-        raise XlanbError(f"JAX cannot make HLO of the function: {error}") from error
+        raise XlanbError(f"JAX cannot lower the function to HLO: {error}") from error
     proto: bytes = hlo.as_serialized_hlo_module_proto()
     return proto
 
@@ -442,11 +442,11 @@ def _of_bytes(data: bytes, args: tuple[Any, ...], named: Mapping[str, Any]) -> H
         exported = export.deserialize(bytearray(data))
     except ImportError as error:
         raise MissingPeerError(
-            f"JAX reads serialized exports with flatbuffers: pip install flatbuffers ({error})"
+            f"JAX needs flatbuffers to read serialized exports: pip install flatbuffers ({error})"
         ) from error
     except Exception as error:  # flatbuffers raises whatever the bytes lead it to
         raise XlanbError(
-            f"{len(data)} bytes that are neither StableHLO bytecode nor a serialized jax.export.Exported: {error}"
+            f"the {len(data)} bytes are neither StableHLO bytecode nor a serialized jax.export.Exported: {error}"
         ) from error
     return _of_exported(exported, args, named)
 
@@ -456,7 +456,7 @@ def _of_stablehlo(text: str | bytes) -> HloModule:
     try:
         computation = extension.mlir.mlir_module_to_xla_computation(text)
     except Exception as error:  # the extension raises its own kinds
-        raise XlanbError(f"the real XLA refuses the StableHLO: {error}") from error
+        raise XlanbError(f"the real XLA rejects the StableHLO: {error}") from error
     return HloModule.from_proto(computation.as_serialized_hlo_module_proto())
 
 

@@ -225,13 +225,13 @@ def _as_parameter(value: Any, leaf: Leaf) -> Any:
 
     if isinstance(value, jax.core.Tracer):
         raise ArgumentError(
-            f"{leaf.name} is traced by JAX: compiled code takes arrays. Transform the function before it is compiled, "
-            "as in xlanb.compile(jax.grad(f), x); xlanb.jit(f) may stand inside of jax.grad, jax.vmap and jax.jit"
+            f"{leaf.name} is traced by JAX: compiled code takes arrays. Transform the function before compiling it, "
+            "as in xlanb.compile(jax.grad(f), x); xlanb.jit(f) can be used inside jax.grad, jax.vmap and jax.jit"
         )
     if _is_key(getattr(value, "dtype", None)):
         return np.asarray(jax.random.key_data(value))
     if isinstance(value, jax.ShapeDtypeStruct):
-        raise ArgumentError(f"{leaf.name} is a shape without values: give an array of {leaf.dtype}{list(leaf.shape)}")
+        raise ArgumentError(f"{leaf.name} is a shape without values: pass an array of {leaf.dtype}{list(leaf.shape)}")
     array = array_of(
         value, lambda error: ArgumentError(f"{leaf.name}: expected {leaf.dtype}, got {type(value).__name__}: {error}")
     )

@@ -11,7 +11,7 @@ from xlanb.shape import TupleShape
 
 _OF_NUMBERS = ("input_output_alias", "buffer_donor", "allow_spmd_sharding_propagation_to_parameters")
 _OF_RESULTS = ("input_output_alias", "allow_spmd_sharding_propagation_to_output")
-"""What the header says of parameters and of results by their numbers."""
+"""The header's entries about parameters and results, by number."""
 
 
 def with_effects(module: HloModule, stage: Any) -> HloModule:

@@ -28,7 +28,7 @@ class Program:
     name: str
     data: bytes
     identity: bytes
-    """What is the same where the same program is lowered again, from another line of a script or another cell too."""
+    """A key that is equal when the same program is lowered again, even from another line of a script or another cell."""
 
     is_hlo: bool = False
     partitions: int = 1
@@ -147,7 +147,7 @@ class _Shardings:
                 is_leaf=self._is_leaf,
             )
         except ValueError as error:
-            raise ArgumentError(f"shardings: their structure is no prefix of the arguments': {error}") from error
+            raise ArgumentError(f"the structure of the shardings is not a prefix of the arguments': {error}") from error
         return tuple(made)
 
     def tree(self, shardings: Any) -> Any:
@@ -187,14 +187,14 @@ class _Shardings:
         if isinstance(value, sharding.NamedSharding):
             mesh = value.mesh
             return sharding.NamedSharding(getattr(mesh, "abstract_mesh", mesh), value.spec)
-        raise ArgumentError(f"a sharding is a NamedSharding or a PartitionSpec, not {type(value).__name__}")
+        raise ArgumentError(f"expected a NamedSharding or a PartitionSpec as the sharding, got {type(value).__name__}")
 
     def _mesh_for(self, spec: Any) -> Any:
         sharding = import_jax("jax.sharding")
         if self.mesh is None:
             axes = {a for part in spec if part is not None for a in (part if isinstance(part, tuple) else (part,))}
             if len(axes) > 1:
-                raise ArgumentError(f'{spec}: say how large its axes are, as in mesh={{"{min(axes)}": 2, ...}}')
+                raise ArgumentError(f'{spec}: give the sizes of its axes, as in mesh={{"{min(axes)}": 2, ...}}')
             self.mesh = {next(iter(axes), "devices"): self.device_count}
         if isinstance(self.mesh, Mapping):
             types = (sharding.AxisType.Auto,) * len(self.mesh)

@@ -12,20 +12,20 @@ from xlanb.boundary import let_pass
 from xlanb.errors import ArgumentTypeError
 
 _OF_A_CALL = re.compile(r"positional argument|keyword argument|multiple values for")
-"""What Python's own message says where a call does not fit a signature."""
+"""Matches Python's own message for a call that does not match a signature."""
 
 
 def no_program(x: Any) -> ArgumentTypeError:
     """The error for something that cannot be made HLO of."""
     kind = type(x).__name__
     if hasattr(x, "shape") and hasattr(x, "dtype"):
-        text = f"an array ({kind}) is no program: give the function and its arguments, xlanb.explore(f, x) in place of xlanb.explore(f(x))"
+        text = f"an array ({kind}) is not a program: pass the function and its arguments, xlanb.explore(f, x) instead of xlanb.explore(f(x))"
     elif callable(getattr(x, "apply", None)):
-        text = f"a {kind} is no function: give its apply, with the parameters first, as in xlanb.explore(model.apply, params, x)"
+        text = f"a {kind} is not a function: pass its apply method, with the parameters first, as in xlanb.explore(model.apply, params, x)"
     else:
         text = (
-            f"cannot make HLO of an object of type {kind}: give a function and its arguments, HLO or StableHLO text, "
-            "an HloModule, tensors, or a program of TensorFlow"
+            f"cannot create HLO from an object of type {kind}: pass a function and its arguments, HLO or StableHLO text, "
+            "an HloModule, tensors, or a TensorFlow program"
         )
     return ArgumentTypeError(text)
 
@@ -35,7 +35,7 @@ def check_no_named(named: Mapping[str, Any]) -> None:
     if named:
         names = ", ".join(f"{name}=" for name in named)
         raise ArgumentTypeError(
-            f"HLO takes no named arguments ({names}); for options of the compiler write "
+            f"a program in HLO takes no keyword arguments ({names}); for options of the compiler write "
             "xlanb.cpu.compile_module(module, xlanb.cpu.CompileOptions(pipeline=...)), for flags xlanb.flags"
         )
 
@@ -49,7 +49,7 @@ def check_function(function: Any) -> None:
     linen = sys.modules.get("flax.linen")
     if linen is not None and isinstance(function, linen.Module) and function.scope is None:
         raise ArgumentTypeError(
-            f"{type(function).__name__} is a module of flax.linen, whose parameters are kept outside of it: give its apply, "
+            f"{type(function).__name__} is a flax.linen module, which does not hold its parameters: pass its apply method, "
             "with the parameters first, as in xlanb.jit(model.apply)(params, x) or xlanb.explore(model.apply, params, x)"
         )
 
@@ -89,6 +89,5 @@ def pending_result(function: Callable[..., Any], value: Any) -> ArgumentTypeErro
         value.close()  # else Python warns that nobody awaits it
     name = getattr(function, "__name__", type(function).__name__)
     return ArgumentTypeError(
-        f"{name} gives a {type(value).__name__}, whose values are not computed when it returns: "
-        "compiled functions give arrays, such as a list of them: list(...)"
+        f"{name} returns a {type(value).__name__}, whose values are not computed when it returns: compiled functions must return arrays, for example as list(...)"
     )

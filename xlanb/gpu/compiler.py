@@ -119,7 +119,7 @@ def _backend(module: HloModule, target: GpuTarget) -> tuple[BufferAssignment, Gp
     except OutOfMemoryError:
         raise
     except MemoryError as error:
-        raise OutOfMemoryError(f"code generation ran out of memory over {module.name}: {error}") from error
+        raise OutOfMemoryError(f"code generation ran out of memory for {module.name}: {error}") from error
 
 
 __all__ = ["GpuCompileOptions", "compile_module", "compile_steps"]

@@ -32,7 +32,7 @@ class Architecture:
     """"CUDA", "ROCM" or "SYCL"."""
 
     name: str
-    """"sm_90a", "gfx942", "PVC": what its code is compiled for."""
+    """"sm_90a", "gfx942", "PVC": the target of its code."""
 
     capability: tuple[int, int] = (0, 0)
     """CUDA's compute capability."""
@@ -43,24 +43,24 @@ class Architecture:
     registers_per_core: int = 65536
     shared_memory_per_core: int = 0
     shared_memory_per_block: int = 48 * KIB
-    """Without asking for more."""
+    """Without requesting more."""
 
     shared_memory_per_block_optin: int = 0
     reserved_shared_memory_per_block: int = 0
-    """What the system takes of a block's shared memory."""
+    """The shared memory of a block reserved by the system."""
 
     shared_memory_unit: int = 128
-    """Shared memory is given out in multiples of it."""
+    """The granularity of shared memory allocation."""
 
     block_dim_limit: tuple[int, int, int] = (2147483647, 65535, 65535)
     l1_bytes: int = 2 * KIB
-    """What of a core's first-level cache a kernel is counted on to keep: most of it serves as shared memory."""
+    """The part of a core's L1 cache that the model assumes usable by a kernel: most of it serves as shared memory."""
 
     dram_transaction_bytes: int = 64
-    """Bytes that come from memory into the second-level cache at a time."""
+    """Bytes per transaction from memory to the L2 cache."""
 
     transaction_bytes_per_clock: int = 32
-    """Bytes that a core asks of memory in a clock."""
+    """Bytes that a core requests from memory per clock."""
 
     fpus_per_core: int = 128
     fma: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -224,7 +224,7 @@ DEVICES: Mapping[str, GpuDevice] = MappingProxyType({d.key: d for d in _ROWS})
 ALIASES: Mapping[str, str] = MappingProxyType({
     "a100": "a100_sxm_80", "h100": "h100_sxm", "mi200": "mi250", "mi300": "mi300x", "mi350": "mi350x",
 })  # fmt: skip
-"""Short names of the devices that people mean by them."""
+"""Aliases of device names."""
 
 
 def gpu_device(name: str) -> GpuDevice:
@@ -237,7 +237,7 @@ def gpu_device(name: str) -> GpuDevice:
     found = DEVICES.get(ALIASES.get(key, key))
     if found is None:
         known = (*ALIASES, *DEVICES)
-        raise XlanbError(f"no GPU is known as {name!r}{did_you_mean(key, known)}; there are {', '.join(known)}")
+        raise XlanbError(f"unknown GPU {name!r}{did_you_mean(key, known)}; known GPUs: {', '.join(known)}")
     return found
 
 

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 _LIBRARIES = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}
 _P, _N, _U, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int
 Handle = ctypes.c_void_p
-"""A module or a function of the driver's."""
+"""A module or function handle of the driver."""
 _PROTOTYPES: Mapping[str, tuple[Any, ...]] = {
     "cuInit": (_U,),
     "cuDeviceGet": (_P, _I),
@@ -46,7 +46,7 @@ _PROTOTYPES: Mapping[str, tuple[Any, ...]] = {
     "cuLaunchKernel": (_P, *[_U] * 7, _P, _P, _P),
     "cuGetErrorString": (_I, _P),
 }
-"""The arguments of the driver's functions; each gives a CUresult."""
+"""The argument types of the driver's functions; each returns a CUresult."""
 
 
 class Driver:
@@ -85,7 +85,7 @@ def driver() -> Driver:
         found = Driver(ctypes.CDLL(name))
     except OSError as error:
         raise DeviceError(
-            f"no NVIDIA driver here ({name}): exe.emulate(*arrays) runs the same kernels on the CPU"
+            f"no NVIDIA driver found ({name}): exe.emulate(*arrays) runs the same kernels on the CPU"
         ) from error
     begin(found)
     return found

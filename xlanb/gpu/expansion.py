@@ -16,7 +16,7 @@ _EXPANDERS: Mapping[str, tuple[Op, ...]] = {
     "rng-bit-generator-expander": (Op.RNG_BIT_GENERATOR,),
     "scan_expander": (Op.SCAN,),
 }
-"""The opcodes that each pass leaves none of."""
+"""The opcodes that each pass removes completely."""
 
 
 def expand(module: HloModule) -> None:

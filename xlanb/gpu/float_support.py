@@ -28,7 +28,7 @@ _BF16_CUDA = frozenset((O.EXPONENTIAL, O.LOG))
 _BF16_AMPERE = frozenset((O.ABS, O.MAXIMUM, O.MINIMUM, O.NEGATE))
 _BF16_HOPPER = frozenset((O.ADD, O.MULTIPLY, O.SUBTRACT))
 _F8_DOTS = {P.F8E4M3FN: (8, 0), P.F8E5M2: (9, 0)}
-"""CUDA's compute capability from which a dot within a Triton fusion takes the type."""
+"""CUDA's compute capability from which a dot within a Triton fusion supports the type."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _PLACEMENTS = ("MoveToHost", "MoveToDevice")
 _F8 = frozenset(t for t in P if t.text.startswith("f8"))
 _F8_OF_CUBLAS = frozenset((P.F8E4M3FN, P.F8E5M2FNUZ))
 _SHORTEST_ROW = 32
-"""Elements from which on it pays to lay out an operand so that a reduce goes over rows."""
+"""The least number of elements for which relayout of an operand for a row reduction pays off."""
 
 _JOINED_ALONG = {O.ALL_GATHER: "dimensions", O.REDUCE_SCATTER: "dimensions", O.ALL_TO_ALL: "dimensions"}
 

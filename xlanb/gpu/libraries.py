@@ -116,7 +116,7 @@ def _activated(b: Builder, i: HloInstruction, made: HloInstruction, feature: int
 def _product(i: HloInstruction) -> HloInstruction:
     g, b, shape = cublas_gemm.gemm_of(i), Builder(i), cublas_gemm.result_shape(i)
     if g is None:
-        raise AssertionError("a matrix product without a backend config")
+        raise AssertionError("the matrix product has no backend config")
     numbers: dict[str, Sequence[int]] = {
         "lhs_batch_dims": g.batch[0], "rhs_batch_dims": g.batch[1],
         "lhs_contracting_dims": g.contracting[0], "rhs_contracting_dims": g.contracting[1],

@@ -203,13 +203,13 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "transpose-folding@dots": lambda: TransposeFolding(any_matrices=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
 }
-"""Passes that are built with options, by name@variant."""
+"""Passes created with options, by name@variant."""
 
 _OF_DEVICE: Mapping[str, Callable[[GpuDevice], HloPass]] = {
     f"float-normalization-{low}@gpu": lambda device, low=low: PASSES_BY_TYPE[low](support=GpuFloatSupport(device))
     for low in WIDER
 } | {"layout-assignment@gpu": lambda device: LayoutAssignment(wishes=GpuLayouts(device))}
-"""Passes whose options come of the device, by name@variant."""
+"""Passes whose options depend on the device, by name@variant."""
 
 
 def pipeline(device: str | GpuDevice = "a100") -> HloPassPipeline:

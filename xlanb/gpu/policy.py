@@ -81,7 +81,7 @@ class GpuPolicy:
 
 
 _IN_PLACE = frozenset({Op.DYNAMIC_UPDATE_SLICE, Op.SCATTER, Op.SORT})
-"""Opcodes whose kernels write over the operand of the same number as the result; of a sort that is each."""
+"""Opcodes whose kernels overwrite the operand with the number of the result; for a sort each one."""
 
 
 def _written(root: HloInstruction, leaf: Leaf) -> int:

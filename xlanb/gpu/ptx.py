@@ -87,10 +87,10 @@ def assemble(text: str) -> Assembled:
     """
     ptxas = find_ptxas()
     if ptxas is None:
-        raise MissingLibraryError("no ptxas here: pip install 'xlanb[gpu]', or put CUDA's on the PATH")
+        raise MissingLibraryError("ptxas not found: pip install 'xlanb[gpu]', or add CUDA's to the PATH")
     found = _ARCHITECTURE.search(text)
     if found is None:
-        raise CompilationError("the PTX names no architecture (.target sm_NN)")
+        raise CompilationError("the PTX does not name an architecture (.target sm_NN)")
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(text)
@@ -99,7 +99,7 @@ def assemble(text: str) -> Assembled:
         )
         told = ran.stderr + ran.stdout
         if ran.returncode:
-            raise CompilationError(f"ptxas refuses the PTX:\n{told.strip()}")
+            raise CompilationError(f"ptxas rejects the PTX:\n{told.strip()}")
         registers, spills, stack = _USED.search(told), _SPILLS.search(told), _STACK.search(told)
         stores, loads = (int(n) for n in spills.groups()) if spills else (0, 0)
         return Assembled(

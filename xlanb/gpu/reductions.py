@@ -17,7 +17,7 @@ from xlanb.shape import ArrayShape
 
 WARP_SIZE: Final = 32
 BATCHED_RACE_FREE_BOUND: Final = 8
-"""Rows that a block reduces together without atomics, at most."""
+"""The most rows reduced by one block without atomics."""
 MIN_THREADS_ROW_REDUCTION: Final = 1024
 _ROW_TILE: Final = 16
 _COLUMN_TILE: Final = 128

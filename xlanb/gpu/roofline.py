@@ -16,7 +16,7 @@ from xlanb.gpu.kernel_cost import KernelCost
 from xlanb.gpu.occupancy import Occupancy
 
 LAUNCH_SECONDS = 1e-6
-"""What a launch costs by itself, as XLA's own model of a fusion's time assumes."""
+"""The launch overhead assumed by XLA's model of fusion times."""
 
 _LATENCY_S = 6e-7  # of a read from memory
 _IN_FLIGHT = 16  # bytes of a thread: one vector load

@@ -10,7 +10,7 @@ from xlanb.errors import CompilationError
 from xlanb.gpu.devices import GpuDevice
 
 _PTX_VERSIONS = (((12, 0), 87), ((10, 3), 88), ((10, 0), 86), ((9, 0), 80), ((0, 0), 80))
-"""The first version of PTX (times ten) that knows a compute capability."""
+"""The first version of PTX (times ten) that supports a compute capability."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class GpuTarget:
     polls: bool = False
     has_c_library: bool = False
     debug_locations: str = "DebugDirectivesOnly"
-    """Lines (.loc) without sections for a debugger, with which ptxas would not optimize."""
+    """Emit line numbers (.loc) without debug sections, which would disable ptxas' optimizations."""
 
     def __post_init__(self) -> None:
         if self.device.architecture.platform != "CUDA":
             raise CompilationError(
-                f"{self.device.name} runs no PTX: kernels are made for NVIDIA's GPUs (a100, h100, b200, ...)"
+                f"{self.device.name} does not run PTX: xlanb generates kernels for NVIDIA GPUs (a100, h100, b200, ...)"
             )
 
     @property

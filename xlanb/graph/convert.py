@@ -69,7 +69,7 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
     """
     if isinstance(value, TensorShape):
         if not value.is_fully_defined():
-            raise GraphValueError(f"cannot make a tensor of the partially known shape {value}")
+            raise GraphValueError(f"cannot create a tensor from the partially known shape {value}")
         value = np.array([int(d) for d in value], np.int32)
     value = _plain(value)
     is_numpy = isinstance(value, np.ndarray | np.generic)
@@ -77,11 +77,11 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
     has_text = isinstance(value, list) and any(isinstance(v, str | bytes) for v in _leaves(value))
     array = array_of(
         value,
-        lambda error: GraphValueError(f"no tensor has the value {_short(value)}: {error}"),
+        lambda error: GraphValueError(f"cannot convert {_short(value)} to a tensor: {error}"),
         np.object_ if has_text else None,
     )
     if array.dtype.kind == "O" and not _is_text(array):
-        raise GraphValueError(f"no tensor has the value {_short(value)}: its parts differ in length or kind")
+        raise GraphValueError(f"cannot convert {_short(value)} to a tensor: its parts differ in length or type")
     if array.dtype.kind in "SUO":
         return _strings(array, value, dtype)
     if dtype is None:
@@ -192,7 +192,7 @@ def convert_to_tensor(
 
 def _checked(tensor: Tensor, wanted: DType | None) -> Tensor:
     if wanted is not None and not wanted.is_compatible_with(tensor.dtype):
-        raise GraphTypeError(f"tensor {tensor.name!r} has the dtype {tensor.dtype.name}, where {wanted.name} is wanted")
+        raise GraphTypeError(f"tensor {tensor.name!r} has the dtype {tensor.dtype.name}, expected {wanted.name}")
     return tensor
 
 
@@ -223,7 +223,7 @@ def convert_n_to_tensor(
         GraphTypeError: not a list, or an element that does not fit.
     """
     if not isinstance(values, list | tuple):
-        raise GraphTypeError(f"expected a list of tensors, not {_short(values)}")
+        raise GraphTypeError(f"expected a list of tensors, got {_short(values)}")
     return [
         convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}", preferred_dtype, as_ref)
         for i, v in enumerate(values)
@@ -242,6 +242,6 @@ def graph_of(values: Iterable[Any]) -> Any:
         if own is None:
             continue
         if graph is not None and own is not graph:
-            raise GraphError(f"{v!r} belongs to another graph than the tensors before it")
+            raise GraphError(f"{v!r} belongs to a different graph than the preceding tensors")
         graph = own
     return graph or get_default_graph()

@@ -43,7 +43,7 @@ def reset_default_graph() -> None:
     """
     if any(g not in _global for g in _STACK.graphs):
         raise GraphError(
-            "reset_default_graph() inside `with graph.as_default()` would change nothing: leave that block first"
+            "reset_default_graph() inside `with graph.as_default()` would have no effect: leave that block first"
         )
     _global.clear()
     _STACK.graphs.clear()

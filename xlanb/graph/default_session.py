@@ -69,7 +69,5 @@ def require_session(session: SessionLike | None, graph: Any) -> SessionLike:
             "Cannot evaluate: no session was given and there is no default one. Use `with sess.as_default()` or pass session=sess"
         )
     if found.graph is not graph:
-        raise GraphValueError(
-            "Cannot use the session: it runs another graph than the one that holds this tensor or operation"
-        )
+        raise GraphValueError("Cannot use the session: it runs a different graph than that of this tensor or operation")
     return found

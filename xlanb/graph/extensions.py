@@ -40,7 +40,7 @@ write_graphdef_text: Final[Hook[[Graph], str]] = Hook("graph.write_graphdef_text
 """A graph as a GraphDef in text form."""
 
 graph_of_program: Final[Hook[[Any, tuple[Any, ...], str | None], Graph]] = Hook("graph.graph_of_program")
-"""The graph of a program that TensorFlow holds, the arguments of its call, and the signature of a SavedModel."""
+"""The graph of a TensorFlow program, the arguments of its call, and the signature of a SavedModel."""
 
 __all__ = [
     "flatten_foreign_call",

@@ -63,10 +63,10 @@ def graph_of(
     if is_saved_model(x):
         return _of_saved_model(x, signature)
     if signature is not None:
-        raise GraphError(f"only a SavedModel has signatures: {signature!r} means nothing for a {type(x).__name__}")
+        raise GraphError(f"only a SavedModel has signatures: leave out {signature!r} for a {type(x).__name__}")
     if not is_foreign(x):
         raise GraphError(
-            f"cannot take a {type(x).__name__} for a program of TensorFlow: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
+            f"cannot use a {type(x).__name__} as a TensorFlow program: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
             "with its arguments, a ConcreteFunction, a Keras model or its file, or the folder of a SavedModel"
         )
     return graph_of_objects(x, CallRequest(args, named or {}, batch, is_compiled))

@@ -97,7 +97,7 @@ class Graph(Displayable):
             raise GraphValueError(f'tensor names have the form "<operation>:<output>", not {name!r}')
         op = self.get_operation_by_name(op_name)
         if int(index) >= len(op.outputs):
-            raise GraphValueError(f"there is no tensor {name!r}: {op!r} has {len(op.outputs)} outputs")
+            raise GraphValueError(f"no tensor {name!r}: {op!r} has {len(op.outputs)} outputs")
         return op.outputs[int(index)]
 
     def as_graph_element(
@@ -131,7 +131,7 @@ class Graph(Displayable):
     def check_own(self, element: Operation | Tensor) -> None:
         """Raise GraphValueError unless `element` belongs to this graph."""
         if element.graph is not self:
-            raise GraphValueError(f"{element!r} is not an element of this graph, but of another one")
+            raise GraphValueError(f"{element!r} belongs to a different graph")
         op = element.op if isinstance(element, Tensor) else element
         if self._ops.get(op.name) is not op:
             raise GraphValueError(f"{element.name!r} has been removed from its graph")
@@ -154,7 +154,7 @@ class Graph(Displayable):
         try:
             found = re.compile(pattern)
         except re.error as error:
-            raise GraphValueError(f"{pattern!r} is no regular expression: {error}") from None
+            raise GraphValueError(f"{pattern!r} is not a regular expression: {error}") from None
         return [op for op in self if found.search(op.name) or found.search(op.type)]
 
     def subgraph(self, fetches: Any, feeds: Any = ()) -> Graph:
@@ -230,9 +230,9 @@ class Graph(Displayable):
             GraphValueError: the name is taken or malformed, or an input belongs to another graph.
         """
         if name in self._ops:
-            raise GraphValueError(f"the graph has a node {name!r} already: {self._ops[name]!r}")
+            raise GraphValueError(f"the graph already has a node {name!r}: {self._ops[name]!r}")
         if not _NODE_NAME.fullmatch(name):
-            raise GraphValueError(f"{name!r} is not a valid name of a node")
+            raise GraphValueError(f"{name!r} is not a valid node name")
         tensors, waits = tuple(inputs), tuple(control_inputs)
         elements: list[Operation | Tensor] = [*tensors, *waits]
         for element in elements:
@@ -265,7 +265,7 @@ class Graph(Displayable):
             self.check_own(op)
             reader = next((r for t in op.outputs for r in t.uses if r not in going), None)
             if reader is not None:
-                raise GraphValueError(f"cannot remove {op!r}: {reader!r} still reads it")
+                raise GraphValueError(f"cannot remove {op!r}: it is still used by {reader!r}")
         for op in going:
             for other in op.control_outputs:
                 other.remove_control_input(op)
@@ -277,7 +277,7 @@ class Graph(Displayable):
     def rename(self, op: Operation, name: str) -> None:
         """Give an operation another name that is free. Raises GraphValueError if it is taken."""
         if name in self._ops:
-            raise GraphValueError(f"the graph has a node {name!r} already: {self._ops[name]!r}")
+            raise GraphValueError(f"the graph already has a node {name!r}: {self._ops[name]!r}")
         self.check_own(op)
         self._ops = {(name if o is op else n): o for n, o in self._ops.items()}
         op.name = name

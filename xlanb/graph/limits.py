@@ -11,9 +11,9 @@ import numpy as np
 from xlanb.errors import GraphValueError
 
 LARGEST_TENSOR: Final = 1 << 33
-"""Bytes of one tensor: a file that asks for more is damaged or hostile."""
+"""Bytes of one tensor: a file with more is damaged or malicious."""
 LARGEST_FILE: Final = 1 << 31
-"""Bytes of a file: a protocol buffer cannot be larger, and a text of that size is no vocabulary."""
+"""Bytes of a file: a protocol buffer cannot be larger, and a text of that size is not a vocabulary."""
 LARGEST_EXPANSION: Final = 1 << 28
 """Bytes of a value that is computed, or filled up, while a graph is read, folded or lowered."""
 
@@ -25,9 +25,9 @@ def check_bytes(what: str, dims: Sequence[int], itemsize: int, limit: int = LARG
     """
     size = math.prod(dims) * itemsize
     if size > limit:
-        raise GraphValueError(f"{what} of shape {list(dims)} takes {size:,} bytes, more than {limit:,}")
+        raise GraphValueError(f"{what} of shape {list(dims)} takes {size:,} bytes, more than the limit of {limit:,}")
     if math.prod(d for d in dims if d) * itemsize >= 1 << 63:
-        raise GraphValueError(f"{what} of shape {list(dims)} has dimensions beyond 64 bits, though no elements")
+        raise GraphValueError(f"{what} of shape {list(dims)} has no elements, but dimensions that overflow 64 bits")
 
 
 def stored(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

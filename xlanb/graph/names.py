@@ -64,7 +64,7 @@ class NameSpace:
             self.stack = name[:-1]
         else:
             if not (_SCOPE_NAME if old else _OP_NAME).fullmatch(name):
-                raise GraphValueError(f"{name!r} is not a valid name of a scope or node")
+                raise GraphValueError(f"{name!r} is not a valid scope or node name")
             self.stack = self.unique(name)
         try:
             yield f"{self.stack}/" if self.stack else ""

@@ -117,7 +117,9 @@ def _given_attrs(op_def: OpDef, keywords: Mapping[str, Any], scope: str) -> dict
             continue
         definition = op_def.attr_defs.get(key)
         if definition is None:
-            raise GraphTypeError(f"node {scope.removesuffix('/')!r} (op {op_def.name}) takes no {key!r}")
+            raise GraphTypeError(
+                f"node {scope.removesuffix('/')!r} (op {op_def.name}) has no input or attribute {key!r}"
+            )
         found[key] = _attr_value(definition, value, f"node {scope.removesuffix('/')!r} (op {op_def.name})")
     return found
 

@@ -343,14 +343,13 @@ class Tensor(Displayable):
 
     def __bool__(self) -> NoReturn:
         raise GraphTypeError(
-            f"using the tensor {self.name!r} as a Python bool is not allowed: its value is not known while the graph is built. "
-            "Use tf.cond for a choice in the graph, `is not None` to test for a tensor, or Session.run for the value."
+            f"using the tensor {self.name!r} as a Python bool is not allowed: its value is unknown during graph construction. Use tf.cond for a branch in the graph, `is not None` to test for a tensor, or Session.run for the value."
         )
 
     def __iter__(self) -> Iterator[Tensor]:
         if self.shape.rank is None or self.shape.rank == 0 or self.shape[0].value is None:
             raise GraphTypeError(
-                f"tensor {self.name!r} of shape {self.shape} cannot be iterated over while the graph is built"
+                f"tensor {self.name!r} of shape {self.shape} cannot be iterated over during graph construction"
             )
         return (self[i] for i in range(int(self.shape[0])))
 
@@ -360,7 +359,7 @@ class Tensor(Displayable):
         )
 
     def __float__(self) -> NoReturn:
-        raise GraphTypeError(f"the tensor {self.name!r} has no value while the graph is built: run it in a Session")
+        raise GraphTypeError(f"the tensor {self.name!r} has no value during graph construction: run it in a Session")
 
     __int__ = __index__ = __complex__ = __float__
 
@@ -515,7 +514,7 @@ def as_operation(value: Any) -> Operation:
     op = getattr(value, "op", None)
     if isinstance(op, Operation):
         return op
-    raise GraphError(f"expected an operation or a tensor, not {value!r}")
+    raise GraphError(f"expected an operation or a tensor, got {value!r}")
 
 
 def handed_on_from(tensor: Tensor, is_handed_on: Callable[[Operation], bool]) -> Tensor:

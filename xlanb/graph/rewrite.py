@@ -34,7 +34,7 @@ def copy_graph(graph: Graph, keep: Collection[Operation] | None = None, name: st
         copy = new.get_operation_by_name(op.name)
         for tensor in op.inputs:
             if tensor.op.name not in new:
-                raise GraphValueError(f"cannot leave out {tensor.op!r}: {op!r} reads it")
+                raise GraphValueError(f"cannot remove {tensor.op!r}: it is used by {op!r}")
             copy.add_input(new.get_operation_by_name(tensor.op.name).outputs[tensor.value_index])
         for waited in op.control_inputs:
             if waited.name in new:

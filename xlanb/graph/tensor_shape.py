@@ -20,7 +20,7 @@ class Dimension:
             value = value.value
         self.value: int | None = None if value is None else int(value)
         if self.value is not None and self.value < 0:
-            raise GraphError(f"a dimension is at least 0, not {self.value}")
+            raise GraphError(f"a dimension must be non-negative, got {self.value}")
 
     def __int__(self) -> int:
         if self.value is None:
@@ -183,7 +183,7 @@ def _size(value: Any) -> int | None:
         return None
     size = int(value)
     if size < -1:
-        raise GraphError(f"a dimension is at least 0 or unknown, not {size}")
+        raise GraphError(f"a dimension must be non-negative or unknown, got {size}")
     return None if size == -1 else size
 
 

@@ -18,9 +18,9 @@ _O = HloOpcode
 ASYNC_BY_SUFFIX = {"-start": _O.ASYNC_START, "-update": _O.ASYNC_UPDATE, "-done": _O.ASYNC_DONE}
 ASYNC_OPCODES = frozenset(ASYNC_BY_SUFFIX.values())
 NOT_WRAPPED = frozenset((_O.ALL_GATHER, _O.ALL_REDUCE, _O.COLLECTIVE_PERMUTE, _O.COPY, _O.PARAMETER))
-"""Opcodes that have asynchronous versions of their own, so that `copy-update` is no opcode."""
+"""Opcodes that have asynchronous versions of their own, so that `copy-update` is not an opcode."""
 DONE_OF = {_O.SEND_DONE: _O.SEND, _O.RECV_DONE: _O.RECV}
-"""What is wrapped where these opcodes complete an async-start: XLA prints `send-start` and `send-done` for its links, which XLA 0.12 does not read."""
+"""The opcode wrapped by an async-start that these opcodes complete: XLA prints `send-start` and `send-done` for its links, which XLA 0.12 does not read."""
 
 PRODUCERS = frozenset((_O.ASYNC_START, _O.ASYNC_UPDATE))
 INTERMEDIARIES = frozenset((_O.TUPLE, _O.GET_TUPLE_ELEMENT, _O.OPT_BARRIER, _O.COPY, _O.PARAMETER, _O.WHILE))
@@ -34,7 +34,7 @@ _HANDED_ON = frozenset(
         "xla.sdy.FuncResultSharding",
     )
 )
-"""Targets of custom calls that say something about their operand, and give it on."""
+"""Custom-call targets that annotate their operand and return it."""
 
 _Place = tuple["HloInstruction", tuple[int, ...]]
 """An instruction and the index of an element of its result, outermost last."""

@@ -65,7 +65,7 @@ def broadcast_pair(
     sizes = [1] * rank
     for shape, place in zip((left, right), places, strict=True):
         if len(place) != shape.rank or any(not 0 <= d < rank for d in place):
-            raise ShapeError(f"{opcode}({left}, {right}): expected broadcast_dimensions that fit, not {list(place)}")
+            raise ShapeError(f"{opcode}({left}, {right}): the broadcast_dimensions do not match: {list(place)}")
         for size, d in zip(shape.dimensions, place, strict=True):
             if sizes[d] not in (1, size) and size != 1:
                 raise ShapeError(f"{opcode}({left}, {right}): dimension {d} has the sizes {sizes[d]} and {size}")

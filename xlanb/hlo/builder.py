@@ -29,7 +29,7 @@ from xlanb.shape.shape import TOKEN, array, tuple_of
 
 _O = HloOpcode
 Region = HloComputation | HloOpcode
-"""A computation over scalars, or the opcode of a binary one that is to be made."""
+"""A computation over scalars, or the opcode of a binary one to create."""
 
 
 def _unary(opcode: HloOpcode) -> Callable[[HloBuilder, HloInstruction], HloInstruction]:
@@ -78,7 +78,7 @@ class HloBuilder:
             ShapeError: this builder is for a computation within another one's module (`build_computation`).
         """
         if self._outer is not None:
-            raise ShapeError(f"{self.computation.name} is no entry computation: use build_computation")
+            raise ShapeError(f"{self.computation.name} is not an entry computation: use build_computation")
         self.computation.set_root(root)
         self.module.set_entry(self.computation)
         return self.module
@@ -506,7 +506,7 @@ class HloBuilder:
         """The branch that a predicate (true branch first) or an s32 selects, applied to its own operand."""
         if selector.array_shape.element_type is PrimitiveType.PRED:
             if len(branches) != 2:
-                raise ShapeError(f"conditional: a predicate selects one of two branches, not of {len(branches)}")
+                raise ShapeError(f"conditional: a predicate selects one of two branches, got {len(branches)} branches")
             named: Mapping[str, Any] = {"true_computation": branches[0], "false_computation": branches[1]}
         else:
             named = {"branch_computations": tuple(branches)}

@@ -81,7 +81,7 @@ class HloComputation(Displayable):
         self._derived: dict[Hashable, tuple[int, int, Any]] = {}
         self._settled: dict[Hashable, int] = {}
         self.version = 0
-        """The version of the module at the last change of this computation."""
+        """The module's version at the last change of this computation."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ def device_groups(i: HloInstruction, grid: DeviceGrid) -> Groups:
         return _all_groups(text, group_mode(i), grid)
     except IndexError:
         raise HloVerifierError(
-            f"replica_groups={text} name a participant that is none of {grid.replicas} replicas and {grid.partitions} partitions:\n  {i}"
+            f"replica_groups={text} name a participant outside of the {grid.replicas} replicas and {grid.partitions} partitions:\n  {i}"
         ) from None
 
 

@@ -67,7 +67,7 @@ def check_one_device(i: HloInstruction) -> None:
     """Raise UnimplementedError where an instruction takes more than one device."""
     why = why_several(i)
     if why:
-        raise UnimplementedError(f"{i.opcode} takes several devices ({why}), but is asked of one:\n  {i}")
+        raise UnimplementedError(f"{i.opcode} needs several devices ({why}), but the program runs on one:\n  {i}")
 
 
 def check_devices(module: HloModule) -> None:

@@ -10,7 +10,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.python_lines import place_text, users_frames
 
 NEIGHBOURS = 10
-"""How many instructions either side are shown."""
+"""The number of instructions shown on either side."""
 
 _WIDTH = 200
 
@@ -36,7 +36,7 @@ def context(instruction: HloInstruction, neighbours: int = NEIGHBOURS) -> str:
 
 
 _FRAMES = 4
-"""How many frames of Python an instruction's origin shows."""
+"""The number of Python frames shown in an instruction's origin."""
 
 
 def origin(instruction: HloInstruction) -> str:

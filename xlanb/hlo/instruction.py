@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _UIDS = count(1)
 _CONSTRAINED = frozenset((HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.ALL_TO_ALL))
-"""Collectives that must stay where their layout is constrained: other modules rely on it."""
+"""Collectives that must not be removed if their layout is constrained: other modules rely on it."""
 
 
 class HloInstruction(Displayable):
@@ -270,7 +270,7 @@ def _effects(computation: HloComputation) -> tuple[bool, tuple[HloComputation, .
 
 
 _NO_ATTRIBUTES: dict[str, Any] = {}
-"""Of all records without attributes: each object less that a recording keeps is one less for the garbage collector to walk."""
+"""Shared by all records without attributes: fewer objects for the garbage collector to traverse."""
 _ASYNC = frozenset((HloOpcode.ASYNC_START, HloOpcode.ASYNC_UPDATE, HloOpcode.ASYNC_DONE))
 
 

@@ -101,8 +101,8 @@ class HloOpcode(Enum):
     ABS = "abs", 1, "elementwise", "", "absolute value; of a complex number its modulus, real"
     ACOS = "acos", 1, "elementwise", "result_accuracy:accuracy", "arc cosine"
     ACOSH = "acosh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic cosine"
-    ADD = "add", 2, "elementwise", "", "sum; of predicates their or"
-    ADD_DEPENDENCY = "add-dependency", 2, "token", "", "the first operand, once the token is there"
+    ADD = "add", 2, "elementwise", "", "sum; logical or for pred"
+    ADD_DEPENDENCY = "add-dependency", 2, "token", "", "the first operand, after the token is available"
     AFTER_ALL = "after-all", VARIADIC, "token", "", "a token that waits for all operands"
     ALL_GATHER = (
         "all-gather",
@@ -112,17 +112,17 @@ class HloOpcode(Enum):
         "concatenation of all participants' operands along a dimension",
     )
     ALL_GATHER_DONE = "all-gather-done", 1, "async", "", "the result of an all-gather-start"
-    ALL_GATHER_START = "all-gather-start", VARIADIC, "async", _GATHERING, "begins an all-gather"
+    ALL_GATHER_START = "all-gather-start", VARIADIC, "async", _GATHERING, "starts an all-gather"
     ALL_REDUCE = "all-reduce", VARIADIC, "collective", _REDUCING, "reduction over all participants"
     ALL_REDUCE_DONE = "all-reduce-done", 1, "async", "", "the result of an all-reduce-start"
-    ALL_REDUCE_START = "all-reduce-start", VARIADIC, "async", _REDUCING, "begins an all-reduce"
-    ALL_TO_ALL = "all-to-all", VARIADIC, "collective", f"{_GROUPS} constrain_layout:bool=false dimensions:ints", "each participant scatters its operand's pieces to all"
-    AND = "and", 2, "elementwise", "", "bitwise and; of predicates logical"
+    ALL_REDUCE_START = "all-reduce-start", VARIADIC, "async", _REDUCING, "starts an all-reduce"
+    ALL_TO_ALL = "all-to-all", VARIADIC, "collective", f"{_GROUPS} constrain_layout:bool=false dimensions:ints", "each participant sends one piece of its operand to every participant"
+    AND = "and", 2, "elementwise", "", "bitwise and; logical for pred"
     ASIN = "asin", 1, "elementwise", "result_accuracy:accuracy", "arc sine"
     ASINH = "asinh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic sine"
     ASYNC_DONE = "async-done", 1, "async", _ASYNC, "the result of an async-start"
-    ASYNC_START = "async-start", VARIADIC, "async", _ASYNC, "begins a computation that may run aside"
-    ASYNC_UPDATE = "async-update", VARIADIC, "async", _ASYNC, "a step of a computation that runs aside"
+    ASYNC_START = "async-start", VARIADIC, "async", _ASYNC, "starts a computation that may run asynchronously"
+    ASYNC_UPDATE = "async-update", VARIADIC, "async", _ASYNC, "a step of an asynchronous computation"
     ATAN = "atan", 1, "elementwise", "", "arc tangent"
     ATAN2 = "atan2", 2, "elementwise", "", "angle of the point (second, first)"
     ATANH = "atanh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic tangent"
@@ -133,17 +133,17 @@ class HloOpcode(Enum):
         3,
         "nn",
         "epsilon:float! feature_index:int!",
-        "batch normalisation with the batch's mean and variance, which it returns too",
+        "batch normalisation with the batch's mean and variance, which are also returned",
     )
     BITCAST = "bitcast", 1, "data", "", "the same bytes under another shape and layout"
     BITCAST_CONVERT = "bitcast-convert", 1, "data", "", "the same bits under another element type"
-    BROADCAST = "broadcast", 1, "data", "dimensions:ints", "operand dimension i becomes result dimension dimensions[i]; the rest is repeated"
+    BROADCAST = "broadcast", 1, "data", "dimensions:ints", "operand dimension i becomes result dimension dimensions[i]; others are broadcast"
     CALL = "call", VARIADIC, "control", "to_apply:computation! is_composite:bool=false", "the computation applied to the operands"
     CBRT = "cbrt", 1, "elementwise", "result_accuracy:accuracy", "cube root"
     CEIL = "ceil", 1, "elementwise", "", "round up"
     CHOLESKY = "cholesky", 1, "linalg", "lower:bool=false", "Cholesky factor of a batch of matrices"
-    CLAMP = "clamp", 3, "elementwise", "", "the second operand, not below the first, not above the third"
-    COLLECTIVE_BROADCAST = "collective-broadcast", VARIADIC, "collective", f"{_GROUPS} has_dynamic_root:bool=false", "one participant's operand at all"
+    CLAMP = "clamp", 3, "elementwise", "", "the second operand clamped to between the first and the third"
+    COLLECTIVE_BROADCAST = "collective-broadcast", VARIADIC, "collective", f"{_GROUPS} has_dynamic_root:bool=false", "one participant's operand, sent to all participants"
     COLLECTIVE_PERMUTE = (
         "collective-permute",
         VARIADIC,
@@ -164,11 +164,11 @@ class HloOpcode(Enum):
         VARIADIC,
         "collective",
         f"{_COLLECTIVE} to_apply:computation has_dynamic_root:bool=false",
-        "reduction over all participants, given to one",
+        "reduction over all participants, returned by one",
     )
     COMPARE = "compare", 2, "elementwise", "direction:direction! type:comparison_type order:comparison_order", "predicate: EQ NE GE GT LE LT, by float, total order, signed or unsigned"
     COMPLEX = "complex", 2, "elementwise", "", "complex number of a real and an imaginary part"
-    CONCATENATE = "concatenate", VARIADIC, "data", "dimensions:ints!", "operands one after the other along a dimension"
+    CONCATENATE = "concatenate", VARIADIC, "data", "dimensions:ints!", "operands concatenated along a dimension"
     CONDITIONAL = (
         "conditional",
         VARIADIC,
@@ -179,14 +179,14 @@ class HloOpcode(Enum):
     CONSTANT = "constant", 0, "leaf", "literal:literal!", "a literal"
     CONVERT = "convert", 1, "elementwise", "", "the same values in another element type"
     CONVOLUTION = "convolution", VARIADIC, "nn", _CONV, "convolution as in neural networks (no reversal unless the window says so)"
-    COPY = "copy", 1, "data", "cross_program_prefetch_index:int", "a copy, in another layout perhaps"
+    COPY = "copy", 1, "data", "cross_program_prefetch_index:int", "a copy, possibly in another layout"
     COPY_DONE = "copy-done", 1, "async", "", "the result of a copy-start"
     COPY_START = "copy-start", 1, "async", "cross_program_prefetch_index:int", "begins a copy"
     COSH = "cosh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic cosine"
     COSINE = "cosine", 1, "elementwise", "result_accuracy:accuracy", "cosine"
     COUNT_LEADING_ZEROS = "count-leading-zeros", 1, "elementwise", "", "number of zero bits above the highest one"
     CUSTOM_CALL = "custom-call", VARIADIC, "control", _CUSTOM, "a function known to the backend by name"
-    DIVIDE = "divide", 2, "elementwise", "", "quotient; of integers towards zero, by zero all ones (-1), lowest by -1 itself"
+    DIVIDE = "divide", 2, "elementwise", "", "quotient; integers round towards zero, x/0 is -1 (all ones), lowest/-1 is lowest"
     DOMAIN = "domain", 1, "control", "domain:domain!", "marks the border between two domains"
     DOT = (
         "dot",
@@ -195,12 +195,12 @@ class HloOpcode(Enum):
         f"{_DOT} operand_precision:precisions sparsity_config:sparsity block_scaling_config:scaling algorithm:dot_algorithm=unset",
         "sum of products over contracting dimensions; batch dimensions first, then the lhs' rest, then the rhs'",
     )
-    DYNAMIC_RESHAPE = "dynamic-reshape", VARIADIC, "dynamic", "", "reshape to sizes known when it runs"
-    DYNAMIC_SLICE = "dynamic-slice", VARIADIC, "data", "dynamic_slice_sizes:ints!", "a box at start indices that are clamped to fit"
-    DYNAMIC_UPDATE_SLICE = "dynamic-update-slice", VARIADIC, "data", "", "the first operand with a box overwritten at clamped start indices"
+    DYNAMIC_RESHAPE = "dynamic-reshape", VARIADIC, "dynamic", "", "reshape to sizes known at run time"
+    DYNAMIC_SLICE = "dynamic-slice", VARIADIC, "data", "dynamic_slice_sizes:ints!", "a slice at start indices, which are clamped to fit"
+    DYNAMIC_UPDATE_SLICE = "dynamic-update-slice", VARIADIC, "data", "", "the first operand with a slice overwritten at clamped start indices"
     ERF = "erf", 1, "elementwise", "result_accuracy:accuracy", "error function"
-    EXPONENTIAL = "exponential", 1, "elementwise", "result_accuracy:accuracy", "e to the power"
-    EXPONENTIAL_MINUS_ONE = "exponential-minus-one", 1, "elementwise", "result_accuracy:accuracy", "e to the power, less one, accurate near zero"
+    EXPONENTIAL = "exponential", 1, "elementwise", "result_accuracy:accuracy", "e to the power of the operand"
+    EXPONENTIAL_MINUS_ONE = "exponential-minus-one", 1, "elementwise", "result_accuracy:accuracy", "e to the power, minus one, accurate near zero"
     FFT = "fft", 1, "linalg", "fft_type:fft_type! fft_length:ints!", "FFT, IFFT, RFFT or IRFFT over the last dimensions"
     FLOOR = "floor", 1, "elementwise", "", "round down"
     FUSION = "fusion", VARIADIC, "control", "kind:fusion_kind! output_to_operand_aliasing:aliasing calls:computation!", "a computation compiled into one kernel"
@@ -212,7 +212,7 @@ class HloOpcode(Enum):
         "start_indices_batching_dims:ints=() index_vector_dim:int! slice_sizes:ints! indices_are_sorted:bool=false",
         "slices of the operand at the given, clamped indices",
     )
-    GET_DIMENSION_SIZE = "get-dimension-size", 1, "dynamic", "dimensions:ints!", "size of a dimension when it runs, s32"
+    GET_DIMENSION_SIZE = "get-dimension-size", 1, "dynamic", "dimensions:ints!", "size of a dimension at run time, s32"
     GET_TUPLE_ELEMENT = "get-tuple-element", 1, "data", "index:int!", "one element of a tuple"
     IMAG = "imag", 1, "elementwise", "", "imaginary part"
     INFEED = "infeed", 1, "side", "infeed_config:string", "data from the host"
@@ -222,33 +222,33 @@ class HloOpcode(Enum):
     LOG_PLUS_ONE = "log-plus-one", 1, "elementwise", "result_accuracy:accuracy", "logarithm of one plus, accurate near zero"
     LOGISTIC = "logistic", 1, "elementwise", "result_accuracy:accuracy", "1 / (1 + exp(-x))"
     MAP = "map", VARIADIC, "control", "dimensions:ints to_apply:computation!", "a scalar computation applied to every element"
-    MAXIMUM = "maximum", 2, "elementwise", "", "the larger; NaN wins"
-    MINIMUM = "minimum", 2, "elementwise", "", "the smaller; NaN wins"
+    MAXIMUM = "maximum", 2, "elementwise", "", "the larger; NaN if either is NaN"
+    MINIMUM = "minimum", 2, "elementwise", "", "the smaller; NaN if either is NaN"
     MULHI = "mulhi", 2, "elementwise", "", "upper half of the product"
-    MULTIPLY = "multiply", 2, "elementwise", "", "product; of predicates their and"
+    MULTIPLY = "multiply", 2, "elementwise", "", "product; logical and for pred"
     NEGATE = "negate", 1, "elementwise", "", "minus"
-    NOT = "not", 1, "elementwise", "", "bitwise not; of predicates logical"
-    OPT_BARRIER = "opt-barrier", 1, "control", "", "the operand; nothing moves across"
-    OR = "or", 2, "elementwise", "", "bitwise or; of predicates logical"
+    NOT = "not", 1, "elementwise", "", "bitwise not; logical for pred"
+    OPT_BARRIER = "opt-barrier", 1, "control", "", "the operand; prevents optimizations across it"
+    OR = "or", 2, "elementwise", "", "bitwise or; logical for pred"
     OUTFEED = "outfeed", 2, "side", "outfeed_shape:shape outfeed_config:string", "data to the host"
-    PAD = "pad", 2, "data", "padding:padding!", "the operand within padding of a scalar; negative padding cuts"
+    PAD = "pad", 2, "data", "padding:padding!", "the operand padded with a scalar; negative padding removes elements"
     PARAMETER = "parameter", 0, "leaf", "parameter_number:int! parameter_replication:bools", "argument of the computation"
     PARTITION_ID = "partition-id", 0, "leaf", "", "number of this partition, u32"
     POPCNT = "popcnt", 1, "elementwise", "", "number of one bits"
     POWER = "power", 2, "elementwise", "", "first to the power of the second"
-    RAGGED_ALL_TO_ALL = "ragged-all-to-all", 6, "collective", f"{_GROUPS} dimensions:ints", "all-to-all of slices with sizes and offsets known when it runs"
+    RAGGED_ALL_TO_ALL = "ragged-all-to-all", 6, "collective", f"{_GROUPS} dimensions:ints", "all-to-all of slices with sizes and offsets known at run time"
     RAGGED_DOT = (
         "ragged-dot",
         3,
         "linalg",
         f"{_DOT} lhs_ragged_dims:ints=() rhs_group_dims:ints=() operand_precision:precisions algorithm:dot_algorithm=unset",
-        "dot with one group of rows for each matrix",
+        "dot with one group of rows per matrix",
     )
     REAL = "real", 1, "elementwise", "", "real part"
-    RECV = "recv", 1, "side", "channel_id:int is_host_transfer:bool=false", "begins to receive"
+    RECV = "recv", 1, "side", "channel_id:int is_host_transfer:bool=false", "starts to receive"
     RECV_DONE = "recv-done", 1, "side", "channel_id:int is_host_transfer:bool=false", "the received data"
-    REDUCE = "reduce", VARIADIC, "reduction", "dimensions:ints! to_apply:computation!", "dimensions folded by a computation from initial values"
-    REDUCE_PRECISION = "reduce-precision", 1, "elementwise", "exponent_bits:int! mantissa_bits:int!", "rounded as if stored with so many bits"
+    REDUCE = "reduce", VARIADIC, "reduction", "dimensions:ints! to_apply:computation!", "dimensions reduced by a computation from initial values"
+    REDUCE_PRECISION = "reduce-precision", 1, "elementwise", "exponent_bits:int! mantissa_bits:int!", "rounded to the given number of exponent and mantissa bits"
     REDUCE_SCATTER = (
         "reduce-scatter",
         VARIADIC,
@@ -261,12 +261,12 @@ class HloOpcode(Enum):
         VARIADIC,
         "reduction",
         f"{_WINDOW} to_apply:computation!",
-        "each window folded by a computation from initial values",
+        "each window reduced by a computation from initial values",
     )
-    REMAINDER = "remainder", 2, "elementwise", "", "remainder with the dividend's sign; by zero the dividend"
+    REMAINDER = "remainder", 2, "elementwise", "", "remainder with the dividend's sign; x%0 is x"
     REPLICA_ID = "replica-id", 0, "leaf", "", "number of this replica, u32"
     RESHAPE = "reshape", 1, "data", "inferred_dimension:int", "the same elements in row-major order under other dimensions"
-    REVERSE = "reverse", 1, "data", "dimensions:ints!", "dimensions in opposite order"
+    REVERSE = "reverse", 1, "data", "dimensions:ints!", "dimensions reversed"
     RNG = "rng", VARIADIC, "random", "distribution:distribution!", "random numbers of a distribution, from hidden state"
     RNG_BIT_GENERATOR = "rng-bit-generator", 1, "random", "algorithm:rng_algorithm!", "new state and random bits from a state"
     RNG_GET_AND_UPDATE_STATE = "rng-get-and-update-state", 0, "random", "delta:int!", "hidden state, advanced by delta"
@@ -279,7 +279,7 @@ class HloOpcode(Enum):
         VARIADIC,
         "reduction",
         "dimensions:ints! num_carries:int! is_reverse:bool=false is_associative:bool to_apply:computation!",
-        "running fold along a dimension",
+        "running reduction along a dimension",
     )
     SCATTER = (
         "scatter",
@@ -296,16 +296,16 @@ class HloOpcode(Enum):
         3,
         "reduction",
         f"{_WINDOW} select:computation! scatter:computation!",
-        "each source element combined in at the place that its window selects",
+        "each source element combined in at the position selected in its window",
     )
-    SEND = "send", 2, "side", "channel_id:int is_host_transfer:bool=false", "begins to send"
-    SEND_DONE = "send-done", 1, "side", "channel_id:int is_host_transfer:bool=false", "the send is done"
+    SEND = "send", 2, "side", "channel_id:int is_host_transfer:bool=false", "starts to send"
+    SEND_DONE = "send-done", 1, "side", "channel_id:int is_host_transfer:bool=false", "completes a send"
     SET_DIMENSION_SIZE = "set-dimension-size", 2, "dynamic", "dimensions:ints!", "the operand with a dimension's size set"
-    SHIFT_LEFT = "shift-left", 2, "elementwise", "", "shift left; by the width or more gives 0"
-    SHIFT_RIGHT_ARITHMETIC = "shift-right-arithmetic", 2, "elementwise", "", "shift right with the sign; by the width or more gives 0 or -1"
-    SHIFT_RIGHT_LOGICAL = "shift-right-logical", 2, "elementwise", "", "shift right with zeros; by the width or more gives 0"
+    SHIFT_LEFT = "shift-left", 2, "elementwise", "", "shift left; 0 if the shift is at least the width"
+    SHIFT_RIGHT_ARITHMETIC = "shift-right-arithmetic", 2, "elementwise", "", "arithmetic shift right; 0 or -1 if the shift is at least the width"
+    SHIFT_RIGHT_LOGICAL = "shift-right-logical", 2, "elementwise", "", "logical shift right; 0 if the shift is at least the width"
     SHUFFLE = "shuffle", 1, "data", "dimensions:ints! mode:shuffle_mode! shifts:ints", "elements rotated along dimensions"
-    SIGN = "sign", 1, "elementwise", "", "-1, 0 or 1; NaN of NaN; of a complex number its direction"
+    SIGN = "sign", 1, "elementwise", "", "-1, 0 or 1; NaN for NaN; z/|z| for complex numbers"
     SINE = "sine", 1, "elementwise", "result_accuracy:accuracy", "sine"
     SINH = "sinh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic sine"
     SLICE = "slice", 1, "data", "slice:slices!", "elements from start to limit by stride"
@@ -317,11 +317,11 @@ class HloOpcode(Enum):
         "operands sorted together along a dimension by a comparison",
     )
     SQRT = "sqrt", 1, "elementwise", "result_accuracy:accuracy", "square root"
-    STOCHASTIC_CONVERT = "stochastic-convert", 2, "elementwise", "", "conversion rounded up or down by random bits"
+    STOCHASTIC_CONVERT = "stochastic-convert", 2, "elementwise", "", "conversion rounded up or down according to random bits"
     SUBTRACT = "subtract", 2, "elementwise", "", "difference"
     TAN = "tan", 1, "elementwise", "result_accuracy:accuracy", "tangent"
     TANH = "tanh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic tangent"
-    TOPK = "topk", 1, "data", "k:int! largest:bool is_stable:bool", "the k largest of the last dimension, and where they were"
+    TOPK = "topk", 1, "data", "k:int! largest:bool is_stable:bool", "the k largest of the last dimension, and their indices"
     TRANSPOSE = "transpose", 1, "data", "dimensions:ints!", "result dimension i is operand dimension dimensions[i]"
     TRIANGULAR_SOLVE = (
         "triangular-solve",
@@ -331,7 +331,7 @@ class HloOpcode(Enum):
         "x with a x = b, or x a = b, a triangular",
     )
     TUPLE = "tuple", VARIADIC, "data", "", "operands as a tuple"
-    WHILE = "while", 1, "control", "condition:computation! body:computation!", "the body applied as long as the condition holds"
+    WHILE = "while", 1, "control", "condition:computation! body:computation!", "the body applied while the condition is true"
     XOR = "xor", 2, "elementwise", "", "bitwise exclusive or"
     # fmt: on
 

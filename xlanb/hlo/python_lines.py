@@ -17,7 +17,7 @@ _OF_LIBRARIES = re.compile(
     r"|[/\\]lib[/\\]python3\.\d+[/\\](?!site-packages|dist-packages)"
     r"|^<frozen "
 )
-"""Files of the shell that runs a cell, of JAX, and of Python's own modules: a user did not write their lines."""
+"""Files of the shell that runs a cell, of JAX, and of Python's own modules: their lines are not the user's."""
 
 
 _NAMED_CELL = re.compile(r"^In \[(\d+)\]$")

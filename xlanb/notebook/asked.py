@@ -23,7 +23,7 @@ from xlanb.peers import xla
 from xlanb.view.annotate import annotated_html
 
 _SECONDS = 10.0
-"""How long a cell waits for the file that shows a fault to become small."""
+"""Time limit for reducing the reproducer of a fault in a cell."""
 
 
 def check_asked(options: Any) -> None:
@@ -53,7 +53,7 @@ def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: s
     if not any((options.diff, options.why, options.annotate, options.bisect, options.check is not None)):
         return
     if not seen.traces:
-        raise XlanbError("nothing was compiled in this cell, so there is nothing to show of it (-F compiles anew)")
+        raise XlanbError("nothing was compiled in this cell, so it has no stages to show (-F compiles anew)")
     uncompiled = why_uncompiled(seen.traces)
     if uncompiled and (options.annotate or options.bisect or options.check is not None):
         raise XlanbError(f"this cell has no compiled program to annotate, check or bisect: {uncompiled}")
@@ -88,7 +88,7 @@ def _difference(trace: Trace, stages: str) -> Any:
 def _stages(stages: str) -> tuple[str, str]:
     a, _, b = stages.partition(":")
     if not a or not b:
-        raise ArgumentError(f"-d {stages!r}: two stages with a colon between, as in algsimp:fusion or 3:17")
+        raise ArgumentError(f"-d {stages!r}: expected two stages separated by a colon, as in algsimp:fusion or 3:17")
     return a, b
 
 
@@ -96,7 +96,7 @@ def _tolerance(text: str) -> float | None:
     try:
         return float(text) if text else None
     except ValueError:
-        raise ArgumentError(f"--check={text}: the tolerance is a number") from None
+        raise ArgumentError(f"--check={text}: the tolerance must be a number") from None
 
 
 def _key(word: str) -> int | str:
@@ -108,7 +108,7 @@ def _check(traces: Sequence[Trace], tolerance: str, against: str | None) -> None
     limit = _tolerance(tolerance)
     programs = [t for t in traces if t.program is not None]
     if not programs:
-        raise XlanbError("--check: no compilation of this cell ended in a program (-F compiles anew)")
+        raise XlanbError("--check: no compilation of this cell was completed (-F compiles anew)")
     if against == "xla":
         found = [check(t, tolerance=limit, witness=_real_xla, name="real XLA") for t in programs]
     else:
@@ -140,7 +140,7 @@ def _show_guilty(found: Bisection) -> None:
     try:
         _show(found.reproducer(seconds=_SECONDS))
     except XlanbError as error:  # what moved the numbers is known still
-        _show(f"no file shows it: {error}")
+        _show(f"no reproducer was written: {error}")
 
 
 def _real_xla(module: HloModule, arrays: Sequence[Any]) -> Any:

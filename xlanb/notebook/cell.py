@@ -78,7 +78,7 @@ def _parsed(shell: InteractiveShell, source: str) -> tuple[str, ast.Module]:
         line = transformed.count("\n", 0, found.start()) + 1
         raise ArgumentError(
             f"line {line} of the cell has {_IN_WORDS.get(found[0], f'the half {found[0]!r} of a surrogate pair')}, "
-            "which no Python source has: write its escape"
+            "which Python source cannot contain: write its escape"
         )
     name = shell.compile.cache(transformed, cell_number(shell), raw_code=source)
     return name, shell.transform_ast(shell.compile.ast_parse(transformed, name))

@@ -27,9 +27,9 @@ class DumpMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("directory", help="what --xla_dump_to or TF_DUMP_GRAPH_PREFIX wrote, or one .dot file")
+    @argument("directory", help="a directory written by --xla_dump_to or TF_DUMP_GRAPH_PREFIX, or one .dot file")
     @argument("-m", "--module", help="step through this module (default: the table of all, and the main program)")
-    @argument("-o", "--output", metavar="VAR", help="put the dump directory into a variable")
+    @argument("-o", "--output", metavar="VAR", help="store the dump directory in a variable")
     def xla_open(self, line: str) -> Any:
         """Open a dump directory of the real XLA: which file is my program, and what became of it."""
         __tracebackhide__ = True
@@ -48,8 +48,8 @@ class DumpMagics(Magics):
     @magic_arguments()
     @argument("before", help="a dump directory, an HLO file, or an expression: a trace, a module, a dump")
     @argument("after", help="the same")
-    @argument("-p", "--after-pass", metavar="PASS", help="of two traces: compare after this pass")
-    @argument("-o", "--output", metavar="VAR", help="put the difference into a variable")
+    @argument("-p", "--after-pass", metavar="PASS", help="compare two traces after this pass")
+    @argument("-o", "--output", metavar="VAR", help="store the difference in a variable")
     def xla_diff(self, line: str) -> Any:
         """Compare two compilations or two modules by structure: names and places do not matter."""
         __tracebackhide__ = True
@@ -75,7 +75,7 @@ class DumpMagics(Magics):
         try:
             value = shell_of(self).ev(word)
         except (NameError, SyntaxError, ValueError) as error:  # ValueError: characters that no source has
-            raise ArgumentError(f"{word!r} is no directory, no file and no variable ({error})") from None
+            raise ArgumentError(f"{word!r} is not a directory, a file or a variable ({error})") from None
         if isinstance(value, DumpDirectory):
             return value[0]
         if isinstance(value, Trace | ModuleRecord):

@@ -17,7 +17,7 @@ from xlanb.errors import XlanbError, render_traceback
 
 _OURS = str(Path(__file__).parents[1])
 _SHELLS = str(Path(IPython.__file__).parent)
-_ASK = "(%tb shows the frames within xlanb, %debug walks through them)"
+_ASK = "(use %tb to show the frames within xlanb, %debug to inspect them)"
 
 _SHOWN: Final[weakref.WeakSet[XlanbError]] = weakref.WeakSet()
 

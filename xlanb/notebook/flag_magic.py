@@ -47,7 +47,7 @@ class FlagsInForce(Displayable):
         return (("flags in force", self.table),)
 
     def __str__(self) -> str:
-        return " ".join(self.changed) or "every flag is at its default"
+        return " ".join(self.changed) or "all flags have their default values"
 
 
 @magics_class

@@ -58,7 +58,7 @@ class XlaMagics(Magics):
     @argument(
         "--live",
         action="store_true",
-        help="compile nothing yet, show the step widget; Next in the widget runs exactly one more pass",
+        help="show the step widget before compiling; Next in the widget runs exactly one more pass",
     )
     @argument(
         "-d", "--diff", metavar="A:B", help="show what differs between the HLO after two stages, by name or position"
@@ -70,9 +70,11 @@ class XlaMagics(Magics):
         type=int,
         metavar="N",
         default=0,
-        help="run what was compiled N times more, and say how long a run takes",
+        help="run the compiled program N more times, and show the time per run",
     )
-    @argument("-o", "--output", metavar="VAR", help="put what was seen into a variable: its traces, the cell's result")
+    @argument(
+        "-o", "--output", metavar="VAR", help="store the observation in a variable: its traces, the cell's result"
+    )
     @argument("-n", "--name", help="a name for the compilation")
     @argument("-f", "--function", metavar="FN", help="compile this function of the cell, called with --args")
     @argument(
@@ -80,54 +82,54 @@ class XlaMagics(Magics):
         metavar="EXPR",
         help="a dict of feeds for a cell that ends in a tensor, or a tuple of arguments for -f, HLO and JAX functions",
     )
-    @argument("-F", "--force", action="store_true", help="compile anew, whatever was compiled before")
+    @argument("-F", "--force", action="store_true", help="recompile, ignoring caches")
     @argument("--only", metavar="RE", help="show only compilations whose name matches")
-    @argument("--until", metavar="PASS", help="compile no further than this pass (or kind of stage), and run nothing")
-    @argument("--disable", metavar="P,..", default="", help="HLO passes to leave out")
+    @argument("--until", metavar="PASS", help="stop compiling at this pass (or kind of stage), without running")
+    @argument("--disable", metavar="P,..", default="", help="HLO passes to disable")
     @argument(
         "--check",
         metavar="RTOL",
         nargs="?",
         const="",
-        help="compare the results with the reference interpreter's; a difference is an error",
+        help="compare the results with those of the reference interpreter; a difference is an error",
     )
     @argument(
         "--against",
         choices=("evaluator", "xla"),
-        help="compare the results as --check does, with the reference interpreter's or with those of the real XLA, through JAX",
+        help="compare the results as --check does, with those of the reference interpreter or of the real XLA (through JAX)",
     )
-    @argument("--bisect", action="store_true", help="name the pass that moved the numbers")
-    @argument("--why", metavar="A,B", help="why two instructions or nodes were fused, clustered, merged, or not")
+    @argument("--bisect", action="store_true", help="find the pass that changed the numbers")
+    @argument(
+        "--why", metavar="A,B", help="explain why two instructions or nodes were or were not fused, clustered or merged"
+    )
     @argument(
         "--target",
         metavar="T,..",
-        help="compile by the real XLA for hardware that is not here, and run nothing: h100, a100:8, 'tpu v5e:2x2', FILE.txtpb; xlanb.targets() lists them. 'xlanb a100' is compiled by xlanb itself",
+        help="compile with the real XLA for other hardware, without running: h100, a100:8, 'tpu v5e:2x2', FILE.txtpb; xlanb.targets() lists them. for 'xlanb a100', xlanb itself compiles",
     )
     @argument(
         "--gpu",
         metavar="T",
         default="",
-        help="give the cell's sessions a GPU that is emulated on the CPU: a100, h100, ...; XLA's clusters are compiled for it, down to PTX",
+        help="give the cell's sessions a GPU that is emulated on the CPU: a100, h100, ...; XLA clusters are compiled for it, down to PTX",
     )
     @argument("--shardings", metavar="EXPR", help="with --target: PartitionSpecs or NamedShardings of the arguments")
     @argument(
         "--mesh", metavar="EXPR", help="with --target: the sizes of the mesh's axes, as in {'data': 2, 'model': 4}"
     )
-    @argument("--max-nodes", type=int, metavar="N", help="draw at most so many nodes at once")
+    @argument("--max-nodes", type=int, metavar="N", help="the maximum number of nodes drawn at once")
     @argument(
         "--min-cluster-size",
         type=int,
         default=1,
-        help="operations that a cluster must have (TensorFlow's own default is 4)",
+        help="minimum number of operations in a cluster (TensorFlow's own default is 4)",
     )
-    @argument(
-        "--export", metavar="FILE.html", help="write the step view as one page that works with no kernel and no network"
-    )
+    @argument("--export", metavar="FILE.html", help="write the step view as one self-contained HTML page")
     @argument(
         "--lang",
         choices=("auto", "tf", "hlo", "jax"),
         default="auto",
-        help="what the cell holds: Python with xlanb.tf, HLO text, or Python that ends in a JAX function or call; found by itself",
+        help="content of the cell: Python with xlanb.tf, HLO text, or Python that ends in a JAX function or call; detected by default",
     )
     @argument("-q", "--quiet", action="store_true", help="no summary")
     def xla_jit(self, line: str, cell: str) -> Any:

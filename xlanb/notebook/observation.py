@@ -43,7 +43,9 @@ class Observation(Displayable):
         if not self.traces:
             if self.why_uncompiled:
                 return f"xlanb: nothing was compiled in this cell. {self.why_uncompiled}"
-            return "xlanb: nothing was compiled in this cell (code that an earlier cell compiled is used again; -F compiles anew)"
+            return (
+                "xlanb: nothing was compiled in this cell (code compiled by an earlier cell is reused; -F recompiles)"
+            )
         return "\n".join(f"xlanb: {describe(t)}" for t in self.traces)
 
     def __str__(self) -> str:
@@ -79,9 +81,9 @@ def _why_outside(trace: Trace, graph: GraphRecord) -> str:
     nodes = [n for n in graph.nodes if n.op not in _ENDS]
     if all(n.op in _FREE for n in nodes):
         if not any(s.name == "constant_folding" and s.changed for s in trace):
-            return "the graph holds nothing to compute"
+            return "the graph has nothing to compute"
         return (
-            "its values depend on constants alone and were folded while the graph was optimised (stage constant_folding); "
+            "its values depend only on constants and were folded when the graph was optimised (stage constant_folding); "
             "to compile it, end the cell in the tensor, or feed the arrays through tf.placeholder"
         )
     reasons: dict[str, list[str]] = {}
@@ -90,7 +92,7 @@ def _why_outside(trace: Trace, graph: GraphRecord) -> str:
             reasons.setdefault(n.reason or "no reason was recorded", []).append(f"{n.name} ({n.op})")
     most = sorted(reasons.items(), key=lambda item: -len(item[1]))[:3]
     said = "; ".join(f"{', '.join(names[:3])}{', ...' * (len(names) > 3)}: {reason}" for reason, names in most)
-    hint = "; --min-cluster-size sets another least size" if "tf_xla_min_cluster_size" in said else ""
+    hint = "; --min-cluster-size changes the minimum size" if "tf_xla_min_cluster_size" in said else ""
     return f"no node is in a cluster: {said}{hint}"
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _BY_CELL: dict[str, WeakSet[StepWidget]] = {}
 _WATCHED: list[Any] = []
-"""The shells that tell when a cell is about to run: there is one in a kernel."""
-AGAIN = "the cell that made this was run again"
+"""Shells with a callback before a cell runs: a kernel has one."""
+AGAIN = "the cell of this view was run again"
 
 
 def origin_of(widget: StepWidget) -> dict[str, str]:

@@ -22,18 +22,18 @@ class PassMagics(Magics):
     @no_var_expand
     @cell_magic
     @magic_arguments()
-    @argument("-n", "--name", help="the pass's name (default: that of the function or class, _ as -)")
+    @argument("-n", "--name", help="the pass's name (default: that of the function or class, with - for _)")
     @argument(
-        "--after", metavar="PASS", help="run after each pass of this name (default: at the end of the HLO passes)"
+        "--after", metavar="PASS", help="run after each pass with this name (default: at the end of the HLO passes)"
     )
     @argument(
         "--try",
         dest="trial",
         metavar="VAR",
-        help="show what it does to the module in a variable, and compare the results by the reference interpreter; one that changes them does not join",
+        help="apply it to the module in a variable, and compare the results using the reference interpreter; a pass that changes them is not added to the pipeline",
     )
-    @argument("--no-join", action="store_true", help="define it only: it joins no pipeline")
-    @argument("-o", "--output", metavar="VAR", help="put the trial, or else the pass, into a variable")
+    @argument("--no-join", action="store_true", help="define it without adding it to a pipeline")
+    @argument("-o", "--output", metavar="VAR", help="store the trial, or otherwise the pass, in a variable")
     @argument("-q", "--quiet", action="store_true", help="say nothing")
     def xla_pass(self, line: str, cell: str) -> None:
         """Define a pass: the cell's last function (of a module) or subclass of HloPass. It joins the default pipeline of later compilations.
@@ -60,14 +60,14 @@ class PassMagics(Magics):
             trial = try_pass(made, as_module(_value(shell, unquoted(options.trial))))
             display(trial)
             if trial.numerics is not None and not trial.keeps_the_result:
-                raise PassError(f"{trial}; it did not join the pipeline")
+                raise PassError(f"{trial}; it was not added to the pipeline")
         if not options.no_join:
             join_pipeline(made, options.after)
         if options.output:
             shell.user_ns[options.output] = trial if trial is not None else made
         if not options.quiet:
             where = f"after {options.after}" if options.after else "at the end of the HLO passes"
-            told = f"runs {where} in later compilations; %xla_unpass {made.name} takes it out"
+            told = f"runs {where} in later compilations; %xla_unpass {made.name} removes it"
             text = f"pass {made.name}: {'defined' if options.no_join else told}"
             display({"text/plain": text}, raw=True)
 
@@ -93,7 +93,7 @@ def _last_definition(cell: str) -> str:
     """
     found = [n.name for n in ast.parse(_without_magics(cell)).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
     if not found:
-        raise ArgumentError("the cell defines no pass: write a function of a module, or a subclass of HloPass")
+        raise ArgumentError("the cell does not define a pass: write a function of a module, or a subclass of HloPass")
     return found[-1]
 
 

@@ -22,9 +22,11 @@ def trace_number(value: int | str, traces: Sequence[Trace]) -> int:
     if isinstance(value, str):
         if value in names:
             return names.index(value)
-        raise traitlets.TraitError(f"no compilation {value!r} here{nearest(value, names)}")
+        raise traitlets.TraitError(f"no compilation {value!r}{nearest(value, names)}")
     if not 0 <= value < max(len(names), 1):
-        raise traitlets.TraitError(f"no compilation {value}: there are {len(names)}, from 0: {', '.join(names)}")
+        raise traitlets.TraitError(
+            f"no compilation {value}: there are {len(names)}, numbered from 0: {', '.join(names)}"
+        )
     return value
 
 
@@ -37,14 +39,14 @@ def stage_position(value: int | str, trace: Trace | None) -> int:
     count = 0 if trace is None else len(trace)
     if isinstance(value, str):
         if trace is None:
-            raise traitlets.TraitError(f"no stage {value!r}: nothing was compiled yet")
+            raise traitlets.TraitError(f"no stage {value!r}: nothing has been compiled yet")
         try:
             return trace[value].index
         except XlanbError as error:
             raise traitlets.TraitError(str(error)) from None
     if value == 0 or -count <= value < count:
         return value % count if count else 0
-    raise traitlets.TraitError(f"no stage {value}: there are {count} so far, 0 to {count - 1}")
+    raise traitlets.TraitError(f"no stage {value}: there are {count} so far, numbered 0 to {count - 1}")
 
 
 def op_name(value: str, known: Mapping[str, Any] | frozenset[str]) -> str:
@@ -54,7 +56,7 @@ def op_name(value: str, known: Mapping[str, Any] | frozenset[str]) -> str:
         TraitError: no stage has one of that name.
     """
     if value and value not in known:
-        raise traitlets.TraitError(f"no op {value!r} at any stage here{nearest(value, known)}")
+        raise traitlets.TraitError(f"no op {value!r} at any stage{nearest(value, known)}")
     return value
 
 
@@ -68,13 +70,13 @@ def overlay_values(values: Any, known: frozenset[str]) -> dict[str, float | str]
     items: Iterable[tuple[Any, Any]] | None = getattr(values, "items", lambda: None)()
     if items is None:
         raise ArgumentError(
-            f"an overlay is a dict or pandas Series from op names to numbers or texts, not a {type(values).__name__}"
+            f"an overlay must be a dict or pandas Series from op names to numbers or texts, got a {type(values).__name__}"
         )
     plain = {str(name): _plain(value) for name, value in items}
     found = {name: value for name, value in plain.items() if value is not None}
     if not known.intersection(plain):
         first = next(iter(plain), "")
-        raise ArgumentError(f"the overlay names no op that is here, as in {first!r}{nearest(first, known)}")
+        raise ArgumentError(f"the overlay names no op of this graph, for example {first!r}{nearest(first, known)}")
     return found
 
 

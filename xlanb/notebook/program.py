@@ -31,7 +31,7 @@ from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tracing import unobserved
 
 _HLO = re.compile(r"\s*(HloModule\s|ENTRY\s|module\s*[@{]|module attributes\s*\{|func\.func\s)")
-"""How a cell of HLO or StableHLO text begins."""
+"""Matches the start of a cell of HLO or StableHLO text."""
 
 
 def holds_hlo(lang: str, cell: str) -> bool:
@@ -88,7 +88,7 @@ def read_cell(
     if function:
         found = shell.user_ns.get(function)
         if not callable(found):
-            raise ArgumentError(f"-f {function}: the cell defines no such function")
+            raise ArgumentError(f"-f {function}: the cell does not define this function")
         return _function(found, as_tuple(evaluated(shell, args)), {}, lang)
     if isinstance(value, LastCall):
         if stepped and (found_call := _stepped_call(value)) is not None:
@@ -135,7 +135,7 @@ def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> Program |
         return _function(call.function, args, named, "jax")
     except Exception as error:  # noqa: BLE001 - what JAX cannot trace (it prints, reads a file, plots) is called, and raises what it raises
         name = getattr(call.function, "__name__", "the function")
-        return f"JAX cannot trace {name}, which was called as it is: {type(error).__name__}: {error}"
+        return f"JAX cannot trace {name}, which was called as is: {type(error).__name__}: {error}"
 
 
 def _function(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: str) -> Program:
@@ -164,7 +164,9 @@ def _module(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: s
 def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> Program:
     """Run a tensor: feeds by --args, else from variables of the placeholders' names; uninitialised variables are initialised first."""
     if given is not None and not isinstance(given, Mapping):
-        raise ArgumentError(f"--args of a cell that ends in a tensor is a dict of feeds, not a {type(given).__name__}")
+        raise ArgumentError(
+            f"for a cell that ends in a tensor, --args must be a dict of feeds, got a {type(given).__name__}"
+        )
     session = Session(tensor.graph)
     feeds = {session.fed_tensor(k): v for k, v in (given or {}).items()}
     variables = []
@@ -209,7 +211,7 @@ def _value_for(shell: InteractiveShell, placeholder: Tensor) -> Any:
     value = shell.user_ns.get(name)
     if value is None or isinstance(value, Tensor | Operation):
         raise FeedError(
-            f"nothing to feed placeholder {name!r} ({placeholder.dtype.name}{placeholder.shape}) with: "
+            f"no value to feed to placeholder {name!r} ({placeholder.dtype.name}{placeholder.shape}) with: "
             f"set a variable {name} to an array, or give --args '{{{name!r}: ...}}'"
         )
     return value

@@ -92,7 +92,7 @@ class Requests:
     def _begin(self, kind: str, content: Message) -> None:
         """Begin a piece of work, unless one is under way."""
         if self._work is not None and not self._work.is_done:
-            self._tell(XlanbError("the kernel is still at work on the last request: cancel it first, or wait"))
+            self._tell(XlanbError("the kernel is still processing the last request: cancel it first, or wait"))
             return
         progress = _Progress(self._widget)
 
@@ -121,7 +121,7 @@ class Requests:
 
     def _run(self, m: Message) -> Iterator[Any]:
         if not self._widget.bench.can_run:
-            raise XlanbError("this widget has nothing to run")
+            raise XlanbError("this widget has no program to run")
         self._widget.result = yield from self._widget.bench.running(self._trace(m))
 
     def _edit(self, m: Message) -> Iterator[Any]:
@@ -205,13 +205,13 @@ class Requests:
         if type(stage) is not int or stage < 0:
             return -1
         if stage >= count:
-            raise XlanbError(f"there is no stage {stage}: there are {count}")
+            raise XlanbError(f"no stage {stage}: there are {count}")
         return stage
 
     def _order(self, message: Message) -> Sequence[Any]:
         order = message.get("order") or ()
         if not isinstance(order, list | tuple):
-            raise XlanbError(f"no order of passes: {type(order).__name__} is no list of entries")
+            raise XlanbError(f"invalid order of passes: expected a list of entries, got {type(order).__name__}")
         return order
 
 

@@ -19,7 +19,7 @@ from xlanb.notebook.shared_code import is_elsewhere
 from xlanb.view.page import code_shared_by
 
 _REST_SECONDS = 1.0
-"""After the last change: who steps quickly has one page written, not ten."""
+"""Seconds after the last change: quick steps write one page, not ten."""
 
 _SHOWN: WeakSet[SavedPage] = WeakSet()
 

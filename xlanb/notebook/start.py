@@ -44,7 +44,7 @@ def start_at(
             start |= {"pane": "Diff", "other": other_position}
         else:
             raise ArgumentError(
-                f"the stages are of two compilations, {traces[branch].name!r} and {traces[other].name!r}:"
+                f"the stages belong to two compilations, {traces[branch].name!r} and {traces[other].name!r}:"
                 " pane='Graph' shows them side by side"
             )
     if predict:
@@ -57,11 +57,13 @@ def _place(traces: Sequence[Trace], branch: int, stage: StageName) -> tuple[int,
     if isinstance(stage, Stage):
         found = [(k, p) for k, t in enumerate(traces) for p, s in enumerate(t) if s is stage]
         if not found:
-            raise ArgumentError(f"stage {stage.name!r} is of none of these: {', '.join(t.name for t in traces)}")
+            raise ArgumentError(
+                f"stage {stage.name!r} does not belong to any of these: {', '.join(t.name for t in traces)}"
+            )
         return found[0]
     if not traces or (isinstance(stage, int) and not -len(traces[branch]) <= stage < max(len(traces[branch]), 1)):
         count = len(traces[branch]) if traces else 0
-        raise ArgumentError(f"no stage {stage}: there are {count}, from 0")
+        raise ArgumentError(f"no stage {stage}: there are {count}, numbered from 0")
     trace = traces[branch]
     position = stage if isinstance(stage, int) else trace.stages.index(trace[stage])
     return branch, position % max(len(trace), 1)
@@ -79,10 +81,10 @@ def _pins(pinned: str | Sequence[str], names: Collection[str]) -> dict[str, str]
     """The op that is pinned, and the other one of a pair."""
     pins = [pinned] if isinstance(pinned, str) else list(pinned)
     if len(pins) > 2:
-        raise ArgumentError(f"{len(pins)} ops to pin: one, or two to see what was decided about them")
+        raise ArgumentError(f"{len(pins)} ops to pin: expected one, or two to see the decisions about the pair")
     for name in pins:
         if name not in names:
-            raise ArgumentError(f"no op {name!r} at any stage here{nearest(name, names)}")
+            raise ArgumentError(f"no op {name!r} at any stage{nearest(name, names)}")
     return dict(zip(("pinned", "second"), pins, strict=False))
 
 

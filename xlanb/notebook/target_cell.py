@@ -22,7 +22,7 @@ from xlanb.peers.targets.own import OWN, own_target, trace_for
 _EXECUTING = ("live", "until", "check", "against", "bisect", "annotate", "disable", "repeat")
 """Options of `%%xla_jit` that run the program, or the passes of this package."""
 _NOT_GIVEN = {"disable": ("",), "repeat": (0,)}
-"""What these are where they are not given, if not None or False."""
+"""Defaults of these, if not None or False."""
 
 
 def check_targets(options: Any) -> list[str]:
@@ -34,10 +34,10 @@ def check_targets(options: Any) -> list[str]:
     """
     refused = [f"--{name}" for name in _EXECUTING if getattr(options, name) not in _NOT_GIVEN.get(name, (None, False))]
     if refused:
-        raise ArgumentError(f"{', '.join(refused)}: a program for {options.target} is compiled, and not run")
+        raise ArgumentError(f"{', '.join(refused)}: a program for {options.target} is only compiled, not run")
     names = [n.strip() for n in options.target.strip("\"'").split(",") if n.strip()]
     if not names:
-        raise ArgumentError("--target names nothing: give h100, a100:8, 'tpu v5e:2x2', or several with commas between")
+        raise ArgumentError("--target is empty: give h100, a100:8, 'tpu v5e:2x2', or several separated by commas")
     return [_possible(name) for name in names]
 
 
@@ -84,7 +84,7 @@ def _program(shell: InteractiveShell, options: Any, cell: str) -> tuple[Any, tup
         run_cell(shell, cell)
         value = shell.user_ns.get(options.function)
         if not callable(value):
-            raise ArgumentError(f"-f {options.function}: the cell defines no such function")
+            raise ArgumentError(f"-f {options.function}: the cell does not define this function")
     else:
         value = run_cell_to_call(shell, cell)
     if isinstance(value, LastCall):
@@ -94,8 +94,7 @@ def _program(shell: InteractiveShell, options: Any, cell: str) -> tuple[Any, tup
     if callable(value) and options.args is not None:
         return value, as_tuple(evaluated(shell, options.args)), {}
     raise ArgumentError(
-        "--target compiles the program that the cell ends in: a call of a function of JAX's, as in f(x, w), "
-        "a function with --args, or HLO"
+        "--target needs a cell that ends in a program: a call of a JAX function, as in f(x, w), a function with --args, or HLO"
     )
 
 

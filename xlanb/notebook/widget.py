@@ -30,7 +30,7 @@ from xlanb.view.text import traces_text
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
 _PLACES = ("branch", "stage", "selected", "pinned")
 _READ_BYTES = 1 << 20
-"""Of a dump so much is read before the view opens, some tenths of a second: with a kernel behind it the rest is read when one gets there."""
+"""The amount of a dump read before the view opens (some tenths of a second): with a kernel the rest is read on demand."""
 
 
 class StepWidget(anywidget.AnyWidget):
@@ -180,7 +180,7 @@ class StepWidget(anywidget.AnyWidget):
             XlanbError: the stage failed; or there is nothing to step.
         """
         if not self.bench.can_step:
-            raise XlanbError("this widget shows a finished trace: there is nothing to step")
+            raise XlanbError("this widget shows a finished trace: it cannot be stepped")
         try:
             return self.bench.step(trace)
         finally:
@@ -193,7 +193,7 @@ class StepWidget(anywidget.AnyWidget):
             XlanbError: there is nothing to run, or the run failed.
         """
         if not self.bench.can_run:
-            raise XlanbError("this widget has nothing to run")
+            raise XlanbError("this widget has no program to run")
         try:
             self.result = self.bench.run(trace)
         finally:

@@ -15,7 +15,7 @@ from typing import Any
 
 SLICE_SECONDS = 0.1
 _PAUSE_SECONDS = 0.002
-"""Long enough for the event loop to read a message."""
+"""Seconds that are enough for the event loop to read a message."""
 
 
 class SlicedWork:

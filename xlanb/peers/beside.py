@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _LEAST = 0.2
-"""What a program must take beside its call, as a share of it, to be compared."""
+"""The least time of a program without its call overhead, as a fraction of the overhead, to be compared."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,11 @@ class Beside(Displayable):
             )
         ]
         ratio = self.run_ratio
-        said = "too short to compare beside the calls" if math.isnan(ratio) else f"ratio without the calls {ratio:.2f}"
+        said = (
+            "too short compared with the call overhead"
+            if math.isnan(ratio)
+            else f"ratio without call overhead {ratio:.2f}"
+        )
         return f"results differ by {far} ulp; run: {', '.join(times)}, {said}\n{self.diff}"
 
 
@@ -159,9 +163,9 @@ class LeftOut(Displayable):
     def __str__(self) -> str:
         whole = float(self.table["error"].iloc[0])
         if whole <= self.tolerance:
-            return f"the real XLA is right to {whole:.1e} (tolerance {self.tolerance:.1e})"
+            return f"the real XLA is accurate to {whole:.1e} (tolerance {self.tolerance:.1e})"
         found = ", ".join(self.guilty) or "no single pass"
-        return f"the real XLA is off by {whole:.1e} (tolerance {self.tolerance:.1e}); without {found} it is not"
+        return f"the real XLA is off by {whole:.1e} (tolerance {self.tolerance:.1e}); not without {found}"
 
 
 def leave_out(x: Any, *arrays: Any, tolerance: float = 1e-4, passes: Sequence[str] | None = None) -> LeftOut:

@@ -118,10 +118,10 @@ def _compile(
     left = folder / "answer.json"
     if not left.exists():
         last = "\n".join(done.stderr.strip().splitlines()[-8:])
-        raise XlanbError(f"the real XLA ended with status {done.returncode}:\n{last}")
+        raise XlanbError(f"the real XLA exited with status {done.returncode}:\n{last}")
     told = json.loads(left.read_text())
     if "error" in told:
-        raise XlanbError(f"the real XLA refuses the module: {told['error']}")
+        raise XlanbError(f"the real XLA rejects the module: {told['error']}")
     modules = [m for m in list_dump(dumps, owner).modules if m.hlo("before_optimizations") is not None]
     if not modules:
         raise XlanbError("the real XLA wrote no dump of the module")

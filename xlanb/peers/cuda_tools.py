@@ -94,7 +94,9 @@ def find_tool(name: str) -> str:
     tool = _of_wheels(name)
     found = str(tool) if tool is not None else shutil.which(name)
     if found is None:
-        raise MissingPeerError(f"{name} is not installed, which makes machine code of PTX: pip install 'xlanb[gpu]'")
+        raise MissingPeerError(
+            f"{name}, which assembles PTX to machine code, is not installed: pip install 'xlanb[gpu]'"
+        )
     return found
 
 
@@ -137,7 +139,7 @@ def assemble(folder: str | os.PathLike[str], *, timeout: float = TIMEOUT_S) -> l
         if _is_done(Assembled(source.path)):
             done[source.path] = Assembled(source.path, source.entries)
         elif not source.arch:
-            done[source.path] = _refused(source, "there is no line .target sm_NN: this is no PTX")
+            done[source.path] = _refused(source, "no line .target sm_NN: not PTX")
     groups = list(_groups([s for s in sources if s.path not in done]))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for made in pool.map(lambda g: _assemble_group(tools, g), groups):
@@ -265,8 +267,8 @@ def _run(command: Sequence[str], folder: str, timeout: float) -> subprocess.Comp
     except OSError as error:
         raise DumpError(f"{command[0]} cannot be run: {error}") from error
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip() or f"it ended with status {done.returncode}"
-        raise DumpError(f"{name} refuses it: {said[-2000:]}")
+        said = (done.stderr or done.stdout).strip() or f"it exited with status {done.returncode}"
+        raise DumpError(f"{name} rejects the input: {said[-2000:]}")
     return done
 
 

@@ -146,14 +146,14 @@ def _child(folder: Path, min_cluster_size: int) -> str:
         raise XlanbError(f"TensorFlow took more than {TIMEOUT_S} s") from error
     if not (folder / "answer.json").exists():
         last = "\n".join(done.stderr.strip().splitlines()[-8:])
-        raise XlanbError(f"TensorFlow ended with status {done.returncode}:\n{last}")
+        raise XlanbError(f"TensorFlow exited with status {done.returncode}:\n{last}")
     return done.stderr
 
 
 def _collected(folder: Path, log: str, graph: Graph) -> TensorFlowRun:
     told = json.loads((folder / "answer.json").read_text())
     if "error" in told:
-        raise XlanbError(f"TensorFlow refuses the graph: {told['error']}")
+        raise XlanbError(f"TensorFlow rejects the graph: {told['error']}")
     graphs, modules = read_dump(folder / "graphs"), read_dump(folder / "xla")
     results = load_arrays(folder / "results.npz", told["dtypes"])
     name = getattr(graph, "name", "") or "graph"

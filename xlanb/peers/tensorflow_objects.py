@@ -102,7 +102,7 @@ def _traced(tf: Any, x: Any, request: CallRequest) -> _Traced:
         args = args or (_model_specs(tf, x, request),)
     else:
         raise GraphError(
-            f"cannot take a {type(x).__name__} of TensorFlow for a program: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
+            f"cannot use a {type(x).__name__} of TensorFlow as a program: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
             "with its arguments, a ConcreteFunction, or a Keras model"
         )
     try:
@@ -124,7 +124,7 @@ def _model_function(tf: Any, model: Any) -> Any:
     backend = import_module("keras").config.backend() if hasattr(import_module("keras"), "config") else "tensorflow"
     if backend != "tensorflow":
         raise GraphError(
-            f"this Keras computes with {backend}, not with TensorFlow: set KERAS_BACKEND=tensorflow, or give xlanb.from_jax the function"
+            f"Keras uses the backend {backend}, not TensorFlow: set KERAS_BACKEND=tensorflow, or pass the function to xlanb.from_jax"
         )
     return tf.function(lambda *inputs: model(*inputs, training=False), autograph=False)
 
@@ -136,7 +136,7 @@ def _model_specs(tf: Any, model: Any, request: CallRequest) -> Any:
         GraphError: the model does not say what it takes, or sizes are open in a program that is to be compiled.
     """
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
-        raise GraphError(f"the Keras model {model.name!r} does not say what it takes: give it with its arguments")
+        raise GraphError(f"the Keras model {model.name!r} does not declare its inputs: pass example arguments with it")
 
     def spec(tensor: Any) -> Any:
         dims = list(tensor.shape)
@@ -224,7 +224,7 @@ def _be_variable(tf: Any, node: Any, variable: Any, name: str) -> None:
 def _be_constant(tf: Any, node: Any, value: Any, function: str) -> None:
     if value.dtype in {tf.resource, tf.variant} or not hasattr(value, "numpy"):
         raise GraphError(
-            f"{function!r} captures {node.name!r}, a {value.dtype.name} that is no variable: hash tables, iterators and the like are not taken"
+            f"{function!r} captures {node.name!r}, a {value.dtype.name} that is not a variable: hash tables, iterators and the like are not supported"
         )
     node.op = "Const"
     node.attr.clear()
@@ -265,11 +265,11 @@ def _of_session(session: Any) -> Graph:
 def _of_tensors(tf: Any, items: Sequence[Any]) -> Graph:
     if any(isinstance(i, tf.__internal__.EagerTensor) for i in items):
         raise GraphError(
-            "an EagerTensor is a value, not a program: give the tf.function that computes it, and its arguments"
+            "an EagerTensor is a value, not a program: pass the tf.function that computes it, and its arguments"
         )
     graphs = {id(i.graph): i.graph for i in items}
     if len(graphs) != 1:
-        raise GraphError(f"the tensors are of {len(graphs)} graphs: give those of one")
+        raise GraphError(f"the tensors belong to {len(graphs)} graphs: pass tensors of one graph")
     tensors = [t for i in items for t in (i.outputs if isinstance(i, tf.Operation) else [i])]
     found = _of_graph(next(iter(graphs.values())), tensors)
     wanted = found.subgraph([t.name for t in tensors] + [i.name for i in items if isinstance(i, tf.Operation)])

@@ -23,13 +23,13 @@ class RealXla:
     """The name of its order of passes, as `xlanb.cpu.pipeline(xla=...)` takes it."""
 
     dump_flags: str
-    """XLA_FLAGS with which it dumps the LLVM IR of its kernels; before 0.12 it does so anyway, and this flag made it crash."""
+    """XLA_FLAGS with which it dumps the LLVM IR of its kernels; before 0.12 it always does, and this flag crashes it."""
 
     compares_by_order: bool
-    """Whether its messages hold a comparison's order, and no type."""
+    """Whether its messages contain a comparison's order instead of its type."""
 
     sparse_dots: bool
-    """Whether its messages hold the sparsity of dots, empty or not."""
+    """Whether its messages contain the sparsity of dots, even if empty."""
 
 
 VERSIONS: tuple[RealXla, ...] = (

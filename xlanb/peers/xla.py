@@ -36,7 +36,7 @@ def canonical_text(text: str) -> str:
     try:
         canonical: str = hlo.hlo_module_from_text(text).to_string()
     except Exception as error:  # the extension raises its own kinds
-        raise XlanbError(f"the real XLA refuses the text: {error}") from error
+        raise XlanbError(f"the real XLA rejects the text: {error}") from error
     return canonical
 
 
@@ -48,7 +48,7 @@ class RealExecutable:
         text = str(module)
         if "_python_cpu_callback" in text:  # run without the functions that it names, it would end the process
             raise XlanbError(
-                "the module calls functions of Python's, which the real XLA takes from JAX alone: run the function itself"
+                "the module calls Python functions, which the real XLA only accepts from JAX: pass the JAX function instead"
             )
         proto = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
         mlir = jaxlib.mlir.xla_computation_to_mlir_module(hlo.XlaComputation(proto))
@@ -94,7 +94,7 @@ class RealExecutable:
 
 
 real = Way("the real XLA", lambda module, arrays: RealExecutable(module)(*arrays), is_real=True)
-"""What the real XLA:CPU gives: a way to compute a module for `xlanb.explorer.failing.differs`."""
+"""The results of the real XLA:CPU: a way to compute a module for `xlanb.explorer.failing.differs`."""
 
 
 @real_xla.implement
@@ -146,7 +146,7 @@ def trace(
         return trace_target(x, arrays, target, all_passes=all_passes, flags=flags, **options)
     given = [n for n, v in options.items() if v is not None and v != 1]
     if given:
-        raise ArgumentError(f"{', '.join(given)}: for a target other than the CPU")
+        raise ArgumentError(f"{', '.join(given)}: only valid for targets other than the CPU")
     return _cpu_trace(x, *arrays, all_passes=all_passes, runs=runs, flags=flags)
 
 
@@ -191,7 +191,9 @@ def using(hlo_pass: HloPass | Callable[[HloModule], Any], *, after_scheduling: b
     try:
         extension = import_module("jax.extend.xla")
     except ModuleNotFoundError:
-        raise MissingPeerError("passes inside XLA need JAX 0.10.2 or newer: pip install 'xlanb[peers]'") from None
+        raise MissingPeerError(
+            "tracing passes inside XLA needs JAX 0.10.2 or newer: pip install 'xlanb[peers]'"
+        ) from None
     stage = extension.PipelineStage.POST_SCHEDULER if after_scheduling else extension.PipelineStage.PRE_SCHEDULER
     name = str(getattr(hlo_pass, "name", "") or getattr(hlo_pass, "__name__", "xlanb-pass"))
     call = _InsideXla(hlo_pass, name)

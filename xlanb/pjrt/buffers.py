@@ -34,7 +34,7 @@ def dtype_of(number: int) -> np.dtype[Any]:
     found = BY_NUMBER[number] if 0 <= number < len(BY_NUMBER) else None
     if found is None or found.scalar is None:
         name = c_api.ELEMENT_TYPES[number] if 0 <= number < len(BY_NUMBER) else f"number {number}"
-        raise UnimplementedError(f"xlanb's backend has no arrays of PJRT's element type {name}")
+        raise UnimplementedError(f"xlanb's backend does not support PJRT's element type {name}")
     return found.dtype
 
 
@@ -81,7 +81,7 @@ def _order(layout: int, rank: int) -> tuple[int, ...]:
     """The dimensions of a tiled layout, from slow to fast."""
     tiled = c_api.Tiled.from_address(layout)
     if tiled.type != 0 or tiled.num_tiles:
-        raise UnimplementedError("xlanb's backend has no layouts with strides or tiles")
+        raise UnimplementedError("xlanb's backend does not support layouts with strides or tiles")
     return tuple(reversed(int64s(tiled.minor_to_major, tiled.minor_to_major_size))) if rank else ()
 
 
@@ -156,7 +156,7 @@ class BufferFunctions:
         """A copy into memory of the host, in the layout that it asks for."""
         source = elements(args.src)
         if args.dst_size < source.nbytes:
-            raise ArgumentError(f"{source.nbytes} bytes do not fit into the {args.dst_size} that are there for them")
+            raise ArgumentError(f"{source.nbytes} bytes do not fit into a destination of {args.dst_size} bytes")
         order = _order(args.host_layout, source.ndim) if args.host_layout else tuple(range(source.ndim))
         copied = np.ascontiguousarray(source.transpose(order))
         ctypes.memmove(args.dst, copied.ctypes.data, source.nbytes)
@@ -167,7 +167,7 @@ class BufferFunctions:
         source = elements(args.buffer)
         if args.offset < 0 or args.offset + args.transfer_size > source.nbytes:
             last = args.offset + args.transfer_size
-            raise ArgumentError(f"bytes {args.offset} to {last} of a buffer that has {source.nbytes}")
+            raise ArgumentError(f"bytes {args.offset} to {last} are out of range for a buffer of {source.nbytes} bytes")
         ctypes.memmove(args.dst, buffer_words(args.buffer)[Buffer.data] + args.offset, args.transfer_size)
         args.event = self.loaded.ready
 

@@ -22,9 +22,9 @@ from xlanb.pjrt.words import Memory as MemoryWord
 
 PLATFORM = "xlanb"
 DEVICE_COUNT = "num_devices"
-"""The option of the client that says how many devices there are; all compute on the same processor."""
+"""The client option for the number of devices; all use the same processor."""
 _MEMORY_KIND = "device"
-"""JAX asks for this kind by default. It is ordinary memory."""
+"""JAX's default memory kind: ordinary memory."""
 
 
 class Memory(Handle):
@@ -83,7 +83,7 @@ class Client(Handle):
             ArgumentError: there is none.
         """
         if not 0 <= number < len(self.devices):
-            raise ArgumentError(f"there is no device {number}: the devices are 0 to {len(self.devices) - 1}")
+            raise ArgumentError(f"no device {number}: the devices are 0 to {len(self.devices) - 1}")
         return self.devices[number]
 
 
@@ -205,7 +205,7 @@ def _lookup_addressable(args: Any) -> None:
 def _default_assignment(args: Any) -> None:
     client, count = Handle.at(args.client), args.num_replicas * args.num_partitions
     if count > len(client.devices) or count > args.default_assignment_size:
-        raise ArgumentError(f"a program for {count} devices, where there are {len(client.devices)}")
+        raise ArgumentError(f"the program needs {count} devices, there are {len(client.devices)}")
     (ctypes.c_int * count).from_address(args.default_assignment)[:] = list(range(count))
 
 

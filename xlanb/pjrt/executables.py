@@ -335,8 +335,7 @@ def _check_donated(program: Program, given: list[int], kept: set[int]) -> None:
             continue
         other = next(k for k, buffer in enumerate(given) if buffer == given[number] and k != number)
         raise ArgumentError(
-            f"argument {number} of {program.module.name} is donated, and the same array is argument {other}: "
-            "give a copy of it, or do not donate it"
+            f"argument {number} of {program.module.name} is donated, but the same array is also argument {other}: pass a copy of it, or do not donate it"
         )
 
 
@@ -370,7 +369,7 @@ def _arguments(program: Program, args: Any) -> list[int]:
             elements(buffer)
         if found[Buffer.size] != spec.size:
             raise ArgumentError(
-                f"argument {k} of {program.module.name} has {found[Buffer.size]} bytes where {spec.size} are expected"
+                f"argument {k} of {program.module.name} has {found[Buffer.size]} bytes, expected {spec.size}"
             )
     return given
 

@@ -24,7 +24,7 @@ _LOG = logging.getLogger("xlanb.pjrt")
 
 Implementation = Callable[[Any], None]
 FUNCTIONS: dict[str, Implementation] = {}
-"""What is implemented in Python, by the name without PJRT_: each takes its arguments' struct."""
+"""The functions implemented in Python, by their name without PJRT_: each takes its argument struct."""
 
 
 class CallbackError(XlanbError):
@@ -74,8 +74,7 @@ def as_callback(name: str, function: Implementation) -> Any:
             given = struct.from_address(address)
             if given.struct_size < least:
                 raise ArgumentError(
-                    f"PJRT_{name}_Args has {given.struct_size} bytes where PJRT {'.'.join(map(str, c_api.VERSION))} has "
-                    f"{least}: this jaxlib is too old for xlanb"
+                    f"PJRT_{name}_Args has {given.struct_size} bytes, PJRT {'.'.join(map(str, c_api.VERSION))} needs {least}: this jaxlib is too old for xlanb"
                 )
             function(given)
         except BaseException as error:  # noqa: BLE001 - nothing may be raised through C
@@ -192,7 +191,7 @@ class Handle:
         try:
             return Handle._live[address]
         except KeyError:
-            raise ArgumentError(f"no object of xlanb's backend is at {address:#x}: it was destroyed") from None
+            raise ArgumentError(f"xlanb's backend has no object at {address:#x}: it was destroyed") from None
 
 
 __all__ = [

@@ -19,13 +19,13 @@ from xlanb.shape.primitive_type import PrimitiveType
 
 _P, _Q = ctypes.c_void_p, ctypes.c_int64
 UNUSUAL = ctypes.CFUNCTYPE(_P, _P)
-"""A function of the C API, as C calls it: it takes its arguments' address and gives that of an error, or None."""
+"""A function of the C API, as C calls it: takes the address of its arguments and returns that of an error, or None."""
 STOPPED = ctypes.CFUNCTYPE(_P, _P, _Q, _P)
-"""What makes the error of a call that was stopped: it takes the executable, the status of `xlanb.guard`, and the exception
-of a Python function that the program calls or nothing."""
+"""Creates the error of a stopped call, from the executable, the status of `xlanb.guard`, and the exception
+of a Python function that the program calls, if any."""
 
 DONE = 1
-"""What an `unusual` function gives where all went well: it gives nothing where an exception of a signal's handler ends it."""
+"""The result of an `unusual` function on success: None if an exception of a signal handler ended it."""
 _PYTHON = (
     "PyGILState_Ensure PyGILState_Release PyErr_Fetch PyErr_NormalizeException PyErr_SetObject PyException_SetTraceback "
     "Py_AddPendingCall Py_DecRef"

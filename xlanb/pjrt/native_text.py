@@ -20,14 +20,14 @@ from xlanb.pjrt.ir_objects import MEMORY, OBJECTS
 from xlanb.pjrt.words import CALLS_HOST, GUARDED, RANKS, RESULT_COUNT, UNUSUAL, Buffer, Layout, Loaded, Memory
 
 SMALL = 4096
-"""Bytes up to which elements lie behind their buffer."""
+"""Up to this many bytes, elements are stored directly after their buffer."""
 _MALLOC_ALIGNED = 16
-"""What malloc's addresses are multiples of on 64-bit systems."""
+"""The alignment of malloc on 64-bit systems."""
 _COPIED = 256
-"""Bytes up to which a copy is cheaper than to tell when the elements are no longer needed."""
+"""Up to this many bytes, a copy is cheaper than tracking when the elements are no longer needed."""
 _ALIGNED = 63
-"""A mask of addresses. Compiled code reads arguments at any multiple of 16, but arrays are shared only where XLA:CPU shares
-them too: a program that writes to its NumPy array after jnp.asarray does not notice on XLA:CPU unless this is so."""
+"""A mask of addresses. Compiled code accepts arguments at any multiple of 16, but arrays are shared only where XLA:CPU shares
+them too, so that writing to a NumPy array after jnp.asarray has the same effect as on XLA:CPU."""
 
 
 def _load(function: str, fields: dict[str, tuple[str, str]]) -> str:
@@ -82,7 +82,7 @@ _GETTERS: dict[str, tuple[tuple[int, str, str], ...]] = {
         (Layout.size, "i64", "serialized_bytes_size"), (Layout.deleter, "i64", "serialized_layout_deleter"),
     ),
 }  # fmt: skip
-"""Functions that give words of the object that comes first: (word, type, field)."""
+"""Functions that return words of the object in the first argument: (word, type, field)."""
 _CONSTANT: dict[str, tuple[tuple[str, str], ...]] = {
     "Executable_NumReplicas": (("i64 1", "num_replicas"),),
     "Executable_NumPartitions": (("i64 1", "num_partitions"),),
@@ -91,7 +91,7 @@ _CONSTANT: dict[str, tuple[tuple[str, str], ...]] = {
     "Buffer_ReadyEvent": (("ptr @pjrt.ready", "event"),),
     "Buffer_DynamicDimensionIndices": (("ptr null", "dynamic_dim_indices"), ("i64 0", "num_dynamic_dims")),
 }
-"""Functions that always give the same."""
+"""Functions with a constant result."""
 
 
 def _getters() -> str:
@@ -211,6 +211,6 @@ NATIVE = (
 UNUSUAL_FUNCTIONS = tuple(
     "Client_BufferFromHostBuffer Buffer_ToHostBuffer LoadedExecutable_Execute Layouts_PJRT_Buffer_MemoryLayout".split()
 )
-"""Those of them that hand what is unusual to Python."""
+"""Those of them that call Python for unusual cases."""
 
 __all__ = ["NATIVE", "SMALL", "UNUSUAL_FUNCTIONS", "text"]

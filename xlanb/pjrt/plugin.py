@@ -22,7 +22,7 @@ _PARTS = (client, executables, layouts)
 
 _COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 PRIORITY = -100
-"""Below that of JAX's own backends: xlanb is used where somebody asks for it."""
+"""Below that of JAX's own backends: xlanb is only used on request."""
 
 
 class Plugin:

@@ -266,8 +266,8 @@ def _check_targets(executable: Executable) -> None:
         file, line = i.metadata.python_line
         where = f", called in {file}, line {line}" if file else ""
         raise UnimplementedError(
-            f'custom-call target "{target}"{where}: xlanb\'s backend has no such function, and those that are registered '
-            f"with jax.ffi run on XLA:CPU alone\n  {i}"
+            f"custom-call target {target!r}{where}: xlanb's backend does not implement it; functions registered "
+            f"with jax.ffi run on XLA:CPU only\n  {i}"
         )
 
 
@@ -298,7 +298,7 @@ def hint(name: str, error: XlanbError) -> str:
     """How to run on XLA:CPU what cannot run here."""
     part = 'put this part under `with jax.default_device(jax.devices("cpu")[0]):`'
     if isinstance(error, SeveralDevicesError):
-        part = 'make the mesh, or the `devices` of pmap, of jax.devices("cpu"), of which there are as many'
+        part = 'make the mesh, or the `devices` of pmap, of jax.devices("cpu"), which has as many devices'
     which = name or "the program"
     return f"To run {which} on XLA:CPU: set JAX_PLATFORMS=cpu for all, or JAX_PLATFORMS=xlanb,cpu and {part}."
 

@@ -62,9 +62,9 @@ class Layout(IntEnum):
 
 
 RESULT_COUNT = 0
-"""The word of a PJRT_Executable that says how many results it gives."""
+"""The word of a PJRT_Executable with its number of results."""
 RANKS = 65
-"""How many ranks have their layout in a table."""
+"""The number of ranks whose layouts are in a table."""
 GUARDED, UNUSUAL, CALLS_HOST = 1, 2, 4
 """Flags of a loaded executable: it runs under the guard, as it takes long or calls Python; each call goes to Python; it
 calls Python functions, so that an exception of Python's may be theirs."""

@@ -18,7 +18,7 @@ from xlanb.reducer.cutting import released
 from xlanb.shape import ArrayShape, Shape
 
 _MOST_ELEMENTS = 2**28
-"""Elements of all values of a module beyond which they are not computed."""
+"""With more elements in all values of a module, they are not computed."""
 
 
 @dataclass(frozen=True)

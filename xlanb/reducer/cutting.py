@@ -22,7 +22,7 @@ _FOR_THE_WHOLE = (
     "frontend_attributes",
     "entry_computation_layout",
 )
-"""Attributes of a module that speak of its parameters, its results and its order."""
+"""Attributes of a module that refer to its parameters, its results and its order."""
 
 
 def names_of(module: HloModule) -> list[str]:
@@ -40,7 +40,7 @@ def cut(module: HloModule, kept: Collection[str]) -> tuple[HloModule, dict[str, 
     entry = copy.entry_computation
     mine = [i for i in entry.post_order() if i.name in kept and i.opcode is not HloOpcode.PARAMETER]
     if not mine:
-        raise ShapeError(f"nothing of computation {entry.name} is kept")
+        raise ShapeError(f"nothing in computation {entry.name} is kept")
     stand_ins: dict[HloInstruction, HloInstruction] = {}
     inside = set(mine)
     for i in mine:

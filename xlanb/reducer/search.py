@@ -25,11 +25,11 @@ from xlanb.reducer.sizes import resized, resized_value, resizing, sizes_of
 
 Test = Callable[..., object]
 _SIZES = (1, 2, 3, 4, 8, 16)
-"""What a dimension is tried with, and half of it."""
+"""The sizes tried for a dimension, besides half of it."""
 
 
 reproducer: Final[Hook[..., Any]] = Hook("reducer.reproducer")
-"""The Python file that shows for a module and its arrays that a test holds."""
+"""The Python file that demonstrates that a test holds for a module and its arrays."""
 
 
 class _OutOfTimeError(Exception):
@@ -122,7 +122,7 @@ class _Search:
     def run(self) -> Reduction:
         first = self.best
         if not self._holds(first):
-            raise ArgumentError("the test does not hold for the module that is to be reduced")
+            raise ArgumentError("the test does not hold for the given module")
         finished = False
         try:
             self._strip()

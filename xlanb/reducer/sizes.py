@@ -36,7 +36,7 @@ _FREE = {
     O.WHILE,
     O.CONDITIONAL,
 }
-"""Opcodes whose operands do not say the size of their result."""
+"""Opcodes whose operands do not determine the size of their result."""
 _SIZES = ("dynamic_slice_sizes", "slice_sizes", "fft_length")
 
 
@@ -89,7 +89,7 @@ def resized_value(value: Any, shape: Shape) -> Any:
         return tuple(resized_value(v, s) for v, s in zip(value, shape.shapes, strict=True))
     wanted = shape.as_array().dimensions
     if any(w > d for w, d in zip(wanted, value.shape, strict=True)):
-        raise ShapeError(f"no {shape} in an array of dimensions {value.shape}")
+        raise ShapeError(f"{shape} does not fit into an array of dimensions {value.shape}")
     return value[tuple(slice(0, w) for w in wanted)]
 
 
@@ -140,5 +140,5 @@ def _literal(literal: Literal, resize: Resize) -> Literal:
     if shape == literal.shape:
         return literal
     if literal.is_elided or not isinstance(shape, ArrayShape):
-        raise ShapeError(f"a constant of {literal.shape} has no other size")
+        raise ShapeError(f"a constant of {literal.shape} cannot be resized")
     return Literal(shape, resized_value(literal.array, shape))

@@ -79,7 +79,7 @@ def aot_program(graph: Graph, config: Any, name: str = "graph") -> AotProgram:
     written = {argument: len(fetches) + k for k, argument in enumerate(result.updates)}
     for k, v in enumerate(config.variable):
         if v.readonly and first + k in written:
-            raise GraphError(f"variable {v.node_name!r} is readonly, and the program writes it")
+            raise GraphError(f"variable {v.node_name!r} is readonly, but the program writes it")
     names = Names(
         args=[f.name for f in config.feed],
         results=[f.name for f in config.fetch],
@@ -94,7 +94,7 @@ def module_program(module: HloModule) -> AotProgram:
     entry = module.entry_computation
     for p in entry.parameters:
         if not isinstance(p.shape, ArrayShape):
-            raise ArgumentError(f"parameter {p.name} is a tuple: a C++ class takes arrays alone")
+            raise ArgumentError(f"parameter {p.name} is a tuple: a C++ class takes arrays only")
     results = sum(1 for _ in entry.root.shape.leaves()) - entry.root.shape.is_tuple
     calling = module.calling
     names = calling.names if calling is not None else [p.name for p in entry.parameters]

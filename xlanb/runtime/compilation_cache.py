@@ -295,7 +295,7 @@ class CompilationCache(Displayable):
         if signature in self._failed:
             return f"failed: {str(self._failed[signature]).splitlines()[0]}"
         stats = self._stats.get(signature[0])
-        words = f"asked for {count} time{'s' * (count != 1)}"
+        words = f"requested {count} time{'s' * (count != 1)}"
         return f"megamorphic, {words}" if stats is not None and stats.is_megamorphic else words
 
     @property

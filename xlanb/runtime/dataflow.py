@@ -172,7 +172,7 @@ class Dataflow:
         elif op.type in EXIT:
             frame = where.frame
             if frame.parent is None:
-                raise GraphError(f"node {op.name!r} ({op.type}) leaves a loop, but no loop was entered")
+                raise GraphError(f"node {op.name!r} ({op.type}) exits a loop, but no loop was entered")
             if is_dead:
                 frame.dead_exits[op] = None
                 return
@@ -255,7 +255,9 @@ class Dataflow:
     def _next(self, op: Operation, where: _Iteration) -> _Iteration:
         frame = where.frame
         if frame.parent is None:
-            raise GraphError(f"node {op.name!r} ({op.type}) goes to the next round of a loop, but no loop was entered")
+            raise GraphError(
+                f"node {op.name!r} ({op.type}) starts the next iteration of a loop, but no loop was entered"
+            )
         found = frame.iterations.get(where.index + 1)
         if found is not None:
             return found
@@ -283,7 +285,9 @@ class Dataflow:
     def _fetch(self, tensor: Tensor, top: _Iteration) -> Any:
         value = self._fetched.get(tensor)
         if value is DEAD:
-            raise GraphError(f"cannot fetch {tensor.name!r}: it has no value, it lies on a branch that was not taken")
+            raise GraphError(
+                f"cannot fetch {tensor.name!r}: it has no value because it is on a branch that was not taken"
+            )
         if tensor not in self._fetched:
             raise GraphError(f"cannot fetch {tensor.name!r}: {self._stuck(tensor.op, top)}")
         return value
@@ -296,7 +300,7 @@ class Dataflow:
                 return (
                     f"node {before.name!r} ({before.type}) still waits for {', '.join(missing) or 'its control inputs'}"
                 )
-        return f"node {op.name!r} ({op.type}) was never run; does it lie inside of a loop?"
+        return f"node {op.name!r} ({op.type}) was never run; is it inside a loop?"
 
 
 def has_control_flow(ops: Iterable[Operation]) -> bool:
@@ -308,7 +312,7 @@ def _switched(op: Operation, inputs: Sequence[Any]) -> list[Any]:
     """The data at the output that the condition chooses. Raises GraphError where the condition is no single bool."""
     if len(inputs) != 2 or np.ndim(inputs[1]) or np.asarray(inputs[1]).dtype != np.bool_:
         raise GraphError(
-            f"{op.describe()}: takes data and one bool, not {len(inputs)} inputs, the last {np.asarray(inputs[-1]).dtype}{list(np.shape(inputs[-1]))}"
+            f"{op.describe()}: expected data and one bool, got {len(inputs)} inputs, the last {np.asarray(inputs[-1]).dtype}{list(np.shape(inputs[-1]))}"
         )
     return [DEAD, inputs[0]] if bool(np.asarray(inputs[1])) else [inputs[0], DEAD]
 

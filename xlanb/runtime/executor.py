@@ -79,7 +79,7 @@ class Executor:
             names = [a.name for a in definition.inputs]
             if len(op.inputs) != len(names):
                 raise GraphError(
-                    f"{op.describe()}: it takes {len(names)} inputs ({', '.join(names)}), not {len(op.inputs)}"
+                    f"{op.describe()}: expected {len(names)} inputs ({', '.join(names)}), got {len(op.inputs)}"
                 )
         if op.type in _PASSED_ON or op.type in CONTROL_FLOW:
             return
@@ -89,7 +89,7 @@ class Executor:
         if op.type == LAUNCH:
             if op.attrs["function"] not in self.prepared.functions:
                 raise GraphError(
-                    f"{op.describe()}: there is no cluster {op.attrs['function']!s}; clustering makes these nodes"
+                    f"{op.describe()}: no cluster {op.attrs['function']!s}; only clustering creates these nodes"
                 )
             self._calls[op] = Call.of_cluster(self.prepared.functions[op.attrs["function"]])
         elif host is not None:
@@ -144,7 +144,7 @@ class Executor:
                     raise
                 raise GraphError(f"{op.describe()}: {_fault(error)}") from error
             if len(outputs) != len(op.outputs):
-                raise GraphError(f"{op.describe()}: it has {len(op.outputs)} outputs, but {len(outputs)} results")
+                raise GraphError(f"{op.describe()}: expected {len(op.outputs)} outputs, got {len(outputs)}")
             return outputs
         if op.type == "Const":
             return [np.asarray(op.get_attr("value"))]
@@ -232,7 +232,7 @@ def _prepared_body(op: Operation, body: Graph, count: int) -> Prepared:
     arguments = [o.outputs[0] for o in body if o.type == "_Arg"]
     if any(not 0 <= int(t.op.attrs["index"]) < count for t in arguments):
         raise GraphError(
-            f"node {op.name!r} ({op.type}): function {body.name!r} takes {len(arguments)} arguments, the call gives {count}"
+            f"node {op.name!r} ({op.type}): function {body.name!r} takes {len(arguments)} arguments, the call passes {count}"
         )
     results = sorted((o for o in body if o.type == "_Retval"), key=lambda o: int(o.attrs["index"]))
     fetches = tuple(o.inputs[0] for o in results)
@@ -246,11 +246,7 @@ def _call_by_name(op: Operation, inputs: Sequence[Any], state: HostState) -> Seq
 
 def _fault(error: Exception) -> str:
     """What an exception of NumPy says; of memory that is used up it may say nothing."""
-    return (
-        f"there is not enough memory for it{f' ({error})' if str(error) else ''}"
-        if isinstance(error, MemoryError)
-        else str(error)
-    )
+    return f"out of memory{f' ({error})' if str(error) else ''}" if isinstance(error, MemoryError) else str(error)
 
 
 def _given(tensor: Tensor, value: Any, state: HostState) -> Any:

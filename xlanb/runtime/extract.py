@@ -55,7 +55,7 @@ class Extraction(Displayable):
         missing = [n for n in self.parameters if n not in given]
         if missing:
             raise ArgumentError(
-                f"no value for {', '.join(map(repr, missing))}; the program takes {', '.join(self.parameters)}"
+                f"no value for {', '.join(map(repr, missing))}; the parameters of the program are {', '.join(self.parameters)}"
             )
         taken = self.module.entry_computation.parameters
         return [_fit(n, p.array_shape, given[n]) for n, p in zip(self.parameters, taken, strict=True)]
@@ -109,7 +109,7 @@ def extract(
     found = extraction(program, fetches, literals=literals, **values)
     if npz is not None:
         if not isinstance(program, Session):
-            raise ArgumentError("a graph has no weights to write: extract from a session")
+            raise ArgumentError("a graph has no weights to write: use a session")
         found.save_weights(npz)
     return found.module
 
@@ -126,7 +126,7 @@ def extraction(program: Graph | Session, fetches: Any, *, literals: bool = False
     if isinstance(program, Session):
         weights = _weights(program, [t.op.name for t in inputs_of(wanted) if t.op.type in VARIABLES])
     elif literals:
-        raise ArgumentError("a graph has no values to make literals of: extract from a session")
+        raise ArgumentError("a graph has no values to turn into literals: use a session")
     names = {*weights} - {*values} if literals else set()
     feeds, result = extract_result(wanted, {**weights, **values}, literals=names)
     _complete_metadata(result.module, wanted)

@@ -125,7 +125,7 @@ class GpuReport:
             device,
             tuple(walk.kernels.values()),
             tuple(walk.launches),
-            "" if ptx.find_ptxas() else "No ptxas is installed: registers are not known (pip install 'xlanb[gpu]').",
+            "" if ptx.find_ptxas() else "No ptxas is installed: registers are unknown (pip install 'xlanb[gpu]').",
         )
 
     def kernel(self, k: Kernel) -> GpuKernel:

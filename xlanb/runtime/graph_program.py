@@ -45,7 +45,7 @@ def foreign_module(
     graph, values = _foreign_graph(x, args, named, batch)
     if not graph.outputs and graph.binding is None:
         raise ArgumentError(
-            f"a {type(x).__name__} does not say what is to be computed: give tensors of it, or Graph.from_tensorflow(...) and tensors of that"
+            f"a {type(x).__name__} does not specify what to compute: pass tensors of it, or Graph.from_tensorflow(...) and tensors of that graph"
         )
     fetches: list[Tensor | Operation] = [*graph.outputs]
     if graph.binding is not None:
@@ -173,7 +173,7 @@ def traced_graph(
         result = function(*inputs)
     for output in list(result) if isinstance(result, list | tuple) else [result]:
         if not isinstance(output, Tensor) or output.graph is not graph:
-            told = f"function {name!r} must give back tensors made from its arguments, not {output!r}"
+            told = f"function {name!r} must return tensors computed from its arguments, not {output!r}"
             raise FunctionResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
     return graph, inputs, result
 
@@ -197,7 +197,7 @@ def _argument(tensor: Tensor, values: dict[str, Any], *, is_literal: bool = Fals
     dims = shape.as_tuple()
     if dims is None or None in dims:
         raise GraphError(
-            f"the shape {shape} of {tensor.op.name!r} is not known: give an array for it by name, {tensor.op.name}=..."
+            f"the shape {shape} of {tensor.op.name!r} is unknown: pass an array for it by name, {tensor.op.name}=..."
         )
     return Argument(
         kind, array(from_dtype(dtype.as_numpy_dtype), [int(d) for d in dims if d is not None]), None, tensor.op.name

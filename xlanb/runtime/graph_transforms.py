@@ -70,7 +70,7 @@ def _transformed(
     key = start_compilation("TransformGraph")
     stages: list[Stage] = []
     before = _record(proto)
-    stages.append(finished(key, Stage("tf_graph", "graph", None, before, summary="as it was given")))
+    stages.append(finished(key, Stage("tf_graph", "graph", None, before, summary="original")))
     for transform in wanted:
         start = perf_counter()
         context = Context(tuple(inputs), tuple(outputs), transform, constant_value)

@@ -154,7 +154,7 @@ class Jit:
             if not _is_hashable(value):
                 name = self._names[n] if isinstance(n, int) and n < len(self._names) else n
                 raise ArgumentError(
-                    f"the static argument {name} is a {type(value).__name__}, which is not hashable: give a value that is, such as a tuple"
+                    f"the static argument {name} is a {type(value).__name__}, which is not hashable: pass a hashable value, such as a tuple"
                 )
         return Call.of(*dynamic, static)
 

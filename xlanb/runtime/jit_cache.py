@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 Key = tuple[Any, tuple[tuple[Any, ...], ...], tuple[tuple[int | str, Any], ...], tuple[Any, ...]]
-"""What code depends on: the structure of the arguments, type and shape of each leaf, the values of static arguments, JAX's settings."""
+"""The key of compiled code: the structure of the arguments, type and shape of each leaf, the values of static arguments, JAX's settings."""
 
 
 ArrayKey = tuple[Any, ...]
-"""The same of a call with arrays alone, quicker to make: JAX's settings, the structure of the arguments (None where they are arrays, one by one), the type of each array."""
+"""A faster key of a call with arrays only: JAX's settings, the structure of the arguments (None where they are arrays, one by one), the type of each array."""
 
 
 ArrayCall = Callable[[Sequence[Any], tuple[Any, ...], dict[str, Any]], Any]
-"""What runs such a call: of the arrays, the arguments and the named arguments, the result."""
+"""Runs such a call: takes the arrays, the arguments and the keyword arguments, returns the result."""
 
 
 def array_key(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[ArrayKey | None, Sequence[Any]]:
@@ -154,7 +154,7 @@ class Signature:
             for n, v in self.static
             if n not in before or before[n] != v
         ]
-        return changed or [_Difference("structure: other containers", 1000)]
+        return changed or [_Difference("structure: different containers", 1000)]
 
     def _changed_settings(self, other: Signature) -> list[_Difference]:
         if self.settings == other.settings:
@@ -259,7 +259,7 @@ _TRACED = ("traced",)
 
 
 _array_types: set[type] = {np.ndarray}
-"""Classes of which each object is an array, as values were met."""
+"""Classes all of whose objects are arrays, collected from values seen."""
 
 
 def _kind(value: Any) -> tuple[Any, ...]:

@@ -191,7 +191,7 @@ def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: Com
     results = iter(ran.outputs)
     found = [_handle(op, inputs) if t.dtype.is_ref_dtype else next(results, None) for t in op.outputs]
     if any(v is None for v in found):
-        raise GraphError(f"{op.describe()}: its lowering gives fewer results than its {len(op.outputs)} outputs")
+        raise GraphError(f"{op.describe()}: its lowering returns fewer results than its {len(op.outputs)} outputs")
     return found
 
 
@@ -210,7 +210,7 @@ def _handle(op: Operation, inputs: Sequence[Any]) -> Any:
     """An op on a ref variable hands the variable on. Raises GraphError where it was given none."""
     found = next((v for v in inputs if isinstance(v, VariableHandle)), None)
     if found is None:
-        raise GraphError(f"{op.describe()}: it gives a reference to a variable, but none of its inputs is one")
+        raise GraphError(f"{op.describe()}: it returns a reference to a variable, but none of its inputs is a variable")
     return found
 
 

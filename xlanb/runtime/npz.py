@@ -28,6 +28,6 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, EOFError, SyntaxError, BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
-        raise DataLossError(f"{where} is no .npz file of plain arrays, or is damaged: {error}") from error
+        raise DataLossError(f"{where} is not an .npz file of plain arrays, or is damaged: {error}") from error
     except MemoryError as error:
-        raise DataLossError(f"{where} holds more than fits into memory: {error}") from error
+        raise DataLossError(f"the content of {where} does not fit into memory: {error}") from error

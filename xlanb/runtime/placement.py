@@ -48,7 +48,7 @@ def placed(graph: Graph) -> Graph:
             op.set_device("".join(f"/{key}:{value}" for key, value in parts.items()))
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
         how = ", compiled by XLA for the CPU" if instead == "XLA_CPU:0" else ""
-        _LOG.warning("There is no device %s here: %r%s runs on %s%s", device, names[0], others, instead, how)
+        _LOG.warning("No device %s: %r%s runs on %s%s", device, names[0], others, instead, how)
     return copy
 
 

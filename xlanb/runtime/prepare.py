@@ -60,7 +60,7 @@ def prepare(
     yield stages.told("optimize", "prune", graph, pruned)
     before = placed(pruned)
     if before is not pruned:
-        yield stages.told("optimize", "placement", pruned, before, "devices that are not here")
+        yield stages.told("optimize", "placement", pruned, before, "missing devices")
     for step in optimize_steps(
         before,
         [f.name for f in fetches],
@@ -105,7 +105,7 @@ def _clustered(stages: _Stages, graph: Graph, numbers: Iterator[int] | None, *, 
             dump_pass(step.name, before, step.graph)
         before = step.graph
     called = clustering.encapsulated.graph
-    yield stages.told("build_xla_ops", "build_xla_launch_ops", called, clustering.launch_graph, "as it runs")
+    yield stages.told("build_xla_ops", "build_xla_launch_ops", called, clustering.launch_graph, "as executed")
     return clustering
 
 

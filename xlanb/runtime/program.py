@@ -67,7 +67,9 @@ def _parsed(text: str, args: Sequence[Any]) -> HloModule:
         return parse_text(text, args)
     except XlanbError as error:
         if "\n" not in text and "{" not in text:
-            error.add_note("A text is read as HLO or StableHLO; of a file give what it holds: Path(name).read_text()")
+            error.add_note(
+                "A str is parsed as HLO or StableHLO text; to use a file, pass its content: Path(name).read_text()"
+            )
         raise
 
 
@@ -104,7 +106,7 @@ def function_module(
     except Exception as error:  # noqa: BLE001 - the better one of the two is raised below
         # one that imports `xlanb.tf` when it is called is over that; else the first guess was the better one
         shown, other = (error, first) if guess.is_over_jax else (first, error)
-        shown.add_note(f"Called with JAX's arrays it fails too: {type(other).__name__}: {other}")
+        shown.add_note(f"It also fails when called with JAX arrays: {type(other).__name__}: {other}")
         raise shown from shown.__cause__
 
 

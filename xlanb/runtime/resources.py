@@ -36,7 +36,7 @@ class Resources:
         """
         with self.monitor.lock:
             if self.is_closed:
-                raise CancelledError(f"the session was closed while a run asked for {key!r}")
+                raise CancelledError(f"the session was closed while a run was using {key!r}")
             if key not in self._held:
                 self._held[key] = make()
             return self._held[key]

@@ -207,7 +207,7 @@ class Session(Displayable):
         def run(*values: Any, **named: Any) -> Any:
             if len(values) != len(feeds):
                 raise FeedError(
-                    f"the callable takes {len(feeds)} values ({', '.join(t.name for t in feeds)}), not {len(values)}"
+                    f"the callable takes {len(feeds)} values ({', '.join(t.name for t in feeds)}), got {len(values)}"
                 )
             return self.run(fetches, dict(zip(feeds, values, strict=True)), **named)
 
@@ -216,7 +216,7 @@ class Session(Displayable):
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
         """Refused: a run goes from its feeds to its fetches at once. Raises GraphError."""
         raise GraphError(
-            "partial runs are not supported: fetch the first values with run, and feed what follows from them to another run"
+            "partial runs are not supported: fetch the first values with one run, and feed them to another"
         )
 
     partial_run = partial_run_setup
@@ -237,7 +237,7 @@ class Session(Displayable):
                 yield from ((self.fed_tensor(k), v) for k, v in key.fed(value))
             elif isinstance(key, tuple):
                 if not isinstance(value, list | tuple) or len(value) != len(key):
-                    raise FeedError(f"cannot feed {value!r} for {key!r}: one value for each is needed")
+                    raise FeedError(f"cannot feed {value!r} for {key!r}: expected one value for each tensor")
                 yield from self._fed(dict(zip(key, value, strict=True)))
             else:
                 yield self.fed_tensor(key), value
@@ -261,7 +261,7 @@ class Session(Displayable):
         if isinstance(found, Operation):
             if len(found.outputs) != 1:
                 raise FeedError(
-                    f"cannot feed {key!r}: an operation with {len(found.outputs)} outputs; feed one of its tensors"
+                    f"cannot feed {key!r}: it is an operation with {len(found.outputs)} outputs; feed one of its tensors"
                 )
             found = found.outputs[0]
         return found

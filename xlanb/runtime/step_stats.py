@@ -39,7 +39,7 @@ _MOST_RUNS: Final = 7  # to time kernels
 _TIMING_SECONDS: Final = 0.2  # of a long program fewer
 
 timeline_figure: Final[Hook[[StepStats, StepStats | None], Any]] = Hook("runtime.timeline_figure")
-"""A run as a plotly Figure, and above it another run of the same program where one is given."""
+"""A run as a plotly Figure, with an optional second run of the same program above it."""
 
 
 @dataclass

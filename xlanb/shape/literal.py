@@ -32,7 +32,7 @@ class Literal:
         elif isinstance(shape, ArrayShape) and shape.is_array:
             value = np.ascontiguousarray(array, dtype=shape.dtype).reshape(np.shape(array))
             if value.shape != shape.dimensions:
-                raise LiteralError(f"value of shape {list(value.shape)} for a literal {shape}")
+                raise LiteralError(f"a value of shape {list(value.shape)} does not match the literal's shape {shape}")
             if value is array or value.base is not None or value.flags.writeable:
                 value = value.copy()
             value.flags.writeable = False

@@ -21,13 +21,13 @@ from xlanb.shape.primitive_type import PrimitiveType, from_dtype
 Index = tuple[int, ...]
 
 MAX_LEAVES = 100_000
-"""Arrays that one tuple may hold, those of tuples within it included."""
+"""The most arrays in a tuple, including nested tuples."""
 MAX_DEPTH = 100
-"""Levels of tuples within tuples."""
+"""The most levels of nested tuples."""
 EXTENT_LIMIT = 2**63
-"""Where the product of all dimensions but those of size 0 reaches it, XLA cannot count a shape's bytes and refuses it."""
+"""If the product of all nonzero dimensions reaches this, XLA cannot compute a shape's bytes and rejects it."""
 MOST_DIMENSIONS = 64
-"""Dimensions of an array that has a value: NumPy has no more."""
+"""The most dimensions of an array with a value: NumPy's limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +293,9 @@ class TupleShape(Shape):
         object.__setattr__(self, "depth", depth + 1)
         object.__setattr__(self, "is_dynamic", any(has_dynamic(s) for s in self.shapes))
         if leaves > MAX_LEAVES:
-            raise ShapeError(f"a tuple of {leaves:,} arrays: at most {MAX_LEAVES:,} are supported")
+            raise ShapeError(f"the tuple has {leaves:,} arrays: at most {MAX_LEAVES:,} are supported")
         if depth >= MAX_DEPTH:
-            raise ShapeError(f"a tuple nested {depth + 1} deep: at most {MAX_DEPTH} levels are supported")
+            raise ShapeError(f"the tuple is nested {depth + 1} levels deep: at most {MAX_DEPTH} levels are supported")
 
     def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
         for i, s in enumerate(self.shapes):

@@ -34,7 +34,7 @@ def _to_hlo_sharding(sharding: TensorSharding, mesh: Mesh, manual_axes: tuple[st
     if len(mesh.axes) == len(manual_axes):
         return HloSharding.manual()
     if sharding.unreduced and manual_axes:
-        raise XlanbError(f"the sharding {sharding} is unreduced where the axes {', '.join(manual_axes)} are manual")
+        raise XlanbError(f"the sharding {sharding} is unreduced along manual axes {', '.join(manual_axes)}")
     tiles = [d.size(mesh) for d in sharding.dims]
     order = [axis for d in sharding.dims for axis in d.axes]
     types: list[ShardingType] = []

@@ -77,7 +77,7 @@ def interconnect(name: str | Interconnect) -> Interconnect:
     if isinstance(name, Interconnect):
         return name
     if name not in INTERCONNECTS:
-        raise XlanbError(f"no interconnect {name!r}{nearest(name, INTERCONNECTS)}")
+        raise XlanbError(f"unknown interconnect {name!r}{nearest(name, INTERCONNECTS)}")
     return INTERCONNECTS[name]
 
 
@@ -98,7 +98,7 @@ def bytes_moved(kind: str, operand_bytes: int, members: int) -> int:
             return operand_bytes * (members - 1) // members
         case "collective-permute" | "collective-broadcast":
             return operand_bytes
-    raise UnimplementedError(f"the cost of a collective of kind {kind}")
+    raise UnimplementedError(f"no cost model for a collective of kind {kind}")
 
 
 def seconds(kind: str, operand_bytes: int, members: int, link: Interconnect) -> float:

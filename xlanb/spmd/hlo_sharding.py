@@ -328,7 +328,7 @@ class HloSharding(Displayable):
         start = 0
         for number in index:
             if not isinstance(shape, TupleShape):
-                raise XlanbError(f"the sharding {self} has no part {list(index)}")
+                raise XlanbError(f"the sharding {self} has no element {list(index)}")
             start += sum(_leaf_count(e) for e in shape.shapes[:number])
             shape = shape.shapes[number]
         if isinstance(shape, TupleShape):

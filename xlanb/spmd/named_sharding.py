@@ -41,14 +41,14 @@ def parse_named_sharding(text: str) -> HloSharding:
         return HloSharding.assign_device(int(single[1]))
     found = _MESH.match(text)
     if not found:
-        raise UnimplementedError(f"a sharding of an unknown form: {text}")
+        raise UnimplementedError(f"unknown form of sharding: {text}")
     mesh = Mesh("", tuple((n, int(size)) for n, size in _AXIS_SIZE.findall(found[1])), _device_ids(found[2] or ""))
     rest = text[found.end() :].partition(", metadata=")[0]
     word = re.match(r", (\w+)\}?$", rest)
     if word:
         return _WHOLE[word[1]]
     if re.search(r"unreduced=(?:max|min)", rest):
-        raise UnimplementedError(f"a sharding that is unreduced by a maximum or minimum: {text}")
+        raise UnimplementedError(f"a sharding unreduced by maximum or minimum is not supported: {text}")
     dims = re.match(r", \[(.*?)\](?=, |\}|$)", rest)
     sharding = TensorSharding(
         "",

@@ -68,7 +68,7 @@ class PartitionedProgram:
             return PartitionedProgram.of(x.finish())
         records = [s.after for s in getattr(x, "stages", ()) if isinstance(getattr(s, "after", None), ModuleRecord)]
         if not records:
-            raise XlanbError(f"a {type(x).__name__} holds no HLO module")
+            raise XlanbError(f"{type(x).__name__} contains no HLO module")
         return PartitionedProgram(HloModule.from_record(records[-1]), HloModule.from_record(records[0]))
 
     @cached_property

@@ -168,7 +168,7 @@ class _Reader:
         self.meshes = meshes
 
     def fail(self, why: str) -> NoReturn:
-        raise XlanbError(f"not a sharding of Shardy's ({why}): {self.source}")
+        raise XlanbError(f"not a Shardy sharding ({why}): {self.source}")
 
     def peek(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""

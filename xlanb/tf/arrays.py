@@ -62,7 +62,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Tensor]:
     """Coordinates of a grid: each vector spread over all others' dimensions."""
     if indexing not in {"xy", "ij"}:
-        raise GraphValueError(f"indexing is 'xy' or 'ij', not {indexing!r}")
+        raise GraphValueError(f"indexing must be 'xy' or 'ij', got {indexing!r}")
     with name_scope(name, "meshgrid", list(args)):
         vectors = [convert_to_tensor(a) for a in args]
         count = len(vectors)
@@ -134,11 +134,11 @@ def argsort(
 
 def _sorted(values: Any, axis: int, direction: str) -> tuple[Tensor, Tensor]:
     if direction not in {"ASCENDING", "DESCENDING"}:
-        raise GraphValueError(f"direction is ASCENDING or DESCENDING, not {direction!r}")
+        raise GraphValueError(f"direction must be ASCENDING or DESCENDING, got {direction!r}")
     x = convert_to_tensor(values, name="values")
     count = x.shape.rank
     if count is None:
-        raise GraphValueError(f"sort needs a tensor of known rank, not {x!r}")
+        raise GraphValueError(f"sort needs a tensor of known rank, got {x!r}")
     order = list(range(count))
     axis %= count
     order[axis], order[-1] = order[-1], order[axis]
@@ -241,7 +241,7 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
             (slope,) = gradients(ys, x)
             size = convert_to_tensor(x).shape.as_list()
             if len(size) != 1 or size[0] is None:
-                raise GraphValueError(f"hessians needs vectors of known size, not {x!r}")
+                raise GraphValueError(f"hessians needs vectors of known size, got {x!r}")
             rows = [gradients(slope[i], x)[0] for i in range(size[0])]
             found.append(stack([zeros_like(convert_to_tensor(x)) if r is None else r for r in rows]))
     return found
@@ -297,7 +297,7 @@ def searchsorted(
     """Where the values belong in sequences that are sorted along their last dimension."""
     op_type = {"left": "LowerBound", "right": "UpperBound"}.get(side)
     if op_type is None:
-        raise GraphValueError(f"side is 'left' or 'right', not {side!r}")
+        raise GraphValueError(f"side must be 'left' or 'right', got {side!r}")
     with name_scope(name, "searchsorted"):
         s, v = convert_to_tensor(sorted_sequence), convert_to_tensor(values)
         last = s.shape.as_list()[-1], v.shape.as_list()[-1]

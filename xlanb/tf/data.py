@@ -66,7 +66,7 @@ class Dataset:
         parts = flatten(structure)
         for part in parts:
             if part.shape.rank == 0:
-                raise GraphValueError(f"from_tensor_slices: {part.name!r} is a scalar, it has no rows")
+                raise GraphValueError(f"from_tensor_slices: {part.name!r} is a scalar: it has no rows")
         specs = [Spec(t.dtype.base_dtype, TensorShape(t.shape[1:])) for t in parts]
         made = call_op(
             "TensorSliceDataset", parts, output_shapes=[s.shape for s in specs], Toutput_types=[s.dtype for s in specs]
@@ -153,7 +153,9 @@ class Dataset:
         """The elements for which `predicate` is True. Raises GraphTypeError where it gives no scalar of bool."""
         made = self._function(predicate, "filter")
         if len(made.results) != 1 or made.results[0].dtype is not dtypes.bool_:
-            raise GraphTypeError(f"filter: `predicate` must give one bool, not {[s.dtype.name for s in made.results]}")
+            raise GraphTypeError(
+                f"filter: `predicate` must return one bool, got {[s.dtype.name for s in made.results]}"
+            )
         return self._by_function("FilterDataset", made, self.element_spec, predicate=made.ref)
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
@@ -271,7 +273,7 @@ class Dataset:
         bound = _outside(self.variant)
         if bound is not None:
             raise GraphValueError(
-                f"Cannot capture {bound.describe()} by value: a data set that reads placeholders or variables needs make_initializable_iterator() instead"
+                f"Cannot capture {bound.describe()} by value: a data set that uses placeholders or variables needs make_initializable_iterator() instead"
             )
         specs = flatten(self.element_spec)
         ref = closed_function("_make_dataset", self.variant)
@@ -290,7 +292,7 @@ class Dataset:
 
     def __iter__(self) -> Walk[Any]:
         raise GraphError(
-            "a data set is walked by an iterator here: make_one_shot_iterator().get_next(), run by a session"
+            "a data set cannot be iterated over in Python: run make_one_shot_iterator().get_next() in a session"
         )
 
     def __repr__(self) -> str:
@@ -321,7 +323,7 @@ class Dataset:
         def variant(*given: Any) -> Tensor:
             made = function(*given)
             if not isinstance(made, Dataset):
-                raise GraphTypeError(f"{kind}: `map_func` must give a Dataset, not {type(made).__name__}")
+                raise GraphTypeError(f"{kind}: `map_func` must return a Dataset, got {type(made).__name__}")
             specs.append(made.element_spec)
             return made.variant
 
@@ -381,7 +383,7 @@ def _shapes_like(structure: Any, shapes: Any) -> list[TensorShape]:
         return [s for k in sorted(structure) for s in _shapes_like(structure[k], shapes[k])]
     if not isinstance(structure, Mapping) and isinstance(shapes, list | tuple) and len(shapes) == len(structure):
         return [s for part, shape in zip(structure, shapes, strict=True) for s in _shapes_like(part, shape)]
-    raise GraphValueError(f"shapes {shapes!r} for elements of the structure {structure!r}")
+    raise GraphValueError(f"shapes {shapes!r} do not match elements of the structure {structure!r}")
 
 
 def _structure(made: Defined) -> Any:

@@ -189,4 +189,4 @@ def kl_divergence(
         return math_ops.reduce_sum(a.probs * (log_softmax(a.logits) - log_softmax(b.logits)), -1)
     if isinstance(a, Bernoulli) and isinstance(b, Bernoulli):
         return sigmoid_cross_entropy_with_logits(labels=a.probs, logits=b.logits) - a.entropy()
-    raise UnimplementedError(f"no KL divergence of {type(a).__name__} from {type(b).__name__}")
+    raise UnimplementedError(f"the KL divergence of {type(a).__name__} from {type(b).__name__} is not implemented")

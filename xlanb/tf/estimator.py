@@ -244,7 +244,7 @@ class Estimator:
     def export_savedmodel(self, *_args: Any, **_options: Any) -> str:
         """Not there: ArgumentError says what is."""
         raise ArgumentError(
-            "Estimator.export_savedmodel is not in xlanb: build the graph by the model function and write it by graph.save"
+            "Estimator.export_savedmodel is not in xlanb: build the graph with the model function and write it with graph.save"
         )
 
     def _build(self, input_fn: Callable[..., Any], mode: str, needed: Sequence[str]) -> EstimatorSpec:
@@ -258,13 +258,13 @@ class Estimator:
             raise ArgumentError(f"the model function must return an EstimatorSpec, not {spec!r}")
         for field in needed:
             if getattr(spec, field) is None:
-                raise ArgumentError(f"the model function gives no {field} in mode {mode!r}")
+                raise ArgumentError(f"the model function returned no {field} in mode {mode!r}")
         return spec
 
     def _checkpoint(self, path: str | None) -> str:
         found = path or self.latest_checkpoint()
         if found is None:
-            raise ArgumentError(f"there is no checkpoint in {self.model_dir}: train the model first")
+            raise ArgumentError(f"no checkpoint in {self.model_dir}: train the model first")
         return found
 
     def _restored(
@@ -309,7 +309,7 @@ def _features_and_labels(given: Any, mode: str) -> tuple[Any, Any]:
     if isinstance(given, tuple) and len(given) == 2:
         return given
     if mode != ModeKeys.PREDICT and isinstance(given, tuple):
-        raise ArgumentError(f"an input function gives features, or features and labels, not {len(given)} values")
+        raise ArgumentError(f"an input function must return features, or features and labels, got {len(given)} values")
     return given, None
 
 
@@ -360,7 +360,7 @@ def numpy_input_fn(
     arrays = x if isinstance(x, Mapping) else {"x": x}
     lengths = {name: len(a) for name, a in {**arrays, **({} if y is None else {"y": y})}.items()}
     if len(set(lengths.values())) != 1:
-        raise ArgumentError(f"numpy_input_fn: arrays of different lengths: {lengths}")
+        raise ArgumentError(f"numpy_input_fn: the arrays differ in length: {lengths}")
 
     def input_fn() -> Any:
         features = {k: np.asarray(v) for k, v in x.items()} if isinstance(x, Mapping) else np.asarray(x)

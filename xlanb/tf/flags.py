@@ -48,7 +48,7 @@ class _Flags:
         if not self._is_parsed:
             self(sys.argv, known_only=True)
         if name not in self._values:
-            raise AttributeError(f"no flag {name!r} is defined{nearest(name, sorted(self._values))}")
+            raise AttributeError(f"flag {name!r} is not defined{nearest(name, sorted(self._values))}")
         return self._values[name]
 
     def __setattr__(self, name: str, value: Any) -> None:

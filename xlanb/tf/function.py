@@ -34,7 +34,7 @@ class TensorSpec:
         dims = TensorShape(self.shape).as_tuple()
         if dims is None or None in dims:
             raise GraphValueError(
-                f"{self!r}: the shape must be fully known, for here a function is compiled for its sizes"
+                f"{self!r}: the shape must be fully known, because a function is compiled for its sizes"
             )
         return np.zeros([d for d in dims if d is not None], as_dtype(self.dtype).as_numpy_dtype)
 
@@ -100,7 +100,7 @@ class Function:
                 return str(trace_function(self.python_function, arrays)[0])
             if stage == "optimized_hlo":
                 return str(self._compiled.executable(*arrays).hlo_module)
-            raise GraphValueError(f"stage {stage!r}: 'hlo' and 'optimized_hlo' are known")
+            raise GraphValueError(f"unknown stage {stage!r}: expected 'hlo' or 'optimized_hlo'")
 
         return text
 

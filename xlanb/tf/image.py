@@ -167,7 +167,7 @@ def pad_to_bounding_box(
         below, right = target_height - offset_height - height, target_width - offset_width - width
         if min(below, right, offset_height, offset_width) < 0:
             raise GraphValueError(
-                f"a picture of {height} x {width} at ({offset_height}, {offset_width}) does not fit {target_height} x {target_width}"
+                f"an image of {height} x {width} at ({offset_height}, {offset_width}) does not fit into {target_height} x {target_width}"
             )
         lead = [[0, 0]] if found.shape.rank == 4 else []
         return pad(found, [*lead, [offset_height, below], [offset_width, right], [0, 0]])

@@ -51,7 +51,9 @@ class _Finder(MetaPathFinder):
             return None
         ours = _OURS + fullname.removeprefix(_REAL)
         if ours not in sys.modules and not _is_there(ours):
-            raise ModuleNotFoundError(f"{fullname} is not in xlanb.tf, which stands for TensorFlow here", name=fullname)
+            raise ModuleNotFoundError(
+                f"{fullname} is not in xlanb.tf, which is used in place of TensorFlow", name=fullname
+            )
         return ModuleSpec(fullname, _SameModule(ours), is_package=True)
 
 
@@ -76,7 +78,7 @@ def install() -> None:
     loaded = sys.modules.get(_REAL)
     if loaded is not None and loaded is not sys.modules.get(_OURS):
         raise ArgumentError(
-            "the real TensorFlow is imported in this process: start a new one (in a notebook, restart the kernel)"
+            "the real TensorFlow is already imported in this process: start a new one (in a notebook, restart the kernel)"
         )
     sys.meta_path.insert(0, _FINDER)
 

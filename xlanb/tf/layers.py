@@ -191,7 +191,7 @@ def _sizes(value: Any, count: int, what: str) -> list[int]:
 
 def _is_first(data_format: str) -> bool:
     if data_format not in {"channels_first", "channels_last"}:
-        raise GraphValueError(f"data_format is channels_first or channels_last, not {data_format!r}")
+        raise GraphValueError(f"data_format must be channels_first or channels_last, got {data_format!r}")
     return data_format == "channels_first"
 
 
@@ -373,7 +373,7 @@ class BatchNormalization(Layer):
         """gamma, beta, moving_mean, moving_variance: one number a channel."""
         rank = input_shape.rank
         if rank is None:
-            raise GraphValueError(f"batch_normalization needs inputs of known rank, not {input_shape}")
+            raise GraphValueError(f"batch_normalization needs inputs of known rank, got {input_shape}")
         self.axis = self.axis + rank if self.axis < 0 else self.axis
         size = _known(input_shape, self.axis, "BatchNormalization")
         if self._fused is None:

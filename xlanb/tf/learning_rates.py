@@ -19,7 +19,7 @@ from xlanb.graph.operation import Tensor
 def _start(learning_rate: Any, global_step: Any, *others: Any) -> list[Any]:
     """The rate as a tensor, then the others in its type, the step last."""
     if global_step is None:
-        raise GraphValueError("a learning rate that decays needs global_step")
+        raise GraphValueError("a decaying learning rate needs global_step")
     rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
     return [rate, *(math_ops.cast(v, rate.dtype) for v in others), math_ops.cast(global_step, rate.dtype)]
 

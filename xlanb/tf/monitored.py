@@ -156,7 +156,9 @@ def _one_output(tensor: Any) -> Any:
     if not isinstance(op, Operation):
         return tensor
     if len(op.outputs) != 1:
-        raise GraphValueError(f"operation {op.name!r} has {len(op.outputs)} outputs: name one, as in '{op.name}:0'")
+        raise GraphValueError(
+            f"operation {op.name!r} has {len(op.outputs)} outputs: name one of them, as in '{op.name}:0'"
+        )
     return op.outputs[0]
 
 
@@ -391,7 +393,7 @@ class MonitoredSession:
         for args in asked:
             twice = [k for k in (args.feed_dict or {}) if k in feeds]
             if twice:
-                raise GraphValueError(f"a hook feeds {twice[0]!r}, which is fed already")
+                raise GraphValueError(f"a hook feeds {twice[0]!r}, which is already fed")
             feeds.update(args.feed_dict or {})
         wanted = {str(i): a.fetches for i, a in enumerate(asked) if a.fetches is not None}
         found = self._session.run({"caller": fetches, "hooks": wanted}, feeds, options, run_metadata)

@@ -55,11 +55,11 @@ def convolution(
     """A convolution of one to three dimensions of space, as many as the kernel has but two."""
     rank = (convert_to_tensor(filter).shape.rank or 0) - 2
     if rank not in {1, 2, 3}:
-        raise GraphValueError(f"convolution takes kernels of 3 to 5 dimensions, not {rank + 2}")
+        raise GraphValueError(f"convolution expects kernels of 3 to 5 dimensions, got {rank + 2}")
     steps, rates = list(strides or [1] * rank), list(dilation_rate or [1] * rank)
     if rank == 1:
         if rates != [1]:
-            raise GraphValueError("convolution of one dimension of space with a dilation is not supported")
+            raise GraphValueError("convolution with one spatial dimension and a dilation is not supported")
         return conv1d(input, filter, steps[0], padding, data_format=data_format, name=name)
     first = data_format is not None and data_format.startswith("NC")
     around = [[1, 1, *v] if first else [1, *v, 1] for v in (steps, rates)]
@@ -92,7 +92,7 @@ def pool(
     rank = len(window_shape)
     if rank not in {2, 3} or pooling_type not in {"MAX", "AVG"}:
         raise GraphValueError(
-            f"pool takes windows of two or three dimensions, MAX or AVG, not {list(window_shape)}, {pooling_type!r}"
+            f"pool expects windows of two or three dimensions and MAX or AVG, got {list(window_shape)}, {pooling_type!r}"
         )
     op_type = {"MAX": "MaxPool", "AVG": "AvgPool"}[pooling_type] + ("3D" if rank == 3 else "")
     steps = list(strides or [1] * rank)

@@ -73,7 +73,7 @@ class FtrlOptimizer(Optimizer):
     ) -> None:  # fmt: skip
         super().__init__(use_locking, name)
         if initial_accumulator_value < 0 or learning_rate_power > 0:
-            raise GraphValueError("Ftrl: the accumulators begin at 0 or above, the rate's power is at most 0")
+            raise GraphValueError("Ftrl: the initial accumulator value must be >= 0, learning_rate_power must be <= 0")
         self._values = {
             "learning_rate": learning_rate, "l1_regularization_strength": l1_regularization_strength,
             "l2_regularization_strength": l2_regularization_strength, "learning_rate_power": learning_rate_power,

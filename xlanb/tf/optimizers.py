@@ -64,7 +64,9 @@ class Optimizer:
 
     def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
         """Update some rows of one variable; each index stands once."""
-        raise GraphTypeError(f"{type(self).__name__} takes no sparse gradients here: that of {variable.name!r} is one")
+        raise GraphTypeError(
+            f"{type(self).__name__} does not support sparse gradients, such as that of {variable.name!r}"
+        )
 
     def _finish(self, updates: list[Operation], scope: str) -> Operation:
         """The operation that stands for all updates."""
@@ -98,7 +100,7 @@ class Optimizer:
         if all(grad is None for grad, _ in found):
             names = ", ".join(v.name for _, v in found)
             raise GraphValueError(
-                f"No gradients provided for any variable: the loss {loss.name!r} depends on none of {names}"
+                f"No gradients provided for any variable: the loss {loss.name!r} does not depend on any of {names}"
             )
         return self.apply_gradients(found, global_step, name)
 
@@ -119,7 +121,7 @@ class Optimizer:
         """
         if loss.dtype.base_dtype.name not in _TRAINABLE_TYPES:
             raise GraphTypeError(
-                f"the loss {loss.name!r} has the type {loss.dtype.name}: only floating point numbers can be optimised"
+                f"the loss {loss.name!r} has the type {loss.dtype.name}: only floating-point losses can be minimized"
             )
         variables = trainable_variables() if var_list is None else list(var_list)
         if not variables:

@@ -120,7 +120,7 @@ def _components(types: Any, shapes: Any) -> tuple[list[Any], list[TensorShape]]:
     many = isinstance(shapes, list | tuple) and len(shapes) and isinstance(shapes[0], list | tuple | TensorShape)
     found = [TensorShape(s) for s in (shapes if many else [shapes])]
     if len(found) != len(listed):
-        raise GraphValueError(f"a queue of {len(listed)} components with {len(found)} shapes")
+        raise GraphValueError(f"a queue has {len(listed)} components but {len(found)} shapes")
     return listed, found
 
 

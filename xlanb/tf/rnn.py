@@ -60,7 +60,7 @@ def _state_type(dtype: Any, state: Any) -> Any:
         return dtype
     found = [s.dtype for s in nest.flatten(state)]
     if not found or any(t is not found[0] for t in found):
-        raise GraphValueError(f"the state {state!r} does not say one dtype: give dtype")
+        raise GraphValueError(f"the state {state!r} has no unique dtype: pass dtype")
     return found[0]
 
 
@@ -83,7 +83,7 @@ def dynamic_rnn(
         if sequence_length is not None:
             lengths = math_ops.cast(sequence_length, int32)
             if lengths.shape.rank not in {None, 1}:
-                raise GraphValueError(f"sequence_length must be a vector of length batch_size, not {lengths!r}")
+                raise GraphValueError(f"sequence_length must be a vector of length batch_size, got {lengths!r}")
             lengths = identity(lengths, name="sequence_length")
         batch = _batch_size(flat)
         if initial_state is None and not dtype:

@@ -95,7 +95,7 @@ def _typed(ckpt: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, n
         name, dtype = key.removeprefix("dtype:"), dtypes.BY_NAME.get(str(kind))
         bits = arrays.get(name)
         if dtype is None or bits is None or bits.dtype.itemsize != dtype.numpy_dtype.itemsize:
-            raise GraphValueError(f"checkpoint {ckpt}: {name!r} cannot hold values of the type {str(kind)!r}")
+            raise GraphValueError(f"checkpoint {ckpt}: {name!r} has values of the unsupported type {str(kind)!r}")
         found[name] = bits.view(dtype.numpy_dtype)
     return found
 

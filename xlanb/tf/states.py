@@ -43,7 +43,7 @@ def _resource_only(function: str, op_type: str) -> Callable[..., Tensor]:
 
     def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
         if not isinstance(ref, ResourceVariable):
-            raise GraphTypeError(f"{function} takes a resource variable here (use_resource=True), not {ref!r}")
+            raise GraphTypeError(f"{function} needs a resource variable (use_resource=True), got {ref!r}")
         return made(ref, indices, updates, use_locking, name)
 
     scatter.__name__ = scatter.__qualname__ = function

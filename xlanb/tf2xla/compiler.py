@@ -121,7 +121,7 @@ def between(
             if o in order:
                 continue
             if o in open_:
-                raise GraphError(f"nodes {o.name!r} and {op.name!r} depend on each other")
+                raise GraphError(f"nodes {o.name!r} and {op.name!r} form a cycle")
             stack.append(o)
     return list(order)
 
@@ -228,7 +228,9 @@ def _lower_inside(body: Graph, inputs: Sequence[Value], b: HloBuilder, constants
         if op.type == "_Arg":
             index = int(op.attrs["index"])
             if not 0 <= index < len(inputs):
-                raise GraphError(f"function {body.name!r} has argument {index}, its call gives {len(inputs)}")
+                raise GraphError(
+                    f"function {body.name!r} has an argument {index}, but its call passes {len(inputs)} arguments"
+                )
             values[op.outputs[0]] = inputs[index]
         elif op.type == "_Retval":
             results[int(op.attrs["index"])] = values[op.inputs[0]]

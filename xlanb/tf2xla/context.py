@@ -311,7 +311,7 @@ class ConstantValues:
                 continue
             if i.opcode is not HloOpcode.CONSTANT and _bytes(i) > LARGEST_EXPANSION:
                 raise NotConstantError(
-                    f"{i.name}, whose {_bytes(i):,} bytes are more than the {LARGEST_EXPANSION:,} computed here"
+                    f"{i.name}, whose {_bytes(i):,} bytes exceed the limit of {LARGEST_EXPANSION:,} bytes"
                 )
             try:
                 self._values[i] = evaluate_instruction(

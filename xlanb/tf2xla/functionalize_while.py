@@ -70,7 +70,7 @@ def _frames(graph: Graph) -> list[Frame]:
             found[key].enters.append(op)
             around = found[key]
         elif op.type in EXIT and around is None:
-            raise GraphError(f"node {op.name!r} ({op.type}) leaves a loop, but no loop was entered")
+            raise GraphError(f"node {op.name!r} ({op.type}) exits a loop, but no loop was entered")
         place[op] = around
         if around is not None:
             around.ops[op] = None
@@ -168,7 +168,7 @@ def _variable(frame: Frame, enter: Operation) -> _Variable:
     switches = [o for o in merge.outputs[0].uses if o.type in SWITCH and _is_loop_switch(o)]
     exits = [o for s in switches for o in s.outputs[0].uses if o.type in EXIT]
     if len(heads) > 1:
-        raise GraphError(f"node {enter.name!r} begins two variables of the loop {frame.name!r}")
+        raise GraphError(f"node {enter.name!r} initializes two variables of the loop {frame.name!r}")
     return _Variable(enter, merge, switches, back, exits)
 
 

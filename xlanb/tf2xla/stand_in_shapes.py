@@ -131,7 +131,7 @@ class ShapeSolver:
             self.changes += 1
         found = self.dims[tensor]
         if len(found) != rank:
-            raise ContradictionError(f"{tensor.name!r} has rank {len(found)}, and must have {rank}")
+            raise ContradictionError(f"{tensor.name!r} has rank {len(found)}, expected {rank}")
         return found
 
     def set_dims(self, tensor: Tensor, dims: Dims) -> None:
@@ -146,7 +146,7 @@ class ShapeSolver:
             return
         if None not in (first.size, second.size):
             if first.size != second.size:
-                raise ContradictionError(f"{where.name!r} has a size of {first.size}, and must have {second.size}")
+                raise ContradictionError(f"{where.name!r} has a size of {first.size}, expected {second.size}")
             return
         if first.size is None:
             first, second = second, first
@@ -309,4 +309,6 @@ def stand_in_shapes(
             count += 1
             yield solution
     if not count:
-        raise GraphError(f"no shapes fit all nodes: {refusal}" if refusal else "nothing tells the shapes")
+        raise GraphError(
+            f"no consistent shapes for all nodes: {refusal}" if refusal else "the shapes cannot be inferred"
+        )

@@ -64,15 +64,15 @@ class HloPass(ABC):
 
     name: ClassVar[str] = ""
     takes_out: ClassVar[frozenset[str]] = frozenset()
-    """Custom-call targets with a side effect that this pass is there to take out; of others it may lose none."""
+    """Side-effecting custom-call targets that this pass may remove; it must keep all others."""
     triggers: ClassVar[frozenset[HloOpcode] | None] = None
-    """Opcodes without which a module is left as it is: where there is none of them the pass is not even asked. None: it looks at any module."""
+    """The pass is skipped for modules without any of these opcodes. None: run on any module."""
     assigns_layouts: ClassVar[bool] = False
-    """Whether layouts count after this pass, and each value must be taken in the layout in which it is given."""
+    """Whether modules are layout-sensitive after this pass: operand layouts must match those of their producers."""
     keeps: ClassVar[Verdict] = EXACT
-    """What the pass keeps of the values that a module computes: every bit, unless it says otherwise."""
+    """What the pass preserves of the computed values: every bit by default."""
     ulps: ClassVar[float] = 0.0
-    """How far floats may be off after a pass that keeps real numbers only: units in the last place of the largest magnitude of an array. Tests hold it to that."""
+    """The error allowed for floats after a pass that preserves only real-number equality, in units in the last place of the largest magnitude of an array. Tests check it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -154,13 +154,13 @@ def execute(
     except MemoryError as error:
         why = f": {error}" if str(error) else ""
         where = "/".join((*pipeline, hlo_pass.name))
-        raise OutOfMemoryError(f"{where} ran out of memory over {module.name}{why}") from error
+        raise OutOfMemoryError(f"{where} ran out of memory on {module.name}{why}") from error
     except XlanbError as error:
         path = (*pipeline, hlo_pass.name)
         raise PassError(f"{'/'.join(path)}: {error}\n{_shown(str(module))}", path) from error
     except Exception as error:
         path = (*pipeline, hlo_pass.name)
-        note = f"in pass {'/'.join(path)} over\n{_shown(str(module))}"
+        note = f"in pass {'/'.join(path)} on\n{_shown(str(module))}"
         if not _is_ours(hlo_pass):
             let_pass(error)
         if not is_foreign(error):
@@ -201,7 +201,7 @@ def _check(
         if layouts_count:
             verify_layouts(module)
     except XlanbError as error:
-        fault = f"left the module broken: {error}"
+        fault = f"left an invalid module: {error}"
     if not fault and (gone := lost(had, certain_effects(module), hlo_pass.takes_out)):
         fault = f"lost side effects: {', '.join(gone)}"
     if fault:
@@ -219,7 +219,7 @@ def _shown(text: str) -> str:
 
 _REGISTRY: dict[str, type[HloPass]] = {}
 higher_passes: Final[Hook[[str], None]] = Hook("transforms.higher_passes")
-"""Imports the modules of rooms above this one that have the pass of a name; all of them that have passes where the name is empty."""
+"""Imports the higher-level modules that define the named pass, or all with passes if the name is empty."""
 
 
 class PassRegistry(Mapping[str, type[HloPass]]):

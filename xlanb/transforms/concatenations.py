@@ -9,7 +9,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 
 _MOST_COPIED = 64
-"""Operands of a concatenation with several uses, which each of them takes."""
+"""Operands of a concatenation with several uses, all of which can use them directly."""
 
 
 def flattened(root: HloInstruction) -> list[HloInstruction] | None:

@@ -13,7 +13,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import AnyPass, HloPassPipeline
 
 target_pipelines: Final[Hook[[str], tuple[HloPassPipeline, ...]]] = Hook("transforms.target_pipelines")
-"""XLA's pipelines for a target: the one of a single device first, then that of several where it differs."""
+"""XLA's pipelines for a target: first that for a single device, then that for several devices if different."""
 
 
 def make_pass(name: str, pipeline: str = "", target: str = "cpu") -> HloPass:

@@ -175,7 +175,7 @@ class HloPassFix(Displayable):
 
 
 _UNRECORDED_ROUNDS = 3
-"""Rounds of a loop that nobody watches before it looks for rounds that undo their own edits."""
+"""Iterations of an unobserved fixed-point loop before it checks for iterations that undo their own edits."""
 
 AnyPass: TypeAlias = HloPass | HloPassPipeline | HloPassFix
 
@@ -276,7 +276,7 @@ def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, state: _State) -> I
             before = after
     # As in XLA this is worth a word, not an error: every round kept the meaning.
     if is_observed():
-        reached = Predicate("reached a fixed point", False, f"still changing after {fix.limit} rounds")
+        reached = Predicate("reached a fixed point", False, f"still changing after {fix.limit} iterations")
         emit(Decision(current_cause(), "fixed point", (fix.name,), False, (reached,)))
 
 
@@ -332,7 +332,7 @@ def _tree(p: AnyPass, indent: str) -> Iterator[str]:
     if isinstance(p, HloPass):
         yield f"{indent}{p}"
         return
-    loop = f" (until nothing changes, at most {p.limit} rounds)" if isinstance(p, HloPassFix) else ""
+    loop = f" (to a fixed point, at most {p.limit} iterations)" if isinstance(p, HloPassFix) else ""
     yield f"{indent}{p.name}{loop}"
     for q in _inner(p).passes:
         yield from _tree(q, indent + "  ")

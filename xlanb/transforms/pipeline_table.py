@@ -14,7 +14,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
 Row: TypeAlias = tuple[str, tuple[object, ...]]
-"""The name of a pipeline, and its parts: names of passes with spaces between them, or rows of pipelines within it."""
+"""The name of a pipeline, and its parts: names of passes separated by spaces, or rows of nested pipelines."""
 
 
 def build(row: Row, names_of: Callable[[str], Iterable[str]], named: Callable[[str], HloPass]) -> AnyPass | None:

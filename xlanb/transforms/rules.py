@@ -35,11 +35,11 @@ from xlanb.transforms.verdict import Verdict
 from xlanb.transforms.worklist import Worklist
 
 _INDEXED = 3
-"""Up to so many operands take part in the index of the rules: longer ones would make as many keys as instructions."""
+"""The number of operands used in the index of the rules: more would make as many keys as instructions."""
 
 
 Guard: TypeAlias = Condition[Mapping[str, Any]]
-"""A condition of a rule over its captures, `root` and `options`; `holds` takes what `wants` names."""
+"""A condition of a rule over its captures, `root` and `options`; `holds` takes the captures that `wants` names."""
 
 
 def guard(name: str, holds: Callable[..., object], *wants: str) -> Guard:
@@ -180,7 +180,7 @@ class RuleSet:
             wants = code.co_varnames[: code.co_argcount]
             for w in (*wants, *(w for g in guards for w in g.wants or ())):
                 if w not in known:
-                    raise TypeError(f"rule {label!r} captures no {w!r}, only {', '.join(sorted(known))}")
+                    raise TypeError(f"rule {label!r} does not capture {w!r}, only {', '.join(sorted(known))}")
             self.rules.append(Rule(label, pattern, guards, formula, wants, place_of(formula), keeps))
             self._index.clear()
             self._by_operands.clear()

@@ -12,9 +12,9 @@ from xlanb.shape import Literal
 from xlanb.tracing import Predicate
 
 _LONGEST = 40
-"""Letters of an attribute that is worth showing in a line."""
+"""The most letters of an attribute that is shown in a line."""
 _MANY = 8
-"""Numbers of a list that is."""
+"""The most numbers of a list that is shown in a line."""
 
 
 def seen(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -78,7 +78,7 @@ class Told(Sequence[Predicate]):
 
 def _words(name: str, record: InstructionRecord | None, value: int | None) -> str:
     if record is None:
-        return "" if value is None else "layouts count" if value else "layouts do not count yet"
+        return "" if value is None else "layouts count" if value else "layout-insensitive"
     users = "" if value == 1 else f" with {value or 'no'} users"
     return f"{name} is {outline(record)}{users}"
 
@@ -99,9 +99,9 @@ def outline(i: InstructionRecord) -> str:
 def _value(literal: Literal) -> str:
     """A literal of one element, or the first of several."""
     if literal.is_elided:
-        return "of elided values"
+        return "with elided values"
     if not literal.shape.is_array or literal.array.size == 0:
-        return "of no element"
+        return "without elements"
     return str(literal.array.flat[0]) + (", ..." if literal.array.size > 1 else "")
 
 

@@ -76,7 +76,7 @@ class Verdict:
 
 def _text(loss: Loss) -> str:
     if Loss.NUMBERS in loss:
-        return "other numbers, on purpose"
+        return "changes the numbers deliberately"
     if Loss.ROUNDING in loss:
         return "real numbers only"
     lost = [words for flag, words in _WORDS.items() if flag in loss]
@@ -96,4 +96,4 @@ def exact_except(loss: Loss, *, of_complex: Loss | None = None, note: str = "") 
 
 
 EXACT_REALS = exact_except(NOTHING, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN)
-"""Exact for floats. Complex products and quotients mix the parts: an infinite or NaN one spoils the other, and zeros lose their sign."""
+"""Exact for floats. Complex products and quotients mix the parts: an infinite or NaN part affects the other, and zeros lose their sign."""

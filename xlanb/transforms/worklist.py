@@ -13,18 +13,18 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 
 _REACH = 5
-"""How many steps from user to operand patterns and guards go."""
+"""The most steps from user to operand in patterns and guards."""
 _DEEP_REACH = 12
-"""How many they go through the opcodes of _TRANSPARENT (see facts.is_non_negative)."""
+"""The most steps through the opcodes of _TRANSPARENT (see facts.is_non_negative)."""
 _TRANSPARENT = frozenset(
     (O.SELECT, O.MAXIMUM, O.MINIMUM, O.BROADCAST, O.RESHAPE, O.TRANSPOSE, O.SLICE, O.REVERSE, O.AND, O.REMAINDER, O.CONVERT)
 )  # fmt: skip
 _USERS_REACH = 2
-"""How many steps from an instruction to an operand whose users its rules count."""
+"""The most steps from an instruction to an operand whose users its rules count."""
 _MANY = 3
-"""From one in so many on to visit all is no slower: what lies near a change need not be known before the end."""
+"""If more than one in this many changed, visiting all is no slower."""
 _NOT_COUNTED = frozenset((O.CONSTANT, O.IOTA))
-"""Operands whose users no rule counts: the most of all."""
+"""Opcodes of most operands: no rule counts their users."""
 
 
 class Worklist:

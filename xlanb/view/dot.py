@@ -145,11 +145,11 @@ def write_graph(
         path.write_text(dot.source, encoding="utf-8")
         return
     if path.suffix not in {".svg", ".pdf", ".png"}:
-        raise XlanbError(f"cannot write a graph as {path.name!r}: .dot, .svg, .pdf and .png are known")
+        raise XlanbError(f"cannot write a graph as {path.name!r}: expected a .dot, .svg, .pdf or .png file")
     try:
         path.write_bytes(dot.pipe(format=path.suffix[1:]))
     except graphviz.ExecutableNotFound:
-        raise XlanbError(f"{path.name} needs Graphviz' dot on the PATH; a .dot file does not") from None
+        raise XlanbError(f"{path.name} needs Graphviz' dot on the PATH; use a .dot file instead") from None
 
 
 write_picture.implement(write_graph)

@@ -203,5 +203,5 @@ def test_columns_that_are_asked_for_come_first(lapack, rng):
 def test_reflections_without_their_factors_are_refused_by_name(lapack, routine, others):
     exe = lapack(routine, "s", (), [(4, 4), (), *others], [(4, 4)], "")
     matrix = np.eye(4, dtype=np.float32)
-    with pytest.raises(InstructionError, match=f"{routine} takes arrays of dimensions mk, t"):
+    with pytest.raises(InstructionError, match=f"{routine} expected batches of arrays with dimensions mk, t"):
         exe(matrix, np.float32(1), *[matrix for _ in others])

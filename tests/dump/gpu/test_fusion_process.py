@@ -55,5 +55,5 @@ def test_an_empty_dump_has_no_steps() -> None:
     "text", ["hello", "fusion_steps {", "fusion_steps { fusion { producer_name: 3 } }", "x {" * 5000]
 )
 def test_what_is_no_dump_is_refused(text: str) -> None:
-    with pytest.raises(DumpError, match="no dump of priority fusion"):
+    with pytest.raises(DumpError, match="not a priority fusion dump"):
         parse_fusion_process(text)

@@ -94,7 +94,7 @@ def test_metadata_without_a_number_names_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["", "hello", "001: kKernel", "\0" * 100, "001: kKernel [" + "x" * 100_000])
 def test_what_is_no_thunk_sequence_is_refused(text: str) -> None:
-    with pytest.raises(DumpError, match="no thunk sequence"):
+    with pytest.raises(DumpError, match="not a thunk sequence"):
         parse_thunks(text)
 
 

@@ -135,7 +135,7 @@ def test_unit_of_a_mnemonic(mnemonic: str, unit: str) -> None:
 
 def test_text_without_bundles_is_refused() -> None:
     """The message says what was expected and how the text begins."""
-    with pytest.raises(DumpError, match=r"a line like '0x5 : \{ \.\.\. \}' is expected, the text begins 'HloModule'"):
+    with pytest.raises(DumpError, match=r"expected a line like '0x5 : \{ \.\.\. \}', the text begins 'HloModule'"):
         parse_bundles("HloModule")
 
 

@@ -49,7 +49,7 @@ def test_roofline_is_of_one_device() -> None:
     [
         (
             "f32[128,256]{1,0:T(8,128)S(1)}",
-            "f32[128,256] in VMEM (the core's vector memory, which its units read); dimension 1 varies fastest; "
+            "f32[128,256] in VMEM (the core's vector memory, read by its units); dimension 1 varies fastest; "
             "tiles of 8 x 128: 8 sublanes by 128 lanes, one vector register each; 131,072 bytes",
         ),
         (

@@ -71,14 +71,14 @@ def test_text_form_says_where_each_buffer_is() -> None:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (("", ALLOCATIONS, SCHEDULE), "a heading 'buffer_id,buffer_name,alt_mem_benefit,size' is expected"),
+        (("", ALLOCATIONS, SCHEDULE), "expected the heading 'buffer_id,buffer_name,alt_mem_benefit,size'"),
         (
             (BUFFERS, ALLOCATIONS + "1,2\n", SCHEDULE),
-            "line 7 of memory space assignment: 5 columns are expected, it has 2",
+            "line 7 of memory space assignment: expected 5 columns, got 2",
         ),
-        ((BUFFERS, ALLOCATIONS + "1,2,-3,4,5\n", SCHEDULE), "has '-3' where a number is expected"),
-        ((BUFFERS.replace("4.6898e-09", "much"), ALLOCATIONS, SCHEDULE), "has 'much' where a number is expected"),
-        ((BUFFERS.replace("4.6898e-09", "nan"), ALLOCATIONS, SCHEDULE), "has 'nan' where a number is expected"),
+        ((BUFFERS, ALLOCATIONS + "1,2,-3,4,5\n", SCHEDULE), "expected a number, got '-3'"),
+        ((BUFFERS.replace("4.6898e-09", "much"), ALLOCATIONS, SCHEDULE), "expected a number, got 'much'"),
+        ((BUFFERS.replace("4.6898e-09", "nan"), ALLOCATIONS, SCHEDULE), "expected a number, got 'nan'"),
         ((BUFFERS, ALLOCATIONS, SCHEDULE + '6,"' + "x" * 200_000 + '"\n'), "cannot be read: field larger"),
     ],
 )
@@ -93,5 +93,5 @@ def test_what_the_compiler_reserves_has_a_negative_number() -> None:
     reserved = "buffer_id,size,offset,start_time,end_time\n-27,512,0,1,3\n"
     found = parse_memory_space("m", (BUFFERS.splitlines()[0] + "\n", reserved, SCHEDULE))
     assert [(b.number, b.size) for b in found.buffers] == [(-27, 512)]
-    with pytest.raises(DumpError, match="'-512' where a number is expected"):
+    with pytest.raises(DumpError, match="expected a number, got '-512'"):
         parse_memory_space("m", (BUFFERS, reserved.replace(",512", ",-512"), SCHEDULE))

@@ -39,10 +39,10 @@ def test_program_without_bundles_uses_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "a heading '== CAPACITY:' is expected"),
-        ("== CAPACTIY:\nA, B\n1 x\n", "line 3 of a table of utilization: 2 numbers are expected, it is '1 x'"),
-        (UTILIZATION + "1 2 3\n", "line 9 of a table of utilization: 5 numbers are expected"),
-        (UTILIZATION + "1 2 3 4 99999999999\n", "line 9 of a table"),
+        ("", "expected the heading '== CAPACITY:'"),
+        ("== CAPACTIY:\nA, B\n1 x\n", "line 3 of the utilization table: expected 2 numbers, got '1 x'"),
+        (UTILIZATION + "1 2 3\n", "line 9 of the utilization table: expected 5 numbers"),
+        (UTILIZATION + "1 2 3 4 99999999999\n", "line 9 of the utilization table"),
     ],
 )
 def test_other_tables_are_refused(text: str, words: str) -> None:
@@ -61,7 +61,7 @@ def test_schedule_analysis_gives_bundles_by_instruction() -> None:
     )
     assert (report.total, report.empty) == (602, 5)
     assert report.by_instruction == (("", 443.0), ("copy-start", 11.5))
-    with pytest.raises(DumpError, match="'total scheduled bundles: N' is expected"):
+    with pytest.raises(DumpError, match="expected 'total scheduled bundles: N'"):
         parse_schedule_analysis("Schedule analysis:\n")
 
 
@@ -114,7 +114,7 @@ def test_scoped_vmem_is_read_out_of_the_page() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("<html></html>", "'const DATA =' is expected"),
+        ("<html></html>", "expected 'const DATA ='"),
         ("const DATA =", "IndexError"),
         ("const DATA ={", "JSONDecodeError"),
         ("const DATA =[1]", "TypeError"),

@@ -143,5 +143,5 @@ def test_calls_that_double_at_each_level_are_refused() -> None:
         for k in range(1, 40)
     ]
     entry = "ENTRY %e (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %r = f32[] call(%x), to_apply=%f39\n}"
-    with pytest.raises(DumpError, match="longer than the 500,000 instructions"):
+    with pytest.raises(DumpError, match="exceeds the limit of 500,000 instructions"):
         schedule_of(parse("\n\n".join(["HloModule m", *levels, entry])), {}, {}, {})

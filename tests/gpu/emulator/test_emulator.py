@@ -156,5 +156,5 @@ left:
 
 def test_intrinsic_without_a_meaning_is_refused():
     text = HEAD + "define ptx_kernel void @k() nounwind {\nentry:\n  call void @llvm.nvvm.exit()\n  ret void\n}\n"
-    with pytest.raises(CompilationError, match=r"no meaning of llvm\.nvvm\.exit, in kernel k"):
+    with pytest.raises(CompilationError, match=r"does not implement llvm\.nvvm\.exit, used in kernel k"):
         rewritten(Code("k", text, 0, waits=False), "a.")

@@ -143,7 +143,7 @@ def test_a_reduced_dimension_cannot_be_cut(model: PerformanceModel) -> None:
     fuse_into(create_fusion(columns, "kLoop"), flat)
     fuse_into(create_fusion(rows, "kLoop"), flat)
     by_columns, by_rows = centered.users[-2:] if len(centered.users) > 2 else centered.users
-    assert model.tiling(centered, by_columns) == "a dimension of a reduction or a slice is cut into 2"
+    assert model.tiling(centered, by_columns) == "a dimension of a reduction or a slice is split into 2"
     assert model.tiling(centered, by_rows).sizes == (1,)
 
 

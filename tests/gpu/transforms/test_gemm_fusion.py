@@ -48,8 +48,8 @@ def test_each_instruction_around_the_dot_is_explained() -> None:
     assert seen.of("fuse", "n", "d").taken
     refused = seen.of("fuse", "s", "d")
     assert not refused.taken
-    assert refused.predicates[-1].name == "no more is read than now"
-    assert refused.predicates[-1].value == "it reads 8192 bytes more than it gives"
+    assert refused.predicates[-1].name == "fusing does not read more bytes"
+    assert refused.predicates[-1].value == "it reads 8192 bytes more than it writes"
 
 
 def test_a_small_dot_is_explained() -> None:
@@ -57,7 +57,7 @@ def test_a_small_dot_is_explained() -> None:
     module, seen = _decisions(small, GemmFusion())
     assert not any(is_triton_gemm(i) for i in module.instructions())
     failed = seen.of("make a gemm fusion", "d").predicates[-1]
-    assert (failed.holds, failed.value, failed.remedy) == (False, "4 elements", "let the operands of `d` be larger")
+    assert (failed.holds, failed.value, failed.remedy) == (False, "4 elements", "use larger operands for `d`")
 
 
 def test_devices_without_triton_keep_their_dots() -> None:
@@ -71,17 +71,17 @@ def test_control_dependencies_end_a_fusion() -> None:
     waits = DOT.replace("ROOT n = f32[64,64] negate(d)", "ROOT n = f32[64,64] negate(d), control-predecessors={z}")
     module, seen = _decisions(waits, GemmFusion())
     assert module.entry_computation.root.name == "n"
-    assert seen.of("fuse", "n", "d").predicates[-1].value == "others wait for it, or it for others"
+    assert seen.of("fuse", "n", "d").predicates[-1].value == "it has control dependencies"
 
 
 def test_the_costs_of_parts_are_told() -> None:
     text = DOT.replace("[64,32]", "[64,4096]").replace("[32,64]", "[4096,64]")
     module, seen = _decisions(text, SplitkRewriter())
-    told = seen.of("split the contracted dimension", "d")
+    told = seen.of("split the contracting dimension", "d")
     assert told.taken
     assert told.predicates[-1].value.startswith("16 cost ")
     _, seen = _decisions(DOT, SplitkRewriter())
-    assert seen.of("split the contracted dimension", "d").predicates[-1].value.startswith("1 cost ")
+    assert seen.of("split the contracting dimension", "d").predicates[-1].value.startswith("1 cost ")
     # Other devices have other costs and other numbers of multiprocessors.
     parts = {}
     for device in ("a6000", "a100", "h100", "b200"):
@@ -116,4 +116,6 @@ ENTRY e {
     assert is_triton_gemm(module.entry_computation.root)
     module, found = _decisions(text.replace("ALGORITHM", "dot_f16_f16_f16"), GemmFusion())
     assert module.entry_computation.root.name == "d"
-    assert "the emitter has no dot_f16_f16_f16" in {p.value for p in found.of("make a gemm fusion", "d").predicates}
+    assert "the emitter does not support dot_f16_f16_f16" in {
+        p.value for p in found.of("make a gemm fusion", "d").predicates
+    }

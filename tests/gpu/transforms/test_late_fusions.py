@@ -85,7 +85,7 @@ ENTRY e { x = f32[8]{0} parameter(0) ROOT w = f32[8]{0} while(x), condition=stop
 
 def test_slow_transposes_of_what_triton_lacks_stay() -> None:
     text = _read("fusion-block-level-rewriter/slow_transpose").replace("f32[", "u32[")
-    assert _refusal(FusionBlockLevelRewriter(), text) == "Triton has its instructions"
+    assert _refusal(FusionBlockLevelRewriter(), text) == "Triton supports its instructions"
 
 
 def test_sums_of_floats_stay_with_the_reduction_emitter() -> None:
@@ -97,10 +97,10 @@ def test_sums_of_floats_stay_with_the_reduction_emitter() -> None:
     ("old", "new", "condition"),
     [
         ("b = f32[1,8,16]{2,1,0} bitcast(q)", "n = f32[8,16]{1,0} negate(q) b = f32[1,8,16]{2,1,0} bitcast(n)",
-         "what is copied is a part of a parameter"),
+         "it copies part of a parameter"),
         ("b = f32[1,8,16]{2,1,0} bitcast(q)",
          "t = f32[2,8]{1,0} slice(q), slice={[0:2], [0:8]} b = f32[1,8,16]{2,1,0} bitcast(q)",
-         "every slice lies together, at a place that the loop counts"),
+         "every slice is contiguous, at an offset computed from the loop counter"),
     ],
 )  # fmt: skip
 def test_what_is_no_copy_of_a_slice(old: str, new: str, condition: str) -> None:

@@ -103,7 +103,7 @@ ENTRY e {
   ROOT two = f32[64]{0} reduce(one, z), dimensions={1}, to_apply=add
 }
 """
-    assert _failing(_decisions(text), "one", "two") == "one of both reduces much at most"
+    assert _failing(_decisions(text), "one", "two") == "at most one of them is a significant reduction"
 
 
 def test_what_is_updated_in_place_is_not_read_elsewhere() -> None:
@@ -117,7 +117,7 @@ ENTRY e {
   ROOT d = f32[64,64]{1,0} dynamic-update-slice(x, t, i, z)
 }
 """
-    assert _failing(_decisions(text), "t", "d") == "nothing reads what is updated in place"
+    assert _failing(_decisions(text), "t", "d") == "an array updated in place has no other readers"
     assert str(_fused(text).entry_computation.root.operands[1].opcode) == "slice"
 
 

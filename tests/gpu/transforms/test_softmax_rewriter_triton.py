@@ -62,21 +62,21 @@ def test_rows_that_are_too_long_for_a_block_stay() -> None:
 
 
 _CHANGES = {
-    "nobody else reads the reduction or what is repeated": [
+    "the reduction and the broadcast have no other users": [
         (
             "ROOT n = f32[64,96] subtract(x, b)",
             "n = f32[64,96] subtract(x, b)\n  ROOT t = (f32[64,96], f32[64]) tuple(n, r)",
         )
     ],
-    "the reduction is one of rows": [
+    "it is a row reduction": [
         ("f32[64] reduce(x, z), dimensions={1}", "f32[96] reduce(x, z), dimensions={0}"),
         ("broadcast(r), dimensions={0}", "broadcast(r), dimensions={1}"),
     ],
-    "both sides begin with one value": [
+    "both sides start from the same value": [
         ("subtract(x, b)", "subtract(y, b)"),
         ("z = ", "y = f32[64,96] parameter(1)\n  z = "),
     ],
-    "the emitter has the root": [
+    "the emitter supports the root": [
         ("ROOT n = f32[64,96] subtract(x, b)", "ROOT n = pred[64,96] compare(x, b), direction=LT")
     ],
 }
@@ -88,7 +88,7 @@ def test_the_first_condition_that_fails_is_told(condition: str) -> None:
     for old, new in _CHANGES[condition]:
         assert old in text
         text = text.replace(old, new)
-    if condition == "the emitter has the root":
+    if condition == "the emitter supports the root":
         text = text.replace("f32[", "f8e3m4[")
     _, (match,) = _run(text)
     assert not match.taken

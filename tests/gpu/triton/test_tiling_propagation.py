@@ -62,7 +62,7 @@ def test_only_one_dimension_may_lie_in_two_parts(splittable: int, major_part: in
     t = b.operands[0]
     found = propagate(t, above.orders[t], Direction.TO_OPERANDS, side)
     if major_part is None:
-        assert found == "other dimensions would lie within one that cannot be cut"
+        assert found == "other dimensions would be placed inside one that cannot be split"
     else:
         assert isinstance(found, Propagated)
         assert found.major_part == major_part
@@ -101,7 +101,10 @@ def test_uneven_cuts_are_refused() -> None:
         1: [(1, 6, 0, 6)],
     }
     i, order = _operand_of("  p = f32[2,9] parameter(0)", "b = f32[3,6] bitcast(p)")
-    assert propagate(i, order, Direction.TO_OPERANDS, DotSide(free=0)) == "its dimensions cut those of the dot unevenly"
+    assert (
+        propagate(i, order, Direction.TO_OPERANDS, DotSide(free=0))
+        == "its dimensions do not align with those of the dot"
+    )
 
 
 def test_physically_equal_orders_differ_in_parts_only() -> None:

@@ -153,7 +153,7 @@ def test_mistakes_are_named():
         tf.cond(x > 0, lambda: x, lambda: tf.constant(1))
     with pytest.raises(GraphTypeError, match="callable"):
         tf.while_loop(None, lambda i: i, [0])
-    with pytest.raises(GraphValueError, match="differ in what they hold"):
+    with pytest.raises(GraphValueError, match="differ in structure"):
         tf.while_loop(lambda i: i < 3, lambda i: (i, i), [0])
     y = loop(tf.placeholder(tf.float32, [2]))
     first = tf.gradients(y, y.graph.get_tensor_by_name("Placeholder_1:0"))[0]

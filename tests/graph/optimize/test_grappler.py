@@ -45,10 +45,10 @@ CASES: dict[str, tuple[Callable[[Any], Any], list[str], str]] = {
     "RemoveIdentityTranspose": (
         lambda x: call("Transpose", call("Transpose", x, [1, 0]), [1, 0]), [], "the permutations [1, 0] and [1, 0] cancel"
     ),
-    "RemoveRedundantReshape": (lambda x: call("Reshape", call("Reshape", x, [6]), [2, 3]), [], "does not matter"),
+    "RemoveRedundantReshape": (lambda x: call("Reshape", call("Reshape", x, [6]), [2, 3]), [], "does not depend on the shape"),
     "RemoveRedundantCast": (lambda x: call("Cast", x, DstT=tf.float32), [], "is float32 already"),
     "SimplifyArithmeticOperations": (lambda x: call("Mul", x, np.ones((2, 3), np.float32)), [], "Mul with 1"),
-    "ReplaceMulWithSquare": (lambda x: call("Mul", x, x), ["Square"], "both factors are one tensor"),
+    "ReplaceMulWithSquare": (lambda x: call("Mul", x, x), ["Square"], "both factors are the same tensor"),
     "ConvertPow": (lambda x: call("Pow", x, np.float32(2)), ["Square"], "the power 2 is Square"),
     "ConvertLog1p": (lambda x: call("Log", call("Add", call("Abs", x), ONE)), ["Abs", "Log1p"], "more exact as Log1p"),
     "ConvertExpm1": (lambda x: call("Sub", call("Exp", x), ONE), ["Expm1"], "more exact as Expm1"),
@@ -167,7 +167,7 @@ def test_layouts_change_between_two_transposes(to: str) -> None:
         made, _ = layout(made, {"x", "out"}, (), "NHWC")
         assert types(made) == types(graph)
         np.testing.assert_allclose(run(made, value), want, rtol=1e-5, atol=1e-6)
-    with pytest.raises(GraphValueError, match="takes NCHW or NHWC, not 'CHWN'"):
+    with pytest.raises(GraphValueError, match="expects NCHW or NHWC, got 'CHWN'"):
         layout(graph, (), (), "CHWN")
 
 
@@ -175,8 +175,8 @@ def test_transforms_tell_the_rewrites_with_their_reasons() -> None:
     trace = transform_trace(network(), ["x"], ["out"], ["layout(to=NCHW) remapper"])
     said = [(d.action, d.subject, d.predicates[0].name) for d in trace["remapper"].decisions]
     assert said[0][0] == "FuseContractionWithBiasAdd"
-    assert said[0][2].startswith("nothing else reads ")
-    assert any("the device wants NCHW" in d.predicates[0].name for d in trace["layout"].decisions)
+    assert said[0][2].endswith("are fused into it")
+    assert any("the device prefers NCHW" in d.predicates[0].name for d in trace["layout"].decisions)
 
 
 def test_the_flag_makes_them_passes_of_a_run() -> None:

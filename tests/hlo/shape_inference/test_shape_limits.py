@@ -20,7 +20,7 @@ def test_a_tuple_counts_its_arrays_and_levels():
 
 def test_too_many_arrays_are_refused():
     TupleShape((SCALAR,) * MAX_LEAVES)
-    with pytest.raises(ShapeError, match="a tuple of 100,001 arrays: at most 100,000"):
+    with pytest.raises(ShapeError, match="the tuple has 100,001 arrays: at most 100,000"):
         TupleShape((SCALAR,) * (MAX_LEAVES + 1))
 
 
@@ -28,11 +28,11 @@ def test_too_many_levels_are_refused():
     shape = TupleShape(())
     for _ in range(MAX_DEPTH - 1):
         shape = TupleShape((shape,))
-    with pytest.raises(ShapeError, match="a tuple nested 101 deep: at most 100 levels"):
+    with pytest.raises(ShapeError, match="the tuple is nested 101 levels deep: at most 100 levels"):
         TupleShape((shape,))
 
 
 def test_tuples_of_tuples_without_shapes_are_refused_by_the_parser():
     text = "".join(f" t{k} = tuple({x}, {x})\n" for k in range(60) for x in [f"t{k - 1}" if k else "p"])
-    with pytest.raises(HloParseError, match="a tuple of 131,072 arrays"):
+    with pytest.raises(HloParseError, match="the tuple has 131,072 arrays"):
         parse(f"HloModule m\nENTRY e {{\n p = f32[] parameter(0)\n{text} ROOT r = f32[] negate(p)\n}}")

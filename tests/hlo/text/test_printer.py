@@ -160,7 +160,7 @@ def test_the_module_gives_its_text_in_three_forms():
     assert str(parse(module.to_string("short"))).count("negate") == 1
     assert "{0}" not in module.to_string("human")
     assert "op_name" not in module.to_string("human")
-    with pytest.raises(ShapeError, match="no form 'tall'"):
+    with pytest.raises(ShapeError, match="unknown form 'tall'"):
         module.to_string("tall")
 
 

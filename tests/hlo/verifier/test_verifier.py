@@ -99,7 +99,7 @@ BAD = [
     (entry("x = f32[2] parameter(0)\nROOT s = (f32[2], f32[2], u32[]) copy-start(x)"), "%s: expected one user, copy-done, not none"),
     (entry("x = f32[2] parameter(0)\nu = u32[] constant(0)\nt = (f32[2], f32[2], u32[]) tuple(x, x, u)\nROOT d = f32[2] copy-done(t)"), "%d: expected copy-start as operand, not tuple"),
     (entry("x = f32[2] parameter(0)\ntok = token[] after-all()\ns = (f32[2], u32[], token[]) send(x, tok), channel_id=1\nROOT d = token[] send-done(s), channel_id=2"), "channel_id of s, 1, not 2"),
-    (entry("x = f32[2] parameter(0)\na = f32[2] fusion(x), kind=kLoop, calls=f\nROOT b = f32[2] fusion(a), kind=kLoop, calls=f", "f {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}"), "the fused computation f is a's, too"),
+    (entry("x = f32[2] parameter(0)\na = f32[2] fusion(x), kind=kLoop, calls=f\nROOT b = f32[2] fusion(a), kind=kLoop, calls=f", "f {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}"), "the fused computation f is also used by a"),
     (entry("x = f32[2] parameter(0)\nROOT a = f32[2] fusion(x), kind=kLoop, calls=f", "f {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n m = f32[2] negate(n)\n}"), "the root n of the fused computation f has users"),
     ("HloModule m, entry_computation_layout={(f32[3])->f32[2]}\nENTRY main {\n x = f32[2] parameter(0)\n ROOT y = f32[2] negate(x)\n}", "entry_computation_layout"),
     ("HloModule m, input_output_alias={ {}: (1, {}, may-alias) }\nENTRY main {\n ROOT x = f32[2] parameter(0)\n}", "input_output_alias names parameter 1"),
@@ -121,7 +121,7 @@ BAD = [
     (entry("x = f32[8] parameter(0)\nROOT r = f32[16] all-gather(x), replica_groups={{0,1},{}}, dimensions={0}"), "an empty group"),
     (entry("x = f32[8] parameter(0)\nROOT r = f32[8] all-reduce(x), replica_groups={{0,1},{3}}, to_apply=add", ADD), "does not name replica 2"),
     ("HloModule m, replica_count=4\nENTRY main {\n x = f32[8] parameter(0)\n ROOT r = f32[16] all-gather(x), replica_groups={{0,1}}, dimensions={0}\n}", "of 4 participants (cross_replica), not of 2"),
-    ("HloModule m, num_partitions=2\nENTRY main {\n x = f32[8] parameter(0)\n ROOT r = f32[8] collective-permute(x), channel_id=1, source_target_pairs={{0,2}}\n}", "target 2, which is none of 2"),
+    ("HloModule m, num_partitions=2\nENTRY main {\n x = f32[8] parameter(0)\n ROOT r = f32[8] collective-permute(x), channel_id=1, source_target_pairs={{0,2}}\n}", "target 2, which is not one of the 2"),
     (entry("x = f32[8] parameter(0)\nROOT r = (f32[8], f32[8]) all-to-all(x, x), replica_groups={{0,1,2}}"), "expected 3 operands, one for each participant"),
     (entry("x = f32[8] parameter(0)\nROOT r = f32[8] all-to-all(x), replica_groups={{0,1,2}}, dimensions={0}"), "to be split into 3 parts"),
     (entry("x = f32[8,2] parameter(0)\ny = f32[8,2]{0,1} parameter(1)\nROOT r = (f32[8,2], f32[8,2]) all-to-all(x, y), replica_groups={{0,1}}"), "operands of one shape"),
@@ -131,9 +131,9 @@ BAD = [
     (entry("ROOT x = (f32[], (f32[?,2])) parameter(0)"), "dimensions that are bounded"),
     (entry('ROOT x = (f32[], f32[2]) parameter(0), origin={({"a"}, ({"b"}, {"c"}))}'), "an origin for each leaf of (f32[], f32[2])"),
     (entry('ROOT x = f32[2] parameter(0), origin={({"a"})}'), "an origin for each leaf"),
-    (entry("x = f32[2] parameter(0)\nROOT a = f32[2] fusion(x), kind=kLoop, calls=f", "f {\n p = f32[2] parameter(0)\n m = f32[2] exponential(p)\n ROOT n = f32[2] negate(p)\n}"), "nothing uses m in the fused computation f"),
+    (entry("x = f32[2] parameter(0)\nROOT a = f32[2] fusion(x), kind=kLoop, calls=f", "f {\n p = f32[2] parameter(0)\n m = f32[2] exponential(p)\n ROOT n = f32[2] negate(p)\n}"), "m is unused in the fused computation f"),
     (entry("x = s32[] parameter(0)\nROOT w = s32[] while(x), condition=c, body=b, sharding={maximal device=1}", WHILE.format("s32[]", "s32[]", "s32[]").replace("parameter(0)", "parameter(0), sharding={replicated}")), "to be sharded as w"),
-    (entry("x = f32[2] parameter(0)\nk = token[] after-all()\na = (f32[2], u32[], token[]) send(x, k), channel_id=1, is_host_transfer=true\nd = token[] send-done(a), channel_id=1, is_host_transfer=true\ny = f32[3] parameter(1)\nb = (f32[3], u32[], token[]) send(y, d), channel_id=1, is_host_transfer=true\nROOT e = token[] send-done(b), channel_id=1, is_host_transfer=true"), "channel 1 is used by a, too"),
+    (entry("x = f32[2] parameter(0)\nk = token[] after-all()\na = (f32[2], u32[], token[]) send(x, k), channel_id=1, is_host_transfer=true\nd = token[] send-done(a), channel_id=1, is_host_transfer=true\ny = f32[3] parameter(1)\nb = (f32[3], u32[], token[]) send(y, d), channel_id=1, is_host_transfer=true\nROOT e = token[] send-done(b), channel_id=1, is_host_transfer=true"), "channel 1 is also used by a"),
     (entry("x = f32[4] parameter(0)\nu = bf16[2] parameter(1)\ni = s32[] parameter(2)\nROOT r = bf16[4] dynamic-update-slice(x, u, i)"), "expected the shape f32[4], not bf16[4]"),
 ]  # fmt: skip
 
@@ -215,7 +215,7 @@ def test_users_that_do_not_know_their_operands_are_found() -> None:
     module = chain(2)
     root = module.entry_computation.root
     root.operands[0]._users.clear()
-    refuse(module, "does not have it among its users")
+    refuse(module, "does not list it as a user")
 
 
 def test_an_instruction_that_belongs_elsewhere_is_found() -> None:

@@ -50,9 +50,9 @@ def test_devices_say_how_many() -> None:
         ("v5e:2x2x2", "written as tpu v5e:2x2"),
         ("a100:0", "1 to 65,536 devices"),
         ("a100:99999999999999999999", "1 to 65,536 devices"),
-        ("nothing.txtpb", "there is no such file"),
-        ("", "no target is named ''"),
-        ("h100; rm", "no target is named"),
+        ("nothing.txtpb", "no such file"),
+        ("", "unknown target ''"),
+        ("h100; rm", "unknown target"),
     ],
 )
 def test_what_is_no_target_is_refused(name: str, message: str) -> None:
@@ -61,7 +61,7 @@ def test_what_is_no_target_is_refused(name: str, message: str) -> None:
 
 
 def test_two_counts_must_agree() -> None:
-    with pytest.raises(ArgumentError, match="devices=4 were asked for"):
+    with pytest.raises(ArgumentError, match="devices=4 was given"):
         parse_target("h100:8", devices=4)
 
 
@@ -98,15 +98,15 @@ def test_a_field_is_left_out_with_all_its_lines() -> None:
 
 def test_a_platform_that_starts_only_beside_its_device_says_so() -> None:
     rows = xlanb.targets().set_index("target")["compiles"]
-    assert rows["mi300"].startswith("only beside an AMD GPU")
+    assert rows["mi300"].startswith("only on a machine with an AMD GPU")
     assert rows["pvc"] in ("yes", "pip install 'xlanb[intel]'")
-    with pytest.raises(MissingPeerError, match=r"jax-rocm7-plugin jax-rocm7-pjrt \(only beside an AMD GPU"):
+    with pytest.raises(MissingPeerError, match=r"jax-rocm7-plugin jax-rocm7-pjrt \(only on a machine with an AMD GPU"):
         check_installed(parse_target("mi300"))
 
 
 def test_a_plugin_that_did_not_start_says_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "answer.json").write_text('{"error": "NotImplementedError: topology not implemented for rocm"}')
-    with pytest.raises(XlanbError, match=r"did not start .only beside an AMD GPU"):
+    with pytest.raises(XlanbError, match=r"did not start .only on a machine with an AMD GPU"):
         _answer(tmp_path, NEEDS["rocm"].obstacle)
 
 

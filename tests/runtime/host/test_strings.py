@@ -45,8 +45,8 @@ def test_numbers_as_text() -> None:
     ("attrs", "message"),
     [
         ({"width": 2**31 - 1}, r"'node' \(AsString\): a text of width 2147483647 .* takes 4,294,967,294 bytes"),
-        ({"precision": 2**31 - 1}, "more than 268,435,456"),
-        ({"fill": "*"}, r"fill is '\*', not one of"),
+        ({"precision": 2**31 - 1}, "more than the limit of 268,435,456"),
+        ({"fill": "*"}, r"fill is '\*', expected one of"),
         ({"fill": "00"}, "fill is '00'"),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_form_that_no_text_has_is_refused(attrs: dict[str, Any], message: str)
 
 def test_texts_as_numbers() -> None:
     assert run("StringToNumber", strings(b"1.5", b"-2"), output=dtypes.float32) == [1.5, -2]
-    with pytest.raises(GraphError, match=r"'node'.*is no int32"):
+    with pytest.raises(GraphError, match=r"'node'.*cannot convert .* to int32"):
         run("StringToNumber", strings(b"1.5"), output=dtypes.int32)
 
 
@@ -87,7 +87,7 @@ def test_python_functions_by_token() -> None:
         run("PyFunc", np.ones(2), output=dtypes.float32, token="unheard")
     register_function("doubled", lambda x: 2 * x)
     assert run("PyFunc", np.ones(2), output=dtypes.float32, token="doubled") == [2, 2]
-    with pytest.raises(GraphError, match="gave 1 results, not 0"):
+    with pytest.raises(GraphError, match="returned 1 results, expected 0"):
         run("PyFunc", np.ones(2), output=None, token="doubled")
 
 

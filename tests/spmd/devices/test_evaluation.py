@@ -210,7 +210,7 @@ def test_what_has_no_sharding_must_be_the_same_on_all_devices():
     same = program("ROOT r = f32[4] all-reduce(x), replica_groups={}, to_apply=add", "replica_count=3")
     np.testing.assert_array_equal(xlanb.evaluate(same, np.ones(4, np.float32)), [3, 3, 3, 3])
     different = program("ROOT r = u32[] replica-id()", "replica_count=3")
-    with pytest.raises(EvaluationError, match="no sharding says what they are parts of"):
+    with pytest.raises(EvaluationError, match="they have no sharding to combine them by"):
         xlanb.evaluate(different, np.ones(4, np.float32))
 
 
@@ -242,7 +242,7 @@ def test_a_device_outside_all_groups_is_an_error():
 def test_too_many_devices_are_refused():
     groups = f"[1,{1 << 40}]<=[{1 << 40}]"
     module = program(f"ROOT r = f32[4] all-reduce(x), replica_groups={groups}, to_apply=add", "is_scheduled=false")
-    with pytest.raises(UnimplementedError, match="takes several devices"):
+    with pytest.raises(UnimplementedError, match=r"needs (several|[\d,]+) devices"):
         xlanb.evaluate(module, np.ones(4, np.float32))
 
 

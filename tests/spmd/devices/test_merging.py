@@ -188,14 +188,14 @@ def test_devices_that_may_go_different_ways_run_by_themselves() -> None:
   t = (s32[], f32[4], f32[4]) tuple(z, x, x)
   l = (s32[], f32[4], f32[4]) while(t), body=body, condition=cond
   ROOT v = f32[4] get-tuple-element(l), index=1, sharding={devices=[4]<=[4]}"""
-    assert "different rounds" in why_not(of_four(loop, LOOP))
+    assert "different iterations" in why_not(of_four(loop, LOOP))
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("z = f32[] constant(0)\n  o = f32[] constant(1)\n  g = f32[4] rng(z, o), distribution=rng_uniform\n  ROOT r = f32[4] add(x, g), sharding={devices=[4]<=[4]}", "more than a function"),
-        (f"ROOT r = f32[4] all-reduce(x), channel_id=1, {ALL}, to_apply=odd", "no plain operation"),
+        ("z = f32[] constant(0)\n  o = f32[] constant(1)\n  g = f32[4] rng(z, o), distribution=rng_uniform\n  ROOT r = f32[4] add(x, g), sharding={devices=[4]<=[4]}", "not a pure function"),
+        (f"ROOT r = f32[4] all-reduce(x), channel_id=1, {ALL}, to_apply=odd", "not a plain binary operation"),
         ("ROOT r = f32[4] negate(x)", "may differ"),
     ],
 )  # fmt: skip

@@ -102,4 +102,4 @@ ENTRY e_spmd {{ x = f32[4] parameter(0)
     finally:
         del os.environ["XLA_FLAGS"]
     assert done.returncode != 0
-    assert "device 0 of 2 waited 2 s at r for others" in done.stderr
+    assert "device 0 of 2 waited 2 s at r for other devices" in done.stderr

@@ -28,21 +28,21 @@ EXAMPLES = {
     "A & A => A, A | A => A": "p = pred[4] parameter(0) ROOT r = pred[4] and(p, p)",
     "(A * C1) * (B * C2) => (A * B) * (C1 * C2)": "x = f32[] parameter(0) y = f32[] parameter(1) c = f32[] constant(2) d = f32[] constant(4) "
     "p = f32[] multiply(x, c) q = f32[] multiply(y, d) ROOT r = f32[] multiply(p, q)",
-    "dot(A, B) => broadcast(A) * broadcast(B) where nothing is contracted": "x = f32[3,4] parameter(0) y = f32[5,3] parameter(1) "
+    "dot(A, B) => broadcast(A) * broadcast(B) without contracting dimensions": "x = f32[3,4] parameter(0) y = f32[5,3] parameter(1) "
     "ROOT d = f32[3,4,5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={}, rhs_contracting_dims={}",
     "dot(A, B) => reduce_add(A * B) of vectors": "x = f32[4,3] parameter(0) y = f32[3,4] parameter(1) "
     "ROOT d = f32[3] dot(x, y), lhs_batch_dims={1}, lhs_contracting_dims={0}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
     "dot(A, B) => reshape(dot(reshape(A), reshape(B))) without dimensions of size 1": "x = f32[2,1,4] parameter(0) y = f32[2,4,3] parameter(1) "
     "ROOT d = f32[2,1,3] dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
-    "convolution(A, B) => bitcast(dot(bitcast(A), bitcast(B))) of windows of size 1": "x = f32[2,3,3,4]{3,2,1,0} parameter(0) w = f32[1,1,4,5]{3,2,1,0} parameter(1) "
+    "convolution(A, B) => bitcast(dot(bitcast(A), bitcast(B))) for windows of size 1": "x = f32[2,3,3,4]{3,2,1,0} parameter(0) w = f32[1,1,4,5]{3,2,1,0} parameter(1) "
     "ROOT c = f32[2,3,3,5]{3,2,1,0} convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f",
     "constant of equal elements => broadcast(scalar)": "ROOT k = s32[2,2] constant({{3, 3}, {3, 3}})",
     "constant 0, 1, 2, .. => iota": "ROOT k = f32[4] constant({0, 1, 2, 3})",
     "constant 0, C, 2C, .. => iota * C": "ROOT k = s32[4] constant({0, -3, -6, -9})",
     "reshape(iota) => sum of iotas by their strides": "i = s32[24] iota(), iota_dimension=0 ROOT r = s32[2,1,3,4] reshape(i)",
-    "transpose(reshape(transpose(reshape(A)))) => A where ones come and go": "x = f32[3,5] parameter(0) a = f32[3,1,5] reshape(x) t = f32[5,3,1] transpose(a), dimensions={2,0,1} "
+    "transpose(reshape(transpose(reshape(A)))) => A where dimensions of size 1 are added and removed": "x = f32[3,5] parameter(0) a = f32[3,1,5] reshape(x) t = f32[5,3,1] transpose(a), dimensions={2,0,1} "
     "s = f32[5,3] reshape(t) ROOT r = f32[3,5] transpose(s), dimensions={1,0}",
-    "dynamic-slice(A, I) => dynamic-slice(A, 0) along what it covers whole, dynamic-update-slice likewise": "x = f32[3,5] parameter(0) u = f32[3,2] parameter(1) i = s32[] parameter(2) "
+    "dynamic-slice(A, I) => dynamic-slice(A, 0) along fully covered dimensions, dynamic-update-slice likewise": "x = f32[3,5] parameter(0) u = f32[3,2] parameter(1) i = s32[] parameter(2) "
     "ROOT r = f32[3,5] dynamic-update-slice(x, u, i, i)",
     "dynamic-slice(iota, i) => reshape(clamp(0, i, last))": "a = s32[5] iota(), iota_dimension=0 i = u32[] parameter(0) "
     "ROOT r = s32[1] dynamic-slice(a, i), dynamic_slice_sizes={1}",
@@ -115,7 +115,7 @@ EXAMPLES = {
     "transpose(iota) => iota": "a = s32[4,3] iota(), iota_dimension=0 ROOT r = s32[3,4] transpose(a), dimensions={1,0}",
     "transpose(dot(A, B)) => dot(B, A)": "a = f32[2,4,3] parameter(0) b = f32[2,3,5] parameter(1) "
     "d = f32[2,4,5] dot(a, b), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1} ROOT r = f32[2,5,4] transpose(d), dimensions={0,2,1}",
-    "transpose(A) => reshape(A) where only ones move": "a = f32[4,1,3] parameter(0) ROOT r = f32[1,4,3] transpose(a), dimensions={1,0,2}",
+    "transpose(A) => reshape(A) where only dimensions of size 1 move": "a = f32[4,1,3] parameter(0) ROOT r = f32[1,4,3] transpose(a), dimensions={1,0,2}",
     "transpose(A) => bitcast(A)": "a = f32[4,3]{1,0} parameter(0) ROOT r = f32[3,4]{0,1} transpose(a), dimensions={1,0}",
     "reverse(A) => A along dimensions of size 1": "a = f32[4,1] parameter(0) ROOT r = f32[4,1] reverse(a), dimensions={1}",
     "broadcast(A) => transpose(A) of the same elements": "a = f32[4,2,3] parameter(0) ROOT r = f32[2,3,4] broadcast(a), dimensions={2,0,1}",
@@ -129,7 +129,7 @@ EXAMPLES = {
     + "a = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce(a, z), dimensions={}, to_apply=sum",
     "reduce(A) => reshape(A) over dimensions of size 1": MAX
     + "a = f32[4,1,2] parameter(0) z = f32[] constant(-inf) ROOT r = f32[4,2] reduce(a, z), dimensions={1}, to_apply=max",
-    "reduce of nothing => broadcast(init)": SUM
+    "reduce of an empty array => broadcast(init)": SUM
     + "a = f32[4,0] parameter(0) z = f32[] parameter(1) ROOT r = f32[4] reduce(a, z), dimensions={1}, to_apply=sum",
     "reduce_add(-A) => -reduce_add(A)": SUM
     + "a = f32[4,3] parameter(0) n = f32[4,3] negate(a) z = f32[] constant(0) ROOT r = f32[4] reduce(n, z), dimensions={1}, to_apply=sum",
@@ -139,20 +139,20 @@ EXAMPLES = {
     "reduce(reduce(A)) => reduce(A)": SUM
     + "a = f32[4,3,2] parameter(0) z = f32[] constant(0) s = f32[4,2] reduce(a, z), dimensions={1}, to_apply=sum "
     "ROOT r = f32[4] reduce(s, z), dimensions={1}, to_apply=sum",
-    "reduce_add(broadcast(A)) => A * count over what is repeated": SUM
+    "reduce_add(broadcast(A)) => A * count over broadcast dimensions": SUM
     + "a = f32[] parameter(0) z = f32[] constant(0) b = f32[4,3] broadcast(a), dimensions={} "
     "ROOT r = f32[4] reduce(b, z), dimensions={1}, to_apply=sum",
-    "reduce-window(A) => A of windows of size 1": SUM
+    "reduce-window(A) => A for windows of size 1": SUM
     + "a = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce-window(a, z), window={size=1}, to_apply=sum",
     "reduce-window(pad(A, C), C) => reduce-window(A, C) with the padding in its window": SUM
     + "a = f32[5,4] parameter(0) z = f32[] constant(0) y = f32[] constant(0) p = f32[9,4] pad(a, y), padding=3_1x0_0 "
     "ROOT r = f32[4,3] reduce-window(p, z), window={size=3x2 stride=2x1}, to_apply=sum",
-    "slice(A) => A of everything": "a = f32[4] parameter(0) ROOT r = f32[4] slice(a), slice={[0:4]}",
+    "slice(A) => A when it covers all of A": "a = f32[4] parameter(0) ROOT r = f32[4] slice(a), slice={[0:4]}",
     "slice(slice(A)) => slice(A)": "a = f32[9] parameter(0) s = f32[6] slice(a), slice={[2:8]} ROOT r = f32[3] slice(s), slice={[1:4]}",
     "slice(concatenate(.., A, ..)) => slice(A)": "a = f32[2] parameter(0) b = f32[5] parameter(1) c = f32[7] concatenate(a, b), dimensions={0} ROOT r = f32[2] slice(c), slice={[3:7:2]}",
     "slice(pad(A)) => slice(A) within A": "a = f32[5] parameter(0) v = f32[] parameter(1) p = f32[9] pad(a, v), padding=2_2 ROOT r = f32[3] slice(p), slice={[3:6]}",
-    "pad(A) => A by nothing": "a = f32[5] parameter(0) v = f32[] parameter(1) ROOT p = f32[5] pad(a, v), padding=0_0",
-    "pad of nothing => broadcast(value)": "a = f32[0] parameter(0) v = f32[] parameter(1) ROOT p = f32[5] pad(a, v), padding=2_3",
+    "pad(A) => A without padding": "a = f32[5] parameter(0) v = f32[] parameter(1) ROOT p = f32[5] pad(a, v), padding=0_0",
+    "pad of an empty array => broadcast(value)": "a = f32[0] parameter(0) v = f32[] parameter(1) ROOT p = f32[5] pad(a, v), padding=2_3",
     "pad(broadcast(C), C) => broadcast(C)": "v = f32[] parameter(0) a = f32[2] broadcast(v), dimensions={} ROOT p = f32[6] pad(a, v), padding=2_1_1",
     "pad(A) with negative padding => slice(A)": "a = f32[5] parameter(0) v = f32[] parameter(1) ROOT p = f32[2] pad(a, v), padding=-1_-2",
     "concatenate(A) => A": "a = f32[5] parameter(0) ROOT c = f32[5] concatenate(a), dimensions={0}",
@@ -161,11 +161,11 @@ EXAMPLES = {
     "ROOT c = f32[8] concatenate(a, x, y), dimensions={0}",
     "concatenate(broadcast(C), broadcast(C)) => broadcast(C)": "a = f32[] parameter(0) x = f32[1] broadcast(a), dimensions={} y = f32[2] broadcast(a), dimensions={} "
     "ROOT c = f32[3] concatenate(x, y), dimensions={0}",
-    "dynamic-slice(A) => A of everything": "a = f32[5] parameter(0) i = s32[] parameter(1) ROOT c = f32[5] dynamic-slice(a, i), dynamic_slice_sizes={5}",
+    "dynamic-slice(A) => A when it covers all of A": "a = f32[5] parameter(0) i = s32[] parameter(1) ROOT c = f32[5] dynamic-slice(a, i), dynamic_slice_sizes={5}",
     "dynamic-slice(broadcast(scalar)) => broadcast(scalar)": "a = f32[] parameter(0) i = s32[] parameter(1) b = f32[5] broadcast(a), dimensions={} "
     "ROOT c = f32[2] dynamic-slice(b, i), dynamic_slice_sizes={2}",
     "dynamic-slice(A, constants) => slice(A)": "a = f32[5] parameter(0) i = s32[] constant(4) ROOT c = f32[2] dynamic-slice(a, i), dynamic_slice_sizes={2}",
-    "dynamic-update-slice(A, B) => B of everything": "a = f32[5] parameter(0) b = f32[5] parameter(1) i = s32[] parameter(2) ROOT c = f32[5] dynamic-update-slice(a, b, i)",
+    "dynamic-update-slice(A, B) => B when it covers all of A": "a = f32[5] parameter(0) b = f32[5] parameter(1) i = s32[] parameter(2) ROOT c = f32[5] dynamic-update-slice(a, b, i)",
     "dynamic-update-slice(A, nothing) => A": "a = f32[5] parameter(0) b = f32[0] parameter(1) i = s32[] parameter(2) ROOT c = f32[5] dynamic-update-slice(a, b, i)",
     "dynamic-update-slice(A, dynamic-slice(A, i), i) => A": "a = f32[5] parameter(0) i = s32[] parameter(1) b = f32[2] dynamic-slice(a, i), dynamic_slice_sizes={2} "
     "ROOT c = f32[5] dynamic-update-slice(a, b, i)",
@@ -180,29 +180,29 @@ EXAMPLES = {
     "ROOT r = f32[4] add(s, l)",
     "(A * C) * broadcast(B) => A * broadcast(B * C)": "x = f32[4,3] parameter(0) y = f32[4] parameter(1) k = f32[] constant(3) c = f32[4,3] broadcast(k), dimensions={} "
     "p = f32[4,3] multiply(x, c) q = f32[4,3] broadcast(y), dimensions={0} ROOT r = f32[4,3] multiply(p, q)",
-    "broadcast(reshape(A)) => broadcast(A) where the reshape adds ones": "a = f32[4,3] parameter(0) w = f32[1,4,1,3] reshape(a) "
+    "broadcast(reshape(A)) => broadcast(A) where the reshape adds dimensions of size 1": "a = f32[4,3] parameter(0) w = f32[1,4,1,3] reshape(a) "
     "ROOT r = f32[3,1,2,4,1] broadcast(w), dimensions={1,3,4,0}",
     "reorder(broadcast(scalar)) => broadcast(scalar)": "a = f32[] parameter(0) b = f32[4,3] broadcast(a), dimensions={} ROOT r = f32[4,2] slice(b), slice={[0:4], [1:3]}",
     "broadcast(A) => broadcast(reshape(A)) without dimensions of size 1": "a = f32[4,1,3] parameter(0) ROOT r = f32[3,2,1,4] broadcast(a), dimensions={3,2,0}",
-    "reverse(reverse(A)) => reverse(A) along what only one of them turns": "a = f32[4,2,3] parameter(0) w = f32[4,2,3] reverse(a), dimensions={1,0} ROOT r = f32[4,2,3] reverse(w), dimensions={0,2}",
-    "slice(A) by strides => slice(A) where one step is enough": "a = f32[9,5] parameter(0) ROOT s = f32[1,2] slice(a), slice={[2:8:7], [1:5:2]}",
+    "reverse(reverse(A)) => reverse(A) along dimensions that only one of them reverses": "a = f32[4,2,3] parameter(0) w = f32[4,2,3] reverse(a), dimensions={1,0} ROOT r = f32[4,2,3] reverse(w), dimensions={0,2}",
+    "slice(A) with strides => slice(A) with stride 1": "a = f32[9,5] parameter(0) ROOT s = f32[1,2] slice(a), slice={[2:8:7], [1:5:2]}",
     "slice(broadcast(A)) => broadcast(slice(A))": "a = f32[9] parameter(0) s = f32[4,9] broadcast(a), dimensions={1} ROOT r = f32[2,3] slice(s), slice={[1:3], [1:9:3]}",
     "slice(reverse(A)) => reverse(slice(A))": "a = f32[9,4] parameter(0) s = f32[9,4] reverse(a), dimensions={0} ROOT r = f32[3,2] slice(s), slice={[1:9:3], [1:3]}",
     "slice(reshape(A)) => reshape(slice(A)) from the front along the first dimension": "a = f32[4,3,2] parameter(0) s = f32[12,2] reshape(a) ROOT r = f32[6,2] slice(s), slice={[0:6], [0:2]}",
-    "pad(A) => pad(A) without padding between the elements of one": "a = f32[1,3] parameter(0) v = f32[] parameter(1) ROOT p = f32[4,5] pad(a, v), padding=1_2_3x0_0_1",
+    "pad(A) => pad(A) without interior padding of one element": "a = f32[1,3] parameter(0) v = f32[] parameter(1) ROOT p = f32[4,5] pad(a, v), padding=1_2_3x0_0_1",
     "pad(broadcast(A)) => broadcast(pad(broadcast(A))) of the padded dimensions": "a = f32[3] parameter(0) v = f32[] parameter(1) b = f32[4,3,2] broadcast(a), dimensions={1} "
     "ROOT p = f32[4,6,3] pad(b, v), padding=0_0x2_1x0_1",
     "concatenate(A, concatenate(B, C)) => concatenate(A, B, C)": "a = f32[2] parameter(0) b = f32[3] parameter(1) x = f32[5] concatenate(a, b), dimensions={0} ROOT c = f32[8] concatenate(x, b), dimensions={0}",
     "concatenate(A, broadcast(scalar)) => pad(A, scalar)": "a = f32[2,3] parameter(0) b = f32[] parameter(1) x = f32[4,3] broadcast(b), dimensions={} ROOT c = f32[6,3] concatenate(x, a), dimensions={0}",
     "concatenate(A, A, ..) => broadcast(reshape(A)) along a dimension of size 1": "a = f32[2,1,3] parameter(0) ROOT c = f32[2,4,3] concatenate(a, a, a, a), dimensions={1}",
-    "pad(A) by less than nothing => slice(pad(A))": "a = f32[4,5] parameter(0) v = f32[] parameter(1) ROOT p = f32[8,3] pad(a, v), padding=-1_2_1x0_-2",
+    "pad(A) with negative padding => slice(pad(A))": "a = f32[4,5] parameter(0) v = f32[] parameter(1) ROOT p = f32[8,3] pad(a, v), padding=-1_2_1x0_-2",
     "conditional(convert(P), A, B) => conditional(P, B, A)": "f {\n p = f32[4] parameter(0)\n ROOT r = f32[4] negate(p)\n}\ng {\n p = f32[4] parameter(0)\n ROOT r = f32[4] cosine(p)\n}\n"
     "a = f32[4] parameter(0) b = f32[4] parameter(1) w = pred[] parameter(2) n = s32[] convert(w) "
     "ROOT r = f32[4] conditional(n, a, b), branch_computations={f, g}",
     "bitcast(broadcast(A)) => broadcast(A)": "a = f32[3] parameter(0) x = f32[2,3]{1,0} broadcast(a), dimensions={1} ROOT c = f32[3,2]{0,1} bitcast(x)",
     "reduce(reshape(A)) => reshape(reduce(A)) where only kept dimensions are reshaped": SUM
     + "a = f32[6,4] parameter(0) z = f32[] parameter(1) t = f32[2,3,4] reshape(a) ROOT r = f32[2,3] reduce(t, z), dimensions={2}, to_apply=sum",
-    "reduce(reshape(A)) => reduce(A) where only folded dimensions are reshaped": SUM
+    "reduce(reshape(A)) => reduce(A) where only reduced dimensions are reshaped": SUM
     + "a = f32[4,3,2] parameter(0) z = f32[] parameter(1) t = f32[4,6] reshape(a) ROOT r = f32[4] reduce(t, z), dimensions={1}, to_apply=sum",
 }
 OF_DEVICES = {"clamp(0, partition-id, C) => partition-id, replica-id likewise"}

@@ -51,7 +51,7 @@ def test_the_text_of_the_fusion_is_plain_hlo():
     assert KIND in str(module)
     (decision,) = told
     assert decision.taken
-    assert [p.name for p in decision.predicates][:1] == ["nothing else reads the scores"]
+    assert [p.name for p in decision.predicates][:1] == ["the scores have no other users"]
     assert "48 keys" in decision.predicates[2].value
 
 
@@ -62,13 +62,13 @@ def test_probabilities_that_a_backward_pass_reads_stay():
     assert not is_fused(module)
     (decision,) = told
     last = decision.predicates[-1]
-    assert (last.name, last.holds, last.value) == ("nothing else reads the scores", False, "n reads p")
+    assert (last.name, last.holds, last.value) == ("the scores have no other users", False, "n reads p")
     assert "backward pass" in last.remedy
 
 
 @pytest.mark.parametrize(
     ("before", "after", "condition"),
-    [("48", "32", "there are keys enough"), ("16,48", "8,48", "there are scores enough")],
+    [("48", "32", "there are enough keys"), ("16,48", "8,48", "there are enough scores")],
 )
 def test_what_is_too_small_stays(before, after, condition):
     module, told = run(CAUSAL.replace(before, after))
@@ -87,7 +87,7 @@ def test_few_queries_stay():
     )
     module, told = run(text)
     assert not is_fused(module)
-    assert told[0].predicates[-1].name == "there are queries enough"
+    assert told[0].predicates[-1].name == "there are enough queries"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ WHY_NOT = [
     (
         "x = f32[8] parameter(0)\nc = f32[8] constant({1, 2, 3, 4, 5, 6, 7, 8})\nROOT a = f32[8] add(x, c)",
         ("c", "a"),
-        "producer is no array constant",
+        "producer is not an array constant",
     ),
     (
         "x = f32[8] parameter(0)\ne = f32[8] exponential(x)\nROOT b = f32[8,4] broadcast(e), dimensions={0}",
@@ -69,7 +69,7 @@ WHY_NOT = [
     (
         "x = f32[] parameter(0)\nc = f32[] constant(2)\nROOT a = f32[] add(x, c)",
         ("c", "a"),
-        "more than a constant to fuse",
+        "not only constants to fuse",
     ),
     (
         (
@@ -77,7 +77,7 @@ WHY_NOT = [
             "q = f32[2] slice(x), slice={[4:6]}\na = f32[2] add(u, q)\nROOT w = f32[8] dynamic-update-slice(x, q, i)"
         ),
         ("q", "w"),
-        "no conflict with an update in place",
+        "no conflict with an in-place update",
     ),
 ]
 
@@ -207,7 +207,7 @@ def test_a_computation_has_a_limited_number_of_duplicates(monkeypatch):
     sizes = [sum(len(c) for c in m.computations) for m in (unlimited, limited)]
     assert sizes[0] > 3 * sizes[1]
     refused = [p.name for e in recorder.events if isinstance(e, Decision) for p in e.predicates if not p.holds]
-    assert "few duplicates in the computation" in refused
+    assert "the limit of duplicates is not reached" in refused
     x = np.linspace(0.9, 1.1, 64, dtype=np.float32)
     np.testing.assert_allclose(evaluate(limited, x), evaluate(parse(_stencils(30)), x), rtol=1e-6)
 

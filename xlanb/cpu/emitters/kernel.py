@@ -32,7 +32,7 @@ class Kernel:
     def own_scratch(self) -> Value:
         """The scratch of the thread that asks, aligned to a cache line; asked for inside of `parallel`, where threads differ."""
         if self.scratch is None:
-            raise AssertionError("a kernel without scratch memory")
+            raise AssertionError("the kernel has no scratch memory")
         at = self.f.add(self.shared_scratch, self.f.mul(self.f.slot, self.own_scratch_bytes))
         return Pointer(self.scratch, I8).address(at)
 

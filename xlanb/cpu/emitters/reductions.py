@@ -180,7 +180,7 @@ class AlongRows:
 
         def write(cuts: Sequence[int]) -> None:
             if len(cuts) > 2:
-                raise NotAVectorError("a part that has to be cut")
+                raise NotAVectorError("a part must be split")
             with parallel(f, PARTS, nanoseconds=p.nanoseconds * each) as k:
                 low = f.mul(k, each)
                 high = f.value(k).equals(PARTS - 1).select(f.const(I64, count), f.value(f.add(low, each)))

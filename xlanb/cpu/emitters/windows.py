@@ -193,7 +193,7 @@ class _Windows:
             for count, write in ((length if length > size else 0, empty), (size, column), (goal, result)):
                 nest = Nest((count,), 1, Vectors(self.lanes), tail=Tail.OVERLAP, overlapped=1)
                 if count and not nest.each(f, write):
-                    raise AssertionError("a row in memory that cannot be vectors")
+                    raise AssertionError("a row in memory cannot be vectorized")
 
     def _window(self, row: Value, w: WindowDimension, begin: Ix) -> Sequence[Element]:
         """The window of a row from an element on."""

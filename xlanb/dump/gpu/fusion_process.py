@@ -72,11 +72,11 @@ def parse_fusion_process(text: str) -> tuple[FusionStep, ...]:
         # The module before fusion is the stage before: a string of megabytes that is not wanted twice.
         text_format.Parse(_MODULE.sub("", text), message, allow_unknown_field=True)
     except (text_format.ParseError, ValueError) as error:  # a number out of its field's range is a ValueError
-        raise DumpError(f"this is no dump of priority fusion: {str(error)[:300]}") from error
+        raise DumpError(f"not a priority fusion dump: {str(error)[:300]}") from error
     except RecursionError:
-        raise DumpError("this is no dump of priority fusion: its messages are nested too deeply") from None
+        raise DumpError("not a priority fusion dump: its messages are nested too deeply") from None
     if len(message.fusion_steps) > MAX_STEPS:
-        raise DumpError(f"a dump of priority fusion with more than {MAX_STEPS:,} steps")
+        raise DumpError(f"the priority fusion dump has more than {MAX_STEPS:,} steps")
     return tuple(s for step in message.fusion_steps if (s := _step(step)) is not None)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 _COMPILING = re.compile(r"^ptxas info\s*: Compiling entry function '([^'\n]{1,4000})' for '(\w{1,40})'", re.MULTILINE)
 NO_SASS = "no SASS: "
-"""Begins the last line of a report where ptxas took the PTX, and nvdisasm did not take what came of it."""
+"""Prefix of the last line of a report when ptxas accepted the PTX, but nvdisasm rejected the result."""
 
 _COUNTS = {
     "registers": re.compile(r"\bUsed (\d{1,9}) registers"),

@@ -155,9 +155,9 @@ def parse_thunks(text: str, metadata: str = "") -> tuple[Thunk, ...]:
         thunks.append(_thunk(found, names, len(around), parent, branch if parent >= 0 else ""))
         around.append((indent, len(thunks) - 1))
         if len(thunks) > MAX_THUNKS:
-            raise DumpError(f"a thunk sequence of more than {MAX_THUNKS:,} thunks")
+            raise DumpError(f"the thunk sequence has more than {MAX_THUNKS:,} thunks")
     if not thunks:
-        raise DumpError("this is no thunk sequence: there is no line such as '001: kKernel [source | sink] ...'")
+        raise DumpError("not a thunk sequence: no line like '001: kKernel [source | sink] ...'")
     return tuple(thunks)
 
 

@@ -82,7 +82,7 @@ def parse_schedule_analysis(text: str) -> ScheduleAnalysis:
             rows.append((named[1] if named is not None else "", float(share["bundles"])))
     if "total" not in totals:
         raise DumpError(
-            f"no schedule analysis: 'total scheduled bundles: N' is expected, the text begins {text[:80]!r}"
+            f"not a schedule analysis: expected 'total scheduled bundles: N', the text begins {text[:80]!r}"
         )
     return ScheduleAnalysis(totals["total"], totals.get("empty", 0), tuple(rows))
 

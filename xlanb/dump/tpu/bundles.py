@@ -30,7 +30,7 @@ UNIT_WORDS: Final = {
     "SALU": "scalar arithmetic, scalar memory, predicates",
     "DMA": "copies between memories, synchronization, tracing",
     "BRANCH": "branches and calls of other programs",
-    "OTHER": "no instruction of the machine: operands, barriers of the scheduler",
+    "OTHER": "not a machine instruction: operands, scheduling barriers",
 }
 
 LABELS: Final = {
@@ -43,7 +43,7 @@ LABELS: Final = {
 }
 
 MAX_CHARACTERS: Final = 64 << 20
-"""Of one program's text; libtpu's longest programs are some megabytes."""
+"""The most characters of one program's text; libtpu's longest programs are some megabytes."""
 
 # The unit of an instruction, by its mnemonic; the first that fits.
 _UNIT_OF = (
@@ -175,12 +175,10 @@ def parse_bundles(text: str) -> BundleProgram:
         DumpError: there is no bundle in it, or it is longer than MAX_CHARACTERS.
     """
     if len(text) > MAX_CHARACTERS:
-        raise DumpError(f"{len(text):,} characters of bundles are more than the {MAX_CHARACTERS:,} that are read")
+        raise DumpError(f"the bundles have {len(text):,} characters, more than the limit of {MAX_CHARACTERS:,}")
     heads = list(_HEAD.finditer(text))
     if not heads:
-        raise DumpError(
-            f"no bundle was found: a line like '0x5 : {{ ... }}' is expected, the text begins {text[:80]!r}"
-        )
+        raise DumpError(f"no bundle found: expected a line like '0x5 : {{ ... }}', the text begins {text[:80]!r}")
     ends = [h.start() for h in heads[1:]] + [len(text)]
     return BundleProgram(tuple(_bundle(h, text[h.end() : end]) for h, end in zip(heads, ends, strict=True)))
 

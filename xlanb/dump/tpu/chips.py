@@ -92,7 +92,7 @@ CHIPS: Final = {
         ),
     )
 }
-"""By the name that a topology begins with: "v5e:2x2" is of chip "v5e"."""
+"""By the prefix of a topology's name: "v5e:2x2" is of chip "v5e"."""
 
 _VERSION = re.compile(r'\bversion: TPU_VERSION_(\w{1,40})(?:\s+variant: "(\w{1,40})")?')
 _CODENAMES = {c.codename: c for c in CHIPS.values()}

@@ -12,7 +12,7 @@ from xlanb.shape.tiling import layout_of, padded_sizes
 
 SPACES: Final = {
     0: ("HBM", "the chip's main memory"),
-    1: ("VMEM", "the core's vector memory, which its units read"),
+    1: ("VMEM", "the core's vector memory, read by its units"),
     2: ("SFLAG", "synchronization flags"),
     3: ("CMEM", "the on-chip memory of v4"),
     4: ("SMEM", "the core's scalar memory"),

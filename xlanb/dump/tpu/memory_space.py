@@ -217,10 +217,10 @@ def _rows(text: str, heading: str, width: int) -> Iterator[list[str]]:
     lines = text.splitlines()
     if not lines or not lines[0].startswith(heading):
         raise DumpError(
-            f"no table of memory space assignment: a heading {heading!r} is expected, the text begins {text[:80]!r}"
+            f"not a memory space assignment table: expected the heading {heading!r}, the text begins {text[:80]!r}"
         )
     if len(lines) > MAX_ROWS:
-        raise DumpError(f"{len(lines):,} rows of memory space assignment are more than the {MAX_ROWS:,} that are read")
+        raise DumpError(f"the memory space assignment has {len(lines):,} rows, more than the limit of {MAX_ROWS:,}")
     reader = csv.reader(lines[1:])
     while True:
         try:
@@ -233,8 +233,7 @@ def _rows(text: str, heading: str, width: int) -> Iterator[list[str]]:
             continue
         if len(row) != width:
             raise DumpError(
-                f"line {reader.line_num + 1} of memory space assignment: "
-                f"{width} columns are expected, it has {len(row)}"
+                f"line {reader.line_num + 1} of memory space assignment: expected {width} columns, got {len(row)}"
             )
         yield row
 
@@ -248,7 +247,7 @@ def _identity(row: list[str]) -> int:
 def _whole(text: str, row: list[str]) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise DumpError(
-            f"a row of memory space assignment has {text[:40]!r} where a number is expected: {','.join(row)[:120]!r}"
+            f"memory space assignment: expected a number, got {text[:40]!r} in the row: {','.join(row)[:120]!r}"
         )
     return int(text)
 
@@ -260,6 +259,6 @@ def _real(text: str, row: list[str]) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise DumpError(
-            f"a row of memory space assignment has {text[:40]!r} where a number is expected: {','.join(row)[:120]!r}"
+            f"memory space assignment: expected a number, got {text[:40]!r} in the row: {','.join(row)[:120]!r}"
         )
     return value

@@ -37,7 +37,7 @@ LABEL_WORDS: Final = (
     ("schedule-analysis_", "bundles by HLO instruction"),
     ("hlo-static-bundle-profile", "use of each unit by HLO instruction"),
     ("pre-delay_hlo-static-per-bundle-utilization", "units used by each bundle before delays were converted"),
-    (FINGERPRINTS, "instructions and checksum after each LLO stage"),
+    (FINGERPRINTS, "number of instructions and checksum after each LLO stage"),
     ("all-fingerprints", "instructions and checksum of each program"),
     (DEDUPLICATION, "HLO instructions that share one program"),
     (BUFFER_INFO, "memory space assignment: the buffers"),
@@ -57,7 +57,7 @@ LABEL_WORDS: Final = (
     ("DGO-vliw-packed-bundles", "VLIW bundles of the dependency graph optimizer"),
     (HLO, "the scheduled HLO that LLO was made from"),
 )
-"""What a label means, by its beginning; the first that fits."""
+"""The meaning of a label, by its prefix; the first match counts."""
 
 
 class LloName(NamedTuple):

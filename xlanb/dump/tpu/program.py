@@ -70,7 +70,7 @@ class LloStage:
         """
         if self.file.content_size > MAX_CHARACTERS:
             raise DumpError(
-                f"{self.file.path}: {self.file.content_size:,} bytes are more than the {MAX_CHARACTERS:,} that are read"
+                f"{self.file.path}: the file has {self.file.content_size:,} bytes, more than the limit of {MAX_CHARACTERS:,}"
             )
         return self.file.read_text()
 

@@ -35,7 +35,7 @@ _QUIET: Final = frozenset(
 )
 _RUNS_OTHERS: Final = frozenset((HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL))
 MAX_INSTRUCTIONS: Final = 500_000
-"""Of a schedule, with the bodies of calls as often as they are called."""
+"""The most instructions of a schedule, counting called bodies once per call."""
 
 _STARTS: Final = "-start"
 _DONES: Final = "-done"
@@ -172,7 +172,7 @@ class TpuScheduleRecord(Displayable):
         """
         if self.chip is None:
             raise DumpError(
-                f"the chip that {self.module} was compiled for is not known: its dump has no target_arguments.txt, "
+                f"the target chip of {self.module} is unknown: its dump has no target_arguments.txt, "
                 f"or names none of {', '.join(CHIPS)}"
             )
         rows = self.instructions
@@ -269,9 +269,7 @@ def schedule_of(
     module = live.record()
     ordered = list(islice(_flattened(module, module.entry_computation, 0), MAX_INSTRUCTIONS + 1))
     if len(ordered) > MAX_INSTRUCTIONS:
-        raise DumpError(
-            f"the schedule of {module.name} is longer than the {MAX_INSTRUCTIONS:,} instructions that are read"
-        )
+        raise DumpError(f"the schedule of {module.name} exceeds the limit of {MAX_INSTRUCTIONS:,} instructions")
     inner = {name for i, _ in ordered for name in (i.called_computations if i.opcode is HloOpcode.FUSION else ())}
     costs = {i.name: cost(i) for c in live.computations if c.name not in inner for i in c.instructions}
     traffic = HbmTraffic(module)

@@ -37,7 +37,7 @@ _WORDS: Final = {
 
 
 _MATRIX_UNITS: Final = ("MATMUL", "MXU")
-"""What releases of libtpu call the matrix units; those before 0.0.52 count all that they do under one name."""
+"""Names of the matrix units in releases of libtpu; before 0.0.52 all their work is under one name."""
 
 
 def matrix_share(shares: Mapping[str, float]) -> float:
@@ -83,11 +83,11 @@ def parse_utilization(text: str) -> Utilization:
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) < 3 or not lines[0].startswith("=="):
-        raise DumpError(f"no table of utilization: a heading '== CAPACITY:' is expected, the text begins {text[:80]!r}")
+        raise DumpError(f"not a utilization table: expected the heading '== CAPACITY:', the text begins {text[:80]!r}")
     units = tuple(u.strip() for u in lines[1].split(","))
     capacity = _row(lines[2], 3, len(units))
     if len(units) > MAX_UNITS:
-        raise DumpError(f"{len(units)} units in a table of utilization: at most {MAX_UNITS} are read")
+        raise DumpError(f"the utilization table has {len(units)} units, more than the limit of {MAX_UNITS}")
     body = [(k, line) for k, line in enumerate(lines[3:], 4) if not line.startswith("==")]
     return Utilization(units, capacity, tuple(_row(line, k, len(units)) for k, line in body))
 
@@ -95,5 +95,5 @@ def parse_utilization(text: str) -> Utilization:
 def _row(line: str, number: int, count: int) -> tuple[int, ...]:
     parts = line.split()
     if len(parts) != count or not all(p.isascii() and p.isdigit() and len(p) < 7 for p in parts):
-        raise DumpError(f"line {number} of a table of utilization: {count} numbers are expected, it is {line[:80]!r}")
+        raise DumpError(f"line {number} of the utilization table: expected {count} numbers, got {line[:80]!r}")
     return tuple(map(int, parts))

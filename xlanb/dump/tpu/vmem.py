@@ -26,12 +26,12 @@ def parse_vmem_report(text: str) -> dict[str, int]:
     """
     at = text.find(_START)
     if at < 0 or len(text) > MAX_CHARACTERS:
-        raise DumpError(f"no report of VMEM: {_START!r} is expected in a page of at most {MAX_CHARACTERS:,} characters")
+        raise DumpError(f"not a VMEM report: expected {_START!r} in a page of at most {MAX_CHARACTERS:,} characters")
     try:
         data, _ = json.JSONDecoder().raw_decode(text, at + len(_START) + (text[at + len(_START)] == " "))
         return {name: size for name, found in data["hlo_breakdowns"].items() if (size := _scoped(found)) > 0}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise DumpError(f"the data of a report of VMEM cannot be read: {type(error).__name__}: {error}") from error
+        raise DumpError(f"the data of the VMEM report cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _scoped(found: dict[str, Any]) -> int:

@@ -145,7 +145,7 @@ class AttributeParser:
                 placed(
                     c.source,
                     start,
-                    f"the text has no values for the resource '{key}': print it with its large constants, or give bytecode",
+                    f"the text does not contain the resource '{key}': print it with large constants, or give bytecode",
                 )
             )
         return self._typed(elements.RawElements(start, data=data), type_)
@@ -199,7 +199,7 @@ class AttributeParser:
             start = c.pos
             key = c.quoted() if c.at('"') else c.bare("the name of an attribute")
             if key in found:
-                c.fail(f"the attribute '{key}' comes twice", start)
+                c.fail(f"the attribute '{key}' is given twice", start)
             found[key] = self._field(key) if c.accept("=") else True
             if not c.accept(","):
                 break

@@ -90,10 +90,10 @@ def _check_promotion(s: Scope, op: Operation, x: HloInstruction, reducer: HloCom
     given, made = x.array_shape.element_type, reducer.root.shape
     result = s.result_element(op, number)
     if not isinstance(made, ArrayShape) or made.dimensions or made.element_type is not result:
-        s.fail(op, f"expected a region that gives {result}[], the result's element type, not {made}")
+        s.fail(op, f"expected a region that returns {result}[], the result's element type, not {made}")
     same_kind = given.is_floating == result.is_floating and given.is_complex == result.is_complex
     if not same_kind or given.bits > result.bits:
-        s.fail(op, f"expected a region in a type to which {given} can be promoted, not {result}")
+        s.fail(op, f"expected a region with a type to which {given} can be promoted, got {result}")
 
 
 @rule("stablehlo.all_to_all")

@@ -20,7 +20,7 @@ from xlanb.shape.shape import ArrayShape, TupleShape, array, tuple_of
 
 _O = HloOpcode
 _CONTEXT = array(PrimitiveType.U32)
-"""What a send and a recv carry beside their data."""
+"""The attributes of a send and a recv."""
 _MAX_CALL_DEPTH = 60
 _MAX_SPECIALIZATIONS = 10_000
 
@@ -68,7 +68,7 @@ def _loop_region(
     inner = s.inner("region")
     values = [*block.arguments, *extra]
     if len(values) != len(shapes):
-        s.fail(op, f"its regions take {len(block.arguments)} arguments, expected {len(shapes) - len(extra)}")
+        s.fail(op, f"its regions have {len(block.arguments)} arguments, expected {len(shapes) - len(extra)}")
     for value, shape in zip(block.arguments, shapes, strict=False):
         if not fits(shape, value.type):
             s.fail(op, f"its region takes {value} of type {value.type}, not {shape.text(layout=False)}")
@@ -79,7 +79,7 @@ def _loop_region(
     if keeps:
         results += parts[len(block.arguments) :]
     elif len(results) != 1:
-        s.fail(op, f"its condition gives {len(results)} values, expected one")
+        s.fail(op, f"its condition returns {len(results)} values, expected one")
     return inner.b.build_computation(inner.packed(results) if keeps else results[0])
 
 
@@ -124,7 +124,7 @@ def function(s: Scope, op: Operation, attribute: str, arguments: Instructions) -
     name = symbol.name if isinstance(symbol, Symbol) else str(symbol)
     callee = program.functions.get(name)
     if callee is None or not callee.regions:
-        s.fail(op, f"there is no function @{name} with a body")
+        s.fail(op, f"no function @{name} with a body")
     block = callee.regions[0]
     if len(arguments) != len(block.arguments):
         s.fail(op, f"@{name} takes {len(block.arguments)} arguments, not {len(arguments)}")
@@ -256,7 +256,7 @@ def target(*names: str) -> Callable[[Target], Target]:
 
 def _order(s: Scope, op: Operation, layout: Any, shape: Shape) -> Shape:
     if not isinstance(layout, Elements) or not isinstance(shape, ArrayShape) or layout.full().size != shape.rank:
-        s.fail(op, f"a layout that does not fit {shape.text(layout=False)}")
+        s.fail(op, f"the layout does not match {shape.text(layout=False)}")
     return shape.with_layout([int(d) for d in layout.full().reshape(-1)])
 
 
@@ -327,7 +327,7 @@ def _async_done(s: Scope, op: Operation) -> Instructions:
     (state,) = s.operands(op, 1)
     parts = state.shape.shapes if isinstance(state.shape, TupleShape) else ()
     if len(parts) < 2:
-        s.fail(op, f"expected what an async_start gives, not {state.shape.text(layout=False)}")
+        s.fail(op, f"expected the result of an async_start, got {state.shape.text(layout=False)}")
     return s.unpacked(s.instruction(_O.ASYNC_DONE, (state,), parts[1]), op)
 
 

@@ -31,7 +31,7 @@ def broadcast_in_dim(s: Scope, op: Operation, x: HloInstruction, sizes: Sequence
     """`x` broadcast to sizes; HLO's broadcast wants the dimensions in order, so `x` is transposed where they are not."""
     dims = s.ints(op, "broadcast_dimensions")
     if len(dims) != x.array_shape.rank or len(set(dims)) != len(dims):
-        s.fail(op, f"broadcast_dimensions {list(dims)} for an operand of {x.array_shape.rank} dimensions")
+        s.fail(op, f"broadcast_dimensions {list(dims)} do not match an operand of {x.array_shape.rank} dimensions")
     order = sorted(range(len(dims)), key=dims.__getitem__)
     if order != list(range(len(dims))):
         x = s.b.transpose(x, order)
@@ -184,7 +184,7 @@ def _get_dimension_size(s: Scope, op: Operation) -> HloInstruction:
     if not shape.is_dynamic_dimension(dimension):
         size = shape.dimensions[dimension]
         if not 0 <= size < 2**31:
-            s.fail(op, f"the size {size} is no 32-bit integer" if size > 0 else "the size is not known")
+            s.fail(op, f"the size {size} is not a 32-bit integer" if size > 0 else "the size is unknown")
         return s.b.constant(np.int32(size))
     return s.instruction(_O.GET_DIMENSION_SIZE, (x,), dimensions=(dimension,))
 

@@ -13,9 +13,7 @@ def _sizes(s: Scope, op: Operation, operand: HloInstruction) -> list[int]:
     """The numbers of an operand that must be known."""
     known = s.constant_of(operand)
     if known is None:
-        s.refuse(
-            op, f"its operand {operand.name} is known only when the program runs: expected sizes that are constants"
-        )
+        s.refuse(op, f"its operand {operand.name} is only known at run time: expected constant sizes")
     if known.dtype.kind not in "iu":
         s.fail(op, f"expected integers as sizes, not {operand.shape.text(layout=False)}")
     return [int(n) for n in known.reshape(-1)]
@@ -81,7 +79,7 @@ def _shape_assertion(s: Scope, op: Operation) -> Instructions:
     condition, *numbers = s.operands(op, at_least=1)
     known = s.constant_of(condition)
     if known is None:
-        s.refuse(op, "its condition is known only when the program runs")
+        s.refuse(op, "its condition is only known at run time")
     if not bool(known):
         message = str(op.attributes.get("error_message", "a condition on the sizes does not hold"))
         values = [_sizes(s, op, n)[0] for n in numbers]

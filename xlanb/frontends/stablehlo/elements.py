@@ -88,7 +88,7 @@ def typed(raw: RawElements, type_: TensorType, source: str) -> Elements:
     except (LiteralError, ValueError, OverflowError, TypeError) as error:
         if isinstance(error, XlanbError) and not isinstance(error, LiteralError):
             raise
-        raise LiteralError(placed(source, raw.offset, f"elements that do not fit {type_}: {error}")) from None
+        raise LiteralError(placed(source, raw.offset, f"the elements do not fit {type_}: {error}")) from None
 
 
 def _checked(type_: TensorType) -> tuple[PrimitiveType, tuple[int, ...], int]:
@@ -108,7 +108,7 @@ def _of_bytes(data: bytes, type_: TensorType) -> Elements:
     else:
         size = element.byte_size
         if len(data) not in (size, size * count):
-            raise LiteralError(f"{len(data)} bytes, expected {size * count}, or {size} for equal elements")
+            raise LiteralError(f"got {len(data)} bytes, expected {size * count}, or {size} for equal elements")
         array = _from_memory(data, element)
     is_splat = array.size == 1 and count != 1
     return Elements(type_, array.reshape(() if is_splat else dims), is_splat)
@@ -131,7 +131,7 @@ def _predicates(data: bytes, count: int) -> Array:
         return np.not_equal(raw, 0)
     if len(data) == (count + 7) // 8:
         return np.unpackbits(raw, count=count, bitorder="little").astype(np.bool_)
-    raise LiteralError(f"{len(data)} bytes for {count} predicates")
+    raise LiteralError(f"{len(data)} bytes do not match {count} predicates")
 
 
 def _of_text(raw: RawElements, type_: TensorType) -> Elements:
@@ -139,14 +139,14 @@ def _of_text(raw: RawElements, type_: TensorType) -> Elements:
     text = raw.text.strip()
     if not text:
         if count:
-            raise LiteralError(f"no elements, expected {count}")
+            raise LiteralError(f"got no elements, expected {count}")
         return Elements(type_, np.zeros(dims, element.dtype), is_splat=False)
     nested = _nested(text)
     if not isinstance(nested, list):
         return Elements(type_, _converted([nested], element).reshape(()), is_splat=True)
     flat, sizes = _flattened(nested)
     if sizes != dims and not (0 in dims and not flat):
-        raise LiteralError(f"a list of the sizes {list(sizes)}")
+        raise LiteralError(f"the list has the sizes {list(sizes)}")
     return Elements(type_, _converted(flat, element).reshape(dims), is_splat=False)
 
 
@@ -191,7 +191,7 @@ def _walked(text: str) -> Any:
             stack[-1].append(tuple(inner) if mark == ")" else inner)
             wants_value = False
     if closers or len(stack[0]) != 1:
-        raise LiteralError("brackets that are not closed" if closers else "expected one value or list")
+        raise LiteralError("unclosed brackets" if closers else "expected one value or list")
     return stack[0][0]
 
 

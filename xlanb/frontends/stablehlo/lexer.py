@@ -67,7 +67,7 @@ class MlirCursor(Cursor):
             return self.quoted()
         found = _SUFFIX.match(self.text, self.pos + 1)
         if found is None:
-            self.fail(f"expects a name behind '{mark}'")
+            self.fail(f"expects a name after '{mark}'")
         self.pos = found.end()
         return found[1]
 

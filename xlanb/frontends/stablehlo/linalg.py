@@ -111,7 +111,7 @@ def convolution(
     count = len(labels.kernel_spatial)
     sizes = kernel.array_shape.dimensions
     if any(not 0 <= d < len(sizes) for d in labels.kernel_spatial):
-        s.fail(op, f"dimension numbers that do not fit a kernel of {len(sizes)} dimensions")
+        s.fail(op, f"the dimension numbers do not match a kernel of {len(sizes)} dimensions")
     ones = (1,) * count
     window = make_window(
         s,
@@ -217,7 +217,7 @@ def _einsum(s: Scope, op: Operation) -> HloInstruction:
         s.refuse(op, "expected letters for each operand, each once, such as ab,bc->ac")
     for x, letters in zip(operands, labels, strict=True):
         if len(letters) != x.array_shape.rank:
-            s.fail(op, f"{len(letters)} letters for an operand of {x.array_shape.rank} dimensions")
+            s.fail(op, f"{len(letters)} letters do not match an operand of {x.array_shape.rank} dimensions")
     summed = []
     for n, letters in enumerate(labels):
         kept = set(output).union(*(set(o) for m, o in enumerate(labels) if m != n))
@@ -225,7 +225,7 @@ def _einsum(s: Scope, op: Operation) -> HloInstruction:
         summed.append(letters)
     made, order = _contracted(s, op, operands, summed, output) if len(operands) == 2 else (operands[0], summed[0])
     if sorted(order) != sorted(output):
-        s.fail(op, f"the output {output} has letters that no operand has")
+        s.fail(op, f"the output {output} has letters that are in no operand")
     return made if order == output else s.b.transpose(made, [order.index(c) for c in output])
 
 

@@ -95,7 +95,7 @@ def _has_functions(top: Operation) -> bool:
 def _name(function: Operation) -> str:
     name = function.attributes.get("sym_name")
     if not isinstance(name, str) or not name:
-        raise HloVerifierError("a function without a name")
+        raise HloVerifierError("the function has no name")
     return name
 
 
@@ -110,7 +110,7 @@ def _entry(functions: dict[str, Operation], wanted: str) -> str:
         if len(public) == 1:
             return public[0]
     names = ", ".join(f"@{n}" for n in functions) or "none"
-    raise HloVerifierError(f"the program has no function @{wanted or 'main'} to begin with; it has {names}")
+    raise HloVerifierError(f"the program has no entry function @{wanted or 'main'}; it has {names}")
 
 
 def _lower_entry(program: Program, builder: HloBuilder, function: Operation, given: Sequence[Any] = ()) -> None:
@@ -128,7 +128,9 @@ def _lower_entry(program: Program, builder: HloBuilder, function: Operation, giv
         scope.bind(argument, made)
     results = scope.lower_block(block)
     if len(results) != len(type_.results):
-        program.fail(HloVerifierError, function, f"returns {len(results)} values, its type says {len(type_.results)}")
+        program.fail(
+            HloVerifierError, function, f"returns {len(results)} values, its type specifies {len(type_.results)}"
+        )
     builder.build(scope.packed(results))
 
 
@@ -138,7 +140,7 @@ def _parameter_shapes(scope: Scope, function: Operation, types: list[Type], give
         return [scope.shape(function, t) for t in types]
     if not given:
         listed = ", ".join(str(t) for t in types if is_open(t))
-        scope.refuse(function, f"the sizes of {listed} are not known: give arguments of the shapes that are meant")
+        scope.refuse(function, f"the sizes of {listed} are unknown: give arguments with the intended shapes")
     if len(given) != len(types):
         scope.program.fail(ArgumentError, function, f"expected {len(types)} arguments, not {len(given)}")
     shapes = []

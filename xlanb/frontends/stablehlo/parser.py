@@ -126,7 +126,7 @@ class Parser:
         """`(%0, %1)`."""
         self.cursor.expect("(", "before the operands")
         found = self.operands()
-        self.cursor.expect(")", "behind the operands")
+        self.cursor.expect(")", "after the operands")
         return found
 
     def define(self, name: str, values: list[Value], at: int) -> None:
@@ -181,8 +181,8 @@ class Parser:
                 block.arguments.append(self._argument())
                 while c.accept(","):
                     block.arguments.append(self._argument())
-            c.expect(")", "behind the arguments of a block")
-        c.expect(":", "behind the label of a block")
+            c.expect(")", "after the arguments of a block")
+        c.expect(":", "after the label of a block")
 
     def _argument(self) -> Value:
         name, at, value = self.typed_argument()
@@ -224,7 +224,7 @@ class Parser:
             if not c.accept(","):
                 break
         if names:
-            c.expect("=", "behind the names of results")
+            c.expect("=", "after the names of results")
         return names
 
     def _define_results(self, op: Operation, names: list[tuple[str, int, int]], at: int) -> None:
@@ -278,7 +278,7 @@ class Parser:
         regions.append(self.region(isolated=isolated))
         while c.accept(","):
             regions.append(self.region(isolated=isolated))
-        c.expect(")", "behind the regions")
+        c.expect(")", "after the regions")
         return regions
 
     def function_type(self, operands: list[Value]) -> FunctionType:
@@ -359,7 +359,7 @@ class Parser:
                 arguments[-1][2].location = location
             if not c.accept(","):
                 break
-        c.expect(")", "behind the arguments of a function")
+        c.expect(")", "after the arguments of a function")
         return arguments, tuple(types), tuple(attributes)
 
     def _result_types(self) -> tuple[tuple[Type, ...], tuple[dict[str, Any], ...]]:
@@ -372,7 +372,7 @@ class Parser:
             attributes.append(self.attributes.dictionary() if c.at("{") else {})
             if not c.accept(","):
                 break
-        c.expect(")", "behind the results of a function")
+        c.expect(")", "after the results of a function")
         return tuple(types), tuple(attributes)
 
     def callee(self) -> Symbol:

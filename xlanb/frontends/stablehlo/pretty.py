@@ -195,7 +195,7 @@ def _slices(reading: Reading) -> None:
         strides.append(c.whole_number() if c.accept(":") else 1)
         if not c.accept(","):
             break
-    c.expect("]", "behind the ranges of a slice")
+    c.expect("]", "after the ranges of a slice")
     reading.attributes |= {
         "start_indices": tuple(starts),
         "limit_indices": tuple(limits),

@@ -27,11 +27,11 @@ from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 Instructions = Sequence[HloInstruction]
 Rule = Callable[["Scope", Operation], HloInstruction | Instructions]
 RULES: dict[str, Rule] = {}
-"""How an operation becomes HLO, by its name. A rule gives the instruction, or one for each result."""
+"""Lowers an operation to HLO, by its name. A rule returns the instruction, or one for each result."""
 
 Constraint = Callable[["Scope", Operation], None]
 CONSTRAINTS: dict[str, list[Constraint]] = {}
-"""What an operation must keep to besides its rule, by its name. Each fails where it does not."""
+"""Additional constraints of an operation, by its name. Each raises an error if violated."""
 
 _FOLDED_BYTES = 2**20
 _FOLDED_DEPTH = 10_000
@@ -135,7 +135,7 @@ class Scope:
     def _again(self, found: HloInstruction, value: Value) -> HloInstruction:
         known = self.outer.constant_of(found) if self.outer is not None else None
         if known is None:
-            raise UnimplementedError(f"the region uses {value} from around it, which is not a constant")
+            raise UnimplementedError(f"the region captures {value}, which is not a constant")
         return self.b.constant(known)
 
     def constant(self, elements: Any) -> HloInstruction:
@@ -217,7 +217,7 @@ class Scope:
         """A string, or a case of an enumeration."""
         value = op.attributes.get(name, default)
         if not isinstance(value, str):
-            self.fail(op, f"expected a word as '{name}'")
+            self.fail(op, f"expected a keyword as '{name}'")
         return value
 
     def fields(self, op: Operation, name: str) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class Scope:
     def lower_block(self, block: Block) -> list[HloInstruction]:
         """Make the instructions of a block; the operands of its terminator."""
         if not block.operations:
-            raise UnimplementedError("a region without a terminator")
+            raise UnimplementedError("the region has no terminator")
         for op in block.operations[:-1]:
             self.lower(op)
         last = block.operations[-1]
@@ -316,10 +316,10 @@ class Scope:
             found = made(self, op)
         given = [found] if isinstance(found, HloInstruction) else list(found)
         if len(given) != len(op.results):
-            self.fail(op, f"gives {len(given)} results, its types say {len(op.results)}")
+            self.fail(op, f"returns {len(given)} results, its types specify {len(op.results)}")
         for value, i in zip(op.results, given, strict=True):
             if not shapes.fits(i.shape, value.type):
-                self.fail(op, f"gives {i.shape.text(layout=False)}, its type says {value.type}")
+                self.fail(op, f"returns {i.shape.text(layout=False)}, its type is {value.type}")
             self.bind(value, i)
         self._annotate(op, given)
 
@@ -365,14 +365,14 @@ class Scope:
             self.fail(op, f"expected a region of {2 * count} arguments, not {len(block.arguments)}")
         given = len(block.operations[-1].operands) if block.operations else 0
         if given != count:
-            self.fail(op, f"expected a region that gives {count} values, not {given}")
+            self.fail(op, f"expected a region that returns {count} values, got {given}")
         made = self.region(op, number)
         results = made.root.shape.shapes if isinstance(made.root.shape, TupleShape) else (made.root.shape,)
         for n, result in enumerate(results):
             for p in made.parameters[n::count]:
                 if p.shape != result:
                     self.fail(
-                        op, f"region {number} gives {result} for argument {p.parameter_number}, which is {p.shape}"
+                        op, f"region {number} returns {result} for argument {p.parameter_number}, which is {p.shape}"
                     )
         return made
 

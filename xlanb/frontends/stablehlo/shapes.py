@@ -38,7 +38,7 @@ def _array(type_: TensorType) -> ArrayShape:
     sizes = [b if d is None else d for d, b in zip(type_.dimensions, bounds, strict=True)]
     if None in sizes:
         raise UnimplementedError(
-            f"a size of {type_} is not known: give the program static shapes, or bounds by #stablehlo.bounds"
+            f"{type_} has an unknown size: give the program static shapes, or bounds by #stablehlo.bounds"
         )
     dynamic = tuple(d is None for d in type_.dimensions)
     return replace(array(type_.element, [s for s in sizes if s is not None]), dynamic=dynamic)
@@ -62,7 +62,7 @@ def closed(type_: Type, argument: Any) -> Shape:
         return shape_of(type_)
     sizes = tuple(int(n) for n in (argument.shape if hasattr(argument, "shape") else np.shape(argument)))
     if not fits(ArrayShape(type_.element, sizes), type_):  # type: ignore[arg-type]
-        raise ArgumentError(f"expected sizes that fit {type_}, not {list(sizes)}")
+        raise ArgumentError(f"expected sizes that match {type_}, got {list(sizes)}")
     return _array(replace(type_, dimensions=sizes, bounds=()))
 
 

@@ -23,7 +23,7 @@ def _manual_computation(s: Scope, op: Operation) -> Instructions:
     operands, block = s.operands(op), s.block(op, 0)
     count = _device_count(s, op)
     if count > 1:
-        s.refuse(op, f"runs on {count} devices by their parts: expected a mesh of one device")
+        s.refuse(op, f"runs per device on {count} devices: expected a mesh of one device")
     if len(operands) != len(block.arguments):
         s.fail(op, f"takes {len(block.arguments)} arguments, not {len(operands)}")
     for argument, x in zip(block.arguments, operands, strict=True):
@@ -39,6 +39,6 @@ def _device_count(s: Scope, op: Operation) -> int:
     for name in sorted(names):
         mesh = s.program.meshes.get(name)
         if mesh is None:
-            s.fail(op, f"there is no mesh @{name}")
+            s.fail(op, f"no mesh @{name}")
         counts.append(math.prod(int(n) for n in _SIZE.findall(mesh)))
     return max(counts)

@@ -18,7 +18,7 @@ def mesh(parser: Parser, name: str, at: int) -> Operation:
     """`@mesh = <["x"=2, "y"=4]> {...}`."""
     c = parser.cursor
     attributes: dict[str, Any] = {"sym_name": c.suffix("@")}
-    c.expect("=", "behind the name of a mesh")
+    c.expect("=", "after the name of a mesh")
     attributes["mesh"] = _verbatim(parser)
     if c.at("{"):
         attributes |= parser.attributes.dictionary()

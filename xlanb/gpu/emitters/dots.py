@@ -31,20 +31,20 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 _LEAST_PRODUCTS = 1 << 12
-"""Products from which on tiles pay."""
+"""The least number of multiplications for which tiling pays off."""
 _LEAST_DEPTH = 8
 _STEP = 16
-"""The depth of a tile of products that threads do by themselves."""
+"""The depth of a tile computed by threads without tensor cores."""
 _OWN = 4
-"""Rows and columns of results of a thread."""
+"""Rows and columns of the result computed by one thread."""
 _PADDING = 4
 """Elements between the rows of a tile: four consecutive ones of a row are loaded at once, and rows begin in different banks."""
 _UNROLLED = 4
-"""Steps of the depth that are written one after the other."""
+"""The unroll factor of the depth loop."""
 
 
 _LEAST_COLUMNS = 4
-"""Output features of a group of a convolution from which on tiles pay."""
+"""The least number of output features per group of a convolution for which tiling pays off."""
 
 
 def _is_hero(i: HloInstruction) -> bool:
@@ -76,7 +76,7 @@ def emit_dot(lowering: Lowering) -> None:
     hero = _hero(lowering.root)
     matrices = matrices_of(hero) if hero is not None else None
     if hero is None or matrices is None:
-        raise AssertionError("a fusion without a product")
+        raise AssertionError("the fusion has no matrix product")
     lowering.emitter = hero.opcode.text
     kind = tensor_type(hero, matrices.sizes, lowering.program.target.device)
     if kind is None:

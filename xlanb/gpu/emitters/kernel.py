@@ -26,11 +26,11 @@ from xlanb.shape import PrimitiveType
 
 WARP = 32
 MOST_THREADS = 1024
-"""Threads of a block at most."""
+"""The maximum number of threads of a block."""
 MOST_BLOCKS = (1 << 31) - 1
-"""Blocks of a grid at most, in its first dimension."""
+"""The maximum number of blocks of a grid, in its first dimension."""
 EXTERNAL_BYTES = 1024
-"""Constants of more bytes are memory of the program; smaller ones stand in the kernel's module."""
+"""Larger constants are in the program's memory; smaller ones are in the kernel's module."""
 
 
 class Memories(Protocol):
@@ -63,7 +63,7 @@ class KernelFunction:
 
     def __init__(self, lowering: Lowering, name: str, blocks: int, threads: int) -> None:
         if threads % WARP or threads > MOST_THREADS:
-            raise AssertionError(f"a block of {threads} threads")
+            raise AssertionError(f"a block cannot have {threads} threads")
         program = lowering.program
         self.lowering, self.name, self.blocks, self.threads = lowering, name, blocks, threads
         self.module = ModuleBuilder(name, program.target, program.line_of)
@@ -284,7 +284,7 @@ class Lowering:
         """
         if blocks > MOST_BLOCKS:
             raise CompilationError(
-                f"{self.instruction.name} needs a grid of {blocks} blocks, of which there can be {MOST_BLOCKS}"
+                f"{self.instruction.name} needs a grid of {blocks} blocks, more than the limit of {MOST_BLOCKS}"
             )
         wanted = self.instruction.name + (f"_{suffix}" if suffix else "")
         name = self._unused.pop(wanted, None) or self.program.unique(wanted)

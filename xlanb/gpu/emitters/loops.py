@@ -19,14 +19,14 @@ from xlanb.shape import ArrayShape
 THREADS = 128
 _UNROLLED = 4
 _MOST_UNROLLED = 80
-"""Instructions of a fusion up to which its elements are written four times."""
+"""Fusions with at most this many instructions are unrolled four times."""
 _NOT_UNROLLED = frozenset(
     {
         Op.CONCATENATE, Op.CONDITIONAL, Op.CONVOLUTION, Op.COSINE, Op.DOT, Op.DYNAMIC_UPDATE_SLICE, Op.ERF, Op.MAP, Op.PAD, Op.POWER,
         Op.REDUCE, Op.REDUCE_WINDOW, Op.REMAINDER, Op.SINE, Op.TAN,
     }
 )  # fmt: skip
-"""Opcodes whose elements have branches or loops: loads on both sides of those do not become one."""
+"""Opcodes whose elements have branches or loops: loads on both sides of those are not merged."""
 _Group = list[Leaf]
 
 

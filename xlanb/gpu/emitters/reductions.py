@@ -29,11 +29,11 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 _LEAST = 32
-"""Elements of a result from which on several threads share it."""
+"""The least number of reduced elements per result for which several threads share the work."""
 _WARP_ROW = 1024
-"""The longest row that a warp takes by itself."""
+"""The longest row reduced by a single warp."""
 _WARPS = 8
-"""Warps of a block."""
+"""The number of warps of a block."""
 
 
 @dataclass(frozen=True)

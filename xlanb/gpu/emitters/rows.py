@@ -23,7 +23,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
 _LEAST = 16
-"""Elements of a row from which on threads share it: below, each thread reduces the row of its element itself."""
+"""Rows with fewer elements are reduced by single threads, longer ones by several threads."""
 _WARP_ROW = 1024
 _WARPS = 8
 
@@ -206,7 +206,7 @@ class _Row:
             wanted = index.multi(self.k.f)
             same = all(a == b or n == 1 for a, b, n in zip(wanted, self.number, index.shape.dimensions, strict=True))
             if not same:
-                raise NotARowError(f"{i.name} is read at another row")
+                raise NotARowError(f"{i.name} is read at a different row")
             return value
 
         return at

@@ -24,7 +24,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 _MOST_TILE = 2048
-"""Elements of a line that a block sorts at most: two for each thread."""
+"""The most elements of a line sorted by one block: two per thread."""
 _TILE_BYTES = 48 << 10
 _THREADS = 128
 
@@ -116,7 +116,7 @@ class _Sort:
         """Where the first places of a stable sort's elements are."""
         scratch = self.lowering.scratch()
         if scratch is None:
-            raise AssertionError("a stable sort without scratch memory")
+            raise AssertionError("the stable sort has no scratch memory")
         return k.pointer(scratch, written=True)
 
     def _is_before(self, k: KernelFunction, a: Sequence[Element], b: Sequence[Element]) -> Value:

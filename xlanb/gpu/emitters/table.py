@@ -31,7 +31,7 @@ class Emitter:
 _STRUCTURE = frozenset(
     {Op.CALL, Op.FUSION, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.PARAMETER, Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN}
 )
-"""Opcodes whose elements are those of their operands or of what they call."""
+"""Opcodes whose elements come from their operands or called computations."""
 
 
 def _has_elements(_: HloInstruction, root: HloInstruction) -> bool:
@@ -75,7 +75,7 @@ def choose(i: HloInstruction) -> Emitter:
     for emitter in EMITTERS:
         if emitter.fits(i, root):
             return emitter
-    raise UnimplementedError(f"the GPU back end has no kernel for {root.opcode}:\n  {with_origin(i)}")
+    raise UnimplementedError(f"the GPU backend has no kernel for {root.opcode}:\n  {with_origin(i)}")
 
 
 __all__ = ["EMITTERS", "Emitter", "choose"]

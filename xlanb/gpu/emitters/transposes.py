@@ -23,9 +23,9 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 _SIDE = 32
 _ROWS = 8
-"""Rows of a tile that the threads of a block do at once."""
+"""Rows of a tile processed by the threads of a block at once."""
 _LEAST = 8
-"""Elements along the fastest dimensions of operand and result from which on tiles pay."""
+"""The least size of the minormost dimensions of operand and result for which tiling pays off."""
 _LEAST_ELEMENTS = 1 << 10
 
 
@@ -94,7 +94,7 @@ def emit_transpose(lowering: Lowering) -> None:
     hero = _hero(lowering.root)
     turn = turn_of(hero) if hero is not None else None
     if hero is None or turn is None:
-        raise AssertionError("a fusion without a transpose")
+        raise AssertionError("the fusion has no transpose")
     rest = [n for n in range(len(turn.groups)) if n not in (turn.source_fastest, turn.result_fastest)]
     tall, wide = turn.sizes[turn.result_fastest], turn.sizes[turn.source_fastest]
     down, across = -(-tall // _SIDE), -(-wide // _SIDE)

@@ -27,7 +27,7 @@ from xlanb.shape import PrimitiveType
 T = PrimitiveType
 _THREADS = 128
 _ATOMICS = {Op.ADD: "add", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
-"""Instructions of integers by the opcode that they do; minima and maxima have one for each sign."""
+"""Atomic integer instructions by opcode; minimum and maximum have one for each signedness."""
 
 
 def put_in_place(lowering: Lowering, operand: HloInstruction, leaf: Leaf) -> None:

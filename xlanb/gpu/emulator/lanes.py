@@ -66,7 +66,7 @@ def run_warp(emulator: Emulator, memories: Sequence[Any], name: str, block: int,
             raise ArgumentError(f"kernel {kernel.name} has {what}s 0 to {count - 1}, not {number}")
     addresses = emulator.run_until(memories, kernel)
     if addresses is None:
-        raise ArgumentError(f"no launch came to kernel {kernel.name} with these arguments")
+        raise ArgumentError(f"kernel {kernel.name} was not launched with these arguments")
     watched = _Watched(kernel, addresses, range(warp * WARP, min((warp + 1) * WARP, kernel.threads)))
     watched.run(block)
     lanes = len(watched.threads)
@@ -125,7 +125,7 @@ class _Watched:
         finally:
             state.free()
         if status != OK:
-            raise EvaluationError(f"kernel {self.kernel.name}: some lanes of a warp wait for others that do not come")
+            raise EvaluationError(f"kernel {self.kernel.name}: some lanes of a warp wait for others that never arrive")
 
     def _told(self, thread: int, line: int, bits: int) -> None:
         found = self.said.get(thread)

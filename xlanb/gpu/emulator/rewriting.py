@@ -65,7 +65,7 @@ def parameters_text(code: Code) -> str:
         found = _DEFINE.match(line)
         if found is not None:
             return found[2]
-    raise CompilationError(f"the IR of {code.function} defines no kernel")
+    raise CompilationError(f"the IR of {code.function} does not define a kernel")
 
 
 def rewritten(code: Code, prefix: str) -> tuple[list[str], list[str], str]:
@@ -104,7 +104,7 @@ def rewritten(code: Code, prefix: str) -> tuple[list[str], list[str], str]:
         text, outside = (names.sub(rf"@{prefix}\1", text), [names.sub(rf"@{prefix}\1", line) for line in outside])
     left = re.search(r"@llvm\.nvvm\.[\w.]+", text)
     if left is not None:
-        raise CompilationError(f"the emulator knows no meaning of {left[0][1:]}, in kernel {code.function}")
+        raise CompilationError(f"the emulator does not implement {left[0][1:]}, used in kernel {code.function}")
     return outside, declarations, text
 
 
@@ -118,7 +118,7 @@ def _place(k: _Kernel, found: re.Match[str]) -> None:
 def _body(k: _Kernel, lines: list[str], prefix: str) -> Iterator[str]:
     found = _DEFINE.match(lines[0])
     if found is None:
-        raise CompilationError("no kernel's definition")
+        raise CompilationError("not a kernel definition")
     name, parameters = found[1], found[2]
     given = f"{parameters}{', ' if parameters else ''}i32 %emu.tid, i32 %emu.ctaid, ptr %emu.block"
     kind, attributes = ("ptr", "presplitcoroutine nounwind") if k.waits else ("void", "alwaysinline nounwind")

@@ -24,9 +24,9 @@ from xlanb.transforms.fusion.instruction_fusion import is_fusible as has_no_side
 from xlanb.transforms.layout.layout_normalization import is_bitcast_transpose
 
 MAX_OPERANDS_AND_OUTPUTS: Final = 96
-"""Operands and results of a kernel, at most: ptxas limits its parameters."""
+"""The maximum number of operands and results of a kernel: ptxas limits its parameters."""
 MAX_REDUCTIONS: Final = 8
-"""Reductions of rows or columns in one kernel, at most: more need too many registers."""
+"""The maximum number of row or column reductions in one kernel: more need too many registers."""
 
 _LOOP_FUSIBLE = frozenset(
     (O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.GATHER, O.PAD, O.REDUCE_WINDOW, O.RESHAPE,
@@ -150,7 +150,7 @@ def significant_reduction(i: HloInstruction) -> HloInstruction | None:
 def scatter_objection(producer: HloInstruction, consumer: HloInstruction) -> str:
     """Why a scatter cannot be emitted in a fusion of two; "" where it can, or there is none."""
     if is_input_fusible_scatter(producer):
-        return f"{producer.name} is a scatter, whose result nothing is fused with"
+        return f"{producer.name} is a scatter, which cannot be a producer"
     if not is_input_fusible_scatter(consumer):
         return ""
     target = consumer.operands[0]
@@ -289,7 +289,7 @@ def _untiled(above: HloInstruction, below: HloInstruction, hero: HloInstruction)
     i = below.fused_computation.parameters[below.operands.index(above)]
     while i.users:
         if i.user_count != 1 or (i.opcode is not O.PARAMETER and not is_intermediate(i)):
-            return f"{below.name} does not hand on the elements of {above.name} one for one"
+            return f"{below.name} is not elementwise in {above.name}"
         i = i.users[0]
     return ""
 
@@ -317,9 +317,9 @@ def _loop_shape(owner: HloInstruction, hero: HloInstruction) -> Shape:
 def producer_objection(producer: HloInstruction, *, is_in_place: bool) -> str:
     """Why an instruction cannot give its result beside that of one that reads it; "" where it can."""
     if producer.opcode is O.FUSION and isinstance(producer.shape, TupleShape):
-        return f"{producer.name} has several results already"
+        return f"{producer.name} already has several results"
     if is_in_place:
         return f"{producer.name} updates an operand in place"
     if not is_loop_fusible_as_producer(producer):
-        return f"{producer.name} cannot be computed element by element"
+        return f"{producer.name} cannot be computed elementwise"
     return f"{producer.name} changes the order of elements" if is_physically_transposing(producer) else ""

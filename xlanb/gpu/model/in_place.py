@@ -35,7 +35,7 @@ def objection(producer: HloInstruction, consumer: HloInstruction) -> str:
     for n in updated_operands(consumer):
         buffer = consumer.operands[n]
         if any(o is buffer for k, o in enumerate(consumer.operands) if k != n):
-            return f"{consumer.name} updates {buffer.name} in place and reads it too"
+            return f"{consumer.name} updates {buffer.name} in place and also reads it"
         if buffer is producer or buffer in producer.operands:
             # What holds for the first such operand decides, as in XLA.
             return _conflict(producer, consumer)
@@ -45,7 +45,7 @@ def objection(producer: HloInstruction, consumer: HloInstruction) -> str:
 def _conflict(producer: HloInstruction, consumer: HloInstruction) -> str:
     moving = [i for i in _parts(producer) if _moves(i)]
     if len(moving) > 1:
-        return f"{producer.name} moves elements of what {consumer.name} updates in place"
+        return f"{producer.name} moves elements of the buffer that {consumer.name} updates in place"
     if not moving:
         return _moved_inside(producer, consumer) if consumer.opcode is O.FUSION else ""
     updates = [i for i in _parts(consumer) if i.opcode is O.DYNAMIC_UPDATE_SLICE]
@@ -53,11 +53,11 @@ def _conflict(producer: HloInstruction, consumer: HloInstruction) -> str:
         return ""
     read, update = moving[0], updates[0]
     if len(updates) > 1 or read.opcode not in (O.SLICE, O.DYNAMIC_SLICE):
-        return f"{read.name} reads another part of what {consumer.name} updates in place"
+        return f"{read.name} reads a different part of the buffer that {consumer.name} updates in place"
     if read.shape != update.operands[1].shape or not _same_box(read, update, producer, consumer):
-        return f"{read.name} reads another part of what {update.name} overwrites"
+        return f"{read.name} reads a different part of the buffer that {update.name} overwrites"
     if consumer.opcode is O.FUSION and _used_in_another_order(producer, consumer, update):
-        return f"{consumer.name} uses {producer.name} in other than its own order"
+        return f"{consumer.name} uses {producer.name} in a different element order"
     return ""
 
 

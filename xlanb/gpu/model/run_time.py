@@ -17,7 +17,7 @@ from xlanb.gpu.devices import GpuDevice
 TICKS_PER_MICROSECOND: Final = 4000
 LAUNCH_OVERHEAD: Final = TICKS_PER_MICROSECOND
 _OVERLAP: Final = 0.95
-"""How much of the shorter of computing and memory accesses is hidden behind the longer."""
+"""The fraction of the shorter of compute time and memory time that overlaps with the longer."""
 _L2_SPEEDUP: Final = 2.5
 _L1_SPEEDUP: Final = 8.0
 
@@ -40,7 +40,7 @@ class RunTime:
 
 
 NEVER: Final = RunTime(0, 0, 0, 1 << 60, 0, 0)
-"""The estimate for a kernel that would need more registers than there are."""
+"""The estimate for a kernel that needs too many registers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, TupleShape
 
 _MAX_ELEMENTS: Final = 1048576
-"""Elements of a tile in Triton, at most."""
+"""The maximum number of elements of a Triton tile."""
 _REGISTERS_OF_TILE: Final = 0.4
-"""Of the registers of a block, what a tile may take."""
+"""The fraction of a block's registers that a tile may use."""
 _MAX_BLOCKS: Final = 2147483647
 _WARPS: Final = ((256, 1), (1024, 2), (4096, 4))
 """Warps of a block by the elements of its largest tile; 8 for more."""
@@ -105,7 +105,7 @@ def best_tiling(view: FusionView, costs: GpuCostAnalysis, device: GpuDevice) -> 
         return "it has several results"
     shape = view.roots[0].array_shape
     if not all(elements_in(i.shape) for i in (*view.nodes(), *view.parameters)):
-        return "it has arrays without elements"
+        return "it has empty arrays"
     best: Tiling | None = None
     try:
         for sizes in _candidates(shape.dimensions):
@@ -218,7 +218,7 @@ def operand_tiles(i: HloInstruction, tile: tuple[Dimension, ...]) -> list[tuple[
         return []
     if is_elementwise(i):
         return [tile if o.array_shape.rank else () for o in i.operands]
-    raise UntileableError(f"{i.name}: no tiles of a {i.opcode}")
+    raise UntileableError(f"{i.name}: a {i.opcode} cannot be tiled")
 
 
 def _sliced(d: Dimension, start: int, stride: int) -> Dimension:
@@ -269,7 +269,7 @@ def _groups(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[tuple[int, ..
             else:
                 product_b, y = product_b * b[right[y]], y + 1
         if x - x0 > 1 and y - y0 > 1:
-            raise UntileableError(f"dimensions {a} become {b}, which cuts tiles")
+            raise UntileableError(f"reshaping dimensions {a} to {b} splits tiles")
         found.append((tuple(left[x0:x]), tuple(right[y0:y])))
     return tuple(found)
 
@@ -287,7 +287,7 @@ def _fill(found: list[Dimension], given: list[tuple[int, int]], made: list[tuple
 def _cut(found: list[Dimension], given: list[tuple[int, int]], tile: Dimension) -> None:
     """A dimension of the result that is several of the operand: the tile takes the fastest ones first."""
     if not tile.of_result:
-        raise UntileableError(f"a dimension of a reduction or a slice is cut into {len(given)}")
+        raise UntileableError(f"a dimension of a reduction or a slice is split into {len(given)}")
     if tile.stride != 1:
         raise TileViolationError
     for left in (tile.size, _padded(tile.size)):

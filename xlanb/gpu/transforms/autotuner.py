@@ -66,18 +66,18 @@ class Autotuner(HloPass):
             _tile(fusion, default_config(TritonDot(dot, self.device)).fields)
 
 
-@reason("XLA's own emitter is the only one for it")
+@reason("only XLA's own emitter supports it")
 def _emit_natively(fusion: HloInstruction) -> None:
     _set(fusion, changed(fusion, native_emitter_backend_config=_NATIVE))
 
 
-@reason("the first tiling that is known to be good")
+@reason("the first tiling known to be good")
 def _tile(fusion: HloInstruction, tiling: dict[str, object]) -> None:
     config = {"kind": "__triton_gemm", "triton_gemm_config": tiling}
     _set(fusion, changed(fusion, fusion_backend_config={**fusion_config(fusion), **config}))
 
 
-@reason("cuDNN chooses the algorithm when it runs")
+@reason("cuDNN chooses the algorithm at run time")
 def _let_cudnn_choose(call: HloInstruction) -> None:
     config = {**read(call).get("cudnn_conv_backend_config", {}), "algorithm": _CUDNN_ALGORITHM}
     ordered = sorted(config, key=lambda n: _CUDNN_ORDER.index(n) if n in _CUDNN_ORDER else len(_CUDNN_ORDER))

@@ -35,7 +35,7 @@ _ROLES: Final = {
 }
 
 
-@reason("cuDNN takes the dimensions in any order")
+@reason("cuDNN accepts the dimensions in any order")
 def normalize_convolution(call: HloInstruction) -> HloInstruction | None:
     """What takes the place of a convolution in cuDNN with odd layouts; None for one that has none, and other calls."""
     roles = _ROLES.get(str(call.attributes.get("custom_call_target")))

@@ -37,10 +37,10 @@ NAMES: Final = {
     cudnn_convolution.BACKWARD_FILTER: "cudnn-conv-bw-filter",
     cudnn_convolution.FUSED: "cudnn-conv-bias-activation",
 }
-"""What calls are called, by their targets."""
+"""Names of the calls, by their targets."""
 
 NO_ACTIVATION: Final = {"activation_mode": "kNone", "conv_result_scale": 1, "side_input_scale": 0, "leakyrelu_alpha": 0}
-"""The config of a call that computes the convolution alone."""
+"""The config of a call that computes only the convolution."""
 
 _ADA: Final = (8, 9)
 _MAX_SPATIAL: Final = 3
@@ -102,11 +102,11 @@ class Convolution:
 
 
 def _rewrite(conv: Convolution) -> None:
-    if _holds("call it a gradient of the input", _OF_INPUT, conv):
+    if _holds("rewrite as the gradient of the input", _OF_INPUT, conv):
         _call_backward_input(conv)
-    elif _holds("call it a gradient of the filter", _OF_FILTER, conv):
+    elif _holds("rewrite as the gradient of the filter", _OF_FILTER, conv):
         _call_backward_filter(conv)
-    elif _holds("call it a forward convolution", _FORWARD, conv):
+    elif _holds("rewrite as a forward convolution", _FORWARD, conv):
         _call_forward(conv)
 
 
@@ -159,9 +159,9 @@ def _type_objection(conv: Convolution) -> str:
     i = conv.instruction
     for t in (i.shape.element_type, *(o.shape.element_type for o in i.operands)):
         if t.is_complex or t is T.PRED:
-            return f"cuDNN has no convolutions of {t}"
+            return f"cuDNN does not support convolutions of {t}"
         if t.text.startswith("f8") and (t not in _FLOAT8 or conv.device.architecture.capability < _ADA):
-            return f"{conv.device.architecture.name} has no convolutions of {t}"
+            return f"{conv.device.architecture.name} does not support convolutions of {t}"
     return ""
 
 
@@ -177,9 +177,9 @@ def _window_objection(conv: Convolution, *, of_input: bool) -> str:
         if w.reversal:
             return "its window is reversed"
         if of_input and w.window_dilation != 1:
-            return "its filter has holes"
+            return "its filter is dilated"
         if not of_input and w.base_dilation != 1:
-            return "its input has holes"
+            return "its input is dilated"
         if not of_input and w.padding_low < 0:
             return "its low padding is negative"
     return ""
@@ -230,41 +230,47 @@ def _has_large_filter(conv: Convolution) -> bool:
 
 _CALLABLE: Final[tuple[Condition[Convolution], ...]] = (
     Condition(
-        "nothing has to wait for it",
+        "it has no control dependencies",
         lambda c: not (c.instruction.control_predecessors or c.instruction.control_successors),
     ),
-    objecting("cuDNN has its element types", _type_objection),
-    Condition("its sizes are fixed", lambda c: not any(o.array_shape.is_dynamic for o in c.instruction.operands)),
+    objecting("cuDNN supports its element types", _type_objection),
+    Condition("its sizes are static", lambda c: not any(o.array_shape.is_dynamic for o in c.instruction.operands)),
 )
 _OF_INPUT: Final[tuple[Condition[Convolution], ...]] = (
-    Condition("its features are one group", lambda c: c.groups[0] == 1, lambda c: f"{c.groups[0]} groups"),
-    Condition("its batches are one group", lambda c: c.groups[1] == 1, lambda c: f"{c.groups[1]} groups"),
-    Condition("its filter is reversed in space", _is_reversed, lambda c: c.instruction.operands[1].opcode.text),
-    objecting("its window can be that of a gradient", lambda c: _window_objection(c, of_input=True)),
+    Condition("feature_group_count is 1", lambda c: c.groups[0] == 1, lambda c: f"{c.groups[0]} groups"),
+    Condition("batch_group_count is 1", lambda c: c.groups[1] == 1, lambda c: f"{c.groups[1]} groups"),
+    Condition(
+        "its filter is reversed in the spatial dimensions",
+        _is_reversed,
+        lambda c: c.instruction.operands[1].opcode.text,
+    ),
+    objecting("its window matches a gradient", lambda c: _window_objection(c, of_input=True)),
     objecting(
-        "no padding of the forward convolution is negative",
+        "the forward convolution has no negative padding",
         lambda c: c.input_window if isinstance(c.input_window, str) else "",
     ),
 )
 _OF_FILTER: Final[tuple[Condition[Convolution], ...]] = (
-    Condition("its features are one group", lambda c: c.groups[0] == 1, lambda c: f"{c.groups[0]} groups"),
-    Condition("its batch and features are not those of a forward convolution", lambda c: not _looks_forward(c)),
-    objecting("its window can be that of a gradient", lambda c: _window_objection(c, of_input=False)),
-    Condition("its window is larger than its result, or has holes", _has_large_filter),
+    Condition("feature_group_count is 1", lambda c: c.groups[0] == 1, lambda c: f"{c.groups[0]} groups"),
+    Condition(
+        "its batch and feature dimensions are not those of a forward convolution", lambda c: not _looks_forward(c)
+    ),
+    objecting("its window matches a gradient", lambda c: _window_objection(c, of_input=False)),
+    Condition("its window is larger than its result, or dilated", _has_large_filter),
     objecting(
-        "no padding of the forward convolution is negative",
+        "the forward convolution has no negative padding",
         lambda c: c.filter_window if isinstance(c.filter_window, str) else "",
     ),
 )
 _FORWARD: Final[tuple[Condition[Convolution], ...]] = (
     Condition(
-        f"it has {_MAX_SPATIAL} dimensions of space or fewer",
+        f"it has at most {_MAX_SPATIAL} spatial dimensions",
         lambda c: len(c.window) <= _MAX_SPATIAL,
         lambda c: f"{len(c.window)} dimensions",
     ),
-    Condition("its operands have elements", lambda c: all(_count(o) for o in c.instruction.operands)),
+    Condition("its operands are not empty", lambda c: all(_count(o) for o in c.instruction.operands)),
     Condition(
-        "its window is reversed in no dimension, or in both of two",
+        "its window is reversed in no dimension, or in both of two dimensions",
         lambda c: not any(w.reversal for w in c.window) or (len(c.window) == 2 and all(w.reversal for w in c.window)),
     ),
 )
@@ -341,7 +347,7 @@ def _call(
 ) -> None:
     """Put a call in the place of a convolution; beside the result it gives memory, of a size that is chosen later."""
     if isinstance(window, str):
-        raise TypeError(f"{conv.instruction.name} has no window of a gradient: {window}")
+        raise TypeError(f"{conv.instruction.name}: its window is not that of a gradient: {window}")
     i = conv.instruction
     c = i.parent
     call = c.add(

@@ -49,10 +49,10 @@ _DEFAULTS: dict[str, Any] = {
     "num_warps": "1", "num_ctas": "1", "num_stages": "1", "waves_per_eu": "0",
     "is_tma_allowed": False, "is_warp_specialization_allowed": False,
 }  # fmt: skip
-"""Fields that a config written by hand may leave out."""
+"""Fields that a hand-written config may omit."""
 
 
-@reason("the emitter of blocks takes tiles of the result")
+@reason("the block-level emitter takes tiles of the result")
 def _convert(fusion: HloInstruction, dot: HloInstruction) -> None:
     config = fusion_config(fusion)
     tiling: dict[str, Any] = _DEFAULTS | config.pop("triton_gemm_config")

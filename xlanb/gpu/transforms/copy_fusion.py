@@ -38,7 +38,7 @@ class CopyFusion(HloPass):
     triggers = frozenset((O.COPY,))
 
     device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
-    """The GPU whose kernels are made."""
+    """The target GPU."""
 
     def apply(self, module: HloModule) -> None:
         for i in module.entry_computation.post_order():
@@ -124,7 +124,7 @@ def _outputs(c: Copied) -> int:
 
 CONDITIONS: tuple[Condition[Copied], ...] = (
     objecting("elements of its operands stay in place", _moves),
-    objecting("its results are written element by element", _root),
+    objecting("its results are written elementwise", _root),
     objecting("nothing is updated in place", _in_place),
     Condition(
         "few results",
@@ -132,7 +132,7 @@ CONDITIONS: tuple[Condition[Copied], ...] = (
         lambda c: f"{_outputs(c)}, of at most {MAX_OPERANDS_AND_OUTPUTS}",
     ),
 )
-"""What must hold of a fusion that takes copies in."""
+"""Conditions for a fusion to absorb copies."""
 
 
 def _decided(fusion: HloInstruction, copies: Sequence[HloInstruction]) -> bool:

@@ -41,12 +41,12 @@ from xlanb.transforms.verdict import REAL
 _CONFIG: Final = "gemm_backend_config"
 _FLOAT8: Final = frozenset(t for t in T if str(t).startswith("f8"))
 _TYPES: Final = frozenset((T.F8E4M3FN, T.F8E5M2, T.F16, T.BF16, T.F32, T.F64, T.C64))
-"""Types of a product, one of which may be a vector."""
+"""Types for which a matrix-vector product is supported."""
 _TYPES_OF_MATRICES: Final = frozenset((T.F8E3M4, T.F8E4M3, T.F8E4M3FNUZ, T.F8E5M2FNUZ, T.C128))
 _LT: Final = frozenset(
     ((T.F16, T.F32), (T.BF16, T.F32), *((t, t) for t in (T.F16, T.BF16, T.F32, T.F64, T.C64, T.C128)))
 )
-"""Types of operands and result that cublasLt has."""
+"""Operand and result types supported by cublasLt."""
 _EPILOGUE_TYPES: Final = frozenset((T.F16, T.BF16, T.F32, T.F64))
 _ALGORITHMS: Final = frozenset(
     (UNSET, "dot_bf16_bf16_f32", "dot_f16_f16_f32", "dot_f32_f32_f32", "dot_tf32_tf32_f32", "dot_f64_f64_f64")
@@ -54,7 +54,7 @@ _ALGORITHMS: Final = frozenset(
 _LT_BATCHES: Final = (1 << 16) - 1
 _WORKSPACE, _HOPPER_WORKSPACE, _HOPPER = 4 << 20, 32 << 20, (9, 0)
 _GELU_USERS: Final = 4
-"""The instructions of a GELU that read its input."""
+"""The instructions of a GELU that use its input."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class CublasGemmRewriter(HloPass):
 def _dimensions_objection(dot: HloInstruction) -> str:
     for side, o in zip(("lhs", "rhs"), dot.operands, strict=False):
         if len(dot.ints(f"{side}_contracting_dims")) != 1:
-            return f"the {side} has not one contracted dimension"
+            return f"the {side} does not have exactly one contracting dimension"
         if o.array_shape.rank - 1 in dot.ints(f"{side}_batch_dims"):
-            return f"the last dimension of the {side} is of the batch"
+            return f"the last dimension of the {side} is a batch dimension"
         if len(free_dimensions(dot, side)) > 1:
-            return f"the {side} has several free dimensions"
+            return f"the {side} has several non-contracting dimensions"
     return ""
 
 
@@ -108,19 +108,19 @@ def _has_type(dot: HloInstruction) -> bool:
 
 
 _DOT: Final[tuple[Condition[HloInstruction], ...]] = (
-    Condition("nothing has to wait for it", lambda i: not (i.control_predecessors or i.control_successors)),
+    Condition("it has no control dependencies", lambda i: not (i.control_predecessors or i.control_successors)),
     Condition("it has no sparsity descriptor", lambda i: len(i.operands) == 2),
-    objecting("cuBLAS takes its dimensions", _dimensions_objection),
+    objecting("cuBLAS supports its dimensions", _dimensions_objection),
     Condition("one of its operands is a matrix", lambda i: _matrices(i) > 0),
-    Condition("cuBLAS has the type", _has_type, lambda i: str(i.shape.element_type)),
+    Condition("cuBLAS supports the type", _has_type, lambda i: str(i.shape.element_type)),
     Condition(
-        "cuBLAS has the algorithm", lambda i: i.get("algorithm") in _ALGORITHMS, lambda i: str(i.get("algorithm"))
+        "cuBLAS supports the algorithm", lambda i: i.get("algorithm") in _ALGORITHMS, lambda i: str(i.get("algorithm"))
     ),
     Condition(
-        f"it is not so small that a loop is as good: its operands have {TINY} elements or more",
+        f"it is large enough: its operands have {TINY} elements or more",
         lambda i: not is_left_to_loops(i),
         lambda i: f"{elements_of(i)} elements",
-        lambda i: f"let the operands of `{i.name}` be larger",
+        lambda i: f"use larger operands for `{i.name}`",
     ),
 )
 
@@ -281,14 +281,14 @@ def _renew(
 
 
 _ALONE: Final[Condition[_Use]] = Condition(
-    "nobody else reads the product", lambda u: u.is_alone, lambda u: f"{u.call.name} has {u.call.user_count} users"
+    "the product has no other users", lambda u: u.is_alone, lambda u: f"{u.call.name} has {u.call.user_count} users"
 )
 _WAITS: Final[Condition[_Use]] = Condition(
-    "nothing has to wait for it",
+    "it has no control dependencies",
     lambda u: not any(i.control_predecessors or i.control_successors for i in (u.instruction, u.call, *u.path)),
 )
 _FLOATING: Final[Condition[_Use]] = Condition(
-    "cublasLt adds and applies to products of the type",
+    "cublasLt supports epilogues for the type",
     lambda u: u.is_lt and u.call.shape.element_type in _EPILOGUE_TYPES,
     lambda u: str(u.call.shape.element_type),
 )
@@ -317,16 +317,16 @@ _ALPHA: Final = (
         "it is multiplied by a constant",
         lambda u: u.other.opcode is O.BROADCAST and u.other.user_count == 1 and _scalar(u.other) is not None,
     ),
-    Condition[_Use]("the product is no integer", lambda u: u.call.shape.element_type is not T.S32),
-    Condition[_Use]("nothing is added to it yet", lambda u: len(u.call.operands) == 2),
-    Condition[_Use]("nothing is applied to it yet", lambda u: u.settings["epilogue"] == "DEFAULT"),
+    Condition[_Use]("the product is not of integer type", lambda u: u.call.shape.element_type is not T.S32),
+    Condition[_Use]("the call does not add anything yet", lambda u: len(u.call.operands) == 2),
+    Condition[_Use]("the call has no activation yet", lambda u: u.settings["epilogue"] == "DEFAULT"),
 )
 
 
-@reason("multiply(dot, s) => dot with a factor")
+@reason("multiply(dot, s) => dot with a scale")
 def _factor(use: _Use) -> bool:
     factor = _scalar(use.other)
-    if not _holds("multiply in the call", _ALPHA, use) or factor is None:
+    if not _holds("scale in the call", _ALPHA, use) or factor is None:
         return False
     old = complex(float(use.settings["alpha_real"]), float(use.settings["alpha_imag"]))
     alpha = complex(factor) * old
@@ -341,20 +341,20 @@ def _vector_objection(u: _Use) -> str:
     """What stands against adding a broadcast as a vector along the last dimension."""
     made = u.other
     if made.opcode is not O.BROADCAST or made.operands[0].array_shape.rank != 1:
-        return "it is no broadcast of a vector"
+        return "it is not the broadcast of a vector"
     numbers = u.settings["dot_dimension_numbers"]
     columns = u.call.operands[1].array_shape.rank - 1 - len(numbers["rhs_batch_dimensions"])
     if columns != 1:
         return "the product has no columns"
     results = (u.call, *u.path)
     if any(not _is_by_rows(i.array_shape) for i in results):
-        return "the product is laid out by columns"
+        return "the product is column-major"
     if made.dimensions != (made.array_shape.rank - 1,):
         return "the vector is not added along the last dimension"
     if any(i.opcode is O.BITCAST for i in u.path):
         sizes = [i.array_shape.dimensions[-1] for i in results]
         if sizes[0] != sizes[-1]:
-            return "the last dimension is another one in the product"
+            return "the last dimension is a different one in the product"
     return ""
 
 
@@ -367,7 +367,7 @@ _VECTOR: Final = (
     _ALONE,
     _FLOATING,
     Condition[_Use](
-        "the call applies nothing yet",
+        "the call has no activation yet",
         lambda u: u.settings["epilogue"] == "DEFAULT",
         lambda u: str(u.settings["epilogue"]),
     ),
@@ -399,7 +399,7 @@ def _may_be_overwritten(i: HloInstruction) -> bool:
 def _slice_objection(u: _Use) -> str:
     for s in u.path:
         if s.opcode is O.SLICE and any(d.start or d.stride != 1 for d in s.attributes["slice"]):
-            return f"{s.name} does not begin at 0"
+            return f"{s.name} does not start at 0"
     return ""
 
 
@@ -416,18 +416,21 @@ def _added_type(u: _Use) -> bool:
 _ARRAY: Final = (
     _WAITS,
     _ALONE,
-    Condition[_Use]("it is no broadcast, which would be written out", lambda u: u.other.opcode is not O.BROADCAST),
-    Condition[_Use]("the product is no integer", lambda u: u.call.shape.element_type is not T.S32),
-    Condition[_Use]("the call may give the sum in its type", _added_type),
-    objecting("the product is cut at its ends only", _slice_objection),
+    Condition[_Use](
+        "it is not a broadcast, which would have to be materialized", lambda u: u.other.opcode is not O.BROADCAST
+    ),
+    Condition[_Use]("the product is not of integer type", lambda u: u.call.shape.element_type is not T.S32),
+    Condition[_Use]("the call supports the type of the sum", _added_type),
+    objecting("the product is sliced only at its ends", _slice_objection),
     Condition[_Use]("no array is added yet", lambda u: float(u.settings["beta"]) == 0),
     Condition[_Use](
-        "the call applies nothing yet",
+        "the call has no activation yet",
         lambda u: u.settings["epilogue"] in ("DEFAULT", "BIAS"),
         lambda u: str(u.settings["epilogue"]),
     ),
     Condition[_Use](
-        "the memory of the array may hold the result, or need not", lambda u: u.is_lt or _may_be_overwritten(u.other)
+        "the call need not write the result into the array's buffer, or may overwrite it",
+        lambda u: u.is_lt or _may_be_overwritten(u.other),
     ),
 )
 
@@ -462,7 +465,7 @@ def _padded(i: HloInstruction, shape: ArrayShape) -> HloInstruction:
 # -- activations ------------------------------------------------------------------------------------------------------
 
 _APPLIED: Final[Condition[_Use]] = Condition(
-    "the call applies nothing yet",
+    "the call has no activation yet",
     lambda u: u.settings["epilogue"] in ("DEFAULT", "BIAS"),
     lambda u: str(u.settings["epilogue"]),
 )
@@ -534,9 +537,9 @@ _GELU: Final = (
     _WAITS,
     _FLOATING,
     _APPLIED,
-    Condition[_Use]("it is multiplied by the other half of a GELU", _is_gelu),
+    Condition[_Use]("it is multiplied by the other factor of a GELU", _is_gelu),
     Condition[_Use](
-        "nobody else reads the product",
+        "the product has no other users",
         lambda u: (
             not any(i.is_root for i in (u.call, *u.path))
             and u.instruction.operands[u.operand].user_count == _GELU_USERS
@@ -593,7 +596,7 @@ def _most_workspace(device: GpuDevice) -> int:
     return _HOPPER_WORKSPACE if device.architecture.capability >= _HOPPER else _WORKSPACE
 
 
-@reason("dot => cuBLAS's product, with memory to work in")
+@reason("dot => cuBLAS call, with workspace memory")
 def _give_workspace(call: HloInstruction, most: int) -> None:
     """Legacy calls get no more than their operands take."""
     c = call.parent

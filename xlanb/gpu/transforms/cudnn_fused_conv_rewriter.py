@@ -157,20 +157,20 @@ def _holds(action: str, conditions: Sequence[Condition[_Use]], use: _Use) -> boo
 
 _READ_ONCE: Final[tuple[Condition[_Use], ...]] = (
     Condition(
-        "nobody else reads the convolution",
+        "the convolution has no other users",
         lambda u: u.result.user_count == 1 and not u.result.is_root and u.result.uses_by(u.instruction) == 1,
         lambda u: f"{u.result.name} has {u.result.user_count} users",
     ),
     Condition(
-        "nothing has to wait for it",
+        "it has no control dependencies",
         lambda u: not any(i.control_predecessors or i.control_successors for i in (u.instruction, u.result, u.call)),
     ),
 )
 _ALONE: Final[Condition[_Use]] = Condition(
-    "nobody reads anything else of the call", lambda u: u.call.user_count == 1, lambda u: f"{u.call.user_count} users"
+    "the call's other results are unused", lambda u: u.call.user_count == 1, lambda u: f"{u.call.user_count} users"
 )
 _DEPTHWISE: Final[Condition[_Use]] = Condition(
-    "it is no depthwise convolution, of which some are slower in one call", lambda u: not _is_depthwise(u.call)
+    "it is not a depthwise convolution, some of which are slower fused", lambda u: not _is_depthwise(u.call)
 )
 _NO_ACTIVATION: Final[Condition[_Use]] = Condition(
     "the call has no activation yet",
@@ -229,7 +229,7 @@ _SCALE: Final = (
     _DEPTHWISE,
     Condition("it is multiplied by a constant", lambda u: _repeated(u.other) is not None),
     Condition(
-        "the call has no scale yet, and adds nothing to the products",
+        "the call has no scale, bias or side input yet",
         lambda u: (
             u.settings["conv_result_scale"] == 1
             and u.settings["activation_mode"] == "kNone"
@@ -261,15 +261,17 @@ _ADDEND: Final = (
     _ALONE,
     _DEPTHWISE,
     _NO_ACTIVATION,
-    Condition("the call has room for a bias or an array", lambda u: _bias(u) is not None or len(u.call.operands) < 4),
     Condition(
-        "the array is of the result's type",
+        "the call can take another bias or side input", lambda u: _bias(u) is not None or len(u.call.operands) < 4
+    ),
+    Condition(
+        "the array has the result's type",
         lambda u: _bias(u) is not None or u.other.shape.element_type is u.result.shape.element_type,
     ),
 )
 
 
-@reason("add(conv(A, K), B) => conv(A, K) with a bias, or an array beside it")
+@reason("add(conv(A, K), B) => conv(A, K) with a bias or a side input")
 def _addend(i: HloInstruction) -> None:
     use = _use(i, O.ADD)
     if use is None or not _holds("add in the call", _ADDEND, use):
@@ -300,7 +302,7 @@ def _bias(u: _Use) -> tuple[int, ...] | None:
     return other.dimensions
 
 
-@reason("conv(A, K) + s * B => conv(A, K) with B beside it, scaled by s")
+@reason("conv(A, K) + s * B => conv(A, K) with the side input B, scaled by s")
 def _side_scale(call: HloInstruction) -> None:
     if not _is_call(call) or len(call.operands) < 4 or _settings(call)["side_input_scale"] != 1:
         return

@@ -54,7 +54,7 @@ def _are_neighbours(dimensions: Sequence[int]) -> bool:
     return bool(dimensions) and max(dimensions) - min(dimensions) == len(dimensions) - 1
 
 
-@reason("contracted dimensions => the same in ascending order")
+@reason("contracting dimensions => the same in ascending order")
 def _sort(dot: HloInstruction) -> None:
     pairs = list(zip(*(dot.ints(s) for s in _SIDES), strict=True))
     side = 0 if _are_neighbours(dot.ints(_SIDES[0])) else 1

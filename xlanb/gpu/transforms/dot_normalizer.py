@@ -33,7 +33,7 @@ class DotNormalizer(HloPass):
                     _normalize(i)
 
 
-@reason("a dot that contracts nothing => one over a dimension of size 1")
+@reason("a dot without contracting dimensions => a dot over a dimension of size 1")
 def _normalize(dot: HloInstruction) -> None:
     c, given = dot.parent, dot.operands[:2]
     c.set_operands(dot, (*(_with_one_more(o) for o in given), *dot.operands[2:]))

@@ -28,7 +28,7 @@ _MMA_CONTRACTING_BITS: Final = 128
 _REGISTERS_PER_BLOCK: Final = 65536
 _MAX_THREADS: Final = 1024
 _TMA_SINCE: Final = (9, 0)
-"""Hopper: the tensor memory accelerator, and products by groups of warps (wgmma)."""
+"""Hopper: the tensor memory accelerator and warp-group products (wgmma)."""
 _EXPENSIVE: Final = frozenset(
     "atan2 cosine exponential exponential-minus-one log log-plus-one logistic power rsqrt sine sqrt tan tanh".split()
 )

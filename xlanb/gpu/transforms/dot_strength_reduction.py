@@ -73,9 +73,9 @@ def _is_of_s32(dot: HloInstruction) -> bool:
 
 def _form_objection(d: _Dot) -> str:
     if d.dot.get("algorithm") != UNSET:
-        return f"it asks for {d.dot.get('algorithm')}"
+        return f"it requires the algorithm {d.dot.get('algorithm')}"
     if d.dot.control_predecessors or d.dot.control_successors:
-        return "others wait for it, or it for others"
+        return "it has control dependencies"
     made = d.dot.shape.element_type
     narrowed = [o for o in d.dot.operands if o.shape.element_type.byte_size > made.byte_size]
     return f"`{narrowed[0].name}` would be rounded to {made}" if narrowed else ""
@@ -83,17 +83,17 @@ def _form_objection(d: _Dot) -> str:
 
 _CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
     Condition(
-        "it has two operands of fixed sizes",
+        "it has two operands of static shape",
         lambda d: len(d.dot.operands) == 2 and not any(o.array_shape.is_dynamic for o in d.dot.operands),
     ),
     Condition(
-        "an operand has no free dimension, or both are s32 by rows",
+        "an operand has no non-contracting dimension, or both are row-major s32",
         lambda d: d.vectors > 0 or _is_of_s32(d.dot),
         lambda d: f"{d.vectors} of its operands are vectors",
     ),
-    objecting("products and a sum of its own type compute it", _form_objection),
+    objecting("it is computed by products and a sum of its own type", _form_objection),
     Condition(
-        f"both are vectors, or the matrix has fewer than {_LARGE} elements, or Triton has it not",
+        f"both are vectors, or the matrix has fewer than {_LARGE} elements, or Triton does not support it",
         lambda d: d.vectors == 2 or d.elements < _LARGE or bool(gemm_objection(d.dot, d.device)),
         lambda d: f"{d.elements} elements",
     ),

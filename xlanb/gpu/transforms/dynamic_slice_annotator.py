@@ -163,7 +163,7 @@ def _truth(i: HloInstruction, counter: _Counter | None) -> bool | None:
     return first if first is last else None
 
 
-@reason("the offset is the same each round, or grows by the same step")
+@reason("the offset is the same in each iteration, or grows by the same step")
 def _annotate(i: HloInstruction, offset: _Linear) -> None:
     loop = {"loop_index": "0"} if offset.step else {}
     config = {**loop, "byte_offset": str(offset.start), "byte_stride": str(offset.step)}

@@ -40,7 +40,7 @@ class FusionBlockLevelRewriter(HloPass):
     triggers = frozenset((O.FUSION,))
 
     device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
-    """The GPU whose times are estimated."""
+    """The GPU of the cost model."""
 
     def apply(self, module: HloModule) -> None:
         for i in module.instructions():
@@ -97,11 +97,11 @@ class Candidate:
 
 
 CONDITIONS: tuple[Condition[Candidate], ...] = (
-    objecting("Triton has its instructions", lambda c: support.objection(c.fusion, c.device)),
+    objecting("Triton supports its instructions", lambda c: support.objection(c.fusion, c.device)),
     Condition("it has no tile yet", lambda c: "block_level_fusion_config" not in fusion_config(c.fusion)),
     objecting("it has tiles", Candidate.find_tiling),
 )
-"""What must hold of a fusion that is slow."""
+"""Conditions for rewriting a slow fusion."""
 
 
 def _rewrite(fusion: HloInstruction, device: GpuDevice) -> None:

@@ -89,9 +89,9 @@ def _scattered(c: Candidate) -> str:
         if i.opcode is O.SLICE:
             strides = any(b.stride != 1 for b in i.attributes["slice"])
             if strides or not is_contiguous(i.operands[0].array_shape, i.array_shape):
-                return f"{i.name} does not lie together in memory"
+                return f"{i.name} is not contiguous in memory"
         elif "dynamic_slice_config" not in read(i):
-            return f"no loop counts where {i.name} is"
+            return f"the position of {i.name} does not depend on a loop counter alone"
     return ""
 
 
@@ -101,7 +101,7 @@ def _computed(c: Candidate) -> str:
     if source.opcode in (O.DYNAMIC_SLICE, O.SLICE):
         source = _behind_free(source.operands[0])
     elif source.opcode is O.PARAMETER and source.shape.byte_size != c.copied.shape.byte_size:
-        return f"{c.copied.name} has another size than {source.name}"
+        return f"{c.copied.name} differs in size from {source.name}"
     return "" if source.opcode is O.PARAMETER else f"{source.name} is computed"
 
 
@@ -111,10 +111,10 @@ def _results(c: Candidate) -> str:
 
 CONDITIONS: tuple[Condition[Candidate], ...] = (
     objecting("one result", _results),
-    objecting("every slice lies together, at a place that the loop counts", _scattered),
-    objecting("what is copied is a part of a parameter", _computed),
+    objecting("every slice is contiguous, at an offset computed from the loop counter", _scattered),
+    objecting("it copies part of a parameter", _computed),
 )
-"""What must hold of a fusion whose root is such a slice or update."""
+"""Conditions for a fusion whose root is such a slice or update."""
 
 
 def _decided(c: Candidate) -> bool:
@@ -128,7 +128,9 @@ def _decided(c: Candidate) -> bool:
 def _rewrite(c: Candidate) -> None:
     fused = c.fusion.fused_computation
     where = f"{_FILE}:{_rewrite.__code__.co_firstlineno}"
-    with because(rule="copy a slice whose place the loop counts", where=where, parts=(("fusion", c.fusion.name),)):
+    with because(
+        rule="copy a slice at an offset computed from the loop counter", where=where, parts=(("fusion", c.fusion.name),)
+    ):
         copy = fused.add(O.COPY, (c.copied,), c.copied.shape)
         if c.slicing.opcode is O.DYNAMIC_SLICE:
             fused.set_root(copy)

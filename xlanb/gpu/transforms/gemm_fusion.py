@@ -42,12 +42,12 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 KIND: Final = "__triton_gemm"
-"""The kind of the fusions in their backend config."""
+"""The kind of the fusions, in their backend config."""
 
 _MAX_PARAMETERS: Final = 4
-"""Of each operand of a dot."""
+"""Limit for each operand of a dot."""
 TINY: Final = 100
-"""Elements of the operands of one product up to which a dot is left to a plain loop."""
+"""Up to this many operand elements a dot is emitted as a plain loop."""
 _LOOP_TYPES: Final = frozenset((T.F16, T.F32, T.BF16))
 _TOLERATED_BYTES: Final = 1024
 _NOT_FUSED: Final = frozenset(
@@ -101,20 +101,20 @@ def _form_objection(s: _Dot) -> str:
         return "it has a sparsity descriptor"
     for side in _SIDES:
         if len(s.dot.ints(f"{side}_contracting_dims")) != 1 or len(free_dimensions(s.dot, side)) != 1:
-            return f"the {side} has not one contracted dimension and one free one"
+            return f"the {side} does not have exactly one contracting and one non-contracting dimension"
     return ""
 
 
 _DOT_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
-    Condition("nothing has to wait for it", lambda s: not (s.dot.control_predecessors or s.dot.control_successors)),
-    objecting("each operand has one contracted and one free dimension", _form_objection),
+    Condition("it has no control dependencies", lambda s: not (s.dot.control_predecessors or s.dot.control_successors)),
+    objecting("each operand has one contracting and one non-contracting dimension", _form_objection),
     Condition(
-        f"it is not so small that a loop is as good: its operands have {TINY} elements or more",
+        f"it is large enough: its operands have {TINY} elements or more",
         lambda s: not is_left_to_loops(s.dot),
         lambda s: f"{elements_of(s.dot)} elements",
-        lambda s: f"let the operands of `{s.dot.name}` be larger",
+        lambda s: f"use larger operands for `{s.dot.name}`",
     ),
-    objecting("the emitter has it", lambda s: support_legacy.dot_objection(s.dot, s.device)),
+    objecting("the emitter supports it", lambda s: support_legacy.dot_objection(s.dot, s.device)),
 )
 
 
@@ -156,13 +156,13 @@ class _Step:
 def _kind_objection(s: _Step) -> str:
     i = s.instruction
     if i.control_predecessors or i.control_successors:
-        return "others wait for it, or it for others"
+        return "it has control dependencies"
     if i.opcode in _NOT_FUSED or (i.opcode is O.DYNAMIC_SLICE and s.direction is Direction.TO_OPERANDS):
         return f"{i.opcode} is not fused into a dot"
     if i.opcode is O.PARAMETER:
         return "it is a parameter"
     if i.opcode is O.POWER and i.user_count > 1:
-        return "it is expensive and has other users, for which it would be computed again"
+        return "it is expensive and would be recomputed for its other users"
     return ""
 
 
@@ -171,7 +171,7 @@ def _input_objection(s: _Step) -> str:
     if _reads_broadcast(s) or _is_input_worth_fusing(i):
         return ""
     growth = _bytes_in_less_out(i)
-    return "it reads a tuple" if growth is None else f"it reads {growth} bytes more than it gives"
+    return "it has a tuple operand" if growth is None else f"it reads {growth} bytes more than it writes"
 
 
 def _output_objection(s: _Step) -> str:
@@ -181,21 +181,27 @@ def _output_objection(s: _Step) -> str:
         return f"its other operand `{computed[0].name}` is computed"
     growth = _bytes_in_less_out(i)
     if growth is None:
-        return "it reads a tuple"
+        return "it has a tuple operand"
     ends = i.is_root or (i.user_count == 1 and i.users[0].is_root and i.users[0].opcode is O.TUPLE)
-    return "" if ends or growth >= -_TOLERATED_BYTES else f"it gives {-growth} bytes more than it reads"
+    return "" if ends or growth >= -_TOLERATED_BYTES else f"it writes {-growth} bytes more than it reads"
 
 
 _COMMON: Final[tuple[Condition[_Step], ...]] = (
     objecting("it is of a kind that is fused", _kind_objection),
-    objecting("the emitter has it", lambda s: support_legacy.objection(s.instruction, s.device)),
-    objecting("the dot's dimensions can be followed through it", lambda s: s.found if isinstance(s.found, str) else ""),
+    objecting("the emitter supports it", lambda s: support_legacy.objection(s.instruction, s.device)),
+    objecting(
+        "the dot's dimensions can be propagated through it", lambda s: s.found if isinstance(s.found, str) else ""
+    ),
 )
 _AGREES: Final[Condition[_Step]] = Condition(
-    "it wants no other cut of the dimension that may lie in two parts", lambda s: s.next_major_part is not None
+    "it needs no different split of the dimension that may be split in two", lambda s: s.next_major_part is not None
 )
-_INPUT_CONDITIONS: Final = (*_COMMON, objecting("no more is read than now", _input_objection), _AGREES)
-_OUTPUT_CONDITIONS: Final = (*_COMMON, objecting("no more is read and written than now", _output_objection), _AGREES)
+_INPUT_CONDITIONS: Final = (*_COMMON, objecting("fusing does not read more bytes", _input_objection), _AGREES)
+_OUTPUT_CONDITIONS: Final = (
+    *_COMMON,
+    objecting("fusing does not read and write more bytes", _output_objection),
+    _AGREES,
+)
 
 
 def _takes(step: _Step, conditions: Sequence[Condition[_Step]], dot: HloInstruction) -> bool:

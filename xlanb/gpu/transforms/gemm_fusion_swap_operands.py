@@ -26,7 +26,7 @@ _ROWS: Final = 64
 _ADDRESSING: Final = frozenset(
     (O.BITCAST, O.BROADCAST, O.CONSTANT, O.GET_TUPLE_ELEMENT, O.PARAMETER, O.RESHAPE, O.TRANSPOSE)
 )
-"""Opcodes that change where an operand is read, and compute nothing."""
+"""Opcodes that only change where an operand is read."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ def _sizes(dot: HloInstruction) -> str:
 _CONDITIONS: Final[tuple[Condition[HloInstruction], ...]] = (
     Condition("it has two operands", lambda dot: len(dot.operands) == 2),
     Condition(
-        f"the right operand has {_ROWS} columns or more, and the left one has fewer rows, or the right one alone is computed",
+        f"the right operand has at least {_ROWS} columns and the left one has fewer rows, or only the right one is computed in the fusion",
         _gains,
         _sizes,
     ),
-    objecting("the emitter can read the fusion with exchanged operands", lambda dot: objection(dot, swapped=True)),
+    objecting("the emitter supports the fusion with swapped operands", lambda dot: objection(dot, swapped=True)),
 )
 
 

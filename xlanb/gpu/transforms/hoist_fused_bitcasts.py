@@ -77,14 +77,14 @@ def _hoist_all(dot: HloInstruction, callers: Sequence[HloInstruction]) -> None:
 
 def _tell(bitcast: HloInstruction, stuck: str = "") -> None:
     if is_observed():
-        met = Predicate("it can go past every instruction that it reads", not stuck, stuck)
+        met = Predicate("it can move past all instructions between it and the dot", not stuck, stuck)
         emit(Decision(current_cause(), "hoist", (bitcast.name,), not stuck, (met,)))
 
 
 # -- a bitcast at the root --------------------------------------------------------------------------------------------
 
 
-@reason("fusion => bitcast(fusion), with the root as the dot gives it")
+@reason("fusion => bitcast(fusion), with the dot's shape as root")
 def _undo_at_root(dot: HloInstruction, callers: Sequence[HloInstruction]) -> None:
     """Give the result of the fusion the shape that it has without the bitcasts after the dot."""
     c = dot.parent
@@ -142,13 +142,13 @@ def _shape_after(i: HloInstruction, given: ArrayShape) -> ArrayShape:
         return i.array_shape
     if is_elementwise(i):
         return given
-    raise _StuckError(f"it cannot go past {i.name}")
+    raise _StuckError(f"it cannot move past {i.name}")
 
 
 # -- one bitcast ------------------------------------------------------------------------------------------------------
 
 _Plan = list[tuple[HloInstruction, ArrayShape, tuple[int, ...] | None]]
-"""Instructions from the bitcast upwards with their new shapes, and new dimensions where they have some."""
+"""Instructions from the bitcast upwards with their new shapes, and new dimensions if they have any."""
 
 
 def _planned(bitcast: HloInstruction) -> _Plan:
@@ -164,7 +164,7 @@ def _planned(bitcast: HloInstruction) -> _Plan:
     for i in producers:
         outside = [u for u in i.users if u is not bitcast and u not in producers]
         if outside or i.is_root:
-            raise _StuckError(f"{i.name} is read by {outside[0].name if outside else 'the caller'} too")
+            raise _StuckError(f"{i.name} is also used by {outside[0].name if outside else 'the caller'}")
     shapes: dict[HloInstruction, ArrayShape] = {}
     _assign(shapes, [source], bitcast.array_shape, of_operand=False)
     plan: _Plan = []
@@ -208,10 +208,10 @@ def _before(i: HloInstruction, shape: ArrayShape) -> tuple[ArrayShape | None, tu
         return _before_transpose(i, shape)
     if i.operands and is_elementwise(i):
         return shape, None
-    raise _StuckError(f"it cannot go past {i.name}")
+    raise _StuckError(f"it cannot move past {i.name}")
 
 
-@reason("f(bitcast(A)) => f(A), with the bitcast before the fusion")
+@reason("f(bitcast(A)) => f(A), with the bitcast moved before the fusion")
 def _hoist(bitcast: HloInstruction, plan: _Plan, callers: Sequence[HloInstruction]) -> None:
     c = bitcast.parent
     for i, shape, dimensions in plan:
@@ -237,7 +237,7 @@ def _assign(
         own = i.operands[0].array_shape if of_operand else i.array_shape
         typed = _typed(shape, own)
         if own.element_count != typed.element_count:
-            raise _StuckError(f"{i.name} is of another size")
+            raise _StuckError(f"{i.name} has a different size")
         if shapes.setdefault(i, typed) != typed:
             raise _StuckError(f"{i.name} would need two shapes")
 
@@ -288,7 +288,7 @@ def _before_broadcast(i: HloInstruction, shape: ArrayShape) -> tuple[ArrayShape,
     for (a0, b0), (a1, b1) in pairwise(cuts):
         from_operand = {old.minor_to_major[n] in i.dimensions for n in range(b0, b1) if sizes[n] != 1}
         if from_operand == {True, False}:
-            raise _StuckError(f"{i.name} repeats a part of a dimension")
+            raise _StuckError(f"{i.name} repeats part of a dimension")
         if True in from_operand:
             kept += [shape.minor_to_major[n] for n in range(a0, a1)]
     dimensions = tuple(sorted(kept))
@@ -310,7 +310,7 @@ def _after_broadcast(i: HloInstruction, given: ArrayShape) -> ArrayShape:
         dims = [i.dimensions[operand.minor_to_major[n]] for n in range(a0, a1)]
         places = [place[d] for d in dims]
         if not places or places != list(range(places[0], places[0] + len(places))):
-            raise _StuckError(f"{i.name} puts others between dimensions that are joined")
+            raise _StuckError(f"{i.name} places other dimensions between those that are merged")
         # The fastest of the dimensions stands for all of them.
         taken |= {d: range(b0, b1) if n == 0 else range(b1, b1) for n, d in enumerate(dims)}
     sizes, layout = list(given.dimensions), []
@@ -358,10 +358,10 @@ def _through_transpose(
             places.append(place[permutation[d]])
             taken = range(a1, a1)
         if places and (places[-1] - places[0] >= len(places) or places != sorted(places)):
-            raise _StuckError(f"{i.name} separates dimensions that are joined")
+            raise _StuckError(f"{i.name} separates dimensions that are merged")
     order = [n for run in moved for n in run]
     if len(order) != shape.rank:
-        raise _StuckError(f"{i.name} has dimensions of size 1 that are in the way")
+        raise _StuckError(f"{i.name} has dimensions of size 1 in between")
     sizes, from_other = [0] * shape.rank, [0] * shape.rank
     for n, old_place in enumerate(order):
         d, source = shape.minor_to_major[n], shape.minor_to_major[old_place]

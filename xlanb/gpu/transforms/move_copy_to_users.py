@@ -71,14 +71,14 @@ def _is_moved(copy: HloInstruction) -> bool:
     return source is not None and target is not None and source.memory_space == target.memory_space
 
 
-@reason("the copy is made of the result")
+@reason("the copy is applied to the result")
 def _copy_behind(i: HloInstruction, operands: list[HloInstruction] | tuple[HloInstruction, ...]) -> bool:
     made = i.parent.clone_instruction(i, operands, _laid_out_as(i, operands[0]))
     i.parent.replace_with(i, O.COPY, (made,), i.shape)
     return True
 
 
-@reason("a reduction reads any layout")
+@reason("a reduction accepts any layout")
 def _reduce_the_copied(i: HloInstruction) -> bool:
     made = i.parent.clone_instruction(i, (i.operands[0].operands[0], *i.operands[1:]))
     i.parent.replace(i, made)

@@ -41,7 +41,7 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into_multi_outpu
 
 _FILE = "xlanb/gpu/transforms/multi_output_fusion.py"
 _SMALL_BYTES: Final = 1024
-"""Arrays below this size are shared even by consumers that read different slices of them."""
+"""Smaller arrays are shared even by consumers that read different slices of them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MultiOutputFusion(HloPass):
     name = "multi_output_fusion"
 
     device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
-    """The GPU whose times are estimated."""
+    """The GPU of the cost model."""
 
     def apply(self, module: HloModule) -> None:
         for c in fusible_computations(module):
@@ -118,7 +118,7 @@ def _saved(p: Pair) -> str:
     return f"{microseconds(times.saved):g} us: {times}"
 
 
-_ONE_LOOP: Condition[Pair] = objecting("both have one loop", lambda p: loop_objection(p.first, p.second))
+_ONE_LOOP: Condition[Pair] = objecting("both have the same loop", lambda p: loop_objection(p.first, p.second))
 _BUDGET: Condition[Pair] = objecting(
     "kernel fits in shared memory, registers and parameters",
     lambda p: budget_objection(p.first, p.second, p.run.device),
@@ -127,11 +127,11 @@ _BUDGET: Condition[Pair] = objecting(
 SIBLING_CONDITIONS: tuple[Condition[Pair], ...] = (
     objecting("no path between them", _path),
     _ONE_LOOP,
-    objecting("they read the same part", _slices),
+    objecting("they read the same slice", _slices),
     objecting("neither updates in place", _updates),
     _BUDGET,
 )
-"""What must hold of two siblings."""
+"""Conditions for fusing two siblings."""
 
 PRODUCER_CONDITIONS: tuple[Condition[Pair], ...] = (
     objecting(
@@ -144,7 +144,7 @@ PRODUCER_CONDITIONS: tuple[Condition[Pair], ...] = (
         lambda p: str(p.second.opcode),
     ),
     _ONE_LOOP,
-    objecting("fusing makes no cycle", _cycle),
+    objecting("fusing creates no cycle", _cycle),
     _BUDGET,
     Condition(
         "code is small enough",
@@ -157,7 +157,7 @@ PRODUCER_CONDITIONS: tuple[Condition[Pair], ...] = (
         _saved,
     ),
 )
-"""What must hold of a producer and a consumer."""
+"""Conditions for fusing a producer and a consumer."""
 
 
 def is_sibling_candidate(i: HloInstruction) -> bool:

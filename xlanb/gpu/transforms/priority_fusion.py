@@ -71,7 +71,7 @@ class PriorityFusion(HloPass):
     name = "priority-fusion"
 
     device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
-    """The GPU whose times are estimated."""
+    """The GPU of the cost model."""
 
     def apply(self, module: HloModule) -> None:
         for c in fusible_computations(module):
@@ -129,7 +129,7 @@ def _epilogue(e: Edge) -> str:
         return ""
     fused = analyses.of(e.producer, e.consumer).kind
     return (
-        f"{e.producer.name} is a reduction, with {e.consumer.name} it would be a loop"
+        f"{e.producer.name} is a reduction, fused with {e.consumer.name} it would become a loop"
         if (fused is EmitterKind.LOOP)
         else ""
     )
@@ -141,7 +141,7 @@ def _size(e: Edge) -> str:
 
 _ANY: tuple[Condition[Edge], ...] = (
     Condition(
-        "producer is no root",
+        "producer is not the root",
         lambda e: not e.producer.is_root,
         lambda e: "it is the result of the computation" if e.producer.is_root else "",
     ),
@@ -152,12 +152,12 @@ _ANY: tuple[Condition[Edge], ...] = (
 CONDITIONS: tuple[Condition[Edge], ...] = (
     *_ANY,
     Condition(
-        "consumer is no bitcast alone",
+        "consumer is not just a bitcast",
         lambda e: not _is_fusible_bitcast(e.consumer),
         lambda e: str(e.consumer.opcode),
     ),
     objecting("scatter can be emitted", lambda e: scatter_objection(e.producer, e.consumer)),
-    objecting("one of both reduces much at most", _reductions),
+    objecting("at most one of them is a significant reduction", _reductions),
     objecting("result of a reduction stays a reduction", _epilogue),
     objecting(
         "kernel fits in shared memory, registers and parameters",
@@ -168,9 +168,9 @@ CONDITIONS: tuple[Condition[Edge], ...] = (
         lambda e: not e.run.model.costs.merged_is_too_large(e.producer, e.consumer),
         _size,
     ),
-    objecting("nothing reads what is updated in place", lambda e: in_place_objection(e.producer, e.consumer)),
+    objecting("an array updated in place has no other readers", lambda e: in_place_objection(e.producer, e.consumer)),
 )
-"""What must hold of a producer and a consumer for a fusion by XLA:GPU's own emitters."""
+"""Conditions for fusing a producer and a consumer with XLA:GPU's own emitters."""
 
 
 def _untileable(e: Edge) -> str:
@@ -193,7 +193,7 @@ TRITON_CONDITIONS: tuple[Condition[Edge], ...] = (
     ),
     objecting("the fusion has tiles", _untileable, _tile),
 )
-"""What must hold where one of both is a Triton fusion: the fusion of both must be one too."""
+"""Conditions when one of them is a Triton fusion: the fused one must be one too."""
 
 
 def _not_triton(i: HloInstruction, device: GpuDevice) -> str:
@@ -202,7 +202,7 @@ def _not_triton(i: HloInstruction, device: GpuDevice) -> str:
 
 def _saves(e: Edge) -> str:
     times, saved = e.run.times(e.producer), e.run.priority(e.producer)
-    return f"priority {microseconds(saved):g} us: {times}" if isinstance(saved, int) else "it costs nothing"
+    return f"priority {microseconds(saved):g} us: {times}" if isinstance(saved, int) else "it is free"
 
 
 _SAVES: Condition[Edge] = Condition(
@@ -261,9 +261,9 @@ class _Run:
         self._priorities: dict[HloInstruction, float] = {}
         self._queue: list[tuple[float, int, HloInstruction]] = []
         self._queued: dict[HloInstruction, float] = {}
-        """The priorities of what is in the queue."""
+        """The priorities of the producers in the queue."""
         self._ranks = creation_ranks(computation)
-        """The order of creation: of equal priorities the latest goes first."""
+        """The order of creation: among equal priorities the latest is first."""
         self._observed = is_observed()
         self._asked = asked_names()
         self._inside: dict[HloInstruction, frozenset[str]] = {}

@@ -41,7 +41,7 @@ def _has_degenerate(i: HloInstruction) -> bool:
     return 1 in sizes and any(sizes[d] != 1 for d in i.dimensions)
 
 
-@reason("dimensions of size 1 lie nowhere")
+@reason("dimensions of size 1 do not affect the layout")
 def _drop_degenerate(i: HloInstruction) -> None:
     sizes = i.operands[0].array_shape.dimensions
     kept = [d for d, n in enumerate(sizes) if n != 1]

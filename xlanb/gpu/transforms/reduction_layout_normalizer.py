@@ -44,7 +44,7 @@ def _is_normalized(i: HloInstruction) -> bool:
     return len(orders) == 1 and not is_row_major(i.operands[0].array_shape)
 
 
-@reason("the operand row major")
+@reason("the row-major operand")
 def _normalize(i: HloInstruction) -> None:
     order = permutation(i.operands[0].array_shape)
     operands = [bitcast_to(o, row_major(o.array_shape)) for o in inputs_of(i)]

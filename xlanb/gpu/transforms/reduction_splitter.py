@@ -47,7 +47,7 @@ def _is_split(i: HloInstruction) -> bool:
     return not any(d + 1 in i.dimensions for d in i.dimensions)
 
 
-@reason("no emitter reduces dimensions that lie apart")
+@reason("the emitters cannot reduce non-adjacent dimensions")
 def _split(i: HloInstruction) -> HloInstruction:
     """Reduce the longest dimension first; the reduction of the others, which is in the place of `i`."""
     x, start = i.operands

@@ -31,7 +31,7 @@ class RenameFusions(HloPass):
                     _rename(i)
 
 
-@reason("the opcodes of the heroes name the kernel")
+@reason("the kernel is named after the opcodes of the heroes")
 def _rename(fusion: HloInstruction) -> None:
     opcodes = sorted({find_hero(root).opcode.text for root in roots_of(fusion)})
     heroes = "_".join(opcodes).replace("-", "_")

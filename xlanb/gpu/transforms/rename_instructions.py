@@ -44,6 +44,6 @@ def is_fusible(i: HloInstruction) -> bool:
     return i.user_count <= 1 if i.opcode is O.RNG else not i.has_side_effect
 
 
-@reason("its clones are to share its name")
+@reason("its clones share its name")
 def _append_suffix(i: HloInstruction) -> None:
     i.parent.rename(i, f"{i.name}.0")

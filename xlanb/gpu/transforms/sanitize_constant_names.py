@@ -37,6 +37,6 @@ class SanitizeConstantNames(HloPass):
                 _rename(i, names.unique(i.name.translate(_TO_UNDERSCORE)))
 
 
-@reason("a PTX identifier holds no dot and no hyphen")
+@reason("a PTX identifier cannot contain dots or hyphens")
 def _rename(i: HloInstruction, name: str) -> None:
     i.parent.rename(i, name)

@@ -34,7 +34,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 KIND: Final = "__triton"
-"""The kind of the fusions in their backend config."""
+"""The kind of the fusions, in their backend config."""
 
 _NAME: Final = "triton_softmax"
 
@@ -90,7 +90,7 @@ class Diamond:
     def found(self) -> tuple[HloInstruction, HloInstruction]:
         """The broadcast and the reduction of a diamond that has both."""
         if self.broadcast is None or self.reduce is None:
-            raise ValueError(f"{self.root.name} is in no diamond")
+            raise ValueError(f"{self.root.name} is not part of a softmax diamond")
         return self.broadcast, self.reduce
 
     @cached_property
@@ -160,19 +160,19 @@ def _reduction_objection(d: Diamond) -> str:
     if text := support.objection(reduce, d.device):
         return text
     if reduce.dimensions != (reduce.operands[0].array_shape.rank - 1,):
-        return f"`{reduce.name}` reduces other dimensions than the last one"
+        return f"`{reduce.name}` does not reduce exactly the last dimension"
     start = reduce.operands[1]
     if start.opcode is O.CONVERT and not support.objection(start, d.device):
         start = start.operands[0]
-    return "" if start.opcode is O.CONSTANT else f"`{reduce.name}` starts from `{start.name}`, no constant"
+    return "" if start.opcode is O.CONSTANT else f"`{reduce.name}` starts from `{start.name}`, not a constant"
 
 
 def _sides_objection(d: Diamond) -> str:
     left = d.root.operands[0]
     if not _is_row_major(d.producer.shape):
-        return f"`{d.producer.name}` is not row major"
+        return f"`{d.producer.name}` is not row-major"
     if not _begins_with(left, d.producer, d.device):
-        return f"`{left.name}` does not come from `{d.producer.name}` through instructions of one value"
+        return f"`{left.name}` is not derived from `{d.producer.name}` by unary instructions"
     return f"`{left.name}` has other users" if left is not d.producer and left.user_count != 1 else ""
 
 
@@ -190,22 +190,24 @@ def _users(*instructions: HloInstruction) -> str:
 
 
 _FORM: Final[tuple[Condition[Diamond], ...]] = (
-    objecting("the emitter has the root", lambda d: support.objection(d.root, d.device)),
-    Condition("nothing has to wait for it", lambda d: not (d.root.control_predecessors or d.root.control_successors)),
-    Condition("its right operand is repeated along a dimension", lambda d: d.broadcast is not None),
-    Condition("what is repeated is a reduction", lambda d: d.reduce is not None),
-    Condition("both are row major", lambda d: all(_is_row_major(i.shape) for i in d.found)),
-    objecting("the reduction is one of rows", _reduction_objection),
+    objecting("the emitter supports the root", lambda d: support.objection(d.root, d.device)),
     Condition(
-        "nobody else reads the reduction or what is repeated",
+        "it has no control dependencies", lambda d: not (d.root.control_predecessors or d.root.control_successors)
+    ),
+    Condition("its right operand is a broadcast along one dimension", lambda d: d.broadcast is not None),
+    Condition("the broadcast operand is a reduction", lambda d: d.reduce is not None),
+    Condition("both are row-major", lambda d: all(_is_row_major(i.shape) for i in d.found)),
+    objecting("it is a row reduction", _reduction_objection),
+    Condition(
+        "the reduction and the broadcast have no other users",
         lambda d: all(i.user_count == 1 for i in d.found),
         lambda d: _users(*d.found),
     ),
     Condition(
-        "it is repeated along the reduced dimension",
+        "the broadcast is along the reduced dimension",
         lambda d: d.found[0].array_shape.rank - 1 not in d.found[0].dimensions,
     ),
-    objecting("both sides begin with one value", _sides_objection),
+    objecting("both sides start from the same value", _sides_objection),
 )
 _PROFIT: Final[tuple[Condition[Diamond], ...]] = (
     objecting(

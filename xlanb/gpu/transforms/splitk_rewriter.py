@@ -35,7 +35,7 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
 _TILE: Final = 128
-"""Rows and columns of a tile."""
+"""Number of rows and of columns of a tile."""
 _PARTS: Final = tuple(1 << n for n in range(12))
 _ALIGNED_BITS: Final = 128
 _OPERATIONS: Final = {
@@ -44,7 +44,7 @@ _OPERATIONS: Final = {
     "dot_bf16_bf16_f32_x6": 20,
     "dot_bf16_bf16_f32_x9": 28,
 }
-"""Floating-point operations for each pair of elements, by algorithm; 2 where there is none."""
+"""Floating-point operations for each pair of elements, by algorithm; 2 without one."""
 
 
 class _Weights(NamedTuple):
@@ -147,31 +147,31 @@ def accumulator_type(dot: HloInstruction) -> T:
 
 
 _CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
-    Condition("nothing has to wait for it", lambda d: not (d.dot.control_predecessors or d.dot.control_successors)),
+    Condition("it has no control dependencies", lambda d: not (d.dot.control_predecessors or d.dot.control_successors)),
     Condition(
-        "each of its two operands has one contracted dimension",
+        "each of its two operands has one contracting dimension",
         lambda d: len(d.dot.operands) == 2 and len(d.dot.ints("lhs_contracting_dims")) == 1,
     ),
-    Condition("its sizes are fixed", lambda d: not any(o.array_shape.is_dynamic for o in d.dot.operands)),
-    Condition("it has elements", lambda d: all(d.sizes), lambda d: "x".join(map(str, d.sizes))),
+    Condition("its sizes are static", lambda d: not any(o.array_shape.is_dynamic for o in d.dot.operands)),
+    Condition("it is not empty", lambda d: all(d.sizes), lambda d: "x".join(map(str, d.sizes))),
     Condition(
-        "no operand is of s32, for which there are no fast kernels",
+        "no operand is s32, which has no fast kernels",
         lambda d: all(o.shape.element_type is not T.S32 for o in d.dot.operands),
     ),
     Condition(
-        "several parts and their sum cost less",
+        "splitting and summing costs less",
         lambda d: d.best_parts > 1,
         lambda d: f"{d.best_parts} cost {d.cost(d.best_parts):.4g}, one {d.cost(1):.4g}, two {d.cost(2):.4g}",
-        lambda d: f"let `{d.dot.name}` contract more, or give fewer elements",
+        lambda d: f"increase the contracting dimension of `{d.dot.name}`, or reduce its result",
     ),
 )
 
 
 def _is_worth_splitting(d: _Dot) -> bool:
-    return decide("split the contracted dimension", (d.dot.name,), _CONDITIONS, d)
+    return decide("split the contracting dimension", (d.dot.name,), _CONDITIONS, d)
 
 
-@reason("dot(A, B) => reduce(dot(A in parts, B in parts))")
+@reason("dot(A, B) => reduce(dot(split A, split B))")
 def _split(dot: HloInstruction, parts: int) -> None:
     c, attributes = dot.parent, dict(dot.attributes)
     per_part = parts * _ALIGNED_BITS // min(_ALIGNED_BITS, *(_bits(_source(o)) for o in dot.operands))

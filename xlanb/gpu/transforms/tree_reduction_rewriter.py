@@ -60,13 +60,13 @@ def _rewritten(i: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
     return _batch_apart(i) if _has_large_batch(i) else _in_parts(i)
 
 
-@reason("the batch is reduced apart")
+@reason("the batch dimension is reduced separately")
 def _batch_apart(i: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
     inner = _reduce(i, inputs_of(i), (max(i.dimensions),))
     return inner, _finish(i, inner, 0)
 
 
-@reason("one block cannot reduce so many without atomics")
+@reason("one block cannot reduce this many elements without atomics")
 def _in_parts(i: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
     """Cut the reduced dimension n into [k, n / k], reduce the minor one (and the batch), then the k that are left."""
     axis = max(i.dimensions)

@@ -16,7 +16,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 _MOST: Final = 128
-"""Operands of one concatenation, at most."""
+"""The maximum number of operands of one concatenation."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class VariadicOpSplitter(HloPass):
                     _split(i)
 
 
-@reason("a kernel has room for few parameters")
+@reason("the number of kernel parameters is limited")
 def _split(i: HloInstruction) -> None:
     parts = list(i.operands)
     while len(parts) > 1:

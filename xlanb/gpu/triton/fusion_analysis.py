@@ -37,10 +37,10 @@ class _Scope:
         """
         for i, order in orders.items():
             if i in self.orders and not self.orders[i].is_physically_equal(order):
-                raise PropagationError(f"{i.name} would be read in two ways")
+                raise PropagationError(f"{i.name} would be read with two different tilings")
         both = combined(self.major_part, major_part)
         if both is None:
-            raise PropagationError(f"{name} wants another cut of the dimension that may lie in two parts")
+            raise PropagationError(f"{name} needs a different split of the dimension that may be split in two")
         self.major_part = both
         for i, order in orders.items():
             self.orders.setdefault(i, order)

@@ -41,13 +41,13 @@ def _objection(i: HloInstruction, device: GpuDevice) -> str:
     if i.opcode is O.PARAMETER and isinstance(i.shape, ArrayShape) and i.shape.element_type in _TYPES:
         return ""
     if not isinstance(i.shape, ArrayShape):
-        return f"{i.name} is no array"
+        return f"{i.name} is not an array"
     if i.opcode is O.CONVERT:
         return _conversion(i, device)
     types = [i.shape.element_type, *(o.shape.element_type for o in i.operands if isinstance(o.shape, ArrayShape))]
     unknown = next((t for t in types if t not in _TYPES), None)
     if unknown is not None:
-        return f"{i.name}: Triton has no {unknown}"
+        return f"{i.name}: Triton does not support {unknown}"
     if i.opcode is O.CONSTANT:
         is_scalar = i.shape.element_count == 1 and i.shape.element_type is not T.S4
         return "" if is_scalar else f"{i.name} is a constant array"
@@ -58,20 +58,22 @@ def _objection(i: HloInstruction, device: GpuDevice) -> str:
     if is_elementwise(i) and i.operands and i.opcode is not O.MAP:
         # The last operand: a compare gives pred, the first operand of a select is one.
         last = i.operands[-1].array_shape.element_type
-        return "" if is_elementwise_opcode(i.opcode, last) else f"{i.name}: Triton has no {i.opcode} of {last}"
-    return f"{i.name}: Triton has no {i.opcode}"
+        return (
+            "" if is_elementwise_opcode(i.opcode, last) else f"{i.name}: Triton does not support {i.opcode} of {last}"
+        )
+    return f"{i.name}: Triton does not support {i.opcode}"
 
 
 def _moving(i: HloInstruction) -> str:
     result = i.array_shape.element_type
     if result is T.S4 or (i.opcode is O.IOTA and result in _FLOAT8):
-        return f"{i.name}: Triton has no {i.opcode} of {result}"
+        return f"{i.name}: Triton does not support {i.opcode} of {result}"
     if i.opcode is O.BITCAST:
         given = i.operands[0].array_shape
         if given.element_count != i.array_shape.element_count:
             return f"{i.name} changes the number of elements"
         if T.PRED in (given.element_type, result) and given.element_type is not result:
-            return f"{i.name} takes pred for another type"
+            return f"{i.name} mixes pred with another type"
     return ""
 
 
@@ -86,7 +88,7 @@ def _reduction(i: HloInstruction, device: GpuDevice) -> str:
 
 def _conversion(i: HloInstruction, device: GpuDevice) -> str:
     given, made = i.operands[0].array_shape.element_type, i.array_shape.element_type
-    refused = f"{i.name}: Triton does not convert {given} to {made}"
+    refused = f"{i.name}: Triton cannot convert {given} to {made}"
     if given not in _TYPES or made not in _TYPES or made is T.S4:
         return refused
     if given is not made and T.F8E4M3FN in (given, made) and device.architecture.capability < _ADA:

@@ -15,7 +15,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType as T
 
 UNSET: Final = "unset"
-"""The algorithm of a dot that names none."""
+"""The default algorithm of a dot."""
 
 AMPERE: Final = (8, 0)
 HOPPER: Final = (9, 0)
@@ -72,14 +72,14 @@ def objection(i: HloInstruction, device: GpuDevice) -> str:
     if i.opcode is O.BITCAST:
         same = i.shape.element_type is i.operands[0].shape.element_type
         return "" if same else "it changes the element type"
-    return "" if i.opcode in _MOVING else f"the emitter has no {i.opcode}"
+    return "" if i.opcode in _MOVING else f"the emitter does not support {i.opcode}"
 
 
 def dot_objection(dot: HloInstruction, device: GpuDevice) -> str:
     """What stands against a dot as the hero of a gemm fusion."""
     for operand, side in zip(dot.operands, ("lhs", "rhs"), strict=False):
         if len(free_dimensions(dot, side)) == 0:
-            return f"`{operand.name}` has no dimension that is neither batch nor contracted"
+            return f"`{operand.name}` has no non-contracting dimension"
     return gemm_objection(dot, device)
 
 
@@ -87,15 +87,15 @@ def gemm_objection(dot: HloInstruction, device: GpuDevice) -> str:
     """What stands against the types and the algorithm of a dot."""
     algorithm = dot.get("algorithm")
     if algorithm != UNSET and algorithm not in _ALGORITHMS:
-        return f"the emitter has no {algorithm}"
+        return f"the emitter does not support {algorithm}"
     result, operands = dot.shape.element_type, [o.shape.element_type for o in dot.operands[:2]]
     if not _is_result_type(result, device):
-        return f"no result of type {result}"
+        return f"results of type {result} are not supported"
     for t in operands:
         if not _is_type(t, device):
-            return f"no operand of type {t}"
+            return f"operands of type {t} are not supported"
     if result is T.S32 and any(t not in (T.S8, T.U8) for t in operands):
-        return "a result of type s32 needs operands of 8 bits"
+        return "a result of type s32 needs 8-bit operands"
     return ""
 
 
@@ -138,14 +138,14 @@ def _is_type(t: T, device: GpuDevice) -> bool:
 
 def _elementwise_objection(i: HloInstruction, device: GpuDevice) -> str:
     if not i.shape.is_array or not _is_type(i.shape.element_type, device):
-        return f"no result of type {i.shape}"
+        return f"results of type {i.shape} are not supported"
     for o in i.operands:
         t = o.shape.element_type
         if not _is_type(t, device) and not (i.opcode is O.CONVERT and t is T.S4):
-            return f"no operand of type {t}"
+            return f"operands of type {t} are not supported"
     if i.opcode is O.CONSTANT or is_elementwise_opcode(i.opcode, i.operands[0].shape.element_type):
         return ""
-    return f"the emitter has no {i.opcode} of {i.operands[0].shape.element_type}"
+    return f"the emitter does not support {i.opcode} of {i.operands[0].shape.element_type}"
 
 
 def _dynamic_slice_objection(i: HloInstruction) -> str:
@@ -153,4 +153,4 @@ def _dynamic_slice_objection(i: HloInstruction) -> str:
         return "its indices are not s8, s16 or s32"
     shape, sizes = i.operands[0].array_shape, i.ints("dynamic_slice_sizes")
     cut = [d for d in shape.minor_to_major[:-1] if sizes[d] != shape.dimensions[d]]
-    return f"it cuts dimension {cut[0]}, which is not the most major one" if cut else ""
+    return f"it slices dimension {cut[0]}, which is not the most major one" if cut else ""

@@ -27,11 +27,11 @@ from xlanb.transforms.bitcasts import is_bitcast
 
 NO_DIMENSION: Final = -1
 WHOLE: Final = 1
-"""The size of the major part of a dimension that is not cut in two."""
+"""The size of the major part of a dimension that is not split in two."""
 
 _CONCATENATED_TILE: Final = 64
-_UNEVEN: Final = "its dimensions cut those of the dot unevenly"
-_OF_OTHER_SIZE: Final = "its operand and result are of different sizes"
+_UNEVEN: Final = "its dimensions do not align with those of the dot"
+_OF_OTHER_SIZE: Final = "its operand and result differ in size"
 
 
 class Direction(Enum):
@@ -171,7 +171,7 @@ def propagate(i: HloInstruction, order: DimensionOrder, direction: Direction, si
         for o in orders.values():
             both = combined(major_part, _major_part(o, side))
             if both is None:
-                return "it wants another cut of the dimension that may be cut"
+                return "it needs a different split of the dimension that may be split"
             major_part = both
     except PropagationError as refused:
         return str(refused)
@@ -190,16 +190,16 @@ def _major_part(order: DimensionOrder, side: DotSide) -> int:
     major_part = WHOLE
     for label, places in order.places.items():
         if any(order.fragments[p].is_sliced for p in places[:-1]):
-            raise PropagationError("it cuts a part of a dimension that is not its most major one")
+            raise PropagationError("it splits a part of a dimension that is not its most major one")
         groups = [g for g in _neighbours(places) if _size(order, g) > 1]
         if any(b[-1] < a[-1] for a, b in pairwise(groups)):
             raise PropagationError("it transposes parts of one dimension")
         if len(groups) < 2:
             continue
         if label != side.splittable:
-            raise PropagationError("other dimensions would lie within one that cannot be cut")
+            raise PropagationError("other dimensions would be placed inside one that cannot be split")
         if len(groups) > 2:
-            raise PropagationError("other dimensions would cut one twice")
+            raise PropagationError("other dimensions would split one twice")
         major_part = _size(order, groups[1])
     return major_part
 
@@ -234,7 +234,7 @@ def _across(i: HloInstruction, order: DimensionOrder, direction: Direction, side
         and i.opcode is not O.PARAMETER
         and any(u.opcode in (O.CONCATENATE, O.DYNAMIC_SLICE) for u in i.users)
     ):
-        raise PropagationError("a concatenation or dynamic slice reads it")
+        raise PropagationError("it is used by a concatenation or dynamic slice")
     if i.opcode is O.PARAMETER or (i.opcode is O.CONSTANT and i.array_shape.is_scalar):
         return {}
     if i.opcode in (O.TRANSPOSE, O.COPY):
@@ -259,12 +259,12 @@ def _across(i: HloInstruction, order: DimensionOrder, direction: Direction, side
 def _check_concatenation(i: HloInstruction, order: DimensionOrder, side: DotSide) -> None:
     """Refuse a concatenation unless it is along the free dimension of the operand, in whole tiles."""
     if len(order.places.get(side.free, ())) > 1:
-        raise PropagationError("it concatenates along a dimension that lies in parts")
+        raise PropagationError("it concatenates along a split dimension")
     (along,) = i.dimensions
     if _dimension_labelled(i.array_shape, order, side.free) != along:
-        raise PropagationError("it concatenates along another dimension than the free one")
+        raise PropagationError("it does not concatenate along the non-contracting dimension")
     if any(o.array_shape.dimensions[along] % _CONCATENATED_TILE for o in i.operands):
-        raise PropagationError(f"a part of the concatenation is no multiple of {_CONCATENATED_TILE} long")
+        raise PropagationError(f"the length of a concatenated operand is not a multiple of {_CONCATENATED_TILE}")
 
 
 def _dimension_labelled(shape: ArrayShape, order: DimensionOrder, label: int) -> int | None:
@@ -292,12 +292,12 @@ def reshaped(order: DimensionOrder, shape: ArrayShape) -> DimensionOrder:
         PropagationError: a dimension of the shape would hold a fraction of a fragment, or several.
     """
     if not shape.element_count:
-        raise PropagationError("it has no element")
+        raise PropagationError("it has no elements")
     sizes = [shape.dimensions[d] for d in shape.minor_to_major]
     made: list[Fragment] = []
     pieces: list[list[int]] = [[] for _ in order.fragments]
     left, at = 1, 0
-    """What is left of the dimension that was begun, and the next one."""
+    """The rest of the current dimension, and the next one."""
     for n, f in enumerate(order.fragments):
         rest = f.size
         if left >= rest:
@@ -308,7 +308,7 @@ def reshaped(order: DimensionOrder, shape: ArrayShape) -> DimensionOrder:
             left //= rest
             continue
         if f.is_sliced:
-            raise PropagationError("it cuts a dimension that was sliced")
+            raise PropagationError("it splits a sliced dimension")
         if left > 1:
             if rest % left:
                 raise PropagationError(_UNEVEN)
@@ -355,7 +355,7 @@ def _moved(i: HloInstruction, order: DimensionOrder, direction: Direction) -> _O
 
 
 _Numbered = list[tuple[int, Fragment]]
-"""Fragments of one dimension, each with its number in the order that it comes from (NO_DIMENSION: it is new)."""
+"""Fragments of one dimension, each with its number in the source order (NO_DIMENSION: it is new)."""
 
 
 def _grouped(shape: ArrayShape, order: DimensionOrder) -> list[_Numbered]:
@@ -400,7 +400,7 @@ def _dimensions_of(
     if i.opcode is O.CONCATENATE:
         (along,) = i.dimensions
         if len(known[along]) != 1 or known[along][0][1].is_sliced:
-            raise PropagationError("it concatenates along a dimension that lies in parts")
+            raise PropagationError("it concatenates along a split dimension")
         size, part = target.array_shape.dimensions[along], list(known)
         # The part is in the place of the whole dimension, for the order of the dimension's fragments too.
         part[along] = [(NO_DIMENSION, Fragment(known[along][0][1].label, size, -begun, size))]
@@ -420,7 +420,7 @@ def _cut(i: HloInstruction, d: int, group: _Numbered, size: int) -> _Numbered:
     if length == size:
         return group
     if len(group) > 1:
-        raise PropagationError("it slices a dimension that lies in parts")
+        raise PropagationError("it slices a split dimension")
     n, f = group[0]
     used = f.used if i.opcode is O.SLICE else size
     return [(n, Fragment(f.label, size, f.start + start, used))]
@@ -431,7 +431,7 @@ def _assembled(
 ) -> DimensionOrder:
     """The order of a shape whose dimensions have these fragments."""
     if len(dimensions) != shape.rank:
-        raise PropagationError("its operand and result are of different ranks")
+        raise PropagationError("its operand and result have different ranks")
     made: list[Fragment] = []
     place: dict[int, int] = {}
     for d in shape.minor_to_major:
@@ -444,7 +444,7 @@ def _assembled(
         kept = [n for n in old if n in place]
         lost = [n for n in old if n not in place and order.fragments[n].size > 1]
         if i.opcode is O.BROADCAST and lost and label in present:
-            raise PropagationError("it repeats a part of a dimension")
+            raise PropagationError("it repeats part of a dimension")
         if kept:
             places[label] = tuple(place[n] for n in kept)
     return DimensionOrder(tuple(made), places)

@@ -208,7 +208,7 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
         num = None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
         if num is None:
             raise GraphValueError(
-                f"unstack cannot tell how many there are along axis {axis} of {value.name!r} with shape {value.shape}"
+                f"unstack needs a known size of axis {axis} of {value.name!r} with shape {value.shape}"
             )
     return call_n("Unpack", value, num=num, axis=axis, name=name)
 
@@ -223,7 +223,7 @@ def split(
     dims = sizes.shape.as_tuple()
     count = num if num is not None else dims[0] if dims else None
     if count is None:
-        raise GraphValueError(f"split cannot tell the number of pieces from sizes of shape {sizes.shape}")
+        raise GraphValueError(f"split cannot infer the number of pieces from sizes of shape {sizes.shape}")
     return call_n("SplitV", value, sizes, axis, num_split=count, name=name)
 
 
@@ -262,7 +262,7 @@ def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = No
 
 def _where(op_type: str, condition: Any, x: Any, y: Any, name: str | None) -> Tensor:
     if (x is None) != (y is None):
-        raise GraphValueError("where takes both x and y, or neither")
+        raise GraphValueError("where needs both x and y, or neither")
     if x is None:
         with name_scope(name, "Where", [condition]) as scope:
             return call(
@@ -306,7 +306,7 @@ def pad(
     if mode in {"REFLECT", "SYMMETRIC"}:
         return call("MirrorPad", tensor, paddings, mode=mode, name=name)
     if mode != "CONSTANT":
-        raise GraphValueError(f"pad knows the modes CONSTANT, REFLECT and SYMMETRIC, not {mode!r}")
+        raise GraphValueError(f"pad supports the modes CONSTANT, REFLECT and SYMMETRIC, not {mode!r}")
     if not isinstance(constant_values, Tensor) and np.ndim(constant_values) == 0 and constant_values == 0:
         return call("Pad", tensor, paddings, name=name)
     return call("PadV2", tensor, paddings, constant_values, name=name)

@@ -135,7 +135,7 @@ def case(
     pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, Mapping) else list(pred_fn_pairs)
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Tensor) and callable(pair[1])):
-            raise GraphTypeError(f"case takes pairs of a bool tensor and a function, not {pair!r}")
+            raise GraphTypeError(f"case expects pairs of a bool tensor and a function, got {pair!r}")
         if not pair[0].dtype.is_bool:
             raise GraphTypeError(f"case's predicate {pair[0].name!r} has the type {pair[0].dtype.name}, not bool")
     preds = [p for p, _ in pairs]
@@ -269,7 +269,9 @@ class _Builder:
             return [t.shape for t in flows]
         wanted = _flat_shapes(invariants, loop_vars)
         if len(wanted) != len(flows):
-            raise GraphValueError(f"while_loop: {len(wanted)} shape invariants for {len(flows)} loop variables")
+            raise GraphValueError(
+                f"while_loop: {len(wanted)} shape invariants do not match {len(flows)} loop variables"
+            )
         for t, shape in zip(flows, wanted, strict=True):
             if not _is_within(t.shape, shape):
                 raise GraphValueError(

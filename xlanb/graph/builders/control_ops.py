@@ -50,7 +50,7 @@ def _flat(values: Iterable[Any]) -> list[Any]:
     found: list[Any] = []
     for v in values:
         if v is None:
-            raise GraphTypeError("group takes operations, tensors and variables, not None")
+            raise GraphTypeError("group expects operations, tensors and variables, got None")
         found += _flat(v) if isinstance(v, list | tuple) else [v]
     return found
 

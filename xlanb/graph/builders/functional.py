@@ -74,7 +74,9 @@ def map_fn(
 
         def compute(i: Tensor, found: list[TensorArray]) -> Any:
             value = fn(nest.pack_like(elems, [a.read(i) for a in arrays]))
-            nest.check_alike(signature, value, "what map_fn is told of (dtype, else elems) and what `fn` gives")
+            nest.check_alike(
+                signature, value, "the structure given to map_fn (dtype, else elems) and the result of `fn`"
+            )
             written = [a.write(i, v) for a, v in zip(found, nest.flatten(value), strict=True)]
             return i + 1, written
 
@@ -202,7 +204,7 @@ def scan(
         def compute(i: Tensor, values: list[Tensor], results: list[TensorArray]) -> Any:
             element = nest.pack_like(elems, [a.read(i) for a in arrays])
             value = fn(nest.pack_like(like, values), element)
-            nest.check_alike(like, value, "the initial value and what `fn` gives")
+            nest.check_alike(like, value, "the initial value and the result of `fn`")
             out = nest.flatten(value)
             written = [a.write(i, v) for a, v in zip(results, out, strict=True)]
             return i - 1 if reverse else i + 1, out, written

@@ -30,7 +30,7 @@ class Traced:
         before = len(graph)
         given = function() if like is None else function(*nest.pack_like(like, list(arguments)))
         if given is None:
-            raise GraphValueError("a branch or a loop's function must have a return value.")
+            raise GraphValueError("a branch or loop function must return a value.")
         self.given = given
         self.results = [_result(v) for v in nest.flatten(given)]
         self.ops = graph.get_operations()[before:]
@@ -84,7 +84,7 @@ def function_of_nodes(
 
 def _result(value: Any) -> Tensor:
     if isinstance(value, Operation):
-        raise GraphTypeError(f"a branch of a compiled function gives tensors, not the operation {value.name!r}")
+        raise GraphTypeError(f"a branch of a compiled function must return tensors, got the operation {value.name!r}")
     return convert_to_tensor(value)
 
 
@@ -164,7 +164,7 @@ def while_v2(
         step = Traced(graph, body if nest.is_nested(values) else (lambda *a: [body(*a)]), arguments, values)
         results = step.results
         if len(results) != len(flat):
-            raise GraphValueError(f"while_loop: {len(flat)} loop variables, but 'body' gives {len(results)} values")
+            raise GraphValueError(f"while_loop: {len(flat)} loop variables, but 'body' returns {len(results)} values")
         for value, result in zip(flat, results, strict=True):
             if value.dtype.base_dtype is not result.dtype.base_dtype:
                 raise GraphTypeError(

@@ -51,7 +51,7 @@ class IndexedSlices:
             GraphValueError: the dense shape is not known.
         """
         if self.dense_shape is None:
-            raise GraphValueError(f"slices {self.values.name!r} without a dense shape cannot become a tensor")
+            raise GraphValueError(f"slices {self.values.name!r} without a dense shape cannot be converted to a tensor")
         return call("UnsortedSegmentSum", self.values, self.indices, self.dense_shape[0], name=name)
 
     def __neg__(self) -> IndexedSlices:

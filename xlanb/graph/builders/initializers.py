@@ -116,10 +116,10 @@ class VarianceScaling:
     def __post_init__(self) -> None:
         if self.scale <= 0 or self.mode not in {"fan_in", "fan_out", "fan_avg"}:
             raise GraphValueError(
-                f"variance scaling takes a positive scale and fan_in, fan_out or fan_avg, not {self.scale}, {self.mode!r}"
+                f"variance scaling expects a positive scale and fan_in, fan_out or fan_avg, got {self.scale}, {self.mode!r}"
             )
         if self.distribution not in {"normal", "truncated_normal", "untruncated_normal", "uniform"}:
-            raise GraphValueError(f"variance scaling knows no distribution {self.distribution!r}")
+            raise GraphValueError(f"variance scaling: unknown distribution {self.distribution!r}")
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         """The initial value."""
@@ -165,7 +165,7 @@ class Orthogonal:
         """The initial value; the shape has rank 2 at least, dimensions but the last count as one."""
         sizes = [int(d) for d in shape]
         if len(sizes) < 2:
-            raise GraphValueError(f"an orthogonal initial value has at least two dimensions, not {sizes}")
+            raise GraphValueError(f"an orthogonal initial value needs at least two dimensions, got {sizes}")
         rows, columns = math.prod(sizes[:-1]), sizes[-1]
         drawn = random_ops.random_normal(
             [max(rows, columns), min(rows, columns)], dtype=dtype or self.dtype, seed=self.seed

@@ -33,7 +33,9 @@ def _along(op_type: str, logits: Any, axis: int, name: str | None) -> Tensor:
     if axis == -1 or (dims is not None and axis == dims - 1):
         return call(op_type, logits, name=name)
     if dims is None or not -dims <= axis < dims:
-        raise GraphValueError(f"{op_type} along dimension {axis} of {logits.name!r} with shape {logits.shape}")
+        raise GraphValueError(
+            f"{op_type} does not support dimension {axis} of {logits.name!r} with shape {logits.shape}"
+        )
     count = rank(logits)
     axis %= dims
     swapped = _swap(logits, axis, call("Sub", count, 1))
@@ -155,7 +157,7 @@ def sigmoid_cross_entropy_with_logits(
     with name_scope(name, "logistic_loss", [logits, labels]) as scope:
         logits, labels = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
         if not labels.shape.is_compatible_with(logits.shape):
-            raise GraphValueError(f"logits and labels must have the same shape, not {logits.shape} and {labels.shape}")
+            raise GraphValueError(f"logits and labels must have the same shape, got {logits.shape} and {labels.shape}")
         nothing = zeros_like(logits, logits.dtype)
         positive = logits >= nothing
         relu_logits = where(positive, logits, nothing)

@@ -150,7 +150,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """x times a scalar; slices stay slices."""
     scalar = convert_to_tensor(scalar, x.dtype.base_dtype, "scalar")
     if scalar.shape.rank != 0:
-        raise GraphValueError(f"scalar_mul takes a scalar, not {scalar.name!r} of shape {scalar.shape}")
+        raise GraphValueError(f"scalar_mul expects a scalar, got {scalar.name!r} of shape {scalar.shape}")
     if isinstance(x, IndexedSlices):
         return IndexedSlices(call("Mul", scalar, x.values, name=name), x.indices, x.dense_shape)
     return call("Mul", scalar, x, name=name)
@@ -190,7 +190,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         order = [dtypes.int32, dtypes.int64, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64]
         odd = next((p for p in parts if p.dtype.base_dtype not in order), None)
         if odd is not None:
-            raise GraphTypeError(f"range takes int32, int64 and floating point numbers, not {odd.dtype.name}")
+            raise GraphTypeError(f"range expects int32, int64 or floating-point numbers, got {odd.dtype.name}")
         wanted = as_dtype(dtype) if dtype is not None else max((p.dtype.base_dtype for p in parts), key=order.index)
         return call("Range", *(cast(p, wanted) for p in parts), name=scope)
 
@@ -397,7 +397,7 @@ def matmul(
     with name_scope(name, "MatMul", [a, b]) as scope:
         if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
             raise GraphValueError(
-                f"matmul {scope.removesuffix('/')!r}: a matrix is either transposed or adjoint, not both"
+                f"matmul {scope.removesuffix('/')!r}: a matrix can be transposed or adjoint, not both"
             )
         a = convert_to_tensor(a, name="a")
         b = convert_to_tensor(b, name="b", preferred_dtype=a.dtype.base_dtype)
@@ -424,7 +424,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     with name_scope(name, "Tensordot", [a, b]) as scope:
         a, b = convert_to_tensor(a, name="a"), convert_to_tensor(b, name="b")
         if a.shape.rank is None or b.shape.rank is None:
-            raise GraphValueError(f"tensordot needs ranks that are known, not {a.shape} and {b.shape}")
+            raise GraphValueError(f"tensordot needs known ranks, got {a.shape} and {b.shape}")
         left, right = _axes(a, b, axes)
         if not (a.shape.is_fully_defined() and b.shape.is_fully_defined()):
             return _open_tensordot(a, b, left, right, scope)
@@ -460,7 +460,7 @@ def _axes(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
         left, right = ([x] if isinstance(x, int) else list(x) for x in axes)
     left, right = [x % ranks[0] for x in left], [x % ranks[1] for x in right]
     if len(left) != len(right):
-        raise GraphValueError(f"tensordot: {left} and {right} are of different lengths")
+        raise GraphValueError(f"tensordot: {left} and {right} differ in length")
     return left, right
 
 

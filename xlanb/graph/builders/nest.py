@@ -29,7 +29,7 @@ def pack_like(structure: Any, values: list[Any]) -> Any:
         GraphValueError: not as many values as the structure holds.
     """
     if len(flatten(structure)) != len(values):
-        raise GraphValueError(f"a structure of {len(flatten(structure))} values cannot hold {len(values)}")
+        raise GraphValueError(f"a structure of {len(flatten(structure))} values does not match {len(values)} values")
     return _packed(structure, iter(values))
 
 
@@ -61,7 +61,7 @@ def check_alike(first: Any, second: Any, what: str = "the two structures") -> No
         raise GraphTypeError(f"{what} differ: {first!r} and {second!r}")
     keys = (set(first), set(second)) if isinstance(first, Mapping) else (len(first), len(second))
     if keys[0] != keys[1]:
-        raise GraphValueError(f"{what} differ in what they hold: {first!r} and {second!r}")
+        raise GraphValueError(f"{what} differ in structure: {first!r} and {second!r}")
     pairs = [(first[k], second[k]) for k in first] if isinstance(first, Mapping) else zip(first, second, strict=True)
     for a, b in pairs:
         check_alike(a, b, what)

@@ -156,7 +156,9 @@ def depthwise_conv2d(
 ) -> Tensor:
     """As the native one. Raises GraphValueError for a rate other than 1."""
     if rate is not None and any(r != 1 for r in rate):
-        raise GraphValueError("depthwise_conv2d with a rate other than 1: use depthwise_conv2d_native with dilations")
+        raise GraphValueError(
+            "depthwise_conv2d does not support a rate other than 1: use depthwise_conv2d_native with dilations"
+        )
     with name_scope(name, "depthwise", [input, filter]) as scope:
         input, filter = convert_to_tensor(input, name="tensor_in"), convert_to_tensor(filter, name="filter_in")
         return depthwise_conv2d_native(input, filter, strides, padding, data_format or "NHWC", name=scope)
@@ -293,7 +295,7 @@ def dropout(
         tensor = convert_to_tensor(x, name="x")
         number = isinstance(rate, int | float)
         if number and not 0 <= rate < 1:
-            raise GraphValueError(f"dropout's rate is in [0, 1), not {rate}")
+            raise GraphValueError(f"dropout: rate must be in [0, 1), got {rate}")
         if number and rate == 0:
             return tensor
         if number:

@@ -123,7 +123,7 @@ def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[A
     if not isinstance(key, str | float | bool) and hasattr(key, "__index__"):
         return key, key + 1, 1
     raise GraphTypeError(
-        f"tensor {tensor.name!r} can be indexed by integers, slices, `...`, None and integer tensors, not by {key!r}"
+        f"tensor {tensor.name!r} can be indexed by integers, slices, `...`, None and integer tensors, got {key!r}"
     )
 
 

@@ -35,7 +35,7 @@ class TensorArray:
             GraphValueError: neither size nor handle, or both.
         """
         if (handle is None) == (size is None):
-            raise GraphValueError("a TensorArray needs a size, or the handle of another one, not both")
+            raise GraphValueError("a TensorArray needs either a size or the handle of another one, not both")
         self.dtype: DType = as_dtype(dtype).base_dtype
         self._size = size
         self._dynamic = bool(dynamic_size)
@@ -46,7 +46,7 @@ class TensorArray:
         with name_scope(name, "TensorArray", [v for v in (handle, size, flow) if v is not None]) as scope:
             if handle is not None:
                 if flow is None:
-                    raise GraphValueError("a TensorArray of a handle needs the flow too")
+                    raise GraphValueError("a TensorArray with a handle also needs a flow")
                 self.handle, self.flow = handle, flow
                 return
             with graph.device(None), graph.colocate_with(None, ignore_existing=True):

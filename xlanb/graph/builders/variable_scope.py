@@ -88,7 +88,7 @@ class _Store:
         wanted = None if dtype is None else as_dtype(dtype)
         if found is not None:
             if not scope.reuse:
-                place = f", made at {found.op.source_file}:{found.op.source_line}" if found.op.source_line else ""
+                place = f", created at {found.op.source_file}:{found.op.source_line}" if found.op.source_line else ""
                 raise GraphValueError(
                     f"Variable {full} already exists, disallowed{place}. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in the variable scope?"
                 )
@@ -138,7 +138,7 @@ def _initial_value(name: str, shape: Any, dtype: DType, initializer: Any) -> tup
     """The initial value, or the function that makes it, and the dtype to make it with."""
     if initializer is not None and not callable(initializer):
         if shape is not None:
-            raise GraphValueError(f"variable {name}: if the initializer is a value, no shape is given")
+            raise GraphValueError(f"variable {name}: do not give a shape when the initializer is a value")
         return initializer, None
     known = TensorShape(shape)
     if initializer is None:

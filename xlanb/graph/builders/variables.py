@@ -21,7 +21,7 @@ from xlanb.graph.tensor_shape import TensorShape
 from xlanb.hooks import Hook
 
 resource_variables_wanted: Final[Hook[[bool | None], bool]] = Hook("graph.resource_variables_wanted")
-"""Whether a new variable is a resource variable, from what its maker asked for; variable_scope.py implements it."""
+"""Whether a new variable is a resource variable, given the caller's request; implemented by variable_scope.py."""
 
 
 class GraphKeys:
@@ -270,7 +270,7 @@ class RefVariable(Variable):
         """The reference, or the shared read."""
         if dtype is not None and not dtype.is_compatible_with(self.dtype):
             raise GraphTypeError(
-                f"variable {self.name!r} has the dtype {self.dtype.base_dtype.name}, where {dtype.name} is wanted"
+                f"variable {self.name!r} has the dtype {self.dtype.base_dtype.name}, expected {dtype.name}"
             )
         return self._variable if as_ref else self._snapshot
 
@@ -362,9 +362,7 @@ class ResourceVariable(Variable):
     def as_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
         """A read, or the handle."""
         if dtype is not None and not dtype.is_compatible_with(self._dtype):
-            raise GraphTypeError(
-                f"variable {self.name!r} has the dtype {self._dtype.name}, where {dtype.name} is wanted"
-            )
+            raise GraphTypeError(f"variable {self.name!r} has the dtype {self._dtype.name}, expected {dtype.name}")
         return self.handle if as_ref else self.value()
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:

@@ -303,7 +303,7 @@ def _gather_v2(op: Operation, grad: Any) -> Any:
         return _rows(op, grad, params_shape, indices, count), None, None
     if batch_dims:
         raise UnimplementedError(
-            f"the gradient of GatherV2 with batch_dims={batch_dims} is not made here: {op.describe()}"
+            f"the gradient of GatherV2 with batch_dims={batch_dims} is not implemented: {op.describe()}"
         )
     outer, inner = params_shape[:axis], params_shape[axis:][1:]
     flat_shape = concat([outer, [-1], inner], 0)

@@ -89,7 +89,7 @@ def _tensor(value: Gradient) -> Tensor:
 
 def _default_grads(ys: Sequence[Tensor], given: Sequence[Any]) -> list[Gradient]:
     if len(given) != len(ys):
-        raise GraphValueError(f"{len(given)} grad_ys for {len(ys)} ys")
+        raise GraphValueError(f"{len(given)} grad_ys do not match {len(ys)} ys")
     found: list[Gradient] = []
     for i, (y, grad) in enumerate(zip(ys, given, strict=True)):
         label = f"grad_ys_{i}"
@@ -266,7 +266,7 @@ class _Backprop:
                 found = as_list(function(op, *out_grads))
                 if len(found) != len(op.inputs):
                     raise GraphValueError(
-                        f"the gradient of op type {op.type!r} gives {len(found)} gradients for {len(op.inputs)} inputs: {op.describe()}"
+                        f"the gradient of op type {op.type!r} returned {len(found)} gradients for {len(op.inputs)} inputs: {op.describe()}"
                     )
                 if self.gate and sum(g is not None for g in found) > 1:
                     with self.graph.device(None), self.graph.colocate_with(None, ignore_existing=True):

@@ -162,7 +162,9 @@ def _einsum(op: Operation, grad: Tensor) -> Any:
     """The gradient by an operand is the sum of products of the result's gradient with the other; what only that operand has is repeated."""
     terms, result = _spelled_out(op)
     if any(len(set(t)) != len(t) for t in (*terms, result)):
-        raise UnimplementedError(f"the gradient of an einsum with a label twice in one operand: {op.describe()}")
+        raise UnimplementedError(
+            f"the gradient of an einsum with a repeated label in one operand is not supported: {op.describe()}"
+        )
     if len(terms) == 1:
         return [_by_operand(op, op.inputs[0], terms[0], [(result, grad)])]
     found = []
@@ -182,7 +184,9 @@ def _spelled_out(op: Operation) -> tuple[list[str], str]:
     hidden = [_hidden_dims(op, x, t) for x, t in zip(op.inputs, terms, strict=True)]
     most = max(hidden, key=len)
     if any(h and most[-len(h) :] != h for h in hidden):
-        raise UnimplementedError(f"the gradient of an einsum whose ellipsis stretches an operand: {op.describe()}")
+        raise UnimplementedError(
+            f"the gradient of an einsum whose ellipsis broadcasts an operand is not supported: {op.describe()}"
+        )
     names = "".join(spare[: len(most)])
     spelled = [t.replace("...", names[len(most) - len(h) :]) for t, h in zip(terms, hidden, strict=True)]
     return spelled, result.replace("...", names)
@@ -195,7 +199,9 @@ def _hidden_dims(op: Operation, x: Tensor, term: str) -> list[int | None]:
     if not dots:
         return []
     if dims is None:
-        raise UnimplementedError(f"the gradient of an einsum with an ellipsis over an unknown rank: {op.describe()}")
+        raise UnimplementedError(
+            f"the gradient of an einsum with an ellipsis of unknown rank is not supported: {op.describe()}"
+        )
     return list(dims[len(head) : len(dims) - len(tail)])
 
 
@@ -208,7 +214,7 @@ def _by_operand(op: Operation, x: Tensor, term: str, given: list[tuple[str, Tens
         return found
     dims = x.shape.as_tuple()
     if dims is None or None in dims:
-        raise UnimplementedError(f"the gradient of this einsum, whose shapes are open: {op.describe()}")
+        raise UnimplementedError(f"the gradient of an einsum with unknown shapes is not supported: {op.describe()}")
     shaped = [d if c in kept else 1 for c, d in zip(term, dims, strict=True)]
     return broadcast_to(reshape(found, shaped), shape(x))
 

@@ -172,7 +172,7 @@ class LoopState:
             else:
                 if not isinstance(where, Branch):
                     raise GraphTypeError(
-                        f"{value.name!r} lies neither in the loop {self.forward.name!r} nor in a branch of it"
+                        f"{value.name!r} is neither in the loop {self.forward.name!r} nor in a branch of it"
                     )
                 made = _inside(where.outer if dead else where, pushed)
                 if dead:

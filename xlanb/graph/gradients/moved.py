@@ -50,7 +50,7 @@ def _sharding(op: Operation, grad: Tensor) -> Any:
 @register_gradient("PreventGradient")
 def _prevented(op: Operation, _: Tensor) -> Any:
     raise UnimplementedError(
-        f"a gradient is asked for where it is prevented: {op.get_attr('message')}: {op.describe()}"
+        f"a gradient passes through a PreventGradient op: {op.get_attr('message')}: {op.describe()}"
     )
 
 

@@ -23,7 +23,7 @@ def register_gradient(*op_types: str) -> Callable[[GradientFunction], GradientFu
     def decorate(function: GradientFunction) -> GradientFunction:
         for op_type in op_types:
             if op_type in _FUNCTIONS:
-                raise GraphError(f"op type {op_type!r} has a gradient already")
+                raise GraphError(f"op type {op_type!r} already has a gradient")
             _FUNCTIONS[op_type] = function
         return function
 

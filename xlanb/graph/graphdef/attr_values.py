@@ -36,7 +36,7 @@ def data_type(number: int) -> DType:
     """The dtype of a number of types.proto. Raises GraphValueError if there is none."""
     found = BY_NUMBER.get(number)
     if found is None:
-        raise GraphValueError(f"there is no data type {number}")
+        raise GraphValueError(f"unknown data type {number}")
     return found
 
 
@@ -46,7 +46,7 @@ def shape_from_proto(proto: Any) -> TensorShape:
         return TensorShape(None)
     sizes = [d.size for d in proto.dim]
     if any(s < -1 for s in sizes):
-        raise GraphValueError(f"a shape with the sizes {sizes}")
+        raise GraphValueError(f"invalid shape with the sizes {sizes}")
     return TensorShape(sizes)
 
 
@@ -72,20 +72,20 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
     dtype = data_type(proto.dtype)
     shape = shape_from_proto(proto.tensor_shape)
     if not shape.is_fully_defined():
-        raise GraphValueError(f"a tensor of the partially known shape {shape}")
+        raise GraphValueError(f"a tensor value has the partially known shape {shape}")
     sizes = tuple(int(d) for d in shape)
     count = math.prod(sizes)
     check_bytes("a tensor", sizes, dtype.size)
     if dtype is dtypes.string:
         values: Any = _from_texts(list(proto.string_val) or [b""], sizes)
     elif dtype.is_ref_dtype or not dtype.has_numpy_dtype:
-        raise GraphValueError(f"a tensor of type {dtype.name} has no values here")
+        raise GraphValueError(f"values of type {dtype.name} are not supported")
     elif proto.tensor_content:
         values = _from_content(proto.tensor_content, dtype, count)
     else:
         values = _from_values(proto, dtype, sizes)
     if len(sizes) > _MOST_DIMENSIONS:
-        raise GraphValueError(f"a tensor of {len(sizes)} dimensions, more than {_MOST_DIMENSIONS}")
+        raise GraphValueError(f"a tensor has {len(sizes)} dimensions, more than the limit of {_MOST_DIMENSIONS}")
     result: np.ndarray[Any, Any] = np.broadcast_to(values, sizes) if values.ndim == 0 else values.reshape(sizes)
     result.flags.writeable = False
     return result
@@ -94,7 +94,7 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
 def _from_texts(texts: list[bytes], sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
     count = math.prod(sizes)
     if len(texts) > count > 0:
-        raise GraphValueError(f"a tensor of {count} elements with {len(texts)} values")
+        raise GraphValueError(f"a tensor of {count} elements has {len(texts)} values")
     if len(texts) > 1:
         check_bytes("a list of texts that is filled up", sizes, dtypes.string.size, LARGEST_EXPANSION)
         texts = (texts + texts[-1:] * (count - len(texts)))[:count]
@@ -105,7 +105,7 @@ def _from_texts(texts: list[bytes], sizes: tuple[int, ...]) -> np.ndarray[Any, A
 
 def _from_content(content: bytes, dtype: DType, count: int) -> np.ndarray[Any, Any]:
     if len(content) != count * dtype.size:
-        raise GraphValueError(f"a tensor of {count} elements of type {dtype.name} with {len(content)} bytes")
+        raise GraphValueError(f"a tensor of {count} elements of type {dtype.name} has {len(content)} bytes")
     return np.frombuffer(
         content,
         dtype.numpy_dtype.newbyteorder("<") if dtype.size > 1 and dtype.name != "bfloat16" else dtype.numpy_dtype,
@@ -128,7 +128,7 @@ def _from_values(proto: Any, dtype: DType, sizes: tuple[int, ...]) -> np.ndarray
     elif dtype.name.startswith("float8"):
         bits = bits.view(dtype.numpy_dtype)
     if len(bits) > count:
-        raise GraphValueError(f"a tensor of {count} elements with {len(bits)} values")
+        raise GraphValueError(f"a tensor of {count} elements has {len(bits)} values")
     with np.errstate(all="ignore"):
         values = bits.astype(dtype.numpy_dtype)
     if not len(values):
@@ -219,7 +219,7 @@ def _kind(value: Any) -> str:
     for kind, types in _KINDS:
         if isinstance(value, types):
             return kind
-    raise GraphError(f"no attribute of a node has a value of type {type(value).__name__}: {value!r}")
+    raise GraphError(f"an attribute of a node cannot have a value of type {type(value).__name__}: {value!r}")
 
 
 _KINDS: tuple[tuple[str, Any], ...] = (

@@ -24,7 +24,7 @@ def read_function(proto: Any, library: Graph, make_body: Callable[[bytes, Graph]
     """
     name = proto.signature.name
     if not name:
-        raise GraphValueError("a function without a name in the graph's library")
+        raise GraphValueError("a function in the graph's library has no name")
     inputs, outputs = (
         [_argument(name, a) for a in args] for args in (proto.signature.input_arg, proto.signature.output_arg)
     )
@@ -80,7 +80,7 @@ def _plain(text: str, arguments: set[str], ranges: dict[str, dict[str, int] | No
     if parts[0] in arguments and len(parts) == 1:
         return text
     if parts[0] not in ranges:
-        raise GraphValueError(f"{reader!r} reads {text!r}, which is neither an argument nor a node")
+        raise GraphValueError(f"{reader!r} has the input {text!r}, which is neither an argument nor a node")
     starts = ranges[parts[0]]
     index = parts[-1] if is_output_number(parts[-1]) else "0"
     if starts is None:  # an op that the table does not know: its outputs are taken to be one each

@@ -13,7 +13,7 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.ops import AttrDef, OpDef, find_op
 
 MOST_TENSORS: Final = 1 << 16
-"""Inputs, or outputs, of one node: a file that asks for more is damaged or hostile."""
+"""Inputs, or outputs, of one node: a file with more is damaged or malicious."""
 
 # Of an AttrValue, where a field is not called as the kind.
 _FIELDS: Final = {"string": "s", "int": "i", "float": "f", "bool": "b"}
@@ -48,8 +48,7 @@ def check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -
         return
     if found == "placeholder":
         raise GraphValueError(
-            f"node {proto.name!r} (op {proto.op}): attribute {key!r}, a {definition.kind}, stands for the attribute "
-            f"{message.placeholder!r} of a function: only TensorFlow fills that in; instantiate the function there"
+            f"node {proto.name!r} (op {proto.op}): attribute {key!r}, a {definition.kind}, is a placeholder for the attribute {message.placeholder!r} of a function: only TensorFlow can fill it in; instantiate the function there"
         )
     is_list = definition.kind.startswith("list(")
     wanted = "list" if is_list else _FIELDS.get(definition.kind, definition.kind)
@@ -58,7 +57,7 @@ def check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -
         others = [f for f in _LISTED if f != _FIELDS.get(element, element) and len(getattr(message.list, f))]
         shown = f"list({_KINDS.get(others[0], others[0])})" if others else ""
     else:
-        shown = "" if found == wanted else _KINDS.get(found, found) or "value at all"
+        shown = "" if found == wanted else _KINDS.get(found, found) or "value"
     if shown:
         raise GraphValueError(
             f"node {proto.name!r} (op {proto.op}): attribute {key!r} is a {definition.kind}, not a {shown}"
@@ -120,7 +119,7 @@ def check_count(op_def: OpDef, attrs: Mapping[str, Any], where: str) -> None:
         count = attrs.get(arg.number_attr, 0) if arg.number_attr else 0
         if isinstance(count, int) and not 0 <= count <= MOST_TENSORS:
             raise GraphValueError(
-                f"{where}: attribute {arg.number_attr!r} asks for {count} tensors, more than {MOST_TENSORS}"
+                f"{where}: attribute {arg.number_attr!r} requires {count} tensors, more than {MOST_TENSORS}"
                 if count > 0
                 else f"{where}: attribute {arg.number_attr!r} is {count}"
             )

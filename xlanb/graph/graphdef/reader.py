@@ -96,14 +96,14 @@ def parse_meta_graphs(source: Any) -> list[Any]:
         text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
         model = _text_as("SavedModel", text)
         if isinstance(model, str):
-            raise GraphError(f"{where} is no SavedModel in text form: {model}")
+            raise GraphError(f"{where} is not a SavedModel in text form: {model}")
         return list(model.meta_graphs)
     for name in ("SavedModel", "MetaGraphDef"):
         proto = _binary_as(name, data)
         metas = [] if proto is None else list(proto.meta_graphs) if name == "SavedModel" else [proto]
         if any(_is_graph(m.graph_def) for m in metas):
             return metas
-    raise GraphError(f"{where} is no SavedModel: {len(data)} bytes that begin with {data[:16]!r}")
+    raise GraphError(f"{where} is not a SavedModel: {len(data)} bytes that begin with {data[:16]!r}")
 
 
 def _contents(source: Any) -> tuple[bytes | str, str]:
@@ -123,10 +123,10 @@ def _contents(source: Any) -> tuple[bytes | str, str]:
         except ValueError as error:  # a null byte, or half of a surrogate pair
             raise GraphError(f"{str(path)!r} is neither a path nor the text of a graph: {error}") from error
         if len(data) > LARGEST_FILE:
-            raise GraphError(f"the graph {str(path)!r} has more than the {LARGEST_FILE:,} bytes that are read")
+            raise GraphError(f"the graph {str(path)!r} is larger than the limit of {LARGEST_FILE:,} bytes")
         return data, str(path)
     if not isinstance(source, str):
-        raise GraphError(f"a graph is read from a path, bytes or text, not from {type(source).__name__}")
+        raise GraphError(f"expected a path, bytes or text to read a graph from, got {type(source).__name__}")
     return source, "the graph"
 
 
@@ -322,7 +322,7 @@ def _connect(graph: Graph, proto: Any) -> None:
         source = _source(graph, name, proto.name)
         if index >= len(source.outputs):
             raise GraphValueError(
-                f"node {proto.name!r} reads output {index} of {source!r}, which has {len(source.outputs)}"
+                f"node {proto.name!r} uses output {index} of {source!r}, which has {len(source.outputs)} outputs"
             )
         op.add_input(source.outputs[index])
     check_inputs(op)
@@ -330,7 +330,7 @@ def _connect(graph: Graph, proto: Any) -> None:
 
 def _source(graph: Graph, name: str, reader: str) -> Operation:
     if name not in graph:
-        raise GraphValueError(f"node {reader!r} reads {name!r}, which the graph does not have")
+        raise GraphValueError(f"node {reader!r} uses {name!r}, which is not in the graph")
     return graph.get_operation_by_name(name)
 
 

@@ -10,10 +10,10 @@ from xlanb.graph.functions import FunctionRef, GraphFunction
 from xlanb.graph.operation import Operation
 
 LARGEST_GROWTH: Final = 1 << 17
-"""Nodes that calls may add to those that are written down: 40 functions that call each other twice ask for 10^12."""
+"""The most nodes that inlining may add: 40 functions that call each other twice would need 10^12."""
 
 _COUNTED: Final = 10**18
-"""Larger numbers are not told apart: a number of 20,000 digits is no message."""
+"""Larger numbers are not counted exactly: a number of 20,000 digits is not a useful message."""
 
 
 def check_expansion(what: str, ops: Iterable[Operation], library: Mapping[str, GraphFunction]) -> None:
@@ -30,9 +30,7 @@ def check_expansion(what: str, ops: Iterable[Operation], library: Mapping[str, G
     grown = sum(sizes[name] for op in ops for name in _called(op, library)) - written
     if grown > LARGEST_GROWTH:
         raise GraphValueError(
-            f"{what}: {len(sizes)} functions of {written} nodes call each other so often that their calls stand for "
-            f"{'at least ' if grown >= _COUNTED // 2 else ''}{written + grown:,} nodes; at most {LARGEST_GROWTH:,} more "
-            "than are written can be expanded"
+            f"{what}: inlining the calls between {len(sizes)} functions of {written} nodes would give {'at least ' if grown >= _COUNTED // 2 else ''}{written + grown:,} nodes; expansion may add at most {LARGEST_GROWTH:,} nodes"
         )
 
 

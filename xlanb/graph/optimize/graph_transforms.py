@@ -31,7 +31,7 @@ _TRANSFORM: Final = re.compile(r"\s*(?P<name>\w+)(?P<open>\()?")
 _PARAMETER: Final = re.compile(r"[\s,]*(?P<name>\w+)=(?:\"(?P<quoted>(?:[^\"\\]|\\.)*)\"|(?P<plain>[\w./:-]+))['\"]?")
 _CLOSE: Final = re.compile(r"[\s,]*\)")
 _SMALLEST: Final = 16
-"""Constants of fewer elements are not rounded."""
+"""Constants with fewer elements are not rounded."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Transform:
         """
         values = self.parameters.get(name, ())
         if len(values) > 1:
-            raise GraphValueError(f"{self.name} takes one {name!r}, not {len(values)}")
+            raise GraphValueError(f"{self.name} takes one {name!r}, got {len(values)}")
         if not values and otherwise is None:
             raise GraphValueError(f"{self.name} needs the parameter {name!r}: {self.name}({name}=...)")
         return values[0] if values else str(otherwise)
@@ -62,14 +62,14 @@ class Transform:
         """The value of a parameter that is a whole number."""
         text = self.one(name, str(otherwise))
         if not re.fullmatch(r"-?\d{1,18}", text):
-            raise GraphValueError(f"{self.name}({name}=...) takes a whole number, not {text!r}")
+            raise GraphValueError(f"{self.name}({name}=...) expects an integer, got {text!r}")
         return int(text)
 
     def true(self, name: str, otherwise: bool = False) -> bool:
         """The value of a parameter that is true or false."""
         text = self.one(name, str(otherwise)).lower()
         if text not in ("true", "false"):
-            raise GraphValueError(f"{self.name}({name}=...) takes true or false, not {text!r}")
+            raise GraphValueError(f"{self.name}({name}=...) expects true or false, got {text!r}")
         return text == "true"
 
 
@@ -86,7 +86,7 @@ class Context:
     transform: Transform
     evaluate: Evaluate
     rewrites: list[Rewrite] = field(default_factory=list)
-    """What a transform of Grappler's did, with reasons: it is added while the transform runs."""
+    """The changes made by a Grappler transform, with reasons, added while it runs."""
 
     @property
     def keep(self) -> frozenset[str]:
@@ -133,7 +133,7 @@ def parse_transforms(texts: Iterable[str]) -> list[Transform]:
 
 def _check_name(name: str) -> None:
     if name in REFUSED:
-        raise GraphValueError(f"transform {name!r} is not built: {REFUSED[name]}")
+        raise GraphValueError(f"transform {name!r} is not implemented: {REFUSED[name]}")
     if name not in TRANSFORMS:
         raise GraphValueError(f"transform {name!r} is not recognized{nearest(name, [*TRANSFORMS, *REFUSED])}")
 
@@ -169,7 +169,7 @@ def _check_whole(proto: Any, transform: Transform) -> None:
     for node in proto.node:
         for text in node.input:
             if node_name(text) not in names:
-                raise GraphValueError(f"{transform} leaves {node.name!r} with the input {text!r}, which is gone")
+                raise GraphValueError(f"{transform} leaves {node.name!r} with the input {text!r}, which was removed")
 
 
 # ------------------------------------------------------------------------------------------- transforms, by what they do
@@ -285,7 +285,7 @@ def _strip_unused_nodes(proto: Any, context: Context) -> Any:
     needed: set[str] = set()
     waiting = [node_name(name) for name in context.outputs]
     if not waiting:
-        raise GraphValueError("strip_unused_nodes needs to know the outputs: none is named")
+        raise GraphValueError("strip_unused_nodes needs at least one output name")
     while waiting:
         name = waiting.pop()
         if name in needed:
@@ -308,7 +308,9 @@ def _placeholder(node: Any, context: Context) -> Any:
     for what in ("type_for_name", "shape_for_name"):
         given = transform.parameters.get(what, ())
         if given and len(given) != len(names):
-            raise GraphValueError(f"{transform.name} takes a {what!r} for each 'name': {len(names)}, not {len(given)}")
+            raise GraphValueError(
+                f"{transform.name} needs one {what!r} per 'name': expected {len(names)}, got {len(given)}"
+            )
         if given and node.name in names:
             value = given[names.index(node.name)]
             dtype, shape = (value, shape) if what == "type_for_name" else (dtype, value)
@@ -323,13 +325,13 @@ def _type(text: str) -> DType:
     try:
         return as_dtype({"float": "float32", "double": "float64", "half": "float16"}.get(text, text))
     except GraphError:
-        raise GraphValueError(f"{text!r} is no element type: float, int32, quint8, ...") from None
+        raise GraphValueError(f"{text!r} is not an element type such as float, int32, quint8") from None
 
 
 def _dimensions(text: str, transform: Transform) -> list[int]:
     parts = [p.strip() for p in text.split(",") if p.strip()]
     if not all(re.fullmatch(r"-?\d{1,18}", p) for p in parts):
-        raise GraphValueError(f'{transform.name}(shape=...) takes dimensions as in "1,299,299,3", not {text!r}')
+        raise GraphValueError(f'{transform.name}(shape=...) expects dimensions as in "1,299,299,3", got {text!r}')
     return [int(p) for p in parts]
 
 
@@ -478,7 +480,7 @@ def _round_weights(node: Any, context: Context) -> None:
     """Each value of a large constant becomes the middle of one of num_steps equal steps between the extremes."""
     steps = context.transform.whole("num_steps", 256)
     if steps < 1:
-        raise GraphValueError(f"round_weights(num_steps=...) takes a positive number, not {steps}")
+        raise GraphValueError(f"round_weights(num_steps=...) expects a positive number, got {steps}")
     value = _large_floats(node, _SMALLEST)
     if value is None:
         return
@@ -639,12 +641,10 @@ TRANSFORMS: Final[dict[str, Callable[[Any, Context], Any]]] = {
     "sort_by_execution_order": _sort_by_execution_order,
     "strip_unused_nodes": _strip_unused_nodes,
 }
-"""What is built: the tool's transforms by its names, and Grappler's arithmetic_optimizer, layout and remapper."""
+"""The implemented transforms: those of the tool by their names, and Grappler's arithmetic_optimizer, layout and remapper."""
 
-_EIGHT_BITS: Final = (
-    "it makes kernels of eight bits, which XLA does not have; quantize_weights keeps weights in eight bits"
-)
-_FUSED: Final = "XLA fuses padding and resizing with what reads them, and the op that it makes has no kernel here"
+_EIGHT_BITS: Final = "it creates 8-bit kernels, which XLA does not have; use quantize_weights for 8-bit weights"
+_FUSED: Final = "XLA already fuses padding and resizing into their users, and the fused op has no kernel here"
 REFUSED: Final[dict[str, str]] = {
     "quantize_nodes": _EIGHT_BITS,
     "quantize_placeholders": _EIGHT_BITS,
@@ -656,7 +656,7 @@ REFUSED: Final[dict[str, str]] = {
     "fuse_pad_and_conv": _FUSED,
     "fuse_resize_and_conv": _FUSED,
     "fuse_resize_pad_and_conv": _FUSED,
-    "backport_tensor_array_v3": "it makes ops of a TensorFlow before 1.0",
-    "sparsify_gather": "it writes hash tables that are filled from files when a model starts",
+    "backport_tensor_array_v3": "it creates ops of TensorFlow before 1.0",
+    "sparsify_gather": "it creates hash tables that are initialized from files",
 }
-"""Names of the tool that are not built, with the reason."""
+"""Transforms of the tool that are not implemented, with the reason."""

@@ -24,7 +24,7 @@ from xlanb.graph.rewrite import copy_graph, needed_by
 
 Array = np.ndarray[Any, Any]
 Found = tuple[Tensor, str]
-"""What takes the place of a node's first output, and why."""
+"""The replacement of a node's first output, and the reason."""
 
 _MOST_REWRITES: Final = 100_000
 _INVOLUTIONS: Final = frozenset({"Neg", "LogicalNot", "Invert", "Conj"})
@@ -134,7 +134,7 @@ def layout(
         GraphValueError: `to` is no layout.
     """
     if to not in _PERMUTATIONS:
-        raise GraphValueError(f"layout(to=...) takes NCHW or NHWC, not {to!r}")
+        raise GraphValueError(f"layout(to=...) expects NCHW or NHWC, got {to!r}")
     return _rewritten("layout", _LAYOUT, _Work(graph, keep, fed, to))
 
 
@@ -202,14 +202,14 @@ def _same_shape(a: Tensor, b: Tensor) -> bool:
 def _involution(_work: _Work, op: Operation) -> Found | None:
     if op.type not in _INVOLUTIONS or op.inputs[0].op.type != op.type:
         return None
-    return op.inputs[0].op.inputs[0], f"{op.type} of {op.type} is what it was given"
+    return op.inputs[0].op.inputs[0], f"{op.type} of {op.type} cancels"
 
 
 def _identity_transpose(work: _Work, op: Operation) -> Found | None:
     if op.type != "Transpose" or (perm := _value(op.inputs[1])) is None:
         return None
     if np.array_equal(perm, np.arange(perm.size)):
-        return op.inputs[0], f"the permutation {perm.tolist()} moves nothing"
+        return op.inputs[0], f"the permutation {perm.tolist()} is the identity"
     inner = op.inputs[0].op
     first = _value(inner.inputs[1]) if inner.type == "Transpose" else None
     if first is None or first.size != perm.size:
@@ -220,7 +220,7 @@ def _identity_transpose(work: _Work, op: Operation) -> Found | None:
     if not work.is_inner(op.inputs[0]):
         return None
     made = work.transposed(inner.inputs[0], both.tolist(), op, "transpose")
-    return made, f"the permutations {first.tolist()} and {perm.tolist()} are one, {both.tolist()}"
+    return made, f"the permutations {first.tolist()} and {perm.tolist()} combine to {both.tolist()}"
 
 
 def _redundant_reshape(work: _Work, op: Operation) -> Found | None:
@@ -228,11 +228,11 @@ def _redundant_reshape(work: _Work, op: Operation) -> Found | None:
         return None
     x = op.inputs[0]
     if _same_shape(x, op.outputs[0]):
-        return x, f"it has the shape {list(_dims(x) or ())} already"
+        return x, f"it already has the shape {list(_dims(x) or ())}"
     if x.op.type == "Reshape" and x.op.inputs[0].op is not op and _dims(op.outputs[0]) is not None:
         shape = work.constant(np.asarray(_dims(op.outputs[0]), np.int32), op, "shape")
         made = work.make("Reshape", [x.op.inputs[0], shape], op, "reshape", Tshape=as_dtype("int32"))
-        return made, f"the shape that {x.op.name} gives does not matter to it"
+        return made, f"it does not depend on the shape of {x.op.name}"
     return None
 
 
@@ -249,14 +249,14 @@ def _neutral_operand(_work: _Work, op: Operation) -> Found | None:
     number = numbers[op.type]
     for place in (1, 0) if op.type in ("Mul", "Add", "AddV2") else (1,):
         if _all(op.inputs[place], number) and _same_shape(op.inputs[1 - place], op.outputs[0]):
-            return op.inputs[1 - place], f"{op.type} with {number} changes no value"
+            return op.inputs[1 - place], f"{op.type} with {number} is the identity"
     return None
 
 
 def _square(work: _Work, op: Operation) -> Found | None:
     if op.type != "Mul" or op.inputs[0] is not op.inputs[1]:
         return None
-    return work.make("Square", [op.inputs[0]], op, "square"), "both factors are one tensor"
+    return work.make("Square", [op.inputs[0]], op, "square"), "both factors are the same tensor"
 
 
 def _power(work: _Work, op: Operation) -> Found | None:
@@ -298,11 +298,9 @@ def _negation(work: _Work, op: Operation) -> Found | None:
     a, b = op.inputs
     if b.op.type == "Neg":
         other = "AddV2" if op.type == "Sub" else "Sub"
-        return work.make(
-            other, [a, b.op.inputs[0]], op, other.lower()
-        ), f"its second operand is negated: {other} instead"
+        return work.make(other, [a, b.op.inputs[0]], op, other.lower()), f"its second operand is negated: use {other}"
     if a.op.type == "Neg" and op.type != "Sub":
-        return work.make("Sub", [b, a.op.inputs[0]], op, "sub"), "its first operand is negated: Sub instead"
+        return work.make("Sub", [b, a.op.inputs[0]], op, "sub"), "its first operand is negated: use Sub"
     return None
 
 
@@ -363,7 +361,7 @@ def _remap(work: _Work, op: Operation) -> Found | None:
     if linear.type == "Conv2D":
         attrs |= {"TArgs": (linear.outputs[0].dtype.base_dtype,), "num_host_args": 0}
     made = work.make(_FUSED[linear.type], [*linear.inputs, bias.inputs[1]], op, "fused", **attrs)
-    return made, f"nothing else reads {linear.name}: {' and '.join(ops)} run within it"
+    return made, f"{linear.name} has no other users: {' and '.join(ops)} are fused into it"
 
 
 def _is_activated(work: _Work, bias: Operation, kind: str) -> bool:
@@ -400,7 +398,7 @@ def _to_layout(work: _Work, op: Operation) -> Found | None:
     new = work.graph.add_op(op.type, name, [x, *op.inputs[1:]], types, attrs, device=op.device)
     new.source_file, new.source_line = op.source_file, op.source_line
     made = work.transposed(new.outputs[0], back, op, f"from_{work.to.lower()}")
-    return made, f"it reads images as {old}, and the device wants {work.to}"
+    return made, f"it uses the format {old}, the device prefers {work.to}"
 
 
 def _unwrapped(tensor: Tensor, permutation: Sequence[int]) -> Tensor | None:
@@ -427,7 +425,7 @@ def _sink_transpose(work: _Work, op: Operation) -> Found | None:
         return None
     attrs = {k: v for k, v in op.attrs.items() if not k.startswith("_") and k != "T"}
     made = work.make(op.type, inner, op, op.type.lower(), **attrs)
-    return work.transposed(made, back, op, "transpose"), f"{op.type} works by element: the transpose may follow it"
+    return work.transposed(made, back, op, "transpose"), f"{op.type} is elementwise: the transpose can follow it"
 
 
 _LAYOUT: Final[dict[str, Rule]] = {

@@ -64,7 +64,9 @@ def optimize_steps(
     for name in grappler:
         if name not in OPTIMIZERS:
             known = ", ".join(OPTIMIZERS)
-            raise FlagError(f"--xlanb_grappler={name}: no such optimizer{nearest(name, OPTIMIZERS)}; there are {known}")
+            raise FlagError(
+                f"--xlanb_grappler={name}: no such optimizer{nearest(name, OPTIMIZERS)}; known optimizers: {known}"
+            )
         graph, rewrites = OPTIMIZERS[name](graph, keep, fed)
         yield OptimizeStep(name, graph, tuple(rewrites))
     graph = remove_identities(graph, keep)

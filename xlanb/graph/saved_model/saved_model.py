@@ -85,12 +85,12 @@ def read_saved_model(folder: str | Path, tags: tuple[str, ...] | None = None) ->
     folder = Path(folder)
     path = next((p for p in (folder / "saved_model.pb", folder / "saved_model.pbtxt") if is_file(p)), None)
     if path is None:
-        raise GraphError(f"there is no saved_model.pb in {str(folder)!r}")
+        raise GraphError(f"no saved_model.pb in {str(folder)!r}")
     metas = parse_meta_graphs(path)
     meta = next((m for m in metas if tags is None or set(tags) == set(m.meta_info_def.tags)), None)
     if meta is None:
         there = "; ".join(", ".join(m.meta_info_def.tags) for m in metas) or "none"
-        raise GraphError(f"{str(path)!r} has no graph with the tags {', '.join(tags or ())}; there are: {there}")
+        raise GraphError(f"{str(path)!r} has no graph with the tags {', '.join(tags or ())}; its tags are: {there}")
     signatures = {
         name: Signature(
             {k: v.name for k, v in s.inputs.items()},

@@ -41,7 +41,7 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
     entries = {key.decode("utf-8", "replace"): value for key, value in _table(index)}
     header = _message("BundleHeaderProto", entries.pop("", b""), index)
     if header.endianness:
-        raise GraphError(f"{str(index)!r} is of a checkpoint in big-endian order, which is not supported")
+        raise GraphError(f"{str(index)!r} belongs to a big-endian checkpoint, which is not supported")
     found: dict[str, Array] = {}
     claimed: dict[int, int] = {}
     for name, data in entries.items():
@@ -49,7 +49,9 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
         if entry.slices:
             continue  # the parts of a partitioned variable have entries of their own
         if not 0 <= entry.shard_id < max(1, header.num_shards):
-            raise GraphError(f"{str(index)!r}: {name!r} lies in shard {entry.shard_id} of {header.num_shards}")
+            raise GraphError(
+                f"{str(index)!r}: {name!r} is in shard {entry.shard_id}, but there are {header.num_shards}"
+            )
         shard = Path(f"{prefix}.data-{entry.shard_id:05d}-of-{max(1, header.num_shards):05d}")
         claimed[entry.shard_id] = claimed.get(entry.shard_id, 0) + max(0, entry.size)
         _check_claimed(name, claimed[entry.shard_id], shard)
@@ -63,7 +65,7 @@ def _check_claimed(name: str, size: int, shard: Path) -> None:
     if size > there:
         raise DataLossError(
             f"{str(shard)!r}: the tensors up to {name!r} take {size} bytes, but it has {there}: "
-            "they overlap, or the file is cut off; restore it from a copy"
+            "they overlap, or the file is truncated; restore it from a copy"
         )
 
 
@@ -75,7 +77,7 @@ def _read(path: Path, offset: int = 0, size: int | None = None) -> bytes:
             wanted = there - offset if size is None else size
             if not 0 <= offset <= there or not 0 <= wanted <= there - offset:
                 raise DataLossError(
-                    f"{str(path)!r} is cut off: it has {there} bytes, not {wanted} at {offset}; restore the file from a copy"
+                    f"{str(path)!r} is truncated: it has {there} bytes, not {wanted} at {offset}; restore the file from a copy"
                 )
             file.seek(offset)
             return file.read(wanted)
@@ -111,7 +113,7 @@ def _varint(data: bytes, at: int, what: str = "a number in a table") -> tuple[in
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
-    raise DataLossError(f"{what} is cut off")
+    raise DataLossError(f"{what} is truncated")
 
 
 # ---------------------------------------------------------------------------------------------------------- the table
@@ -121,7 +123,7 @@ def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a sorted table."""
     data = _read(path)
     if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
-        raise GraphError(f"{str(path)!r} is no index of a checkpoint, or is cut off")
+        raise GraphError(f"{str(path)!r} is not a checkpoint index, or is truncated")
     footer = data[-_FOOTER:]
     try:
         at = _varint(footer, _varint(footer, 0)[1])[1]  # past the handle of the meta index
@@ -139,7 +141,7 @@ def _handle(data: bytes, at: int) -> tuple[int, int]:
 def _block(data: bytes, offset: int, size: int, path: Path) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a block: a key says how much of the one before it begins with."""
     if offset + size + _TRAILER > len(data) or size < 4:
-        raise DataLossError(f"cut off: a block of {size} bytes at {offset} is not there")
+        raise DataLossError(f"truncated: a block of {size} bytes at {offset} is missing")
     end = offset + size
     stored = int.from_bytes(data[end + 1 : end + _TRAILER], "little")
     _check(f"the block of {size} bytes at {offset}", crc32c(data[offset : end + 1]), stored)
@@ -153,7 +155,7 @@ def _block(data: bytes, offset: int, size: int, path: Path) -> Iterator[tuple[by
         rest, at = _varint(block, at)
         length, at = _varint(block, at)
         if shared > len(key) or rest + length > stop - at:
-            raise DataLossError(f"cut off: an entry of {rest + length} bytes in the block at {offset}")
+            raise DataLossError(f"truncated: an entry of {rest + length} bytes in the block at {offset}")
         key = key[:shared] + block[at : at + rest]
         yield key, block[at + rest : at + rest + length]
         at += rest + length
@@ -166,7 +168,7 @@ def _tensor(name: str, entry: Any, shard: Path) -> Array:
     where = f"{str(shard)!r}: tensor {name!r}"
     dtype = BY_NUMBER.get(entry.dtype)
     if dtype is None or not dtype.has_numpy_dtype:
-        raise GraphError(f"{where} has an element type that is not supported, number {entry.dtype}")
+        raise GraphError(f"{where} has the unsupported element type number {entry.dtype}")
     try:
         shape = shape_from_proto(entry.shape)
     except GraphError as error:
@@ -177,7 +179,7 @@ def _tensor(name: str, entry: Any, shard: Path) -> Array:
     if dtype.name == "string":
         return _texts(where, _read(shard, entry.offset, entry.size), dims, entry.crc32c)
     if entry.size != dtype.numpy_dtype.itemsize * math.prod(dims):
-        raise GraphValueError(f"{where} has {entry.size} bytes for {dtype.name}{dims}")
+        raise GraphValueError(f"{where} has {entry.size} bytes, which does not match {dtype.name}{dims}")
     data = _read(shard, entry.offset, entry.size)
     _check(where, crc32c(data), entry.crc32c)
     return _shaped(where, np.frombuffer(data, dtype.numpy_dtype).copy(), dims)
@@ -194,7 +196,7 @@ def _texts(where: str, data: bytes, dims: list[int], expected: int) -> Array:
     """Lengths, a checksum of them (as fixed numbers of 4 or 8 bytes), then the texts."""
     count = math.prod(dims)
     if count > len(data):  # every length takes a byte at least
-        raise DataLossError(f"{where} is cut off: it has {len(data)} bytes for {count} texts")
+        raise DataLossError(f"{where} is truncated: it has {len(data)} bytes for {count} strings")
     lengths, at = [], 0
     for _ in range(count):
         length, at = _varint(data, at, f"{where}: the length of a text")
@@ -202,7 +204,7 @@ def _texts(where: str, data: bytes, dims: list[int], expected: int) -> Array:
     checksum = crc32c(b"".join(n.to_bytes(4 if n < 1 << 32 else 8, "little") for n in lengths))
     start = at + 4
     if start + sum(lengths) != len(data):
-        raise DataLossError(f"{where} has {len(data)} bytes for {count} texts of {sum(lengths)} bytes in all")
+        raise DataLossError(f"{where} has {len(data)} bytes, expected {sum(lengths)} bytes for {count} strings")
     _check(f"{where}, the lengths of its texts,", checksum, int.from_bytes(data[at:start], "little"))
     _check(where, crc32c(data[at:], checksum), expected)
     out = np.empty(count, object)
@@ -218,7 +220,9 @@ def _by_variable(found: dict[str, Array], index: Path) -> dict[str, Array]:
     if objects is None:
         return {}
     if objects.shape or objects.dtype != object:
-        raise GraphValueError(f"{str(index)!r}: {_OBJECTS} is one text, not {objects.dtype}{list(objects.shape)}")
+        raise GraphValueError(
+            f"{str(index)!r}: {_OBJECTS} must be one string, got {objects.dtype}{list(objects.shape)}"
+        )
     graph = _message("TrackableObjectGraph", objects.item(), index)
     held = [a for node in graph.nodes for a in node.attributes]
     return {a.full_name: found[a.checkpoint_key] for a in held if a.full_name and a.checkpoint_key in found}

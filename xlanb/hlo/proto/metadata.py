@@ -25,7 +25,7 @@ def metadata_to_proto(metadata: OpMetadata) -> Message:
         elif name == "profile_type":
             proto.profile_type.extend(Cursor(text).ints())
         else:
-            raise HloParseError(f"metadata field {name} has no place in a message")
+            raise HloParseError(f"metadata field {name} has no proto field")
     return proto
 
 
@@ -145,7 +145,7 @@ def _between(last: tuple[int, ...] | None, index: tuple[int, ...]) -> str:
         same = next((i for i, (a, b) in enumerate(zip(last, index, strict=False)) if a != b), -1)
         follows = same >= 0 and index[same] == last[same] + 1 and not any(index[same + 1 :])
     if not follows or len(index) > MAX_DEPTH:
-        raise HloParseError(f"original value: no leaf {list(index[:20])} can come after {list((last or ())[:20])}")
+        raise HloParseError(f"original value: leaf {list(index[:20])} cannot follow {list((last or ())[:20])}")
     if last is None:
         return "(" * len(index)
     return ")" * (len(last) - same - 1) + ", " + "(" * (len(index) - same - 1)

@@ -45,14 +45,14 @@ def from_proto(data: bytes) -> HloModule:
         ShapeError: a shape is malformed. LiteralError: a constant's elements do not fit its shape.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise HloParseError(f"an HloModuleProto is bytes, not {type(data).__name__}")
+        raise HloParseError(f"expected the bytes of an HloModuleProto, got {type(data).__name__}")
     data = bytes(data)
     fields = top_level_fields(data)
     if any(n in fields for n in _MODULE_ONLY):
         return module_of(decode(SCHEMA.HloModuleProto(), data, HloParseError))
     outer = decode(SCHEMA.HloProto(), data, HloParseError)
     if not outer.HasField("hlo_module"):
-        raise HloParseError(f"{len(data)} bytes are neither an HloModuleProto nor an HloProto")
+        raise HloParseError(f"the {len(data)} bytes are neither an HloModuleProto nor an HloProto")
     return module_of(outer.hlo_module)
 
 
@@ -128,7 +128,9 @@ class _Reader:
                 or len(set(order)) != len(known)
                 or len(order) != len(known)
             ):
-                raise HloParseError(f"the schedule of {computation.name} is no order of its {len(known)} instructions")
+                raise HloParseError(
+                    f"the schedule of {computation.name} is not a permutation of its {len(known)} instructions"
+                )
             self.module.set_schedule(computation, order)
 
     # -- computations -------------------------------------------------------------------------------------------
@@ -172,9 +174,7 @@ class _Reader:
             )
         names = {i.name for i in computation._instructions}
         if len(names) != len(known):
-            raise HloParseError(
-                f"{computation.name}: {len(known) - len(names)} instructions have a name that another has"
-            )
+            raise HloParseError(f"{computation.name}: {len(known) - len(names)} instructions have duplicate names")
 
     # -- instructions -------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class _Reader:
         found = [known.get(n) for n in ids]
         for n, instruction in zip(ids, found, strict=True):
             if instruction is None:
-                raise HloParseError(f"{what} {n} is no instruction that stands before it")
+                raise HloParseError(f"{what} {n} does not refer to an earlier instruction")
         return [i for i in found if i is not None]
 
     def _shape(self, proto: Message) -> Shape:
@@ -221,15 +221,15 @@ class _Reader:
         self._called(proto, opcode, operands, attributes)
         missing = [n for n in _REQUIRED.get(opcode, ()) if n not in attributes]
         if missing:
-            raise HloParseError(f"attribute {missing[0]} is expected but not there")
+            raise HloParseError(f"attribute {missing[0]} is missing")
         for row, codec in codecs(opcode):
             value = codec.read(proto, operands)
             if value is None and row.name == "replica_groups" and opcode not in _PERMUTES:
                 value = "{}"
             if value is None and row.required:
-                raise HloParseError(f"attribute {row.name} is expected but not there")
+                raise HloParseError(f"attribute {row.name} is missing")
             if isinstance(value, str) and row.kind in WORDS and value not in WORDS[row.kind]:
-                raise HloParseError(f"{row.name} is one of {', '.join(sorted(WORDS[row.kind]))}, not {value!r}")
+                raise HloParseError(f"{row.name} must be one of {', '.join(sorted(WORDS[row.kind]))}, not {value!r}")
             if value is not None and value != row.default:
                 attributes[row.name] = value
         return attributes
@@ -252,7 +252,7 @@ class _Reader:
     def _callee(self, number: int) -> HloComputation:
         found = self.computations.get(number)
         if found is None:
-            raise HloParseError(f"called computation {number} is none that stands before it")
+            raise HloParseError(f"called computation {number} does not refer to an earlier computation")
         return found
 
     def _common(self, proto: Message, new: HloInstruction) -> None:
@@ -289,4 +289,6 @@ def _spread(names: tuple[str, ...], called: list[HloComputation], attributes: di
 
 
 def _too_many(names: tuple[str, ...], called: list[HloComputation]) -> NoReturn:
-    raise HloParseError(f"{len(called)} called computations for {', '.join(names) or 'an opcode that calls none'}")
+    raise HloParseError(
+        f"{len(called)} called computations do not match {', '.join(names) or 'an opcode without called computations'}"
+    )

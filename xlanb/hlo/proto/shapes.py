@@ -79,7 +79,7 @@ def shape_from_proto(proto: Message) -> Shape:
     if kind is PrimitiveType.BUFFER:
         inner = shape_from_proto(proto.tuple_shapes[0]) if len(proto.tuple_shapes) == 1 else None
         if not isinstance(inner, ArrayShape) or not inner.is_array:
-            raise ShapeError("a buffer's ShapeProto holds one array")
+            raise ShapeError("the ShapeProto of a buffer must hold one array")
         return BufferShape(inner)
     if not kind.is_array:
         return ArrayShape(kind)
@@ -90,7 +90,7 @@ def _array_from_proto(kind: PrimitiveType, proto: Message) -> ArrayShape:
     dynamic = tuple(proto.is_dynamic_dimension)
     dimensions = tuple(proto.dimensions)
     if dynamic and len(dynamic) != len(dimensions):
-        raise ShapeError(f"{len(dynamic)} dynamic flags for {len(dimensions)} dimensions in a ShapeProto")
+        raise ShapeError(f"a ShapeProto has {len(dynamic)} dynamic flags for {len(dimensions)} dimensions")
     extent = 1
     for i, size in enumerate(dimensions):
         if size < 0 and (size != UNBOUNDED or not dynamic or not dynamic[i]):
@@ -108,7 +108,7 @@ def _layout_from_proto(proto: Message) -> Layout:
         # The default is a 32-bit index, which the text does not show.
         kind = BY_NUMBER.get(number)
         if number and (kind is None or not kind.is_unsigned):
-            raise ShapeError(f"a LayoutProto with indices or pointers of type {kind or number}, which is not unsigned")
+            raise ShapeError(f"a LayoutProto has indices or pointers of type {kind or number}, which is not unsigned")
         if number:
             extra += f"{mark}({BY_NUMBER[number]})"
     if proto.split_configs:
@@ -175,20 +175,20 @@ def literal_from_proto(proto: Message) -> Literal:
 def _literal(proto: Message, shape: Shape) -> Literal:
     if isinstance(shape, TupleShape):
         if len(proto.tuple_literals) != len(shape.shapes):
-            raise LiteralError(f"{len(proto.tuple_literals)} elements for a literal {shape}")
+            raise LiteralError(f"{len(proto.tuple_literals)} elements do not match the literal's shape {shape}")
         return Literal(shape, elements=tuple(map(_literal, proto.tuple_literals, shape.shapes)))
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         return Literal(shape)
     if shape.rank > _MAX_LITERAL_RANK or shape.element_type.scalar is None:
-        raise LiteralError(f"no literal can have the shape {shape}")
+        raise LiteralError(f"a literal cannot have the shape {shape}")
     if shape.is_dynamic:
-        raise LiteralError(f"a literal has no dynamic dimensions, and that of {shape} does")
+        raise LiteralError(f"a literal cannot have dynamic dimensions, as in {shape}")
     values = _elements(proto, shape)
     order = tuple(reversed(shape.minor_to_major))
     try:
         physical = values.reshape(tuple(shape.dimensions[i] for i in order))
     except ValueError as error:  # no elements, but other dimensions beyond what NumPy can count
-        raise LiteralError(f"no literal can have the shape {shape}: {error}") from error
+        raise LiteralError(f"a literal cannot have the shape {shape}: {error}") from error
     return Literal(shape, np.transpose(physical, np.argsort(order)))
 
 
@@ -199,7 +199,7 @@ def _elements(proto: Message, shape: ArrayShape) -> np.ndarray[Any, Any]:
     wanted = shape.element_count * (2 if kind.is_complex else per_element)
     if len(field) != wanted:
         unit = "bytes" if kind.text not in _IN_ELEMENTS else "numbers"
-        raise LiteralError(f"{len(field)} {unit} for a literal {shape}, which has {wanted}")
+        raise LiteralError(f"got {len(field)} {unit} for a literal of shape {shape}, expected {wanted}")
     if kind.text in _IN_ELEMENTS:
         part = {PrimitiveType.C64: np.float32, PrimitiveType.C128: np.float64}.get(kind, kind.dtype)
         if np.dtype(part).kind == "f":

@@ -143,7 +143,7 @@ def sharding_from_proto(proto: Message) -> str:
     """
     if proto.type == _TUPLE:
         if any(p.type == _TUPLE for p in proto.tuple_shardings):
-            raise HloParseError("a tuple of shardings within another")
+            raise HloParseError("nested tuples of shardings")
         return "{" + ", ".join(map(sharding_from_proto, proto.tuple_shardings)) + "}"
     if proto.HasField("named_sharding"):
         text = _named_text(proto.named_sharding)
@@ -168,7 +168,7 @@ def sharding_from_proto(proto: Message) -> str:
 
 def _word(number: int) -> str:
     if not 0 <= number < len(_TYPES):
-        raise HloParseError(f"unknown type {number} of a sharding")
+        raise HloParseError(f"unknown sharding type {number}")
     return _TYPES[number]
 
 
@@ -177,7 +177,7 @@ def _tiles_text(proto: Message) -> str:
     tiles = _product(proto.tile_assignment_dimensions)
     count = _product(proto.iota_reshape_dims) if proto.iota_reshape_dims else len(proto.tile_assignment_devices)
     if tiles != count or not proto.tile_assignment_dimensions:
-        raise HloParseError(f"a sharding of {tiles} tiles for {count} devices")
+        raise HloParseError(f"a sharding of {tiles} tiles does not match {count} devices")
     devices = _iota_text(proto) if proto.iota_reshape_dims else _comma(proto.tile_assignment_devices)
     last = " last_tile_dim_replicate" if proto.replicate_on_last_tile_dim else ""
     if proto.last_tile_dims:
@@ -318,7 +318,7 @@ def _mesh_text(mesh: Message) -> str:
 def _axis_text(mesh: Message, axis: Message) -> str:
     index = axis.mesh_axis_index
     if not 0 <= index < len(mesh.axes):
-        raise HloParseError(f"axis {index} of a mesh with {len(mesh.axes)} axes")
+        raise HloParseError(f"axis {index} is out of range for a mesh with {len(mesh.axes)} axes")
     return f"'{mesh.axes[index].name}'" + (
         f":({axis.sub_axis_info.pre_size}){axis.sub_axis_info.size}" if axis.HasField("sub_axis_info") else ""
     )
@@ -337,7 +337,7 @@ def _named_text(proto: Message) -> str:
         )
     start = "{" + _mesh_text(mesh)
     if not 0 <= proto.reduction_op < len(REDUCTIONS):
-        raise HloParseError(f"reduction_op {proto.reduction_op} of a sharding is unknown")
+        raise HloParseError(f"unknown reduction_op {proto.reduction_op} in a sharding")
     reduction = REDUCTIONS[proto.reduction_op] if proto.reduction_op and proto.unreduced_axes else ""
     if not mesh.axes:
         return start + metadata + "}"

@@ -57,7 +57,7 @@ def read_window(proto: Message, _: Sequence[Shape]) -> Window | None:
     ]
     for row in rows:
         if min(row.size, row.stride, row.window_dilation, row.base_dilation) < 0:
-            raise HloParseError(f"a window's sizes, strides and dilations are not negative, unlike {row}")
+            raise HloParseError(f"a window's sizes, strides and dilations must not be negative, got {row}")
     return Window(tuple(rows)) if rows else None
 
 
@@ -365,7 +365,7 @@ def read_boxes(proto: Message, shapes: Sequence[Shape]) -> tuple[tuple[int, ...]
         source = source.shapes[0]
     rank = source.rank if isinstance(source, ArrayShape) else 0
     if not rank or len(sizes) % rank:
-        raise HloParseError(f"{len(sizes)} slice sizes for operands of {rank} dimensions")
+        raise HloParseError(f"{len(sizes)} slice sizes do not match operands of {rank} dimensions")
     return tuple(sizes[i : i + rank] for i in range(0, len(sizes), rank))
 
 

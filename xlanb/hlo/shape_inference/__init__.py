@@ -29,10 +29,10 @@ from xlanb.shape import EXTENT_LIMIT, ArrayShape, Literal, Shape, TupleShape
 __all__ = ["GIVEN", "check", "compatible", "infer", "is_inferred"]
 
 FAMILIES = (collectives, control, data, elementwise, indexing, linalg, reductions)
-"""The files of rules; importing them registers what they hold."""
+"""The modules of rules; importing them registers the rules."""
 
 GIVEN = frozenset(CHECKS) | {HloOpcode.BITCAST, HloOpcode.CUSTOM_CALL, HloOpcode.PARAMETER}
-"""Opcodes whose shape has to be given."""
+"""Opcodes whose shape must be given."""
 
 
 def is_inferred(opcode: HloOpcode) -> bool:
@@ -51,12 +51,12 @@ def infer(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, A
         literal: Literal = attributes["literal"]
         return literal.shape
     if found is None:
-        raise ShapeError(f"{opcode}: the shape does not follow from the operands and must be given")
+        raise ShapeError(f"{opcode}: the shape cannot be inferred from the operands and must be given")
     site = Site(opcode, shapes, attributes)
     shape = found(site)
     for part in shape.shapes if isinstance(shape, TupleShape) and opcode is not HloOpcode.TUPLE else (shape,):
         if isinstance(part, ArrayShape) and prod(d if d > 0 else 1 for d in part.dimensions) >= EXTENT_LIMIT:
-            site.fail(f"expected a result whose bytes 64 bits can count, and the dimensions {part} are too large")
+            site.fail(f"the dimensions {part} are too large: the size in bytes must fit into 64 bits")
     return shape
 
 

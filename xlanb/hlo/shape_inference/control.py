@@ -51,7 +51,7 @@ def _while(site: Site) -> Shape:
     site.count(1)
     result = body_result(site)
     if not compatible(result, site.shapes[0]):
-        site.fail(f"expected {site.computation('body').name} to give its parameter's shape, not {result}")
+        site.fail(f"expected {site.computation('body').name} to return its parameter's shape, got {result}")
     return site.shapes[0]
 
 
@@ -61,7 +61,7 @@ def body_result(site: Site) -> Shape:
     body, condition = site.computation("body"), site.computation("condition")
     test = check_call(site, condition, site.shapes)
     if not compatible(test, _PREDICATE):
-        site.fail(f"expected {condition.name} to give a pred[], not {test}")
+        site.fail(f"expected {condition.name} to return a pred[], got {test}")
     return check_call(site, body, site.shapes)
 
 
@@ -81,7 +81,7 @@ def _conditional(site: Site) -> Shape:
     results = [check_call(site, b, [s]) for b, s in zip(branches, site.shapes[1:], strict=True)]
     for branch, result in zip(branches, results, strict=True):
         if not compatible(result, results[0]):
-            site.fail(f"expected {branch.name} to give {results[0]}, as {branches[0].name} does, not {result}")
+            site.fail(f"expected {branch.name} to return {results[0]}, as {branches[0].name} does, got {result}")
     return results[0]
 
 

@@ -122,7 +122,7 @@ def _concatenate(site: Site) -> Shape:
             elif sizes[d] == -1:
                 sizes[d] = size
             elif size not in (sizes[d], -1):
-                site.fail(f"expected operands that agree but in dimension {along}")
+                site.fail(f"expected operands that differ only in dimension {along}")
             flags[d] = flags[d] or dynamic
     return make(kind, sizes, flags)
 
@@ -285,7 +285,7 @@ def _shuffle(site: Site) -> Shape:
     site.count(1)
     dims, shifts = site.get("dimensions") or (), site.get("shifts") or ()
     if len(dims) != len(shifts) or len(set(dims)) != len(dims) or any(not 0 <= d < site.array(0).rank for d in dims):
-        site.fail(f"expected a shift for each of distinct dimensions, not {shifts} for {dims}")
+        site.fail(f"expected one shift per distinct dimension, got {shifts} for {dims}")
     return row_major(site.array(0))
 
 

@@ -30,18 +30,18 @@ def check_reducer(
         site.fail(f"expected {name} to take {2 * n} parameters, not {len(parameters)}")
     results = root.shapes if isinstance(root, TupleShape) else (root,)
     if len(results) != n:
-        site.fail(f"expected {name} to give {n} scalar{'s' if n > 1 else ''}, not {root}")
+        site.fail(f"expected {name} to return {n} scalar{'s' if n > 1 else ''}, not {root}")
     kinds = []
     for i, (kind, init, result) in enumerate(zip(types, inits, results, strict=True)):
         if not isinstance(result, ArrayShape) or result.dimensions or not result.is_array:
-            site.fail(f"expected {name} to give {'scalars' if n > 1 else 'a scalar'}, not {root}")
+            site.fail(f"expected {name} to return {'scalars' if n > 1 else 'a scalar'}, not {root}")
         element = make(kind, ())
         if not compatible(parameters[i].shape, result, mixed_precision=True):
             site.fail(
                 f"expected parameter {i} of {name} to have the shape of result {i}, {result}, not {parameters[i].shape}"
             )
         if not compatible(init, result, mixed_precision=True):
-            site.fail(f"expected initial value {i} of shape {result}, as {name} gives, not {init}")
+            site.fail(f"expected initial value {i} of shape {result}, as {name} returns, not {init}")
         for what, wanted in (("the array's elements", element), ("the accumulator", result)):
             if not compatible(parameters[n + i].shape, wanted, mixed_precision=True):
                 site.fail(
@@ -101,7 +101,7 @@ def _select_and_scatter(site: Site) -> Shape:
     if len(parameters) != 2 or not all(compatible(p.shape, element, mixed_precision=True) for p in parameters):
         site.fail(f"expected {select.name} to take two scalars {element}")
     if not compatible(select.root.shape, _PREDICATE):
-        site.fail(f"expected {select.name} to give a pred[], not {select.root.shape}")
+        site.fail(f"expected {select.name} to return a pred[], not {select.root.shape}")
     check_reducer(site, site.computation("scatter"), [source.element_type], [init])
     windows = window_output(site, x, site.get("window"), x.element_type)
     if not compatible(source, windows, mixed_precision=True):
@@ -131,7 +131,7 @@ def _map(site: Site) -> Shape:
             )
     result = computation.root.shape
     if not isinstance(result, ArrayShape) or result.dimensions or not result.is_array:
-        site.fail(f"expected {computation.name} to give a scalar, not {result}")
+        site.fail(f"expected {computation.name} to return a scalar, not {result}")
     return make(result.element_type, first.dimensions, first.dynamic)
 
 
@@ -156,7 +156,7 @@ def _sort(site: Site) -> Shape:
                 f"expected parameter {i} of {compare.name} to be a scalar of type {arrays[i // 2].element_type}, not {p.shape}"
             )
     if not compatible(compare.root.shape, _PREDICATE):
-        site.fail(f"expected {compare.name} to give a pred[], not {compare.root.shape}")
+        site.fail(f"expected {compare.name} to return a pred[], not {compare.root.shape}")
     shapes = tuple(make(a.element_type, a.dimensions, a.dynamic) for a in arrays)
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
@@ -181,7 +181,7 @@ def _scan(site: Site) -> Shape:
     root = computation.root.shape
     results = root.shapes if isinstance(root, TupleShape) else (root,)
     if len(results) < carries:
-        site.fail(f"expected {computation.name} to give {carries} carries, not {root}")
+        site.fail(f"expected {computation.name} to return {carries} carries, not {root}")
     outputs = [_stacked(site, r, arrays[0], along) for r in results[: len(results) - carries]]
     lasts = [make(a.element_type, a.dimensions, a.dynamic) for a in arrays[count:]]
     both = (*outputs, *lasts)
@@ -191,7 +191,7 @@ def _scan(site: Site) -> Shape:
 def _stacked(site: Site, step: Shape, array: ArrayShape, along: int) -> ArrayShape:
     """What the outputs of all steps make: a scalar computation is applied to every element of a slice."""
     if not isinstance(step, ArrayShape) or not step.is_array:
-        site.fail(f"expected a computation that gives arrays, not {step}")
+        site.fail(f"expected a computation that returns arrays, not {step}")
     if not step.dimensions:
         return make(step.element_type, array.dimensions)
     return make(step.element_type, (*step.dimensions[:along], array.dimensions[along], *step.dimensions[along:]))

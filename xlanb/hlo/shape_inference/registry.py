@@ -104,10 +104,10 @@ Rule = Callable[[Site], Shape]
 Check = Callable[[Site, Shape], None]
 
 RULES: dict[HloOpcode, Rule] = {}
-"""How the shape follows from the operands."""
+"""Infers the shape from the operands."""
 
 CHECKS: dict[HloOpcode, Check] = {}
-"""Where the shape does not follow: whether a given one is possible."""
+"""Checks a given shape that cannot be inferred."""
 
 
 def rule(*opcodes: HloOpcode) -> Callable[[Rule], Rule]:
@@ -115,7 +115,7 @@ def rule(*opcodes: HloOpcode) -> Callable[[Rule], Rule]:
 
     def register(function: Rule) -> Rule:
         if twice := RULES.keys() & set(opcodes):
-            raise ValueError(f"two rules for {', '.join(map(str, twice))}")
+            raise ValueError(f"duplicate rules for {', '.join(map(str, twice))}")
         RULES.update(dict.fromkeys(opcodes, function))
         return function
 
@@ -127,7 +127,7 @@ def check_rule(*opcodes: HloOpcode) -> Callable[[Check], Check]:
 
     def register(function: Check) -> Check:
         if twice := CHECKS.keys() & set(opcodes):
-            raise ValueError(f"two checks for {', '.join(map(str, twice))}")
+            raise ValueError(f"duplicate checks for {', '.join(map(str, twice))}")
         CHECKS.update(dict.fromkeys(opcodes, function))
         return function
 

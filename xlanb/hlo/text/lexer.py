@@ -14,7 +14,7 @@ from xlanb.errors import HloParseError
 from xlanb.shape.primitive_type import BY_TEXT as PRIMITIVE_TYPES
 
 MAX_DEPTH = 100
-"""Nesting of operands, computations, shapes and literals that is still read; beyond it HloParseError."""
+"""The maximum nesting of operands, computations, shapes and literals; deeper raises HloParseError."""
 
 _STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"' + r"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'"
 # A quote that is never closed takes the rest: looking for its end again from every later quote would be quadratic.
@@ -62,7 +62,7 @@ KEYWORDS = frozenset(
     "last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
 )
 RESERVED = KEYWORDS | frozenset(t for t in PRIMITIVE_TYPES if t not in ("tuple", "b"))
-"""Identifiers that are no names where no % stands before them."""
+"""Identifiers that are not names unless preceded by %."""
 
 
 class Cursor:

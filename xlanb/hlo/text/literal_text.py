@@ -15,10 +15,10 @@ from xlanb.hlo.text.lexer import Cursor
 from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape, TupleShape
 
 LARGE_CONSTANT = 10
-"""Constants of more elements are printed as `{...}`."""
+"""Constants with more elements are printed as `{...}`."""
 
 MAX_MISSING = 1 << 26
-"""Elements that the literals of one text may leave out in all (they are 0)."""
+"""The most elements that the literals of one text may omit in total (they are 0)."""
 
 _TOKEN = re.compile(
     r"[ \t\n\r,]*(?:(?P<open>\{)|(?P<close>\})"
@@ -117,7 +117,7 @@ def _elided(cursor: Cursor, shape: Shape) -> Literal:
     if min(shape.dimensions, default=0) < 0:
         cursor.fail(f"a constant of shape {str(shape).replace('-1', '?')} has a dimension of unknown size")
     if shape.element_count * shape.dtype.itemsize > sys.maxsize:
-        cursor.fail(f"no machine holds a constant of shape {shape}")
+        cursor.fail(f"a constant of shape {shape} is too large")
     zeros = np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions)
     return Literal(shape, zeros, is_elided=shape.element_count > 0)
 
@@ -351,7 +351,7 @@ def _set_nan(
 
 
 _EMPTY_ROWS = 1000
-"""Pairs of braces to write, at most, for an array without elements: f32[1000000000000,0] has as many as it has rows."""
+"""The most pairs of braces written for an empty array: f32[1000000000000,0] has as many as rows."""
 
 
 def literal_text(literal: Literal, *, large: bool = False) -> str:

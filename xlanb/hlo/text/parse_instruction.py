@@ -48,12 +48,12 @@ _LINE = re.compile(
     rf"(ROOT )?%?({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*)\(([^()\[\]{{}}\"'\n]*)\)"
     rf"((?:, {_NAME}=(?:\{{[^{{}}\"'\n]*\}}|[^\s,{{}}\"'()]+))*){_B}"
 )
-"""An instruction as XLA prints it, as far as its metadata: name, shape, opcode, operands, attributes."""
+"""An instruction as XLA prints it, up to its metadata: name, shape, opcode, operands, attributes."""
 _METADATA = ", metadata="
 _COUNT = re.compile(r"[0-9]{1,9}")
 _NAMED = re.compile(rf", ({_NAME})=")
 _LONG_LITERAL = 32
-"""Characters of a constant from which on it is not remembered by its text."""
+"""Longer constants are not cached by their text."""
 
 _REQUIRED = {
     o: tuple(a.name for a in o.attributes if a.required and (o.kind != "leaf" or o is HloOpcode.IOTA))

@@ -142,7 +142,7 @@ def parse_layout(cursor: Cursor, cache: ShapeCache) -> Layout:
         fields.read()
     cursor.expect("}", "at the end of a layout")
     if sorted(order) != list(range(len(order))):
-        cursor.fail("the layout is no permutation of the dimensions", start)
+        cursor.fail("the layout is not a permutation of the dimensions", start)
     return Layout(tuple(order), fields.tiles, fields.memory_space, fields.element_size, fields.padding, fields.extra)
 
 

@@ -68,7 +68,7 @@ def _iota_parts(cursor: Cursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
         at = cursor.pos
         perm = cursor.ints("(", ")")
         if sorted(perm) != list(range(len(dims))):
-            cursor.fail("the transpose is no permutation", at)
+            cursor.fail("the transpose is not a permutation", at)
     return dims, perm
 
 
@@ -229,7 +229,7 @@ def _mesh(cursor: Cursor) -> tuple[str, list[str]]:
         else:
             name = cursor.attribute_name()
         if name in axes:
-            cursor.fail(f"axis {name} comes twice", at)
+            cursor.fail(f"axis {name} is given twice", at)
         axes[name] = cursor.integer()
         if not cursor.accept(","):
             break
@@ -395,7 +395,7 @@ class _Tiled:
         count = math.prod(self.iota[0]) if self.iota else len(self.devices)
         types = list(self.subgroups or ()) + (["replicated"] if self.replicate_last else [])
         if count != math.prod(self.tile) or min(self.tile) < 1:
-            cursor.fail(f"{count} devices for tiles {_tile(self.tile)}", self.at)
+            cursor.fail(f"{count} devices do not match the tiles {_tile(self.tile)}", self.at)
         if len(types) > len(self.tile):
             cursor.fail("more subgroup types than dimensions", self.at)
         return self._tiled(types) + tail + "}"
@@ -447,7 +447,7 @@ class _Tiled:
 
 _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
 MAX_DEVICES = 1 << 20
-"""Devices of one sharding that are written out one by one."""
+"""The most devices of one sharding that are listed one by one."""
 
 Iota = tuple[tuple[int, ...], tuple[int, ...]]
 

@@ -31,7 +31,7 @@ def parse(text: str) -> HloModule:
         HloParseError: the text is not well formed; the message shows line, column and a caret.
     """
     if not isinstance(text, str):
-        raise HloParseError(f"HLO text is a str, not {type(text).__name__}")
+        raise HloParseError(f"expected HLO text as a str, got {type(text).__name__}")
     check_characters(text)
     cursor = Cursor(text)
     try:

@@ -143,7 +143,7 @@ def form_text(record: ModuleRecord, form: str) -> str:
         "0.12": PrintOptions.xla_0_12,
     }
     if form not in forms:
-        raise ShapeError(f"no form {form!r} of HLO text; there are {', '.join(forms)}")
+        raise ShapeError(f"unknown form {form!r} of HLO text; known forms: {', '.join(forms)}")
     return module_text(record, forms[form]())
 
 
@@ -356,7 +356,7 @@ def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) ->
 
 
 _NO_QUEUES = re.compile(r'"wait_on_operation_queues"\s*:\s*\[\s*\]\s*,')
-"""What XLA leaves out of a GPU's backend configuration: that there are no queues to wait on."""
+"""XLA omits empty wait_on_operation_queues from a GPU's backend config."""
 
 
 def _sharding(text: str, options: PrintOptions) -> str:

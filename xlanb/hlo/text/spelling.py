@@ -63,7 +63,7 @@ _SPELLINGS: Mapping[str, Mapping[HloOpcode, _Row]] = {
         HloOpcode.DOT: (_sparse, frozenset()),
     },
 }
-"""By version and opcode: the attributes as they are written there, and the names of those that are written though they are the default."""
+"""By version and opcode: the attributes as they are written there, and the names of those that are written even at their default."""
 
 
 def spelled(record: InstructionRecord, version: str) -> tuple[Attributes, frozenset[str]]:

@@ -39,7 +39,7 @@ def verify_module_aliases(module: HloModule) -> None:
             raise HloVerifierError(f"input_output_alias names a part twice: {text}")
         if kind == "must-alias" and not compatible(result, parameter):
             raise HloVerifierError(
-                f"input_output_alias: result {where} is {result}, but parameter {number} there {parameter}: {text}"
+                f"input_output_alias: result {where} is {result}, but parameter {number} is {parameter} there: {text}"
             )
         outputs.add(where)
         taken.add(which)

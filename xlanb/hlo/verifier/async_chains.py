@@ -14,7 +14,7 @@ from xlanb.shape import TupleShape
 _O = HloOpcode
 _CONTINUED = frozenset((_O.ASYNC_UPDATE, _O.ASYNC_DONE))
 _CARRIED = frozenset((_O.CALL, _O.CONDITIONAL, _O.DOMAIN))
-"""Opcodes that may take a state along, besides those that hand it on."""
+"""Opcodes that may use an async state, besides those that forward it."""
 
 
 def verify_async_chains(links: Sequence[HloInstruction]) -> None:
@@ -61,7 +61,7 @@ def _verify_link(i: HloInstruction) -> None:
     bound = before.shape
     parameters = TupleShape(tuple(p.shape for p in called.parameters))
     if not isinstance(bound, TupleShape) or not compatible(bound.shapes[0], parameters):
-        fail(i, f"expected all operands of {called.name}, {parameters}, to be there, not only those of {bound}")
+        fail(i, f"expected all operands of {called.name}, {parameters}, got only those of {bound}")
     if not compatible(i.shape, called.root.shape):
         fail(i, f"expected the result {called.root.shape} of {called.name}, not {i.shape}")
 

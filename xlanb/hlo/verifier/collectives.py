@@ -204,7 +204,7 @@ def verify_pairs(i: HloInstruction) -> None:
         for pair in i.attributes["source_target_pairs"]:
             n = pair[side]
             if n < 0 or (limit > 1 and n >= limit):
-                fail(i, f"source_target_pairs has {name} {n}, which is none of {limit} participants")
+                fail(i, f"source_target_pairs has {name} {n}, which is not one of the {limit} participants")
             seen[n] = seen.get(n, 0) + 1
             if seen[n] > often:
                 fail(i, f"source_target_pairs has {name} {n} {'twice' if often == 1 else f'more than {often} times'}")

@@ -55,7 +55,7 @@ def _verify_loop(i: HloInstruction) -> None:
     taken = i.operands[0].shape
     for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
         if not compatible(taken, shape):
-            fail(i, f"cannot be compiled: expected {what} to have the shape of what goes in, {taken}, not {shape}")
+            fail(i, f"cannot be compiled: expected {what} to have the input's shape {taken}, not {shape}")
 
 
 def _sizes(shape: Shape) -> list[tuple[bool, ...]]:
@@ -68,7 +68,7 @@ def _verify_bitcast(i: HloInstruction) -> None:
     source, shape = i.operands[0].shape, i.shape
     if not (source.is_array and shape.is_array):
         if not compatible(source, shape):
-            fail(i, f"cannot be compiled: expected {source}, which is no array, to keep its shape, not {shape}")
+            fail(i, f"cannot be compiled: expected {source}, which is not an array, to keep its shape, not {shape}")
     elif _sizes(source) != _sizes(shape):
         fail(i, f"cannot be compiled: expected the same dimensions to be dynamic as in {source}, not {shape}")
     elif _bits(source.as_array()) != _bits(shape.as_array()):
@@ -132,7 +132,9 @@ def _verify_indexing(i: HloInstruction) -> None:
     if i.opcode is HloOpcode.GATHER and i.array_shape.element_count:
         sizes = i.ints("slice_sizes")
         if 0 in sizes:
-            fail(i, f"cannot be compiled: slices of sizes {sizes} have no element to gather, but {i.shape} has some")
+            fail(
+                i, f"cannot be compiled: slices of sizes {sizes} have no elements to gather, but {i.shape} is not empty"
+            )
 
 
 def _verify_alike(i: HloInstruction) -> None:

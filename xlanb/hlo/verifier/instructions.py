@@ -49,7 +49,7 @@ def _fusion(i: HloInstruction) -> None:
     for x in fused._instructions:
         # XLA refuses parameters that nothing uses, too; its own dce is there to remove them.
         if not x._users and x is not root and x.opcode is not _O.PARAMETER and not _acts(x):
-            fail(i, f"nothing uses {x.name} in the fused computation {fused.name}")
+            fail(i, f"{x.name} is unused in the fused computation {fused.name}")
     _same_thread(i, fused)
 
 
@@ -59,7 +59,7 @@ _ACTING = frozenset(o for o in HloOpcode if o.has_side_effect and o is not _O.DO
     _O.COLLECTIVE_PERMUTE_START,
     _O.COLLECTIVE_PERMUTE_DONE,
 }
-"""Opcodes that may stand in a fusion though nothing uses them (HloInstruction::HasSideEffectNoRecurse)."""
+"""Opcodes that may be in a fusion although unused (HloInstruction::HasSideEffectNoRecurse)."""
 
 
 def _acts(i: HloInstruction) -> bool:
@@ -172,7 +172,7 @@ def _async_start(i: HloInstruction) -> None:
         if not alone and o.opcode.kind not in ("side", "collective", "async"):
             fail(
                 o,
-                f"expected nothing but the root, parameters and collectives in {called.name}, which {i.name} runs aside",
+                f"expected nothing but the root, parameters and collectives in {called.name}, which {i.name} runs asynchronously",
             )
 
 

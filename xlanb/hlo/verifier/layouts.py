@@ -17,7 +17,7 @@ from xlanb.shape.shape import same_layouts
 
 _O = HloOpcode
 HandOver: TypeAlias = tuple[str, Shape, Shape]
-"""What is handed on, the shape that it has, the shape in which it is taken."""
+"""A forwarded value, its shape, and the shape expected by its user."""
 
 
 def hand_overs(i: HloInstruction) -> Iterator[HandOver]:

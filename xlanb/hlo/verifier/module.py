@@ -25,7 +25,7 @@ def verify_device_counts(module: HloModule) -> None:
         text = module.header.get(name, "1")
         product *= int(text)
         if not 1 <= int(text) <= _MAX_DEVICES or product > _MAX_DEVICES:
-            raise HloVerifierError(f"{module.name}: {name}={text}: expected from 1 to {_MAX_DEVICES:,} devices in all")
+            raise HloVerifierError(f"{module.name}: {name}={text}: expected 1 to {_MAX_DEVICES:,} devices in total")
 
 
 def verify_entry_layout(module: HloModule) -> None:
@@ -55,11 +55,11 @@ def verify_schedule(module: HloModule) -> None:
             if i in done or i not in computation:
                 fail(
                     i,
-                    f"the schedule of {computation.name} names it {'twice' if i in done else 'though it is not in it'}",
+                    f"the schedule of {computation.name} names it {'twice' if i in done else 'although it is not in the computation'}",
                 )
             for o in (*i.operands, *i.control_predecessors):
                 if o not in done:
-                    fail(i, f"the schedule of {computation.name} puts it before {o.name}, which it needs")
+                    fail(i, f"the schedule of {computation.name} puts it before {o.name}, on which it depends")
             done.add(i)
         if len(done) != len(computation):
             missing = next(i for i in computation if i not in done)
@@ -72,7 +72,7 @@ def verify_fusions(module: HloModule, fusions: list[HloInstruction]) -> None:
     for f in fusions:
         fused: HloComputation = f.attributes["calls"]
         if fused in owners:
-            fail(f, f"the fused computation {fused.name} is {owners[fused].name}'s, too")
+            fail(f, f"the fused computation {fused.name} is also used by {owners[fused].name}")
         owners[fused] = f
 
 
@@ -84,7 +84,7 @@ def verify_channels(channels: list[HloInstruction]) -> None:
             continue
         other = first.setdefault(i.attributes["channel_id"], i)
         if (_transfer(other), other.sharding) != (_transfer(i), i.sharding):
-            fail(i, f"channel {i.attributes['channel_id']} is used by {other.name}, too, which differs from it")
+            fail(i, f"channel {i.attributes['channel_id']} is also used by {other.name}, which differs from it")
 
 
 def _transfer(i: HloInstruction) -> tuple[object, ...]:

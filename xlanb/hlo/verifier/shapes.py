@@ -17,7 +17,7 @@ _O = HloOpcode
 _NOTHING = TupleShape(())
 
 _RULES = {**RULES, _O.WHILE: body_result, _O.FUSION: fused_result}
-"""The rules by which shapes are verified: of loops and fusions the verifier asks for less than inference gives."""
+"""The rules by which shapes are verified: for loops and fusions the verifier is less strict than inference."""
 
 EXACT = frozenset(
     (
@@ -25,7 +25,7 @@ EXACT = frozenset(
         _O.OPT_BARRIER, _O.PARAMETER, _O.RECV, _O.RECV_DONE, _O.SEND, _O.SEND_DONE, _O.TUPLE, _O.WHILE,
     )
 )  # fmt: skip
-"""Opcodes that only hand on what is there: no change of precision or layout."""
+"""Opcodes that only forward values: no change of precision or layout."""
 
 CHOOSES_TYPE = frozenset((_O.DOT, _O.CONVOLUTION, _O.RAGGED_DOT, _O.SCALED_DOT))
 """Sums of products, whose element type is given (XLA's preferred_element_type)."""
@@ -40,12 +40,12 @@ MAY_MIX = EXACT | CHOOSES_TYPE | frozenset(
 
 
 KEEPS_TYPE = frozenset((_O.BROADCAST, _O.RESHAPE, _O.DYNAMIC_RESHAPE))
-"""Opcodes of a given shape whose result has the operand's very type where precisions do not mix."""
+"""Opcodes with a given shape whose result must have exactly the operand's type unless mixed precision is allowed."""
 
 KEEPS_LAYOUT = frozenset(o for o in HloOpcode if o.is_elementwise) | frozenset(
     (_O.CONCATENATE, _O.DYNAMIC_SLICE, _O.DYNAMIC_UPDATE_SLICE, _O.MAP, _O.PAD, _O.REVERSE, _O.SLICE, _O.SORT)
 )
-"""Opcodes whose result lies as their operands do, once layouts count (LayoutAssignment::InstructionCanChangeLayout)."""
+"""Opcodes whose result has the layout of their operands in layout-sensitive modules (LayoutAssignment::InstructionCanChangeLayout)."""
 
 
 def verify_shape(i: HloInstruction, options: VerifierOptions) -> None:

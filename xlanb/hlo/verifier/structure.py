@@ -55,7 +55,7 @@ def _verify_computation(computation: HloComputation, names: dict[str, HloInstruc
         if names.setdefault(i.name, i) is not i:
             fail(
                 i,
-                f"the name is not unique: computation {names[i.name].parent.name} has an instruction of that name, too",
+                f"the name is not unique: computation {names[i.name].parent.name} also has an instruction of that name",
             )
         opcode = i.opcode
         if opcode.arity is not None and len(i.operands) != opcode.arity:
@@ -67,7 +67,7 @@ def _verify_computation(computation: HloComputation, names: dict[str, HloInstruc
                 _verify_operand(i, o, instructions)
                 in_order = False
             if i not in o._users:
-                fail(i, f"its operand {o.name} does not have it among its users")
+                fail(i, f"its operand {o.name} does not list it as a user")
         if i.control_predecessors or i.control_successors:
             _verify_control(i, instructions)
             in_order = False
@@ -88,10 +88,10 @@ def _verify_control(i: HloInstruction, instructions: dict[HloInstruction, None])
         if p not in instructions:
             fail(i, f"its control predecessor {p.name} is not in computation {i.parent.name}")
         if i not in p.control_successors:
-            fail(i, f"its control predecessor {p.name} does not have it among its successors")
+            fail(i, f"its control predecessor {p.name} does not list it as a successor")
     for s in i.control_successors:
         if s not in instructions or i not in s.control_predecessors:
-            fail(i, f"its control successor {s.name} does not have it among its predecessors")
+            fail(i, f"its control successor {s.name} does not list it as a predecessor")
 
 
 def _verify_acyclic(computation: HloComputation) -> None:
@@ -131,14 +131,14 @@ def _verify_parameters(computation: HloComputation) -> None:
     for i in parameters:
         _verify_replication(i)
     if len(parameters) != len(computation._parameters) or set(parameters) != set(computation._parameters):
-        raise HloVerifierError(f"computation {computation.name} does not list its parameters rightly")
+        raise HloVerifierError(f"computation {computation.name} has an inconsistent list of parameters")
     taken: dict[int, HloInstruction] = {}
     for p in parameters:
         number = p.attributes.get("parameter_number")
         if not isinstance(number, int) or not 0 <= number < len(parameters):
             fail(p, f"expected a parameter number in [0, {len(parameters)}), not {number}")
         if number in taken:
-            fail(p, f"{taken[number].name} is parameter {number}, too")
+            fail(p, f"{taken[number].name} is also parameter {number}")
         taken[number] = p
 
 

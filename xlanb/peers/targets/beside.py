@@ -25,7 +25,7 @@ _RUNS_OTHERS = frozenset({HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL
 _NO_KERNEL = _RUNS_OTHERS | {
     HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.BITCAST,
 }  # fmt: skip
-"""What is no work of its own."""
+"""Opcodes that do no work of their own."""
 _PLAIN = frozenset({HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.BROADCAST, HloOpcode.IOTA})
 
 
@@ -102,7 +102,7 @@ class TargetsBeside(Displayable):
         if isinstance(key, int):
             return self.traces[key]
         if key not in self.names:
-            raise ArgumentError(f"{key!r} is none of the targets: {', '.join(self.names)}")
+            raise ArgumentError(f"{key!r} is not one of the targets: {', '.join(self.names)}")
         return self.traces[self.names.index(key)]
 
     @property
@@ -110,7 +110,7 @@ class TargetsBeside(Displayable):
         """What a notebook shows."""
         found = [("side by side", self.facts)]
         if len(self.traces) > 1:
-            found += [("in one kernel here and not there", self.fused_differently), ("kernels", self.placement)]
+            found += [("in one kernel in one of them only", self.fused_differently), ("kernels", self.placement)]
         return tuple((title, frame) for title, frame in found if len(frame))
 
     def _held(self, trace: AnyTrace) -> Mapping[str, tuple[str, ...]]:
@@ -120,7 +120,7 @@ class TargetsBeside(Displayable):
         parts = [self.facts.to_string()]
         different = self.fused_differently
         if len(different):
-            parts.append(f"in one kernel here and not there:\n{different.to_string(index=False)}")
+            parts.append(f"in one kernel in one of them only:\n{different.to_string(index=False)}")
         return "\n\n".join([*parts, *self.first_differences])
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ def side_by_side(
         XlanbError: the real XLA refuses the program.
     """
     if not targets:
-        raise ArgumentError("targets names nothing to compile for")
+        raise ArgumentError("targets is empty: give at least one target")
     if pythons and "python" in options:
         raise ArgumentError("give python= or pythons=, not both")
     own = options.pop("python", "")
@@ -317,5 +317,5 @@ def _first_difference(names: str, diff: TraceDiff) -> str:
             and not diff_modules(a.after, b.after).is_equal
         ):
             where = "/".join(a.pipeline)
-            return f"{names} differ first after {a.name}{f' ({where})' if where else ''}"
-    return f"{names}: no pass that both have left other modules"
+            return f"{names} first differ after {a.name}{f' ({where})' if where else ''}"
+    return f"{names}: the modules are equal after all common passes"

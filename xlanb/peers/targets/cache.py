@@ -23,11 +23,11 @@ from xlanb.files import own_folder
 _FORMAT = "xlanb-target-2"
 _DEFAULT_BYTES = 4 << 30
 PART = "part-"
-"""What the folder of a compilation under way begins with."""
+"""Prefix of the folder of a running compilation."""
 _ABANDONED_S = 24 * 3600
 _COMPRESSED = ".gz"
 _LEVEL = 1
-"""Of gzip: LLO packs to a fourth in a second for 90 MB; the best level takes three for a fifth."""
+"""The gzip level: LLO compresses to a quarter in one second per 90 MB; the best level takes three seconds for a fifth."""
 
 
 def cache_folder() -> Path | None:

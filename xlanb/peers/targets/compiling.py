@@ -203,7 +203,9 @@ def _watch(child: subprocess.Popen[bytes], dumps: Path, end: float, progress: Pr
     progress("starting the compiler")
     while child.poll() is None:
         if time.monotonic() > end:
-            raise XlanbError(f"the real XLA took longer than its time limit: {counted(seen, 'file')} dumped until then")
+            raise XlanbError(
+                f"the real XLA took longer than its time limit: it had dumped {counted(seen, 'file')} by then"
+            )
         names = [f.name for f in dumps.iterdir()]
         if len(names) != seen:
             seen = len(names)
@@ -249,13 +251,13 @@ def _environment(dumps: Path, target: Target, flags: str, python: str = "") -> d
 
 
 _EMITTERS = "--xla_dump_emitter_re=^(triton-fusion|ptx|llvm)"
-"""Have Triton's IR dumped, and LLVM IR and PTX, for which XLA has asked since JAX 0.12.
+"""Dump Triton's IR, and LLVM IR and PTX, as XLA does since JAX 0.12.
 
-Not all that emitters tell: what MLIR's passes do takes minutes to print.
+Not the whole output of emitters: printing MLIR's passes takes minutes.
 """
 
 _WITHOUT_DEVICE = "--xla_disable_hlo_passes=sycl-gemm-workspace"
-"""That pass asks oneDNN on the device how much memory a matrix product needs beside its operands."""
+"""That pass queries oneDNN on the device for the workspace size of a matrix product."""
 
 
 def _libraries(python: str) -> str:
@@ -265,13 +267,13 @@ def _libraries(python: str) -> str:
 
 
 _LEFT_OUT = ("PYTHONPATH", "JAX_TRACEBACK_FILTERING", "JAX_DISABLE_JIT", "CUDA_VISIBLE_DEVICES")
-"""What would make the child another than a plain one.
+"""Environment variables that would change the child process.
 
-PYTHONPATH is of this environment, which may not be the child's.
+PYTHONPATH belongs to this environment, which may not be the child's.
 """
 
 _OF_THIS_ENVIRONMENT = ("TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION")
-"""What JAX sets in this process: the child of another Python is to find the libtpu of its own environment."""
+"""Set by JAX in this process: a child with another Python must find the libtpu of its own environment."""
 
 
 def _answer(folder: Path, obstacle: str = "") -> dict[str, Any]:
@@ -284,7 +286,7 @@ def _answer(folder: Path, obstacle: str = "") -> dict[str, Any]:
     if "error" in told:
         if obstacle and "topology not implemented" in told["error"]:
             raise XlanbError(f"the plugin of JAX did not start ({obstacle}): {told['error']}")
-        raise XlanbError(f"the real XLA refuses the program: {told['error']}")
+        raise XlanbError(f"the real XLA rejects the program: {told['error']}")
     return told
 
 

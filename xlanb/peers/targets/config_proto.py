@@ -13,7 +13,7 @@ from xlanb.gpu.devices import GpuDevice
 from xlanb.shape.primitive_type import PrimitiveType
 
 _DNN = (9, 10, 0)
-"""The version of cuDNN that is said to be there."""
+"""The version of cuDNN to report."""
 _RUNTIME = (12, 8, 0)
 _TENSOR_CORES = 4
 _UNIT_FIELDS = (("scalar_unit_description", "fma"), ("matrix_unit_description", "matrix_fma"))
@@ -36,7 +36,7 @@ def described(text: str) -> Described:
         DumpError: it is none, or of a platform that is not known.
     """
     if "gpu_device_info" not in text:
-        raise DumpError("this is no GpuTargetConfigProto in text form: it has no gpu_device_info")
+        raise DumpError("not a GpuTargetConfigProto in text form: gpu_device_info is missing")
     platform, name = _PLATFORM.search(text), _NAME.search(text)
     if platform is None or platform[1] not in ("CUDA", "ROCM", "SYCL"):
         raise DumpError('a GpuTargetConfigProto needs platform_name: "CUDA", "ROCM" or "SYCL"')

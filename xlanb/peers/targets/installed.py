@@ -37,7 +37,7 @@ NEEDS = {
     "rocm": Needs(
         ("jax-rocm7-plugin", "jax-rocm60-plugin"),
         "pip install jax-rocm7-plugin jax-rocm7-pjrt",
-        "only beside an AMD GPU: JAX's ROCm plugin starts nowhere else, and loads AMD's ROCm libraries (not on PyPI)",
+        "only on a machine with an AMD GPU: JAX's ROCm plugin requires one, and loads AMD's ROCm libraries (not on PyPI)",
     ),
     "oneapi": Needs(("jax-oneapi-plugin",), "pip install 'xlanb[intel]'"),
     "tpu": Needs(("libtpu",), "pip install 'xlanb[tpu]'"),
@@ -53,7 +53,7 @@ _VERSIONED = (
     "nvidia-cuda-nvcc-cu12",
     "nvidia-cuda-nvdisasm",
 )
-"""What a compilation depends on."""
+"""The inputs that a compilation depends on."""
 
 _ASK = """
 import json, importlib.metadata as metadata, sys
@@ -80,7 +80,7 @@ def versions(python: str = "") -> dict[str, str]:
         done = subprocess.run([python, "-c", _ASK, *_VERSIONED], capture_output=True, text=True, timeout=60, check=True)
         found: dict[str, str] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise XlanbError(f"python={python!r} cannot be asked for its packages: {error}") from error
+        raise XlanbError(f"python={python!r} cannot list its packages: {error}") from error
     return found
 
 

@@ -20,7 +20,7 @@ _MAX_DEVICES = 1 << 16
 TPUS = {
     "v2": "2x2", "v3": "2x2", "v4": "2x2x1", "v5e": "2x2", "v5p": "2x2x1", "v6e": "2x2", "tpu7x": "2x2x1",
 }  # fmt: skip
-"""The generations of TPU that can be compiled for, and the slice that is meant where none is named: one host's."""
+"""The generations of TPU that are supported, and the default slice: that of one host."""
 
 
 ALIASES_BY_KEY = {key: alias for alias, key in ALIASES.items() if not alias.startswith("mi2")}
@@ -83,7 +83,7 @@ def parse_target(name: str, devices: int = 0) -> Target:
     key = gpu["name"].replace("-", "_") if gpu is not None else ""
     device = DEVICES.get(ALIASES.get(key, key))
     if gpu is None or device is None:
-        raise ArgumentError(f"no target is named {name!r}{nearest(key or plain, known_names())} {_WHAT_THERE_IS}")
+        raise ArgumentError(f"unknown target {name!r}{nearest(key or plain, known_names())} {_WHAT_THERE_IS}")
     return _gpu(key, device, gpu["shape"] or "", devices, config_text(device))
 
 
@@ -96,13 +96,13 @@ def _plain(chip: str) -> str:
     return chip.removeprefix("tpu")
 
 
-_WHAT_THERE_IS = "(xlanb.targets() lists them; the file of a GpuTargetConfigProto, .txtpb, is one too)"
+_WHAT_THERE_IS = "(xlanb.targets() lists them; the .txtpb file of a GpuTargetConfigProto is also accepted)"
 
 
 def _tpu(chip: str, shape: str | None, name: str) -> Target:
     key = chip if chip in TPUS else f"tpu{chip}"
     if key not in TPUS:
-        raise ArgumentError(f"no TPU is known as {name!r}; there are {', '.join(f'tpu {_plain(c)}' for c in TPUS)}")
+        raise ArgumentError(f"unknown TPU {name!r}; known TPUs: {', '.join(f'tpu {_plain(c)}' for c in TPUS)}")
     wanted = shape or TPUS[key]
     if wanted.count("x") != TPUS[key].count("x"):
         raise ArgumentError(f"{name!r}: a slice of {_plain(key)} is written as tpu {_plain(key)}:{TPUS[key]}")
@@ -114,7 +114,7 @@ def _gpu(key: str, device: GpuDevice | None, shape: str, devices: int, config: s
     wanted = shape or (str(devices) if devices > 1 else "")
     count = _check_count(wanted or "1", key)
     if shape and devices > 1 and devices != count:
-        raise ArgumentError(f"{key}:{shape} has {count} devices, and devices={devices} were asked for")
+        raise ArgumentError(f"{key}:{shape} has {count} devices, but devices={devices} was given")
     platform = described(config).platform if device is None else device.architecture.platform
     hosts, _, each = (wanted or "1").rpartition("x")
     name = f"{key}:{wanted}" if wanted and wanted != "1" else key
@@ -122,7 +122,7 @@ def _gpu(key: str, device: GpuDevice | None, shape: str, devices: int, config: s
 
 
 PLATFORMS = {"CUDA": "cuda", "ROCM": "rocm", "SYCL": "oneapi"}
-"""Under which name JAX knows the platform of a GPU."""
+"""JAX's name of a GPU's platform."""
 
 
 def _count(shape: str) -> int:
@@ -139,10 +139,10 @@ def _check_count(shape: str, name: str) -> int:
 def _of_file(path: Path, devices: int) -> Target:
     """The target that a GpuTargetConfigProto describes."""
     if not is_file(path):
-        raise ArgumentError(f"{path}: there is no such file")
+        raise ArgumentError(f"{path}: no such file")
     data = read_regular(path, _MAX_CONFIG)
     if len(data) > _MAX_CONFIG:
-        raise ArgumentError(f"{path}: a GpuTargetConfigProto has no more than {_MAX_CONFIG:,} bytes")
+        raise ArgumentError(f"{path}: expected a GpuTargetConfigProto of at most {_MAX_CONFIG:,} bytes")
     text = data.decode("utf-8", "replace")
     try:
         found = described(text)

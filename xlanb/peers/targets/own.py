@@ -16,7 +16,7 @@ from xlanb.peers.targets.names import Target, parse_target
 from xlanb.peers.targets.trace import TargetTrace, trace_target
 
 OWN = "xlanb"
-"""What stands before the name of a GPU that xlanb itself compiles for."""
+"""Prefix of the name of a GPU that xlanb itself compiles for."""
 
 
 class OwnTrace(Trace):
@@ -55,7 +55,7 @@ def own_target(name: str) -> Target | None:
         return None
     target = parse_target(rest)
     if target.device is None or target.device.architecture.platform != "CUDA" or target.device_count > 1:
-        raise ArgumentError(f"{name!r}: xlanb itself compiles for one NVIDIA GPU, as in 'xlanb a100'")
+        raise ArgumentError(f"{name!r}: xlanb's own compiler targets one NVIDIA GPU, as in 'xlanb a100'")
     return target
 
 
@@ -77,7 +77,7 @@ def trace_own(
     given = [n for n, v in options.items() if v]
     if given or target.device is None:
         raise ArgumentError(
-            f"{', '.join(given) or target}: only for what the real XLA compiles, not for {OWN} {target}"
+            f"{', '.join(given) or target}: only valid for targets compiled by the real XLA, not for {OWN} {target}"
         )
     begin = time.perf_counter()
     compilation = Compilation(x, *args, target=target.device.key, **(named or {}))

@@ -28,7 +28,7 @@ def serve(folder: Path) -> dict[str, Any]:
     devices = topology.devices[: request["partitions"] * request["replicas"]]
     if len(devices) < request["partitions"] * request["replicas"]:
         wanted = request["partitions"] * request["replicas"]
-        return {"error": f"it is for {wanted} devices, and {request['name']} has {len(topology.devices)}"}
+        return {"error": f"it needs {wanted} devices, but {request['name']} has {len(topology.devices)}"}
     begin = time.perf_counter()
     executable = _compiled(folder, request, devices)
     seconds = time.perf_counter() - begin

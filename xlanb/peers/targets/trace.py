@@ -96,7 +96,7 @@ def program_for(
         count = target.device_count
         return lower_for(target.platform, x, args, named, device_count=count, portable=portable, **options)
     if any(v is not None for v in options.values()):
-        raise ArgumentError("shardings are for functions of JAX's: HLO has its own")
+        raise ArgumentError("shardings can only be given for JAX functions: HLO has its own")
     module = to_module(x, *args, **(named or {}))
     partitions, replicas = _count(module, "num_partitions"), _count(module, "replica_count")
     text = str(module).encode()

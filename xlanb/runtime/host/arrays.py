@@ -54,7 +54,7 @@ def _fail(op: Operation, message: str) -> GraphError:
 
 def _array(op: Operation, value: Any) -> TensorArrayValue:
     if not isinstance(value, TensorArrayValue):
-        raise _fail(op, f"the handle is no tensor array, but {value!r}")
+        raise _fail(op, f"the handle is not a tensor array but {value!r}")
     return value
 
 
@@ -70,7 +70,9 @@ def _write(op: Operation, held: TensorArrayValue, index: int, value: Any) -> Non
     if index in held.cleared or (before is not None and not held.is_gradient):
         raise _fail(op, f"index {index} of {held.node!r} has been written to already")
     if before is not None and before.shape != value.shape:
-        raise _fail(op, f"gradients of shapes {list(before.shape)} and {list(value.shape)} for index {index}")
+        raise _fail(
+            op, f"index {index} gets gradients of different shapes, {list(before.shape)} and {list(value.shape)}"
+        )
     held.items[index] = value if before is None else np.add(before, value)
     held.shapes[index] = value.shape
 
@@ -80,11 +82,11 @@ def _read(op: Operation, held: TensorArrayValue, index: int, asked: Dims | None 
         raise _fail(op, f"tried to read index {index}, but the array has {len(held.items)} elements")
     item = held.items[index]
     if index in held.cleared:
-        raise _fail(op, f"index {index} of {held.node!r} was read before, and cleared by that (clear_after_read)")
+        raise _fail(op, f"index {index} of {held.node!r} was cleared by an earlier read (clear_after_read)")
     if item is None:
         dims = held.shapes.get(index) or merged(op, held.shape, asked)
         if dims is None or None in dims:
-            raise _fail(op, f"index {index} of {held.node!r} has not been written to, and its shape is not known")
+            raise _fail(op, f"index {index} of {held.node!r} has not been written, and its shape is unknown")
         item = np.zeros([d or 0 for d in dims], held.dtype)
     if held.is_cleared_by_reads and not held.is_gradient:
         held.items[index] = None
@@ -121,7 +123,7 @@ def _gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
         return [np.stack(items)]
     dims = merged(op, held.shape, asked)
     if dims is None or None in dims:
-        raise _fail(op, f"no element is gathered, and the shape of those of {held.node!r} is not known")
+        raise _fail(op, f"no element is gathered, and the element shape of {held.node!r} is unknown")
     return [np.zeros([0, *(d or 0 for d in dims)], held.dtype)]
 
 
@@ -129,7 +131,7 @@ def _gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _scatter(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     indices, rows = np.asarray(inputs[1]), np.asarray(inputs[2])
     if not rows.ndim or len(indices) != len(rows):
-        raise _fail(op, f"{len(indices)} indices for a value of shape {list(rows.shape)}")
+        raise _fail(op, f"{len(indices)} indices do not match a value of shape {list(rows.shape)}")
     for index, row in zip(indices, rows, strict=True):
         _write(op, _array(op, inputs[0]), int(index), row)
     return [inputs[3]]
@@ -142,12 +144,12 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     rest = None if shape is None else shape.as_tuple()
     items = [_read(op, held, i, None if rest is None else (None, *rest)) for i in range(len(held.items))]
     if any(not i.ndim for i in items):
-        raise _fail(op, "scalars cannot be joined")
+        raise _fail(op, "scalars cannot be concatenated")
     lengths = np.asarray([len(i) for i in items], np.int64)
     if items:
         return [np.concatenate(items), lengths]
     if rest is None or None in rest:
-        raise _fail(op, f"{held.node!r} is empty, and the shape of its elements is not known")
+        raise _fail(op, f"{held.node!r} is empty, and its element shape is unknown")
     return [np.zeros([0, *(d or 0 for d in rest)], held.dtype), lengths]
 
 
@@ -155,7 +157,9 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _split(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     rows, lengths = np.asarray(inputs[1]), np.asarray(inputs[2])
     if not rows.ndim or int(lengths.sum()) != len(rows):
-        raise _fail(op, f"lengths that sum to {int(lengths.sum())} do not split a value of shape {list(rows.shape)}")
+        raise _fail(
+            op, f"the lengths sum to {int(lengths.sum())}, which does not match a value of shape {list(rows.shape)}"
+        )
     parts = np.split(rows, np.cumsum(lengths)[:-1]) if len(lengths) else []
     for index, part in enumerate(parts):
         _write(op, _array(op, inputs[0]), index, part)
@@ -191,7 +195,7 @@ def _stack(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
 
 def _held_stack(op: Operation, value: Any) -> StackValue:
     if not isinstance(value, StackValue):
-        raise _fail(op, f"the handle is no stack, but {value!r}")
+        raise _fail(op, f"the handle is not a stack but {value!r}")
     return value
 
 

@@ -82,7 +82,7 @@ def _fail(op: Operation, message: str) -> GraphError:
 
 def _dataset(op: Operation, value: Any) -> DatasetValue:
     if not isinstance(value, DatasetValue):
-        raise _fail(op, f"an input is no data set but {type(value).__name__}")
+        raise _fail(op, f"an input is not a data set but {type(value).__name__}")
     return value
 
 
@@ -99,7 +99,9 @@ def _slices(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     parts = [np.asarray(v) for v in inputs]
     counts = {p.shape[0] if p.ndim else -1 for p in parts}
     if len(counts) != 1 or -1 in counts:
-        raise _fail(op, f"components must have rows, all as many: shapes {[list(p.shape) for p in parts]}")
+        raise _fail(
+            op, f"all components must have the same number of rows, got shapes {[list(p.shape) for p in parts]}"
+        )
     count = counts.pop()
     return [DatasetValue(lambda _walk: (tuple(p[i] for p in parts) for i in range(count)))]
 
@@ -126,7 +128,7 @@ def _lines(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
             except OSError as error:
                 raise _fail(op, f"cannot read {name}: {error}") from error
             if len(text) > LARGEST_FILE:
-                raise _fail(op, f"{name} has more than the {LARGEST_FILE:,} bytes that are read")
+                raise _fail(op, f"{name} is larger than the limit of {LARGEST_FILE:,} bytes")
             for line in text.splitlines():
                 out = np.empty((), object)
                 out[()] = line
@@ -271,7 +273,7 @@ def _skip(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[A
 def _shard(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     source, shards, index = _dataset(op, inputs[0]), int(inputs[1]), int(inputs[2])
     if not 0 <= index < shards:
-        raise _fail(op, f"index {index} is not among {shards} shards")
+        raise _fail(op, f"index {index} is out of range for {shards} shards")
     return [DatasetValue(lambda walk: (e for i, e in enumerate(source.elements(walk)) if i % shards == index))]
 
 
@@ -403,7 +405,7 @@ def _start(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
 
 def _walked(op: Operation, value: Any) -> IteratorValue:
     if not isinstance(value, IteratorValue):
-        raise _fail(op, f"input is no iterator but {type(value).__name__}")
+        raise _fail(op, f"the input is not an iterator but {type(value).__name__}")
     return value
 
 
@@ -413,14 +415,14 @@ def _next(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[An
     with iterator.lock:
         found = iterator.next(op, state)
     if len(found) != len(op.outputs):
-        raise _fail(op, f"the data set has elements of {len(found)} components, not {len(op.outputs)}")
+        raise _fail(op, f"the elements of the data set have {len(found)} components, expected {len(op.outputs)}")
     return [_checked(op, i, value) for i, value in enumerate(found)]
 
 
 def _checked(op: Operation, index: int, value: Any) -> np.ndarray[Any, Any]:
     wanted, array = op.outputs[index].dtype.numpy_dtype, np.asarray(value)
     if array.dtype != wanted:
-        raise _fail(op, f"component {index} is {array.dtype}, the iterator gives {wanted}")
+        raise _fail(op, f"component {index} is {array.dtype}, the iterator's type is {wanted}")
     return array
 
 
@@ -438,6 +440,6 @@ def _from_handle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequ
     key = bytes(np.asarray(inputs[0], object).item()).decode("utf-8", "replace")
 
     def missing() -> Any:
-        raise _fail(op, f"{key!r} is no handle of an iterator: run iterator.string_handle() in this session")
+        raise _fail(op, f"{key!r} is not an iterator handle: run iterator.string_handle() in this session")
 
     return [state.resources.get(key, missing)]

@@ -35,7 +35,7 @@ _LARGEST = 1 << 24
 def checked_size(op: Operation, count: int) -> int:
     """A number of elements that a list or an array may have. Raises GraphError."""
     if not 0 <= count <= _LARGEST:
-        raise _fail(op, f"it cannot have {count} elements, at most {_LARGEST}")
+        raise _fail(op, f"{count} elements requested, at most {_LARGEST} are supported")
     return count
 
 
@@ -56,7 +56,7 @@ def merged(op: Operation, first: Dims | None, second: Dims | None) -> Dims | Non
 
 def _list(op: Operation, value: Any) -> TensorListValue:
     if not isinstance(value, TensorListValue):
-        raise _fail(op, f"the handle is no list of tensors, but {value!r}")
+        raise _fail(op, f"the handle is not a tensor list but {value!r}")
     return value
 
 
@@ -68,7 +68,7 @@ def _dtype(op: Operation) -> np.dtype[Any] | None:
 def _element(op: Operation, held: TensorListValue, index: int, asked: Dims | None) -> Any:
     """An element; zeros in place of one that was not set, where anything tells its shape."""
     if not 0 <= index < len(held.items):
-        raise _fail(op, f"there is no element {index} in a list of {len(held.items)}")
+        raise _fail(op, f"index {index} is out of range for a list of {len(held.items)} elements")
     if (item := held.items[index]) is not None:
         return item
     if held.dtype is None:
@@ -78,13 +78,13 @@ def _element(op: Operation, held: TensorListValue, index: int, asked: Dims | Non
         if other is not None:
             dims = merged(op, dims, np.shape(other))
     if dims is None or None in dims:
-        raise _fail(op, f"element {index} was never set, and its shape is not known")
+        raise _fail(op, f"element {index} was never set, and its shape is unknown")
     return np.zeros([d or 0 for d in dims], held.dtype)
 
 
 def _with(op: Operation, held: TensorListValue, index: int, item: Any) -> TensorListValue:
     if not 0 <= index < len(held.items):
-        raise _fail(op, f"there is no element {index} in a list of {len(held.items)}")
+        raise _fail(op, f"index {index} is out of range for a list of {len(held.items)} elements")
     if not isinstance(item, TensorListValue):
         merged(op, held.shape, np.shape(item))
     return replace(held, items=(*held.items[:index], item, *held.items[index + 1 :]))
@@ -95,7 +95,7 @@ def _stack(op: Operation, held: TensorListValue, items: Sequence[Any], asked: Di
         return np.stack([np.asarray(i) for i in items])
     dims = merged(op, held.shape, asked)
     if dims is None or None in dims:
-        raise _fail(op, "an empty list whose element shape is not known cannot be stacked")
+        raise _fail(op, "an empty list of unknown element shape cannot be stacked")
     return np.zeros([0, *(d or 0 for d in dims)], held.dtype)
 
 
@@ -114,7 +114,7 @@ def _empty(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
 def _from_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     tensor = np.asarray(inputs[0])
     if not tensor.ndim:
-        raise _fail(op, "a scalar has no slices")
+        raise _fail(op, "a scalar cannot be sliced")
     dims = merged(op, dims_of(op, inputs[1]), tensor.shape[1:])
     return [TensorListValue(_dtype(op), dims, tuple(tensor))]
 
@@ -220,7 +220,7 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
         dims = None if rest is None or index >= len(leading) else (int(leading[index]), *rest)
         parts.append(np.asarray(item) if item is not None else _element(op, held, index, dims))
     if any(not p.ndim for p in parts):
-        raise _fail(op, "scalars cannot be joined")
+        raise _fail(op, "scalars cannot be concatenated")
     lengths = np.asarray([len(p) for p in parts], np.int64)
     joined = np.concatenate(parts) if parts else _stack(op, replace(held, shape=None), [], rest)
     return [joined, lengths]
@@ -230,7 +230,9 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _split(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     tensor, lengths = np.asarray(inputs[0]), np.asarray(inputs[2])
     if not tensor.ndim or int(lengths.sum()) != len(tensor):
-        raise _fail(op, f"lengths that sum to {int(lengths.sum())} do not split a tensor of shape {list(tensor.shape)}")
+        raise _fail(
+            op, f"the lengths sum to {int(lengths.sum())}, which does not match a tensor of shape {list(tensor.shape)}"
+        )
     items = tuple(np.split(tensor, np.cumsum(lengths)[:-1])) if len(lengths) else ()
     return [TensorListValue(_dtype(op), dims_of(op, inputs[1]), items)]
 

@@ -23,7 +23,7 @@ def _fail(op: Operation, message: str) -> GraphError:
 def _squares(op: Operation, value: Any) -> Array:
     x = np.asarray(value)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise _fail(op, f"the input must be square matrices, not of shape {list(x.shape)}")
+        raise _fail(op, f"expected square matrices, got shape {list(x.shape)}")
     return x
 
 
@@ -60,7 +60,7 @@ def _quantized(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     """The nearest of the values that so many bits can tell apart within the range."""
     x = np.asarray(inputs[0])
     if int(op.attrs.get("axis", -1)) != -1:
-        raise _fail(op, "a range for each slice along an axis is not supported")
+        raise _fail(op, "a separate range for each slice along an axis is not supported")
     bits = int(inputs[3]) if op.type.endswith("V3") else int(op.attrs.get("num_bits", 8))
     is_signed, given = bool(op.attrs.get("signed_input", True)), bool(op.attrs.get("range_given"))
     low, high = (float(inputs[1]), float(inputs[2])) if given else (float(x.min()), float(x.max()))
@@ -225,7 +225,7 @@ def _places(op: Operation, out: int, size: int) -> Array:
 def _picture(op: Operation, inputs: Sequence[Any]) -> tuple[Array, list[int]]:
     images, sizes = np.asarray(inputs[0]), [int(n) for n in np.asarray(inputs[1])]
     if images.ndim != 4 or len(sizes) != 2 or min(sizes) <= 0 or 0 in images.shape[1:3]:
-        raise _fail(op, f"cannot resize pictures of shape {list(images.shape)} to {sizes}")
+        raise _fail(op, f"cannot resize images of shape {list(images.shape)} to {sizes}")
     return images, sizes
 
 

@@ -99,7 +99,7 @@ def _nothing(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Seque
 
 
 _MOST_DIMENSIONS = 254
-"""Dimensions that TensorFlow's shapes have at most (TensorShape::MaxDimensions)."""
+"""The maximum number of dimensions of TensorFlow's shapes (TensorShape::MaxDimensions)."""
 
 
 def check_rank(op: Operation, sizes: Any) -> np.ndarray[Any, Any]:
@@ -107,7 +107,7 @@ def check_rank(op: Operation, sizes: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(sizes)
     if array.size > _MOST_DIMENSIONS:
         raise GraphError(
-            f"node {op.name!r} ({op.type}): a shape of {array.size:,} dimensions, and {_MOST_DIMENSIONS} are the most"
+            f"node {op.name!r} ({op.type}): a shape of {array.size:,} dimensions; at most {_MOST_DIMENSIONS} are supported"
         )
     return array
 
@@ -162,7 +162,7 @@ def _multinomial(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequ
     logits, (count,) = np.asarray(inputs[0], np.float64), _shape(op, inputs[1])
     if logits.ndim != 2 or logits.shape[1] == 0:
         raise GraphError(
-            f"node {op.name!r} ({op.type}): logits of shape {list(logits.shape)} must be a matrix with columns"
+            f"node {op.name!r} ({op.type}): logits of shape {list(logits.shape)} must be a matrix with at least one column"
         )
     noise = state.generator(op).gumbel(size=(logits.shape[0], count, logits.shape[1]))
     return [np.argmax(logits[:, None, :] + noise, axis=2).astype(op.outputs[0].dtype.numpy_dtype)]

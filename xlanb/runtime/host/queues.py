@@ -20,7 +20,7 @@ from xlanb.runtime.host.ops import HostState, host
 from xlanb.runtime.resources import DeadlineExceededError, OutOfRangeError, Resources
 
 PATIENCE = 60.0
-"""Seconds that a run waits for a queue in which nothing happens."""
+"""Seconds that a run waits for an idle queue."""
 
 _UNBOUNDED = 2**31 - 1
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ class QueueValue:
         self.least = int(op.attrs.get("min_after_dequeue", 0)) if generator is not None else 0
         self.elements: list[Element] = []
         self.turns: list[object] = []
-        """Of the runs that put elements in, in the order in which they came: the first may, the others wait."""
+        """Runs that enqueue elements, in order of arrival: the first may proceed, the others wait."""
         self.is_closed = False
 
     @property
@@ -78,7 +78,7 @@ class QueueValue:
         """An element that fits. Raises GraphError where it does not; names the node."""
         if len(parts) != len(self.dtypes):
             raise _fail(
-                op, f"the queue {self.name!r} holds elements of {len(self.dtypes)} components, not {len(parts)}"
+                op, f"the queue {self.name!r} holds elements of {len(self.dtypes)} components, got {len(parts)}"
             )
         arrays = [np.asarray(p) for p in parts]
         for index, (array, dtype) in enumerate(zip(arrays, self.dtypes, strict=True)):
@@ -87,7 +87,7 @@ class QueueValue:
                 wanted = "any shape" if shape is None else f"shape {list(shape)}"
                 raise _fail(
                     op,
-                    f"component {index} of the queue {self.name!r} is {dtype} of {wanted}, not {array.dtype} of shape {list(array.shape)}",
+                    f"component {index} of the queue {self.name!r} must be {dtype} of {wanted}, got {array.dtype} of shape {list(array.shape)}",
                 )
         return tuple(arrays)
 
@@ -114,7 +114,7 @@ def _make(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[A
 
 def _queue(op: Operation, value: Any) -> QueueValue:
     if not isinstance(value, QueueValue):
-        raise _fail(op, f"input 0 is no queue but {type(value).__name__}")
+        raise _fail(op, f"input 0 is not a queue but {type(value).__name__}")
     return value
 
 
@@ -132,7 +132,9 @@ def _when(op: Operation, queue: QueueValue, ready: Callable[[], bool], what: str
             last, since = len(queue.elements), time.monotonic()
         alone = threading.active_count() == 1
         if alone or time.monotonic() - since > PATIENCE:
-            hint = "no other thread runs that could change that" if alone else f"nothing changed for {PATIENCE:g} s"
+            hint = (
+                "no other thread is running that could change that" if alone else f"nothing changed for {PATIENCE:g} s"
+            )
             raise DeadlineExceededError(
                 f"node {op.name!r} ({op.type}) waits for {what} of queue {queue.name!r}, which holds {len(queue.elements)} elements: {hint}; "
                 "were tf.train.start_queue_runners() or the enqueue operations run?"
@@ -176,7 +178,9 @@ def _enqueue_many(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
     queue, parts = _queue(op, inputs[0]), [np.asarray(v) for v in inputs[1:]]
     counts = {p.shape[0] if p.ndim else -1 for p in parts}
     if len(counts) != 1 or -1 in counts:
-        raise _fail(op, f"components must have rows, all as many: shapes {[list(p.shape) for p in parts]}")
+        raise _fail(
+            op, f"all components must have the same number of rows, got shapes {[list(p.shape) for p in parts]}"
+        )
     _put(op, queue, [queue.checked(op, [p[row] for p in parts]) for row in range(counts.pop())])
     return []
 
@@ -213,7 +217,7 @@ def _taken(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list
 
 def _rows(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list[Any]:
     if count < 0:
-        raise _fail(op, f"cannot take {count} elements")
+        raise _fail(op, f"cannot dequeue {count} elements")
     if count == 0:
         return [np.zeros((0, *(d or 0 for d in s or ())), t) for s, t in zip(queue.shapes, queue.dtypes, strict=True)]
     columns = zip(*_taken(op, queue, count, exact=exact), strict=True)

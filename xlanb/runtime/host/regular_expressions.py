@@ -15,7 +15,7 @@ from typing import Any
 from xlanb.errors import GraphValueError
 
 _MOST_STEPS = 10**8
-"""Steps of Python's re that take some seconds."""
+"""Number of steps of Python's re that take some seconds."""
 
 _ATOM = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _GROUP = re.compile(rb"\(\?(?:[a-zA-Z-]*:|P<\w+>)")
@@ -49,7 +49,7 @@ class Pattern:
         try:
             self._compiled = re.compile(text) if self._engine is None else _of_re2(self._engine, text)
         except refusals as error:
-            raise GraphValueError(f"{text!r} is no regular expression: {_shown(error)}") from None
+            raise GraphValueError(f"{text!r} is not a regular expression: {_shown(error)}") from None
 
     def matches_whole(self, texts: Iterable[bytes]) -> list[bool]:
         """Whether each whole text matches."""
@@ -91,7 +91,7 @@ class Pattern:
             at = m.end()
             if m[1] != b"\\" and not m[1].isdigit():
                 raise GraphValueError(
-                    f"the rewrite {rewrite!r} has a backslash before {m[1]!r}: digits or \\ may follow"
+                    f"the rewrite {rewrite!r} has a backslash before {m[1]!r}: only digits or \\ may follow it"
                 )
             parts.append(int(m[1]) if m[1].isdigit() else m[1])
         parts.append(rewrite[at:])
@@ -108,8 +108,7 @@ class Pattern:
             return
         longest = max(map(len, texts))
         raise GraphValueError(
-            f"Python's re may try {self._text!r} on {longest} bytes for hours: install google-re2 "
-            "(pip install 'xlanb[re2]'), whose time is linear, or repeat less within repetitions"
+            f"Python's re may need hours to match {self._text!r} on {longest} bytes: install google-re2 (pip install 'xlanb[re2]'), which takes linear time, or avoid nested repetitions"
         )
 
 

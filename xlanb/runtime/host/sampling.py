@@ -60,14 +60,14 @@ def _all(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[An
 def _fixed(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     """Classes by given weights, raised to a power; ids below num_reserved_ids are never drawn."""
     if op.attrs.get("vocab_file"):
-        raise GraphError(f"node {op.name!r} ({op.type}): vocab_file is not read here; give unigrams")
+        raise GraphError(f"node {op.name!r} ({op.type}): vocab_file is not supported; pass unigrams")
     reserved = int(op.attrs.get("num_reserved_ids", 0))
     weights = np.asarray(op.attrs.get("unigrams") or (), np.float64) ** float(op.attrs.get("distortion", 1.0))
     weights = np.concatenate([np.zeros(reserved), weights])
     limit = int(op.attrs["range_max"])
     if len(weights) != limit or weights.sum() <= 0:
         raise GraphError(
-            f"node {op.name!r} ({op.type}): {len(weights)} weights (reserved ids included) for {limit} classes"
+            f"node {op.name!r} ({op.type}): {len(weights)} weights (including reserved ids) do not match {limit} classes"
         )
     chances = weights / weights.sum()
     return _sampled(
@@ -105,13 +105,13 @@ def _sampled(
 def _different(op: Operation, draw: _Draw, generator: np.random.Generator, count: int, limit: int) -> tuple[Array, int]:
     """So many different candidates, and how many were drawn to find them."""
     if count > limit:
-        raise GraphError(f"node {op.name!r} ({op.type}): {count} different candidates of {limit} classes")
+        raise GraphError(f"node {op.name!r} ({op.type}): cannot draw {count} distinct candidates from {limit} classes")
     found: dict[int, None] = {}
     tries = 0
     while len(found) < count:
         if tries > 4 * _MOST:
             raise GraphError(
-                f"node {op.name!r} ({op.type}): {tries} tries gave {len(found)} different candidates, not {count}"
+                f"node {op.name!r} ({op.type}): {tries} tries gave {len(found)} distinct candidates, expected {count}"
             )
         for candidate in draw(generator, limit, max(count, 64)).tolist():
             tries += 1

@@ -29,7 +29,7 @@ def _unique(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     axes = np.asarray(inputs[1]).ravel() if len(inputs) > 1 else np.zeros(0, np.int64)
     axis = int(axes[0]) if axes.size else 0
     if not axes.size and x.ndim != 1:
-        raise _fail(op, f"the input must be a vector, not of shape {list(x.shape)}")
+        raise _fail(op, f"expected a vector, got shape {list(x.shape)}")
     rows = np.moveaxis(x, axis, 0)
     seen: dict[Any, int] = {}
     places = np.empty(len(rows), _out(op, 1))
@@ -97,12 +97,12 @@ _REDUCTIONS: dict[str, Callable[[Array], Array]] = {
 def _segments(op: Operation, rows: Array, ids: Array, kind: str, count: int | None, empty: Any) -> Array:
     """Rows reduced by their sorted segments' numbers; what has no row is `empty`."""
     if ids.ndim != 1 or len(ids) != len(rows):
-        raise _fail(op, f"{list(ids.shape)} segments for {len(rows)} rows")
+        raise _fail(op, f"segment ids of shape {list(ids.shape)} do not match {len(rows)} rows")
     if (np.diff(ids) < 0).any() or (ids.size and ids[0] < 0):
-        raise _fail(op, "the numbers of segments must not be negative, nor decrease")
+        raise _fail(op, "segment ids must be non-negative and sorted")
     total = int(ids[-1]) + 1 if ids.size else 0
     if count is not None and total > count:
-        raise _fail(op, f"there is a segment {total - 1}, but only {count} are asked for")
+        raise _fail(op, f"segment id {total - 1} is out of range for {count} segments")
     out = np.full((total if count is None else count, *rows.shape[1:]), empty, rows.dtype)
     wide = rows.astype(np.float32) if rows.dtype.kind == "V" else rows
     for segment in np.unique(ids):
@@ -150,10 +150,10 @@ def _to_dense(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
 
 def _check_indices(op: Operation, where: Array, shape: Sequence[int]) -> None:
     if where.shape[1] != len(shape):
-        raise _fail(op, f"indices of {where.shape[1]} numbers for a shape of rank {len(shape)}")
+        raise _fail(op, f"indices of {where.shape[1]} components do not match a shape of rank {len(shape)}")
     bad = ((where < 0) | (where >= np.asarray(shape))).any(1)
     if bad.any():
-        raise _fail(op, f"index {where[bad][0].tolist()} does not lie within shape {list(shape)}")
+        raise _fail(op, f"index {where[bad][0].tolist()} is out of bounds for shape {list(shape)}")
 
 
 @host("SparseTensorDenseMatMul")
@@ -183,7 +183,7 @@ def _sparse_reshape(op: Operation, inputs: Sequence[Any], _state: HostState) -> 
     if (new == -1).any():
         new[new == -1] = total // max(1, int(np.prod(new[new != -1])))
     if int(np.prod(new)) != total:
-        raise _fail(op, f"shape {old.tolist()} cannot become {new.tolist()}")
+        raise _fail(op, f"cannot reshape {old.tolist()} to {new.tolist()}")
     flat = np.ravel_multi_index(tuple(indices.T), tuple(old)) if len(indices) else np.zeros(0, np.int64)
     return [np.stack(np.unravel_index(flat, tuple(new)), 1).astype(np.int64), new]
 
@@ -207,7 +207,7 @@ def _fill_rows(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
 def _unravel(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     indices, dims = np.asarray(inputs[0]), tuple(int(d) for d in np.asarray(inputs[1]))
     if indices.size and not (indices.min() >= 0 and indices.max() < np.prod(dims)):
-        raise _fail(op, f"an index does not lie within {list(dims)}")
+        raise _fail(op, f"an index is out of bounds for {list(dims)}")
     return [np.stack(np.unravel_index(indices, dims)).astype(indices.dtype)]
 
 
@@ -215,7 +215,7 @@ def _unravel(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 def _histogram(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     values, (low, high), bins = np.asarray(inputs[0], np.float64), np.asarray(inputs[1], np.float64), int(inputs[2])
     if not low < high or bins < 1:
-        raise _fail(op, f"no histogram of {bins} bins from {low} to {high}")
+        raise _fail(op, f"invalid histogram: {bins} bins from {low} to {high}")
     place = np.clip(np.floor((values - low) / (high - low) * bins), 0, bins - 1).astype(np.int64)
     return [np.bincount(place.ravel(), minlength=bins).astype(_out(op, 0))]
 
@@ -261,7 +261,7 @@ def _ragged_gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> S
     count = int(op.attrs["PARAMS_RAGGED_RANK"])
     levels, values, indices = [np.asarray(v) for v in inputs[:count]], np.asarray(inputs[count]), np.asarray(inputs[-1])
     if indices.ndim != 1:
-        raise _fail(op, f"indices of shape {list(indices.shape)} are not supported, only a vector of them")
+        raise _fail(op, f"indices of shape {list(indices.shape)} are not supported, only a vector is")
     if indices.size and not (indices.min() >= 0 and indices.max() < len(levels[0]) - 1):
         raise _fail(op, f"an index is not in [0, {len(levels[0]) - 1})")
     made = []

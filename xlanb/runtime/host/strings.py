@@ -52,7 +52,7 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     if function is None:
         raise _fail(
             op,
-            f"no Python function is registered under the token {token!r}: a GraphDef names functions, it does not hold them",
+            f"no Python function is registered under the token {token!r}: a GraphDef refers to Python functions by token, it does not contain them",
         )
     try:
         result = function(*inputs)
@@ -61,7 +61,7 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
         raise
     listed = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(listed) != len(op.outputs):
-        raise _fail(op, f"the function gave {len(listed)} results, not {len(op.outputs)}")
+        raise _fail(op, f"the function returned {len(listed)} results, expected {len(op.outputs)}")
     return [np.asarray(value, t.dtype.numpy_dtype) for value, t in zip(listed, op.outputs, strict=True)]
 
 
@@ -76,7 +76,7 @@ def _as_string(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     width, precision = int(op.attrs.get("width", -1)), int(op.attrs.get("precision", -1))
     fill = op.attrs.get("fill") or ""
     if fill not in ("", " ", "+", "-", "0", "#"):
-        raise GraphValueError(f"node {op.name!r} (AsString): fill is {fill!r}, not one of ' ', '+', '-', '0', '#'")
+        raise GraphValueError(f"node {op.name!r} (AsString): fill is {fill!r}, expected one of ' ', '+', '-', '0', '#'")
     what = f"node {op.name!r} (AsString): a text of width {width} and precision {precision} for each value"
     check_bytes(what, values.shape, max(width, precision, 1), LARGEST_EXPANSION)
     head = "%" + fill + (str(width) if width > -1 else "")
@@ -135,7 +135,7 @@ def _string_to_number(op: Operation, inputs: Sequence[Any], _state: HostState) -
         try:
             return float(as_bytes(text)) if dtype.kind == "f" else int(as_bytes(text))
         except ValueError:
-            raise _fail(op, f"{text!r} is no {dtype.name}") from None
+            raise _fail(op, f"cannot convert {text!r} to {dtype.name}") from None
 
     return [mapped(number, inputs[0]).astype(dtype)]
 
@@ -149,7 +149,7 @@ def _substr(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
         whole: bytes | str = as_bytes(text) if by_byte else as_bytes(text).decode(errors="replace")
         at, size = int(position), len(whole)
         if not -size <= at <= size:
-            raise _fail(op, f"position {at} is out of range for a string of {size}")
+            raise _fail(op, f"position {at} is out of range for a string of {size} bytes")
         at = at + size if at < 0 else at
         return as_bytes(whole[at : at + max(int(length), 0)])
 

@@ -43,7 +43,7 @@ def _serialized(summary: Any) -> list[Any]:
 def _scalar(op: Operation, inputs: Sequence[Any], _state: HostState) -> list[Any]:
     tags, values = np.asarray(inputs[0], object), np.asarray(inputs[1])
     if tags.shape != values.shape and not (tags.size == values.size == 1):
-        raise _fail(op, f"tags of shape {tags.shape} and values of shape {values.shape}")
+        raise _fail(op, f"tags have shape {tags.shape} but values have shape {values.shape}")
     made = messages().Summary()
     for tag, value in zip(tags.ravel(), values.ravel(), strict=True):
         made.value.add(tag=_text(tag), simple_value=float(value))
@@ -87,7 +87,7 @@ def _limits() -> Array:
 def _image(op: Operation, inputs: Sequence[Any], _state: HostState) -> list[Any]:
     tag, images = _text(np.asarray(inputs[0]).item()), np.asarray(inputs[1])
     if images.ndim != 4 or images.shape[3] not in {1, 3, 4}:
-        raise _fail(op, f"images of shape {list(images.shape)}: expected [batch, height, width, 1, 3 or 4]")
+        raise _fail(op, f"images have shape {list(images.shape)}, expected [batch, height, width, 1, 3 or 4]")
     count = min(int(op.attrs.get("max_images", 3)), len(images))
     made = messages().Summary()
     for k, image in enumerate(images[:count]):
@@ -129,7 +129,7 @@ def _audio(op: Operation, inputs: Sequence[Any], _state: HostState) -> list[Any]
     rate = float(np.asarray(inputs[2]))
     sounds = sounds[..., None] if sounds.ndim == 2 else sounds
     if sounds.ndim != 3 or not rate > 0:
-        raise _fail(op, f"sounds of shape {list(sounds.shape)} at {rate} Hz: expected [batch, frames, channels]")
+        raise _fail(op, f"audio has shape {list(sounds.shape)} at {rate} Hz, expected [batch, frames, channels]")
     count = min(int(op.attrs.get("max_outputs", 3)), len(sounds))
     made = messages().Summary()
     for k, sound in enumerate(sounds[:count]):
@@ -156,7 +156,7 @@ def _wav(sound: Array, rate: float) -> bytes:
 def _tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> list[Any]:
     values = np.asarray(inputs[1])
     if values.dtype != object:
-        raise _fail(op, f"expected texts, not {values.dtype}")
+        raise _fail(op, f"expected strings, got {values.dtype}")
     made = messages().Summary()
     value = made.value.add(tag=_text(np.asarray(inputs[0]).item()))
     value.metadata.MergeFromString(np.asarray(inputs[2], object).item())

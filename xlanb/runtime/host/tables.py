@@ -40,7 +40,7 @@ def _make(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[A
 
 def _table(op: Operation, value: Any, *, filled: bool = True) -> TableValue:
     if not isinstance(value, TableValue):
-        raise _fail(op, f"input 0 is no lookup table but {type(value).__name__}")
+        raise _fail(op, f"input 0 is not a lookup table but {type(value).__name__}")
     if filled and not value.is_filled:
         raise UninitializedError(
             f"node {op.name!r} ({op.type}): Table not initialized: {value.name!r}; run tf.tables_initializer() first"
@@ -66,7 +66,7 @@ def _initialize_from_file(op: Operation, inputs: Sequence[Any], _state: HostStat
     except OSError as error:
         raise _fail(op, f"cannot read {path}: {error}") from error
     if len(text) > LARGEST_FILE:
-        raise _fail(op, f"{path} has more than the {LARGEST_FILE:,} bytes that are read")
+        raise _fail(op, f"{path} is larger than the limit of {LARGEST_FILE:,} bytes")
     lines = text.splitlines()
     size = int(op.attrs.get("vocab_size", -1))
     lines = lines if size < 0 else lines[:size]
@@ -89,7 +89,7 @@ def _initialize_from_file(op: Operation, inputs: Sequence[Any], _state: HostStat
 def _insert(op: Operation, table: TableValue, keys: Any, values: Any) -> None:
     names, found = np.asarray(keys), np.asarray(values)
     if names.size and found.shape[: names.ndim] != names.shape:
-        raise _fail(op, f"keys of shape {list(names.shape)} and values of shape {list(found.shape)}")
+        raise _fail(op, f"keys have shape {list(names.shape)} but values have shape {list(found.shape)}")
     with table.lock:
         for index in np.ndindex(names.shape):
             table.entries[_key(names[index])] = found[index]

@@ -118,7 +118,7 @@ def _decode(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     def decoded(text: Any) -> bytes:
         whole = as_bytes(text).rstrip(b"=")
         if not re.fullmatch(rb"[A-Za-z0-9_-]*", whole):
-            raise _fail(op, f"{text!r} is no web-safe base64")
+            raise _fail(op, f"{text!r} is not web-safe base64")
         return base64.urlsafe_b64decode(whole + b"=" * (-len(whole) % 4))
 
     return [mapped(decoded, inputs[0])]
@@ -130,7 +130,7 @@ def _raw(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[An
     texts = [as_bytes(s) for s in np.asarray(inputs[0], object).ravel()]
     sizes = {len(t) for t in texts}
     if len(sizes) > 1 or (sizes and next(iter(sizes)) % dtype.itemsize):
-        raise _fail(op, f"texts of {sorted(sizes)} bytes do not hold as many whole {dtype.name}")
+        raise _fail(op, f"strings of {sorted(sizes)} bytes cannot be decoded to the same number of {dtype.name} values")
     rows = np.frombuffer(b"".join(texts), dtype).reshape(*np.shape(inputs[0]), -1)
     return [rows if op.attrs.get("little_endian", True) else rows.byteswap()]
 
@@ -252,7 +252,7 @@ def _format(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     edge = int(op.attrs.get("summarize", 3))
     pieces = template.split(mark)
     if len(pieces) != len(inputs) + 1:
-        raise _fail(op, f"{len(inputs)} tensors for {len(pieces) - 1} places in {template!r}")
+        raise _fail(op, f"{len(inputs)} tensors do not match the {len(pieces) - 1} placeholders in {template!r}")
     texts = [shown(v, edge).encode() for v in inputs]
     out = pieces[0] + b"".join(t + p for t, p in zip(texts, pieces[1:], strict=True))
     found = np.empty((), object)
@@ -265,7 +265,7 @@ def _print_v2(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
     text = as_bytes(np.asarray(inputs[0]).item()).decode(errors="replace") + str(op.attrs.get("end", "\n"))
     target = str(op.attrs.get("output_stream", "stderr"))
     if target.startswith("file://"):
-        raise _fail(op, f"a graph may not write files here: {target!r}")
+        raise _fail(op, f"writing to files from a graph is not supported: {target!r}")
     (sys.stdout if target == "stdout" else sys.stderr).write(text)
     return []
 
@@ -291,5 +291,5 @@ def _has_value(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
 @host("OptionalGetValue")
 def _get_value(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     if inputs[0].values is None:
-        raise _fail(op, "the optional holds nothing")
+        raise _fail(op, "the optional has no value")
     return list(inputs[0].values)

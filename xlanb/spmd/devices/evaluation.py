@@ -45,7 +45,7 @@ def evaluate_shards(
     """
     grid = checked_grid(module)
     if len(arguments) != grid.count:
-        raise ArgumentError(f"{module.name} runs on {grid.count} devices: expected arguments for each, not for {len(arguments)}")  # fmt: skip
+        raise ArgumentError(f"{module.name} runs on {grid.count} devices: expected arguments for each of them, got {len(arguments)}")  # fmt: skip
     evaluators = [Evaluator(feeds=feeds) for _ in range(grid.count)]
 
     def work(here: Participant) -> Value:
@@ -66,7 +66,7 @@ def checked_grid(module: HloModule) -> DeviceGrid:
     """
     grid = device_grid(module)
     if grid.count > MOST_DEVICES:
-        raise UnimplementedError(f"{module.name} takes several devices, {grid.count:,}, more than the {MOST_DEVICES:,} that run here")  # fmt: skip
+        raise UnimplementedError(f"{module.name} needs {grid.count:,} devices, more than the limit of {MOST_DEVICES:,}")  # fmt: skip
     return grid
 
 
@@ -74,7 +74,9 @@ def checked_grid(module: HloModule) -> DeviceGrid:
 def evaluate_on_devices(module: HloModule, arrays: Sequence[Any], feeds: Feeds | None = None) -> Value:
     """The value of a partitioned module for whole arrays; see xlanb.evaluate."""
     if any(i.opcode in (HloOpcode.INFEED, HloOpcode.OUTFEED) for i in module.instructions()) and feeds is not None:
-        raise UnimplementedError(f"{module.name}: infeed and outfeed of several devices, which have a queue each")
+        raise UnimplementedError(
+            f"{module.name}: infeed and outfeed are not supported on several devices, each of which has its own queues"
+        )
     distribution = Distribution.of_each(module, checked_grid(module))
     labels = [f"argument {p.parameter_number} ({p.name})" for p in module.entry_computation.parameters]
     return distribution.join(evaluate_shards(module, distribution.split(arrays, labels)))

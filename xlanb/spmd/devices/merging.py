@@ -70,7 +70,7 @@ def merged(module: HloModule, distribution: Distribution, most: int) -> HloModul
 
 def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
     if module.host_callbacks:
-        raise NotMergedError("it calls functions of Python, which may ask on which device they run")
+        raise NotMergedError("it calls Python functions, which may depend on the device")
     _drop_layouts(module)
     source = module.entry_computation
     target = module.add_computation(f"{source.name}_all_devices")
@@ -80,7 +80,7 @@ def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModu
         zip(source.parameters, distribution.parameters, distribution.shardings, strict=True)
     ):
         if not isinstance(shape, ArrayShape) or not isinstance(p.shape, ArrayShape):
-            raise NotMergedError(f"{p.name} is no array")
+            raise NotMergedError(f"{p.name} is not an array")
         whole = target.add(Op.PARAMETER, (), shape.with_default_layout(), name=p.name, parameter_number=n)
         arguments[p] = build.shards(whole, parts[0], p.shape)
     results = build.run(source, arguments)
@@ -112,7 +112,7 @@ def _drop_layouts(module: HloModule) -> None:
     for i in laid_out:
         fixed = next((u for u in (i, *i.users) if u.opcode in _FOR_LAYOUTS or u.parent in fusions), None)
         if fixed is not None:
-            raise NotMergedError(f"{fixed.name} depends on layouts, and {i.name} is not row major")
+            raise NotMergedError(f"{fixed.name} depends on layouts, and {i.name} is not row-major")
         if i.opcode is not Op.CUSTOM_CALL:  # which may write in another order; what reads it does so by indices
             i.parent.update(i, shape=row_major(i.shape))
 
@@ -162,14 +162,14 @@ class _Builder:
         if why_several(i):
             return self._collective(i, operands)
         if op in _STATEFUL or (i.has_side_effect and op not in _CALLS):
-            raise NotMergedError(f"{i.name} is more than a function of its operands")
+            raise NotMergedError(f"{i.name} is not a pure function of its operands")
         if op is Op.CALL:
             (called,) = i.called_computations
             return self.run(called, dict(zip(called.parameters, operands, strict=True)))
         if op in _CALLS and _meets(i):
             return self._while(i, operands[0]) if op is Op.WHILE else self._conditional(i, operands)
         if i.has_side_effect or any(_meets(j) for c in i.called_computations for j in c):
-            raise NotMergedError(f"{i.name} is more than a function of its operands")
+            raise NotMergedError(f"{i.name} is not a pure function of its operands")
         if all(map(_is_same, operands)):
             return (self._one(i, [column[0] for column in operands]),) * self.count
         rows = [[column[d] for column in operands] for d in range(self.count)]
@@ -215,7 +215,7 @@ class _Builder:
 
     def _collective(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
         if not is_plain_collective(i):
-            raise NotMergedError(f"{i.name}: {i.opcode} has no meaning as other instructions")
+            raise NotMergedError(f"{i.name}: {i.opcode} cannot be expressed by other instructions")
         if any(not isinstance(o.shape, ArrayShape) for o in i.operands):
             raise NotMergedError(f"{i.name} takes a tuple")
         results: dict[int, Sequence[HloInstruction]] = {}
@@ -229,7 +229,7 @@ class _Builder:
             given = self._MEANINGS[i.opcode](self, i, group, rows)
             results.update(zip(group, given, strict=True))
         if len(results) != self.count:
-            raise NotMergedError(f"{i.name}: not every device takes part")
+            raise NotMergedError(f"{i.name}: not all devices take part")
         return self._given(i, results)
 
     def _given(self, i: HloInstruction, results: Mapping[int, Sequence[HloInstruction]]) -> Values:
@@ -242,11 +242,11 @@ class _Builder:
         """Each device's array reduced with those of its group, in the order of the devices."""
         opcode = reduction(i.to_apply)
         if opcode is None:
-            raise NotMergedError(f"{i.name}: {i.to_apply.name} is no plain operation on two numbers")
+            raise NotMergedError(f"{i.name}: {i.to_apply.name} is not a plain binary operation")
         groups = {d: group for group in device_groups(i, self.grid) for d in group}
         size = len(groups[0]) if 0 in groups else 0
         if set(groups) != set(range(self.count)) or any(len(g) != size for g in groups.values()):
-            raise NotMergedError(f"{i.name}: groups of different sizes")
+            raise NotMergedError(f"{i.name}: its groups differ in size")
         shape = values[0].array_shape
         wide = ArrayShape(PrimitiveType.F32, shape.dimensions).with_default_layout()
         is_rounded = size > 1 and shape.element_type in _WIDER
@@ -281,7 +281,7 @@ class _Builder:
         dims, count = i.ints("dimensions"), len(rows)
         if not dims:
             if len(i.operands) != count:
-                raise NotMergedError(f"{i.name}: {len(i.operands)} operands among {count} devices")
+                raise NotMergedError(f"{i.name}: {len(i.operands)} operands do not match {count} devices")
             return [[row[j] for row in rows] for j in range(count)]
         cut = [self._pieces(row[0], count, dims[0]) for row in rows]
         return [[self.write.concatenate([pieces[j] for pieces in cut], dims[0])] for j in range(count)]
@@ -302,7 +302,7 @@ class _Builder:
     def _pieces(self, value: HloInstruction, count: int, dim: int) -> list[HloInstruction]:
         dims = dimensions(value)
         if dims[dim] % count:
-            raise NotMergedError(f"{dims[dim]} elements in {count} equal pieces")
+            raise NotMergedError(f"{dims[dim]} elements cannot be split into {count} equal pieces")
         size, box = dims[dim] // count, list(everything(dims))
         pieces = []
         for k in range(count):
@@ -339,7 +339,7 @@ class _Builder:
         condition = self.within(source_condition.name)
         goes_on = condition.run(source_condition, {source_condition.parameters[0]: condition.states(shape, kinds)})
         if not _is_same(goes_on):
-            raise NotMergedError(f"{i.name}: devices may leave the loop in different rounds")
+            raise NotMergedError(f"{i.name}: devices may exit the loop in different iterations")
         condition.target.set_root(goes_on[0])
         whole = self.write.add(Op.TUPLE, self.packed(before, kinds))
         loop = self.target.clone_instruction(i, (whole,), shape)
@@ -466,12 +466,12 @@ class _Builder:
         if at_one is not None:
             return rows[at_one]
         if not isinstance(rows[0].shape, ArrayShape):
-            raise NotMergedError("a result is no array")
+            raise NotMergedError("a result is not an array")
         lies = tiling(text, rows[0].array_shape.rank, self.count)
         if lies is None:
             if not text and not _is_same(rows):
                 raise NotMergedError(
-                    "the results of the devices may differ, and no sharding says what they are parts of"
+                    "the results of the devices may differ, and they have no sharding to combine them by"
                 )
             return rows[0]
         made = self._together(dict(zip(lies.places, rows, strict=True)), lies)
@@ -482,7 +482,7 @@ class _Builder:
     def _together(self, tiles: dict[tuple[int, ...], HloInstruction], lies: Tiling) -> HloInstruction:
         """Tiles as one array, the innermost dimension first."""
         if len(tiles) != math.prod(lies.tiles):
-            raise NotMergedError("no device holds some tile of a result")
+            raise NotMergedError("some tile of a result is on no device")
         for dim in reversed(range(len(lies.tiles))):
             groups: dict[tuple[int, ...], list[HloInstruction]] = {}
             for place in sorted(tiles):

@@ -50,7 +50,7 @@ def mpi() -> Any:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise MissingLibraryError(f"devices that are MPI processes need mpi4py and an MPI: pip install xlanb[mpi] ({error})") from error  # fmt: skip
+        raise MissingLibraryError(f"running devices as MPI processes needs mpi4py and an MPI library: pip install xlanb[mpi] ({error})") from error  # fmt: skip
     return MPI
 
 
@@ -164,7 +164,7 @@ class MpiParticipant(Participant):
 
     def _check(self, i: HloInstruction, deadline: float) -> None:
         if time.monotonic() > deadline:
-            raise DeviceError(f"device {self.device} of {self.grid.count} waited {self._timeout:g} s at {i.name} for others, which did not come:\n  {i}")  # fmt: skip
+            raise DeviceError(f"device {self.device} of {self.grid.count} waited {self._timeout:g} s at {i.name} for other devices, which never arrived:\n  {i}")  # fmt: skip
         time.sleep(0)
 
 
@@ -206,7 +206,7 @@ def run_on_mpi(
     """
     world = mpi().COMM_WORLD
     if world.size != grid.count:
-        raise DeviceError(f"the program runs on {grid.count} devices, but there are {world.size} MPI processes: mpiexec -n {grid.count} python -m xlanb run --devices mpi ...")  # fmt: skip
+        raise DeviceError(f"the program runs on {grid.count} devices, but there are {world.size} MPI processes: run mpiexec -n {grid.count} python -m xlanb run --devices mpi ...")  # fmt: skip
     here = MpiParticipant(grid, timeout, visits)
     with running_on(here):
         result = work(here)

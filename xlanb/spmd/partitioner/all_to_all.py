@@ -129,7 +129,7 @@ def reshard_with_all_to_all(
     whole = PartitionedHlo(result, resized(base, had), p.state)
     sliced = reshard_data_for_slicing(ones, zeros, needed, whole, between)
     if sliced is None:
-        raise UnimplementedError(f"{p.hlo.name} cannot be cut into tiles after an all-to-all")
+        raise UnimplementedError(f"{p.hlo.name} cannot be split into tiles after an all-to-all")
     result = slice_data_from_window_reshard(sliced, ones, base, between, b)
     return reshard_with_all_to_all(p.with_hlo(result, between), target, pairs[1:])
 

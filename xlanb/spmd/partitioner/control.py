@@ -105,7 +105,7 @@ def handle_all_reduce(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
             v.default_action(hlo)
         return
     if len(hlo.operands) != 1:
-        raise UnimplementedError(f"an all-reduce of several arrays in a manual part: {hlo}")
+        raise UnimplementedError(f"an all-reduce of several arrays in a manual region is not supported: {hlo}")
     sharding = v.sharding(hlo)
     if not (sharding.is_manual or sharding.is_replicated):
         _check_groups(v, hlo, sharding)
@@ -115,14 +115,14 @@ def handle_all_reduce(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 def _check_groups(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: HloSharding) -> None:
     """Raise where an all-reduce crosses the groups of its manual subgroup."""
     if not sharding.is_manual_subgroup or not hlo.attributes.get("use_global_device_ids"):
-        raise UnimplementedError(f"an all-reduce over partitions outside of a manual part: {hlo}")
+        raise UnimplementedError(f"an all-reduce over partitions outside of a manual region is not supported: {hlo}")
     rest = np.moveaxis(sharding.tile_assignment, sharding.subgroup_manual_dim, -1)
     group_of = np.zeros(sharding.num_devices, np.int64)
     rows = rest.reshape(-1, rest.shape[-1])
     group_of[rows] = np.arange(rows.shape[0]).reshape(-1, 1)
     for group in replica_groups(str(hlo.attributes.get("replica_groups") or "{}")):
         if len({int(group_of[d % v.num_partitions]) for d in group}) > 1:
-            raise UnimplementedError(f"an all-reduce over devices of several manual subgroups: {hlo}")
+            raise UnimplementedError(f"an all-reduce over devices of several manual subgroups is not supported: {hlo}")
 
 
 @handles("collective-permute")
@@ -139,7 +139,7 @@ def handle_partition_id(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None
     """The device's number, in a manual part."""
     sharding = v.sharding(hlo)
     if not sharding.is_manual:
-        raise UnimplementedError(f"a partition-id outside of a manual part could mean the data or the device: {hlo}")
+        raise UnimplementedError(f"a partition-id outside of a manual region is ambiguous: {hlo}")
     set_sharding(hlo, HloSharding.assign_device(0))
     v.default_action(hlo)
 

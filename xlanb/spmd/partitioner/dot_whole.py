@@ -102,7 +102,7 @@ def _check_windowed_einsum(c: DotCase) -> None:
     )
     if lhs_stays or rhs_stays or scatters:
         raise UnimplementedError(
-            f"{c.hlo.name}: a windowed einsum (an array of {threshold // 2**20} MiB or more) is not built"
+            f"{c.hlo.name}: windowed einsum (for arrays of {threshold // 2**20} MiB or more) is not implemented"
         )
 
 

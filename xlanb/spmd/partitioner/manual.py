@@ -113,16 +113,16 @@ def _grouped(
     leaves = []
     for leaf in sharding.leaves:
         if not leaf.is_manual_subgroup:
-            raise UnimplementedError(f"{hlo.name}: {leaf} has no manual subgroups, others of the instruction have")
+            raise UnimplementedError(f"{hlo.name}: {leaf} has no manual subgroups, other results of the instruction do")
         grouped: GroupedSharding | None = get_manual_subgroup_sharding(leaf)
         if reference is not None and grouped is not None:
             grouped = align_groups_with_if_compatible(grouped, reference)
         if grouped is None:
-            raise UnimplementedError(f"{hlo.name} has values of other manual subgroups: {sharding}")
+            raise UnimplementedError(f"{hlo.name} has values with different manual subgroups: {sharding}")
         reference = grouped
         leaves.append(grouped.sharding)
     if reference is None:
-        raise UnimplementedError(f"{hlo.name} has manual subgroups of nothing")
+        raise UnimplementedError(f"{hlo.name} has empty manual subgroups")
     if isinstance(shape, TupleShape) and sharding.is_tuple:
         return replace(reference, sharding=HloSharding.tuple_of(leaves))
     return reference

@@ -151,7 +151,7 @@ def _within_manual_subgroups(p: PartitionedHlo, target: HloSharding) -> Partitio
         grouped = get_manual_subgroup_sharding(source)
         aligned = align_groups_with_if_compatible(get_manual_subgroup_sharding(target), grouped)
     if aligned is None:
-        raise UnimplementedError(f"{p.hlo.name}: {source} and {target} have other manual subgroups")
+        raise UnimplementedError(f"{p.hlo.name}: {source} and {target} have different manual subgroups")
     set_sharding(p.hlo, grouped.sharding)
     inner = PartitionedHlo(p.hlo, p.base_shape, p.state.per_group(grouped.device_groups))
     made = inner.reshard_no_cache(aligned.sharding).hlo

@@ -63,6 +63,6 @@ def handle_rng_get_and_update_state(v: SpmdPartitioningVisitor, hlo: HloInstruct
         v.default_action(hlo)
         return
     if not sharding.is_replicated:
-        raise UnimplementedError(f"rng-get-and-update-state can't be split over devices:\n  {hlo}")
+        raise UnimplementedError(f"rng-get-and-update-state cannot be partitioned:\n  {hlo}")
     state = v.b.clone(hlo, (), hlo.shape)
     v.set_partitioned(hlo, state)

@@ -32,7 +32,7 @@ def _replicated(hlo: HloInstruction, sharding: HloSharding) -> HloSharding:
     if ShardingType.UNREDUCED not in sharding.subgroup_types:
         return sharding
     if sharding.is_manual_subgroup:
-        raise UnimplementedError(f"a value with unreduced axes in a manual part: {hlo}")
+        raise UnimplementedError(f"a value with unreduced axes in a manual region is not supported: {hlo}")
     tiles = sharding.data_tile_shape
     devices = sharding.tile_assignment.reshape((*tiles, sharding.num_devices // math.prod(tiles)))
     return HloSharding.partial_tile(devices)

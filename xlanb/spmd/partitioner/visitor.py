@@ -207,7 +207,7 @@ class SpmdPartitioningVisitor:
         else:
             handler(self, hlo)
         if hlo not in self._partitioned:
-            raise XlanbError(f"nothing was made of {hlo.name} in partitioning it")
+            raise XlanbError(f"partitioning {hlo.name} produced nothing")
 
     def _order(self) -> Iterator[HloInstruction]:
         """Operands before users: what is dead first, in the order of the program, then what the root needs (HloComputation::Accept)."""

@@ -91,10 +91,12 @@ class _Importer:
             return
         shardings = self.parse(text)
         if len(shardings) != len(values):
-            raise XlanbError(f"{len(shardings)} shardings for the {len(values)} values of {i}")
+            raise XlanbError(f"{len(shardings)} shardings do not match the {len(values)} values of {i}")
         for value, sharding in zip(values, shardings, strict=True):
             if value.is_array and sharding.rank != value.rank:
-                raise XlanbError(f"a sharding of rank {sharding.rank}, {sharding}, for {value.shape} of {i}")
+                raise XlanbError(
+                    f"the sharding {sharding} has rank {sharding.rank}, which does not match {value.shape} of {i}"
+                )
             value.sharding = sharding
 
     def parse(self, text: str) -> list[TensorSharding]:
@@ -128,7 +130,7 @@ class _Importer:
     def _constraint(self, i: HloInstruction, operands: list[Value], region: Region) -> list[Value]:
         text = dict(i.frontend_attributes).get(SHARDING)
         if not text:
-            raise UnimplementedError(f"a sharding constraint without Shardy's sharding: {i}")
+            raise UnimplementedError(f"the sharding constraint has no Shardy sharding: {i}")
         (sharding,) = self.parse(text)
         config = i.backend_config
         if _OPEN_DIMS in config:
@@ -210,7 +212,7 @@ class _Importer:
         in_shardings = self._shape_shardings(before, "in_shardings")
         out_shardings = self._shape_shardings(after, "out_shardings")
         if len(in_shardings) != len(operands):
-            raise XlanbError(f"{len(in_shardings)} shardings for the {len(operands)} operands of {i}")
+            raise XlanbError(f"{len(in_shardings)} shardings do not match the {len(operands)} operands of {i}")
         shapes = _leaf_shapes(after.shape) if after else _leaf_shapes(i.shape)
         op = add_op(region, Kind.MANUAL, i, operands, shapes)
         manual = next((dict(c.frontend_attributes).get(f"{PREFIX}manual_axes") for c in (before, after) if c), None)
@@ -269,7 +271,7 @@ def without_trivial_axes(sharding: TensorSharding, meshes: dict[str, Mesh]) -> T
     """The sharding without axes that its mesh (from which those of size 1 were taken) no longer has."""
     mesh = meshes.get(sharding.mesh)
     if mesh is None:
-        raise XlanbError(f"the sharding {sharding} names a mesh that the module has not")
+        raise XlanbError(f"the sharding {sharding} names a mesh that is not in the module")
 
     def kept(axes: tuple[AxisRef, ...]) -> tuple[AxisRef, ...]:
         return tuple(a for a in axes if a.name in mesh.sizes)
@@ -313,7 +315,7 @@ def _by_parameter(source: HloComputation, leaves: Sequence[Value]) -> list[list[
 
 def _part(leaves: list[Value], shape: Shape, index: int) -> list[Value]:
     if not isinstance(shape, TupleShape):
-        raise XlanbError(f"a part of {shape}, which is no tuple")
+        raise XlanbError(f"cannot take an element of {shape}, which is not a tuple")
     start = sum(len(_leaf_shapes(s)) for s in shape.shapes[:index])
     return leaves[start : start + len(_leaf_shapes(shape.shapes[index]))]
 
@@ -331,7 +333,9 @@ def import_module(module: HloModule) -> Program:
     importer = _Importer(program)
     for p in entry.parameters:
         if not isinstance(p.shape, ArrayShape):
-            raise UnimplementedError(f"Shardy's propagation with an entry parameter that is no array: {p}")
+            raise UnimplementedError(
+                f"Shardy propagation does not support the entry parameter, which is not an array: {p}"
+            )
         value = Value(p.name, p.shape)
         program.body.arguments.append(value)
         importer.annotate(p, [value])

@@ -42,7 +42,7 @@ def _shardings(program: Program) -> list[Reference]:
 def _get(program: Program, place: Value | int) -> TensorSharding:
     sharding = program.result_shardings[place] if isinstance(place, int) else place.sharding
     if sharding is None:
-        raise AssertionError("a sharding with priorities was lost")
+        raise AssertionError("internal error: a sharding with priorities was lost")
     return sharding
 
 

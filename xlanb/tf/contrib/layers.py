@@ -303,7 +303,7 @@ def optimize_loss(
     rate = learning_rate_decay_fn(learning_rate, step) if learning_rate_decay_fn else learning_rate
     made = OPTIMIZERS[optimizer](rate) if isinstance(optimizer, str) and optimizer in OPTIMIZERS else optimizer
     if isinstance(made, str):
-        raise GraphValueError(f"optimizer {made!r} is none of {', '.join(OPTIMIZERS)}")
+        raise GraphValueError(f"optimizer {made!r} is not one of {', '.join(OPTIMIZERS)}")
     found = made(rate) if callable(made) else made
     pairs = [(g, v) for g, v in found.compute_gradients(loss, variables) if g is not None]
     if clip_gradients is not None:

@@ -18,7 +18,7 @@ def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = Fal
     """
     del size
     if name != "mnist":
-        raise ArgumentError(f"there is no data set {name!r} in xlanb{nearest(name, ['mnist'])}")
+        raise ArgumentError(f"no data set {name!r} in xlanb{nearest(name, ['mnist'])}")
     return input_data.read_data_sets("MNIST-data", fake_data=test_with_fake_data)
 
 

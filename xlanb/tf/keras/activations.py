@@ -43,5 +43,5 @@ def get(identifier: Any) -> Callable[..., Any] | None:
         found: Callable[..., Any] | None = identifier
         return found
     if identifier not in _BY_NAME:
-        raise GraphValueError(f"Unknown activation function: {identifier!r}; known are {', '.join(_BY_NAME)}")
+        raise GraphValueError(f"Unknown activation function: {identifier!r}; known functions: {', '.join(_BY_NAME)}")
     return _BY_NAME[identifier]

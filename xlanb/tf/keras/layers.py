@@ -40,7 +40,7 @@ def _initializer(identifier: Any) -> Any:
     if not isinstance(identifier, str):
         return identifier
     if identifier not in INITIALIZERS:
-        raise GraphValueError(f"Unknown initializer: {identifier!r}; known are {', '.join(INITIALIZERS)}")
+        raise GraphValueError(f"Unknown initializer: {identifier!r}; known initializers: {', '.join(INITIALIZERS)}")
     return INITIALIZERS[identifier]()
 
 

@@ -28,7 +28,7 @@ class Model:
             UnimplementedError: neither `call` nor outputs were given.
         """
         if self.outputs is None:
-            raise UnimplementedError(f"model {self.name!r}: write call(), or give inputs and outputs")
+            raise UnimplementedError(f"model {self.name!r}: define call(), or pass inputs and outputs")
         given, own = flatten(inputs), flatten(self.inputs)
         if all(a is b for a, b in zip(given, own, strict=True)):
             return self.outputs
@@ -78,7 +78,7 @@ class Model:
     def compile(self, *_args: Any, **_options: Any) -> None:
         """Refused. Raises UnimplementedError: Keras' own training is not here."""
         raise UnimplementedError(
-            "tf.keras's compile, fit, evaluate and predict are not here: call the model with tensors, minimize a loss with tf.train's optimizers, run with tf.Session"
+            "tf.keras's compile, fit, evaluate and predict are not in xlanb.tf: call the model with tensors, minimize a loss with an optimizer of tf.train, run with tf.Session"
         )
 
     fit = evaluate = predict = compile  # noqa: A003 - Keras' name

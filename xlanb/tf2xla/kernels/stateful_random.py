@@ -28,7 +28,7 @@ _BLOCKS = 256  # that the counter moves on by for each number
 def _generator(ctx: OpContext) -> philox.Generator:
     algorithm = int(ctx.number(1))
     if algorithm not in (PHILOX, AUTO):
-        ctx.fail(f"random algorithm {algorithm} is not known here: 1 (Philox) and 3 (automatic) are")
+        ctx.fail(f"random algorithm {algorithm} is unknown: expected 1 (Philox) or 3 (automatic)")
     state = ctx.read_variable(0)
     if state.array_shape.rank != 1 or state.array_shape.dimensions[0] < 3:
         ctx.fail(f"the state of a generator is a vector of three numbers, not {state.shape}")

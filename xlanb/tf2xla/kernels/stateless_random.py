@@ -35,7 +35,7 @@ def _from_key(draw: Draw) -> Callable[[OpContext], HloInstruction]:
     def lower(ctx: OpContext) -> HloInstruction:
         algorithm = int(ctx.number(3))
         if algorithm not in (PHILOX, AUTO):
-            ctx.fail(f"random algorithm {algorithm} is not known here: 1 (Philox) and 3 (automatic) are")
+            ctx.fail(f"random algorithm {algorithm} is unknown: expected 1 (Philox) or 3 (automatic)")
         return _drawn(ctx, draw, philox.given(ctx, ctx.input(1), ctx.input(2)))
 
     return lower

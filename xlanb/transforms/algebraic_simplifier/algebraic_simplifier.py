@@ -52,7 +52,7 @@ RULES = RuleSet.union(
 )
 
 _SWEEPS = 25
-"""XLA's limit of runs until nothing changes."""
+"""XLA's limit of iterations to a fixed point."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def _at_most(c1: HloInstruction, c2: HloInstruction) -> bool:
     )
 
 
-_UNSIGNED_FLOATS = exact_except(Loss.NAN, note="of f8e8m0fnu, which has no negative numbers")
+_UNSIGNED_FLOATS = exact_except(Loss.NAN, note="not f8e8m0fnu, which has no negative numbers")
 _not_constant = guard("A is not constant", lambda a: not is_constant(a))
 _integers = guard("integers", is_integral, "root")
 _reassociable = guard(
@@ -115,7 +115,7 @@ def _(a: HloInstruction) -> HloInstruction:
     "C + A => A + C",
     m.op(O.ADD, m.any("a"), m.any("c")),
     guard(
-        "the constant stands first",
+        "the constant is the first operand",
         lambda root: root.operands[0].opcode is O.CONSTANT and root.operands[1].opcode is not O.CONSTANT,
     ),
     keeps=EXACT,
@@ -138,7 +138,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
 @rule(
     "(C1 - A) + C2 => (C1 + C2) - A",
     m.op(O.ADD, m.op(O.SUBTRACT, m.constant("c1"), "a"), m.constant("c2")),
-    guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
+    guard("A is not a constant", lambda a: a.opcode is not O.CONSTANT),
     _reassociable,
     keeps=REAL,
 )
@@ -146,7 +146,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
     return b.binary(O.SUBTRACT, _folded(b, O.ADD, c1, c2), a)
 
 
-_one_use_each = guard("both products are used here only", lambda p, q: only_user(p) and only_user(q))
+_one_use_each = guard("both products have one use", lambda p, q: only_user(p) and only_user(q))
 
 
 @rule(
@@ -245,7 +245,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
         m.op(O.MULTIPLY, "b2", m.constant("c2")),
     ),
     guard("neither A nor B is constant", lambda a, b2: not is_constant(a) and not is_constant(b2)),
-    guard("C1 and C2 are not repeated", lambda c1, c2: c1.opcode is O.CONSTANT and c2.opcode is O.CONSTANT),
+    guard("C1 and C2 are not broadcasts", lambda c1, c2: c1.opcode is O.CONSTANT and c2.opcode is O.CONSTANT),
     _reassociable,
     keeps=REAL,
 )
@@ -256,8 +256,8 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c1: HloInstruction, c2:
 @rule(
     "(A * C) * broadcast(B) => A * broadcast(B * C)",
     m.op(O.MULTIPLY, m.op(O.MULTIPLY, "a", m.constant("c")), m.op(O.BROADCAST, "b2", name="p")),
-    guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
-    guard("B is no constant", lambda b2: b2.opcode is not O.CONSTANT),
+    guard("A is not a constant", lambda a: a.opcode is not O.CONSTANT),
+    guard("B is not a constant", lambda b2: b2.opcode is not O.CONSTANT),
     guard("C is a scalar", lambda c: (behind := m.constant_behind(c)) is not None and behind.array_shape.is_scalar),
     _reassociable,
     keeps=REAL,
@@ -310,7 +310,7 @@ def _(a: HloInstruction) -> HloInstruction:
 @rule(
     "max(A, lowest) => A, min(A, highest) => A",
     m.op((O.MINIMUM, O.MAXIMUM), "a", m.constant("c")),
-    guard("C is neutral", lambda root, c: _extreme(root, c, neutral=True)),
+    guard("C is the identity element", lambda root, c: _extreme(root, c, neutral=True)),
     keeps=EXACT,
 )
 def _(a: HloInstruction) -> HloInstruction:
@@ -320,8 +320,8 @@ def _(a: HloInstruction) -> HloInstruction:
 @rule(
     "max(A, highest) => highest, min(A, lowest) => lowest",
     m.op((O.MINIMUM, O.MAXIMUM), "a", m.constant("c")),
-    guard("no NaN to keep", lambda root: not is_inexact(root)),
-    guard("C swallows all", lambda root, c: _extreme(root, c, neutral=False)),
+    guard("NaN need not be kept", lambda root: not is_inexact(root)),
+    guard("C is the absorbing element", lambda root, c: _extreme(root, c, neutral=False)),
     keeps=INTEGERS,
 )
 def _(c: HloInstruction) -> HloInstruction:
@@ -331,7 +331,7 @@ def _(c: HloInstruction) -> HloInstruction:
 @rule(
     "max(reduce_max(A, C1), C2) => reduce_max(A, C1) if C1 >= C2",
     m.op((O.MINIMUM, O.MAXIMUM), m.op(O.REDUCE, name="r"), m.constant("c")),
-    guard("the fold starts beyond C2", _reduce_starts_beyond),
+    guard("the initial value is already beyond C2", _reduce_starts_beyond),
     keeps=EXACT,
 )
 def _(r: HloInstruction) -> HloInstruction:

@@ -17,7 +17,7 @@ rule = BROADCAST.rule
 @rule(
     "broadcast(A) => reshape(A) of the same elements",
     m.op(O.BROADCAST, "a"),
-    guard("no element is repeated", lambda root, a: root.array_shape.element_count == a.array_shape.element_count),
+    guard("no element is duplicated", lambda root, a: root.array_shape.element_count == a.array_shape.element_count),
     guard("in order", lambda root: list(root.dimensions) == sorted(root.dimensions)),
     keeps=MOVES,
 )
@@ -29,7 +29,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "broadcast(A) => transpose(A) of the same elements",
     m.op(O.BROADCAST, "a"),
     guard(
-        "no element is repeated",
+        "no element is duplicated",
         lambda root, a: (
             root.array_shape.element_count == a.array_shape.element_count
             and root.array_shape.rank == a.array_shape.rank
@@ -44,9 +44,9 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "broadcast(reshape(A)) => broadcast(A) where the reshape adds ones",
+    "broadcast(reshape(A)) => broadcast(A) where the reshape adds dimensions of size 1",
     m.op(O.BROADCAST, m.op(O.RESHAPE, "a", name="r")),
-    guard("it adds ones, nothing else", lambda a, r: inserted_ones(a.array_shape, r.array_shape) is not None),
+    guard("it only adds dimensions of size 1", lambda a, r: inserted_ones(a.array_shape, r.array_shape) is not None),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) -> HloInstruction:
@@ -84,7 +84,7 @@ def _takes_alike(root: HloInstruction, a: HloInstruction, user: HloInstruction) 
     m.op(O.BROADCAST, "a"),
     guard("no scalar", lambda root: not root.array_shape.is_scalar),
     guard(
-        "an elementwise user takes broadcasts alike, or of scalars",
+        "an elementwise user has matching or scalar broadcasts",
         lambda root, a: any(_takes_alike(root, a, u) for u in root.users),
     ),
     keeps=EXACT,
@@ -120,7 +120,7 @@ def _reorders(root: HloInstruction, user: HloInstruction) -> bool:
     "reorder(broadcast(scalar)) => broadcast(scalar)",
     m.op(O.BROADCAST, "a"),
     guard("of a scalar", lambda a: a.array_shape.is_scalar),
-    guard("a user only reorders or picks", lambda root: any(_reorders(root, u) for u in root.users)),
+    guard("a user only reorders or selects elements", lambda root: any(_reorders(root, u) for u in root.users)),
     keeps=MOVES,
 )
 def _(root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -144,7 +144,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction
 @rule(
     "broadcast(A) => broadcast(reshape(A)) without dimensions of size 1",
     m.op(O.BROADCAST, "a"),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
     guard("A has dimensions of size 1", lambda a: 1 in a.array_shape.dimensions),
     keeps=MOVES,
 )

@@ -43,7 +43,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.COMPARE, "a", m.constant("c")),
     _of_predicates,
     guard(
-        "it says P",
+        "it equals P",
         lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE"),
     ),
     keeps=INTEGERS,
@@ -57,7 +57,7 @@ def _(a: HloInstruction) -> HloInstruction:
     m.op(O.COMPARE, m.constant("c"), "a"),
     _of_predicates,
     guard(
-        "it says P",
+        "it equals P",
         lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE"),
     ),
     keeps=INTEGERS,
@@ -71,7 +71,7 @@ def _(a: HloInstruction) -> HloInstruction:
     m.op(O.COMPARE, "a", m.constant("c")),
     _of_predicates,
     guard(
-        "it says not P",
+        "it equals not P",
         lambda root, c: m.is_all(c, root.get("direction") == "NE") and root.get("direction") in ("EQ", "NE"),
     ),
     keeps=INTEGERS,
@@ -191,7 +191,7 @@ def _below_count(a: HloInstruction, high: HloInstruction) -> bool:
     "clamp(0, partition-id, C) => partition-id, replica-id likewise",
     m.op(O.CLAMP, m.constant("low"), m.op((O.PARTITION_ID, O.REPLICA_ID), name="a"), m.constant("high")),
     guard("from 0", lambda low: m.is_all(low, 0), "low"),
-    guard("to one less than the number of devices or more", _below_count, "a", "high"),
+    guard("C is at least the number of devices minus 1", _below_count, "a", "high"),
     keeps=INTEGERS,
 )
 def _(a: HloInstruction) -> HloInstruction:
@@ -202,7 +202,7 @@ def _(a: HloInstruction) -> HloInstruction:
     "clamp(lowest, A, highest) => A",
     m.op(O.CLAMP, m.constant("low"), "a", m.constant("high")),
     guard("integers", is_integral, "root"),
-    guard("nothing lies outside", _spans, "low", "high"),
+    guard("no value is out of range", _spans, "low", "high"),
     keeps=INTEGERS,
 )
 def _(a: HloInstruction) -> HloInstruction:

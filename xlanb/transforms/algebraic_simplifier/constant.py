@@ -44,14 +44,14 @@ def _stride(root: HloInstruction) -> int:
     return int(values[1]) if np.array_equal(wide, np.arange(values.size) * step) else 0
 
 
-_array = guard("an array of some elements", _is_array, "root")
+_array = guard("a non-empty array", _is_array, "root")
 
 
 @rule(
     "constant of equal elements => broadcast(scalar)",
     m.op(O.CONSTANT),
     _array,
-    guard("all are equal", _is_uniform, "root"),
+    guard("all elements are equal", _is_uniform, "root"),
     keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
@@ -74,7 +74,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.CONSTANT),
     _array,
     guard("integers", is_integral, "root"),
-    guard("counts by C from 0", lambda root: _stride(root) != 0),
+    guard("an arithmetic sequence from 0 with step C", lambda root: _stride(root) != 0),
     keeps=INTEGERS,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:

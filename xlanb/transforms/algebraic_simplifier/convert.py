@@ -66,8 +66,11 @@ def _(a: HloInstruction) -> HloInstruction:
 @rule(
     "convert(convert(A, wider), type of A) => A",
     m.op(O.CONVERT, m.op(O.CONVERT, "a", name="inner")),
-    guard("back where it came from", lambda root, a: root.shape.element_type is a.shape.element_type),
-    guard("nothing is lost between", lambda a, inner: is_lossless(a.shape.element_type, inner.shape.element_type)),
+    guard("converts back to the original type", lambda root, a: root.shape.element_type is a.shape.element_type),
+    guard(
+        "the intermediate type is lossless",
+        lambda a, inner: is_lossless(a.shape.element_type, inner.shape.element_type),
+    ),
     keeps=EXACT,
 )
 def _(a: HloInstruction) -> HloInstruction:
@@ -77,7 +80,10 @@ def _(a: HloInstruction) -> HloInstruction:
 @rule(
     "convert(convert(A, wider), widest) => convert(A, widest)",
     m.op(O.CONVERT, m.op(O.CONVERT, "a", name="inner")),
-    guard("nothing is lost between", lambda a, inner: is_lossless(a.shape.element_type, inner.shape.element_type)),
+    guard(
+        "the intermediate type is lossless",
+        lambda a, inner: is_lossless(a.shape.element_type, inner.shape.element_type),
+    ),
     guard("nor after", lambda root, inner: is_lossless(inner.shape.element_type, root.shape.element_type)),
     keeps=EXACT,
 )

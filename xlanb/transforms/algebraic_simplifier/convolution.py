@@ -45,7 +45,7 @@ def _fits_matrices(root: HloInstruction) -> bool:
 
 
 @rule(
-    "convolution(A, B) => bitcast(dot(bitcast(A), bitcast(B))) of windows of size 1",
+    "convolution(A, B) => bitcast(dot(bitcast(A), bitcast(B))) for windows of size 1",
     m.op(O.CONVOLUTION, "a", "b2"),
     guard("layouts count", lambda options: options.is_layout_sensitive),
     guard("windows of size 1, one group", _is_pointwise, "root"),

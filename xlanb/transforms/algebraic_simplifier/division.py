@@ -49,7 +49,7 @@ def _reciprocal_is_finite(c: HloInstruction) -> bool:
 
 _inexact = guard("floating-point or complex", is_inexact, "root")
 _wide_enough = guard("at least 32 bits", lambda root: root.shape.element_type.bits >= 32)
-"""Two roundings to a narrow type are felt. XLA:CPU has none here: its float-normalization passes widened them before."""
+"""Rounding twice to a narrow type is noticeable. XLA:CPU has no narrow types here: its float-normalization passes have widened them."""
 
 
 @rule("A / 1 => A", m.op(O.DIVIDE, "a", m.all_equal(1)), keeps=EXACT_REALS)
@@ -139,7 +139,8 @@ def _(inner: HloInstruction) -> HloInstruction:
     m.op(O.REMAINDER, m.op(O.IOTA, name="i"), m.constant("c")),
     guard("integers", is_integral, "root"),
     guard(
-        "C is no less than the dimension", lambda i, c: _at_least(c, i.array_shape.dimensions[i.get("iota_dimension")])
+        "C is at least the dimension's size",
+        lambda i, c: _at_least(c, i.array_shape.dimensions[i.get("iota_dimension")]),
     ),
     keeps=INTEGERS,
 )
@@ -173,7 +174,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
 @rule(
     "A / sqrt(B) => A * rsqrt(B)",
     m.op(O.DIVIDE, "a", m.op(O.SQRT, "b2", name="s")),
-    guard("sqrt is used here only", only_user, "s"),
+    guard("sqrt has one use", only_user, "s"),
     keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
@@ -183,7 +184,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
 @rule(
     "A / rsqrt(B) => A * sqrt(B)",
     m.op(O.DIVIDE, "a", m.op(O.RSQRT, "b2", name="s")),
-    guard("rsqrt is used here only", only_user, "s"),
+    guard("rsqrt has one use", only_user, "s"),
     keeps=REAL,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
@@ -198,10 +199,10 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     m.op(O.DIVIDE, "a", m.constant("c")),
     _inexact,
     guard(
-        "at least 32 bits, or another is no matter",
+        "at least 32 bits, or reassociation is allowed",
         lambda root, options: root.shape.element_type.bits >= 32 or options.inverts_narrow_constants,
     ),
-    guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
+    guard("A is not a constant", lambda a: a.opcode is not O.CONSTANT),
     guard("1 / C is finite and not 0", _reciprocal_is_finite, "c"),
     keeps=REAL,
 )
@@ -218,11 +219,11 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None
 @rule(
     "A / broadcast(B) => A * broadcast(1 / B)",
     m.op(O.DIVIDE, "a", m.op(O.BROADCAST, "b2", name="spread_b")),
-    guard("a product is cheaper than a quotient", lambda options: options.inverts_divisors),
+    guard("multiplication is cheaper than division", lambda options: options.inverts_divisors),
     _inexact,
     _wide_enough,
     guard(
-        "B is smaller, and no scalar with other uses",
+        "B is smaller, and not a scalar with other uses",
         lambda b2, root: (
             b2.array_shape.element_count < root.array_shape.element_count
             and (not b2.array_shape.is_scalar or (only_user(b2) and is_real(root)))

@@ -18,8 +18,8 @@ from xlanb.transforms.verdict import EXACT, REAL
 DOT = RuleSet("dot")
 rule = DOT.rule
 
-_layouts_do_not_count = guard("layouts do not count", lambda options: not options.is_layout_sensitive)
-_plain = guard("no algorithm is asked for", lambda root: root.get("algorithm") in (None, "unset", "dot_f32_f32_f32"))
+_layouts_do_not_count = guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive)
+_plain = guard("no algorithm is requested", lambda root: root.get("algorithm") in (None, "unset", "dot_f32_f32_f32"))
 
 
 def _dimensions(root: HloInstruction) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -64,11 +64,11 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "dot(A, B) => broadcast(A) * broadcast(B) where nothing is contracted",
+    "dot(A, B) => broadcast(A) * broadcast(B) without contracting dimensions",
     m.op(O.DOT, "a", "b2"),
     _layouts_do_not_count,
     _plain,
-    guard("nothing is contracted", lambda root: not root.ints("lhs_contracting_dims")),
+    guard("no contracting dimensions", lambda root: not root.ints("lhs_contracting_dims")),
     keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
@@ -89,7 +89,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -
     m.op(O.DOT, "a", "b2"),
     _layouts_do_not_count,
     _plain,
-    guard("all is contracted or batch", _has_no_free_dimension, "root"),
+    guard("all dimensions are contracting or batch dimensions", _has_no_free_dimension, "root"),
     keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:

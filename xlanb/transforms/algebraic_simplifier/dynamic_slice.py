@@ -21,7 +21,7 @@ def _is_index(o: HloInstruction) -> bool:
 
 
 @rule(
-    "dynamic-slice(A) => A of everything",
+    "dynamic-slice(A) => A when it covers all of A",
     m.op(O.DYNAMIC_SLICE),
     guard("the same shape", lambda root: root.array_shape.dimensions == root.operands[0].array_shape.dimensions),
     keeps=MOVES,
@@ -106,9 +106,9 @@ def _whole_dimensions(root: HloInstruction) -> list[int]:
 
 
 @rule(
-    "dynamic-slice(A, I) => dynamic-slice(A, 0) along what it covers whole, dynamic-update-slice likewise",
+    "dynamic-slice(A, I) => dynamic-slice(A, 0) along fully covered dimensions, dynamic-update-slice likewise",
     m.op((O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE)),
-    guard("a dimension is covered whole", lambda root: bool(_whole_dimensions(root))),
+    guard("a dimension is fully covered", lambda root: bool(_whole_dimensions(root))),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
@@ -123,14 +123,16 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     m.op(O.DYNAMIC_UPDATE_SLICE),
     guard("constant starts", lambda root: all(_is_index(o) for o in root.operands[2:])),
     guard(
-        "into a constant scalar everywhere",
+        "into a broadcast constant scalar",
         lambda root: (
             root.operands[0].opcode is O.BROADCAST
             and root.operands[0].operands[0].opcode is O.CONSTANT
             and root.operands[0].operands[0].array_shape.is_scalar
         ),
     ),
-    guard("its result says how many starts", lambda root: len(root.operands) == 2 + root.array_shape.rank > 2),
+    guard(
+        "its result gives the number of start indices", lambda root: len(root.operands) == 2 + root.array_shape.rank > 2
+    ),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
@@ -143,7 +145,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "dynamic-update-slice(A, B) => B of everything",
+    "dynamic-update-slice(A, B) => B when it covers all of A",
     m.op(O.DYNAMIC_UPDATE_SLICE),
     guard("the same shape", lambda root: root.operands[1].array_shape.dimensions == root.array_shape.dimensions),
     keeps=MOVES,

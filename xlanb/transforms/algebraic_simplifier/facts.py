@@ -172,4 +172,4 @@ def scalar_reducer(module: HloModule, opcode: O, element_type: PrimitiveType) ->
 
 
 _REDUCER = 3
-"""Instructions of a computation that combines two parameters."""
+"""The number of instructions of a computation that combines two parameters."""

@@ -23,7 +23,7 @@ def _is_ones(c: HloInstruction) -> bool:
 _predicates = guard("predicates", is_predicate, "root")
 
 
-_ones = guard("C is all ones", _is_ones, "c")
+_ones = guard("all bits of C are one", _is_ones, "c")
 
 
 @rule("A & A => A, A | A => A", m.op((O.AND, O.OR), "a", "a"), guard("a predicate", is_predicate, "a"), keeps=INTEGERS)

@@ -89,7 +89,8 @@ def _(a: HloInstruction) -> HloInstruction:
         m.op((O.FLOOR, O.CEIL, O.ROUND_NEAREST_AFZ, O.ROUND_NEAREST_EVEN, O.SIGN), name="inner"),
     ),
     guard(
-        "the same rounding", lambda root, inner: root.opcode is inner.opcode and not root.shape.element_type.is_complex
+        "rounds the same way",
+        lambda root, inner: root.opcode is inner.opcode and not root.shape.element_type.is_complex,
     ),
     keeps=EXACT,
 )

@@ -18,7 +18,7 @@ from xlanb.transforms.verdict import MOVES, REAL, Loss, exact_except
 REDUCE = RuleSet("reduce")
 rule = REDUCE.rule
 _EXACT = 256
-"""Up to which count a product is as near to the exact sum of equal floats as adding them one by one."""
+"""The largest count for which a product is as close to the exact sum of equal floats as repeated addition."""
 
 
 def reducer(c: HloComputation) -> O | None:
@@ -89,13 +89,16 @@ def _is_trivial_window(root: HloInstruction) -> bool:
     )
 
 
-_one_operand = guard("of one operand", lambda root: len(root.operands) == 2)
+_one_operand = guard("with one operand", lambda root: len(root.operands) == 2)
 
 
 @rule(
     "reduce(A) => A over no dimension",
     m.op(O.REDUCE, "a", "init"),
-    guard("no dimension, a neutral start", lambda root, init: not root.dimensions and is_neutral(root, init)),
+    guard(
+        "no dimensions, and init is the identity element",
+        lambda root, init: not root.dimensions and is_neutral(root, init),
+    ),
     keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(a: HloInstruction) -> HloInstruction:
@@ -106,10 +109,10 @@ def _(a: HloInstruction) -> HloInstruction:
     "reduce(A) => reshape(A) over dimensions of size 1",
     m.op(O.REDUCE, "a", "init"),
     guard(
-        "only ones are folded",
+        "only dimensions of size 1 are reduced",
         lambda root, a: bool(root.dimensions) and all(a.array_shape.dimensions[d] == 1 for d in root.dimensions),
     ),
-    guard("a neutral start", is_neutral, "root", "init"),
+    guard("init is the identity element", is_neutral, "root", "init"),
     keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -117,7 +120,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "reduce of nothing => broadcast(init)",
+    "reduce of an empty array => broadcast(init)",
     m.op(O.REDUCE, "a", "init"),
     guard("no element", lambda a: a.array_shape.element_count == 0),
     keeps=MOVES,
@@ -130,7 +133,7 @@ def _(b: Builder, root: HloInstruction, init: HloInstruction) -> HloInstruction:
     "reduce_add(-A) => -reduce_add(A)",
     m.op(O.REDUCE, m.op(O.NEGATE, "a", name="n"), m.all_equal(0)),
     guard("a sum", lambda root: reducer(root.to_apply) is O.ADD),
-    guard("the negation is used here only", only_user, "n"),
+    guard("the negation has one use", only_user, "n"),
     keeps=exact_except(Loss.ZERO_SIGN),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -141,7 +144,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 @rule(
     "reduce(transpose(A)) => reduce(A)",
     m.op(O.REDUCE, m.op(O.TRANSPOSE, "a", name="t"), "init"),
-    guard("what is left keeps its order", _kept_in_order, "root", "t"),
+    guard("the remaining dimensions keep their order", _kept_in_order, "root", "t"),
     keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, t: HloInstruction, init: HloInstruction) -> HloInstruction:
@@ -153,11 +156,14 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, t: HloInstruction, in
     "reduce(reduce(A)) => reduce(A)",
     m.op(O.REDUCE, m.op(O.REDUCE, "a", "init", name="inner"), "init2"),
     guard(
-        "the same fold",
+        "the same reduction",
         lambda root, inner: reducer(root.to_apply) is not None and reducer(root.to_apply) is reducer(inner.to_apply),
     ),
-    guard("both start neutral", lambda root, inner, init, init2: is_neutral(root, init2) and is_neutral(inner, init)),
-    guard("the inner one is used here only", only_user, "inner"),
+    guard(
+        "both start from the identity element",
+        lambda root, inner, init, init2: is_neutral(root, init2) and is_neutral(inner, init),
+    ),
+    guard("the inner one has one use", only_user, "inner"),
     keeps=REAL,
 )
 def _(
@@ -179,11 +185,11 @@ def _dimensions_before(root: HloInstruction, r: HloInstruction, a: HloInstructio
 
 
 @rule(
-    "reduce(reshape(A)) => reduce(A) where only folded dimensions are reshaped",
+    "reduce(reshape(A)) => reduce(A) where only reduced dimensions are reshaped",
     m.op(O.REDUCE, m.op(O.RESHAPE, "a", name="r"), "init"),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
-    guard("in any order", lambda root: reducer(root.to_apply) is not None),
-    guard("the others stay", lambda root, r, a: _dimensions_before(root, r, a) is not None),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
+    guard("the order of reduction is free", lambda root: reducer(root.to_apply) is not None),
+    guard("the other dimensions are unchanged", lambda root, r, a: _dimensions_before(root, r, a) is not None),
     keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, r: HloInstruction) -> HloInstruction:
@@ -202,8 +208,8 @@ def _folded_before(root: HloInstruction, r: HloInstruction, a: HloInstruction) -
 @rule(
     "reduce(reshape(A)) => reshape(reduce(A)) where only kept dimensions are reshaped",
     m.op(O.REDUCE, m.op(O.RESHAPE, "a", name="r"), "init"),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
-    guard("those that are folded stay", lambda root, r, a: _folded_before(root, r, a) is not None),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
+    guard("the reduced dimensions are unchanged", lambda root, r, a: _folded_before(root, r, a) is not None),
     keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, r: HloInstruction) -> HloInstruction:
@@ -216,7 +222,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction,
 
 
 @rule(
-    "reduce_add(broadcast(A)) => A * count over what is repeated",
+    "reduce_add(broadcast(A)) => A * count over broadcast dimensions",
     m.op(O.REDUCE, m.op(O.BROADCAST, "a", name="p"), m.all_equal(0)),
     _one_operand,
     guard(
@@ -224,7 +230,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction,
         lambda root: reducer(root.to_apply) is O.ADD and (is_integral(root) or is_inexact(root)),
     ),
     guard(
-        "A is a scalar, or all that is left",
+        "A is a scalar, or has exactly the remaining dimensions",
         lambda root, a, p: (
             a.array_shape.is_scalar
             or (
@@ -246,9 +252,12 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
 
 
 @rule(
-    "reduce-window(A) => A of windows of size 1",
+    "reduce-window(A) => A for windows of size 1",
     m.op(O.REDUCE_WINDOW, "a", "init"),
-    guard("one element each, nothing else", lambda root, init: _is_trivial_window(root) and is_neutral(root, init)),
+    guard(
+        "each window has one element, without padding or stride",
+        lambda root, init: _is_trivial_window(root) and is_neutral(root, init),
+    ),
     keeps=exact_except(Loss.ZERO_SIGN, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN),
 )
 def _(a: HloInstruction) -> HloInstruction:

@@ -82,7 +82,7 @@ def _(root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "reshape(broadcast(A)) => broadcast(A)",
     m.op(O.RESHAPE, m.op(O.BROADCAST, "a", name="p")),
     _static,
-    guard("A's dimensions are kept whole", lambda root, p: _kept(root, p) is not None),
+    guard("A's dimensions are not split or merged", lambda root, p: _kept(root, p) is not None),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction | None:
@@ -99,7 +99,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
 @rule(
     "reshape(iota) => iota",
     m.op(O.RESHAPE, m.op(O.IOTA, name="i")),
-    guard("the dimension is kept whole", lambda root, i: _iota_dimension(root, i) is not None),
+    guard("the dimension is not split or merged", lambda root, i: _iota_dimension(root, i) is not None),
     keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
@@ -109,10 +109,10 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
 @rule(
     "reshape(iota) => sum of iotas by their strides",
     m.op(O.RESHAPE, m.op(O.IOTA, name="i")),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
-    guard("of one dimension", lambda root, i: i.array_shape.rank == 1 and root.array_shape.rank > 1),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
+    guard("has one dimension", lambda root, i: i.array_shape.rank == 1 and root.array_shape.rank > 1),
     guard("integers or floats", lambda root: not root.shape.element_type.is_complex),
-    guard("every dimension has elements", lambda root: root.array_shape.element_count > 0),
+    guard("no dimension has size 0", lambda root: root.array_shape.element_count > 0),
     keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
@@ -134,7 +134,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     "reshape(A) => bitcast(A)",
     m.op(O.RESHAPE, "a"),
     guard("layouts count", lambda options: options.is_layout_sensitive),
-    guard("the bytes stay", lambda root, a: is_bitcast(a.array_shape, root.array_shape)),
+    guard("the bytes are unchanged", lambda root, a: is_bitcast(a.array_shape, root.array_shape)),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -204,10 +204,10 @@ def _comes_back(root: HloInstruction, t: HloInstruction, r: HloInstruction) -> b
 
 
 @rule(
-    "transpose(reshape(transpose(reshape(A)))) => A where ones come and go",
+    "transpose(reshape(transpose(reshape(A)))) => A where dimensions of size 1 are added and removed",
     m.op(O.TRANSPOSE, m.op(O.RESHAPE, m.op(O.TRANSPOSE, m.op(O.RESHAPE, "a", name="r"), name="t"))),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
-    guard("it comes back to A", _comes_back),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
+    guard("the shape is A's again", _comes_back),
     keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
@@ -251,8 +251,8 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
 @rule(
     "transpose(dot(A, B)) => dot(B, A)",
     m.op(O.TRANSPOSE, m.op(O.DOT, "a", "b2", name="d")),
-    guard("the dot is used here only", only_user, "d"),
-    guard("it swaps the two free sides", _swaps_sides, "root", "d"),
+    guard("the dot has one use", only_user, "d"),
+    guard("it swaps the two non-contracting sides", _swaps_sides, "root", "d"),
     keeps=REAL,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d: HloInstruction) -> HloInstruction:
@@ -263,7 +263,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d
 
 
 @rule(
-    "transpose(A) => reshape(A) where only ones move",
+    "transpose(A) => reshape(A) where only dimensions of size 1 move",
     m.op(O.TRANSPOSE, "a"),
     guard("only dimensions of size 1 move", lambda root, a: _only_ones_move(root, a.array_shape)),
     keeps=MOVES,
@@ -276,7 +276,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     "transpose(A) => bitcast(A)",
     m.op(O.TRANSPOSE, "a"),
     guard("layouts count", lambda options: options.is_layout_sensitive),
-    guard("the bytes stay", lambda root, a: _is_relabelling(root, a.array_shape)),
+    guard("the bytes are unchanged", lambda root, a: _is_relabelling(root, a.array_shape)),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -289,7 +289,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 @rule(
     "reverse(A) => A along dimensions of size 1",
     m.op(O.REVERSE, "a"),
-    guard("nothing to turn round", lambda root: all(root.array_shape.dimensions[d] == 1 for d in root.dimensions)),
+    guard("nothing to reverse", lambda root: all(root.array_shape.dimensions[d] == 1 for d in root.dimensions)),
     keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:
@@ -297,7 +297,7 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "reverse(reverse(A)) => reverse(A) along what only one of them turns",
+    "reverse(reverse(A)) => reverse(A) along dimensions that only one of them reverses",
     m.op(O.REVERSE, m.op(O.REVERSE, "a", name="inner")),
     keeps=MOVES,
 )

@@ -62,7 +62,7 @@ def _first_neighbours(root: HloInstruction) -> int | None:
 
 
 @rule(
-    "slice(A) => A of everything",
+    "slice(A) => A when it covers all of A",
     m.op(O.SLICE, "a"),
     guard("the same shape", lambda root, a: root.array_shape.dimensions == a.array_shape.dimensions),
     keeps=MOVES,
@@ -72,9 +72,9 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "slice(A) by strides => slice(A) where one step is enough",
+    "slice(A) with strides => slice(A) with stride 1",
     m.op(O.SLICE, "a"),
-    guard("a stride that never comes to bear", lambda root: any(_is_idle(x) for x in _boxes(root))),
+    guard("a stride has no effect", lambda root: any(_is_idle(x) for x in _boxes(root))),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -150,7 +150,7 @@ def _reshaped_slice(root: HloInstruction, a: HloInstruction) -> tuple[SliceDimen
 @rule(
     "slice(reshape(A)) => reshape(slice(A)) from the front along the first dimension",
     m.op(O.SLICE, m.op(O.RESHAPE, "a")),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
     guard("it is a slice of A", lambda root, a: _reshaped_slice(root, a) is not None),
     keeps=MOVES,
 )
@@ -162,7 +162,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 @rule(
     "slice(concatenate(.., A, ..)) => slice(A)",
     m.op(O.SLICE, m.op(O.CONCATENATE, name="c")),
-    guard("within one operand", lambda root, c: _piece(root, c) is not None),
+    guard("inside one operand", lambda root, c: _piece(root, c) is not None),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction | None:
@@ -183,7 +183,7 @@ def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction | N
 @rule(
     "slice(pad(A)) => slice(A) within A",
     m.op(O.SLICE, m.op(O.PAD, "a", "value", name="p")),
-    guard("no padding is seen", _inside, "root", "p", "a"),
+    guard("no padding is visible", _inside, "root", "p", "a"),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
@@ -200,7 +200,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
 
 
 @rule(
-    "pad(A) => A by nothing",
+    "pad(A) => A without padding",
     m.op(O.PAD, "a", "value"),
     guard("no padding", lambda root: all(q == PaddingDimension() for q in _padding(root))),
     keeps=MOVES,
@@ -210,7 +210,7 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "pad of nothing => broadcast(value)",
+    "pad of an empty array => broadcast(value)",
     m.op(O.PAD, "a", "value"),
     guard("no element", lambda a: a.array_shape.element_count == 0),
     keeps=MOVES,
@@ -220,7 +220,7 @@ def _(b: Builder, root: HloInstruction, value: HloInstruction) -> HloInstruction
 
 
 @rule(
-    "pad(A) by less than nothing => slice(pad(A))",
+    "pad(A) with negative padding => slice(pad(A))",
     m.op(O.PAD, "a", "value"),
     guard("some padding is negative", lambda root: any(q.low < 0 or q.high < 0 for q in _padding(root))),
     keeps=MOVES,
@@ -238,10 +238,11 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction
 
 
 @rule(
-    "pad(A) => pad(A) without padding between the elements of one",
+    "pad(A) => pad(A) without interior padding of one element",
     m.op(O.PAD, "a", "value"),
     guard(
-        "a dimension of size 1 is padded within", lambda root, a: any(_is_loose(q, n) for q, n in _pad_rows(root, a))
+        "a dimension of size 1 has interior padding",
+        lambda root, a: any(_is_loose(q, n) for q, n in _pad_rows(root, a)),
     ),
     keeps=MOVES,
 )
@@ -266,8 +267,8 @@ def _padded(root: HloInstruction) -> list[int]:
     "pad(broadcast(A)) => broadcast(pad(broadcast(A))) of the padded dimensions",
     m.op(O.PAD, m.one_user(m.op(O.BROADCAST, "a", name="p")), "value"),
     guard("some dimension is not padded", lambda root: len(_padded(root)) < root.array_shape.rank),
-    guard("no padding alone", lambda root: bool(_padded(root))),
-    guard("all of A's are", lambda root, p: set(p.dimensions) <= set(_padded(root))),
+    guard("some element is not padding", lambda root: bool(_padded(root))),
+    guard("all dimensions of A are", lambda root, p: set(p.dimensions) <= set(_padded(root))),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction, p: HloInstruction) -> HloInstruction:
@@ -293,7 +294,10 @@ def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction:
 @rule(
     "pad(A) with negative padding => slice(A)",
     m.op(O.PAD, "a", "value"),
-    guard("it only cuts", lambda root: all(q.low <= 0 and q.high <= 0 and q.interior == 0 for q in _padding(root))),
+    guard(
+        "it only removes elements",
+        lambda root: all(q.low <= 0 and q.high <= 0 and q.interior == 0 for q in _padding(root)),
+    ),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -318,9 +322,9 @@ def _folds_into_window(root: HloInstruction, p: HloInstruction) -> bool:
 @rule(
     "reduce-window(pad(A, C), C) => reduce-window(A, C) with the padding in its window",
     m.op(O.REDUCE_WINDOW, m.op(O.PAD, "a", "c", name="p"), "init"),
-    guard("padded with what the fold starts from", _is_alike, "c", "init"),
+    guard("the padding value is the initial value of the reduction", _is_alike, "c", "init"),
     guard("neutral", is_neutral, "root", "init"),
-    guard("neither cut nor padded between elements", _folds_into_window, "root", "p"),
+    guard("no negative and no interior padding", _folds_into_window, "root", "p"),
     keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction, init: HloInstruction) -> HloInstruction:
@@ -379,7 +383,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
     "concatenate(broadcast(C), broadcast(C)) => broadcast(C)",
     m.op(O.CONCATENATE),
     guard(
-        "one scalar everywhere",
+        "all operands are broadcasts of one scalar",
         lambda root: (
             len(
                 {
@@ -401,8 +405,8 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 @rule(
     "concatenate(A, concatenate(B, C)) => concatenate(A, B, C)",
     m.op(O.CONCATENATE),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
-    guard("one within the other", lambda root: flattened(root) is not None),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
+    guard("nested concatenates along one dimension", lambda root: flattened(root) is not None),
     keeps=MOVES,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
@@ -417,7 +421,7 @@ def _is_filler(i: HloInstruction) -> bool:
 @rule(
     "concatenate(A, broadcast(scalar)) => pad(A, scalar)",
     m.op(O.CONCATENATE, m.any("x"), m.any("y")),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
     guard("one of two is a broadcast scalar", lambda x, y: _is_filler(x) or _is_filler(y)),
     keeps=MOVES,
 )
@@ -435,9 +439,9 @@ def _(b: Builder, root: HloInstruction, x: HloInstruction, y: HloInstruction) ->
 @rule(
     "concatenate(A, A, ..) => broadcast(reshape(A)) along a dimension of size 1",
     m.op(O.CONCATENATE),
-    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive),
     guard(
-        "the same, three times or more, of size 1",
+        "three or more identical operands of size 1",
         lambda root: (
             len(root.operands) > 2
             and len(set(root.operands)) == 1

@@ -30,7 +30,7 @@ def _(root: HloInstruction, t: HloInstruction) -> HloInstruction:
 @rule(
     "map(A, B) of one opcode => opcode(A, B)",
     m.op(O.MAP),
-    guard("one elementwise opcode of parameters", _maps_one_opcode, "root"),
+    guard("one elementwise opcode on parameters", _maps_one_opcode, "root"),
     keeps=EXACT,
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
@@ -69,7 +69,7 @@ def _(b: Builder, root: HloInstruction, p: HloInstruction, a: HloInstruction, b2
 @rule(
     "sort along a dimension of size 1 => its operands",
     m.op(O.SORT, "a"),
-    guard("nothing to sort", lambda root, a: a.array_shape.dimensions[root.dimensions[0]] <= 1),
+    guard("size 1", lambda root, a: a.array_shape.dimensions[root.dimensions[0]] <= 1),
     keeps=MOVES,
 )
 def _(a: HloInstruction) -> HloInstruction:

@@ -39,7 +39,7 @@ def _decomposed(i: HloInstruction) -> HloInstruction:
     b, x, d = Builder(i), i.operands[0], i.dimensions[0]
     dims, count = x.array_shape.dimensions, group_size(i)
     if dims[d] % count:
-        raise PassError(f"{count} participants do not divide dimension {d} of {x.array_shape}: {i}")
+        raise PassError(f"dimension {d} is not divisible by {count} participants: {x.array_shape}: {i}")
     size = dims[d] // count
     pieces = []
     for k in range(count):

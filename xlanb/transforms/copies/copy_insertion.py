@@ -92,13 +92,13 @@ def _separate_all(module: HloModule) -> None:
             _separate_updated(i)
 
 
-@reason("what is updated in place is copied first, for those who read it as it was")
+@reason("copy before an in-place update, for users of the old value")
 def _separate_updated(i: HloInstruction) -> None:
     for n in dict.fromkeys(n for n, _ in in_place_pairs(i)):
         i.parent.replace_operand(i, n, deep_copy(i.operands[n]))
 
 
-@reason("a loop keeps what it changes in one place: copied before it and at the ends of its body")
+@reason("a loop updates its state in place: copied before the loop and at the end of its body")
 def _separate_loop(dataflow: HloDataflowAnalysis, loop: HloInstruction) -> None:
     start, body = loop.operands[0], loop.attributes["body"]
     before = dataflow.at[start]
@@ -123,7 +123,7 @@ def _separate_ends(body: HloComputation, parameter: HloInstruction, changed: set
         body.add_control_dependency(early[leaf], copy)
 
 
-@reason("branches give their results in one place: each copies what differs")
+@reason("branches return their results in the same buffers: each branch copies those that differ")
 def _separate_branches(dataflow: HloDataflowAnalysis, i: HloInstruction) -> None:
     differing = {leaf for leaf, v in dataflow.at[i].items() if v.is_phi and v.instruction is i}
     if differing:
@@ -131,7 +131,7 @@ def _separate_branches(dataflow: HloDataflowAnalysis, i: HloInstruction) -> None
             c.set_root(deep_copy(c.root, differing.__contains__))
 
 
-@reason("a parameter and a result share memory: copied between reading the one and writing the other")
+@reason("a parameter and a result share memory: copied between reading one and writing the other")
 def _separate_aliases(entry: HloComputation, aliases: list[Alias]) -> None:
     """Copies at parameters and results that share memory from outside."""
     if not aliases:
@@ -154,7 +154,7 @@ def _separate_aliases(entry: HloComputation, aliases: list[Alias]) -> None:
             entry.add_control_dependency(before, after)
 
 
-@reason("a constant or parameter must not be written, nor one value be two results")
+@reason("constants and parameters must not be written, and results must not alias")
 def _copy_what_is_not_ours(module: HloModule, aliases: list[Alias]) -> None:
     dataflow = HloDataflowAnalysis(module)
     donated = {(a.parameter, a.parameter_leaf) for a in aliases}

@@ -33,7 +33,7 @@ class _Node:
     buffer: list[_Node] = field(default_factory=list)
 
 
-@reason("a copy whose source is not needed any more when it is written")
+@reason("the source of the copy is dead when the copy is written")
 def remove_copies(module: HloModule, aliases: Iterable[tuple[int, Leaf, Leaf]] = ()) -> None:
     """Remove the copies of a module that no two values need; `aliases` are (parameter, leaf of it, leaf of the result) that share memory from outside.
 

@@ -168,14 +168,14 @@ _CONDITIONS: Final[tuple[Condition[Pair], ...]] = (
         lambda p: min(_bytes(p.a), _bytes(p.b)) <= p.limit,
         lambda p: f"{_bytes(p.a)} and {_bytes(p.b)} bytes, {p.limit} at most",
     ),
-    Condition("neither needs the other", lambda p: not _reads(p.a, p.b) and not _reads(p.b, p.a)),
-    Condition("both results lie alike", lambda p: len(_layouts(p.a, p.b)) == 1),
+    Condition("neither depends on the other", lambda p: not _reads(p.a, p.b) and not _reads(p.b, p.a)),
+    Condition("both results have the same layout", lambda p: len(_layouts(p.a, p.b)) == 1),
     Condition(
-        "both have one precision",
+        "both have the same precision",
         lambda p: all(p.a.attributes.get(n) == p.b.attributes.get(n) for n in ("operand_precision", "algorithm")),
     ),
-    Condition("both are computed on one queue", lambda p: p.a.backend_config == p.b.backend_config),
-    Condition("an operand is shared, and the two others can be one array", _has_same_form),
+    Condition("both are computed on the same queue", lambda p: p.a.backend_config == p.b.backend_config),
+    Condition("one operand is shared, and the others can be concatenated", _has_same_form),
 )
 
 

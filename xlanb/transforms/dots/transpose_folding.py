@@ -40,7 +40,7 @@ class TransposeFolding(HloPass):
                     _fold_into_convolution(i)
 
 
-@reason("dot(transpose(A), B) => dot(A, B) with other dimensions")
+@reason("dot(transpose(A), B) => dot(A, B) with permuted dimension numbers")
 def _fold(dot: HloInstruction, *, any_matrices: bool) -> None:
     if any(o.array_shape.rank < 2 for o in dot.operands[:2]):
         return
@@ -78,7 +78,7 @@ def _are_matrices(shape: ArrayShape, groups: tuple[Sequence[int], ...]) -> bool:
     return True
 
 
-@reason("conv(transpose(A), transpose(K)) => conv(A, K) with other labels")
+@reason("conv(transpose(A), transpose(K)) => conv(A, K) with permuted dimension labels")
 def _fold_into_convolution(conv: HloInstruction) -> None:
     labels: ConvolutionDimensionNumbers = conv.attributes["dim_labels"]
     for n, part in enumerate(("input", "kernel")):

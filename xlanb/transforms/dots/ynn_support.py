@@ -17,7 +17,7 @@ from xlanb.shape import Shape
 from xlanb.transforms.algebraic_simplifier.reduce import reducer
 
 MIN_ELEMENTS = 4096
-"""Elements of a result or an operand from which elementwise code and reductions are worth a call."""
+"""The least number of elements for which a call pays off for elementwise code and reductions."""
 _MAX_RANK = 8
 _MIN_DOT = 8
 _MAX_SMALL_CHANNELS = 16

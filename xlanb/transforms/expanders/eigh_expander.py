@@ -72,9 +72,9 @@ def _options(i: HloInstruction) -> _Options:
         lower, sort, rounds, tolerance = parts
         options = _Options(bool(int(lower)), bool(int(sort)), int(rounds), float(tolerance))
     except ValueError:
-        raise PassError(f'Eigh takes backend_config="lower,sort,rounds,tolerance": {i}') from None
+        raise PassError(f'Eigh expects backend_config="lower,sort,rounds,tolerance": {i}') from None
     if not isinstance(shape, ArrayShape) or shape.rank < 2 or shape.dimensions[-1] != shape.dimensions[-2]:
-        raise PassError(f"Eigh takes a square matrix: {i}")
+        raise PassError(f"Eigh expects a square matrix: {i}")
     return options
 
 

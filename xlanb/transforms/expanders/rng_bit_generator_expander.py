@@ -31,7 +31,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _WIDTHS = (32, 64)
 _MOST_CALLS = 8
-"""Calls that share a computation: inlining may multiply a module by so much, however large it becomes (see expansion)."""
+"""The number of calls that share a computation: inlining may grow a module by this factor at any size (see expansion)."""
 _STATES = {"rng_three_fry": ((2,),), "rng_philox": ((2,), (3,)), "rng_default": ((2,), (3,))}
 P = PrimitiveType
 Pair = tuple[HloInstruction, HloInstruction]

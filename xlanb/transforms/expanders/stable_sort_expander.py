@@ -38,7 +38,7 @@ class StableSortExpander(HloPass):
                     _expand(i)
 
 
-@reason("positions tell equal elements apart")
+@reason("positions break ties between equal elements")
 def _expand(sort: HloInstruction) -> None:
     place = _position_operand(sort)
     if place is None:

@@ -37,9 +37,9 @@ class AllPaths:
         self._reach: HloReachabilityMap | None = None
         self._lowest = len(self._order)
         self._unasked: list[int] = []
-        """Places from the lowest one on of instructions whose users were not asked, the lowest last."""
+        """Positions of instructions whose users have not been checked, in descending order."""
         self._first_refusal = len(self._order)
-        """The lowest place of a user that refuses an instruction that its users were asked about."""
+        """The lowest position of a user that rejects a checked instruction."""
 
     def forbidden(self, producers: Sequence[HloInstruction]) -> set[HloInstruction]:
         """Those producers, given in post order, that cannot be fused into all of their users on all paths."""

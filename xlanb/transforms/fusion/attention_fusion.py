@@ -28,13 +28,13 @@ KIND = "__xlanb_attention"
 """The kind of the fusion, in its backend config."""
 _CONFIG = f'{{"fusion_config":{{"kind":"{KIND}"}}}}'
 _LEAST_KEYS = 48
-"""Keys below which packing them costs what the scores do in memory."""
+"""With fewer keys, packing them costs as much as storing the scores."""
 _LEAST_QUERIES, _LEAST_NARROW_QUERIES = 48, 8
-"""Queries below which packing the keys costs more than is saved; of 16-bit floats, which the unfused products pack too, fewer."""
+"""With fewer queries, packing the keys costs more than it saves; fewer for 16-bit floats, which the unfused products pack too."""
 _LEAST_SCORES = 1 << 15
-"""Scores of all heads below which there is too little to save."""
+"""With fewer scores over all heads, there is too little to save."""
 _DEEPEST = 16
-"""Instructions over an iota that are looked through."""
+"""The number of instructions above an iota that are searched."""
 
 
 @dataclass(frozen=True)
@@ -82,31 +82,33 @@ def _least_queries(a: Attention) -> int:
 
 CONDITIONS: Sequence[Condition[Attention]] = (
     objecting(
-        "nothing else reads the scores",
+        "the scores have no other users",
         _other_use,
         lambda a: f"{len(between(a))} instructions from {a.scores.name} to {a.root.name}",
         lambda _: (
             "a backward pass that reads the probabilities keeps them in memory; compute the forward pass alone, or apply `jax.checkpoint`"
         ),
     ),
-    objecting("nothing is ordered by control dependencies", _ordered),
+    objecting("there are no control dependencies", _ordered),
     Condition(
-        "there are keys enough",
+        "there are enough keys",
         lambda a: a.keys.size >= _LEAST_KEYS,
-        lambda a: f"{a.keys.size} keys; it pays from {_LEAST_KEYS}",
+        lambda a: f"{a.keys.size} keys; at least {_LEAST_KEYS} are needed",
     ),
     Condition(
-        "there are queries enough",
+        "there are enough queries",
         lambda a: a.rows.size >= _least_queries(a),
-        lambda a: f"{a.rows.size} queries of {a.operand_type}; it pays from {_least_queries(a)}",
+        lambda a: f"{a.rows.size} queries of {a.operand_type}; at least {_least_queries(a)} are needed",
     ),
     Condition(
-        "there are scores enough",
+        "there are enough scores",
         lambda a: _scores(a) >= _LEAST_SCORES,
-        lambda a: f"{a.head_count} x {a.rows.size} x {a.keys.size} = {_scores(a)} scores; it pays from {_LEAST_SCORES}",
+        lambda a: (
+            f"{a.head_count} x {a.rows.size} x {a.keys.size} = {_scores(a)} scores; at least {_LEAST_SCORES} are needed"
+        ),
     ),
 )
-"""What must hold of an attention for it to become one kernel."""
+"""Conditions for an attention to become one kernel."""
 
 
 @reason("softmax(f(q k^T)) v in one pass over tiles of queries and keys, with a running maximum and sum of each row")

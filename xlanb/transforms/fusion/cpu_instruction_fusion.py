@@ -70,7 +70,7 @@ _COPIED_ROW = 128
 _COPIED_ROW_BYTES = 64
 _COPIED_BYTES = 2048
 _NARROW = 4
-"""Pieces of a row of fewer elements on average are no work for vectors: they are computed apart and copied."""
+"""Pieces of a row with fewer elements on average do not vectorize: they are computed separately and copied."""
 
 
 @dataclass(frozen=True)
@@ -230,10 +230,10 @@ def _awaited(e: Edge) -> list[str]:
 
 def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition[Edge]:
     return Condition(
-        "no concatenation that is better copied",
+        "not a concatenation that is cheaper to copy",
         lambda e: not is_awkward(e.producer) and not is_awkward(e.consumer),
         lambda e: ", ".join(i.name for i in (e.producer, e.consumer) if is_awkward(i)) or "none",
-        lambda e: f"join at most {_MAX_CONCATENATED} pieces, along shorter rows: {_awkward(e, is_awkward)}",
+        lambda e: f"concatenate at most {_MAX_CONCATENATED} operands, along shorter rows: {_awkward(e, is_awkward)}",
     )
 
 
@@ -305,25 +305,25 @@ def _few_copies(limit: int) -> Condition[Edge]:
         return limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit
 
     return Condition(
-        "few instructions of a fusion are there for a reduction too",
+        "few of a fusion's instructions are duplicated into a reduction",
         lambda e: not is_reduced_too(e.producer) or e.run.copies(e.consumer) < allowed(e),
-        lambda e: f"{e.run.copies(e.consumer)} copies inside, at most {allowed(e)}",
+        lambda e: f"{e.run.copies(e.consumer)} duplicates inside, at most {allowed(e)}",
         one_user,
     )
 
 
 CONDITIONS: tuple[Condition[Edge], ...] = (
     Condition(
-        "producer is no array constant",
+        "producer is not an array constant",
         lambda e: e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape),
         lambda e: f"{e.producer.opcode} {e.producer.shape}",
         lasting=True,
         is_required=True,
     ),
     Condition(
-        "producer awaits no output fusion of its own",
+        "producer has no pending output fusion of its own",
         lambda e: not _awaited(e),
-        lambda e: ", ".join(_awaited(e)) or "it is no addition to a matrix-vector product",
+        lambda e: ", ".join(_awaited(e)) or "it is not the addition to a matrix-vector product",
     ),
     Condition(
         "producer is loop-fusible",
@@ -337,14 +337,14 @@ CONDITIONS: tuple[Condition[Edge], ...] = (
         "producer is cheap, or its elements are used once",
         _profitable,
         _uses,
-        lambda e: f"let `{e.consumer.name}` use each element of `{e.producer.name}` once",
+        lambda e: f"use each element of `{e.producer.name}` only once in `{e.consumer.name}`",
         final=lambda _: True,
     ),
     Condition(
         "producer is not the root",
         lambda e: not e.producer.is_root,
         lambda e: f"the root is {e.producer.parent.root.name}",
-        lambda e: f"do not return `{e.producer.name}` itself: a result is stored in any case",
+        lambda e: f"do not return `{e.producer.name}`: results are always stored",
         is_required=True,
     ),
     Condition(
@@ -354,7 +354,7 @@ CONDITIONS: tuple[Condition[Edge], ...] = (
         one_user,
     ),
     Condition(
-        "no conflict with an update in place",
+        "no conflict with an in-place update",
         lambda e: in_place.conflict(e.producer, e.consumer) is None,
         lambda e: in_place.conflict(e.producer, e.consumer) or "none",
         is_required=True,
@@ -365,17 +365,17 @@ CONDITIONS: tuple[Condition[Edge], ...] = (
         lambda e: (
             f"{e.run.reductions(e.consumer) if e.consumer.opcode is O.FUSION else 0} inside, at most {_MAX_REDUCTIONS}"
         ),
-        lambda e: f"let `{e.consumer.name}` read fewer reductions",
+        lambda e: f"use fewer reductions in `{e.consumer.name}`",
         final=lambda _: True,
     ),
     Condition(
-        "more than a constant to fuse",
+        "not only constants to fuse",
         lambda e: e.producer.opcode is not O.CONSTANT or e.consumer.opcode is O.FUSION,
         lambda e: f"{e.producer.opcode} into {e.consumer.opcode}",
         is_required=True,
     ),
     Condition(
-        "producer is no fusion itself",
+        "producer is not a fusion itself",
         lambda e: e.producer.opcode is not O.FUSION,
         lambda e: str(e.producer.opcode),
         lasting=True,

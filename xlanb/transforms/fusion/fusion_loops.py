@@ -19,11 +19,11 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.fusion.instruction_fusion import Edge
 
 _LARGE = 1024
-"""Elements from which a loop is worth a kernel of its own."""
+"""The least number of elements for which a loop gets a kernel of its own."""
 _NARROW_BYTES = 64
-"""Rows shorter than a vector of the widest machine."""
+"""Rows shorter than the widest vector."""
 _SHORT_CHAIN = 2
-"""Up to so many operations take no longer for each row than to store and load their result."""
+"""Up to this many operations per row take no longer than storing and loading their result."""
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------
@@ -103,15 +103,17 @@ def _computes_much(i: HloInstruction) -> bool:
 
 LOOP_CONDITIONS: tuple[Condition[Edge], ...] = (
     Condition(
-        "large reductions of one fusion go over the same dimensions",
+        "large reductions of one fusion reduce the same dimensions",
         lambda e: _unlike_reduction(e) is None,
-        lambda e: f"other dimensions than {found.name}" if (found := _unlike_reduction(e)) is not None else "they do",
+        lambda e: (
+            f"different dimensions than {found.name}" if (found := _unlike_reduction(e)) is not None else "they do"
+        ),
         lambda e: f"reduce the same dimensions in `{e.producer.name}` as in `{e.consumer.name}`",
     ),
     Condition(
-        "no long computation of rows that are narrow",
+        "no long computation on narrow rows",
         lambda e: _narrow_broadcast(e) is None,
-        lambda e: f"repeated by {found.name}" if (found := _narrow_broadcast(e)) is not None else "none",
-        lambda e: f"repeat `{e.producer.name}` along another dimension than the fastest one of `{e.consumer.name}`",
+        lambda e: f"broadcast by {found.name}" if (found := _narrow_broadcast(e)) is not None else "none",
+        lambda e: f"broadcast `{e.producer.name}` along a dimension other than the minormost of `{e.consumer.name}`",
     ),
 )

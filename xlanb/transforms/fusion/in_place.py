@@ -30,7 +30,7 @@ def conflict(producer: HloInstruction, consumer: HloInstruction) -> str | None:
     for n in in_place_operands(consumer) if consumer.opcode in _IN_PLACE else ():
         buffer = consumer.operands[n]
         if any(o is buffer for k, o in enumerate(consumer.operands) if k != n):
-            return f"{consumer.name} updates {buffer.name} in place and reads it too"
+            return f"{consumer.name} updates {buffer.name} in place and also reads it"
         if not is_elementwise(producer) and buffer in producer.operands:
             reason = _reads_elsewhere(producer, consumer)
             if reason is not None:
@@ -53,9 +53,9 @@ def _reads_elsewhere(producer: HloInstruction, consumer: HloInstruction) -> str 
     else:
         same = False
     if not same:
-        return f"{producer.name} reads another part of the buffer that {consumer.name} updates in place"
+        return f"{producer.name} reads a different part of the buffer that {consumer.name} updates in place"
     if consumer.opcode is O.FUSION and not _box_used_elementwise(producer, consumer, update):
-        return f"{consumer.name} uses {producer.name} in other than its own order"
+        return f"{consumer.name} uses {producer.name} in a different element order"
     return None
 
 

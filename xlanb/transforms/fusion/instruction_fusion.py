@@ -29,8 +29,7 @@ _FILE = "xlanb/transforms/fusion/instruction_fusion.py"
 _REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
 _DUPLICATES, _DUPLICATES_EACH = 2_000, 4
-"""How many producers that stay for other users one run may copy: so many, and this many more for each instruction. Chains in which every value is
-read twice (a stencil after a stencil) would make each fusion as long as the chain."""
+"""Limit of producers duplicated for other users in one run: a constant, plus a number per instruction. Chains in which every value is used twice (a stencil after a stencil) would make each fusion as long as the chain."""
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class Edge:
 
 
 _UNTOLD: Condition[Edge] = Condition("untold", lambda _: False)
-"""Stands for the answer about an edge that nobody was told of."""
+"""Marks a decision about an edge that has not been reported."""
 
 
 class FusionPolicy(ABC):
@@ -86,7 +85,7 @@ class FusionRun:
         self._observed = is_observed()
         self._asked = asked_names()
         self._inside: dict[HloInstruction, frozenset[str]] = {}
-        """Of the fusions that this run made, the instructions that are in them; where somebody asks about some."""
+        """The instructions inside the fusions created in this run; filled on demand."""
         self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition[Edge], ...]]] = {}
         self._answers: dict[tuple[HloInstruction, int], bool] = {}
         self._told: dict[tuple[HloInstruction, HloInstruction], Condition[Edge] | None] = {}
@@ -102,7 +101,7 @@ class FusionRun:
         order = computation.post_order()
         self._queue: list[HloInstruction | None] = list(order)
         self._place = {i: n for n, i in enumerate(order) if i.opcode is O.RNG or self.is_fusible(i)}
-        """Where producers stand that may be fused yet."""
+        """Positions of producers that may still be fused."""
         self.unfusible = self._globally_unfusible(order)
         self._duplicates_left = _DUPLICATES + _DUPLICATES_EACH * len(order)
 
@@ -136,7 +135,7 @@ class FusionRun:
         required = [c for c in self.policy.conditions(edge) if c.is_required]
         failed = first_failing(required, edge)
         if self._observed and not self._silent:
-            by_hand = Predicate("asked for by hand", True, "conditions that are not required are lifted")
+            by_hand = Predicate("requested manually", True, "optional conditions are ignored")
             self._emit(edge, failed is None, (by_hand, *told(required, failed, edge)))
         return failed is None
 
@@ -219,7 +218,7 @@ class FusionRun:
     ) -> tuple[Predicate, ...]:
         """Every condition, those of the run first."""
         inside = sorted(self._inside.get(edge.consumer, frozenset()) & self._asked)
-        grown = [Predicate(f"{name} is in {edge.consumer.name} by then", True) for name in inside]
+        grown = [Predicate(f"{name} is already in {edge.consumer.name}", True) for name in inside]
         return (*grown, *asked(_OF_THE_RUN, edge), *told(conditions, failed, edge, to_the_end=True))
 
     def _emit(self, edge: Edge, taken: bool, predicates: Sequence[Predicate]) -> None:
@@ -370,7 +369,9 @@ def _vanishes_in_words(edge: Edge) -> str:
     p = edge.producer
     if p not in edge.run.unfusible:
         return "it can"
-    return f"reads {_operand_elements(p)} elements, gives {elements_of(p.shape)}, cannot be fused into all of its users"
+    return (
+        f"reads {_operand_elements(p)} elements, writes {elements_of(p.shape)}, cannot be fused into all of its users"
+    )
 
 
 def one_user(edge: Edge) -> str:
@@ -380,19 +381,19 @@ def one_user(edge: Edge) -> str:
         return ""
     rest = f" and {len(others) - 3} more" if len(others) > 3 else ""
     verb = "use" if len(others) > 1 else "uses"
-    return f"give `{edge.producer.name}` one user: {', '.join(others[:3])}{rest} {verb} it too"
+    return f"let `{edge.producer.name}` have one user: {', '.join(others[:3])}{rest} {verb} it too"
 
 
 _OF_THE_RUN: tuple[Condition[Edge], ...] = (
     Condition("operand can be duplicated", lambda e: e.producer not in e.run.unfusible, _vanishes_in_words, one_user),
     Condition(
-        "few duplicates in the computation",
+        "the limit of duplicates is not reached",
         lambda e: e.run.may_duplicate or e.producer.user_count <= 1,
-        lambda e: "some are left" if e.run.may_duplicate else "no more are allowed",
+        lambda e: "more are allowed" if e.run.may_duplicate else "no more are allowed",
         one_user,
     ),
 )
-"""What a run asks before the conditions of the backend."""
+"""Conditions checked before those of the backend."""
 
 
 def run_fusion(module: HloModule, policy: FusionPolicy, forced: frozenset[tuple[str, str]] = frozenset()) -> None:

@@ -27,9 +27,9 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 
 _SHORTEST, _LONGEST = 8, 32_768
-"""Elements of a row: a shorter one is no work for vectors, a longer one does not stay in a cache."""
+"""Elements of a row: a shorter one does not vectorize, a longer one does not stay in cache."""
 _MOST = 40
-"""Instructions of a group: each reduction computes anew what it is of."""
+"""Instructions of a group: each reduction recomputes its operand."""
 
 
 @dataclass(frozen=True)

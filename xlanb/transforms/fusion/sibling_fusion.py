@@ -25,10 +25,10 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import add_parameter
 
 _MOST = 160
-"""Instructions of a loop: more values than registers, and the loop is no faster than two."""
+"""Instructions of a loop: with more values than registers, one loop is no faster than two."""
 _RESULTS = 6
 _SMALL = 64
-"""Elements of what may be computed in any way beside the loop: keys, rates, counters."""
+"""Elements of values cheap enough to be computed outside of the loop: keys, rates, counters."""
 
 
 @dataclass(frozen=True)

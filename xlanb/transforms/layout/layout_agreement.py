@@ -20,7 +20,7 @@ from xlanb.transforms.calls.flatten_call_graph import FlattenCallGraph
 from xlanb.transforms.reason import reason
 
 
-@reason("a value is asked for in another layout than it is made in")
+@reason("a value is used in a different layout than it is produced in")
 def relayout(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> HloInstruction:
     """A value under the layouts of `shape`: itself, a copy (or another opcode that gives a layout), or a tuple of such."""
     if i.shape == shape:

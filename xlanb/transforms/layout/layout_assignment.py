@@ -107,7 +107,7 @@ def _set_shape(i: HloInstruction, shape: Shape) -> None:
     i.parent.update(i, shape=shape, attributes={"literal": literal} if literal is not None else {})
 
 
-@reason("a custom call writes over its operand")
+@reason("a custom call overwrites its operand")
 def _separate_aliased(call: HloInstruction) -> None:
     """An operand that the call writes over gets a copy of its own, whose layout nobody else minds."""
     for n, _ in in_place_pairs(call):

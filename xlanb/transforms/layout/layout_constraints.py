@@ -30,12 +30,12 @@ Order: TypeAlias = tuple[int, ...]
 """A layout: the dimensions from minor to major."""
 Leaf: TypeAlias = tuple[int, ...]
 Buffer: TypeAlias = tuple[HloInstruction, Leaf]
-"""What defines an array: an instruction, and where in its result."""
+"""A definition of an array: an instruction and the index in its result."""
 Orders: TypeAlias = Mapping[Leaf, Order]
 
 _ROUNDS = 2
 _MOST_CHANGES = 2
-"""How often a constraint that is not mandatory may change its mind: spreading ends."""
+"""How often an optional constraint may change, so that propagation terminates."""
 
 _FORWARDING = frozenset((O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN))
 # They have one layout for the result and for every operand of the same rank (InstructionCanChangeLayout is false).

@@ -92,17 +92,17 @@ class _Normalization:
         _put_in_place(i, made if made.shape == i.shape else _bitcast(made, i.array_shape))
 
 
-@reason("the same elements over permuted dimensions")
+@reason("the same elements with permuted dimensions")
 def _normalized_instruction(i: HloInstruction, formula: _Formula) -> HloInstruction:
     return formula(i)
 
 
-@reason("the same bytes under the layout that was there")
+@reason("the same bytes in the original layout")
 def _put_in_place(old: HloInstruction, new: HloInstruction) -> None:
     old.parent.replace(old, new)
 
 
-@reason("it keeps its layout, its users may read it row major")
+@reason("it keeps its layout, its users may use a row-major bitcast")
 def _read_through_bitcasts(i: HloInstruction) -> HloInstruction:
     """Let the users of `i` read bitcast(bitcast(i)); the inner one, which is row major."""
     users = i.users
@@ -111,7 +111,7 @@ def _read_through_bitcasts(i: HloInstruction) -> HloInstruction:
     return normalized
 
 
-@reason("a constant has any layout")
+@reason("a constant can have any layout")
 def _normalize_constant(i: HloInstruction) -> HloInstruction:
     shape = row_major(i.array_shape)
     array = i.literal.array.transpose(permutation(i.array_shape))

@@ -75,6 +75,6 @@ def _depends(later: HloInstruction, earlier: HloInstruction) -> bool:
     return False
 
 
-@reason("the old value is read before its buffer is written")
+@reason("the old value is read before its buffer is overwritten")
 def _order(read: HloInstruction, write: HloInstruction) -> None:
     write.parent.add_control_dependency(read, write)

@@ -139,7 +139,7 @@ def with_elements(source: HloComputation, shape: Shape, places: Mapping[int, int
 
 def _there(i: HloInstruction | None) -> HloInstruction:
     if i is None:
-        raise AssertionError("what is kept of a loop needs nothing that is not")
+        raise AssertionError("the elements kept in a loop must not depend on the elements removed")
     return i
 
 

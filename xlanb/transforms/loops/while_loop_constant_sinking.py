@@ -40,7 +40,7 @@ class WhileLoopConstantSinking(HloPass):
             if all(len(graph.callers[d]) == 1 for d in i.called_computations):
                 self._sink(i)
 
-    @reason("a constant that a loop hands on is known inside")
+    @reason("a constant carried unchanged through a loop is sunk into it")
     def _sink(self, loop: HloInstruction) -> None:
         body, condition = loop.attributes["body"], loop.attributes["condition"]
         for element in invariant_elements(body):

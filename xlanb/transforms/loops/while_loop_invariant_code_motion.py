@@ -49,7 +49,7 @@ class WhileLoopInvariantCodeMotion(HloPass):
             TupleSimplifier().apply(module)
 
 
-@reason("what is the same in each round is computed before the loop")
+@reason("loop-invariant values are computed before the loop")
 def _hoist(loop: HloInstruction) -> bool:
     body: HloComputation = loop.attributes["body"]
     count = trip_count(loop)

@@ -118,7 +118,7 @@ def _hands_on(loop: HloInstruction, index: int) -> bool:
 # -- elements that are not needed ---------------------------------------------------------------------------------
 
 
-@reason("elements that begin alike and stay alike are carried once")
+@reason("loop-carried elements that are always equal are carried once")
 def _merge_repeated(loop: HloInstruction) -> bool:
     """Carry one of several elements that begin alike and stay alike: handed on, or updated at the same place with the same value."""
     if not _is_of_tuples(loop) or not reads_elements_only(loop):
@@ -163,7 +163,7 @@ def _without_repeats(loop: HloInstruction, survivor: Mapping[int, int], *, resul
     return _narrowed(loop, live, survivor if result_of_survivor else {})
 
 
-@reason("an element that nobody reads is not carried")
+@reason("an unused element is not carried")
 def _drop_dead(loop: HloInstruction) -> bool:
     """Take out elements that neither the condition, nor a side effect, nor a user of the loop needs."""
     if (
@@ -205,7 +205,7 @@ def _start(start: HloInstruction, n: int) -> HloInstruction:
 def _tuple(loop: HloInstruction) -> TupleShape:
     shape = loop.shape
     if not isinstance(shape, TupleShape):
-        raise TypeError(f"{loop.name} carries no tuple")
+        raise TypeError(f"{loop.name} does not carry a tuple")
     return shape
 
 
@@ -281,7 +281,7 @@ def _rebuilt(
     return new
 
 
-@reason("an element that stays constant is that constant inside")
+@reason("an element that stays constant is replaced by the constant in the loop")
 def _propagate_constants(loop: HloInstruction) -> bool:
     """Read a scalar constant that the loop only hands on where it is, in body and condition."""
     if not _is_of_tuples(loop):
@@ -302,7 +302,7 @@ def _propagate_constants(loop: HloInstruction) -> bool:
 # -- nested tuples --------------------------------------------------------------------------------------------------
 
 
-@reason("a tuple inside the carried tuple is taken apart")
+@reason("a nested tuple is flattened")
 def _flatten(loop: HloInstruction) -> bool:
     """Carry the leaves of a tuple of tuples."""
     if not _is_of_tuples(loop):
@@ -318,7 +318,7 @@ def _flatten(loop: HloInstruction) -> bool:
 # -- loops that run never or once -----------------------------------------------------------------------------------
 
 
-@reason("a loop that runs never, or once, is no loop")
+@reason("a loop with trip count 0 or 1 is removed")
 def _remove_loop(loop: HloInstruction) -> bool:
     count = trip_count(loop)
     if count is None or count > 1 or any(i.has_side_effect for i in _condition(loop).instructions):
@@ -337,7 +337,7 @@ def _remove_loop(loop: HloInstruction) -> bool:
 # -- counters -----------------------------------------------------------------------------------------------------
 
 
-@reason("counters that count alike are one")
+@reason("equal induction variables are merged")
 def _merge_counters(loop: HloInstruction) -> bool:
     """Let one trip counter of each type stand for every element that only grows by a constant."""
     merged = False

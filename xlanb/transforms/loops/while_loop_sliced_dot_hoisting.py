@@ -31,11 +31,11 @@ from xlanb.transforms.simplifiers.hlo_dce import HloDce
 from xlanb.transforms.verdict import REAL
 
 _MOST_ROWS = 4
-"""Rows of a round's product beyond which the results of all rounds cost in memory what is saved of reading weights."""
+"""With more rows per iteration, storing the results of all iterations costs as much as is saved on reading weights."""
 _LEAST_PRODUCTS = 1 << 14
-"""Multiplications of a round's product that are worth an array for the results of all rounds."""
+"""The least number of multiplications per iteration that pays for an array of all results."""
 _MOST_BYTES = 1 << 28
-"""The largest array for the results of all rounds."""
+"""The largest array for the results of all iterations."""
 _ARRAY = ("lhs", "rhs")
 
 
@@ -73,27 +73,27 @@ class _Sliced:
 
 CONDITIONS: Sequence[Condition[_Sliced]] = (
     Condition(
-        "each slice is used in a round",
+        "each slice is used in one iteration",
         lambda s: (trip_count(s.loop) or 0) >= s.steps,
-        lambda s: f"{s.steps} slices, {trip_count(s.loop) or 'an unknown number of'} rounds",
+        lambda s: f"{s.steps} slices, {trip_count(s.loop) or 'an unknown number of'} iterations",
     ),
     Condition(
-        "a round has few rows",
+        "an iteration has few rows",
         lambda s: s.rows <= _MOST_ROWS,
-        lambda s: f"{s.rows} rows; it pays up to {_MOST_ROWS}",
+        lambda s: f"{s.rows} rows; at most {_MOST_ROWS} are allowed",
     ),
     Condition(
-        "a round has multiplications enough",
+        "an iteration has enough multiplications",
         lambda s: s.products >= _LEAST_PRODUCTS,
-        lambda s: f"{s.products}; it pays from {_LEAST_PRODUCTS}",
+        lambda s: f"{s.products}; at least {_LEAST_PRODUCTS} are needed",
     ),
     Condition(
-        "the results of all rounds have room",
+        "the results of all iterations fit",
         lambda s: s.steps * s.dot.array_shape.byte_size <= _MOST_BYTES,
         lambda s: f"{s.steps} x {s.dot.array_shape.byte_size} bytes; at most {_MOST_BYTES}",
     ),
 )
-"""What must hold of a product for it to leave the loop."""
+"""Conditions for hoisting a product out of the loop."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _is_by_first(s: _Sliced) -> bool:
     return 0 not in (*s.dot.ints(f"{name}_batch_dims"), *s.dot.ints(f"{name}_contracting_dims"))
 
 
-@reason("the products with all slices of what the loop goes through are one product before it")
+@reason("the products of all iterations become one product before the loop")
 def _hoist(loop: HloInstruction, found: Sequence[_Sliced]) -> None:
     parent, body = loop.parent, loop.attributes["body"]
     begin = loop.operands[0]

@@ -60,7 +60,7 @@ def widen(loop: HloInstruction, extra: Sequence[HloInstruction]) -> list[HloInst
 
 def _tuple_shape(loop: HloInstruction) -> TupleShape:
     if not isinstance(loop.shape, TupleShape):
-        raise PassError(f"{loop.name} carries no tuple, only {loop.shape}: {loop}")
+        raise PassError(f"{loop.name} carries {loop.shape}, expected a tuple: {loop}")
     return loop.shape
 
 

@@ -160,7 +160,9 @@ def _pass_for(low: PrimitiveType, high: PrimitiveType) -> type[HloPass]:
         def apply(self, module: HloModule) -> None:
             normalize(module, low, high, self.support)
 
-    FloatNormalization.__doc__ = f"Computes {low} in {high}, but for what the target's `support` computes in {low}."
+    FloatNormalization.__doc__ = (
+        f"Computes {low} in {high}, except for the ops that the target's `support` computes in {low}."
+    )
     return FloatNormalization
 
 

@@ -17,7 +17,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 PRODUCTS = frozenset({O.DOT, O.CONVOLUTION})
-"""Opcodes that may give another element type than their operands'."""
+"""Opcodes whose result may have a different element type than their operands."""
 
 
 def computed_in(i: HloInstruction) -> PrimitiveType:

@@ -38,7 +38,7 @@ class ReducePrecisionInsertion(HloPass):
 
     def apply(self, module: HloModule) -> None:
         if self.location not in LOCATIONS:
-            raise PassError(f"{self.name}: no location {self.location!r}: there are {', '.join(LOCATIONS)}")
+            raise PassError(f"{self.name}: unknown location {self.location!r}; known locations: {', '.join(LOCATIONS)}")
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i.opcode in self.opcodes or (not self.opcodes and i.opcode not in _UNTOUCHED):

@@ -34,7 +34,7 @@ class StochasticConvertDecomposer(HloPass):
                 if i.opcode is O.STOCHASTIC_CONVERT:
                     if not i.shape.element_type.is_signed:
                         raise PassError(
-                            f"{self.name}: {i.name} converts to {i.shape.element_type}, only signed integers can be converted to: {i}"
+                            f"{self.name}: {i.name} converts to {i.shape.element_type}, expected a signed integer type: {i}"
                         )
                     c.replace(i, _decomposed(i))
 

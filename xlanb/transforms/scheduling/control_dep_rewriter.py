@@ -32,10 +32,10 @@ class ControlDepRewriter(HloPass):
                 if i.opcode is not O.CUSTOM_CALL or i.attributes["custom_call_target"] != "control_dep":
                     continue
                 if len(i.operands) != 2 or not i.is_dead:
-                    raise PassError(f"a control_dep call has two operands and no user: {i}")
+                    raise PassError(f"a control_dep call must have two operands and no users: {i}")
                 before, after = i.operands
                 if _needs(before, after):
-                    raise PassError(f"{before.name} cannot come before {after.name}, which it needs: {i}")
+                    raise PassError(f"{before.name} cannot be ordered before {after.name}, on which it depends: {i}")
                 c.add_control_dependency(before, after)
                 take_out(i)  # and what only the call used
 

@@ -63,5 +63,5 @@ def _name(transformation: Transformation) -> str:
 
 def _of(stage: str) -> dict[str, Transformation]:
     if stage not in _REGISTERED:
-        raise PassError(f"no stage {stage!r} for transformations: there are {', '.join(STAGES)}")
+        raise PassError(f"unknown stage {stage!r} for transformations; known stages: {', '.join(STAGES)}")
     return _REGISTERED[stage]

@@ -70,7 +70,7 @@ def _is_held_by(constant: HloInstruction, kind: PrimitiveType) -> bool:
         return bool(array.tobytes() == array.astype(kind.dtype).astype(array.dtype).tobytes())
 
 
-@reason("fewer bytes move")
+@reason("fewer bytes are moved")
 def _widen_later(i: HloInstruction, narrow: PrimitiveType) -> None:
     c = i.parent
     operands = [o.operands[0] if o.opcode is O.CONVERT else _converted(o, narrow) for o in i.operands]
@@ -90,7 +90,7 @@ def _narrow_earlier(c: HloComputation) -> None:
             todo.extendleft(_narrow_before(i, moved, narrow))
 
 
-@reason("fewer bytes move")
+@reason("fewer bytes are moved")
 def _narrow_before(i: HloInstruction, moved: HloInstruction, narrow: PrimitiveType) -> list[HloInstruction]:
     """The operands of what takes the place of `i`: conversions, which may go on."""
     operands = [_converted(o, narrow) for o in moved.operands]

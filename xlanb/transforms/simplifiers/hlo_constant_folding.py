@@ -60,7 +60,7 @@ class HloConstantFolding(HloPass):
                         left -= int(wanted)
                         self._fold(i)
                     else:
-                        _tell(i, "its operations are few enough", f"about {wanted:.3g}")
+                        _tell(i, "it needs few enough operations", f"about {wanted:.3g}")
 
     @reason("op(constants) => constant")
     def _fold(self, i: HloInstruction) -> None:
@@ -70,7 +70,7 @@ class HloConstantFolding(HloPass):
             )
         except EvaluationError as error:
             # Too long, too large, or without a value here: the instruction stays, and whoever looks is told why.
-            _tell(i, "the evaluator gives a value", str(error).splitlines()[0])
+            _tell(i, "the evaluator can compute its value", str(error).splitlines()[0])
             return
         i.parent.replace(i, i.parent.constant(Literal(i.array_shape, value), like=i))
 

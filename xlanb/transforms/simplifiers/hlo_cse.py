@@ -159,7 +159,9 @@ _SCALAR: Condition[HloInstruction] = Condition(
 )
 
 _MERGEABLE: tuple[Condition[HloInstruction], ...] = (
-    Condition("is no instruction that is one of its kind", lambda i: i.opcode not in _UNIQUE, lambda i: i.opcode.text),
+    Condition(
+        "is not an instruction that must stay unique", lambda i: i.opcode not in _UNIQUE, lambda i: i.opcode.text
+    ),
     Condition(
         "has operands",
         lambda i: i.operands or i.opcode in _NUMBERS,
@@ -167,13 +169,13 @@ _MERGEABLE: tuple[Condition[HloInstruction], ...] = (
     ),
     Condition("has no side effect", lambda i: not i.has_side_effect, lambda i: i.opcode.text),
     Condition(
-        "waits for nothing but its operands",
+        "has no control dependencies",
         lambda i: not i.control_predecessors and not i.control_successors,
         lambda i: ", ".join(o.name for o in (*i.control_predecessors, *i.control_successors)),
-        lambda i: f"take the control dependencies of `{i.name}` out",
+        lambda i: f"remove the control dependencies of `{i.name}`",
     ),
 )
-"""What an instruction must be to be merged with another."""
+"""Conditions for merging an instruction with another."""
 
 
 class _Pair(NamedTuple):
@@ -232,7 +234,7 @@ _SAME: tuple[Condition[_Pair], ...] = (
 )
 """The parts of a key in their order: what `_Keys.of` gives."""
 _ALIKE = 2
-"""Two instructions are nearly the same where so many parts are: opcode and operands."""
+"""Two instructions are nearly equal if this many parts are equal: opcode and operands."""
 
 
 def computation_keys() -> Callable[[HloComputation], Hashable]:
@@ -247,7 +249,7 @@ class _Keys:
     is_layout_sensitive: bool
     _computations: dict[HloComputation, int] = field(default_factory=dict)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
-    """A number for each content of a computation, so that it is hashed once and not with every key that has it."""
+    """A number for each content of a computation, so that it is hashed only once."""
 
     def of(self, i: HloInstruction) -> Key:
         """The parts that _SAME compares: opcode, operands, shape, attributes, sharding, backend config."""

@@ -20,7 +20,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import drop_unused_operands, drop_unused_outputs
 
 _DEAD, _OPERANDS = "dead instructions", "unused operands"
-"""What a computation is settled for: it has no dead instructions, and as a fusion's no parameters without a use."""
+"""A settled computation has no dead instructions, and no unused parameters if it is a fusion's."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class SimplifyFpConversions(HloPass):
 
     name = "simplify-fp-conversions"
     triggers = frozenset((O.CONVERT,))
-    keeps = Verdict(Loss.NUMBERS, note="roundings to narrow types are left out")
+    keeps = Verdict(Loss.NUMBERS, note="omit rounding to narrow types")
 
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():
@@ -36,7 +36,7 @@ class SimplifyFpConversions(HloPass):
                     _convert_at_once(i, source)
 
 
-@reason("the types in between only round")
+@reason("the intermediate types only round")
 def _convert_at_once(i: HloInstruction, source: HloInstruction) -> None:
     same = i.array_shape.element_type is source.array_shape.element_type
     i.parent.replace(i, source if same else i.parent.add(O.CONVERT, (source,), i.shape))

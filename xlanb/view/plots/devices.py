@@ -26,7 +26,7 @@ def devices_figure(timeline: DeviceTimeline) -> Any:
     """
     visits = timeline.visits
     if not len(visits):
-        raise XlanbError(f"{timeline.program} ran no collective on several devices: there are no lanes to draw")
+        raise XlanbError(f"{timeline.program} ran no collective on several devices: it has no lanes to draw")
     go = graph_objects()
     shown = visits.nsmallest(_MOST_VISITS, "came")
     lanes = [f"device {d}" for d in sorted(visits.device.unique())]
@@ -89,7 +89,7 @@ def plan_figure(plan: CollectivePlan) -> Any:
         XlanbError: there are none.
     """
     if not plan.collectives:
-        raise XlanbError("the program has no collectives: there is nothing to draw")
+        raise XlanbError("the program has no collectives to draw")
     bars = [
         Bar(
             c.name,

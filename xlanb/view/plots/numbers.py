@@ -46,7 +46,7 @@ def bisection_figure(bisection: Bisection) -> Any:
         XlanbError: no stage was evaluated.
     """
     if not bisection.checked:
-        raise XlanbError("no pass changed anything: there is nothing to plot")
+        raise XlanbError("no pass changed anything: nothing to plot")
     labels = unique(labelled(f"{c.stage.index} {c.stage.name}") for c in bisection.checked)
     figure = graph_objects().Figure()
     _add_line(figure, labels, [None if c.failure else c.error for c in bisection.checked], "largest error")

@@ -38,7 +38,7 @@ def ablation_figure(ablation: Ablation) -> Any:
     """
     relative = ablation.relative
     if not len(relative):
-        raise XlanbError(f"no pass was left out of {ablation.name}: there is nothing to plot")
+        raise XlanbError(f"no pass was left out of {ablation.name}: nothing to plot")
     order = sorted(relative.index, key=lambda name: -_distance(relative["run_us"][name]))[:_MOST_PASSES]
     shown = relative.loc[[name for name in relative.index if name in set(order)]]
     go = graph_objects()
@@ -88,7 +88,7 @@ def dump_figure(dump: DumpDirectory) -> Any:
     """
     ranked = [(m, max(m.after, 0) or m.before) for m in dump.ranked]
     if not ranked:
-        raise XlanbError(f"{dump.directory} holds no module")
+        raise XlanbError(f"{dump.directory} contains no modules")
     groups = {"program": CHANGED, "helper": SAME}
     bars = [
         Bar(

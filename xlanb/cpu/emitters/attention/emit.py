@@ -78,7 +78,7 @@ def emit_attention(k: Kernel) -> bool:
     try:
         _Emitter(k, tiling(a)).emit()
     except NotAVectorError as error:
-        raise KernelTooLargeError(f"{k.f.name} has logits that are no vectors: {error}") from error
+        raise KernelTooLargeError(f"{k.f.name} has logits that cannot be vectorized: {error}") from error
     return True
 
 

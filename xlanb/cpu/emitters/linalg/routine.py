@@ -117,7 +117,7 @@ class Call:
             CompilationError: the way of computing asked for none.
         """
         if self.scratch is None:
-            raise CompilationError(f"a kernel of linear algebra without scratch memory:\n  {self.instruction}")
+            raise CompilationError(f"a linear algebra kernel has no scratch memory:\n  {self.instruction}")
         return Pointer(self.scratch, I8).address(offset)
 
     def numbers(self, address: Value) -> Pointer:

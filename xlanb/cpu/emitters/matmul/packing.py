@@ -134,7 +134,7 @@ class _Panel:
     def _added(self, total: Value, line: Value) -> Value:
         group = self.p.group
         if group is None:
-            raise AssertionError("totals of what has no groups")
+            raise AssertionError("the total needs a grouping")
         return group.add(total, self.f.const(self.lanes, _SIGN - (1 << 32)), line)
 
     # -- elements along the units ---------------------------------------------------------------

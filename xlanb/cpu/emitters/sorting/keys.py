@@ -141,7 +141,7 @@ def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Se
         made = unsigned(f, key, real(inner.element(key.expression, Index(array_of(key.expression), ())))).zext(I64)
         total = made if total is None else (total << key.bits) | made
     if total is None:
-        raise AssertionError("an order without keys")
+        raise AssertionError("the order has no keys")
     return total
 
 

@@ -102,14 +102,14 @@ def read_idx(path: str | Path) -> Array:
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     if len(data) < 4 or data[:3] != b"\x00\x00\x08":
-        raise DataError(f"{path} is no IDX file of bytes: it begins with {data[:4].hex(' ') or 'nothing'}")
+        raise DataError(f"{path} is not an IDX file of bytes: it begins with {data[:4].hex(' ') or 'nothing'}")
     rank = data[3]
     if len(data) < 4 + 4 * rank:
-        raise DataError(f"{path} ends within its header")
+        raise DataError(f"{path} is truncated within its header")
     dims = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank)]
     found = np.frombuffer(data, np.uint8, offset=4 + 4 * rank)
     if found.size != int(np.prod(dims, dtype=object)):
-        raise DataError(f"{path} holds {found.size} elements, its header says {dims}")
+        raise DataError(f"{path} has {found.size} elements, but its header specifies {dims}")
     return found.reshape(dims)
 
 
