@@ -8,7 +8,7 @@ passes is there once. view/parts/items.py says what an item holds, view/pool.py 
 
 A stage that changed a graph or a module has "n": how many parts it added, removed and modified, and "marks" where the page cannot tell which: "wrong" the names of ops by their marks, "before" and "after" by computation
 [what stands for ops that are not on the page, how many of them were added, removed, modified]. A stage that was measured has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for each result, and "err", the largest error. An artifact that was
-too large to be read is {"k": "later", "size", "note"} until `PayloadBuilder.load` is asked for it.
+too large to be read is {"k": "later", "size", "note"} until `PayloadBuilder.load` is asked for it. A module has "keys" of the loops, calls and fusions that a pass renamed (view/outline/caller_keys.py).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.runtime.gpu_program import GpuProgram
 from xlanb.view.marks import hidden_marks, wrong_marks
+from xlanb.view.outline.caller_keys import CallerKeys
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Opening, default_opening
@@ -202,6 +203,7 @@ class PayloadBuilder:
         self._artifacts: dict[int, tuple[Artifact | _Later, int]] = {}
         self._traces: list[Trace] = []
         self._openings: list[dict[str, Opening]] = []
+        self._caller_keys: list[CallerKeys] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
         self._unweighed: Payload | None = None
@@ -231,6 +233,7 @@ class PayloadBuilder:
                 number = len(self._traces)
                 self._traces.append(trace)
                 self._openings.append({})
+                self._caller_keys.append(CallerKeys())
                 self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
             order.append(number)
             running = live(trace) if callable(live) else live
@@ -342,6 +345,8 @@ class PayloadBuilder:
 
     def _stage(self, number: int, stage: Stage, trace: Trace) -> Payload:
         left, right = self._look(stage.given_before), self._look(stage.given_after)
+        if isinstance(left, ModuleRecord) and isinstance(right, ModuleRecord):
+            self._caller_keys[number].update(stage, left, right)
         before = self._artifact(number, left)
         after = self._artifact(number, right)
         data: Payload = {
@@ -469,13 +474,15 @@ class PayloadBuilder:
         if isinstance(record, ModuleRecord):
             program = self._outlines.program(record)
             chunks, note = self.pool.module_chunks(record, program)
+            keys = self._caller_keys[number].of(record)
             return {
                 "k": "module",
                 "name": record.name,
                 "c": chunks,
                 "n": record.instruction_count,
                 "note": note,
-                "o": self._opening(number, "module", program),
+                "o": self._opening(number, "module", program, keys),
+                **({"keys": dict(keys)} if keys else {}),
                 **self._shardings.of_module(number, record),
             }
         if isinstance(record, GraphRecord):
@@ -507,9 +514,9 @@ class PayloadBuilder:
             return _execution(record)
         return _cache(record)
 
-    def _opening(self, number: int, kind: str, program: Program) -> list[str]:
+    def _opening(self, number: int, kind: str, program: Program, keys: Mapping[str, str] | None = None) -> list[str]:
         """Keys of the groups that are open in the first picture, the most worth it first; between passes they stay."""
-        found = default_opening(program, self._openings[number].get(kind), self._nodes)
+        found = default_opening(program, self._openings[number].get(kind), self._nodes, keys)
         self._openings[number][kind] = found
         return list(found.open)
 

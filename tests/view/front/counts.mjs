@@ -1,7 +1,7 @@
 // Walks all groups of all stages of a payload, and prints where a closed group says another count than the same one open, or a pass another than its boxes.
 import fs from "node:fs";
 
-import { countRemoved } from "./picture.js";
+import { countRemoved } from "./ghosts.js";
 import { noFolds, sceneOf } from "./scene.js";
 import { Store } from "./store.js";
 import { labelOf } from "./stubs.js";

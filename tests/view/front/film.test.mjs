@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fateOf, filmOf, holderOf } from "./filmlineage.js";
 import { slotsOf } from "./filmplan.js";
+import { nameAt } from "./pins.js";
 import { changesOf, kernelsOf, momentAt, planOf, tickAt, timelineOf } from "./filmtime.js";
 import { framesOf } from "./filmsave.js";
 import { Store } from "./store.js";
@@ -127,4 +128,16 @@ test("a moment belongs to one stage; what stands still is saved as one frame", (
   const frames = framesOf({ reel: { timeline }, seconds: 4, rate: 20 });
   assert.equal(frames.reduce((t, f) => t + f.ms, 0), 4000);
   assert.ok(frames.length < 80);
+});
+
+test("a pinned op is followed through a loop that is made anew, and back", () => {
+  const body = (n) => [`p${n} = parameter()`, `sum${n} = add(p${n}, p${n})`, `turned${n} = tanh(sum${n})`];
+  const loop = (n) => ({ entry: ["a = parameter()", `while.${n} = while(a) -> body${n}`], computations: { [`body${n}`]: body(n) } });
+  const { film } = filmed([loop(1), { ...loop(1), entry: ["a = parameter()", "b = negate(a)", "while.1 = while(b) -> body1"] }, loop(2), { entry: ["a = parameter()"] }]);
+  assert.equal(nameAt(film, "sum1", 0, 2), "sum2");
+  assert.equal(nameAt(film, "turned2", 2, 0), "turned1");
+  assert.equal(nameAt(film, "while.1", 1, 2), "while.2");
+  assert.equal(nameAt(film, "sum1", 0, 3), "", "it is gone");
+  assert.equal(nameAt(film, "sum2", 3, 0), "sum1", "pinned at the stage that removed it");
+  assert.equal(nameAt(film, "nothing", 0, 2), "");
 });

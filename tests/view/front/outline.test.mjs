@@ -146,8 +146,8 @@ test("tuples and their elements are edges; a loop's results come from its body",
   const main = { items: [item("x", "parameter", [], { v: "0" }), item("y", "parameter", [], { v: "1" }), item("t", "tuple", ["x", "y"], pair), item("loop", "while", ["t"], { c: ["body", "cond"], ...pair }), item("one", "get-tuple-element", ["loop"], { v: "0" }), item("two", "get-tuple-element", ["loop"], { v: "1" }), item("end", "multiply", ["one", "two"], { r: 1 })], t: { g: [], m: [-1, 7], r: "iip.pp.", u: [[4, 16]], w: [0, 0] } };
   const { artifact, payload } = moduleOf({ body, cond, main });
   const open = sceneOf(artifact, payload, noFolds());
-  assert.deepEqual([...open.groups.keys()], ["loop", "loop/body", "loop/cond"]);
-  assert.deepEqual(edges(open), ["loop/body/grown>end", "x>loop/body/grown", "x>loop/cond/less", "y>end", "y>loop/body/grown", "y>loop/cond/less"]);
+  assert.deepEqual([...open.groups.keys()], ["loop", "loop/body", "loop/condition"]);
+  assert.deepEqual(edges(open), ["loop/body/grown>end", "x>loop/body/grown", "x>loop/condition/less", "y>end", "y>loop/body/grown", "y>loop/condition/less"]);
   const closed = sceneOf(artifact, payload, { ...noFolds(), open: () => false });
   assert.deepEqual(edges(closed), ["loop>end", "x>loop", "y>loop"]);
   assert.equal(closed.nodes.get("loop").fold, "loop");

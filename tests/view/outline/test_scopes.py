@@ -20,6 +20,7 @@ from xlanb.view.outline.scopes import scope_path
         ("jit(f)/transpose(jvp(a/b))/c/add", ("backward", "a", "b", "c")),
         ("jit(f)/linear_1/~/dot", ("linear_1",)),
         ("jit(step)/Cell_0.scan_fn/Cell_0/dot_general", ("Cell_0",)),
+        ("cell.scan_fn/cell/dot_general", ("cell",)),
         ("jit(step)/block/block/dot_general", ("block", "block")),
         ("jit(f)/mul", ()),
         ("jit(step)/jvp(jit(relu))", ("forward",)),

@@ -133,7 +133,10 @@ class _Maker:
         return found
 
     def _called(self, i: InstructionRecord) -> tuple[str, ...]:
-        return tuple(c for c in i.called_computations if c in self.module.by_name)
+        """The computations that it calls, of a loop its body first."""
+        called = [c for c in i.called_computations if c in self.module.by_name]
+        body = i.attributes.get("body")
+        return tuple(sorted(called, key=lambda c: c != body.name) if body is not None else called)
 
     def _ops(self, traits: Sequence[_Traits], costs: Sequence[tuple[float, float]]) -> Ops:
         names = [t.record.name for t in traits]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xlanb.view.outline.ops import INPUT, RESULT
@@ -48,28 +49,43 @@ class _Box:
     depth: int
 
 
+def called_roles(word: str, count: int) -> Sequence[str]:
+    """What the computations are to an op that calls several: of a loop body and condition, of others their numbers."""
+    return ("body", "condition") if word == "while" and count == 2 else tuple(map(str, range(count)))
+
+
 def group_key(prefix: str, key: str) -> str:
     """The key of a group among all nodes and groups of a picture; `prefix` is that of the computation's caller."""
     return f"{prefix}@{key}"
 
 
-def default_opening(program: Program, previous: Opening | None = None, most: int = MOST) -> Opening:
+def default_opening(
+    program: Program, previous: Opening | None = None, most: int = MOST, keys: Mapping[str, str] | None = None
+) -> Opening:
     """The groups to open, so that there are about `most` nodes.
 
-    What was open in the stage before stays so while the picture remains of a readable size.
+    What was open in the stage before stays so while the picture remains of a readable size. `keys` are those of the
+    callers that have another key than their name (see `CallerKeys`).
     """
+    insides = Insides(program, keys)
     if previous is not None:
-        total, kept = _Opener(program, previous, most).run()
+        total, kept = _Opener(insides, previous, most).run()
         if total >= min(_FEWEST, most):
             return kept
-    return _Opener(program, None, most).run()[1]
+    return _Opener(insides, None, most).run()[1]
 
 
 class Insides:
     """What is in the groups of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, keys: Mapping[str, str] | None = None) -> None:
         self.program = program
+        self._keys = keys or {}
+
+    def key(self, spot: Spot, k: int) -> str:
+        """The key of an op among all nodes and groups of a picture."""
+        name = spot.part.ops.names[k]
+        return f"{spot.prefix}{self._keys.get(name, name)}"
 
     def of(self, spot: Spot) -> tuple[list[int], list[int]]:
         """Groups and ops that are drawn in an open group: of a repeat those of its first instance."""
@@ -95,9 +111,10 @@ class Insides:
         """The computations that are drawn in the place of an op."""
         called = part.calls.get(k, ())
         parts = self.program.parts
+        roles = called_roles(part.ops.words[k], len(called))
         return tuple(
-            Spot(parts[name], -1, f"{key}/{name}/" if len(called) > 1 else f"{key}/")
-            for name in called
+            Spot(parts[name], -1, f"{key}/{role}/" if len(called) > 1 else f"{key}/")
+            for role, name in zip(roles, called, strict=True)
             if name in parts
         )
 
@@ -105,10 +122,10 @@ class Insides:
 class _Opener:
     """Opens the groups of a program one by one."""
 
-    def __init__(self, program: Program, previous: Opening | None, most: int) -> None:
-        self._program = program
+    def __init__(self, insides: Insides, previous: Opening | None, most: int) -> None:
+        self._program = insides.program
         self._most = most
-        self._insides = Insides(program)
+        self._insides = insides
         self._known = previous.known if previous else frozenset()
         self._was_open = frozenset(previous.open) if previous else frozenset()
         self._waiting: list[tuple[float, int, _Box]] = []
@@ -152,7 +169,7 @@ class _Opener:
             weight = self._insides.weight(part, g) / times
             self._push(group_key(prefix, part.outline.groups[g].key), (inner,), weight, depth)
         for k in own:
-            key = prefix + part.ops.names[k]
+            key = self._insides.key(spot, k)
             spots = self._insides.callees(part, k, key) if depth < _DEPTH else ()
             if spots:
                 share = _FUSION if part.ops.words[k] == "fusion" else 1.0

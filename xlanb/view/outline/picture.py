@@ -80,7 +80,9 @@ class _Maker:
             inner = key
             if len(spots) > 1:
                 inner = spot.prefix.removesuffix("/")
-                self.groups.append(Group(inner, spot.part.name, "computation", key))
+                role = inner.rpartition("/")[2]
+                label = f"branch {role}" if role.isdecimal() else role
+                self.groups.append(Group(inner, label, "computation", key))
             self.add(spot, inner)
         self._inner[key] = list(spots)
 

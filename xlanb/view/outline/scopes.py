@@ -11,6 +11,7 @@ gradients/conv1/Conv2D_grad/Conv2DBackpropFilter    ->  ("backward", "conv1")
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 Path = tuple[str, ...]
@@ -46,9 +47,13 @@ def _known_path(name: str, is_node: bool) -> Path | None:
     parts = _split(name)
     if len(parts) < 2:
         return None
-    if parts[0].startswith(("jit(", "pjit(", "pmap(")) and not is_node:
+    if is_node:
+        return _node_path(parts[:-1])
+    if parts[0].startswith(("jit(", "pjit(", "pmap(")):
         return _jax_path(parts[1:-1], parts[-1])
-    return _node_path(parts[:-1])
+    path: list[str] = []
+    _extend(path, _node_path(parts[:-1]))
+    return tuple(path)
 
 
 def is_gradient(name: str) -> bool:
@@ -80,14 +85,19 @@ def _jax_path(parts: list[str], last: str) -> Path:
         turned, inner = _peel(part)
         # a layer's backward pass may call what is named as forward: the outermost word counts
         direction = BACKWARD if BACKWARD in (direction, turned) else direction or turned
-        for word in (_word(x) for x in inner.split("/")):
-            if word and path and path[-1].startswith(f"{word}."):  # flax names the method of a module, then the module
-                path[-1] = word
-            elif word:
-                path.append(word)
+        _extend(path, inner.split("/"))
     while path and path[-1] == "loop":  # a loop is drawn as such: what stands in it has no other scope
         path.pop()
     return (direction, *path) if direction else tuple(path)
+
+
+def _extend(path: list[str], names: Iterable[str]) -> None:
+    """Add what names say of scopes to a path."""
+    for word in map(_word, names):
+        if word and path and path[-1].startswith(f"{word}."):  # flax names the method of a module, then the module
+            path[-1] = word
+        elif word:
+            path.append(word)
 
 
 def _peel(part: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, OWN_VIEWS, paneContent, TABS } from "./panes.js";
 import { inSight, showList } from "./passes.js";
 import { PictureState } from "./picture.js";
+import { moveTo, pinnedAs } from "./pins.js";
 import { HIDDEN_WORDS, toldPart } from "./predict.js";
 import { keepClock, startClock } from "./progress.js";
 import { momentOf } from "./replay.js";
@@ -213,13 +214,7 @@ class StepView {
   /** @param {number} k */
   go(k) {
     const last = this.current.stages.length - 1;
-    const to = Math.max(0, Math.min(k, last));
-    if (to !== this.stage) {
-      this.rewrite = -1;
-      this.other = -1;
-      this.side = "after";
-    }
-    this.stage = to;
+    moveTo(this, Math.max(0, Math.min(k, last)));
     this.ordering = null;
     this.update();
   }
@@ -474,7 +469,7 @@ class StepView {
     const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k), line: (/** @type {string} */ place) => askLine(this, place) };
     const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? groupCard(this) || opCard(this.store, this.current, this.stage, this.pinned, act, this.line) : this.rewrite >= 0 && this.now?.why?.rewrites[this.rewrite] ? rewriteCard(this.store, this.now, this.rewrite) : stageCard(this.store, this.now, this.shownTab === "Graph" ? this.picture.elsewhere() : []);
     this.card.replaceChildren(card);
-    this.card.append((this.pinned ? furtherCard(this) : spreadList(this)) || "");
+    this.card.append(pinnedAs(this), (this.pinned ? furtherCard(this) : spreadList(this)) || "");
   }
 
   toggleHelp() {

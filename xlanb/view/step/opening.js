@@ -7,6 +7,7 @@ import { AROUND, covered, LEGIBLE, outlook, workOf } from "./place.js";
 
 const MOST_BOXES = 40;
 const FEWEST = 4;
+const FEW_BOXES = 7;
 const TRIED = 14;
 const ENOUGH = 0.47;
 const TOLD = [2, 3]; // boxes in a group that is worth opening for what they say: groups and products, or of any kind
@@ -84,7 +85,7 @@ export function openingThatFits(given, sceneWith, room, decided, fewer = () => f
     const then = prospect(opened, room);
     const better = (tells(opened, inmost) || now.cover < ENOUGH) && opened.nodes.size <= MOST_BOXES && then.fits && (then.cover >= ENOUGH || then.cover >= now.cover);
     // Fewer than seven boxes say too little of a program: if all fits they may cover less of the pane.
-    const taken = better || scene.nodes.size < (then.fits ? 7 : FEWEST);
+    const taken = better || (then.fits ? [...scene.nodes.values()].filter((x) => !x.port).length < FEW_BOXES : scene.nodes.size < FEWEST);
     decided.set(heaviest.fold, taken);
     if (!taken) continue;
     for (const key of more) decided.set(key, true);

@@ -9,7 +9,7 @@ import { around, bytesOf, twinsOf } from "./outline.js";
 /** @typedef {import("./scene.js").GroupKind} GroupKind */
 
 export const CALLERS = new Map([["fusion", "fusion"], ["call", "call"], ["while", "call"], ["conditional", "call"], ["async-start", "call"]]);
-const SOUGHT = /matrix|comm|control|call|launch/; // families of what a reader looks for
+const SOUGHT = /matrix|comm|control|call|launch|reduce/; // families of what a reader looks for
 const MAX_DEPTH = 12;
 const MARKED = 24; // so many inlined ops at most are drawn because a pass was about them
 
@@ -180,7 +180,7 @@ export class PartMaker {
       this.twins[k] = typeof drawn === "string" ? -1 : drawn;
       this.boxes[k] = state.fold ? maker.scene.nodes.get(state.fold)?.group || "" : typeof drawn === "string" ? this.lost : state.box;
       if (role !== "i" && role !== "o") this.countAround(k, this.boxes[k]);
-      let key = state.fold || (typeof drawn === "string" ? "" : prefix + outline.items[drawn].n);
+      let key = state.fold || (typeof drawn === "string" ? "" : prefix + maker.keyOf(outline.items[drawn]));
       if (role === "i" || role === "o") {
         key = isEntry || maker.folds.all ? prefix + item.n : "";
         if (key) maker.addNode(key, item, this.box, { port: isEntry ? (role === "i" ? "in" : "out") : "" });
@@ -194,7 +194,7 @@ export class PartMaker {
       }
       else key = "";
       this.keys[k] = key;
-      if (key && !maker.scene.where.has(item.n)) maker.scene.where.set(item.n, key);
+      for (const name of [item.n, maker.keyOf(item)]) if (key && !maker.scene.where.has(name)) maker.scene.where.set(name, key);
     }
     for (const k of later) {
       const first = maker.scene.nodes.get(this.keys[k]) || maker.scene.groups.get(this.keys[k]);
@@ -228,7 +228,17 @@ export class PartMaker {
     }
     const node = maker.addNode(key, item, group, { fold: callees.length ? key : "" });
     if (callees.length) node.count = maker.opsOf(outline, k);
+    if (maker.marks) for (const c of callees) this.placeInside(c, key);
     maker.count(node, outline, k);
+  }
+
+  /** Say of the ops in a closed call what stands for them. @param {string} name of the computation @param {string} key */
+  placeInside(name, key, depth = 0) {
+    const outline = /** @type {Outline} */ (this.maker.all.get(name));
+    outline.items.forEach((item, k) => {
+      if (!this.maker.scene.where.has(item.n)) this.maker.scene.where.set(item.n, key);
+      if (depth < MAX_DEPTH) for (const c of this.maker.callees(outline, k)) this.placeInside(c, key, depth + 1);
+    });
   }
 
   /** @param {string} fold @param {number} k */
@@ -354,13 +364,14 @@ export class PartMaker {
     callees.forEach((c, n) => {
       let box = key;
       if (callees.length > 1) {
-        box = `${key}/${c}`;
-        maker.scene.groups.set(box, { label: c, kind: "computation", parent: key, item: null, count: maker.sizeOf(c).ops, stack: 1, marks: { ...maker.sizeOf(c).marks }, weight: noWeight() });
+        const role = item.o === "while" ? ["body", "condition"][n] : `${n}`;
+        box = `${key}/${role}`;
+        maker.scene.groups.set(box, { label: item.o === "while" ? role : `branch ${role}`, kind: "computation", parent: key, item: null, count: maker.sizeOf(c).ops, stack: 1, marks: { ...maker.sizeOf(c).marks }, weight: noWeight() });
       }
       roots.push(maker.addPart(/** @type {Outline} */ (maker.all.get(c)), box, `${box}/`, item.o === "conditional" ? given.slice(n + 1, n + 2) : given, this.depth + 1));
     });
     if (item.o === "conditional") return [...new Set(roots.flatMap(flat))];
-    const body = callees.findIndex((c) => maker.all.get(c)?.items.some((i) => i.r && i.s === item.s)); // of a while the body, not the condition
+    const body = callees.findIndex((c) => maker.givesBack(item, c)); // of a while the body, not the condition
     return roots[body] ?? roots[roots.length - 1];
   }
 

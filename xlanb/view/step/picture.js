@@ -1,7 +1,7 @@
 // What the graph pane shows: which groups are open, what is in focus, what the reader guesses.
 import { boxCount, bundlesAgain, bundlesOf } from "./bundles.js";
 import { h } from "./dom.js";
-import { ghostsOf, goneFrom } from "./ghosts.js";
+import { countRemoved, ghostsOf, goneFrom } from "./ghosts.js";
 import { around, outlines } from "./outline.js";
 import { openingThatFits } from "./opening.js";
 import { isWholeInSight, newMemory, place } from "./place.js";
@@ -202,7 +202,8 @@ export class PictureState {
     const scene = now?.n && pictureIndex === now.a && !this.guess ? this.scene(pictureIndex) : null;
     if (!scene || this.opened[this.view.store.artifact(pictureIndex).k].focus) return [];
     const outermost = [...[...scene.nodes.values()].filter((n) => !n.port && !n.group), ...[...scene.groups.values()].filter((g) => !g.parent)];
-    return TALLIED.map((m, k) => Math.max(0, now.n[k] - outermost.reduce((t, x) => t + x.marks[m], 0)));
+    const ghosts = (this.sheet(pictureIndex)?.ghosts || []).filter((g) => !g.group); // in a group it is counted there
+    return TALLIED.map((m, k) => Math.max(0, now.n[k] - outermost.reduce((t, x) => t + x.marks[m], 0) - (m === "removed" ? ghosts.reduce((t, g) => t + g.removed, 0) : 0)));
   }
 
   /** The drawing of a program between two rewrites. @param {import("./replay.js").Moment} moment @returns {Sheet} */
@@ -412,11 +413,6 @@ export class PictureState {
       set(g.result.missed, "missed");
     }
   }
-}
-
-/** Count the ops that a pass removed where they stood before it. @param {Scene} scene @param {Scene} before */
-export function countRemoved(scene, before) {
-  for (const [key, x] of [...scene.groups, ...scene.nodes]) x.marks.removed += (before.groups.get(key) || before.nodes.get(key))?.marks.removed || 0;
 }
 
 /** The groups around a group, the program first. @param {Scene} scene @param {string} key */

@@ -39,6 +39,7 @@ const COVERED = 0.52;
 const LEAST = 0.47;
 export const AROUND = 58; // the tools above and the legend below belong to the pane too
 const MADE = 24;
+const NO_WORSE = 0.05;
 const TOLERATED = 0.4; // how much worse the pane may be used before all is placed anew
 
 /** @returns {Memory} what a drawing remembers from one picture to the next, so that things stay where they are */
@@ -67,10 +68,13 @@ function iconic(n) {
   return /matrix|fusion|comm|control|launch|reduce/.test(n.item.f) || n.item.o === "fusion"; // a stack of fusions too
 }
 
-/** The second line of a node: its shape, of what holds ops and gives a tuple how many. @param {any} n a node of a scene @returns {string} */
+/** The second line of a node: its shape, of a tuple how many parts it has, of what holds ops and gives a tuple how many those are. @param {any} n a node of a scene @returns {string} */
 export function secondLine(n) {
   const below = n.item.h[2] || "";
-  return n.fold && below.startsWith("(") ? plural(n.count, "op") : below;
+  if (!below.startsWith("(")) return below;
+  if (n.fold) return plural(n.count, "op");
+  const parts = below.match(/[a-z]\w*(?=\[)|token/g)?.length || 0;
+  return parts > 2 ? `tuple of ${parts}` : below;
 }
 
 /** Widths of a node's two lines: every arrangement asks for them. @type {WeakMap<any, [number, number]>} */
@@ -94,7 +98,7 @@ export function nodeSize(n, roomy = 0, share = 0) {
   if (n.port) return [Math.max(52, Math.min(150, textWidth(labelOf(n), "title") + 24 + (n.fold ? 20 : 0))), PORT];
   const [first, second] = lineWidths(n);
   const text = Math.max(first, second + (share >= 0.05 ? 58 : 0)) + 22;
-  const least = Math.max(WIDTHS[roomy], n.count > 1 ? Math.max(118, tallyWidth(n.marks) + 14) : 0); // what a pass did must have place in a group
+  const least = Math.max(WIDTHS[roomy], n.count > 1 || n.heir ? Math.max(118, tallyWidth(n.marks) + 14) : 0); // what a pass did must have place in a group
   const more = n.stack > 1 ? STACKED : 0;
   return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 && roomy < 5 ? 1 : QUIET)) + more];
 }
@@ -136,7 +140,8 @@ function settled(scene, memory, room) {
   const last = memory.kept.get("")?.boxes;
   let { style, placed, value, good, fits } = arrange();
   const isOther = placed.get("")?.boxes !== last;
-  if (known && style === known && !room.hold && (value < memory.worth - TOLERATED || (isOther && !good))) {
+  const isNoWorse = fits && !memory.good && value >= memory.worth - NO_WORSE; // as good as it was: all stays where it is
+  if (known && style === known && !room.hold && (value < memory.worth - TOLERATED || (isOther && !good && !isNoWorse))) {
     const [stood, kept] = [{ style, placed, value, good, fits }, memory.kept];
     memory.style = null; // the program has become another: what was best for it no longer is
     ({ style, placed, value, good, fits } = arrange());

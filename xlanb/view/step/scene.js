@@ -21,9 +21,9 @@ import { drawRim } from "./rim.js";
  * @typedef {{seconds: number | null, flops: number, bytes: number}} Weight `seconds` null where nothing was measured
  * @typedef {{ops: number, flops: number, bytes: number, marks: Tally}} HiddenRow what of a group, or of the ops that one op stands for, is not on the page
  * @typedef {{text: string, name: string}} Operand what is inlined in its user, as "0.1" or "iota", and the name of that op
- * @typedef {{item: Item, group: string, fold: string, operands: Operand[], stack: number, count: number, marks: Tally, weight: Weight, port: "" | "in" | "out", plain?: boolean}} SceneNode
+ * @typedef {{item: Item, group: string, fold: string, operands: Operand[], stack: number, count: number, marks: Tally, weight: Weight, port: "" | "in" | "out", plain?: boolean, heir?: boolean}} SceneNode
  *   a node to draw: `group` the key of the open group it lies in ("" for none), `fold` its own key where it is a closed group (else ""), `stack` how many repeats it stands for (1: itself),
- *   `count` how many ops it holds (1: itself), `port` on the rim of its group, `plain` a closed group of which all moves or maps elements
+ *   `count` how many ops it holds (1: itself), `port` on the rim of its group, `plain` a closed group of which all moves or maps elements, `heir` what survived of a group: it counts what was removed of that
  * @typedef {"scope" | "repeat" | "fusion" | "call" | "computation" | "cluster" | "flow"} GroupKind
  * @typedef {{label: string, kind: GroupKind, parent: string, item: Item | null, count: number, stack: number, marks: Tally, weight: Weight}} SceneGroup an open group, drawn as a box
  * @typedef {{from: string, to: string, bytes: number, ops: number}} SceneEdge between nodes, by key: the bytes that flow, and how many edges of the program it stands for
@@ -66,7 +66,7 @@ export function sceneOf(artifact, payload, folds, told = {}) {
   const all = outlines(artifact, payload);
   const whole = all.get("");
   const entry = whole && folds.bundles ? bundled(whole, folds.bundles) : whole;
-  const maker = new SceneMaker(all, folds, told, told.marks?.hidden?.get(artifact));
+  const maker = new SceneMaker(all, folds, told, told.marks?.hidden?.get(artifact), artifact.keys);
   if (!entry) return maker.scene;
   if (folds.focus) addFocus(maker.scene, all, entry, folds, maker);
   else {
@@ -78,9 +78,10 @@ export function sceneOf(artifact, payload, folds, told = {}) {
 }
 
 export class SceneMaker {
-  /** @param {Map<string, Outline>} all @param {Folds} folds @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>, plain?: boolean}} told @param {Map<string, number[][]>} [hidden] marks of what is not on the page */
-  constructor(all, folds, told, hidden) {
+  /** @param {Map<string, Outline>} all @param {Folds} folds @param {{marks?: import("./store.js").Marks, seconds?: Map<string, number>, plain?: boolean}} told @param {Map<string, number[][]>} [hidden] marks of what is not on the page @param {Record<string, string>} [given] keys of callers by name, where they are not their names */
+  constructor(all, folds, told, hidden, given = {}) {
     this.all = all;
+    this.given = given;
     this.folds = folds;
     this.marks = told.marks;
     this.hidden = hidden;
@@ -88,6 +89,8 @@ export class SceneMaker {
     this.plain = Boolean(told.plain);
     /** @type {Map<string, SceneEdge>} */
     this.edges = new Map();
+    /** @type {Map<string, Item> | null} who applies each computation that is not drawn */
+    this.appliers = null;
     /** @type {Map<string, {ops: number, marks: Tally}>} of each computation */
     this.sizes = new Map();
     /** @type {Scene} */
@@ -116,7 +119,19 @@ export class SceneMaker {
   callees(outline, k) {
     const called = outline.calls.get(k);
     if (!called || !(CALLERS.has(outline.items[k].o) || outline.items[k].f.startsWith("tf"))) return NO_CALLS;
-    return called.filter((c) => this.all.has(c) && this.all.get(c) !== outline);
+    const found = called.filter((c) => this.all.has(c) && this.all.get(c) !== outline);
+    if (outline.items[k].o === "while" && found.length === 2 && !this.givesBack(outline.items[k], found[0])) found.reverse(); // the body before the condition
+    return found;
+  }
+
+  /** Whether a computation gives back what an op does, as the body of a loop. @param {Item} item @param {string} name */
+  givesBack(item, name) {
+    return Boolean(this.all.get(name)?.items.some((i) => i.r && i.s === item.s));
+  }
+
+  /** The key of an op in its computation: its name, or what a loop, call or fusion was called before a pass renamed it. @param {Item} item */
+  keyOf(item) {
+    return this.given[item.n] ?? item.n;
   }
 
   /** How many ops one is: of a call those in what it calls, none of what is inlined or an edge. The same whatever is open, in every repeat. @param {Outline} outline @param {number} k */
@@ -164,8 +179,23 @@ export class SceneMaker {
     const name = outline.items[k].n;
     for (const m of TALLIED) {
       if (this.marks[m].has(name)) marks[m] += 1;
-      for (const c of this.callees(outline, k)) marks[m] += this.sizeOf(c).marks[m];
+      for (const c of [...this.callees(outline, k), ...this.applied(outline, k)]) marks[m] += this.sizeOf(c).marks[m];
     }
+  }
+
+  /** The computations that an op applies to elements, as a reduction does: they are not drawn. One that several apply counts for the first. @param {Outline} outline @param {number} k */
+  applied(outline, k) {
+    if (!this.appliers) {
+      this.appliers = new Map();
+      for (const o of new Set(this.all.values())) {
+        for (const [at, called] of o.calls) {
+          const drawn = this.callees(o, at);
+          for (const c of called) if (this.all.has(c) && this.all.get(c) !== o && !drawn.includes(c) && !this.appliers.has(c)) this.appliers.set(c, o.items[at]);
+        }
+      }
+    }
+    const called = outline.calls.get(k);
+    return called ? called.filter((c) => this.appliers?.get(c) === outline.items[k]) : NO_CALLS;
   }
 
   /** Count an op into what stands for it. @param {SceneNode | SceneGroup} node @param {Outline} outline @param {number} k */

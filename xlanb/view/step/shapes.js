@@ -89,7 +89,7 @@ export function spoken(n, mark) {
   const { added = 0, removed = 0, changed = 0 } = n.marks || {};
   if (n.count > 1 || isGroup(n.item)) return `${n.item.h[0]}${n.stack > 1 ? ` times ${n.stack}` : ""}, group of ${plural(n.count, "op")}${added + removed + changed ? `, ${added} added, ${removed} removed, ${changed} changed` : ""}`;
   const what = n.port === "in" ? "parameter" : n.port === "out" ? "result" : n.item.o;
-  return [what, argumentOf(n.item) || n.item.n, n.item.s].filter((t) => t).join(" ") + said;
+  return [what, argumentOf(n.item) || n.item.n, n.item.s].filter((t) => t).join(" ") + said + (n.heir ? `, ${removed} removed around it` : "");
 }
 
 /** @param {SVGElement} node @param {DrawnNode} drawn @param {string} mark @param {string} colour */
@@ -128,7 +128,7 @@ function words(n, look, icon, w, ht) {
   if (look === "port") {
     return [s("text", { class: "title", x: w / 2 - (n.fold ? 8 : 0), y: ht / 2 + 4.3 }, shortened(labelOf(n), w - 18 - (n.fold ? 18 : 0), "title"))];
   }
-  const tally = n.count > 1 || isGroup(n.item) ? tallyText(n.marks) : [];
+  const tally = n.count > 1 || isGroup(n.item) ? tallyText(n.marks) : n.heir ? tallyText({ ...n.marks, added: 0, changed: 0 }) : [];
   const marks = tally.length ? tallyWidth(n.marks) : 0;
   const [left, right] = [icon ? 27 : 8, n.fold ? 24 : 8];
   const times = n.stack > 1 && !/×/.test(title) ? ` ×${n.stack}` : "";

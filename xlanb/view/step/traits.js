@@ -1,5 +1,6 @@
 // Where the view stands, as values of the model: seen from Python, linked to other widgets, and followed when they change there.
 import { opOf } from "./dom.js";
+import { moveTo } from "./pins.js";
 import { watchCell } from "./stale.js";
 import { light } from "./walk.js";
 
@@ -48,11 +49,11 @@ export function adopt(view, quietly) {
   const last = view.current.stages.length - 1;
   if (Number.isInteger(stage) && last >= 0) {
     const to = Math.max(0, Math.min(stage, last));
-    if (to !== view.stage) Object.assign(view, { rewrite: -1, other: -1, side: "after", ordering: null });
-    view.stage = to;
+    if (to !== view.stage) view.ordering = null;
+    view.pinned = pinned || "";
+    moveTo(view, to);
     view.wanted = stage > last ? { stage, instead: to } : null;
-  }
-  view.pinned = pinned || "";
+  } else view.pinned = pinned || "";
   if (!quietly && was !== [view.trace, view.stage, view.pinned].join("\n")) view.update();
 }
 
