@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ _T = TypeVar("_T")
 SIGNALS_S = 0.1
 """Seconds after which a wait in the main thread lets Python look for signals."""
 
+HAS_THREADS = sys.platform not in {"emscripten", "wasi"}
+"""Whether a thread can be started: not in a browser."""
 _ACTIVE: set[Helper] = set()
 """Helpers that may still work, other than daemons: the process waits for them before it ends."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from xlanb.codegen.function import Function, Ix
@@ -19,6 +18,7 @@ from xlanb.codegen.types import DOUBLE, FLOAT, HALF, I1, I8, I16, I32, I64, Type
 from xlanb.codegen.values import Value, Vector
 from xlanb.errors import CompilationError
 from xlanb.shape import PrimitiveType
+from xlanb.shape.narrow_types import finfo, iinfo
 
 Element = Value | tuple[Value, Value]
 """A value of an element type; of a complex one its real and its imaginary part."""
@@ -109,7 +109,7 @@ def highest(f: Function, t: PrimitiveType) -> Value:
 
 def _facts(t: PrimitiveType) -> Any:
     """NumPy's or ml_dtypes' facts on a numeric type."""
-    facts: Any = ml_dtypes.iinfo if t.is_integral else ml_dtypes.finfo
+    facts: Any = iinfo if t.is_integral else finfo
     return facts(t.dtype)
 
 

@@ -17,9 +17,20 @@ from xlanb.errors import CompilationError
 _LOCK = threading.RLock()
 
 
+_READ_ONLY = Target(
+    "x86_64-unknown-linux-gnu",
+    "x86-64",
+    "",
+    "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
+)
+"""The machine that LLVM IR is written for where there is no LLVM."""
+
+
 @cache
 def host() -> Target:
-    """The machine that this process runs on."""
+    """The machine that this process runs on; without llvmlite any x86-64, whose code can be read and not run."""
+    if not llvm.is_installed():
+        return _READ_ONLY
     c = llvm.library()
     c.InitializeNativeTarget()
     c.InitializeNativeAsmPrinter()

@@ -15,13 +15,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from importlib.util import find_spec
 from itertools import starmap
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
-import llvmlite.binding
-
-from xlanb.errors import CompilationError
+from xlanb.errors import CompilationError, MissingLibraryError
 
 _P, _S, _I, _B, _N = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool, ctypes.c_size_t
 _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -69,8 +68,40 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 @cache
+def is_installed() -> bool:
+    """Whether llvmlite is there. It is not in a browser: no build of it for WebAssembly is known to Pyodide."""
+    return find_spec("llvmlite") is not None
+
+
+def missing(work: str) -> MissingLibraryError:
+    """The error where `work` ("making machine code") needs LLVM, which is not there."""
+    return MissingLibraryError(f"{work} needs llvmlite, which is not installed: pip install llvmlite")
+
+
+def version() -> str:
+    """The version of llvmlite.
+
+    Raises:
+        MissingLibraryError: it is not installed.
+    """
+    if not is_installed():
+        raise missing("machine code")
+    import llvmlite
+
+    return str(llvmlite.__version__)
+
+
+@cache
 def library() -> Any:
-    """The functions of `_PROTOTYPES` by their names there; calls release the GIL."""
+    """The functions of `_PROTOTYPES` by their names there; calls release the GIL.
+
+    Raises:
+        MissingLibraryError: llvmlite is not installed.
+    """
+    if not is_installed():
+        raise missing("making machine code")
+    import llvmlite.binding
+
     opened = ctypes.CDLL(llvmlite.binding.ffi.lib._name)  # noqa: SLF001 - what a ctypes.CDLL has too
     functions = {}
     for name, (result, arguments) in _PROTOTYPES.items():

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
-from xlanb.codegen import jit
+from xlanb.codegen import jit, llvm
 from xlanb.codegen.cpus import code_threads
 from xlanb.codegen.deep import deep
 from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
@@ -101,7 +101,8 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
         XlanbError: a pass or the backend refuses the module.
     """
     options = options or CompileOptions()
-    kept = ExecutableCache.of_environment(_target(options), options) if not is_observed() else None
+    caches = llvm.is_installed() and not is_observed()
+    kept = ExecutableCache.of_environment(_target(options), options) if caches else None
     if kept is None:
         return _compile(module, options)
     text = str(module)
@@ -119,7 +120,7 @@ def restore(text: str, read: Callable[[], HloModule], options: CompileOptions) -
     Raises:
         FlagError: XLANB_CACHE_BYTES is no whole number.
     """
-    kept = ExecutableCache.of_environment(_target(options), options)
+    kept = ExecutableCache.of_environment(_target(options), options) if llvm.is_installed() else None
     found = kept.get_of(text) if kept is not None else None
     return Executable.restored(read, found, lambda: _compile(read(), options)) if found is not None else None
 
@@ -130,7 +131,7 @@ def remember(text: str, module: HloModule, options: CompileOptions) -> None:
     Raises:
         FlagError: XLANB_CACHE_BYTES is no whole number.
     """
-    kept = ExecutableCache.of_environment(_target(options), options)
+    kept = ExecutableCache.of_environment(_target(options), options) if llvm.is_installed() else None
     if kept is not None:
         kept.put_words(text, str(module))
 
@@ -238,10 +239,12 @@ def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
 
 
 def _text_stages(exe: Executable, emitted: float) -> Iterable[Stage]:
-    """LLVM IR as emitted and optimised, and assembly."""
+    """LLVM IR as emitted and optimised, and assembly; without llvmlite only the first."""
     first = exe.llvm_record
     kernels = f"{len(first.kernels)} kernels, {_lines(first)}"
     yield Stage("llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=kernels)
+    if not exe.is_native:
+        return
     second, seconds = _timed(lambda: exe.optimized_record)
     name = "llvm_ir_optimized"
     yield Stage(name, name, first, second, seconds=seconds, summary=_lines(second))

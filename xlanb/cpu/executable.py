@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
-from xlanb.codegen import jit
+from xlanb.codegen import jit, llvm
 from xlanb.codegen.deep import deep
 from xlanb.codegen.host_call import HiddenState, make_host_calls
 from xlanb.codegen.plan import KernelPlan
@@ -20,6 +20,7 @@ from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.device_timeline import DeviceTimeline
 from xlanb.cpu.devices import TIMELINE, DeviceCalls
 from xlanb.cpu.feeds import infeed_arrays
+from xlanb.cpu.interpreted import InterpretedCalls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import Code, CodeRecord
 from xlanb.cpu.run_counter import RunCounter
@@ -64,6 +65,7 @@ class Executable(Displayable):
     hlo_module: HloModule
     buffer_assignment: BufferAssignment
     program: Program
+    calls: Calls | InterpretedCalls
     devices: DeviceCalls | None
     flat: Callable[..., Any]
     counter: RunCounter | None
@@ -85,21 +87,26 @@ class Executable(Displayable):
         self.program = program
         hidden = HiddenState()
         self.feeds = hidden.feeds
-        self._host = make_host_calls(program.host, hidden)
-        self.code = self.load(program)
+        self._host = {}
+        self.devices = None
         signature = Signature.of(
             module, source.calling.names if source.calling is not None else _parameter_names(source)
         )
-        self.calls = Calls(
-            signature,
-            self.code,
-            assignment.temp_size,
-            is_long=program.loops or is_long(module.entry_computation),
-            calls_host=bool(self._host),
-            explain=Shortage(assignment),
-        )
-        self.devices = None
-        if distribution is not None:
+        if not llvm.is_installed():
+            if distribution is not None:
+                raise llvm.missing("running a program on several devices")
+            self.calls = InterpretedCalls(module, signature, assignment.temp_size, self.feeds)
+        else:
+            self._host = make_host_calls(program.host, hidden)
+            self.calls = Calls(
+                signature,
+                self.load(program),
+                assignment.temp_size,
+                is_long=program.loops or is_long(module.entry_computation),
+                calls_host=bool(self._host),
+                explain=Shortage(assignment),
+            )
+        if isinstance(self.calls, Calls) and distribution is not None:
             self.devices = DeviceCalls(
                 self.calls, distribution, module, self._fibers(distribution.grid), _calls_of(merge)
             )
@@ -130,7 +137,6 @@ class Executable(Displayable):
         self.feeds, self._host = hidden.feeds, {}
         names = calling.names if calling is not None else None
         self.calls = read("the executable in the cache", content, names, partial(_shortage, make))
-        self.code = self.calls.code
         self.devices = None
         self.flat = self.calls.entry()
         self.__call__ = self._called(calling)
@@ -166,7 +172,7 @@ class Executable(Displayable):
         if self.calls.is_long or not fibers.fits(self.hlo_module, grid):
             return None
         return fibers.FiberRunner(
-            self.calls, self.load(self.program, fibers.host_address()), list(self._host.values()), grid
+            self.native_calls, self.load(self.program, fibers.host_address()), list(self._host.values()), grid
         )
 
     @property
@@ -313,11 +319,30 @@ class Executable(Displayable):
     def _lines(self) -> dict[str, int]:
         return lines.line_numbers(self.hlo_module.record())
 
+    @property
+    def is_native(self) -> bool:
+        """Whether calls run machine code: False where llvmlite is not installed, and the evaluator runs the module instead."""
+        return isinstance(self.calls, Calls)
+
+    @property
+    def native_calls(self) -> Calls:
+        """What runs the machine code.
+
+        Raises:
+            MissingLibraryError: there is none: llvmlite is not installed.
+        """
+        if not isinstance(self.calls, Calls):
+            raise llvm.missing("running machine code")
+        return self.calls
+
     @cached_property
-    def _traced(self) -> tuple[Program, jit.MachineCode]:
+    def _traced(self) -> Program:
         """The same program with debug locations, for those who read it; the code that runs carries none."""
-        program = deep(lambda: emit_program(self.buffer_assignment, self.program.target, self._lines))
-        return program, jit.MachineCode(program.text)
+        return deep(lambda: emit_program(self.buffer_assignment, self.program.target, self._lines))
+
+    @cached_property
+    def _traced_code(self) -> jit.MachineCode:
+        return jit.MachineCode(self._traced.text)
 
     def load(self, program: Program, host: int = 0) -> jit.LoadedCode:
         """This executable's program or a variant of it, ready to run; `host` is the address of another function in the place of `xlanb.host`."""
@@ -330,25 +355,25 @@ class Executable(Displayable):
     @cached_property
     def llvm_record(self) -> CodeRecord:
         """`llvm_ir` with the HLO instruction of each line."""
-        program = self._traced[0]
+        program = self._traced
         return lines.llvm_record(program.text, program.kernels, self._lines)
 
     @cached_property
     def optimized_record(self) -> CodeRecord:
         """`optimized_llvm_ir` with the HLO instruction of each line."""
-        program, code = self._traced
+        program, code = self._traced, self._traced_code
         return lines.llvm_record(code.optimized_text, program.kernels, self._lines)
 
     @cached_property
     def assembly_record(self) -> CodeRecord:
         """`assembly` with the HLO instruction of each line."""
-        program, code = self._traced
+        program, code = self._traced, self._traced_code
         return lines.assembly_record(code.assembly, program.kernels, self._lines, self.plans)
 
     @cached_property
     def plans(self) -> dict[str, KernelPlan]:
         """What was decided about each kernel before its code was written: loops, vectors, threads, with the costs that were compared; by the name of its function."""
-        return self._traced[0].plans
+        return self._traced.plans
 
     @property
     def kernels(self) -> dict[str, HloInstruction]:
@@ -393,7 +418,7 @@ def _calls_of(merge: Callable[[], Executable | None] | None) -> Callable[[], Cal
 
     def made() -> Calls | None:
         found = merge()
-        return found.calls if found is not None else None
+        return found.native_calls if found is not None else None
 
     return made
 

@@ -18,8 +18,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-import llvmlite
-
+from xlanb.codegen import llvm
 from xlanb.codegen.target import Target
 from xlanb.debug_options import environment_number
 from xlanb.files import is_own, own_folder, replace_file
@@ -78,7 +77,7 @@ class ObjectCache:
     def __init__(self, folder: Path, target: Target, limit: int = _DEFAULT_BYTES) -> None:
         self.folder = folder
         self.limit = limit
-        self._about = repr((llvmlite.__version__, target.triple, target.cpu, target.features)).encode()
+        self._about = repr((llvm.version(), target.triple, target.cpu, target.features)).encode()
 
     @staticmethod
     def of_environment(target: Target) -> ObjectCache | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.analysis.cost import cost
-from xlanb.codegen import jit
+from xlanb.codegen import jit, llvm
 from xlanb.codegen.deep import deep
 from xlanb.codegen.function import Function
 from xlanb.codegen.native import NativeModule
@@ -56,7 +56,12 @@ def kernel_times(
     """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it; with a `machine` its limits too.
 
     Of several devices it is device 0's: a collective's time has in it the wait for the others.
+
+    Raises:
+        MissingLibraryError: llvmlite is not installed.
     """
+    if not exe.is_native:
+        raise llvm.missing("measuring kernels")
     program, function = _timed_program(exe)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
     given = exe.source_module.flat_arguments(arrays)
@@ -118,6 +123,8 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
     """See Executable.profile."""
     import pandas as pd
 
+    if not exe.is_native:
+        return pd.DataFrame(_unmeasured(exe), columns=COLUMNS)
     times, calls = kernel_times(exe, arrays, runs, machine=limits(exe.target.threads))
     total = sum(t.seconds for t in times) or 1.0
     rows = [
@@ -128,21 +135,30 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
         )
         for t, n in zip(times, calls, strict=True)
     ]  # fmt: skip
-    columns = [
-        "kernel",
-        "instruction",
-        "op_name",
-        "calls",
-        "seconds",
-        "share",
-        "bytes",
-        "flops",
-        "gbytes_per_second",
-        "gflops_per_second",
-        "of_limit",
-        "bound",
-    ]
-    return pd.DataFrame(rows, columns=columns).sort_values("seconds", ascending=False, ignore_index=True)
+    return pd.DataFrame(rows, columns=COLUMNS).sort_values("seconds", ascending=False, ignore_index=True)
+
+
+COLUMNS = (
+    "kernel", "instruction", "op_name", "calls", "seconds", "share", "bytes", "flops", "gbytes_per_second", "gflops_per_second",
+    "of_limit", "bound",
+)  # fmt: skip
+
+
+def _unmeasured(exe: Executable) -> list[tuple[Any, ...]]:
+    """The rows of a program without machine code: what its kernels read, write and compute in one call; no times.
+
+    Raises:
+        MissingLibraryError: the program has loops, so that only a run tells how often a kernel is called.
+    """
+    if exe.program.loops:
+        raise llvm.missing("counting the calls of kernels in loops")
+    by_name = {i.name: i for i in exe.hlo_module.instructions()}
+    kernels = [(name, by_name[instruction]) for name, instruction in exe.program.kernels.items()]
+    return [
+        (name, i.name, _metadata(i).op_name, 1, math.nan, math.nan, traffic(i, exe.buffer_assignment), operations(i),
+         math.nan, math.nan, math.nan, "")
+        for name, i in kernels
+    ]  # fmt: skip
 
 
 def is_blurred(times: Sequence[KernelTime]) -> bool:

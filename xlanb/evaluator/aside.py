@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from xlanb import threads
 from xlanb.evaluator.host import TARGETS, acts
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -46,7 +47,7 @@ def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], Non
 
     Where a signal's handler raises, that comes out, after a call of `abandon`.
     """
-    if threading.get_ident() != threading.main_thread().ident:
+    if not threads.HAS_THREADS or threading.get_ident() != threading.main_thread().ident:
         return function(*arguments)
     try:
         call = _Call(function, arguments)  # a signal may come before the thread's start returns

@@ -32,7 +32,7 @@ def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
 
 # By the dtypes' numbers: hashing a dtype costs more than adding two scalars.
 _WIDE: dict[int, np.dtype[Any]] = {t.dtype.num: w for t in PrimitiveType if (w := _wide(t)) is not None}
-_F4 = PrimitiveType.F4E2M1FN.dtype
+_F4 = PrimitiveType.F4E2M1FN.scalar
 
 
 def widen(x: Array) -> Array:
@@ -49,7 +49,7 @@ def narrow(x: Array, dtype: np.dtype[Any]) -> Array:
     if x.dtype == dtype:
         return x
     wide = widen(np.asarray(x))  # NumPy knows no way from one narrow type to some of the others
-    if dtype == _F4 and wide.dtype.kind == "f":
+    if dtype.type is _F4 and wide.dtype.kind == "f":
         wide = np.where(np.isnan(wide), wide.dtype.type(-0.0), wide)
     return wide.astype(dtype)
 

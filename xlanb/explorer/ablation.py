@@ -5,9 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import filtered_traceback
@@ -22,6 +20,7 @@ from xlanb.hlo.records import ModuleRecord
 from xlanb.runtime.compiler import compiled
 from xlanb.runtime.opt import arguments_for
 from xlanb.runtime.program import to_module
+from xlanb.threads import HAS_THREADS
 from xlanb.tracing import unobserved
 
 if TYPE_CHECKING:
@@ -215,8 +214,11 @@ def _mapped(
     if client is not None:
         gathered: list[list[dict[str, Any]]] = client.gather(client.map(work, jobs, pure=False))
         return gathered
-    if workers <= 1:
+    if workers <= 1 or not HAS_THREADS:
         return [work(job) for job in jobs]
+    from concurrent.futures import ProcessPoolExecutor  # not in a browser
+    from multiprocessing import get_context
+
     # Threads of compiled code do not survive a fork.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         return list(pool.map(work, jobs))

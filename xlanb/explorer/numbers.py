@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from xlanb.errors import XlanbError
 from xlanb.hlo import HloModule
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.shape.narrow_types import finfo
 from xlanb.shape.primitive_type import from_dtype
 
 _ULPS = 16
@@ -60,10 +60,7 @@ def compared(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, int]:
 
 def tolerance_of(results: list[NDArray[Any]]) -> float:
     """Some units in the last place of the coarsest floating dtype among the results."""
-    import ml_dtypes
-
-    eps: Callable[[Any], Any] = ml_dtypes.finfo
-    steps = [float(eps(r.dtype).eps) for r in results if not from_dtype(r.dtype).is_integral and r.dtype.kind != "b"]
+    steps = [float(finfo(r.dtype).eps) for r in results if not from_dtype(r.dtype).is_integral and r.dtype.kind != "b"]
     return _ULPS * max(steps, default=0.0)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from xlanb.cpu.machine import limits
+from xlanb.cpu.machine import MachineLimits, limits
 from xlanb.cpu.profile import kernel_times
 from xlanb.cpu.records import ExecutionRecord
 from xlanb.errors import XlanbError
@@ -61,8 +61,11 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
     result = program.flat(*arrays)  # the first run pays for cold caches
     seconds = min(seconds, time.perf_counter() - begin)
     runs = max(1, min(at_most, int(_SECONDS / max(seconds, 1e-9))))
-    machine = limits(program.target.threads)
-    kernels, _ = kernel_times(program, arrays, runs, machine=machine)
+    if program.is_native:
+        machine = limits(program.target.threads)
+        kernels, _ = kernel_times(program, arrays, runs, machine=machine)
+    else:
+        machine, kernels = MachineLimits(1, {4: 0.0, 8: 0.0}, ()), []
     # the kernels were timed in other runs: one run takes no less than its kernels
     seconds = max(seconds, sum(k.seconds for k in kernels))
     results = tuple((f"{v.dtype}{list(v.shape)}", _short(v)) for v in leaves_of(result))

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.errors import ArgumentError
+from xlanb.shape.narrow_types import narrow_type
 
 _FEW = 64
 """Up to this many elements are written as numbers; larger arrays as packed bytes."""
@@ -76,7 +76,7 @@ def _dtype_source(dtype: np.dtype[Any]) -> str:
     if dtype.name == "bool":
         return "bool"
     home = "np" if getattr(np, dtype.name, None) is not None else "ml_dtypes"
-    if home == "ml_dtypes" and getattr(ml_dtypes, dtype.name, None) is None:
+    if home == "ml_dtypes" and narrow_type(dtype.name) is None:
         raise ArgumentError(f"an array of {dtype} cannot be written to a file")
     return f"{home}.{dtype.name}"
 

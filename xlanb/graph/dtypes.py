@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from xlanb.errors import GraphError
+from xlanb.shape.narrow_types import finfo, iinfo, narrow_type
 
 _REF_OFFSET = 100
 
@@ -114,9 +114,9 @@ class DType:
 
     def _limit(self, which: str) -> Any:
         if self.is_floating:
-            return getattr(ml_dtypes.finfo(self._scalar), which)  # type: ignore[no-untyped-call]
+            return getattr(finfo(self._scalar), which)
         if self.is_integer:
-            return getattr(ml_dtypes.iinfo(self._scalar), which)  # type: ignore[no-untyped-call]
+            return getattr(iinfo(self._scalar), which)
         raise GraphError(f"tf.{self.name} has no {which}imum")
 
     def is_compatible_with(self, other: Any) -> bool:
@@ -163,7 +163,7 @@ _TABLE: tuple[tuple[str, int, Any, str], ...] = (
     ("qint8", 11, np.int8, "qs8"),
     ("quint8", 12, np.uint8, "qu8"),
     ("qint32", 13, np.int32, "qs32"),
-    ("bfloat16", 14, ml_dtypes.bfloat16, "bf16"),
+    ("bfloat16", 14, narrow_type("bfloat16"), "bf16"),
     ("qint16", 15, np.int16, "qs16"),
     ("quint16", 16, np.uint16, "qu16"),
     ("uint16", 17, np.uint16, "u16"),
@@ -173,15 +173,15 @@ _TABLE: tuple[tuple[str, int, Any, str], ...] = (
     ("variant", 21, None, "variant"),
     ("uint32", 22, np.uint32, "u32"),
     ("uint64", 23, np.uint64, "u64"),
-    ("float8_e5m2", 24, ml_dtypes.float8_e5m2, "f8e5m2"),
-    ("float8_e4m3fn", 25, ml_dtypes.float8_e4m3fn, "f8e4m3fn"),
-    ("float8_e4m3fnuz", 26, ml_dtypes.float8_e4m3fnuz, "f8e4m3fnuz"),
-    ("float8_e4m3b11fnuz", 27, ml_dtypes.float8_e4m3b11fnuz, "f8e4m3b11fnuz"),
-    ("float8_e5m2fnuz", 28, ml_dtypes.float8_e5m2fnuz, "f8e5m2fnuz"),
-    ("int4", 29, ml_dtypes.int4, "s4"),
-    ("uint4", 30, ml_dtypes.uint4, "u4"),
-    ("int2", 31, ml_dtypes.int2, "s2"),
-    ("uint2", 32, ml_dtypes.uint2, "u2"),
+    ("float8_e5m2", 24, narrow_type("float8_e5m2"), "f8e5m2"),
+    ("float8_e4m3fn", 25, narrow_type("float8_e4m3fn"), "f8e4m3fn"),
+    ("float8_e4m3fnuz", 26, narrow_type("float8_e4m3fnuz"), "f8e4m3fnuz"),
+    ("float8_e4m3b11fnuz", 27, narrow_type("float8_e4m3b11fnuz"), "f8e4m3b11fnuz"),
+    ("float8_e5m2fnuz", 28, narrow_type("float8_e5m2fnuz"), "f8e5m2fnuz"),
+    ("int4", 29, narrow_type("int4"), "s4"),
+    ("uint4", 30, narrow_type("uint4"), "u4"),
+    ("int2", 31, narrow_type("int2"), "s2"),
+    ("uint2", 32, narrow_type("uint2"), "u2"),
 )
 
 BY_NUMBER: dict[int, DType] = {}

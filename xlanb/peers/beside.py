@@ -23,6 +23,7 @@ from xlanb.peers.child import RealTrace, compile_in_child, empty_program
 from xlanb.peers.xla import as_module
 from xlanb.peers.xla import trace as real_trace
 from xlanb.runtime.jit import compile as compile_program
+from xlanb.shape.narrow_types import finfo
 from xlanb.shape.primitive_type import from_dtype
 
 if TYPE_CHECKING:
@@ -129,10 +130,7 @@ def ulp_distance(a: NDArray[Any], b: NDArray[Any]) -> float:
         return 0.0
     if a.dtype.kind == "b" or from_dtype(a.dtype).is_integral:
         return float(np.max(np.abs(x - y)))
-    import ml_dtypes
-
-    info: Any = ml_dtypes.finfo
-    eps, tiny = float(info(b.dtype).eps), float(info(b.dtype).tiny)
+    eps, tiny = float(finfo(b.dtype).eps), float(finfo(b.dtype).tiny)
     with np.errstate(all="ignore"):
         distance = np.abs(x - y) / (np.maximum(np.abs(y), tiny) * eps)
     distance = np.where(same, 0.0, np.where(np.isfinite(distance), distance, np.inf))

@@ -248,7 +248,7 @@ def _compile(module: HloModule, options: bytes) -> Program:
     with flags(**chosen):
         executable = compiled(module)
     _check_targets(executable)
-    program = Program(executable.calls, executable.hlo_module, options, sorted(aliased), executable)
+    program = Program(executable.native_calls, executable.hlo_module, options, sorted(aliased), executable)
     program.device_number = -1 if device is None else device
     return program
 

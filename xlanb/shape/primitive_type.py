@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from xlanb.errors import ShapeError
+from xlanb.errors import MissingLibraryError, ShapeError
+from xlanb.shape.narrow_types import MISSING, narrow_type
 
 
 class PrimitiveType(Enum):
@@ -18,30 +18,30 @@ class PrimitiveType(Enum):
     """
 
     PRED = ("pred", 1, 8, np.bool_)
-    S1 = ("s1", 30, 1, getattr(ml_dtypes, "int1", None))
-    S2 = ("s2", 26, 2, ml_dtypes.int2)
-    S4 = ("s4", 21, 4, ml_dtypes.int4)
+    S1 = ("s1", 30, 1, narrow_type("int1"))
+    S2 = ("s2", 26, 2, narrow_type("int2"))
+    S4 = ("s4", 21, 4, narrow_type("int4"))
     S8 = ("s8", 2, 8, np.int8)
     S16 = ("s16", 3, 16, np.int16)
     S32 = ("s32", 4, 32, np.int32)
     S64 = ("s64", 5, 64, np.int64)
-    U1 = ("u1", 31, 1, getattr(ml_dtypes, "uint1", None))
-    U2 = ("u2", 27, 2, ml_dtypes.uint2)
-    U4 = ("u4", 22, 4, ml_dtypes.uint4)
+    U1 = ("u1", 31, 1, narrow_type("uint1"))
+    U2 = ("u2", 27, 2, narrow_type("uint2"))
+    U4 = ("u4", 22, 4, narrow_type("uint4"))
     U8 = ("u8", 6, 8, np.uint8)
     U16 = ("u16", 7, 16, np.uint16)
     U32 = ("u32", 8, 32, np.uint32)
     U64 = ("u64", 9, 64, np.uint64)
-    F4E2M1FN = ("f4e2m1fn", 32, 4, ml_dtypes.float4_e2m1fn)
-    F8E3M4 = ("f8e3m4", 29, 8, ml_dtypes.float8_e3m4)
-    F8E4M3 = ("f8e4m3", 28, 8, ml_dtypes.float8_e4m3)
-    F8E4M3FN = ("f8e4m3fn", 20, 8, ml_dtypes.float8_e4m3fn)
-    F8E4M3B11FNUZ = ("f8e4m3b11fnuz", 23, 8, ml_dtypes.float8_e4m3b11fnuz)
-    F8E4M3FNUZ = ("f8e4m3fnuz", 25, 8, ml_dtypes.float8_e4m3fnuz)
-    F8E5M2 = ("f8e5m2", 19, 8, ml_dtypes.float8_e5m2)
-    F8E5M2FNUZ = ("f8e5m2fnuz", 24, 8, ml_dtypes.float8_e5m2fnuz)
-    F8E8M0FNU = ("f8e8m0fnu", 33, 8, ml_dtypes.float8_e8m0fnu)
-    BF16 = ("bf16", 16, 16, ml_dtypes.bfloat16)
+    F4E2M1FN = ("f4e2m1fn", 32, 4, narrow_type("float4_e2m1fn"))
+    F8E3M4 = ("f8e3m4", 29, 8, narrow_type("float8_e3m4"))
+    F8E4M3 = ("f8e4m3", 28, 8, narrow_type("float8_e4m3"))
+    F8E4M3FN = ("f8e4m3fn", 20, 8, narrow_type("float8_e4m3fn"))
+    F8E4M3B11FNUZ = ("f8e4m3b11fnuz", 23, 8, narrow_type("float8_e4m3b11fnuz"))
+    F8E4M3FNUZ = ("f8e4m3fnuz", 25, 8, narrow_type("float8_e4m3fnuz"))
+    F8E5M2 = ("f8e5m2", 19, 8, narrow_type("float8_e5m2"))
+    F8E5M2FNUZ = ("f8e5m2fnuz", 24, 8, narrow_type("float8_e5m2fnuz"))
+    F8E8M0FNU = ("f8e8m0fnu", 33, 8, narrow_type("float8_e8m0fnu"))
+    BF16 = ("bf16", 16, 16, narrow_type("bfloat16"))
     F16 = ("f16", 10, 16, np.float16)
     F32 = ("f32", 11, 32, np.float32)
     F64 = ("f64", 12, 64, np.float64)
@@ -81,8 +81,11 @@ class PrimitiveType(Enum):
 
         Raises:
             ShapeError: the type has no elements, or no NumPy dtype exists for it.
+            MissingLibraryError: the dtype is one of ml_dtypes, which is not installed.
         """
         if self.scalar is None:
+            if self.is_array and narrow_type("bfloat16") is None:
+                raise MissingLibraryError(f"an array of {self.text} {MISSING}")
             raise ShapeError(f"{self.text} has no NumPy dtype")
         return np.dtype(self.scalar)
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-import ml_dtypes
 import numpy as np
 
 from xlanb.analysis import cudnn_convolution
@@ -29,6 +28,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape import TupleShape
+from xlanb.shape.narrow_types import finfo, iinfo
 from xlanb.shape.shape import array, tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
@@ -405,10 +405,10 @@ def _keeps_values(source: T, target: T) -> bool:
     if source.is_floating:
         if not target.is_floating:
             return False
-        a, b = (cast("Any", ml_dtypes.finfo)(x.dtype) for x in (source, target))
+        a, b = (finfo(x.dtype) for x in (source, target))
         return bool(a.nmant <= b.nmant and a.max <= b.max and a.smallest_subnormal >= b.smallest_subnormal)
-    given = cast("Any", ml_dtypes.iinfo)(source.dtype)
+    given = iinfo(source.dtype)
     if target.is_floating:
-        return int(given.max).bit_length() <= int(cast("Any", ml_dtypes.finfo)(target.dtype).nmant) + 1
-    wide = cast("Any", ml_dtypes.iinfo)(target.dtype)
+        return int(given.max).bit_length() <= int(finfo(target.dtype).nmant) + 1
+    wide = iinfo(target.dtype)
     return bool(wide.min <= given.min and given.max <= wide.max)

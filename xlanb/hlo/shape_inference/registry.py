@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
-
-from ml_dtypes import finfo
 
 from xlanb.errors import ShapeError
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, Layout, PrimitiveType, Shape, TupleShape
+from xlanb.shape.narrow_types import finfo
 
 if TYPE_CHECKING:
     from xlanb.hlo.computation import HloComputation
@@ -151,7 +151,7 @@ def same_type(a: PrimitiveType, b: PrimitiveType) -> bool:
 
 def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
     """The type that holds both best: complex before real, then range, then precision, then width, then sign (XLA's HigherPrecisionType)."""
-    return a if a is b or _RANK[a] >= _RANK[b] else b
+    return a if a is b or _precision(a) >= _precision(b) else b
 
 
 def product_type(a: PrimitiveType, b: PrimitiveType, result: PrimitiveType) -> PrimitiveType:
@@ -162,16 +162,14 @@ def product_type(a: PrimitiveType, b: PrimitiveType, result: PrimitiveType) -> P
     return higher_precision(higher_precision(a, b), result)
 
 
+@cache
 def _precision(kind: PrimitiveType) -> tuple[bool, float, float, int, bool]:
     real = component_type(kind)
     if not real.is_floating:
         bits = 0 if kind is PrimitiveType.PRED else kind.bits  # any integer holds more, also of fewer bits than a byte
         return kind.is_complex, -math.inf, -math.inf, bits, kind.is_signed
-    info = finfo(real.dtype)  # type: ignore[no-untyped-call]
+    info = finfo(real.dtype)
     return kind.is_complex, float(info.maxexp), float(info.nmant), kind.bits, kind.is_signed
-
-
-_RANK = {t: _precision(t) for t in PrimitiveType if t.is_array}
 
 
 def make(kind: PrimitiveType, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> ArrayShape:

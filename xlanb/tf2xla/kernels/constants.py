@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from xlanb.hlo import HloInstruction
 from xlanb.shape import PrimitiveType
+from xlanb.shape.narrow_types import finfo
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
 
@@ -46,7 +46,7 @@ def highest(kind: PrimitiveType) -> Any:
 
 def finite_limit(kind: PrimitiveType) -> Any:
     """The largest finite number of a float type."""
-    return np.asarray(ml_dtypes.finfo(kind.dtype).max).astype(kind.dtype)  # type: ignore[no-untyped-call]
+    return np.asarray(finfo(kind.dtype).max).astype(kind.dtype)
 
 
 def sum_type(kind: PrimitiveType) -> PrimitiveType:

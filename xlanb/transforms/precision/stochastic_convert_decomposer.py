@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -17,6 +16,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
+from xlanb.shape.narrow_types import finfo
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
@@ -62,5 +62,5 @@ def _split(b: Builder, x: HloInstruction, bits: int) -> tuple[HloInstruction, Hl
     magnitude = b.unary(O.ABS, x)
     whole = b.unary(O.FLOOR, magnitude)
     fraction = b.binary(O.SUBTRACT, magnitude, whole)
-    overflows = float(ml_dtypes.finfo(x.array_shape.dtype).max) < 2.0**bits  # type: ignore[no-untyped-call]
+    overflows = float(finfo(x.array_shape.dtype).max) < 2.0**bits
     return whole, b.convert(fraction, PrimitiveType.F32) if overflows else fraction
