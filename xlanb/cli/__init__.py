@@ -1,20 +1,21 @@
 """The command line, `xlanb COMMAND`: each file of this folder holds commands that belong together.
 
 Exit status: 0 well; 1 the input is at fault, or what was asked to agree does not; 2 the command
-line is wrong. A command returns a `Result`; `main` prints it as text, or as JSON with `--json`.
+line is wrong. A command returns a `Result`; `main` prints it as text, or as JSON with `--json`:
+one object or list, in which a number that is not finite is the string "nan", "inf" or "-inf". An
+error is then an object too, with its class as `error` and what it says as `message`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
 
 from xlanb.cli import lab, mcp
 from xlanb.cli.parser import add_answering
-from xlanb.cli.result import Result, explained
+from xlanb.cli.result import Result, explained, json_text
 from xlanb.errors import XlanbError
 
 
@@ -28,22 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     options = _parsed(arguments)
+    as_json = getattr(options, "json", False)
     try:
         result: Result = options.command(options)
-        as_json = getattr(options, "json", False) and result.data is not None
-        text = json.dumps(result.data) if as_json else result.text
+        text = json_text(result.data) if as_json and result.data is not None else result.text
         if text:
             print(text.rstrip("\n"))
         sys.stdout.flush()
     except XlanbError as error:
-        return _fail(explained(error))
+        return _fail(explained(error), type(error).__name__ if as_json else "")
     except BrokenPipeError:
         # The reader has gone; what is still in the buffer must not raise when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}")
+        return _fail(f"{where}{error.strerror or error}", type(error).__name__ if as_json else "")
     except KeyboardInterrupt:
         return 130
     return result.status
@@ -71,7 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     return top
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, kind: str = "") -> int:
+    """Tell of an error; where its `kind` is given, as JSON too."""
+    if kind:
+        print(json_text({"error": kind, "message": _readable(message)}), flush=True)
     print(_readable(f"xlanb: {message}"), file=sys.stderr)
     return 1
 

@@ -8,7 +8,6 @@ Semantics of the protocol: https://modelcontextprotocol.io/specification.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -16,7 +15,7 @@ from typing import Any, Literal, NoReturn
 
 from xlanb.cli.parser import add_answering
 from xlanb.cli.programs import without_stdin
-from xlanb.cli.result import Result, explained
+from xlanb.cli.result import Result, explained, json_text
 from xlanb.errors import ArgumentError, MissingLibraryError, XlanbError
 
 SHORT = 4000
@@ -281,7 +280,7 @@ def _answer(words: Sequence[str], names: Sequence[str], args: str, as_json: bool
     finally:
         # What a user's file printed goes to the standard error while the server runs, not later.
         sys.stdout.flush()
-    return _cut(json.dumps(result.data) if as_json else result.text.rstrip("\n"), characters)
+    return _cut(json_text(result.data) if as_json else result.text.rstrip("\n"), characters)
 
 
 def _cut(text: str, characters: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,19 @@ class Result:
     text: str
     data: Any
     status: int = 0
+
+
+def json_text(data: Any) -> str:
+    """Data as JSON that every reader takes: a number that is not finite is the string "nan", "inf" or "-inf"."""
+    return json.dumps(_finite(data), allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def explained(error: XlanbError) -> str:
