@@ -1,4 +1,4 @@
-"""Bisection names the pass, and the rewrite in it, that moved the numbers."""
+"""Bisection names the pass, and the rewrite in it, that changed the result."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ def test_a_bisection_shows_the_tolerance_and_what_moved():
     guilty = _stage(4, "algsimp")
     checked = (Checked(_stage(2)), Checked(guilty, error=0.5))
     figure = Bisection(1e-6, checked, guilty).plot()
-    assert "4 algsimp moved the numbers" in figure.layout.title.text
-    assert [line.name for line in figure.data] == ["largest error", "moved the numbers", "tolerance 1.0e-06"]
+    assert "4 algsimp changed the result" in figure.layout.title.text
+    assert [line.name for line in figure.data] == ["largest error", "changed the result", "tolerance 1.0e-06"]
     with pytest.raises(XlanbError, match="nothing to plot"):
         Bisection(1e-6, ()).plot()
 

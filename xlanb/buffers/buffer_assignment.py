@@ -48,7 +48,7 @@ class Policy(Protocol):
         """Whether the kernel may write the result at `leaf` over the operand (of as many bytes)."""
 
     def is_optional(self, instruction: HloInstruction) -> bool:
-        """Whether the kernel can do without a place for those of its results that nothing reads."""
+        """Whether unused results of the instruction need no memory."""
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
         """Bytes that the kernel needs besides operands and results."""
@@ -124,7 +124,7 @@ class BufferAssignment(Displayable):
         return self.slices[self.live.value(i, leaf)]
 
     def has_place(self, i: HloInstruction, leaf: Leaf) -> bool:
-        """Whether the array at a leaf of an instruction's result lies anywhere: results that nothing reads may not (`Policy.is_optional`)."""
+        """Whether the array at a leaf of an instruction's result has memory: unused results may have none (`Policy.is_optional`)."""
         return self.live.value(i, leaf) in self.slices
 
     def slice_of_value(self, value: LiveRange) -> Slice:

@@ -1,4 +1,4 @@
-"""`xlanb bisect` and `reduce`: which pass moved the numbers, and the smallest module that fails."""
+"""`xlanb bisect` and `reduce`: which pass changed the result, and the smallest module that fails."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _bisect(options: argparse.Namespace) -> Result:
 
 
 def _bisected(found: Any) -> dict[str, Any]:
-    """A Bisection as data: what moved the numbers, and the error after each pass tried."""
+    """A Bisection as data: what changed the result, and the error after each pass tried."""
     moved = None
     if found.stage is not None:
         moved = {"index": found.stage.index, "pass": found.stage.name}

@@ -57,11 +57,11 @@ class UnplannedKernelError(XlanbError):
 
 
 class OverwrittenError(UnplannedKernelError):
-    """It reads an operand where it has written its result over it: the operands are to lie elsewhere."""
+    """It reads an operand that its result has overwritten: operands must not alias the result."""
 
 
 class KernelTooLargeError(UnplannedKernelError):
-    """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: it is to be compiled instruction by instruction."""
+    """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: compile it instruction by instruction."""
 
 
 def elementwise_chain(i: HloInstruction, within: Callable[[HloInstruction], bool]) -> list[HloInstruction]:

@@ -1,6 +1,6 @@
-"""Functions of the runtime that machine code calls for rare opcodes: NumPy does what no kernel is worth.
+"""Functions of the runtime that machine code calls: rare opcodes fall back to NumPy.
 
-The kernel of such an instruction is a call of `host.OPCODE` (it stands so in the LLVM IR, the list of kernels and the profile) with the addresses of operands and results.
+The kernel of such an instruction is a call of `host.OPCODE` (also its name in the LLVM IR, the list of kernels and the profile) with the addresses of operands and results.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Form(Enum):
 
 
 class Passes(NamedTuple):
-    """LLVM's default pipeline for a level, and what of it is run."""
+    """LLVM's default pipeline for a level, and which optional passes of it to run."""
 
     level: int
     vectorize_loops: bool = True

@@ -65,7 +65,7 @@ def annotate(traces: Sequence[Trace], source: str, title: str) -> Annotation:
     """
     programs = [t for t in traces if t.program is not None]
     if not programs:
-        raise XlanbError("nothing to annotate: no compilation of this cell was completed (-F compiles anew)")
+        raise XlanbError("nothing to annotate: no compilation of this cell was completed (-F recompiles)")
     defined = {} if title else _definitions(source)
     costs: defaultdict[int, float] = defaultdict(float)
     became: defaultdict[int, list[list[str]]] = defaultdict(lambda: [[], [], []])

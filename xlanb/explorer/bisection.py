@@ -1,4 +1,4 @@
-"""Which pass moved the numbers: the module after each pass, evaluated by the reference interpreter and compared with the one before all passes.
+"""Which pass changed the result: the module after each pass, evaluated by the reference interpreter and compared with the one before all passes.
 
 The interpreter computes every opcode in one plain way, so that a difference comes from a rewrite and not from the code that runs. From layout-assignment on it reads a value in the layout in
 which it is taken, as code does: where that is not the layout in which it was made, elements are out of order.
@@ -81,7 +81,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Bisection(Displayable, Plottable):
-    """What was found: `stage` is the first that moved the numbers (None: none did), `rewrite` the rewrite in it,
+    """What was found: `stage` is the first that changed the result (None: none did), `rewrite` the rewrite in it,
     `checked` every stage that was evaluated, in order; `asked` what was looked at.
 
     Where no pass moved them, `code` is what the compiled program gave, if the trace holds one and it moved them. With
@@ -98,7 +98,7 @@ class Bisection(Displayable, Plottable):
 
     @property
     def moved(self) -> bool:
-        """Whether a pass, or the code, moved the numbers."""
+        """Whether a pass, or the code, changed the result."""
         return self.stage is not None or self.code is not None
 
     def reproducer(self, *, seconds: float = 60.0) -> Reproducer:
@@ -109,7 +109,7 @@ class Bisection(Displayable, Plottable):
         installed does not do so, the module before the pass and after it.
 
         Raises:
-            ArgumentError: nothing moved the numbers.
+            ArgumentError: nothing changed the result.
             XlanbError: a module of the trace has no meaning, or its constants are not known.
         """
         return reproducer_of(self, seconds=seconds)

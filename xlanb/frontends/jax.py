@@ -1,8 +1,8 @@
-"""JAX as a front door: anything that JAX compiles becomes an HloModule and the way to call it.
+"""Lower anything that JAX compiles to an HloModule, with the way to call it.
 
 A function that `jax.jit` takes, a `jax.jit` object, a `Lowered`, a `Compiled`, a `jax.export.Exported`
-or its serialized bytes, a closed jaxpr. JAX itself says what the HLO is: it is imported when such a
-thing comes in, never before.
+or its serialized bytes, a closed jaxpr. JAX lowers it; JAX is imported only when such an object
+is given.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _lowered(jitted: Any, function: Any, args: tuple[Any, ...], named: dict[str,
 def lowered_for(
     platform: str, function: Any, body: Any, args: tuple[Any, ...], named: dict[str, Any], out_shardings: Any = None
 ) -> Any:
-    """The `Lowered` of a function for a platform that need not be here ("cuda", "tpu"); `body` is what of it takes and gives arrays alone.
+    """The `Lowered` of a function for a platform that need not be here ("cuda", "tpu"); `body` is its part whose arguments and results are arrays.
 
     Raises:
         ArgumentTypeError: the arguments do not fit the function's signature.

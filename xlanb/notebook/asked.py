@@ -53,7 +53,7 @@ def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: s
     if not any((options.diff, options.why, options.annotate, options.bisect, options.check is not None)):
         return
     if not seen.traces:
-        raise XlanbError("nothing was compiled in this cell, so it has no stages to show (-F compiles anew)")
+        raise XlanbError("nothing was compiled in this cell, so it has no stages to show (-F recompiles)")
     uncompiled = why_uncompiled(seen.traces)
     if uncompiled and (options.annotate or options.bisect or options.check is not None):
         raise XlanbError(f"this cell has no compiled program to annotate, check or bisect: {uncompiled}")
@@ -108,7 +108,7 @@ def _check(traces: Sequence[Trace], tolerance: str, against: str | None) -> None
     limit = _tolerance(tolerance)
     programs = [t for t in traces if t.program is not None]
     if not programs:
-        raise XlanbError("--check: no compilation of this cell was completed (-F compiles anew)")
+        raise XlanbError("--check: no compilation of this cell was completed (-F recompiles)")
     if against == "xla":
         found = [check(t, tolerance=limit, witness=_real_xla, name="real XLA") for t in programs]
     else:

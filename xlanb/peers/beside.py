@@ -146,7 +146,7 @@ class LeftOut(Displayable):
 
     @property
     def guilty(self) -> list[str]:
-        """Passes that move the numbers: with them the result is beyond the tolerance, without them it is not."""
+        """Passes that change the result: with them the result is beyond the tolerance, without them it is not."""
         whole = float(self.table["error"].iloc[0])
         if whole <= self.tolerance:
             return []

@@ -1,4 +1,4 @@
-r"""Shardy: from the shardings that a program names to one of every instruction (xla/service/spmd/shardy/shardy_xla_pass.h).
+r"""Propagate shardings from annotations to every instruction, as Shardy does (xla/service/spmd/shardy/shardy_xla_pass.h).
 
     p = parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}]>"}; e = exponential(p)
         =>    p = parameter(0), sharding={devices=[8]<=[8]}; e = exponential(p), sharding={devices=[8]<=[8]}

@@ -1,4 +1,4 @@
-"""spmd-partitioning: from a program for the whole, with a sharding on each instruction, to the program of one device.
+"""Create the program of one device from a program with a sharding on each instruction.
 
 p = f32[8] parameter(0), sharding={devices=[4]<=[4]}           p = f32[2] parameter(0)
 s = f32[] reduce(p, zero), to_apply=add                   =>   r = f32[] reduce(p, zero), to_apply=add

@@ -32,7 +32,7 @@ class Template:
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """What of it optimizers change."""
+        """The variables that optimizers change."""
         found: list[Any] = self.variable_scope.trainable_variables()
         return found
 

@@ -18,7 +18,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 @dataclass(eq=False)
 class Kernel:
-    """What an emitter of kernels works with: `root` is the instruction, or a fusion's root; `outputs` its results by leaf, without those that nothing reads."""
+    """What an emitter of kernels works with: `root` is the instruction, or a fusion's root; `outputs` its results by leaf, without unused ones."""
 
     f: Function
     e: Elemental

@@ -124,7 +124,7 @@ def _layouts(s: Scope, op: Operation) -> None:
         for layout, type_ in zip(layouts, types, strict=True):
             rank = layout.full().size if isinstance(layout, Elements) else 0
             if rank and not isinstance(type_, TensorType):
-                s.fail(op, f"expected an empty layout for {type_}, which is no array")
+                s.fail(op, f"expected an empty layout for {type_}, which is not an array")
 
 
 @constraint("stablehlo.custom_call")

@@ -1,4 +1,4 @@
-"""What the autotuner chooses where there is no device to measure on (xla/backends/autotuner, xla/backends/gpu/autotuner).
+"""Choose the autotuner's defaults, without a device (xla/backends/autotuner, xla/backends/gpu/autotuner).
 
     fusion(x), kind=kLoop, ...                    =>    backend_config={..., "native_emitter_backend_config":{...}}
     fusion(x, y), kind=kCustom, "__triton_gemm"   =>    ... "triton_gemm_config":{"block_m":"16","block_n":"8",...}

@@ -1,4 +1,4 @@
-"""Paddings of cuDNN's convolutions that cuDNN has (xla/backends/gpu/transforms/conv_padding_legalization.cc).
+"""Replace paddings that cuDNN's convolutions do not support (xla/backends/gpu/transforms/conv_padding_legalization.cc).
 
     conv(x, k), pad=0_1         =>    conv(pad(x), k)
     conv(x, k), lhs_dilate=2    =>    conv(pad(x, interior=1), k)

@@ -1,4 +1,4 @@
-"""Convolutions as calls of cuDNN (xla/backends/gpu/transforms/conv_rewriter.cc).
+"""Replace convolutions by calls of cuDNN (xla/backends/gpu/transforms/conv_rewriter.cc).
 
     convolution(x, k)                                  =>    custom-call(x, k), "__cudnn$convForward", with memory to work in
     convolution(dy, reverse(k)), dim_labels=..01oi..   =>    custom-call(dy, k), "__cudnn$convBackwardInput"

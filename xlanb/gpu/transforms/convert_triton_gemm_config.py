@@ -1,4 +1,4 @@
-"""A dot's tiling as tiles of what its fusion computes (convert_triton_gemm_config.cc).
+"""Convert the tiling of a dot to the tiles of its fusion (convert_triton_gemm_config.cc).
 
     fusion(x, y), "__triton_gemm", "triton_gemm_config":{"block_m":"16","block_n":"8","block_k":"128",...}
     =>    fusion(x, y), "__triton_nested_gemm_fusion", "block_level_fusion_config":{"output_tiles":[{"sizes":["16","8"]}],...};

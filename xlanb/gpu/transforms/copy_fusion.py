@@ -1,4 +1,4 @@
-"""Copies of what a fusion gives (copy_fusion.cc): the fusion writes its result twice instead.
+"""Fuse copies of a fusion's result (copy_fusion.cc): the fusion writes its result twice.
 
     f = f32[8] fusion(), calls={ROOT b}                 f = (f32[8], f32[8]) fusion(), calls={ROOT tuple(b, copy(b))}
     c = f32[8] copy(f)                           =>     c = f#1

@@ -1,4 +1,4 @@
-"""Matrix products as calls of cuBLAS (xla/service/gpu/transforms/gemm_rewriter.cc), where no kernel has taken them.
+"""Replace dots that are not fused by calls of cuBLAS (xla/service/gpu/transforms/gemm_rewriter.cc).
 
     d = dot(a, b);  r = maximum(add(d, broadcast(v)), 0)    =>    custom-call(a, b, v), "__cublas$lt$matmul", BIAS_RELU
 

@@ -1,4 +1,4 @@
-"""What follows a convolution as a part of cuDNN's call (xla/backends/gpu/transforms/cudnn_fused_conv_rewriter.cc).
+"""Fuse the users of a convolution into cuDNN's call (xla/backends/gpu/transforms/cudnn_fused_conv_rewriter.cc).
 
     c = conv(x, k);  a = add(c, broadcast(b));  maximum(a, 0)    =>    custom-call(x, k, b), "__cudnn$convBiasActivationForward", kRelu
 

@@ -1,4 +1,4 @@
-"""Contracted dimensions of dots in ascending order (xla/backends/gpu/transforms/dot_dimension_sorter.cc).
+"""Sort the contracting dimensions of dots (xla/backends/gpu/transforms/dot_dimension_sorter.cc).
 
 dot(a, b), lhs_contracting_dims={3,2}, rhs_contracting_dims={1,0}    =>    dot(a, b), lhs_contracting_dims={2,3}, rhs_contracting_dims={0,1}
 

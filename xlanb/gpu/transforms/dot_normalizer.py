@@ -1,4 +1,4 @@
-"""Dots that contract nothing as dots over a dimension of size 1 (xla/service/gpu/transforms/dot_normalizer.cc).
+"""Add a contracting dimension of size 1 to dots without one (xla/service/gpu/transforms/dot_normalizer.cc).
 
 dot(f32[3] a, f32[4] b)    =>    dot(bitcast(f32[3,1], a), bitcast(f32[4,1], b)), lhs_contracting_dims={1}, rhs_contracting_dims={1}
 """

@@ -1,4 +1,4 @@
-"""Dots with vectors as products and sums (xla/backends/gpu/transforms/dot_strength_reduction.cc).
+"""Replace dots with vectors by multiplications and sums (xla/backends/gpu/transforms/dot_strength_reduction.cc).
 
     f32[5] dot(f32[5,8] a, f32[8] v)    =>    reduce(multiply(a, broadcast(v))), dimensions={1}
 

@@ -1,4 +1,4 @@
-"""Where in memory a dynamic slice lies, as a function of a loop's round (dynamic_slice_annotator.cc).
+"""Annotate dynamic slices with their offset as a function of the loop iteration (dynamic_slice_annotator.cc).
 
     dynamic-slice(x, i, 0), i the counter of a loop from 0 by 1, rows of 512 bytes
     =>    ..., backend_config={..., "dynamic_slice_config":{"loop_index":"0","byte_offset":"0","byte_stride":"512"}}

@@ -1,4 +1,4 @@
-"""Fusions that Triton's emitter computes faster (fusion_block_level_rewriter.cc): slow transposes, and reductions of s32.
+"""Select Triton for fusions that it computes faster (fusion_block_level_rewriter.cc): slow transposes, and reductions of s32.
 
     f = f32[16,8,3,3] fusion(k), kind=kLoop, calls={ROOT transpose(p0), dimensions={3,2,0,1}}
     =>    f = f32[16,8,3,3] fusion(k), kind=kCustom, ... "kind":"__triton" ... "sizes":["8","1","3","3"]

@@ -1,4 +1,4 @@
-"""Slices whose place a loop counts (fusion_dynamic_memcpy_rewriter.cc): they are copied, without a kernel.
+"""Replace dynamic slices at loop-dependent offsets by copies without a kernel (fusion_dynamic_memcpy_rewriter.cc).
 
     f = f32[1,8] fusion(x, i), kind=kLoop, calls={ROOT s = dynamic-slice(p0, p1, 0)}
     =>    f = f32[1,8] fusion(x, i), kind=kCustom, calls={s = dynamic-slice(p0, p1, 0), ROOT copy(s)}

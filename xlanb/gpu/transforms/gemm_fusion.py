@@ -1,4 +1,4 @@
-"""Dots with what is around them as one kernel (xla/backends/gpu/transforms/gemm_fusion.cc, the pass triton-gemm-rewriter).
+"""Fuse dots with their producers and users into one kernel (xla/backends/gpu/transforms/gemm_fusion.cc, the pass triton-gemm-rewriter).
 
     c = convert(x);  d = dot(c, y);  r = maximum(d, 0)    =>    fusion(x, y), kind=kCustom, calls={convert, dot, maximum}, "__triton_gemm"
 

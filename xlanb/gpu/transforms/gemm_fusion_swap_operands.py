@@ -1,4 +1,4 @@
-"""Operands of dots in gemm fusions exchanged where the hardware likes that better (xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc).
+"""Swap the operands of dots in gemm fusions where that is faster (xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc).
 
     d = f32[8,64]{1,0} dot(a, b)    =>    bitcast(f32[64,8]{0,1} dot(b, a))
 

@@ -1,4 +1,4 @@
-"""Bitcasts out of gemm fusions (xla/backends/gpu/transforms/hoist_fused_bitcasts.cc).
+"""Move bitcasts out of gemm fusions (xla/backends/gpu/transforms/hoist_fused_bitcasts.cc).
 
     fusion(x), calls={b = bitcast(p0), ROOT dot(negate(b), ...)}    =>    b = bitcast(x), fusion(b), calls={ROOT dot(negate(p0), ...)}
     fusion(x), calls={d = dot(...), ROOT bitcast(d)}                =>    bitcast(fusion(x)), calls={ROOT dot(...)}

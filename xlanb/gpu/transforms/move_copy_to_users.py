@@ -1,4 +1,4 @@
-"""Copies that change a layout, moved behind what does not mind the layout (move_copy_to_users.cc).
+"""Move layout-changing copies after users that accept any layout (move_copy_to_users.cc).
 
     c = f32[8,4]{0,1} copy(x);  n = f32[8,4]{0,1} negate(c)    =>    n = f32[8,4]{1,0} negate(x);  f32[8,4]{0,1} copy(n)
     c = f32[8,4]{0,1} copy(x);  r = f32[8] reduce(c, 0)        =>    r = f32[8] reduce(x, 0)

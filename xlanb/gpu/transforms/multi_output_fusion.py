@@ -1,4 +1,4 @@
-"""Fusions with several results for the GPU (multi_output_fusion.cc): what reads the same arrays is computed by one kernel.
+"""Merge fusions that read the same arrays into one kernel with several results (multi_output_fusion.cc).
 
     a = f32[8] fusion(x), calls={exp}                    f = (f32[8], f32[8]) fusion(x), calls={ROOT tuple(exp, log)}
     b = f32[8] fusion(x), calls={log}              =>    a = f#0, b = f#1

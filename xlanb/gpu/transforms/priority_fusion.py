@@ -1,4 +1,4 @@
-"""Fusion for the GPU (priority_fusion.cc): the producer goes first whose fusion into all of its users saves most time.
+"""Fuse for the GPU (priority_fusion.cc): first the producer whose fusion into all of its users saves most time.
 
     m = f32[8] multiply(a, b)                                 fusion(c, a, b), kind=kLoop, calls={
     ROOT r = f32[8] add(m, c)                          =>       m = multiply(p1, p2), ROOT r = add(m, p0) }

@@ -1,4 +1,4 @@
-"""Reductions without dimensions of size 1 (reduction_degenerate_dim_remover.cc).
+"""Remove dimensions of size 1 from reductions (reduction_degenerate_dim_remover.cc).
 
     r = f32[1,8] reduce(f32[1,8,1,64] x, 0), dimensions={2,3}
     =>    r = f32[1,8] bitcast(f32[8] reduce(f32[8,64] bitcast(x), 0), dimensions={1})

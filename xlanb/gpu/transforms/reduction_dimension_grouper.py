@@ -1,4 +1,4 @@
-"""Neighbouring reduced dimensions as one (reduction_dimension_grouper.cc).
+"""Merge adjacent reduced dimensions (reduction_dimension_grouper.cc).
 
 r = f32[8] reduce(f32[2,8,16,16] x, 0), dimensions={0,2,3}
 =>    r = f32[8] reduce(f32[2,8,256] bitcast(x), 0), dimensions={0,2}

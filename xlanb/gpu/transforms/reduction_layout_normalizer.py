@@ -1,4 +1,4 @@
-"""Reductions of row-major operands (reduction_layout_normalizer.cc).
+"""Make the operands of reductions row-major (reduction_layout_normalizer.cc).
 
     r = f32[8] reduce(f32[8,64]{0,1} x, 0), dimensions={1}    =>    r = f32[8] reduce(f32[64,8]{1,0} bitcast(x), 0), dimensions={0}
 

@@ -1,4 +1,4 @@
-"""Reductions that no emitter of rows or columns takes, as two of which one is such (reduction_splitter.cc).
+"""Split reductions that are neither over rows nor over columns (reduction_splitter.cc).
 
 r = f32[16,32] reduce(f32[16,64,32,64] x, 0), dimensions={1,3}
 =>    p = f32[16,32,64] reduce(x, 0), dimensions={1};  r = f32[16,32] reduce(p, 0), dimensions={2}

@@ -1,4 +1,4 @@
-"""Names of fusions that say what their kernel does (rename_fusions.cc): the kind of the fusion and its heroes.
+"""Name fusions after their kind and their heroes (rename_fusions.cc).
 
 fusion.3 = fusion(x), kind=kInput, calls=fused_computation.3   (root a reduce)
 =>    input_reduce_fusion = fusion(x), kind=kInput, calls=fused_reduce

@@ -1,4 +1,4 @@
-"""Names that later passes share a prefix with (add_tracking_suffix_to_instruction_names.cc, the pass rename-instructions).
+"""Add a suffix to names, to track instructions through later passes (add_tracking_suffix_to_instruction_names.cc, the pass rename-instructions).
 
     add.3 = f32[8] add(x, y)    =>    add.3.0 = f32[8] add(x, y)
 

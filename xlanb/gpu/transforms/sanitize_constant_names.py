@@ -1,4 +1,4 @@
-"""Names of constants as PTX takes them (sanitize_constant_names.cc): no dot, no hyphen.
+"""Rename constants for PTX (sanitize_constant_names.cc): no dots and hyphens.
 
     constant.3 = f32[] constant(1)    =>    constant_3 = f32[] constant(1)
 

@@ -1,4 +1,4 @@
-"""Normalisations as one kernel (xla/backends/gpu/transforms/softmax_rewriter_triton.cc, the pass triton-softmax-rewriter).
+"""Fuse normalizations into one kernel (xla/backends/gpu/transforms/softmax_rewriter_triton.cc, the pass triton-softmax-rewriter).
 
     m = reduce(x), dimensions={1};  b = broadcast(m);  subtract(x, b)    =>    fusion(x), kind=kCustom, calls={reduce, broadcast, subtract}, "__triton"
 

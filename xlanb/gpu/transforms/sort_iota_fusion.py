@@ -1,4 +1,4 @@
-"""Sorts that number their elements (sort_iota_fusion.cc): the iota is computed by the sort's kernel.
+"""Fuse iotas into sorts (sort_iota_fusion.cc).
 
 i = s32[8] iota()
 s = (f32[8], s32[8]) sort(k, i)    =>    s = (f32[8], s32[8]) fusion(k), kind=kCustom, calls={sort(p0, iota())}

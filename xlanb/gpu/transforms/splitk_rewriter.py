@@ -1,4 +1,4 @@
-"""Dots of long rows in several parts, which are summed afterwards (xla/backends/gpu/transforms/splitk_rewriter.cc).
+"""Split dots with a large contracting dimension into parts that are summed afterwards (xla/backends/gpu/transforms/splitk_rewriter.cc).
 
     f32[32,32] dot(f32[32,4096] a, f32[4096,32] b)    =>    reduce(f32[8,32,32] dot(f32[32,8,512] a, f32[8,512,32] b)), dimensions={0}
 

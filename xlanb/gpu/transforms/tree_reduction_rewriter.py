@@ -1,4 +1,4 @@
-"""Reductions that one block cannot do without atomics, as two of about the square root (tree_reduction_rewriter.cc).
+"""Split reductions that one block cannot do without atomics into two (tree_reduction_rewriter.cc).
 
     r = f32[] reduce(f32[1000000] x, 0), dimensions={0}
     =>    p = f32[1000] reduce(f32[1000,1000] bitcast(x), 0), dimensions={1};  r = f32[] reduce(p, 0), dimensions={0}

@@ -1,4 +1,4 @@
-"""Triangular solves as calls of cuBLAS (xla/service/gpu/transforms/triangular_solve_rewriter.cc).
+"""Replace triangular solves by calls of cuBLAS (xla/service/gpu/transforms/triangular_solve_rewriter.cc).
 
     triangular-solve(a, b)    =>    custom-call(a, b), "__cublas$triangularSolve", with memory to work in
 

@@ -1,4 +1,4 @@
-"""Concatenations of very many arrays (variadic_op_splitter.cc), split since a kernel has room for few parameters.
+"""Split concatenations of many arrays (variadic_op_splitter.cc): the number of kernel parameters is limited.
 
 c = f32[300] concatenate(a0, ..., a299)    =>    c = f32[300] concatenate(concatenate(a0, ..., a127), concatenate(a128, ...), a256, ...)
 """

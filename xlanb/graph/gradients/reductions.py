@@ -59,7 +59,7 @@ _SPREAD = "__reduced_shapes"
 def _spread(dims: list[int], axes: list[int]) -> tuple[list[int], list[int]]:
     """The shape with 1 in place of the summed dimensions, and how often each is repeated.
 
-    TensorFlow computes the second by nodes that nothing reads, once for each pair in a graph; they are made here too, so that names agree.
+    TensorFlow computes the second by unused nodes, once for each pair in a graph; they are created here too, so that names agree.
     """
     found = get_default_graph().get_collection_ref(_SPREAD)
     known: dict[Any, Any] = found[0] if found else {}

@@ -70,7 +70,7 @@ class _Work:
         return any(o.name in self.fed for o in (*near, *(t.op for o in near for t in o.inputs)))
 
     def drop(self, op: Operation) -> None:
-        """Take out a node that nothing reads any more, and what only it read."""
+        """Remove a node without users, and its inputs that are then unused."""
         waiting = [op]
         while waiting:
             gone = waiting.pop()

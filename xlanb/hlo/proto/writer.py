@@ -177,7 +177,7 @@ def _signature(computation: HloComputation) -> Signature:
 
 
 def _callees_first(module: HloModule) -> list[HloComputation]:
-    """All computations, each behind those that it calls: readers know only what they have read. (The order of printing, XLA's post order, is none such.)"""
+    """All computations, callees first, as readers need them. (XLA's post order, the order of printing, is another one.)"""
     calls = {c: list(dict.fromkeys(d for i in c for d in i.called_computations)) for c in module.computations}
     order: dict[HloComputation, None] = {}
     for start in module.computations:

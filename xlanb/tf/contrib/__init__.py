@@ -1,4 +1,4 @@
-"""tf.contrib: what of it the programs of 2017 use."""
+"""The parts of tf.contrib that programs of 2017 use."""
 
 from types import SimpleNamespace as _SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The pass over the rules of this folder (XLA's algsimp).
+"""Simplify algebra by the rules of this folder (XLA's algsimp).
 
     a = f32[8] add(x, broadcast(0))    =>    x
 

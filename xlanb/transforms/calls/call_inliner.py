@@ -1,4 +1,4 @@
-"""Inlining of calls (xla/service/call_inliner.h).
+"""Inline calls (xla/service/call_inliner.h).
 
 f { p = f32[] parameter(0); ROOT n = negate(p) }
 ROOT c = f32[] call(x), to_apply=f                  =>      ROOT n = f32[] negate(x)

@@ -1,4 +1,4 @@
-"""Equal computations held once (xla/service/hlo_computation_deduplicator.h).
+"""Merge equal computations (xla/service/hlo_computation_deduplicator.h).
 
     reduce(x, 0), to_apply=add.1;  reduce(y, 0), to_apply=add.2    =>    both to_apply=add.1, where add.2 does the same
 

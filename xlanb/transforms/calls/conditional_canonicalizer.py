@@ -1,4 +1,4 @@
-"""Conditionals whose branches take and give tuples (xla/service/conditional_canonicalizer.h).
+"""Give conditionals tuples as operands and results (xla/service/conditional_canonicalizer.h).
 
 conditional(p, a, b), branches f32[4] -> f32[4]    =>    get-tuple-element(conditional(p, tuple(a), tuple(b))), branches (f32[4]) -> (f32[4])
 """

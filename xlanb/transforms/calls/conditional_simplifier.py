@@ -1,4 +1,4 @@
-"""Conditionals whose branch is known (xla/service/conditional_simplifier.h, the pass simplify-conditional).
+"""Replace conditionals by the branch that is known to be taken (xla/service/conditional_simplifier.h, the pass simplify-conditional).
 
 conditional(true, a, b), branches f and g    =>    f(a), inlined
 conditional(p, a), one branch f              =>    f(a), inlined

@@ -1,4 +1,4 @@
-"""Conditionals inside of scalar computations as selects (xla/service/conditional_to_select.h).
+"""Replace conditionals in scalar computations by selects (xla/service/conditional_to_select.h).
 
     map(x), to_apply={ROOT conditional(p, a, b), true_computation=f, false_computation=g}    =>    map(x), to_apply={ROOT select(p, f(a), g(b))}
 

@@ -1,4 +1,4 @@
-"""One computation per call (xla/hlo/transforms/simplifiers/flatten_call_graph.h), so that each call can be given buffers and be changed by itself.
+"""Clone computations so that each call has its own (xla/hlo/transforms/simplifiers/flatten_call_graph.h).
 
 a = call(x), to_apply=f;  b = call(y), to_apply=f    =>    a = call(x), to_apply=f;  b = call(y), to_apply=f.clone
 """

@@ -1,4 +1,4 @@
-"""Maps as elementwise instructions (xla/service/map_inliner.h, the pass map-inline).
+"""Replace maps by elementwise instructions (xla/service/map_inliner.h, the pass map-inline).
 
 map(a, b), to_apply={p0, p1, ROOT add(p0, p1)}    =>    add(a, b)
 """

@@ -1,4 +1,4 @@
-"""The names of calls, borne by what they call (xla/hlo/transforms/propagate_call_metadata.h).
+"""Prefix names with the name of the call (xla/hlo/transforms/propagate_call_metadata.h).
 
     call(x), metadata={op_name="outer"}, to_apply={ROOT n = negate(p), metadata={op_name="inner"}}    =>    n with metadata={op_name="outer/inner"}
 

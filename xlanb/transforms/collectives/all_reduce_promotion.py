@@ -1,4 +1,4 @@
-"""All-reduces of narrow types in wider ones (AllReducePromotion, over xla/service/change_op_data_type.h).
+"""Promote all-reduces of narrow types to wider types (AllReducePromotion, over xla/service/change_op_data_type.h).
 
 all-reduce(bf16[8] x), to_apply=add    =>    convert(bf16[8], all-reduce(convert(f32[8], x)), to_apply=add of f32)
 """

@@ -1,4 +1,4 @@
-"""Collectives among nobody else (xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h, the pass all-reduce-simp).
+"""Remove collectives with one participant (xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h, the pass all-reduce-simp).
 
 all-reduce(x), replica_groups={{0}}, to_apply=add                    =>    x
 collective-permute(x), source_target_pairs={{0,0}}, of one device    =>    x

@@ -1,4 +1,4 @@
-"""All-to-all of one array as all-to-all of its pieces (xla/hlo/transforms/expanders/all_to_all_decomposer.h).
+"""Split an all-to-all of one array into an all-to-all of its pieces (xla/hlo/transforms/expanders/all_to_all_decomposer.h).
 
 all-to-all(f32[8] x), replica_groups={{0,1}}, dimensions={0}
   =>  concatenate(all-to-all(slice(x), {[0:4]}, slice(x), {[4:8]})), dimensions={0}

@@ -1,4 +1,4 @@
-"""Collectives that begin and end apart, done in one (xla/hlo/transforms/collectives/async_collective_replacer.h).
+"""Replace asynchronous collectives by synchronous ones (xla/hlo/transforms/collectives/async_collective_replacer.h).
 
     all-reduce-done(all-reduce-start(x), to_apply=add)    =>    all-reduce(x), to_apply=add, frontend_attributes={async_collective_name="start"}
 

@@ -1,4 +1,4 @@
-"""Small all-reduces in one (xla/hlo/transforms/collectives/all_reduce_combiner.h, as XLA:CPU names it).
+"""Combine small all-reduces (xla/hlo/transforms/collectives/all_reduce_combiner.h, as XLA:CPU names it).
 
 all-reduce(x), to_apply=add;  all-reduce(y), to_apply=add    =>    r = (f32[4], f32[8]) all-reduce(x, y), to_apply=add;  r[0], r[1]
 """

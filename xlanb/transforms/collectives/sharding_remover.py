@@ -1,4 +1,4 @@
-"""What says how values are spread over devices, taken out where there is one (xla/hlo/transforms/simplifiers/... sharding_remover.h).
+"""Remove shardings if there is one device (xla/hlo/transforms/simplifiers/... sharding_remover.h).
 
 custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1]0,1}    =>    x
 """

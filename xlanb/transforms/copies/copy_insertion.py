@@ -1,4 +1,4 @@
-"""Copies where two values would fight for one buffer (xla/service/copy_insertion.h).
+"""Insert copies where two live values would share a buffer (xla/service/copy_insertion.h).
 
     while(tuple(x, y)), body={tuple(y', x')}        =>    x and y copied at the beginning of the body or at its end, whichever is needed
     ENTRY { ROOT p = f32[4] parameter(0) }          =>    ROOT c = copy(p)

@@ -1,4 +1,4 @@
-"""Values that are to wait in the host's memory (xla/hlo/transforms/host_offloader.h), for devices that share it: none need move.
+"""Remove transfers to host memory (xla/hlo/transforms/host_offloader.h): the device shares it.
 
     custom-call(x), custom_call_target="MoveToHost"    =>    x
 

@@ -1,4 +1,4 @@
-"""Donated parameters give their memory to results (xla/hlo/transforms/simplifiers/optimize_input_output_buffer_alias.h).
+"""Alias donated parameters with results (xla/hlo/transforms/simplifiers/optimize_input_output_buffer_alias.h).
 
     HloModule m, buffer_donor={ (0, {}) }    =>    HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }       where result 1 is as large as parameter 0
 

@@ -1,4 +1,4 @@
-"""Wishes where to keep a value, dropped (xla/hlo/transforms/offloading, for backends with one memory): host and device are one here.
+"""Remove annotations of memory placement (xla/hlo/transforms/offloading, for backends with one memory).
 
 custom-call(x), custom_call_target="MoveToHost"    =>    x
 """

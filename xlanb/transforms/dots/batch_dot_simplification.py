@@ -1,4 +1,4 @@
-"""Dots without batch dimensions of size 1 (xla/service/batch_dot_simplification.h).
+"""Remove batch dimensions of size 1 from dots (xla/service/batch_dot_simplification.h).
 
 dot(f32[1,4,8] a, f32[1,8,5] b), batch {0}, contracting {2} and {1}    =>    reshape(f32[1,4,5], dot(reshape(f32[4,8], a), reshape(f32[8,5], b)))
 """

@@ -1,4 +1,4 @@
-"""Convolutions with features last (xla/service/cpu/conv_canonicalization.h, the pass convolution-canonicalization).
+"""Transpose convolutions so that the feature dimension is last (xla/service/cpu/conv_canonicalization.h, the pass convolution-canonicalization).
 
 convolution(x, k), dim_labels=bf01_oi01->bf01    =>    transpose(convolution(transpose(x), transpose(k)), dim_labels=b01f_01io->b01f)
 """

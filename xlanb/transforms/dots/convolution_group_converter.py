@@ -1,4 +1,4 @@
-"""Grouped convolutions as plain ones (xla/service/convolution_group_converter.h, as XLA:CPU runs it).
+"""Replace grouped convolutions by ungrouped ones (xla/service/convolution_group_converter.h, as XLA:CPU runs it).
 
     convolution(x, k), batch_group_count=2, dim_labels=f01b_i01o->01bf    =>    the same with x[b = g * n] as features of g groups, feature_group_count=2
     convolution(x, k), feature_group_count=2 over i features each         =>    convolution(x, k spread over all features, 0 where the group is another's)

@@ -1,4 +1,4 @@
-"""Dots in canonical form (xla/service/dot_decomposer.h): batch dimensions first, one free dimension on either side, one contracting dimension.
+"""Bring dots into canonical form (xla/service/dot_decomposer.h): batch dimensions first, one free dimension on either side, one contracting dimension.
 
 dot(f32[2,3,8] a, f32[8,4] b), contracting {2} and {0}
   =>  reshape(f32[2,3,4], dot(reshape(f32[6,8], transpose(a)), reshape(f32[8,4], transpose(b))), contracting {1} and {0})

@@ -1,4 +1,4 @@
-"""Neighbouring batch dimensions of a dot as one (xla/.../dot_dimension_merger.h).
+"""Merge adjacent batch dimensions of a dot (xla/.../dot_dimension_merger.h).
 
 dot(f32[2,3,4,8] a, f32[2,3,8,5] b), batch {0,1}    =>    reshape(f32[2,3,4,5], dot(reshape(f32[6,4,8], a), reshape(f32[6,8,5], b)), batch {0})
 """

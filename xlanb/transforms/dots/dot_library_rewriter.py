@@ -1,4 +1,4 @@
-"""Dots, convolutions and large reductions handed to a kernel library (xla/backends/cpu/transforms/library_rewriter.h, the pass dot-library-rewriter).
+"""Replace dots, convolutions and large reductions by library calls (xla/backends/cpu/transforms/library_rewriter.h, the pass dot-library-rewriter).
 
     d = f32[64,4] dot(a, b), lhs_contracting_dims={1}    =>    d = f32[64,4] fusion(a, b), kind=kCustom, calls={ROOT dot(p0, p1)}, "__ynn_fusion"
 

@@ -1,4 +1,4 @@
-"""Dots that share an operand, as one (xla/hlo/transforms/simplifiers/dot_merger.cc).
+"""Merge dots that share an operand (xla/hlo/transforms/simplifiers/dot_merger.cc).
 
     a = dot(x, y);  b = dot(x, z)               =>    m = dot(x, concatenate(y, z));  a = slice(m);  b = slice(m)
     a = dot(x, y);  b = dot(z, transpose(x))    =>    m = dot(x, concatenate(y, transpose(z)));  a = slice(m);  b = transpose(slice(m))

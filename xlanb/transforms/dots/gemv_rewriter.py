@@ -1,4 +1,4 @@
-"""Products with a vector as products of matrices (xla/hlo/transforms/simplifiers/gemv_rewriter.h).
+"""Replace matrix-vector products by matrix products (xla/hlo/transforms/simplifiers/gemv_rewriter.h).
 
 dot(f32[8,16] m, f32[16] v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   =>  reshape(f32[8], dot(m, reshape(f32[16,1], v)))

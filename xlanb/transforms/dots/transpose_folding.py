@@ -1,4 +1,4 @@
-"""Transposes folded into the dots and convolutions that read them (xla/hlo/transforms/simplifiers/... transpose_folding.h).
+"""Fold transposes into dots and convolutions (xla/hlo/transforms/simplifiers/... transpose_folding.h).
 
 t = transpose(a), dimensions={1,0};  dot(t, b), lhs_contracting_dims={1}    =>    dot(a, b), lhs_contracting_dims={0}
 

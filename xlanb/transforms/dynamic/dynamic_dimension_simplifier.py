@@ -1,4 +1,4 @@
-"""What stands between a dynamic dimension and its size (xla/service/dynamic_dimension_simplifier.h): reshapes, conversions and concatenations that do nothing.
+"""Remove redundant reshapes, conversions and concatenations of dynamic sizes (xla/service/dynamic_dimension_simplifier.h).
 
 reshape(f32[4] x) to f32[4]                     =>  x
 convert(s32[] x) to s32[]                       =>  x

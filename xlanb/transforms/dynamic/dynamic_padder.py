@@ -1,4 +1,4 @@
-"""Arrays of dynamic size, kept at their bounds with the sizes beside them (xla/service/dynamic_padder.h).
+"""Pad arrays of dynamic size to their bounds and track their sizes (xla/service/dynamic_padder.h).
 
     d = f32[<=8] set-dimension-size(x, n), dimensions={0};  reduce(exponential(d), 0)
       =>  reduce(select(iota < n, exponential(x), 0), 0)

@@ -1,4 +1,4 @@
-"""Batch normalisation in terms of reductions and arithmetic (xla/hlo/transforms/expanders/... batchnorm_expander.h; Ioffe and Szegedy 2015).
+"""Expand batch normalization into reductions and arithmetic (xla/hlo/transforms/expanders/... batchnorm_expander.h; Ioffe and Szegedy 2015).
 
 batch-norm-inference(x, scale, offset, mean, variance)    =>    x * s + (offset - mean * s) with s = scale * rsqrt(variance + epsilon)
 batch-norm-training(x, scale, offset)                     =>    ((x - mean) * rsqrt(variance + epsilon)) * scale + offset with the batch's own mean E[x] and

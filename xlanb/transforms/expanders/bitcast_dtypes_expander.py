@@ -1,4 +1,4 @@
-"""bitcast-convert between widths by shifts (xla/hlo/transforms/expanders/bitcast_dtypes_expander.h).
+"""Expand bitcast-convert between types of different width into shifts (xla/hlo/transforms/expanders/bitcast_dtypes_expander.h).
 
 bitcast-convert(f32[4]) to u8[4,4]    =>    convert(u8, and(shift-right-logical(broadcast(u32), 8 * iota), 255))
 bitcast-convert(u8[4,4]) to f32[4]    =>    bitcast-convert(f32, or of each byte converted to u32 and shifted to its place)

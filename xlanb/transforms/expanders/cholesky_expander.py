@@ -1,4 +1,4 @@
-"""The Cholesky factor by a loop over columns (xla/hlo/transforms/expanders/cholesky_expander.h; Golub and Van Loan, Matrix Computations, 4.2).
+"""Expand Cholesky factorizations into a loop over columns (xla/hlo/transforms/expanders/cholesky_expander.h; Golub and Van Loan, Matrix Computations, 4.2).
 
     cholesky(f32[n,n] a), lower=true
       =>  for k in 0 .. n-1:  c = a[:, k] - l l[k, :]^H;   l[:, k] = c / sqrt(c[k]) from row k on, 0 above

@@ -1,4 +1,4 @@
-"""Total-order comparisons of floats as comparisons of integers (xla/service/comparison_expander.h).
+"""Replace total-order comparisons of floats by comparisons of integers (xla/service/comparison_expander.h).
 
     compare(a, b), direction=LT, type=TOTALORDER    =>    compare(key(a), key(b)), direction=LT
 

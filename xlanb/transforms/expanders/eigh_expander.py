@@ -1,4 +1,4 @@
-"""Eigenvalues and vectors of symmetric matrices by Jacobi's method, all rotations of a round at once (xla/hlo/transforms/expanders/eigh_expander.h; Brent and Luk, The
+"""Expand symmetric eigendecompositions into Jacobi's method (xla/hlo/transforms/expanders/eigh_expander.h; Brent and Luk, The
 solution of singular-value and symmetric eigenvalue problems on multiprocessor arrays, 1985; Golub and Van Loan, Matrix Computations, 8.4).
 
     custom-call(f32[n,n] a), custom_call_target="Eigh", backend_config="1,1,100,1e-6"        whether the lower half is read, whether to sort, rounds, tolerance

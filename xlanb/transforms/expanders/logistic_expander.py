@@ -1,4 +1,4 @@
-"""The logistic function by exponential and division (xla/hlo/transforms/expanders/logistic_expander.h).
+"""Expand the logistic function into exponential and division (xla/hlo/transforms/expanders/logistic_expander.h).
 
 logistic(x)    =>    1 / (1 + exp(-x))
 """

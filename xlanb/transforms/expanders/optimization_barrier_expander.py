@@ -1,4 +1,4 @@
-"""Barriers taken out once what they hold apart has been seen by cse (xla/hlo/transforms/expanders/optimization_barrier_expander.h, the pass cse_barrier_expander).
+"""Remove optimization barriers after cse (xla/hlo/transforms/expanders/optimization_barrier_expander.h, the pass cse_barrier_expander).
 
 opt-barrier(x)    =>    x
 """

@@ -1,4 +1,4 @@
-"""QR factors by Householder reflections, column by column (xla/hlo/transforms/expanders/qr_expander.h; Golub and Van Loan, Matrix Computations, 5.1 and 5.2).
+"""Expand QR factorizations into Householder reflections, column by column (xla/hlo/transforms/expanders/qr_expander.h; Golub and Van Loan, Matrix Computations, 5.1 and 5.2).
 
     custom-call(f32[m,n] a), custom_call_target="Qr"
       =>  for k in 0 .. min(m,n)-1:  v, tau, beta = reflection of a[k:, k];   a -= tau v (v^T a) right of column k;   a[:, k] = above, beta, v below

@@ -1,4 +1,4 @@
-"""Random bits by arithmetic (xla/hlo/transforms/expanders/rng_bit_generator_expander.h; Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011).
+"""Expand random bit generators into arithmetic (xla/hlo/transforms/expanders/rng_bit_generator_expander.h; Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011).
 
     rng-bit-generator(u64[2] s), algorithm=rng_three_fry, u32[n]
       =>  x0, x1 = low and high words of s[1] + iota(n / 2);  20 rounds of add, rotate, exclusive or, keyed by s[0]

@@ -1,4 +1,4 @@
-"""Random numbers of a distribution by Philox (xla/hlo/transforms/expanders/rng_expander.h).
+"""Expand random numbers of a distribution into Philox (xla/hlo/transforms/expanders/rng_expander.h).
 
     rng(f32[] a, f32[] b), distribution=rng_uniform, f32[n]
       =>  call(key, rng-get-and-update-state(), delta=n, a, b), to_apply={(b - a) * (bits >> 9) * 2^-23 + a}

@@ -1,4 +1,4 @@
-"""Scans as loops (xla/hlo/transforms/expanders/scan_expander.h).
+"""Expand scans into loops (xla/hlo/transforms/expanders/scan_expander.h).
 
     scan(f32[n] x, f32[] c), dimensions={0}, num_carries=1, to_apply=f
       =>  while(tuple(0, c, x, zeros)), body={y, c' = f(x[k], c);  tuple(k + 1, c', x, dynamic-update-slice(out, y, k))}

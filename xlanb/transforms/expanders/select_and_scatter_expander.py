@@ -1,4 +1,4 @@
-"""select-and-scatter as a reduce-window that remembers where it selected, and a scatter (xla/service/select_and_scatter_expander.h).
+"""Expand select-and-scatter into a reduce-window of positions and a scatter (xla/service/select_and_scatter_expander.h).
 
     select-and-scatter(x, source, init), window=W, select=ge, scatter=add
       =>  picked = reduce-window(x, iota 0, iota 1, ..., init, -1, -1, ...), window=W      (the selected element, then its position along each dimension)

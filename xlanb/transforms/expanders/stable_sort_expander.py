@@ -1,4 +1,4 @@
-"""Stable sorts as sorts that need not be stable (xla/service/stable_sort_expander.h): positions decide between equal elements.
+"""Replace stable sorts by unstable ones (xla/service/stable_sort_expander.h) that compare positions of equal elements.
 
     sort(x), is_stable=true, to_apply=less(a, b)
     =>    get-tuple-element(sort(x, iota), to_apply={select(less(a, b) == less(b, a), i < j, less(a, b))}), index=0

@@ -1,4 +1,4 @@
-"""The k largest by sorting (xla/hlo/transforms/expanders/... topk_rewriter.h, the pass topk-decomposer).
+"""Expand top-k into a sort (xla/hlo/transforms/expanders/... topk_rewriter.h, the pass topk-decomposer).
 
 topk(x), k=5, largest=true    =>    tuple(slice(sort(x)), slice(positions that were sorted along)), descending, stable
 

@@ -1,4 +1,4 @@
-"""Sorts of which only the front is read, as a custom call (xla/service/topk_rewriter.h, the pass topk-rewriter).
+"""Replace sorts whose first elements are used by a top-k call (xla/service/topk_rewriter.h, the pass topk-rewriter).
 
 s = sort(x, iota), dimensions={1}, to_apply=greater        t = custom-call(x), custom_call_target="TopK"
 slice(get-tuple-element(s), index=0), [0:64], [0:k]   =>   get-tuple-element(t), index=0

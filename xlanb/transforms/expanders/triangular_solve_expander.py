@@ -1,4 +1,4 @@
-"""Triangular systems by a loop over rows (xla/service/triangular_solve_expander.h; Golub and Van Loan, Matrix Computations, 3.1).
+"""Expand triangular solves into a loop over rows (xla/service/triangular_solve_expander.h; Golub and Van Loan, Matrix Computations, 3.1).
 
     triangular-solve(f32[n,n] a, f32[n,m] y), left_side=true, lower=true
       =>  for k in 0 .. n-1:  x[k, :] = (y[k, :] - a[k, :] x) / a[k, k]        rows of x not yet known are 0

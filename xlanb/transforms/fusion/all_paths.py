@@ -1,4 +1,4 @@
-"""Which producers vanish into all of their users when they are fused (xla/service/instruction_fusion.h: ComputeGloballyUnfusible, CanFuseOnAllPaths).
+"""Find the producers that can be fused into all of their users (xla/service/instruction_fusion.h: ComputeGloballyUnfusible, CanFuseOnAllPaths).
 
 p = f32[8] add(x, y)          p may be fused into c, and c and p into u, but nothing into d: as p is stored for d in any
 c = f32[8] tanh(p)            case, fusing it into c and u would only make them read x and y in its place.

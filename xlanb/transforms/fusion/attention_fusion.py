@@ -1,4 +1,4 @@
-"""Fusion of attention, softmax(f(q k^T)) v, into one kernel that never has all of its scores in memory.
+"""Fuse attention, softmax(f(q k^T)) v, into one kernel that does not store all scores.
 
 s = dot(q, k), p = softmax(f(s, mask)), r = dot(p, v)    =>    r = fusion(q, k, v, mask), kind=kCustom, calls={s, p, ROOT r}, "__xlanb_attention"
 

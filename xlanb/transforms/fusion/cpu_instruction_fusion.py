@@ -1,4 +1,4 @@
-"""Fusion for the CPU (xla/service/cpu/cpu_instruction_fusion.h): elementwise code and data movement compiled into one loop.
+"""Fuse elementwise instructions and data movement into one loop (xla/service/cpu/cpu_instruction_fusion.h).
 
     m = f32[8] multiply(a, b)                                 fusion(c, a, b), kind=kLoop, calls={
     ROOT r = f32[8] add(m, c)                          =>       m = multiply(p1, p2), ROOT r = add(m, p0) }

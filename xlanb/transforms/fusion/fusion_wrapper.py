@@ -1,4 +1,4 @@
-"""Wrapping of single instructions into fusions, so that the emitter of fusions emits them too (fusion_wrapper.h).
+"""Wrap single instructions into fusions, for the fusion emitter (fusion_wrapper.h).
 
 ROOT a = f32[8] add(x, y)    =>    ROOT wrapped_add = f32[8] fusion(x, y), kind=kLoop, calls={ROOT a = add(p0, p1)}
 """

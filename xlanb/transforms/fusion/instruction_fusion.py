@@ -270,7 +270,7 @@ class FusionRun:
     # -- what may not be duplicated --------------------------------------------------------------------------------
 
     def _globally_unfusible(self, order: list[HloInstruction]) -> set[HloInstruction]:
-        """Producers whose fusion would read more memory than it saves, unless they vanish into all consumers on all paths."""
+        """Producers whose fusion would read more memory than it saves, unless they can be fused into all consumers on all paths."""
         self._silent = True  # these are questions on the way to a decision, not decisions
         unfusible = {i for i in order if self.policy.must_materialize(i)}
         suspects = [

@@ -1,4 +1,4 @@
-"""Fusion of what works along the same rows: softmax and normalisations, whose rows then stay in cache from the first reduction to the result.
+"""Fuse computations along the same rows, such as softmax and normalizations: a row stays in cache from the first reduction to the result.
 
     m = f32[64] reduce(x), dimensions={1}, to_apply=max                 ROOT f = f32[64,512] fusion(x), kind=kLoop, calls={
     e = f32[64,512] exponential(x - broadcast(m))                         m = reduce(p0), e = exponential(p0 - broadcast(m)),

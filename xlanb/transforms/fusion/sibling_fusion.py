@@ -1,4 +1,4 @@
-"""Fusion of loops over the same elements that read the same arrays: one loop with several results.
+"""Fuse loops over the same elements that read the same arrays into one loop with several results.
 
     a = f32[64] fusion(x, y), kind=kLoop              f = (f32[64], f32[64]) fusion(x, y), kind=kLoop, calls={ ... ROOT tuple(a, b) }
     b = f32[64] fusion(x, z), kind=kLoop      =>      a = get-tuple-element(f), index=0

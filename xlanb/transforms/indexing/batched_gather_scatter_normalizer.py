@@ -1,4 +1,4 @@
-"""Batching dimensions of gathers and scatters as indices (xla/service/batched_gather_scatter_normalizer.h).
+"""Replace batching dimensions of gathers and scatters by indices (xla/service/batched_gather_scatter_normalizer.h).
 
 gather(x, i), operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}
   =>  gather(x, concatenate(iota, i)), collapsed_slice_dims={0}, start_index_map={0,1}

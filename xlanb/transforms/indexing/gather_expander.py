@@ -1,4 +1,4 @@
-"""Gathers of one slice as a dynamic slice (xla/service/gather_expander.h, as XLA:CPU runs it: kEliminateSimpleGathers).
+"""Replace gathers of one slice by dynamic slices (xla/service/gather_expander.h, as XLA:CPU runs it: kEliminateSimpleGathers).
 
 gather(f32[10,4] x, s32[1] i), offset_dims={0}, collapsed_slice_dims={0}, slice_sizes={1,4}    =>    reshape(f32[4], dynamic-slice(x, i, 0), {1,4})
 """

@@ -1,4 +1,4 @@
-"""Gathers in canonical form (xla/hlo/transforms/simplifiers/gather_simplifier.h): indices [n, k], result [n, slice...], no dimension dropped.
+"""Bring gathers into canonical form (xla/hlo/transforms/simplifiers/gather_simplifier.h): indices [n, k], result [n, slice...], no dimension dropped.
 
 gather(f32[10,4] x, s32[3,5] i), offset_dims={2}, collapsed_slice_dims={0}, index_vector_dim=2, slice_sizes={1,4}
   =>  g = f32[15,1,4] gather(x, reshape(s32[15,1], i)), offset_dims={1,2}, collapsed_slice_dims={}, index_vector_dim=1, slice_sizes={1,4}

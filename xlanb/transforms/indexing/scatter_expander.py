@@ -1,4 +1,4 @@
-"""Scatters of one update as a dynamic update (xla/service/scatter_expander.h, as XLA:CPU runs it: kEliminateSimpleScatters).
+"""Replace scatters of one update by dynamic updates (xla/service/scatter_expander.h, as XLA:CPU runs it: kEliminateSimpleScatters).
 
 scatter(f32[10,4] x, s32[1] i, f32[4] u), to_apply=add
   =>  old = dynamic-slice(x, i, 0), {1,4}

@@ -1,4 +1,4 @@
-"""Scatters in canonical form (xla/service/scatter_simplifier.h): indices [n, k], updates [n, window...] with a window as large in rank as the operand.
+"""Bring scatters into canonical form (xla/service/scatter_simplifier.h): indices [n, k], updates [n, window...] with a window as large in rank as the operand.
 
 scatter(f32[10,4] x, s32[3,5,1] i, f32[3,5,4] u), inserted_window_dims={0}, ...
   =>  scatter(x, reshape(s32[15,1], i), reshape(f32[15,1,4], u)), update_window_dims={1,2}, inserted_window_dims={}, index_vector_dim=1

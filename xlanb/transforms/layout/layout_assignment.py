@@ -1,4 +1,4 @@
-"""Layouts for everything (xla/service/layout_assignment.h, cpu_layout_assignment.h): row major, but for what the outside fixes and what costs nothing.
+"""Assign layouts (xla/service/layout_assignment.h, cpu_layout_assignment.h): row-major, except where the entry's layouts or free bitcasts suggest another one.
 
     t = f32[3,2] transpose(f32[2,3]{1,0} x), dimensions={1,0}    =>    t = f32[3,2]{0,1} transpose(x), dimensions={1,0};  each user but a tuple reads copy(t)
     custom-call(exponential(x)), operand_layout_constraints={f32[2,3]{0,1}}    =>    exponential, and all elementwise before it, in {0,1}

@@ -1,4 +1,4 @@
-"""Arrays of any layout as row-major ones of permuted dimensions (xla/service/layout_normalization.h).
+"""Make all layouts row-major by permuting dimensions (xla/service/layout_normalization.h).
 
     a = f32[2,3]{0,1} add(x, y)    =>    a = f32[2,3]{0,1} bitcast(f32[3,2]{1,0} add(bitcast(x), bitcast(y)))
     c = f32[2,3]{0,1} copy(x)      =>    c = f32[2,3]{0,1} bitcast(f32[3,2]{1,0} transpose(x), dimensions={1,0})

@@ -1,4 +1,4 @@
-"""Reshapes as what they do to bytes (xla/service/reshape_decomposer.h): a bitcast where no byte moves, a copy and a bitcast where some do.
+"""Replace reshapes by bitcasts, after a copy if bytes move (xla/service/reshape_decomposer.h).
 
 r = f32[6]{0} reshape(f32[2,3]{1,0} x)    =>    r = f32[6]{0} bitcast(x)
 r = f32[6]{0} reshape(f32[2,3]{0,1} x)    =>    c = f32[2,3]{1,0} copy(x);  r = f32[6]{0} bitcast(c)

@@ -1,4 +1,4 @@
-"""Reshapes and transposes moved from the operands of elementwise instructions to their results (xla/hlo/transforms/simplifiers/reshape_mover.h).
+"""Move reshapes and transposes from the operands of elementwise instructions to their results (xla/hlo/transforms/simplifiers/reshape_mover.h).
 
     add(reshape(a), reshape(b))            =>    reshape(add(a, b))
     add(transpose(a), broadcast(c))        =>    transpose(add(transpose'(transpose(a)), transpose'(broadcast(c))))

@@ -1,4 +1,4 @@
-"""Reads of what a loop carries before it is written anew (xla/service/loop_schedule_linearizer.h), so that no copy is needed.
+"""Schedule reads of a loop-carried value before its update (xla/service/loop_schedule_linearizer.h), which avoids copies.
 
     body: a = add(x, 1);  s = sine(x);  ROOT tuple(a, s), x = get-tuple-element(p), index=0
     =>    a = add(x, 1), control-predecessors={s}

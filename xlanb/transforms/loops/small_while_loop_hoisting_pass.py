@@ -1,4 +1,4 @@
-"""Small while loops as calls of one kernel (xla/service/cpu/small_while_loop_hoisting_pass.h, the pass small-while-loop-hoisting).
+"""Move small while loops into calls of one kernel (xla/service/cpu/small_while_loop_hoisting_pass.h, the pass small-while-loop-hoisting).
 
     w = while(t), condition=c, body=b    =>    w = call(t), to_apply={ROOT while(p), condition=c, body=b}, frontend_attributes={xla_cpu_small_call="true"}
 

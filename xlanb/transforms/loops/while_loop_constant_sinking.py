@@ -1,4 +1,4 @@
-"""Constants that a loop carries, known to its body (xla/service/while_loop_constant_sinking.h).
+"""Sink loop-carried constants into the loop's body (xla/service/while_loop_constant_sinking.h).
 
 while(tuple(i, 2)), body={t = parameter(0); c = get-tuple-element(t), index=1; ROOT tuple(multiply(..., c), c)}
   =>  the same with multiply(..., constant(2)) in the body, and in the condition too; the element is still carried, for simplify-while-loops to drop

@@ -1,4 +1,4 @@
-"""What gives the same in every round of a loop, computed once before it (xla/service/while_loop_invariant_code_motion.h).
+"""Move loop-invariant instructions out of loops (xla/service/while_loop_invariant_code_motion.h).
 
     while(tuple(i, x)), body={...; e = exponential(get-tuple-element(t), index=1); ...}
       =>  while(tuple(i, x, exponential(x))), body={...; e = get-tuple-element(t), index=2; ...}

@@ -1,4 +1,4 @@
-"""Loops that run never or once, and what loops carry for nobody (xla/service/while_loop_simplifier.h, the pass simplify-while-loops).
+"""Remove or inline loops that run at most once; remove unused loop-carried values (xla/service/while_loop_simplifier.h, the pass simplify-while-loops).
 
 while(tuple(x, x)) that hands both on                    =>  while(tuple(x))
 while(tuple((a, b), c))                                  =>  while(tuple(a, b, c))

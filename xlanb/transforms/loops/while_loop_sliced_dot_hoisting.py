@@ -1,4 +1,4 @@
-"""Products of a loop with a slice of an array that the loop goes through, computed for all slices before it.
+"""Hoist dots with slices of an array out of the loop that iterates over the slices.
 
     while(tuple(i, x, w)), body={...; d = dot(dynamic-slice(x, i, 0), w); ...}
       =>  while(tuple(i, x, w, dot(x, w))), body={...; d = dynamic-slice(get-tuple-element(t), i, 0); ...}

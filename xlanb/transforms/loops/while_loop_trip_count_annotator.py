@@ -1,4 +1,4 @@
-"""Notes on while loops how often they run, where that is known (xla/hlo/transforms/while_loop_trip_count_annotator.h).
+"""Annotate while loops with their trip count, if known (xla/hlo/transforms/while_loop_trip_count_annotator.h).
 
 while(t), condition=c, body=b    =>    while(t), condition=c, body=b, backend_config={"known_trip_count":{"n":"10"},...}
 """

@@ -1,4 +1,4 @@
-"""Instructions computed in another element type (xla/service/change_op_data_type.h): on CPU, dots and convolutions of f16 in f32.
+"""Compute instructions in another element type (xla/service/change_op_data_type.h): on CPU, dots and convolutions of f16 in f32.
 
 f16[4,4] dot(f16[4,8] a, f16[8,4] b)    =>    convert(f16, f32[4,4] dot(convert(f32, a), convert(f32, b)))
 """

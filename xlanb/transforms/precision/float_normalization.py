@@ -1,4 +1,4 @@
-"""Narrow floats computed in wider ones (xla/hlo/transforms/simplifiers/float_normalization.h): one pass for each type that XLA:CPU has no arithmetic of.
+"""Compute narrow types in wider ones (xla/hlo/transforms/simplifiers/float_normalization.h): one pass for each type without arithmetic on XLA:CPU.
 
     ROOT c = bf16[8] add(a, b)    =>    ROOT convert(bf16, f32[8] add(convert(f32, a), convert(f32, b)))
 

@@ -1,4 +1,4 @@
-"""Dots and convolutions whose result is wider than what they multiply (xla/service/operand_upcaster.h).
+"""Upcast the operands of dots and convolutions to the type of the result (xla/service/operand_upcaster.h).
 
 s32[4,4] dot(s8[4,8] a, s8[8,4] b)    =>    dot(convert(s32, a), convert(s32, b))
 """

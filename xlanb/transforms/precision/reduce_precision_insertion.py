@@ -1,4 +1,4 @@
-"""Rounding to fewer bits after (or before) instructions, to see what a narrower type would do (xla/service/reduce_precision_insertion.h of 2017-2022).
+"""Round to fewer bits after (or before) instructions, to study a narrower type (xla/service/reduce_precision_insertion.h of 2017-2022).
 
     f32[8] add(a, b)    =>    f32[8] reduce-precision(add(a, b)), exponent_bits=5, mantissa_bits=10
 

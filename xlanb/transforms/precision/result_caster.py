@@ -1,4 +1,4 @@
-"""Dots and convolutions whose result holds less than what they multiply (xla/service/result_caster.h).
+"""Compute dots and convolutions in the operands' type if the result's is narrower (xla/service/result_caster.h).
 
 s32[4,4] dot(f32[4,8] a, f32[8,4] b)    =>    convert(s32, f32[4,4] dot(a, b))
 """

@@ -1,4 +1,4 @@
-"""Stochastic rounding by comparison (xla/hlo/transforms/expanders/stochastic_convert_decomposer.h).
+"""Expand stochastic rounding into comparisons (xla/hlo/transforms/expanders/stochastic_convert_decomposer.h).
 
 stochastic-convert(f32 x, u32 r) to s8
   =>  n = floor(|x|);  n + 1 where r < convert((|x| - n) * 2^32), else n;  with the sign of x;  the type's bounds where x is at or past them

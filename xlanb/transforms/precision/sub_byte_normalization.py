@@ -1,4 +1,4 @@
-"""Layouts that say how many bits an element of less than a byte takes (xla/.../sub_byte_normalization.h, SET_ELEMENT_SIZE: the pass sub-byte-size-setter).
+"""Set the element size in bits in layouts of types below one byte (xla/.../sub_byte_normalization.h, SET_ELEMENT_SIZE: the pass sub-byte-size-setter).
 
 s4[8]{0} add(a, b)    =>    s4[8]{0:E(4)} add(a, b)
 """

@@ -1,4 +1,4 @@
-"""Associative scans as windows (AssociativeScanRewriter in xla/hlo/transforms/simplifiers/reduce_window_rewriter.h).
+"""Replace associative scans by reduce-windows (AssociativeScanRewriter in xla/hlo/transforms/simplifiers/reduce_window_rewriter.h).
 
     scan(f32[8] x, 0), dimensions={0}, num_carries=1, is_associative=true, to_apply={c = add(a, b);  tuple(c, c)}
       =>  tuple(reduce-window(x, 0), window={size=8 pad=7_0}, to_apply=add, 0)

@@ -1,4 +1,4 @@
-"""Reductions that keep the order of memory, and a copy where another layout is wanted (xla/hlo/transforms/expanders/reduce_decomposer.h).
+"""Make reductions keep the order of memory, and add a copy if another layout is needed (xla/hlo/transforms/expanders/reduce_decomposer.h).
 
 f32[4,8]{0,1} reduce(f32[4,8,3]{2,1,0} x, 0), dimensions={2}    =>    f32[4,8]{0,1} copy(f32[4,8]{1,0} reduce(x, 0), dimensions={2})
 """

@@ -1,4 +1,4 @@
-"""Windows over one dimension get a second one (xla/hlo/transforms/simplifiers/reduce_window_resizer.h).
+"""Add a second dimension to windows over one dimension (xla/hlo/transforms/simplifiers/reduce_window_resizer.h).
 
     reduce-window(f32[10] x), window={size=5 pad=2_2}    =>    reshape(f32[10], reduce-window(reshape(f32[10,1], x)), window={size=5x1 pad=2_2x0_0})
 

@@ -1,4 +1,4 @@
-"""Long running sums and products in two steps (xla/hlo/transforms/simplifiers/reduce_window_rewriter.h).
+"""Split long cumulative sums and products into two steps (xla/hlo/transforms/simplifiers/reduce_window_rewriter.h).
 
     reduce-window(f32[128] x), window={size=128 pad=127_0}
       =>  inner  = reduce-window(reshape(f32[8,16], x)), window={size=1x16 pad=0_0x15_0}          running values within each run of 16

@@ -1,4 +1,4 @@
-"""Reductions in two steps, for accuracy (xla/hlo/transforms/simplifiers/tree_reduction_rewriter.h).
+"""Split reductions into two steps, for accuracy (xla/hlo/transforms/simplifiers/tree_reduction_rewriter.h).
 
     reduce(f32[100] x), dimensions={0}    =>    reduce(reduce-window(x), window={size=32 stride=32 pad=14_14}), dimensions={0}
 

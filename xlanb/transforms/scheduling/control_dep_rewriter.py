@@ -1,4 +1,4 @@
-"""Custom calls that order two instructions, as control dependencies (xla/service/control_dep_rewriter.h).
+"""Replace custom calls that order two instructions by control dependencies (xla/service/control_dep_rewriter.h).
 
 custom-call(a, b), custom_call_target="control_dep"    =>    b, control-predecessors={a}
 """

@@ -1,4 +1,4 @@
-"""Into how many tasks each instruction is cut (xla/service/cpu/parallel_task_assignment.h, the pass cpu-parallel-task-assigner).
+"""Choose the number of parallel tasks of each instruction (xla/service/cpu/parallel_task_assignment.h, the pass cpu-parallel-task-assigner).
 
     f = f32[256,512] fusion(x), kind=kLoop    =>    the same with backend_config={"outer_dimension_partitions":["2"]}
 

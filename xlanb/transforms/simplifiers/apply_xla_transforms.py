@@ -1,4 +1,4 @@
-"""Rewrites that a user registered, run inside the pipeline (xla/service/xla_transform.h).
+"""Run the rewrites that a user registered (xla/service/xla_transform.h).
 
     @register_hlo_module_transformation
     def double(module): ...           # an HloModule, rewritten in place

@@ -1,4 +1,4 @@
-"""Broadcasts with their dimensions in order (xla/hlo/transforms/simplifiers/broadcast_canonicalizer.h).
+"""Sort the dimensions of broadcasts (xla/hlo/transforms/simplifiers/broadcast_canonicalizer.h).
 
 f32[8,2,4] broadcast(f32[4,8] x), dimensions={2,0}    =>    transpose(f32[4,2,8] broadcast(x), dimensions={0,2}), dimensions={2,1,0}
 """

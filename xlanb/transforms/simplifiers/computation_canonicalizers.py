@@ -1,4 +1,4 @@
-"""Equal shapes and equal large constants held once (xla/hlo/transforms/literal_canonicalizer.h, shape_canonicalizer.h).
+"""Share equal shapes and equal large constants (xla/hlo/transforms/literal_canonicalizer.h, shape_canonicalizer.h).
 
     a = f32[1024] constant(...);  b = f32[1024] constant(the same)    =>    a and b hold one array of bytes
 

@@ -1,4 +1,4 @@
-"""Conversions where the fewest bytes move (xla/hlo/transforms/simplifiers/convert_mover.h).
+"""Move conversions to where they process the fewest bytes (xla/hlo/transforms/simplifiers/convert_mover.h).
 
     transpose(convert(f32, bf16 x))    =>    convert(f32, transpose(x))
     convert(bf16, pad(f32 x, 0))       =>    pad(convert(bf16, x), 0)

@@ -1,4 +1,4 @@
-"""Constant folding: instructions over constants become constants (xla/hlo/transforms/simplifiers/hlo_constant_folding.h).
+"""Fold instructions with constant operands (xla/hlo/transforms/simplifiers/hlo_constant_folding.h).
 
     c = s32[] constant(7);  f = f32[] convert(c)    =>    f = f32[] constant(7)
 

@@ -1,4 +1,4 @@
-"""Common subexpression elimination (xla/service/hlo_cse.h).
+"""Merge equal instructions: common subexpression elimination (xla/service/hlo_cse.h).
 
     a = add(x, y);  b = add(x, y);  multiply(a, b)    =>    a = add(x, y);  multiply(a, a)
 

@@ -1,4 +1,4 @@
-"""Dead code elimination (xla/hlo/transforms/simplifiers/hlo_dce.h).
+"""Remove dead code (xla/hlo/transforms/simplifiers/hlo_dce.h).
 
     a = f32[] parameter(0)                 a = f32[] parameter(0)
     b = f32[] add(a, a)             =>     ROOT c = f32[] negate(a)

@@ -1,4 +1,4 @@
-"""Sorts by a permutation are scatters (xla/hlo/transforms/expanders/permutation_sort_expander.h, the pass permutation_sort_simplifier of JAX 0.12).
+"""Replace sorts by a permutation by scatters (xla/hlo/transforms/expanders/permutation_sort_expander.h, the pass permutation_sort_simplifier of JAX 0.12).
 
     p = get-tuple-element(sort(keys, iota)), index=1        p = get-tuple-element(sort(keys, iota)), index=1
     s = sort(p, values), by p                         =>    s = tuple(iota, scatter(zeros, p, values)), values overwrite zeros

@@ -1,4 +1,4 @@
-"""Chains of conversions as one (xla/hlo/transforms/simplifiers/simplify_fp_conversions.h): the types in between are left out.
+"""Merge chains of conversions (xla/hlo/transforms/simplifiers/simplify_fp_conversions.h), without the intermediate types.
 
     convert(f32, convert(bf16, x)), x f32    =>    x
 

@@ -1,4 +1,4 @@
-"""Operands that a sort carries along for nobody (xla/hlo/transforms/simplifiers/sort_simplifier.h, the pass simplify-sorts).
+"""Remove unused operands of sorts (xla/hlo/transforms/simplifiers/sort_simplifier.h, the pass simplify-sorts).
 
 s = (f32[8], s32[8]) sort(keys, values), by keys;  get-tuple-element(s), index=0    =>    f32[8] sort(keys), by keys
 """

@@ -1,4 +1,4 @@
-"""Tuples that are taken apart or put together for nothing (xla/hlo/transforms/simplifiers/tuple_simplifier.h).
+"""Remove redundant tuples and get-tuple-elements (xla/hlo/transforms/simplifiers/tuple_simplifier.h).
 
 t = tuple(a, b);  get-tuple-element(t), index=1                       =>  b
 tuple(get-tuple-element(t), index=0, get-tuple-element(t), index=1)   =>  t      (where t has just these two)

@@ -1,4 +1,4 @@
-"""Arrays without elements are constants (xla/hlo/transforms/simplifiers/zero_sized_hlo_elimination.h).
+"""Replace arrays without elements by constants (xla/hlo/transforms/simplifiers/zero_sized_hlo_elimination.h).
 
 a = f32[0,4] add(x, y)    =>    a = f32[0,4] constant({})
 """

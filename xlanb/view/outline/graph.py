@@ -118,7 +118,7 @@ def _roles(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]], is_en
 
 
 def _end_role(node: NodeRecord, operands: Sequence[str]) -> str:
-    """How a node is drawn that nothing reads: an element of a loop or a gradient that nobody asked for is an edge."""
+    """How an unused node is drawn: an unused element of a loop, or an unused gradient, is an edge."""
     if node.op not in _ENDS:
         return SHOWN
     return PASSED if is_gradient(node.name) or node.name.rpartition("/")[0] in operands else RESULT

@@ -40,7 +40,7 @@ def numerics_figure(numerics: Numerics) -> Any:
 
 
 def bisection_figure(bisection: Bisection) -> Any:
-    """The error after each stage that was evaluated, with the tolerance; the stage that moved the numbers in red.
+    """The error after each stage that was evaluated, with the tolerance; the stage that changed the result in red.
 
     Raises:
         XlanbError: no stage was evaluated.
@@ -56,14 +56,14 @@ def bisection_figure(bisection: Bisection) -> Any:
     for label, c in guilty:
         marker = {"color": FAULT, "size": 14, "symbol": "circle-open", "line": {"width": 3}}
         figure.add_scatter(
-            x=[label], y=[_drawn(c.error)], mode="markers", marker=marker, name="moved the numbers", hoverinfo="skip"
+            x=[label], y=[_drawn(c.error)], mode="markers", marker=marker, name="changed the result", hoverinfo="skip"
         )
     tolerance = [_drawn(bisection.tolerance)] * len(labels)
     line = {"dash": "dash", "color": RUN}
     figure.add_scatter(
         x=labels, y=tolerance, mode="lines", line=line, name=f"tolerance {bisection.tolerance:.1e}", hoverinfo="skip"
     )
-    found = f"{guilty[0][0]} moved the numbers" if guilty else "no pass moved the numbers"
+    found = f"{guilty[0][0]} changed the result" if guilty else "no pass changed the result"
     return _styled(figure, f"Error after each pass that was evaluated: {found}", labels)
 
 

@@ -27,13 +27,13 @@ export function numericsView(trace, current, act) {
   const known = trace.stages.map((x, k) => ({ x, k })).filter(({ x }) => x.numerics || (x.err ?? null) !== null);
   const button = act.measure && h("button", { type: "button", class: "ctl text primary", disabled: act.waiting, onclick: act.measure }, act.waiting ? "Measuring…" : "Measure");
   if (!known.length) {
-    body.append(h("p", { class: "empty" }, act.measure ? "Not measured: press Measure to run the program as it stands after every pass, against the reference." : "Not measured. A live compilation can run the program as it stands after every pass."), h("p", { class: "empty tight" }, button));
+    body.append(h("p", { class: "empty" }, act.measure ? "Not measured: press Measure to run the program after every pass and compare it with the reference." : "Not measured. A live compilation can run the program after every pass."), h("p", { class: "empty tight" }, button));
     return body;
   }
   const worst = Math.max(...known.map(({ x }) => x.err ?? 0));
   const first = known.find(({ x }) => (x.err ?? 0) > 0);
   body.append(
-    h("div", { class: "figures" }, h("div", { class: "figure" }, h("b", {}, number(worst)), h("span", {}, "largest error of any pass")), first ? h("div", { class: "figure" }, h("b", {}, first.x.name), h("span", {}, "moved the numbers first")) : null, button ? h("div", { class: "figure" }, button) : null),
+    h("div", { class: "figures" }, h("div", { class: "figure" }, h("b", {}, number(worst)), h("span", {}, "largest error of any pass")), first ? h("div", { class: "figure" }, h("b", {}, first.x.name), h("span", {}, "first changed the result")) : null, button ? h("div", { class: "figure" }, button) : null),
     errorChart(trace, current, act.go),
   );
   const nearest = [...known].reverse().find(({ k, x }) => k <= current && x.numerics) || known.find(({ x }) => x.numerics);
@@ -65,7 +65,7 @@ function passTable(known, current, go) {
     return h(
       "tr",
       { class: `${k === current ? "lit" : ""}${moved ? " moved" : ""}` },
-      h("td", {}, h("button", { type: "button", class: "stagelink", onclick: () => go(k) }, x.name), moved ? h("span", { class: "t-chg" }, " ~ moved the numbers") : null),
+      h("td", {}, h("button", { type: "button", class: "stagelink", onclick: () => go(k) }, x.name), moved ? h("span", { class: "t-chg" }, " ~ changed the result") : null),
       h("td", { class: "num" }, number(x.err)),
       h("td", { class: "num" }, String(total(x, "nan"))),
       h("td", { class: "num" }, String(total(x, "inf"))),

@@ -5,7 +5,7 @@ const NOTICE_MS = 1000;
 const TICK_MS = 200;
 
 /** What each request does, in words. @type {Record<string, string>} */
-const DOING = { step: "compiling", to: "compiling", run: "running", export: "writing the page", edit: "compiling the edited program", fork: "forking", toggle: "compiling anew", passes: "asking", reorder: "compiling in another order", numerics: "measuring", load: "reading", attempt: "trying", worth: "measuring each pass" };
+const DOING = { step: "compiling", to: "compiling", run: "running", export: "writing the page", edit: "compiling the edited program", fork: "forking", toggle: "recompiling", passes: "asking", reorder: "compiling in another order", numerics: "measuring", load: "reading", attempt: "trying", worth: "measuring each pass" };
 /** Requests that the kernel does in steps, between which it hears "cancel". */
 const IN_STEPS = ["to", "run", "edit", "fork", "reorder", "attempt", "worth"];
 

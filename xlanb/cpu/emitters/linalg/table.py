@@ -153,7 +153,7 @@ def trsm(i: HloInstruction) -> Routine | None:
 
 
 def _system(i: HloInstruction) -> tuple[str, ...] | None:
-    """The letters side, uplo, trans and diag of a triangular system; None if trsm has none such.
+    """The letters side, uplo, trans and diag of a triangular system; None if trsm has no such form.
 
     Those of the opcode are about what lies column after column: a matrix by rows is its transpose by columns. BLAS
     cannot conjugate without transposing.
