@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xlanb
-from xlanb.codegen.types import PTR
+from xlanb.codegen import jit
+from xlanb.codegen.function import PARALLEL, Function, Parameter
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.places import displaced
+from xlanb.codegen.types import I32, I64, PTR
 from xlanb.codegen.values import Value
+from xlanb.cpu.codegen.static_calls import DIRECT, StaticCall, Word, static_calls
 from xlanb.cpu.codegen.steps import ARGS, CONSTANTS, STEPS, TABLE, TEMP, Address
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.executable import Executable
@@ -133,3 +140,90 @@ def test_addresses_are_the_same_pointers_in_another_function() -> None:
         "  %p2.beyond = getelementptr i8, ptr @c, i64 63",
         "  %p2 = call ptr @llvm.ptrmask.p0.i64(ptr %p2.beyond, i64 -64)",
     ]
+
+
+def _kernel() -> Function:
+    module = ModuleBuilder("m", jit.host())
+    f = module.function("k", [Parameter(PTR, "p0"), Parameter(PTR, "p1")], "nounwind", "k")
+    f.ready = f.calls_only = f.goes_on = True
+    return f
+
+
+def _context(f: Function, *words: Value) -> Value:
+    stack = f.alloca(PTR, len(words))
+    for k, word in enumerate(words):
+        f.store(word, Pointer(stack, I64).address(k))
+    return stack
+
+
+def test_a_kernel_of_calls_is_read_as_data() -> None:
+    f = _kernel()
+    a, b = (f.argument(p) for p in f.parameters)
+    further = Pointer(a, I32).address(5)
+    f.call_own("xlanb.lines", further, b, b, f.symbol("table"))
+    stack = _context(f, f.symbol("table"), displaced(further, -8), f.const(I64, -3))
+    f.call_own("xlanb.walk", stack, f.zero(I64), f.value(7), f.zero(I64))
+    f.store(b, displaced(stack, 8))  # the calls before keep what there was
+    f.call_own(PARALLEL, f.symbol("xlanb.walk"), stack, f.value(9), f.value(4), f.value(2))
+    assert static_calls(f) == (
+        StaticCall("xlanb.lines", (Word(0, 20), Word(1, 0), Word(1, 0), Word("table", 0)), 0, 0, DIRECT),
+        StaticCall("xlanb.walk", (Word("table", 0), Word(0, 12), Word(None, -3)), 7, 0, 0),
+        StaticCall("xlanb.walk", (Word("table", 0), Word(1, 0), Word(None, -3)), 9, 4, 2),
+    )
+
+
+@pytest.mark.parametrize("what", ["load", "loop", "number", "hole", "nothing", "heavy"])
+def test_other_kernels_have_code(what: str) -> None:
+    f = _kernel()
+    a, b = (f.argument(p) for p in f.parameters)
+    if what != "nothing":
+        f.call_own("xlanb.lines", a, b, b, f.symbol("table"))
+    if what == "load":  # an address out of memory
+        f.call_own("xlanb.lines", Pointer(a, PTR)[0], b, b, b)
+    elif what == "loop":
+        with f.loop(f.value(3)):
+            f.call_own("xlanb.lines", a, b, b, b)
+    elif what == "number":  # of another kind than these calls have
+        f.call_own("xlanb.rows", a, f.value(3), b)
+    elif what == "hole":  # a word that the kernel has not set
+        stack = f.alloca(PTR, 2)
+        f.store(a, displaced(stack, 8))
+        f.call_own("xlanb.walk", stack, f.zero(I64), f.value(7), f.zero(I64))
+    f.calls_only = what != "heavy"
+    assert static_calls(f) is None
+
+
+def _dots(rows: int, columns: int) -> str:
+    return f"""HloModule m
+ENTRY e {{
+  a = f32[{rows},40] parameter(0)
+  b = f32[40,{columns}] parameter(1)
+  k = f32[{columns},5] constant({{{", ".join("{" + ",".join(str(r + c) for c in range(5)) + "}" for r in range(columns))}}})
+  c = f32[{rows},{columns}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT d = f32[{rows},5] dot(c, k), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}"""
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 16), (40, 30), (700, 900)])
+def test_products_are_data_alone(rows: int, columns: int, tmp_path: Path) -> None:
+    """Of one thread and of two, with constants in the table and in memory of their own, and saved, where the table is a global of LLVM's."""
+    exe = xlanb.compile(_dots(rows, columns))
+    own, _ = _modules(exe)
+    if exe.code.table:
+        assert not any("define void @d" in u.text or "define void @c" in u.text for u in own)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((rows, 40)).astype(np.float32), rng.standard_normal((40, columns)).astype(np.float32)
+    k = np.add.outer(np.arange(columns), np.arange(5))
+    np.testing.assert_allclose(exe(a, b), a.astype(np.float64) @ b @ k, rtol=1e-3, atol=1e-1)
+    exe.save(tmp_path / "m.xlanb")
+    np.testing.assert_array_equal(xlanb.load(tmp_path / "m.xlanb")(a, b), exe(a, b))
+
+
+def test_a_table_lives_as_long_as_its_executable() -> None:
+    a, b = np.ones((300, 40), np.float32), np.ones((40, 60), np.float32)
+    many = [xlanb.compile(_dots(300, 60)) for _ in range(20)]
+    want = many[0](a, b)
+    for exe in many[10:]:
+        del many[0]
+        gc.collect()
+        np.testing.assert_array_equal(exe(a, b), want)

@@ -79,7 +79,7 @@ def identifier(name: str) -> str:
 class ModuleBuilder:
     """Collects functions, globals and declarations; gives the text of the LLVM module.
 
-    `named_by` are the symbols that a global or a function among the declarations names, `made` the symbols of what the module has once, by key (see routines.py). With `line_of` (instruction name -> 1-based line of the HLO module's text) each function is a DISubprogram and each instruction has a DILocation with that line.
+    `named_by` are the symbols that a global or a function among the declarations names, `made` the symbols of what the module has once, by key (see routines.py), `contents` what globals hold: bytes, or words of 64 bits as `routines.table` takes them. With `line_of` (instruction name -> 1-based line of the HLO module's text) each function is a DISubprogram and each instruction has a DILocation with that line.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class ModuleBuilder:
         self.declarations: dict[str, str] = {}
         self.globals: dict[str, str] = {}
         self.named_by: dict[str, Collection[str]] = {}
+        self.contents: dict[str, bytes | tuple[int | str, ...]] = {}
         self.made: dict[object, str] = {}
         self.functions: list[Function] = []
         self.kernels: dict[str, str] = {}

@@ -131,6 +131,7 @@ def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Functi
         kind, text = ", ".join(k for k, _ in fields), ", ".join(f"{k} {v}" for k, v in fields)
         kind, text = fields[0] if len(fields) == 1 else (f"{{ {kind} }}", f"{{ {text} }}")
         module.globals[name] = f"@{name} = private constant {kind} {text}, align 8"
+        module.contents[name] = tuple(words)
         module.named_by[name] = [w[1:] for w in words if isinstance(w, str)]
     return lambda f: f.symbol(made[key])
 

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.codegen.jit import LoadedCode
 from xlanb.codegen.signature import ArraySpec, Signature
+from xlanb.cpu.library import ProgramCode
 from xlanb.cpu.runtime import bridge as bridges
 from xlanb.cpu.runtime import guard
 from xlanb.cpu.runtime.layouts import GIVES_TUPLE, RELEASES_GIL
@@ -43,7 +43,7 @@ class _Frame(threading.local):
 
 
 class Calls:
-    """Runs the function `run(args, results, temp)` of loaded code.
+    """Runs a program (see ProgramCode).
 
     `entry` is what a caller calls: machine code that checks the arguments and makes the results, where all arguments are row-major; otherwise `unusual`. `is_long`: a call takes so
     long that other threads should go on meanwhile (and a signal is looked for when it ends). `calls_host`: the program calls functions of the runtime, whose errors are raised afterwards.
@@ -53,7 +53,7 @@ class Calls:
     def __init__(
         self,
         signature: Signature,
-        code: LoadedCode,
+        code: ProgramCode,
         temp: int,
         *,
         is_long: bool,
@@ -70,11 +70,10 @@ class Calls:
         self.temp_size = temp
         self._frame = _Frame(len(self.arguments), len(self.results), temp)
         self._bridge = bridges.bridge()
-        self.address = code.address("run")
         flags = RELEASES_GIL if is_long else 0
         flags |= GIVES_TUPLE if isinstance(signature.result, TupleShape) else 0
         arrays = [(s.dtype, s.dimensions, s.strides) for s in (*self.arguments, *self.results) if s is not None]
-        self._table = bridges.table(self.address, temp, arrays, len(self.results), flags)
+        self._table = bridges.table(code.run, code.table, temp, arrays, len(self.results), flags)
         self._word = self._table.ctypes.data + bridges.CANCELLATION_AT
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -97,9 +96,9 @@ class Calls:
 
     def unusual(self, *arrays: Any) -> Any:
         """A call with all checks and copies; see Executable.__call__."""
-        return self.run_with(self.address, self.signature.flatten(arrays))
+        return self.run_with(self.code.run, self.signature.flatten(arrays), self.code.table)
 
-    def run_with(self, function: int, flat: Sequence[Any], extra: int = 0) -> Any:
+    def run_with(self, function: int, flat: Sequence[Any], extra: int) -> Any:
         """Check flat arguments, call a compiled `run` with them (and `extra` behind), and give the result."""
         frame = self._frame
         if frame.is_busy:  # by a call that this one is made from: a function that the program calls, a signal's handler

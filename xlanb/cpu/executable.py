@@ -344,13 +344,13 @@ class Executable(Displayable):
     def _traced_code(self) -> jit.MachineCode:
         return jit.MachineCode(self._traced.text)
 
-    def load(self, program: Program, host: int = 0) -> jit.LoadedCode:
+    def load(self, program: Program, host: int = 0) -> library.ProgramCode:
         """This executable's program or a variant of it, ready to run; `host` is the address of another function in the place of `xlanb.host`."""
         own = program.symbols | {symbol: h.address for symbol, h in self._host.items()}
         symbols = own | library.symbols(program.module.declarations)
         if host:
             symbols[HOST] = host
-        return library.load(program.units(), program.target, symbols, (program.constants, self._host))
+        return library.load(program, symbols, (program.constants, self._host))
 
     @cached_property
     def llvm_record(self) -> CodeRecord:

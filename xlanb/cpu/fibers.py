@@ -41,6 +41,7 @@ from xlanb.spmd.devices.threads import ThreadParticipant, meeting_key
 
 if TYPE_CHECKING:
     from xlanb.cpu.calls import Calls
+    from xlanb.cpu.library import ProgramCode
 
 MOST: Final = 64
 """Devices for each of which there is a stack."""
@@ -59,7 +60,7 @@ _RESUME, _BODY = "xlanb.fiber.resume", "xlanb.fiber.body"
 class Fiber(ctypes.Structure):
     """A device: the contexts of the thread and its own; the program and its arguments; what function of the runtime it asks for, with which table (0: it has ended)."""
 
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("main", "own", "run", "args", "results", "temp", "function", "table"))  # fmt: skip
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("main", "own", "run", "args", "results", "temp", "steps", "function", "table"))  # fmt: skip
 
 
 def fits(module: HloModule, grid: DeviceGrid) -> bool:
@@ -105,7 +106,7 @@ def _text(target: Any) -> str:
         with f.rounds([f.const(I32, 0)]) as forever:
             fiber = current(f).load()
             fields = Fields(fiber, Fiber)
-            f.call_pointer(*(fields[n].load() for n in ("run", "args", "results", "temp")))
+            f.call_pointer(*(fields[n].load() for n in ("run", "args", "results", "temp", "steps")))
             ended = current(f).load()
             Fields(ended, Fiber)["function"].store(null(f))
             switch(f, ended, "own", "main")
@@ -142,7 +143,7 @@ def host_address() -> int:
 class _Set:
     """Stacks, tables of pointers and arenas for all devices of a program."""
 
-    def __init__(self, count: int, run: int, arguments: int, results: int, temp: int) -> None:
+    def __init__(self, count: int, code: ProgramCode, arguments: int, results: int, temp: int) -> None:
         self.tables = [((ctypes.c_void_p * max(arguments, 1))(), (ctypes.c_void_p * max(results, 1))()) for _ in range(count)]  # fmt: skip
         self.fibers = [Fiber() for _ in range(count)]
         self._memory: list[Any] = []
@@ -152,7 +153,8 @@ class _Set:
             self._memory.append(arena)
             base = arena.ctypes.data
             fiber.main, fiber.own = main, self._context()
-            fiber.run, fiber.args, fiber.results = run, ctypes.addressof(args), ctypes.addressof(outs)
+            fiber.run, fiber.steps = code.run, code.table
+            fiber.args, fiber.results = ctypes.addressof(args), ctypes.addressof(outs)
             fiber.temp = base + -base % 64
 
     def _kept(self, buffer: Any) -> int:
@@ -184,7 +186,7 @@ class FiberRunner:
     """
 
     def __init__(
-        self, calls: Calls, code: jit.LoadedCode, hosts: Sequence[HostCall | CallbackCall], grid: DeviceGrid
+        self, calls: Calls, code: ProgramCode, hosts: Sequence[HostCall | CallbackCall], grid: DeviceGrid
     ) -> None:
         self._calls, self._code, self._grid = calls, code, grid
         self._hosts: dict[int, HostCall] = {id(h): h for h in hosts}  # type: ignore[misc]  # of both kinds; only the first meets
@@ -213,7 +215,7 @@ class FiberRunner:
             stacks = self._free.pop()
         except IndexError:
             sizes = len(calls.arguments), len(calls.results), calls.temp_size
-            stacks = _Set(self._grid.count, self._code.address("run"), *sizes)
+            stacks = _Set(self._grid.count, self._code, *sizes)
         prepared = [calls.prepare(row, *tables) for row, tables in zip(rows, stacks.tables, strict=True)]
         self._run(stacks)
         self._free.append(stacks)

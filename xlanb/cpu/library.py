@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import ctypes
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xlanb.codegen import jit
@@ -10,7 +11,8 @@ from xlanb.codegen.function import PARALLEL
 from xlanb.codegen.polling import ATTENTION, CHECK
 from xlanb.codegen.target import Target
 from xlanb.cpu import lapack_calls
-from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.codegen.program import Program
+from xlanb.cpu.codegen.steps import STEPS, image
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.runtime.bridge import bridge
@@ -18,8 +20,6 @@ from xlanb.cpu.runtime.guard import HOST
 
 _ROUTINES: dict[tuple[Target, str], tuple[jit.LoadedCode, int]] = {}
 """Code and address of each routine by its target and its IR; they stay, as those of any library do."""
-_FIXED: dict[tuple[Target, str], bytes] = {}
-"""The objects of the modules that any program may have."""
 
 
 def symbols(declared: Iterable[str]) -> dict[str, int]:
@@ -31,24 +31,48 @@ def symbols(declared: Iterable[str]) -> dict[str, int]:
     return found | lapack_calls.symbols(names)
 
 
-def load(units: Sequence[Unit], target: Target, symbols: Mapping[str, int], kept: Any = None) -> jit.LoadedCode:
-    """A program's modules as code that is ready to run from `run`; `symbols` and `kept` as in LoadedCode.
+class ProgramCode:
+    """A program that is ready to run, as a function in memory: `run(args, results, temp, table)`, where the last is that of its steps, or 0 of a program that has code of its own for them."""
+
+    def __init__(self, run: int, table: int, kept: Any) -> None:
+        self.run = run
+        self.table = table
+        self._kept = kept
+
+    def __call__(self, args: Any, results: Any, temp: Any) -> None:
+        """Run it with the addresses of the tables of arguments and results, and of the arena; the GIL is released meanwhile."""
+        _RUN(self.run)(args, results, temp, self.table)
+
+
+_RUN = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+
+
+def load(program: Program, symbols: Mapping[str, int], kept: Any = None) -> ProgramCode:
+    """A program as code that is ready to run; `symbols` and `kept` as in LoadedCode.
 
     Raises:
         CompilationError: LLVM refuses the IR, or a symbol is missing.
     """
+    units, steps = program.parts()
+    target = program.target
     own = [u for u in units if not u.shared]
     routines = [u for u in units if u.shared]
     missing = [u for u in routines if (target, u.text) not in _ROUTINES]
-    fixed = {u: _FIXED[target, u.text] for u in own if (target, u.text) in _FIXED}
-    made = iter(compile_units([*(u for u in own if u not in fixed), *missing], target))
-    objects = [fixed[u] if u in fixed else next(made) for u in own]
-    _FIXED.update({(target, u.text): data for u, data in zip(own, objects, strict=True) if u.everywhere})
+    made = iter(compile_units([*own, *missing], target))
+    objects = [next(made) for _ in own]
     if missing:
         code = jit.LoadedCode(list(made), [u.shared for u in missing], bridge().symbols(ATTENTION, CHECK))
         for u in missing:
             _ROUTINES.setdefault((target, u.text), (code, code.address(u.shared)))
     found = {u.shared: _ROUTINES[target, u.text] for u in routines}
-    addresses = {name: address for name, (_, address) in found.items()}
+    addresses = {**{name: address for name, (_, address) in found.items()}, **symbols}
     used = [code for code, _ in found.values()]
-    return jit.LoadedCode(objects, ["run"], {**addresses, **symbols}, (kept, used))
+    if steps is None:
+        code = jit.LoadedCode(objects, ["run"], addresses, (kept, used))
+        return ProgramCode(code.address("run"), 0, code)
+    kernels = [name for name in dict.fromkeys(steps.functions) if name not in addresses]
+    loaded = jit.LoadedCode(objects, kernels, addresses, (kept, used)) if kernels else None
+    if loaded is not None:
+        addresses |= {name: loaded.address(name) for name in kernels}
+    table, memory = image(steps, program.module.contents, addresses)
+    return ProgramCode(addresses[STEPS], table, (memory, loaded, kept, used))

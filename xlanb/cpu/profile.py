@@ -42,7 +42,7 @@ def _timed_program(exe: Executable) -> tuple[Program, int]:
     if kept is None:
         program = deep(lambda: emit_program(exe.buffer_assignment, exe.target, profile=True))
         kept = exe.__dict__["_timed_program"] = program, exe.load(program)
-    return kept[0], kept[1].address("run")
+    return kept[0], kept[1].run
 
 
 def kernel_times(

@@ -162,7 +162,8 @@ def _load(
         raise ValueError(f"the constant's name {unfit[0]!r} is not a valid symbol name")
     constants = {name: _aligned(blobs.take(size)) for name, size in header["constants"].items()}
     symbols = {name: memory.ctypes.data for name, memory in constants.items()} | _functions(header["symbols"])
-    code = jit.LoadedCode(objects, ["run"], symbols, constants)
+    loaded = jit.LoadedCode(objects, ["run"], symbols, constants)
+    code = library.ProgramCode(loaded.address("run"), 0, loaded)
     parameters = [(n, _shape(text)) for n, text in header["parameters"]]
     if names is not None:
         parameters = [(n, shape) for n, (_, shape) in zip(names, parameters, strict=True)]

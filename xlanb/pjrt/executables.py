@@ -45,7 +45,8 @@ class LoadedProgram(Handle):
         self._results = (ctypes.c_int64 * max(len(flat), 1))(*flat)
         self._donated = (ctypes.c_int64 * max(len(program.donated), 1))(*program.donated)
         values = {
-            Loaded.run: calls.address,
+            Loaded.run: calls.code.run,
+            Loaded.steps: calls.code.table,
             Loaded.argument_count: len(program.arguments),
             Loaded.result_count: len(program.results),
             Loaded.temp: calls.temp_size,
@@ -388,7 +389,8 @@ def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
     word = loaded.address + 8 * Loaded.cancelled
     call = bridge().call if loaded.counter is None else loaded.counter.timed(bridge().call)
     try:
-        status = call(program.calls.address, arguments, results, base + -base % 64, 0, word)
+        code = program.calls.code
+        status = call(code.run, arguments, results, base + -base % 64, code.table, word)
     except Exception as error:
         raise _failure(program, error) from error
     if status != OK:

@@ -340,10 +340,10 @@ call:
   %guarded = icmp ne i64 %guarded.n, 0
   br i1 %guarded, label %guard, label %go
 go:
-  call void %run(ptr %pointers, ptr %places, ptr %scratch)
+  call void %run(ptr %pointers, ptr %places, ptr %scratch, ptr %steps)
   br label %ran
 guard:
-  %left = call i32 @guard(ptr %run, ptr %pointers, ptr %places, ptr %scratch, ptr null, ptr %cancelled.at)
+  %left = call i32 @guard(ptr %run, ptr %pointers, ptr %places, ptr %scratch, ptr %steps, ptr %cancelled.at)
   br label %ran
 ran:
   %status = phi i32 [ 0, %go ], [ %left, %guard ]

@@ -179,7 +179,7 @@ _EXECUTED = {
     "events": ("device_complete_events", "ptr"), "execute_device": ("execute_device", "ptr"),
 }  # fmt: skip
 _LOADED: dict[str, tuple[IntEnum, str]] = {
-    "run": (Loaded.run, "ptr"), "argument_count": (Loaded.argument_count, "i64"),
+    "run": (Loaded.run, "ptr"), "steps": (Loaded.steps, "ptr"), "argument_count": (Loaded.argument_count, "i64"),
     "result_count": (Loaded.result_count, "i64"), "temp": (Loaded.temp, "i64"), "flags": (Loaded.flags, "i64"),
     "arguments": (Loaded.arguments, "ptr"), "results": (Loaded.results, "ptr"),
     "donated_count": (Loaded.donated_count, "i64"), "donated": (Loaded.donated, "ptr"),

@@ -26,9 +26,10 @@ class Buffer(IntEnum):
 
 
 class Loaded(IntEnum):
-    """The words of a PJRT_LoadedExecutable. `arguments` are the sizes in bytes, `results` 4 words each (size, type, rank, dims), `donated` the numbers of arguments, `counter` the address of a RunCounter or 0."""
+    """The words of a PJRT_LoadedExecutable. `steps` is the table that `run` takes, `arguments` are the sizes in bytes, `results` 4 words each (size, type, rank, dims), `donated` the numbers of arguments, `counter` the address of a RunCounter or 0."""
 
     run = 0
+    steps = auto()
     argument_count = auto()
     result_count = auto()
     temp = auto()

@@ -31,8 +31,8 @@ from xlanb.codegen.types import I8, I32, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.equal_kernels import KernelSite, KernelSites, WrittenKernel
 from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
-from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step
-from xlanb.cpu.codegen.units import LONG, Unit, cut
+from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step, Steps, steps_of
+from xlanb.cpu.codegen.units import LONG, Unit, cut, kernels_of_steps
 from xlanb.cpu.emitters.copies import emit_bytes
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
@@ -97,6 +97,13 @@ class Program:
     def units(self) -> list[Unit]:
         """The program as modules that are compiled each for itself."""
         return cut(self.module, self.target, self.run, self.steps, loops=self.loops)
+
+    def parts(self) -> tuple[list[Unit], Steps | None]:
+        """The same for this process, where a table of steps need not be one of LLVM's: the modules of all else, and the table. None where the program is no table."""
+        steps = steps_of(self.module, self.run, self.steps) if self.steps is not None else None
+        if steps is None:
+            return self.units(), None
+        return kernels_of_steps(self.module, self.target, steps, self.run), steps
 
 
 def emit_program(
@@ -257,6 +264,7 @@ class _Emitter:
             self.module.globals[name] = f"@{name} = external constant {kind}, align 64"
         else:
             data = _laid_out(i)
+            self.module.contents[name] = data.tobytes()
             text = "\\" + data.tobytes().hex("\\").upper() if data.size else ""
             self.module.globals[name] = f'@{name} = private constant {kind} c"{text}", align 64'
         self._constant_names[i.literal] = name

@@ -5,17 +5,25 @@
 The table begins with the pool's entry and the number of constants, the constants' addresses and the number of steps; then step after step
 
     function, pointers, count, chunks, threads        of a kernel that threads share: its part for the pool, as (context, low, high, slot)
-    function, pointers, 0, 0, 0                       of another kernel, called once with (context, 0, 0, 0)
+    function, pointers, count, 0, 0                   of another kernel, called once with (context, 0, count, 0)
+    function, 4, 0, 0, -1                             of a routine that takes the four pointers of its context
 
-with four words for each pointer of the context: which table it comes from (args, results, temp, constants), the place in there, what is added, and a mask. The routine is compiled once in a process,
-and so is `run`, which gives it the table: a program's own module holds kernels alone. A function costs the code generator most of a millisecond, whatever it does.
+with four words for each pointer of the context: which table it comes from (args, results, temp, constants, or none), the place in there, what is added, and a mask. The routine is compiled once in
+a process, and so is `run`, which gives it the table: a program's own module holds kernels alone, and there is none where all kernels are static calls. A function costs the code generator most of a millisecond, whatever it does.
+
+In this process the table is memory that is written when the addresses are known (`image`); in a file it is a global of LLVM's (`Steps.table`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from xlanb.codegen import polling
 from xlanb.codegen.function import PARALLEL, Function
@@ -26,14 +34,19 @@ from xlanb.codegen.outlining import Outlined, thunk
 from xlanb.codegen.target import Target
 from xlanb.codegen.types import I8, I64, PTR, VOID
 from xlanb.codegen.values import Ix, Value
+from xlanb.cpu.codegen.static_calls import DIRECT, StaticCall, Word, static_calls
 
 _WORDS = 4
 """Words of a pointer."""
 STEPS = "xlanb.steps"
 TABLE = "xlanb.table"
 """The routine that goes through a program's steps, and the program's table of them."""
-ARGS, RESULTS, TEMP, CONSTANTS = range(4)
-"""The tables that pointers come from."""
+ARGS, RESULTS, TEMP, CONSTANTS, NONE = range(5)
+"""The tables that pointers come from; of NONE each place is null, so that what is added is the word itself."""
+_LINE = 64
+"""Bytes of a cache line, where each table and constant begins."""
+Content: TypeAlias = "bytes | Sequence[int | str]"
+"""What a constant of a program holds: bytes, or words of 64 bits, numbers and addresses of functions (with their @)."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +91,27 @@ class Step:
 
 @dataclass
 class Steps:
-    """The calls of a program in order, each with its words but for the function; `parts` names the kernels of which nothing but their parts for threads is called."""
+    """The calls of a program in order, each with its words but for the function.
+
+    `parts` names the kernels of which nothing but their parts for threads is called, `static` those that are calls of routines, and no code.
+    """
 
     functions: list[str] = field(default_factory=list)
     words: list[list[Ix]] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
+    static: set[str] = field(default_factory=set)
+    has_pool: bool = True
 
     @property
     def symbols(self) -> set[str]:
         """What the table names."""
-        return {PARALLEL, *self.constants, *self.functions}
+        return {*([PARALLEL] if self.has_pool else []), *self.constants, *self.functions}
 
     def table(self) -> str:
         """The table as a global of LLVM's."""
-        fields = [f"ptr @{PARALLEL}", f"i64 {len(self.constants)}", *(f"ptr @{c}" for c in self.constants)]
+        pool = f"ptr @{PARALLEL}" if self.has_pool else "ptr null"
+        fields = [pool, f"i64 {len(self.constants)}", *(f"ptr @{c}" for c in self.constants)]
         fields.append(f"i64 {len(self.functions)}")
         for name, words in zip(self.functions, self.words, strict=True):
             fields += [f"ptr @{name}", *(f"i64 {w}" for w in words)]
@@ -102,31 +121,74 @@ class Steps:
     def words_of(self, address: Address) -> tuple[int, int, int, int]:
         """The words of a pointer."""
         index = address.index
-        if isinstance(index, str):
-            if index not in self.constants:
-                self.constants.append(index)
-            index = self.constants.index(index)
-        return address.source, index, address.offset, address.mask
+        return address.source, self._constant(index) if isinstance(index, str) else index, address.offset, address.mask
 
-    def add(self, kernel: Function, addresses: Sequence[Address]) -> None:
-        """Add the call of a kernel."""
+    def _constant(self, name: str) -> int:
+        """The place of a constant in the table."""
+        if name not in self.constants:
+            self.constants.append(name)
+        return self.constants.index(name)
+
+    def add(self, kernel: Function, addresses: Sequence[Address], calls: Sequence[StaticCall] | None) -> None:
+        """Add the call of a kernel, or those that it makes."""
+        if calls is not None:
+            for c in calls:
+                words = [w for word in c.words for w in self._words(word, addresses)]
+                self._add(c.function, len(c.words), (c.count, c.chunks, c.threads), words)
+            self.static.add(kernel.name)
+            return
         part = _shared_whole(kernel)
-        self.functions.append(kernel.name if part is None else thunk(part))
         head = (0, 0, 0) if part is None else (part.count, part.chunks, kernel.target.threads)
-        self.words.append([len(addresses), *head, *(w for a in addresses for w in self.words_of(a))])
+        name = kernel.name if part is None else thunk(part)
+        self._add(name, len(addresses), head, [w for a in addresses for w in self.words_of(a)])
         if part is not None:
             self.parts.add(kernel.name)
 
+    def _add(self, name: str, pointers: int, head: tuple[Ix, Ix, Ix], words: Sequence[Ix]) -> None:
+        self.functions.append(name)
+        self.words.append([pointers, *head, *words])
+
+    def _words(self, word: Word, addresses: Sequence[Address]) -> tuple[int, int, int, int]:
+        """The words of a pointer that a kernel called with these addresses hands on."""
+        if word.base is None:
+            return NONE, 0, word.offset, -1
+        if isinstance(word.base, str):
+            return CONSTANTS, self._constant(word.base), word.offset, -1
+        source, index, offset, mask = self.words_of(addresses[word.base])
+        return source, index, offset + word.offset, mask
+
 
 def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[Step]) -> Steps | None:
-    """The calls of a program as a table, where threads share one of them at least; None of others, and where a kernel needs LLVM's passes."""
+    """The calls of a program as a table, where threads share one of them at least or no kernel has code of its own; None of others, and where a kernel needs LLVM's passes."""
     kernels = {f.name: f for f in module.functions if f is not run}
-    if PARALLEL not in module.declarations or any(not f.ready for f in kernels.values()):
+    if not calls or any(not f.ready for f in kernels.values()):
         return None
-    steps = Steps()
+    has_pool = PARALLEL in module.declarations
+    steps = Steps(has_pool=has_pool)
     for c in calls:
-        steps.add(kernels[c.function], c.addresses)
-    return steps if steps.parts else None
+        known = _static_calls(module, kernels, c)
+        if known is None and not has_pool:
+            return None
+        steps.add(kernels[c.function], c.addresses, known)
+    return steps if steps.parts or len(steps.static) == len({c.function for c in calls}) else None
+
+
+def _static_calls(module: ModuleBuilder, kernels: Mapping[str, Function], call: Step) -> tuple[StaticCall, ...] | None:
+    """What a kernel calls, where it is no more than words of a table; None of others."""
+    known = static_calls(kernels[call.function])
+    for word in [w for c in known or () for w in c.words]:
+        if isinstance(word.base, str):
+            is_held = word.base in module.contents or word.base in kernels or is_external(module, word.base)
+        else:  # a step adds before it masks
+            is_held = word.base is None or not word.offset or call.addresses[word.base].mask == -1
+        if not is_held:
+            return None
+    return known
+
+
+def is_external(module: ModuleBuilder, name: str) -> bool:
+    """Whether a constant is memory that the executable keeps."""
+    return f"@{name} = external constant" in module.globals.get(name, "")
 
 
 def _shared_whole(kernel: Function) -> Outlined | None:
@@ -135,6 +197,38 @@ def _shared_whole(kernel: Function) -> Outlined | None:
         return None
     (part,) = kernel.outlined
     return part if isinstance(part.count, int) and isinstance(part.chunks, int) else None
+
+
+def image(steps: Steps, contents: Mapping[str, Content], addresses: Mapping[str, int]) -> tuple[int, NDArray[np.uint8]]:
+    """The table in memory: its address, and the memory that has to be kept. `addresses` are those of its functions and of constants that are memory already, `contents` all others."""
+    own = [c for c in steps.constants if c not in addresses]
+    parts = [_bytes(contents[c], addresses) for c in own]
+    constants, size = dict[str, int](), 0
+    for name, data in zip(own, parts, strict=True):
+        constants[name], size = size, size + -(-len(data) // _LINE) * _LINE
+    words = len(steps.constants) + 3 + sum(len(w) + 1 for w in steps.words)
+    memory = np.empty(size + words * 8 + _LINE, np.uint8)
+    base = memory.ctypes.data
+    base += -base % _LINE
+    table = [addresses[PARALLEL] if steps.has_pool else 0, len(steps.constants)]
+    table += [base + constants[c] if c in constants else addresses[c] for c in steps.constants]
+    table.append(len(steps.functions))
+    for name, step in zip(steps.functions, steps.words, strict=True):
+        table += [addresses[name], *step]  # type: ignore[list-item]  # the counts of a table's steps are known
+    data = b"".join([*(p.ljust(-(-len(p) // _LINE) * _LINE, b"\0") for p in parts), _packed(table)])
+    begin = base - memory.ctypes.data
+    memory[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
+    return base + size, memory
+
+
+def _bytes(content: Content, addresses: Mapping[str, int]) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    return _packed([addresses[w[1:]] if isinstance(w, str) else w for w in content])
+
+
+def _packed(words: Sequence[int]) -> bytes:
+    return struct.pack(f"={len(words)}Q", *[w & 0xFFFFFFFFFFFFFFFF for w in words])
 
 
 # -- what is compiled once -------------------------------------------------------------------------------------------
@@ -160,10 +254,10 @@ def steps_text(target: Target) -> str:
 
     @m.define(STEPS, VOID, exported=True, args=PTR, results=PTR, temp=PTR, table=PTR)
     def steps(f: Function, args: Value, results: Value, temp: Value, table: Value) -> None:
-        arena, bases = Pointer(f.alloca(PTR), PTR), Pointer(f.alloca(PTR, 4), PTR)
-        arena[0] = temp
+        own, bases = Pointer(f.alloca(PTR, 2), PTR), Pointer(f.alloca(PTR, NONE + 1), PTR)
+        own[0], own[1] = temp, f.const(PTR, 0)
         constants = Pointer(table, I64).by(2)
-        for source, base in enumerate((args, results, arena.base, constants.base)):
+        for source, base in enumerate((args, results, own.base, constants.base, own.address(1))):
             bases[source] = base
         pool = Pointer(table, PTR)[0]
         first = constants.by(Pointer(table, I64)[1])
@@ -188,10 +282,12 @@ def _call_step(f: Function, step: Pointer, bases: Pointer, pool: Value) -> Value
         begin = Pointer(Pointer(bases[word[0]], PTR)[word[1]], I8).address(word[2])
         context[loop.index] = f.call(PTR, "llvm.ptrmask.p0.i64", begin, word[3])
         loop.next = [word.address(_WORDS)]
-    shared = threads.differs(0)
-    with f.when(shared):
-        f.call_pointer(pool, function, context.base, count, chunks, threads)
-    with f.when(~shared):
-        zero = f.const(I64, 0)
-        f.call_pointer(function, context.base, zero, zero, zero)
+    zero = f.const(I64, 0)
+    with f.when(threads.differs(0)):
+        with f.when(threads.differs(DIRECT)):
+            f.call_pointer(pool, function, context.base, count, chunks, threads)
+        with f.when(threads.equals(DIRECT)):
+            f.call_pointer(function, *(context[k] for k in range(4)))
+    with f.when(threads.equals(0)):
+        f.call_pointer(function, context.base, zero, count, zero)
     return loop.values[0]

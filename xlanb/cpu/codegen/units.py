@@ -69,7 +69,12 @@ def cut(
     """
     steps = steps_of(module, run, calls) if calls is not None else None
     if steps is not None:
-        return _cut_of_steps(module, target, steps, run)
+        return [
+            *_of_steps(module, target, steps, run, _Piece(True, calls_only=True, steps=steps)),
+            Unit(run_text(target), True, 0, calls_only=True, everywhere=True),
+            routine_of_steps(target),
+            *_shared(module, {}, module.functions),
+        ]
     inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
     own = {f.name: f for f in module.functions}
     kernel = own[calls[0].function] if calls is not None and len(calls) == 1 and not inlined else None
@@ -109,18 +114,23 @@ def _shared(module: ModuleBuilder, own: Mapping[str, Function], functions: Itera
     return made
 
 
-def _cut_of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Function) -> list[Unit]:
-    """The modules of a program that is a table of steps: its kernels, with the table, the routine that goes through it, and what gives it the table."""
+def kernels_of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Function) -> list[Unit]:
+    """The modules of a program that is a table of steps, of which the table is none: its kernels, where they have code, and the routines that programs share."""
+    own = _of_steps(module, target, steps, run, _Piece(True, calls_only=True))
+    return [*own, routine_of_steps(target), *_shared(module, {}, module.functions)]
+
+
+def routine_of_steps(target: Target) -> Unit:
+    """The module of the routine that goes through tables of steps."""
+    return Unit(steps_text(target), True, 0, STEPS)
+
+
+def _of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Function, main: _Piece) -> list[Unit]:
+    """The modules of kernels, with what is in `main` already."""
     own = {f.name: f for f in module.functions if f is not run}
-    main = _Piece(True, calls_only=True, steps=steps)
-    kernels = [f for f in own.values() if not f.shared]
+    kernels = [f for f in own.values() if not f.shared and f.name not in steps.static]
     pieces = [p for f in kernels for p in ([_part(f)] if f.name in steps.parts else _pieces(f, f.unpacking()))]
-    return [
-        *(_unit(module, own, b) for b in _bins(main, pieces, target.threads)),
-        Unit(run_text(target), True, 0, calls_only=True, everywhere=True),
-        Unit(steps_text(target), True, 0, STEPS, calls_only=True),
-        *_shared(module, own, own.values()),
-    ]
+    return [_unit(module, own, b) for b in _bins(main, pieces, target.threads) if b.functions or b.steps]
 
 
 def _part(f: Function) -> _Piece:

@@ -132,16 +132,16 @@ Array = tuple["np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
 """An array's dtype, its dimensions and, where it is not row-major, its strides."""
 
 
-def table(run: int, temp: int, arrays: Sequence[Array], results: int, flags: int) -> Any:
-    """The table of a program, to be kept alive and in place; `arrays` are its arguments and then
-    its `results` results.
+def table(run: int, steps: int, temp: int, arrays: Sequence[Array], results: int, flags: int) -> Any:
+    """The table of a program, to be kept alive and in place; `steps` is the table of its steps (or
+    0), `arrays` are its arguments and then its `results` results.
     """
     head, each = ctypes.sizeof(Table) // _WORD, ctypes.sizeof(Entry) // _WORD
     words = head + each * len(arrays)
     sizes = [d for _, dims, strides in arrays for d in (*dims, *(strides or ()))]
     memory = np.zeros(words + len(sizes), np.int64)
     base = memory.ctypes.data
-    memory[:head] = run, len(arrays) - results, results, temp, flags, 0, 0, 0
+    memory[:head] = run, steps, len(arrays) - results, results, temp, flags, 0, 0, 0
     memory[words:] = sizes
     at = words
     for k, (dtype, dims, strides) in enumerate(arrays):

@@ -244,15 +244,15 @@ def _run(call: _Call, parts: _Parts, args: Value, places: Value, objects: Value,
     (temp,) = f.choose(needed, lambda: [parts.arena(f, table.base)], lambda: [null(f)])
     with f.when(needed & is_null(temp)):
         give_up(explain=True)
-    run = table["run"].load()
+    run, steps = table["run"].load(), table["steps"].load()
     released = (table["flags"].load() & RELEASES_GIL).differs(0)
 
     def under_guard() -> list[Value]:
         cancellation = displaced(table.base, Table.cancelled.offset)
-        return [parts.call(f, run, args, places, temp, null(f), cancellation)]
+        return [parts.call(f, run, args, places, temp, steps, cancellation)]
 
     def directly() -> list[Value]:
-        f.call_pointer(run, args, places, temp)
+        f.call_pointer(run, args, places, temp, steps)
         return [f.const(I32, guard.OK)]
 
     (status,) = f.choose(released, under_guard, directly)

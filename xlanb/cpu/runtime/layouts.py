@@ -52,12 +52,14 @@ class Cancellation(ctypes.Structure):
 
 
 class Table(ctypes.Structure):
-    """A program: its code, how many arrays go in and come out, bytes of its arena, `flags`, an
-    arena that is free (or null), its `Cancellation`; then an `Entry` for each array.
+    """A program: its code, the table of its steps (or null), how many arrays go in and come out,
+    bytes of its arena, `flags`, an arena that is free (or null), its `Cancellation`; then an
+    `Entry` for each array.
     """
 
     _fields_ = (
         ("run", ctypes.c_void_p),
+        ("steps", ctypes.c_void_p),
         ("arguments", ctypes.c_int64),
         ("results", ctypes.c_int64),
         ("arena_bytes", ctypes.c_int64),
