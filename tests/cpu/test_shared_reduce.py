@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,27 @@ def test_reductions_agree_with_numpy(shape: tuple[int, ...], dims: tuple[int, ..
     if exe.target.vector_bits == 512 and t == "f32":
         assert bool(kind) is bool(_routines(exe))
         assert kind in _routines(exe)
+
+
+@pytest.mark.parametrize(("shape", "dims", "kind"), [*_FORMS, ((1 << 16,), (0,), "rows"), ((2048, 1100), (1,), "rows")])
+@pytest.mark.parametrize(("t", "initial"), [("f32", "-0"), ("f32", "0.1"), ("f64", "3"), ("s32", "-7"), ("u64", "9")])
+def test_known_initial_values_stand_in_tables(
+    shape: tuple[int, ...], dims: tuple[int, ...], kind: str, t: str, initial: str
+) -> None:
+    rng = np.random.default_rng(0)
+    dtype = np.dtype(_TYPES[t])
+    a = (rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 5, shape)).astype(dtype)
+    exe = xlanb.compile(_program(t, "add", shape, dims).replace("parameter(1)\n", f"constant({initial})\n"))
+    wide = a.astype(np.float64) if dtype.kind == "f" else a
+    want = wide.sum(axis=dims, dtype=wide.dtype) + wide.dtype.type(float(initial))
+    np.testing.assert_allclose(exe(a), want, rtol=1e-5 if t == "f32" else 1e-12, atol=2e-3)
+    if kind == "rows" and exe.target.vector_bits == 512 and t == "f32":
+        assert f"{kind}.part" in _routines(exe) or math.prod(shape) % 128  # something is left over
+
+
+def test_negative_zero_stays() -> None:
+    exe = xlanb.compile(_program("f32", "add", (64, 400), (1,)).replace("parameter(1)\n", "constant(-0)\n"))
+    assert np.signbit(exe(np.full((64, 400), -0.0, np.float32))).all()
 
 
 @pytest.mark.parametrize("shape", [(3000, 130), (1 << 16, 5)])

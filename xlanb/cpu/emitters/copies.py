@@ -16,13 +16,13 @@ from xlanb.codegen.costs import COMMON
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.parallel import is_shared, parts
+from xlanb.codegen.parallel import is_shared
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import ATTRIBUTES, routine, word
-from xlanb.codegen.types import I8, PTR
+from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, merged
-from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even
+from xlanb.cpu.emitters.matmul.grid import PART, Span, Work, call_part, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import Lanes, has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
 from xlanb.shape import PrimitiveType
@@ -102,15 +102,20 @@ def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | No
     if key not in made:
         own = f.module.function(f"xlanb.copy.{size}", _PARAMETERS, ATTRIBUTES, "")
         made[key] = own.name
-        with parts(own, blocks, nanoseconds=nanoseconds) as (low, high):
-            begin = own.mul(low, COMMON.block_elements)
-            end = own.value(own.mul(high, COMMON.block_elements)).umin(size)
-            there, here = (Pointer(own.argument(p), I8).address(begin) for p in _PARAMETERS)
-            own.copy(there, here, own.sub(end, begin))
+        name, places = routine(own.module, "bytes", "bytes", _emit_bytes, PART), map(own.argument, _PARAMETERS)
+        call_part(own, name, [size], list(places), blocks, nanoseconds)
         own.ready = own.calls_only = True
         own.sign(_PARAMETERS, ATTRIBUTES)
     f.call_own(made[key], target, source)
     return made[key]
+
+
+def _emit_bytes(f: Function) -> None:
+    """Blocks low..high of so many bytes as the table says."""
+    context, low, high, _ = map(f.argument, PART)
+    p, target, source = (Pointer(context, PTR)[k] for k in range(3))
+    begin, end = low * COMMON.block_elements, (high * COMMON.block_elements).umin(word(p, 0))
+    f.copy(displaced(target, begin), displaced(source, begin), end - begin)
 
 
 # -- lines --------------------------------------------------------------------------------------------------------

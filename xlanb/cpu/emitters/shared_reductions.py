@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from xlanb.analysis.dataflow import is_plain_reshape
-from xlanb.codegen import arithmetic, costs
+from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import array, real
-from xlanb.codegen.folds import AnyOrder, identity
+from xlanb.codegen.folds import identity
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, order, same_order
-from xlanb.codegen.memory import Pointer
-from xlanb.codegen.nest import ENDLESS, Folding, Nest, Vectors, vectors
 from xlanb.codegen.parallel import is_shared, parts
-from xlanb.codegen.routines import shared
-from xlanb.codegen.values import Value
+from xlanb.codegen.values import Number, Value
+from xlanb.cpu.emitters.reduction_routines import OF_ONE, OF_TWO, BandsPart, Fold, RowsPart, reduce_columns, reduce_rows
+from xlanb.cpu.emitters.reduction_routines import scale as scale_all
 from xlanb.cpu.emitters.reductions import PARTS
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -30,36 +29,11 @@ from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 _TYPES = frozenset({T.F32, T.F64, T.S32, T.U32, T.S64, T.U64})
-_UNROLL = 4
-"""Vectors of partial results of a row."""
-_TOGETHER = 4
-"""Rows that are added to a row of results at once: each is a stream of its own for the prefetcher, and streams a multiple of a page apart share few places in the cache."""
 _BANDS = 4
 """Into how many bands rows are cut where they are too short for that: each has a row of results of its own. So many whoever takes which, so that the result is always the same."""
-_OF_ONE = frozenset({Op.ABS, Op.NEGATE, Op.EXPONENTIAL})
-_OF_TWO = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY})
-"""What a routine does with each element before it is reduced: sums of squares and products, of magnitudes, of exponentials."""
 
 
 # -- what is planned ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One operation, of elements of a type or of what `of` makes of one or two of them, in vectors of so many."""
-
-    op: Op
-    of: Op | None
-    type: PrimitiveType
-    width: int
-
-    def value(self, f: Function, elements: Sequence[Value]) -> Value:
-        """What is reduced, of elements or vectors of the arrays."""
-        if self.of is None:
-            return elements[0]
-        if self.of in _OF_ONE:
-            return arithmetic.unary(f, self.of, self.type, elements[0])
-        return arithmetic.binary(f, self.of, self.type, elements[0], elements[-1])
 
 
 @dataclass(frozen=True)
@@ -118,7 +92,7 @@ def _sources(e: Elemental, i: HloInstruction) -> tuple[Op | None, tuple[Value, .
     if pointer is not None:
         return None, (pointer,)
     exact = i.opcode is not Op.EXPONENTIAL or array_of(i).element_type is T.F32
-    if i in e.bindings or i.opcode not in _OF_ONE | _OF_TWO or not exact:
+    if i in e.bindings or i.opcode not in OF_ONE | OF_TWO or not exact:
         return None, ()
     alike = all(same_order(array_of(o), array_of(i)) for o in i.operands)
     places = [_pointer(e, o) for o in dict.fromkeys(i.operands)]
@@ -143,68 +117,6 @@ def _form(i: HloInstruction) -> tuple[int, int, int] | None:
         return None
     at = next(k for k, (reduced, _) in enumerate(runs) if reduced)
     return (runs[0][1] if at else 1), runs[at][1], (runs[-1][1] if at < len(runs) - 1 else 1)
-
-
-# -- the routines -------------------------------------------------------------------------------------------------
-
-
-@shared("rows")
-def _reduce_rows(
-    f: Function, fold: Fold, a: Value, b: Value | None, rows: Ix, length: Ix, initial: Value, c: Value
-) -> None:
-    """c[r] = initial op a[r, 0] op ... op a[r, length - 1]; of what `fold.of` makes of the elements of a and b."""
-    combiner = AnyOrder(f, fold.op, fold.type)
-    arrays = [array(fold.type, v) for v in (a, b) if v is not None]
-    nest = Nest((ENDLESS,), 1, Vectors(fold.width, _UNROLL))
-    with f.loop(rows) as row:
-
-        def element(at: list[Ix]) -> list[Value]:
-            place = f.add(f.mul(row, length), at[0])
-            return [fold.value(f, [v[place] for v in arrays])]
-
-        total = Folding(f, nest, combiner, element, cuts=(0, length)).result()
-        array(fold.type, c)[row] = combiner.step([initial], total)[0]
-
-
-@shared("columns")
-def _reduce_columns(
-    f: Function, fold: Fold, a: Value, rows: Ix, stride: Ix, columns: Ix, initial: Value, c: Value
-) -> None:
-    """c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart.
-
-    The initial value everywhere, then a few rows after the other, then each that remains.
-    """
-    result, combiner = array(fold.type, c), AnyOrder(f, fold.op, fold.type)
-
-    def fill(column: Ix) -> None:
-        result[column] = initial
-
-    vectors(f, 0, columns, fold.width, fill)
-    for count, together in ((f.div(rows, _TOGETHER), _TOGETHER), (f.rem(rows, _TOGETHER), 1)):
-        with f.carried(count, [a], guarded=True) as loop:
-            source = array(fold.type, loop.values[0])
-            taken = [source.by(f.mul(stride, k)) for k in range(together)]
-
-            def add(column: Ix, taken: Sequence[Pointer] = taken) -> None:
-                made = [[row[column]] for row in taken]
-                while len(made) > 1:  # in pairs, so that one step need not wait for the other
-                    made = [combiner.step(x, y) for x, y in zip(made[::2], made[1::2], strict=True)]
-                (result[column],) = combiner.step([result[column]], made[0])
-
-            vectors(f, 0, columns, fold.width, add)
-            loop.next = [source.address(f.mul(stride, together))]
-        a = loop.values[0]
-
-
-@shared("scaled")
-def _scale(f: Function, fold: Fold, c: Value, count: Ix, scale: Value) -> None:
-    """c[n] = c[n] op scale."""
-    result, combiner = array(fold.type, c), AnyOrder(f, fold.op, fold.type)
-
-    def step(at: Ix) -> None:
-        (result[at],) = combiner.step([result[at]], [scale])
-
-    vectors(f, 0, count, fold.width, step)
 
 
 # -- kernels that call the routines -------------------------------------------------------------------------------
@@ -246,7 +158,7 @@ def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: Hl
     if not emit_shared_reduce(e, i, op, output, None):
         return False
     fold = Fold(Op.MULTIPLY, None, t, e.f.target.vector_bits // t.bits)
-    _scale(e.f, fold, output.pointer, count, real(e.scalar(scale)))
+    scale_all(e.f, fold, output.pointer, count, real(e.scalar(scale)))
     return True
 
 
@@ -274,6 +186,14 @@ class _Kernel:
         """The initial value; to be asked for where it is used, in the part of a thread perhaps."""
         return real(self.e.scalar(self.instruction.operands[1]))
 
+    @property
+    def initial_number(self) -> Number | None:
+        """The initial value where it is known; nothing is written."""
+        back = self.f.mark()
+        number = self.initial.number
+        back()
+        return number
+
     def at(self, pointer: Value, offset: Ix) -> Value:
         """An element's address."""
         return array(self.fold.type, pointer).address(offset)
@@ -290,20 +210,33 @@ class _Kernel:
         if rows == 1 and scratch is not None and is_shared(f, PARTS, self.nanoseconds(length // PARTS)):
             self._in_parts(length, scratch)
             return
+        if (number := self.initial_number) is not None:
+            self._rows_part(number, (*self.sources, self.result), rows, length)
+            return
         with parts(f, rows, nanoseconds=self.nanoseconds(length)) as (low, high):
             self._rows(f.mul(low, length), f.sub(high, low), length, self.initial, self.at(self.result, low))
 
     def _rows(self, offset: Ix, rows: Ix, length: int, initial: Value, result: Value) -> None:
         """Rows from an element of the arrays on."""
         a, *others = (self.at(s, offset) for s in self.sources)
-        _reduce_rows(self.f, self.fold, a, others[0] if others else None, rows, length, initial, result)
+        reduce_rows(self.f, self.fold, a, others[0] if others else None, rows, length, initial, result)
+
+    def _rows_part(self, initial: Number, places: Sequence[Value], rows: int, length: int) -> None:
+        """Rows by a routine that threads share, as initial value and lengths are known."""
+        part = RowsPart(self.fold, len(places) - 1)
+        part.call(self.f, length, initial, places, rows, self.nanoseconds(length))
 
     def _in_parts(self, length: int, scratch: Value) -> None:
         """One row in so many parts, whoever takes which, then the parts, then what is left over."""
         f, each = self.f, length // PARTS
+        first, then = self.neutral.number, self.initial_number
+        if first is not None and then is not None and each * PARTS == length:
+            self._rows_part(first, (*self.sources, scratch), PARTS, each)
+            RowsPart(replace(self.fold, of=None), 1).call(f, PARTS, then, (scratch, self.result), 1, 0.0)
+            return
         with parts(f, PARTS, nanoseconds=self.nanoseconds(each)) as (low, high):
             self._rows(f.mul(low, each), f.sub(high, low), each, self.neutral, self.at(scratch, low))
-        _reduce_rows(f, replace(self.fold, of=None), scratch, None, 1, PARTS, self.initial, self.result)
+        reduce_rows(f, replace(self.fold, of=None), scratch, None, 1, PARTS, self.initial, self.result)
         if each * PARTS < length:
             so_far = array(self.fold.type, self.result)[0]
             self._rows(each * PARTS, 1, length - each * PARTS, so_far, self.result)
@@ -336,6 +269,12 @@ class _Kernel:
         f, area = self.f, cut.area(columns)
         cost = self.nanoseconds(rows * columns // cut.bands)
         bands = cut.bands if is_shared(f, cut.bands, cost) else 1
+        neutral, initial = self.neutral.number, self.initial_number
+        if cut.joined == 1 and neutral is not None and initial is not None:
+            part = BandsPart(self.fold)
+            part.call(f, (rows, bands, columns, columns, area), neutral, (self.sources[0], scratch), cost)
+            part.call(f, (bands, 1, area, columns, columns), initial, (scratch, self.result), 0.0)
+            return
         with parts(f, bands, nanoseconds=cost) as (low, high), f.loop(high, low) as k:
             first, last = f.div(f.mul(k, rows), bands), f.div(f.mul(f.add(k, 1), rows), bands)
             source, result = self.at(self.sources[0], f.mul(first, columns)), self.at(scratch, f.mul(k, area))
@@ -359,4 +298,4 @@ class _Kernel:
         self, source: Value, rows: Ix, stride: int, columns: Ix, result: Value, initial: Value | None = None
     ) -> None:
         first = self.initial if initial is None else initial
-        _reduce_columns(self.f, self.fold, source, rows, stride, columns, first, result)
+        reduce_columns(self.f, self.fold, source, rows, stride, columns, first, result)

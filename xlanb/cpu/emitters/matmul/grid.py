@@ -70,30 +70,37 @@ def emit_grid(f: Function, spans: Sequence[Span], work: Work) -> None:
         if total:
             f.call_own(work.name, *work.arrays, table(f.module, work.parameters)(f))
         return
-    walk = walk_routine(f.module)
-    walked = table(f.module, walk_table(spans, work.name, work.parameters))(f)
-    context, zero, count = context_of(walked, *work.arrays), f.zero(I64), f.value(total)
-    shared = is_shared(f, total, work.nanoseconds)
-    note(f, total, work.nanoseconds, shared=shared)
+    call_part(
+        f, walk_routine(f.module), walk_table(spans, work.name, work.parameters), work.arrays, total, work.nanoseconds
+    )
+
+
+def call_part(
+    f: Function, name: str, words: Sequence[int | str], places: Sequence[Value], count: int, nanoseconds: float
+) -> None:
+    """Call the routine `name`, a function as the pool calls it (PART), for 0..count, with a context: a table of these words, then the places; threads share it where that pays."""
+    context, zero = context_of(table(f.module, words)(f), *places), f.zero(I64)
+    shared = is_shared(f, count, nanoseconds)
+    note(f, count, nanoseconds, shared=shared)
     if not shared:
-        f.call_own(walk, context, zero, count, zero)
+        f.call_own(name, context, zero, f.value(count), zero)
         return
     f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
-    parts = f.value(chunks(f, total, work.nanoseconds))
-    f.call_own(PARALLEL, f.symbol(walk), context, count, parts, f.value(f.target.threads))
+    parts = f.value(chunks(f, count, nanoseconds))
+    f.call_own(PARALLEL, f.symbol(name), context, f.value(count), parts, f.value(f.target.threads))
 
 
-def context_of(walked: Value, *arrays: Value) -> Value:
-    """A context for the routine that walks: its table and three arrays, on the stack."""
-    context = Pointer(walked.function.alloca(PTR, _CONTEXT), PTR)
-    for k, value in enumerate((walked, *arrays)):
+def context_of(table: Value, *places: Value) -> Value:
+    """A context for such a routine: its table and where its arrays lie, on the stack."""
+    context = Pointer(table.function.alloca(PTR, 1 + len(places)), PTR)
+    for k, value in enumerate((table, *places)):
         context[k] = value
     return context.base
 
 
 def walk_routine(module: ModuleBuilder) -> str:
     """The name of the routine that walks: (ptr context: a walk's table and three arrays, i64 low, i64 high: positions, i64 slot)."""
-    return routine(module, "walk", "walk", _emit_walk, _PART)
+    return routine(module, "walk", "walk", _emit_walk, PART)
 
 
 def walk_table(spans: Sequence[Span], name: str, parameters: Sequence[int | str]) -> list[int | str]:
@@ -105,7 +112,7 @@ def walk_table(spans: Sequence[Span], name: str, parameters: Sequence[int | str]
     return [*words, *parameters]
 
 
-_PART = (
+PART = (
     Parameter(PTR, "context", "noalias readonly"),
     Parameter(I64, "lo"),
     Parameter(I64, "hi"),
@@ -115,7 +122,7 @@ _PART = (
 
 def _emit_walk(f: Function) -> None:
     """As long as there is work: where the fastest span's run begins, by divisions; then all of the run, by multiples."""
-    context, low, high, _ = map(f.argument, _PART)
+    context, low, high, _ = map(f.argument, PART)
     walk, *arrays = (Pointer(context, PTR)[k] for k in range(_CONTEXT))
     call = Pointer(walk, PTR)[0]
     others = word(walk, 1) - 1

@@ -1,0 +1,187 @@
+"""Routines that reduce arrays in memory and know no shapes (see shared_reductions): along rows, across them; and the parts of them that threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlanb.codegen import arithmetic
+from xlanb.codegen.elements import array
+from xlanb.codegen.folds import AnyOrder
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.nest import ENDLESS, Folding, Nest, Vectors, vectors
+from xlanb.codegen.places import displaced
+from xlanb.codegen.routines import routine, shared, word
+from xlanb.codegen.types import PTR
+from xlanb.codegen.values import Number, Value
+from xlanb.cpu.emitters.matmul.grid import PART, call_part
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+_UNROLL = 4
+"""Vectors of partial results of a row."""
+_TOGETHER = 4
+"""Rows that are added to a row of results at once: each is a stream of its own for the prefetcher, and streams a multiple of a page apart share few places in the cache."""
+OF_ONE = frozenset({Op.ABS, Op.NEGATE, Op.EXPONENTIAL})
+OF_TWO = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY})
+"""What a routine does with each element before it is reduced: sums of squares and products, of magnitudes, of exponentials."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One operation, of elements of a type or of what `of` makes of one or two of them, in vectors of so many."""
+
+    op: Op
+    of: Op | None
+    type: PrimitiveType
+    width: int
+
+    @property
+    def text(self) -> str:
+        """It as part of a routine's name."""
+        return f"{self.op}.{self.of}.{self.type}.{self.width}".lower()
+
+    def value(self, f: Function, elements: Sequence[Value]) -> Value:
+        """What is reduced, of elements or vectors of the arrays."""
+        if self.of is None:
+            return elements[0]
+        if self.of in OF_ONE:
+            return arithmetic.unary(f, self.of, self.type, elements[0])
+        return arithmetic.binary(f, self.of, self.type, elements[0], elements[-1])
+
+
+def _write_rows(
+    f: Function, fold: Fold, a: Value, b: Value | None, rows: Ix, length: Ix, initial: Value, c: Value
+) -> None:
+    """c[r] = initial op a[r, 0] op ... op a[r, length - 1]; of what `fold.of` makes of the elements of a and b."""
+    combiner = AnyOrder(f, fold.op, fold.type)
+    arrays = [array(fold.type, v) for v in (a, b) if v is not None]
+    nest = Nest((ENDLESS,), 1, Vectors(fold.width, _UNROLL))
+    with f.loop(rows) as row:
+
+        def element(at: list[Ix]) -> list[Value]:
+            place = f.add(f.mul(row, length), at[0])
+            return [fold.value(f, [v[place] for v in arrays])]
+
+        total = Folding(f, nest, combiner, element, cuts=(0, length)).result()
+        array(fold.type, c)[row] = combiner.step([initial], total)[0]
+
+
+def _write_columns(
+    f: Function, fold: Fold, a: Value, rows: Ix, stride: Ix, columns: Ix, initial: Value, c: Value
+) -> None:
+    """c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart.
+
+    The initial value everywhere, then a few rows after the other, then each that remains.
+    """
+    result, combiner = array(fold.type, c), AnyOrder(f, fold.op, fold.type)
+
+    def fill(column: Ix) -> None:
+        result[column] = initial
+
+    vectors(f, 0, columns, fold.width, fill)
+    for count, together in ((f.div(rows, _TOGETHER), _TOGETHER), (f.rem(rows, _TOGETHER), 1)):
+        with f.carried(count, [a], guarded=True) as loop:
+            source = array(fold.type, loop.values[0])
+            taken = [source.by(f.mul(stride, k)) for k in range(together)]
+
+            def add(column: Ix, taken: Sequence[Pointer] = taken) -> None:
+                made = [[row[column]] for row in taken]
+                while len(made) > 1:  # in pairs, so that one step need not wait for the other
+                    made = [combiner.step(x, y) for x, y in zip(made[::2], made[1::2], strict=True)]
+                (result[column],) = combiner.step([result[column]], made[0])
+
+            vectors(f, 0, columns, fold.width, add)
+            loop.next = [source.address(f.mul(stride, together))]
+        a = loop.values[0]
+
+
+def _write_scaled(f: Function, fold: Fold, c: Value, count: Ix, scale: Value) -> None:
+    """c[n] = c[n] op scale."""
+    result, combiner = array(fold.type, c), AnyOrder(f, fold.op, fold.type)
+
+    def step(at: Ix) -> None:
+        (result[at],) = combiner.step([result[at]], [scale])
+
+    vectors(f, 0, count, fold.width, step)
+
+
+reduce_rows = shared("rows")(_write_rows)
+reduce_columns = shared("columns")(_write_columns)
+scale = shared("scaled")(_write_scaled)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """The routine for rows low..high of `arrays` (one or two): row r of them is reduced to element r of the result. Its table: elements of a row, the initial value."""
+
+    fold: Fold
+    arrays: int
+
+    def call(
+        self, f: Function, length: int, initial: Number, places: Sequence[Value], rows: int, nanoseconds: float
+    ) -> None:
+        """Reduce so many rows of the arrays at `places`, of which the last is the result's, each in some `nanoseconds`; threads share them where that pays."""
+        name = routine(f.module, self, f"rows.part.{self.arrays}.{self.fold.text}", self._emit, PART)
+        call_part(f, name, [length, _word(self.fold.type, initial)], places, rows, nanoseconds)
+
+    def _emit(self, f: Function) -> None:
+        p, places, low, high = _given(f, self.arrays + 1)
+        length = word(p, 0)
+        *arrays, result = (array(self.fold.type, place) for place in places)
+        moved = [a.address(low * length) for a in arrays]
+        initial, b = _element(self.fold.type, p, 1), moved[1] if self.arrays > 1 else None
+        _write_rows(f, self.fold, moved[0], b, high - low, length, initial, result.address(low))
+
+
+@dataclass(frozen=True, slots=True)
+class BandsPart:
+    """The routine for bands low..high of rows: each has a row of results.
+
+    Its table: rows in all, bands, elements from row to row, columns, elements between rows of results, the initial value.
+    """
+
+    fold: Fold
+
+    def call(
+        self,
+        f: Function,
+        words: tuple[int, int, int, int, int],
+        initial: Number,
+        places: tuple[Value, Value],
+        nanoseconds: float,
+    ) -> None:
+        """Reduce the rows of the array at the first place to rows of results at the second, each band in some `nanoseconds`; threads share them where that pays."""
+        name = routine(f.module, self, f"columns.part.{self.fold.text}", self._emit, PART)
+        call_part(f, name, [*words, _word(self.fold.type, initial)], places, words[1], nanoseconds)
+
+    def _emit(self, f: Function) -> None:
+        p, places, low, high = _given(f, 2)
+        source, result = (array(self.fold.type, place) for place in places)
+        rows, bands, stride, columns, area = (word(p, k) for k in range(5))
+        initial = _element(self.fold.type, p, 5)
+        with f.loop(high, low) as band:
+            at = f.value(band)
+            first, last = (at * rows).udiv(bands), ((at + 1) * rows).udiv(bands)
+            begin, goal = source.address(first * stride), result.address(at * area)
+            _write_columns(f, self.fold, begin, last - first, stride, columns, initial, goal)
+
+
+def _given(f: Function, count: int) -> tuple[Value, list[Value], Value, Value]:
+    """Of a part's function: its table, its places, and from where to where it goes."""
+    context, low, high, _ = map(f.argument, PART)
+    p, *places = (Pointer(context, PTR)[k] for k in range(count + 1))
+    return p, places, low, high
+
+
+def _element(t: PrimitiveType, p: Value, at: int) -> Value:
+    """Word `at` of a table as an element."""
+    return array(t, displaced(p, 8 * at))[0]
+
+
+def _word(t: PrimitiveType, number: Number) -> int:
+    """A word with the bits of an element."""
+    return int.from_bytes(np.array(number, t.dtype).tobytes(), "little")
