@@ -24,6 +24,7 @@ from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.devices import Placement
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.executable_cache import ExecutableCache
+from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.object_code import ObjectCode, check_name, object_code
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.records import CodeRecord
@@ -101,8 +102,7 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
         XlanbError: a pass or the backend refuses the module.
     """
     options = options or CompileOptions()
-    caches = llvm.is_installed() and not is_observed()
-    kept = ExecutableCache.of_environment(_target(options), options) if caches else None
+    kept = _cache(options) if not is_observed() else None
     if kept is None:
         return _compile(module, options)
     text = str(module)
@@ -120,7 +120,7 @@ def restore(text: str, read: Callable[[], HloModule], options: CompileOptions) -
     Raises:
         FlagError: XLANB_CACHE_BYTES is no whole number.
     """
-    kept = ExecutableCache.of_environment(_target(options), options) if llvm.is_installed() else None
+    kept = _cache(options)
     found = kept.get_of(text) if kept is not None else None
     return Executable.restored(read, found, lambda: _compile(read(), options)) if found is not None else None
 
@@ -131,9 +131,16 @@ def remember(text: str, module: HloModule, options: CompileOptions) -> None:
     Raises:
         FlagError: XLANB_CACHE_BYTES is no whole number.
     """
-    kept = ExecutableCache.of_environment(_target(options), options) if llvm.is_installed() else None
+    kept = _cache(options)
     if kept is not None:
         kept.put_words(text, str(module))
+
+
+def _cache(options: CompileOptions) -> ExecutableCache | None:
+    """The cache of executables that the environment names, if any."""
+    if environment_folder() is None or not llvm.is_installed():
+        return None
+    return ExecutableCache.of_environment(_target(options), options)
 
 
 @boundary("compile")
@@ -180,11 +187,19 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     source, module = module, module.clone()
     ran: list[str] = []
     placement = Placement(module)
-    for result in _pipeline_for(options, placement.partitions).steps(module, verify=options.verify, records=recorded):
-        ran.append(result.name)
-        placement.passed(result.name, module)
-        if recorded:
-            yield _stage_of(result)
+    passes = _pipeline_for(options, placement.partitions)
+
+    def passed(name: str) -> None:
+        ran.append(name)
+        placement.passed(name, module)
+
+    if recorded or options.verify or is_observed():
+        for result in passes.steps(module, verify=options.verify, records=recorded):
+            passed(result.name)
+            if recorded:
+                yield _stage_of(result)
+    else:
+        passes.run_unwatched(module, passed)
     before = module.record() if recorded else None
     start = time.perf_counter()
     with seldom():

@@ -55,6 +55,13 @@ class HloPassPipeline(Displayable):
         """
         return _walk(self, module, _Walk((), 0, snapshots=records, verify=verify))
 
+    def run_unwatched(self, module: HloModule, passed: Callable[[str], None]) -> None:
+        """Run every pass over `module` as `steps` does without records, without a result for each; `passed` is called with the name of each pass after it.
+
+        Holding back the garbage collector is up to the caller, and there are to be no observers.
+        """
+        _run_through(self, module, (), 0, ({}, passed))
+
     # -- other pipelines of the same passes ----------------------------------------------------------------------
 
     def without(self, *names: str) -> HloPassPipeline:
@@ -222,6 +229,32 @@ def _walk(target: AnyPass, module: HloModule, walk: _Walk, state: _State | None 
         yield _leaf(target, module, walk, state)
 
 
+def _run_through(
+    target: AnyPass,
+    module: HloModule,
+    path: tuple[str, ...],
+    iteration: int,
+    walk: tuple[dict[int, int], Callable[[str], None]],
+) -> None:
+    """What `_walk` does where nobody watches: of some hundred passes most have nothing to look for in a small module, and then a result is most of their price."""
+    if isinstance(target, HloPassPipeline):
+        inside = (*path, target.name)
+        for p in target.passes:
+            _run_through(p, module, inside, iteration, walk)
+        return
+    if isinstance(target, HloPassFix):
+        for n in _until_still(target, module, watched=False):
+            _run_through(target.inner, module, path, n, walk)
+        return
+    idle, passed = walk
+    version, triggers = module.version, target.triggers
+    if idle.get(id(target)) != version and (triggers is None or not triggers.isdisjoint(module.opcodes)):
+        execute(target, module, path, iteration, snapshots=False)
+        if module.version == version:
+            idle[id(target)] = version
+    passed(target.name)
+
+
 def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, state: _State) -> PassResult:
     """Run one pass, unless it stood still on this very state of the module before (it is a function of the module), or has nothing to look for in it."""
     version = module.version
@@ -260,13 +293,19 @@ def _still(name: str, path: tuple[str, ...], iteration: int) -> PassResult:
 
 
 def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, state: _State) -> Iterator[PassResult]:
+    for n in _until_still(fix, module, watched=walk.snapshots):
+        yield from _walk(fix.inner, module, walk._replace(iteration=n), state)
+
+
+def _until_still(fix: HloPassFix, module: HloModule, *, watched: bool) -> Iterator[int]:
+    """The rounds of a loop, each of which is run before the next is asked for."""
     before: ModuleRecord | None = None
     for n in range(fix.limit):
         version = module.version
         # A round that undoes its own edits stands still too; records tell that, but most loops end before they are worth their price.
-        if before is None and (n >= _UNRECORDED_ROUNDS or walk.snapshots or is_observed()):
+        if before is None and (n >= _UNRECORDED_ROUNDS or watched or is_observed()):
             before = module.record()
-        yield from _walk(fix.inner, module, walk._replace(iteration=n), state)
+        yield n
         if module.version == version:
             return
         if before is not None:
@@ -276,7 +315,7 @@ def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, state: _State) -> I
             before = after
     # As in XLA this is worth a word, not an error: every round kept the meaning.
     if is_observed():
-        reached = Predicate("reached a fixed point", False, f"still changing after {fix.limit} iterations")
+        reached = Predicate("reached a fixed point", False, f"still changing after {fix.limit} rounds")
         emit(Decision(current_cause(), "fixed point", (fix.name,), False, (reached,)))
 
 

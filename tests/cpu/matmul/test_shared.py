@@ -54,7 +54,8 @@ def test_a_second_dot_of_another_shape_compiles_nothing(compiled):
         assert ("xlanb.walk" in names) == (number == 0)
         assert any(n.startswith("xlanb.tile.f32.") for n in names) == (number == 0)
         assert not any("@run(" in u.text for u in compiled)
-        assert bool(compiled) is (number == 0)
+        pool = [u for u in compiled if "ModuleID = 'xlanb.pool'" in u.text]  # once in a process
+        assert (len(compiled) > len(pool)) is (number == 0)
 
 
 def test_what_a_program_shares_is_shown_with_it():
@@ -105,7 +106,7 @@ def expected(spans):
 def test_a_walk_is_at_every_position_once(name, parts):
     spans = WALKS[name]
     module = ModuleBuilder("walk", jit.host())
-    walk = routine(module, "walk", "walk", grid._emit_walk, grid._PART)
+    walk = routine(module, "walk", "walk", grid._emit_walk, grid.PART)
     text = module.text().replace("define internal", "define")
     code = jit.LoadedCode([objects.compile_unit(Unit(text, ready=True, weight=1), jit.host())], [walk])
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)(code.address(walk))

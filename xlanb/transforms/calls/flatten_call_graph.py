@@ -12,6 +12,7 @@ from xlanb.analysis.expansion import check_expansion
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.base import HloPass
 
 
@@ -20,6 +21,7 @@ class FlattenCallGraph(HloPass):
     """Clones computations that are called from several places, or twice by one instruction."""
 
     name = "flatten-call-graph"
+    triggers = frozenset(o for o in HloOpcode if o.may_call)
 
     def apply(self, module: HloModule) -> None:
         check_expansion(module, self.name)
