@@ -318,7 +318,7 @@ def run_guarded(
     temp = Arena(exe, at_end=at_end, only=only)
     temp.fill(fill)
     word = (ctypes.c_int64 * 2)()
-    status = bridge().call(exe.code.run, *tables, temp.address, exe.code.table, word)
+    status = bridge().call(exe.calls.code.run, *tables, temp.address, exe.calls.code.table, word)
     assert status == OK
     return [m.content() for m in kept[len(exe.calls.arguments) :]]
 

@@ -209,7 +209,7 @@ def test_products_are_data_alone(rows: int, columns: int, tmp_path: Path) -> Non
     """Of one thread and of two, with constants in the table and in memory of their own, and saved, where the table is a global of LLVM's."""
     exe = xlanb.compile(_dots(rows, columns))
     own, _ = _modules(exe)
-    if exe.code.table:
+    if exe.calls.code.table:
         assert not any("define void @d" in u.text or "define void @c" in u.text for u in own)
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((rows, 40)).astype(np.float32), rng.standard_normal((40, columns)).astype(np.float32)

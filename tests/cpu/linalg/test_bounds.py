@@ -36,7 +36,7 @@ def run(text, inputs, results):
         kept = []
         arguments = (ctypes.c_void_p * len(inputs))(*[fenced(kept, x.nbytes, at_end, x) for x in inputs])
         made = (ctypes.c_void_p * len(results))(*[fenced(kept, n, at_end) for n in results])
-        exe.code(arguments, made, fenced(kept, -(-temp // 64) * 64, at_end))
+        exe.calls.code(arguments, made, fenced(kept, -(-temp // 64) * 64, at_end))
 
 def call(routine, t, given, made, options, inputs, results):
     names = ", ".join(f"p{k}" for k in range(len(given)))

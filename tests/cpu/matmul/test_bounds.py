@@ -32,7 +32,7 @@ def run(text, sizes, result):
     arguments = (ctypes.c_void_p * len(sizes))(*[fenced(n) for n in sizes])
     results = (ctypes.c_void_p * 1)(fenced(result))
     temp = exe.buffer_assignment.temp_size
-    exe.code(arguments, results, fenced(-(-temp // 64) * 64))
+    exe.calls.code(arguments, results, fenced(-(-temp // 64) * 64))
 
 for t, w in (("f32", 4), ("bf16", 2), ("s8", 1), ("c64", 8)):
     for m, k, n in [(1, 1, 1), (3, 5, 7), (17, 33, 19), (1, 37, 50), (50, 37, 1), (35, 20, 33), (67, 41, 97)]:
