@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format generate new-pass docs browser fuzz guard peers targets notebooks binder install-check release clean
+.PHONY: help lab test demo lint format generate new-pass docs browser fuzz guard peers targets notebooks binder lite install-check release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -120,6 +120,18 @@ guard: $(VENV)/.installed-test ## programs between pages that nobody may touch, 
 
 binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without the real XLA
 	PYTHON=$(PYTHON) binder/check.sh
+
+# JupyterLite has versions of its own of JupyterLab's packages: an environment of its own too. Needs npm and node.
+LITE := .venv-lite
+
+$(LITE)/.installed: lite/requirements.txt $(VENV)/.made
+	$(PYTHON) -m venv $(LITE)
+	$(LITE)/bin/python -m pip install --quiet --disable-pip-version-check -r lite/requirements.txt
+	@touch $@
+
+lite: $(LITE)/.installed $(VENV)/.installed-browser ## lessons 01 to 04 as a static site in build/lite/site, run in Chromium
+	$(LITE)/bin/python lite/build.py build/lite
+	$(BIN)/python -m pytest tests/lite --fail-on-skip $(PYTEST_ARGS)
 
 # As a user installs it: a wheel, in an environment of its own, far from the sources.
 install-check: ## `pip install .` into a fresh environment

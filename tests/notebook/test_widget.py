@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from xlanb.view.page import saved_html
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
 from factory import EVIL, FakeCompiler, make_trace
+
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Front:
@@ -414,3 +417,20 @@ def test_a_bug_is_shown_as_one_with_its_traceback(monkeypatch):
     assert isinstance(widget.error, InternalError)
     assert "Please report it" in front.messages[-1]["message"]
     assert "KeyError: 'x'" in front.messages[-1]["message"]
+
+
+def test_colab_is_asked_for_its_manager_of_widgets(monkeypatch):
+    util = pytest.importorskip("anywidget._util")
+    turned_on = []
+    colab = types.ModuleType("google.colab.output")
+    colab.enable_custom_widget_manager = lambda: turned_on.append(True)
+    colab._widgets = types.SimpleNamespace(_installed_url="https://manager")
+    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+    monkeypatch.setitem(sys.modules, "google.colab.output", colab)
+    util.enable_custom_widget_manager_once.cache_clear()
+    for _ in range(2):
+        data, metadata = explore(make_trace())._repr_mimebundle_()
+        assert metadata[VIEW] == {"colab": {"custom_widget_manager": {"url": "https://manager"}}}
+        assert {VIEW, "text/html", "text/plain"} <= set(data)
+    assert turned_on == [True]
+    util.enable_custom_widget_manager_once.cache_clear()
