@@ -30,7 +30,7 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     check_name(name)
     if exe.device_count > 1:
         raise UnimplementedError(
-            f"{exe.hlo_module.name} runs on {exe.device_count} devices of this process: it cannot be exported to C"
+            f"cannot export {exe.hlo_module.name} to C: it runs on {exe.device_count} devices; only programs for one device can be exported"
         )
     program = emit_program(exe.buffer_assignment, standalone(exe.target))
     code = object_code(program, exe.calls.signature, exe.buffer_assignment.temp_size, name)

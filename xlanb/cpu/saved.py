@@ -40,7 +40,7 @@ def save(exe: Executable, path: str | Path) -> None:
     """See Executable.save."""
     if exe.device_count > 1:
         raise UnimplementedError(
-            f"{exe.hlo_module.name} runs on {exe.device_count} devices of this process: it cannot be saved"
+            f"cannot save {exe.hlo_module.name}: it runs on {exe.device_count} devices; only programs for one device can be saved"
         )
     program = exe.program
     if program.host:

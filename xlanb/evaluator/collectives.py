@@ -196,7 +196,8 @@ def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
                 output = outputs[k // updates]
                 if not (0 <= start <= start + size <= len(given) and 0 <= place <= place + size <= len(output)):
                     raise EvaluationError(
-                        f"{i.name}: update {k} moves rows {start}:{start + size} of {len(given)} to {place}:{place + size} of {len(output)}"
+                        f"{i.name}: update {k} is out of bounds: it copies rows {start}:{start + size} of {len(given)} "
+                        f"to rows {place}:{place + size} of {len(output)}"
                     )
                 output[place : place + size] = given[start : start + size]
         return [[o] for o in outputs]

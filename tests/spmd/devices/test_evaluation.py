@@ -179,7 +179,7 @@ def test_a_ragged_all_to_all_past_the_end_of_an_array_is_refused(size: int, plac
         f" b = s64[1] constant({{{size}}})\n c = s64[1] constant({{{place}}})\n"
         " ROOT r = f32[4] ragged-all-to-all(x, o, a, b, c, b), replica_groups={{0}} }"
     )
-    with pytest.raises(EvaluationError, match=r"update 0 moves rows"):
+    with pytest.raises(EvaluationError, match=r"update 0 is out of bounds"):
         xlanb.evaluate(text, np.zeros(3, np.float32), np.zeros(4, np.float32))
 
 

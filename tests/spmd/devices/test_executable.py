@@ -231,7 +231,7 @@ def test_a_profile_is_of_the_first_device():
 
 
 def test_what_runs_on_devices_of_this_process_is_not_saved(tmp_path: Path):
-    with pytest.raises(UnimplementedError, match="runs on 4 devices of this process"):
+    with pytest.raises(UnimplementedError, match="it runs on 4 devices"):
         compiled(4).save(tmp_path / "m.xlanb")
-    with pytest.raises(UnimplementedError, match="runs on 4 devices of this process"):
+    with pytest.raises(UnimplementedError, match="it runs on 4 devices"):
         compiled(4).export_c(tmp_path)

@@ -342,7 +342,7 @@ class _Builder:
     def _close(merged: Tensor, value: Tensor, entered: Tensor) -> None:
         if value.dtype.base_dtype is not merged.dtype.base_dtype:
             raise GraphTypeError(
-                f"loop variable {entered.op.inputs[0].name!r} enters with type {merged.dtype.name}, but is {value.dtype.name} after one iteration"
+                f"loop variable {entered.op.inputs[0].name!r} has type {merged.dtype.name} before the loop, but {value.dtype.name} after one iteration: cast it in 'body'"
             )
         back = close_loop(merged, value)
         if not _is_within(back.shape, merged.shape):

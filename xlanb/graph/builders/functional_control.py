@@ -168,7 +168,7 @@ def while_v2(
         for value, result in zip(flat, results, strict=True):
             if value.dtype.base_dtype is not result.dtype.base_dtype:
                 raise GraphTypeError(
-                    f"loop variable {value.name!r} enters with type {value.dtype.name}, but is {result.dtype.name} after one iteration"
+                    f"loop variable {value.name!r} has type {value.dtype.name} before the loop, but {result.dtype.name} after one iteration: cast it in 'body'"
                 )
         captures = list(dict.fromkeys([*holds.captures, *step.captures]))
         label = scope.removesuffix("/").replace("/", "_")

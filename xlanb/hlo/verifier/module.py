@@ -49,7 +49,9 @@ def verify_schedule(module: HloModule) -> None:
     """An order names each instruction once, after its operands."""
     for computation, order in module.schedule.items():
         if computation.module is not module:
-            raise HloVerifierError(f"the schedule orders {computation.name}, which is not in module {module.name}")
+            raise HloVerifierError(
+                f"the schedule contains computation {computation.name}, which is not in module {module.name}"
+            )
         done: set[HloInstruction] = set()
         for i in order:
             if i in done or i not in computation:

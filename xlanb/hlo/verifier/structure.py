@@ -131,7 +131,10 @@ def _verify_parameters(computation: HloComputation) -> None:
     for i in parameters:
         _verify_replication(i)
     if len(parameters) != len(computation._parameters) or set(parameters) != set(computation._parameters):
-        raise HloVerifierError(f"computation {computation.name} has an inconsistent list of parameters")
+        raise HloVerifierError(
+            f"computation {computation.name}: its list of {len(computation._parameters)} parameters does not contain "
+            f"exactly its {len(parameters)} parameter instructions"
+        )
     taken: dict[int, HloInstruction] = {}
     for p in parameters:
         number = p.attributes.get("parameter_number")
