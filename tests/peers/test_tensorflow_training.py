@@ -75,7 +75,7 @@ def jit_compiled(real, step):
 @pytest.mark.parametrize(
     ("build", "reference"),
     # TensorFlow's jit_compile draws other numbers for dropout than TensorFlow's own kernels
-    [(cnn, jit_compiled), (dropout, lambda _, step: step)],
+    [(cnn, jit_compiled), (dropout, lambda _, step: step), (lstm, jit_compiled)],
 )
 def test_train_steps(real, build, reference):
     model, optimizer, batch, step = train_step(real, build)

@@ -35,8 +35,13 @@ def broadcast_in_dim(
     kept = [i for i, d in enumerate(dimensions) if have[i] == sizes[d]]
     if len(kept) < len(have):
         x = b.reshape(x, [have[i] for i in kept])
-    shape = ArrayShape(x.array_shape.element_type, sizes, Layout.default(len(sizes)))
-    return b.instruction(HloOpcode.BROADCAST, (x,), shape, dimensions=tuple(dimensions[i] for i in kept))
+    places = tuple(dimensions[i] for i in kept)
+    dynamic: tuple[bool, ...] = ()
+    if x.array_shape.is_dynamic:
+        moving = {p for p, flag in zip(places, x.array_shape.dynamic, strict=True) if flag}
+        dynamic = tuple(d in moving for d in range(len(sizes)))
+    shape = ArrayShape(x.array_shape.element_type, sizes, Layout.default(len(sizes)), dynamic)
+    return b.instruction(HloOpcode.BROADCAST, (x,), shape, dimensions=places)
 
 
 def broadcast_pair(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from xlanb.errors import ShapeError
@@ -25,6 +26,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, PrimitiveType, Shape
+from xlanb.shape.reshaping import reshaped_dynamic
 from xlanb.shape.shape import TOKEN, array, tuple_of
 
 _O = HloOpcode
@@ -265,8 +267,16 @@ class HloBuilder:
         return broadcasting.broadcast_in_dim(self, x, sizes, tuple(dimensions))
 
     def reshape(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """The same elements in row-major order under other dimensions; `x` itself where they are the same."""
+        """The same elements in row-major order under other dimensions; `x` itself where they are the same.
+
+        A dynamic dimension stays one: the most major of those that it is split into or joined with.
+
+        Raises:
+            ShapeError: it does not lie at a border of the new dimensions.
+        """
         shape = array(x.array_shape.element_type, dimensions)
+        if x.array_shape.is_dynamic:
+            shape = replace(shape, dynamic=reshaped_dynamic(x.array_shape, shape.dimensions))
         return x if x.array_shape.dimensions == shape.dimensions else self.instruction(_O.RESHAPE, (x,), shape)
 
     def transpose(self, x: HloInstruction, permutation: Sequence[int]) -> HloInstruction:
@@ -281,6 +291,21 @@ class HloBuilder:
         return self.instruction(
             _O.SLICE, (x,), slice=tuple(SliceDimension(*d) for d in zip(starts, limits, steps, strict=True))
         )
+
+    def get_dimension_size(self, x: HloInstruction, dimension: int) -> HloInstruction:
+        """The size of a dimension when the program runs, s32."""
+        return self.instruction(_O.GET_DIMENSION_SIZE, (x,), dimensions=(dimension,))
+
+    def set_dimension_size(self, x: HloInstruction, size: HloInstruction, dimension: int) -> HloInstruction:
+        """`x` with a dimension of another size, an s32 scalar that is at most the bound.
+
+        A constant that is the bound makes the dimension static, as in XlaBuilder::SetDimensionSize.
+        """
+        shape, known = x.array_shape, None
+        if size.opcode is _O.CONSTANT and int(size.literal.array) == shape.dimensions[dimension]:
+            flags = [moves and d != dimension for d, moves in enumerate(shape.dynamic)]
+            known = replace(shape, dynamic=tuple(flags))
+        return self.instruction(_O.SET_DIMENSION_SIZE, (x, size), known, dimensions=(dimension,))
 
     def pad(
         self, x: HloInstruction, value: HloInstruction, padding: Iterable[PaddingDimension | tuple[int, int, int]]

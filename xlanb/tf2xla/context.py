@@ -189,12 +189,49 @@ class OpContext:
         Raises:
             GraphError: it is no vector, one is negative, or there are more dimensions than an array may have; names the node.
         """
-        found = self.ints(index)
-        if self.constant(index).ndim > 1 or min(found, default=0) < 0 or len(found) > MOST_DIMENSIONS:
+        found = self.bounded_ints(index)
+        if self.shape(index).rank > 1 or min(found, default=0) < 0 or len(found) > MOST_DIMENSIONS:
             self.fail(
                 f"input {index} must be a vector of sizes, up to {MOST_DIMENSIONS} and none negative, not {found[:70]}"
             )
         return found
+
+    def _is_dynamic(self, index: int) -> bool:
+        """Whether an input depends on the sizes of dynamic dimensions, and on nothing else."""
+        x = self.input(index)
+        return self.known(x) is None and self._constants.bound(x) is not None
+
+    def bounded_ints(self, index: int) -> list[int]:
+        """Like `ints`; where the sizes of dynamic dimensions are read, with their bounds."""
+        bound = self._constants.bound(self.input(index)) if self._is_dynamic(index) else None
+        return self.ints(index) if bound is None else [int(v) for v in bound.value.ravel()]
+
+    def bounded_number(self, index: int) -> Any:
+        """Like `number`; where the sizes of dynamic dimensions are read, with their bounds."""
+        if not self._is_dynamic(index):
+            return self.number(index)
+        (value,) = self.bounded_ints(index)
+        return value
+
+    def size_of(self, index: int, element: int | None = None) -> HloInstruction | None:
+        """An integer input, or one of its elements, as an s32 scalar where it depends on the sizes of dynamic dimensions; else None."""
+        if not self._is_dynamic(index):
+            return None
+        given = self.b.convert(self.input(index), PrimitiveType.S32)
+        if element is None:
+            return self.b.reshape(given, [])
+        bound = self._constants.bound(self.input(index))
+        if bound is None or not bound.moves.ravel()[element]:
+            return None
+        return self.b.reshape(self.b.slice(given, [element], [element + 1]), [])
+
+    def sized(self, x: HloInstruction, index: int) -> HloInstruction:
+        """`x`, made for the sizes of input `index`, with those set that depend on dynamic dimensions."""
+        for d in range(x.array_shape.rank) if self._is_dynamic(index) else ():
+            size = self.size_of(index, d)
+            if size is not None:
+                x = self.b.set_dimension_size(x, size, d)
+        return x
 
     def per_dimension(self, index: int, of: int = 0) -> list[int]:
         """The value of an integer input that must be known now: a number for each dimension of the input `of`.
@@ -285,11 +322,21 @@ class OpContext:
         return variable.value
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The largest that a value can be where the sizes of dynamic dimensions are read, and which elements depend on them."""
+
+    value: np.ndarray[Any, Any]
+    moves: np.ndarray[Any, Any]
+
+
 class ConstantValues:
     """Values of HLO that depends on no argument, computed by the evaluator and remembered."""
 
     def __init__(self) -> None:
         self._values: dict[HloInstruction, Any] = {}
+        self._at_bound: dict[HloInstruction, Any] = {}
+        self._below: dict[HloInstruction, Any] = {}
 
     def of(self, wanted: HloInstruction) -> np.ndarray[Any, Any]:
         """The value of an instruction.
@@ -297,15 +344,39 @@ class ConstantValues:
         Raises:
             NotConstantError: it depends on a parameter or on random numbers; the message names which.
         """
+        return self._evaluated(wanted, self._values, None)
+
+    def bound(self, wanted: HloInstruction) -> Bound | None:
+        """The value with each dynamic dimension at its bound; None where it depends on more than these."""
+        try:
+            high = self._evaluated(wanted, self._at_bound, 0)
+            return Bound(high, high != self._evaluated(wanted, self._below, 1))
+        except NotConstantError:
+            return None  # that is the answer
+
+    def set_bound(self, x: HloInstruction, bound: np.ndarray[Any, Any]) -> None:
+        """State what a value is at most, in its own element type."""
+        self._at_bound[x] = bound
+        self._below[x] = np.asarray(np.maximum(bound, 1) - 1, bound.dtype)
+
+    def _evaluated(
+        self, wanted: HloInstruction, values: dict[HloInstruction, Any], below: int | None
+    ) -> np.ndarray[Any, Any]:
+        """The value of an instruction; with `below`, sizes of dynamic dimensions are so much less than their bounds."""
         stack = [wanted]
         while stack:
             i = stack[-1]
-            if i in self._values:
+            if i in values:
+                stack.pop()
+                continue
+            if below is not None and i.opcode is HloOpcode.GET_DIMENSION_SIZE:
+                size = i.operands[0].array_shape.dimensions[i.dimensions[0]]
+                values[i] = np.asarray(max(0, size - below), np.int32)
                 stack.pop()
                 continue
             if i.opcode in _UNKNOWN_UNTIL_RUN or i.has_side_effect:
                 raise NotConstantError(f"{i.name} ({i.metadata.op_name or i.opcode})")
-            todo = [o for o in i.operands if o not in self._values]
+            todo = [o for o in i.operands if o not in values]
             if todo:
                 stack.extend(todo)
                 continue
@@ -314,13 +385,13 @@ class ConstantValues:
                     f"{i.name}, whose {_bytes(i):,} bytes exceed the limit of {LARGEST_EXPANSION:,} bytes"
                 )
             try:
-                self._values[i] = evaluate_instruction(
-                    i, [self._values[o] for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES
+                values[i] = evaluate_instruction(
+                    i, [values[o] for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES
                 )
             except EvaluationError as error:
                 raise NotConstantError(str(error)) from error
             stack.pop()
-        return np.asarray(self._values[wanted])
+        return np.asarray(values[wanted])
 
 
 def _bytes(i: HloInstruction) -> int:

@@ -74,7 +74,7 @@ def _inferred(op: Operation) -> list[Dimensions | None] | None:
 
 def _attempt(
     op: Operation, dims: Sequence[Dimensions | None], known: Sequence[Array | None], size: int
-) -> list[tuple[int, ...] | None] | None:
+) -> list[Dimensions | None] | None:
     """Output shapes with `size` for every unknown dimension; None where the op cannot tell. Raises GraphError where it does not fit."""
     try:
         return _lowered_shapes(op, dims, known, size)
@@ -85,13 +85,14 @@ def _attempt(
 def exact_shapes(
     op: Operation, dims: Sequence[tuple[int, ...]], known: Sequence[Array | None]
 ) -> list[tuple[int, ...] | None]:
-    """Shapes of the outputs for inputs of these shapes (a variable's, of its handle), and values where they must be known.
+    """Shapes of the outputs for inputs of these shapes (a variable's, of its handle), and values where they must be known; None where a size depends on values.
 
     Raises:
         GraphError: they do not fit; NotConstantError where a value is needed that is not in `known`.
         UnknownOpError: the op has no lowering.
     """
-    return _lowered_shapes(op, dims, known, 0)
+    shapes = _lowered_shapes(op, dims, known, 0)
+    return [None if s is None or None in s else tuple(d for d in s if d is not None) for s in shapes]
 
 
 def evaluate_op(op: Operation, dims: Sequence[tuple[int, ...]], known: Sequence[Array | None]) -> list[Array] | None:
@@ -156,7 +157,7 @@ def _known_inputs(op: Operation) -> list[Array | None] | None:
 
 def _lowered_shapes(
     op: Operation, dims: Sequence[Dimensions | None], known: Sequence[Array | None], size: int
-) -> list[tuple[int, ...] | None]:
+) -> list[Dimensions | None]:
     if _is_of_store(op):
         return [None for _ in op.outputs]
     feeds: dict[Tensor, Argument] = {}
@@ -173,7 +174,8 @@ def _lowered_shapes(
         shape = array(from_dtype(scalar), [size if n is None else n for n in d])
         feeds[t] = Argument("variable" if is_handle or t.dtype.is_ref_dtype else "parameter", shape)
     root = lower(op.name, list(feeds.items()), op.outputs, follow_control=False).module.entry_computation.root
-    return [o.array_shape.dimensions for o in root.operands[: len(op.outputs)]]
+    shapes = [o.array_shape for o in root.operands[: len(op.outputs)]]
+    return [tuple(None if s.is_dynamic_dimension(i) else d for i, d in enumerate(s.dimensions)) for s in shapes]
 
 
 def _is_of_store(op: Operation) -> bool:
@@ -181,7 +183,7 @@ def _is_of_store(op: Operation) -> bool:
     return op.type.startswith(("Stack", "TensorArray"))
 
 
-def _merge(shapes: Sequence[tuple[int, ...] | None]) -> Dimensions | None:
+def _merge(shapes: Sequence[Dimensions | None]) -> Dimensions | None:
     first, *others = shapes
     if first is None or any(o is None or len(o) != len(first) for o in others):
         return None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.hlo import HloInstruction
+from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.shape import TupleShape
 from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to, canonical_axes, canonical_axis, constant
 from xlanb.tf2xla.context import OpContext
@@ -39,17 +39,36 @@ def _no_op(_: OpContext) -> None:
 
 @register("Shape")
 def _shape(ctx: OpContext) -> HloInstruction:
-    return ctx.b.constant(_counts(ctx, ctx.shape(0).dimensions))
+    return _sizes_of(ctx, ctx.input(0))
 
 
 @register("ShapeN")
 def _shape_n(ctx: OpContext) -> list[HloInstruction]:
-    return [ctx.b.constant(_counts(ctx, ctx.shape(i).dimensions)) for i in range(ctx.input_count)]
+    return [_sizes_of(ctx, x) for x in ctx.inputs]
+
+
+def _sizes_of(ctx: OpContext, x: HloInstruction) -> HloInstruction:
+    """Sizes [rank]: a constant, but for dynamic dimensions."""
+    shape, b = x.array_shape, ctx.b
+    counts = _counts(ctx, shape.dimensions)
+    if not shape.is_dynamic:
+        return b.constant(counts)
+    kind = ctx.element_type("out_type")
+    parts = [
+        b.convert(b.get_dimension_size(x, d), kind) if moves else b.constant(counts[d])
+        for d, moves in enumerate(shape.dynamic)
+    ]
+    return b.concatenate([b.reshape(p, [1]) for p in parts], 0)
 
 
 @register("Size")
 def _size(ctx: OpContext) -> HloInstruction:
-    return ctx.b.constant(_counts(ctx, ctx.shape(0).element_count))
+    x = ctx.input(0)
+    if not x.array_shape.is_dynamic:
+        return ctx.b.constant(_counts(ctx, x.array_shape.element_count))
+    sizes = _sizes_of(ctx, x)
+    start = ctx.b.constant(np.ones((), sizes.array_shape.dtype))
+    return ctx.b.reduce(sizes, start, [0], HloOpcode.MULTIPLY)
 
 
 def _counts(ctx: OpContext, values: Sequence[int] | int) -> NDArray[Any]:
@@ -68,7 +87,7 @@ def _rank(ctx: OpContext) -> HloInstruction:
 
 @register("Reshape", constants=(1,))
 def _reshape(ctx: OpContext) -> HloInstruction:
-    x, wanted = ctx.input(0), ctx.ints(1)
+    x, wanted = ctx.input(0), ctx.bounded_ints(1)
     total = x.array_shape.element_count
     if wanted.count(-1) == 1:
         known = prod(d for d in wanted if d != -1)
@@ -77,7 +96,7 @@ def _reshape(ctx: OpContext) -> HloInstruction:
         wanted = [total // known if d == -1 else d for d in wanted]
     if prod(wanted) != total or any(d < 0 for d in wanted):
         ctx.fail(f"cannot reshape {total} elements of shape {list(x.array_shape.dimensions)} to {wanted}")
-    return ctx.b.reshape(x, wanted)
+    return ctx.sized(ctx.b.reshape(x, wanted), 1)
 
 
 @register("ExpandDims", constants=(1,))
@@ -110,12 +129,12 @@ def _transpose(ctx: OpContext) -> HloInstruction:
 
 @register("Fill", constants=(0,))
 def _fill(ctx: OpContext) -> HloInstruction:
-    return broadcast_to(ctx.b, ctx.input(1), ctx.sizes(0))
+    return ctx.sized(broadcast_to(ctx.b, ctx.input(1), ctx.sizes(0)), 0)
 
 
 @register("BroadcastTo", constants=(1,))
 def _broadcast_to(ctx: OpContext) -> HloInstruction:
-    return broadcast_to(ctx.b, ctx.input(0), ctx.sizes(1))
+    return ctx.sized(broadcast_to(ctx.b, ctx.input(0), ctx.sizes(1)), 1)
 
 
 @register("ZerosLike", "OnesLike")
@@ -133,21 +152,29 @@ def _like(ctx: OpContext) -> HloInstruction:
 @register("Tile", constants=(1,))
 def _tile(ctx: OpContext) -> HloInstruction:
     """Each dimension d repeated m times: broadcast to [m0, d0, m1, d1, ...], then merged."""
-    x, multiples = ctx.input(0), ctx.ints(1)
+    x, multiples = ctx.input(0), ctx.bounded_ints(1)
     dims = x.array_shape.dimensions
     if len(multiples) != len(dims) or any(m < 0 for m in multiples):
         ctx.fail(f"multiples {multiples} do not fit shape {list(dims)}")
-    if all(m == 1 for m in multiples):
+    if all(m == 1 for m in multiples) and ctx.known(ctx.input(1)) is not None:
         return x
     spread = [size for pair in zip(multiples, dims, strict=True) for size in pair]
     wide = ctx.b.broadcast_in_dim(x, spread, range(1, 2 * len(dims), 2))
-    return ctx.b.reshape(wide, [m * d for m, d in zip(multiples, dims, strict=True)])
+    made = ctx.b.reshape(wide, [m * d for m, d in zip(multiples, dims, strict=True)])
+    for d, size in enumerate(dims):
+        multiple = ctx.size_of(1, d)
+        if multiple is not None and x.array_shape.is_dynamic_dimension(d):
+            ctx.fail(f"dimension {d} is dynamic, and so is how often it is repeated")
+        if multiple is not None:
+            each = ctx.b.constant(np.asarray(size, np.int32))
+            made = ctx.b.set_dimension_size(made, ctx.b.multiply(multiple, each), d)
+    return made
 
 
 @register("BroadcastGradientArgs", constants=(0, 1))
 def _broadcast_gradient_args(ctx: OpContext) -> list[HloInstruction]:
     """The axes along which the gradients of two operands that were broadcast to each other must be summed."""
-    a, b = ctx.ints(0), ctx.ints(1)
+    a, b = ctx.bounded_ints(0), ctx.bounded_ints(1)
     rank = max(len(a), len(b))
     wide = [[1] * (rank - len(s)) + s for s in (a, b)]
     # An axis where both are 1 stands in both lists: summing over it changes nothing, and TensorFlow lists it so.

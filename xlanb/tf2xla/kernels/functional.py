@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlanb.hlo import HloInstruction
-from xlanb.shape import PrimitiveType
+from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import same
 from xlanb.tf2xla.compiler import lower_body
 from xlanb.tf2xla.const_analysis import unchanged_arguments
@@ -49,7 +49,7 @@ def _branches(ctx: OpContext, selector: HloInstruction, names: Sequence[str]) ->
     operand = ctx.b.tuple([held(ctx, v) for v in given])
     made = [Body(ctx, body_of(ctx, name), given, known, operand) for name in names]
     written = [i for i, v in enumerate(given) if isinstance(v, Variable) and any(m.writes[i] for m in made)]
-    results = _filled(made)
+    results = _of_one_shape(made, _filled(made))
     computations = [m.close([*r, *(m.after(i) for i in written)]) for m, r in zip(made, results, strict=True)]
     whole = ctx.b.conditional(selector, computations, [operand] * len(names))
     count = len(results[0])
@@ -69,6 +69,39 @@ def _filled(made: Sequence[Body]) -> list[list[HloInstruction]]:
         ]
         for m in made
     ]
+
+
+def _of_one_shape(made: Sequence[Body], results: Sequence[Sequence[HloInstruction]]) -> list[list[HloInstruction]]:
+    """What branches give, with each dimension dynamic that is so in one of them, at one bound."""
+    out = [list(row) for row in results]
+    for k, column in enumerate(zip(*results, strict=True)):
+        shapes = [v.shape for v in column]
+        arrays = [s for s in shapes if isinstance(s, ArrayShape)]
+        if not any(s.is_dynamic for s in arrays) or len({s.rank for s in arrays}) != 1:
+            continue
+        for row, (m, value) in enumerate(zip(made, column, strict=True)):
+            out[row][k] = _with_bounds(m, value, arrays)
+    return out
+
+
+def _with_bounds(m: Body, x: HloInstruction, shapes: Sequence[ArrayShape]) -> HloInstruction:
+    b = m.b
+    for d in range(shapes[0].rank):
+        if not any(s.is_dynamic_dimension(d) for s in shapes):
+            continue
+        bound, own = max(s.dimensions[d] for s in shapes), x.array_shape.dimensions[d]
+        is_dynamic = x.array_shape.is_dynamic_dimension(d)
+        if is_dynamic and own == bound:
+            continue
+        size = b.get_dimension_size(x, d) if is_dynamic else b.constant(np.int32(own))
+        if own < bound:
+            if is_dynamic:
+                x = b.set_dimension_size(x, b.constant(np.int32(own)), d)
+            edge = [(0, bound - own if k == d else 0, 0) for k in range(shapes[0].rank)]
+            x = b.pad(x, b.constant(np.zeros((), x.array_shape.dtype)), edge)
+        # not the builder's: a constant that is the bound would make the dimension static
+        x = b.instruction(HloOpcode.SET_DIMENSION_SIZE, (x, size), dimensions=(d,))
+    return x
 
 
 @register("FakeParam")

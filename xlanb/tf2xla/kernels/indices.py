@@ -13,12 +13,14 @@ from xlanb.shape.shape import array
 from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes, canonical_axis
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import highest, lowest, scalar, scalar_of
+from xlanb.tf2xla.kernels.dynamic import without_dynamic
 from xlanb.tf2xla.registry import register
 
 
 @register("Range", constants=(0, 1, 2))
 def _range(ctx: OpContext) -> HloInstruction:
-    start, limit, delta = (ctx.number(i) for i in range(3))
+    start, delta = ctx.number(0), ctx.number(2)
+    limit = ctx.bounded_number(1)
     if not all(isfinite(v) for v in (start, limit, delta)):
         ctx.fail(f"a range from {start} to {limit} by {delta} has no end")
     if delta == 0 or (start != limit and (limit > start) != (delta > 0)):
@@ -27,7 +29,18 @@ def _range(ctx: OpContext) -> HloInstruction:
     count = len(range(start, limit, delta)) if is_integer else ceil(abs((limit - start) / delta))
     kind = ctx.shape(0).element_type
     steps = ctx.b.iota(array(kind, [count]), 0)
-    return ctx.b.add(ctx.b.multiply(steps, scalar_of(ctx, kind, delta)), scalar_of(ctx, kind, start))
+    made = ctx.b.add(ctx.b.multiply(steps, scalar_of(ctx, kind, delta)), scalar_of(ctx, kind, start))
+    end = ctx.size_of(1)
+    return made if end is None else ctx.b.set_dimension_size(made, _steps(ctx, start, end, delta), 0)
+
+
+def _steps(ctx: OpContext, start: int, end: HloInstruction, delta: int) -> HloInstruction:
+    """How many numbers there are from `start` to below `end`, s32: ceil((end - start) / delta)."""
+    b = ctx.b
+    if delta < 0:
+        ctx.fail("a range to a dynamic size must go upwards")
+    span = b.add(end, scalar_of(ctx, PrimitiveType.S32, delta - 1 - start))
+    return b.divide(b.maximum(span, scalar(ctx, span, 0)), scalar(ctx, span, delta))
 
 
 @register("LinSpace", constants=(0, 1, 2), ranks="0 0 0")
@@ -103,7 +116,10 @@ def _arg_max(ctx: OpContext) -> HloInstruction:
 @register("TopKV2", constants=(1,))
 def _top_k_v2(ctx: OpContext) -> list[HloInstruction]:
     wanted = ctx.attr("index_type")
-    return _top_k(ctx, int(ctx.number(1)), PrimitiveType.S32 if wanted is None else from_dtype(wanted.as_numpy_dtype))
+    kind = PrimitiveType.S32 if wanted is None else from_dtype(wanted.as_numpy_dtype)
+    made, size = _top_k(ctx, int(ctx.bounded_number(1)), kind), ctx.size_of(1)
+    last = ctx.shape(0).rank - 1
+    return made if size is None else [ctx.b.set_dimension_size(m, size, last) for m in made]
 
 
 @register("TopK")
@@ -115,6 +131,8 @@ def _top_k(ctx: OpContext, k: int, kind: PrimitiveType) -> list[HloInstruction]:
     """The k largest of the last dimension and where they stood: a stable sort, downwards, of values with their indices."""
     x = ctx.input(0)
     dims = x.array_shape.dimensions
+    if dims and x.array_shape.is_dynamic_dimension(len(dims) - 1):
+        x = without_dynamic(ctx, x, [len(dims) - 1], lowest(x.array_shape.element_type))
     if not dims or not 0 <= k <= dims[-1]:
         ctx.fail(f"the last dimension of {x.shape} does not have {k} elements")
     last = len(dims) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -38,13 +38,25 @@ def _reduce(ctx: OpContext) -> HloInstruction:
         x = ctx.b.convert(x, wide)
     y = ctx.b.reduce(x, ctx.b.constant(initial(wide)), axes, opcode) if axes else x
     if ctx.op.type == "Mean":
-        count = ctx.b.constant(np.asarray(prod(dims[a] for a in axes)).astype(wide.dtype))
+        count = _count(ctx, x, axes)
         y = ctx.b.divide(y, broadcast_to(ctx.b, count, y.array_shape.dimensions))
     if wide is not kind:
         y = ctx.b.convert(y, kind)
     if ctx.attr("keep_dims", False):
         y = ctx.b.reshape(y, [1 if i in axes else d for i, d in enumerate(dims)])
     return y
+
+
+def _count(ctx: OpContext, x: HloInstruction, axes: Sequence[int]) -> HloInstruction:
+    """How many elements are reduced to one, in the element type of `x`."""
+    shape = x.array_shape
+    known = prod(shape.dimensions[a] for a in axes if not shape.is_dynamic_dimension(a))
+    count = ctx.b.constant(np.asarray(known).astype(shape.dtype))
+    for a in axes:
+        if shape.is_dynamic_dimension(a):
+            size = ctx.b.convert(ctx.b.get_dimension_size(x, a), shape.element_type)
+            count = ctx.b.multiply(count, size)
+    return count
 
 
 @register("EuclideanNorm", constants=(1,))

@@ -74,7 +74,7 @@ def scatter_rows(
 def _scatter_nd(ctx: OpContext) -> HloInstruction:
     updates = ctx.input(1)
     zeros = broadcast_to(ctx.b, scalar(ctx, updates, 0), ctx.sizes(2))
-    return scatter_nd(ctx, zeros, ctx.input(0), updates, HloOpcode.ADD)
+    return ctx.sized(scatter_nd(ctx, zeros, ctx.input(0), updates, HloOpcode.ADD), 2)
 
 
 def _tensor_scatter(opcode: HloOpcode | None) -> Callable[[OpContext], HloInstruction]:
@@ -109,7 +109,7 @@ _SEGMENTS: dict[str, tuple[HloOpcode, Callable[[PrimitiveType], Any]]] = {
 def _segments(ctx: OpContext) -> HloInstruction:
     """Rows combined by segment id; negative ids are left out; where there is none a maximum is the least finite number."""
     data, ids = ctx.input(0), ctx.input(1)
-    count = int(ctx.number(2))
+    count = int(ctx.bounded_number(2))
     rank = ids.array_shape.rank
     if count < 0 or data.array_shape.dimensions[:rank] != ids.array_shape.dimensions:
         ctx.fail(
@@ -119,7 +119,8 @@ def _segments(ctx: OpContext) -> HloInstruction:
     opcode, initial = _SEGMENTS[name]
     kind = data.array_shape.element_type
     start = broadcast_to(ctx.b, scalar_of(ctx, kind, initial(kind)), [count, *data.array_shape.dimensions[rank:]])
-    return scatter_rows(ctx, start, ids, data, opcode)
+    made, size = scatter_rows(ctx, start, ids, data, opcode), ctx.size_of(2)
+    return made if size is None else ctx.b.set_dimension_size(made, size, 0)
 
 
 @register("Bincount", "DenseBincount", constants=(1,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.shape import PrimitiveType
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import scalar, scalar_of
+from xlanb.tf2xla.kernels.dynamic import without_dynamic
 from xlanb.tf2xla.registry import register
 
 _NEW = -1  # in a result's dimensions: made by new_axis_mask
@@ -86,17 +87,17 @@ def _range(ctx: OpContext, s: _Subscript, size: int, begin: int, end: int, strid
     return range(start, start + 1)
 
 
-def _strided(ctx: OpContext, dims: Sequence[int], first: int) -> _Strided:
-    """The strided slice of an array of `dims` whose begin, end and strides are the inputs from `first` on."""
+def _strided(ctx: OpContext, dims: Sequence[int], first: int, whole: Collection[int] = ()) -> _Strided:
+    """The strided slice of an array of `dims` whose begin, end and strides are the inputs from `first` on; all of the dimensions in `whole`."""
     begin, end, strides = (ctx.ints(first + i) for i in range(3))
     if not len(begin) == len(end) == len(strides):
         ctx.fail(f"begin, end and strides have {len(begin)}, {len(end)} and {len(strides)} elements")
     subscripts, result = _subscripts(ctx, len(strides), len(dims))
     ranges = tuple(
         range(size)
-        if s.position is None
+        if s.position is None or d in whole
         else _range(ctx, s, size, begin[s.position], end[s.position], strides[s.position])
-        for s, size in zip(subscripts, dims, strict=True)
+        for d, (s, size) in enumerate(zip(subscripts, dims, strict=True))
     )
     return _Strided(ranges, tuple(1 if i == _NEW else len(ranges[i]) for i in result))
 
@@ -106,8 +107,9 @@ def _strided_slice(ctx: OpContext) -> HloInstruction:
     x = ctx.input(0)
     if ctx.known(ctx.input(1)) is None or ctx.known(ctx.input(2)) is None:
         return _dynamic(ctx, x)
+    x, sliced = _of_dynamic_size(ctx, x)
     dims = x.array_shape.dimensions
-    s = _strided(ctx, dims, 1)
+    s = _strided(ctx, dims, 1, sliced)
     if s.backwards:
         x = ctx.b.reverse(x, s.backwards)
     starts = [r.start if r.step > 0 else size - 1 - r.start for r, size in zip(s.ranges, dims, strict=True)]
@@ -119,6 +121,53 @@ def _strided_slice(ctx: OpContext) -> HloInstruction:
             x, [min(a, size) for a, size in zip(starts, dims, strict=True)], limits, [abs(r.step) for r in s.ranges]
         )
     return ctx.b.reshape(x, s.result)
+
+
+def _of_dynamic_size(ctx: OpContext, x: HloInstruction) -> tuple[HloInstruction, set[int]]:
+    """The slice along dimensions of dynamic size, from whose ends negative places are counted; and which these are."""
+    begin, end, strides = (ctx.ints(i) for i in (1, 2, 3))
+    shape, done = x.array_shape, set[int]()
+    for d, s in enumerate(_subscripts(ctx, len(strides), shape.rank)[0] if shape.is_dynamic else ()):
+        is_whole = s.begin_masked and s.end_masked and not s.is_shrunk
+        if not shape.is_dynamic_dimension(d) or s.position is None:
+            continue
+        if strides[s.position] != 1:
+            ctx.fail(f"the stride along dimension {d}, whose size is dynamic, must be 1")
+        done.add(d)
+        if not is_whole:
+            first = None if s.begin_masked and not s.is_shrunk else begin[s.position]
+            last = None if s.end_masked else end[s.position]
+            x = _part(ctx, x, d, first, 0 if s.is_shrunk else last, is_one=s.is_shrunk)
+    return x, done
+
+
+def _part(
+    ctx: OpContext, x: HloInstruction, d: int, begin: int | None, end: int | None, *, is_one: bool
+) -> HloInstruction:
+    """x[begin:end], or x[begin] as a dimension of size 1, along a dimension of dynamic size."""
+    b, dims = ctx.b, x.array_shape.dimensions
+    size, zero = b.get_dimension_size(x, d), scalar_of(ctx, PrimitiveType.S32, 0)
+
+    def place(n: int | None, default: HloInstruction) -> HloInstruction:
+        if n is None:
+            return default
+        number = scalar_of(ctx, PrimitiveType.S32, n)
+        return b.maximum(b.add(size, number), zero) if n < 0 else b.minimum(number, size)
+
+    start, limit = place(begin, zero), place(end, size)
+    x = without_dynamic(ctx, x, [d])
+    if not is_one and (begin or 0) < 0:  # a window of the bound must fit behind the start
+        edge = [(0, dims[d] if k == d else 0, 0) for k in range(len(dims))]
+        x = b.pad(x, scalar(ctx, x, 0), edge)
+    if not is_one and (begin or 0) >= 0:
+        starts = [min(begin or 0, n) if k == d else 0 for k, n in enumerate(dims)]
+        made = b.slice(x, starts, dims)
+    else:
+        starts_now = [start if k == d else zero for k in range(len(dims))]
+        made = b.dynamic_slice(x, starts_now, [1 if k == d and is_one else n for k, n in enumerate(dims)])
+    if is_one:
+        return made
+    return b.set_dimension_size(made, b.maximum(b.subtract(limit, start), zero), d)
 
 
 def _dynamic(ctx: OpContext, x: HloInstruction) -> HloInstruction:

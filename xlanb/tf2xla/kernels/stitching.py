@@ -65,12 +65,24 @@ def _sparse_to_dense(ctx: OpContext) -> HloInstruction:
     return scatter_nd(ctx, broadcast_to(ctx.b, default, dims), indices, values, None)
 
 
+@register("NonMaxSuppressionV3", constants=(2,))
+def _non_max_suppression_3(ctx: OpContext) -> HloInstruction:
+    """The same, only as many indices as there are."""
+    chosen, count = _boxes_taken(ctx)
+    return ctx.b.set_dimension_size(chosen, count, 0)
+
+
 @register("NonMaxSuppressionV4", constants=(2,))
 def _non_max_suppression(ctx: OpContext) -> list[HloInstruction]:
+    if ctx.attr("pad_to_max_output_size", False):
+        return _boxes_taken(ctx)
+    chosen, count = _boxes_taken(ctx)
+    return [ctx.b.set_dimension_size(chosen, count, 0), count]
+
+
+def _boxes_taken(ctx: OpContext) -> list[HloInstruction]:
     """Boxes by their scores, each that overlaps none taken before too much: indices, padded with zeros, and how many there are."""
     boxes, scores, size = ctx.input(0), ctx.input(1), int(ctx.number(2))
-    if not ctx.attr("pad_to_max_output_size", False):
-        ctx.fail("how many boxes are left is known only when it runs: set pad_to_max_output_size")
     if boxes.array_shape.rank != 2 or boxes.array_shape.dimensions[1] != 4 or size < 0:
         ctx.fail(f"boxes must be [n, 4], not {boxes.shape}, and the size not negative")
     b = ctx.b

@@ -8,7 +8,9 @@ from math import prod
 import numpy as np
 
 from xlanb.hlo import HloInstruction
+from xlanb.shape import PrimitiveType
 from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels.dynamic import without_dynamic
 from xlanb.tf2xla.registry import register
 
 
@@ -59,10 +61,33 @@ def _sharding(ctx: OpContext) -> HloInstruction:
     return ctx.input(0)
 
 
-@register("XlaSetBound", "XlaRemoveDynamicDimensionSize")
-def _bounded(ctx: OpContext) -> HloInstruction:
-    """Shapes are static here: there is nothing to bound."""
-    return ctx.input(0)
+@register("XlaSetBound", constants=(1,))
+def _set_bound(ctx: OpContext) -> HloInstruction:
+    """The value, known to be at most the bound: sizes that depend on it are bounded."""
+    made = ctx.b.convert(ctx.input(0), ctx.shape(0).element_type)
+    made = ctx.b.minimum(made, ctx.b.constant(np.asarray(ctx.number(1), made.array_shape.dtype)))
+    ctx.constants.set_bound(made, np.asarray(ctx.number(1), made.array_shape.dtype))
+    return made
+
+
+def _dimension(ctx: OpContext) -> int:
+    dimension, rank = int(ctx.number(1)), ctx.shape(0).rank
+    if not 0 <= dimension < rank:
+        ctx.fail(f"dim_index must be in [0, {rank}), not {dimension}")
+    return dimension
+
+
+@register("XlaSetDynamicDimensionSize", constants=(1,))
+def _set_dynamic_dimension_size(ctx: OpContext) -> HloInstruction:
+    size = ctx.b.convert(ctx.input(2), PrimitiveType.S32)
+    return ctx.b.set_dimension_size(ctx.input(0), ctx.b.reshape(size, []), _dimension(ctx))
+
+
+@register("XlaRemoveDynamicDimensionSize", constants=(1,))
+def _remove_dynamic_dimension_size(ctx: OpContext) -> HloInstruction:
+    """The array at its bound."""
+    x, dimension = ctx.input(0), _dimension(ctx)
+    return without_dynamic(ctx, x, [dimension])
 
 
 @register("XlaBroadcastHelper", constants=(2,))

@@ -14,6 +14,7 @@ from xlanb.hlo.attributes import PaddingDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
+from xlanb.shape.reshaping import reshape_runs
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.builder import Builder
 
@@ -227,7 +228,7 @@ def _reshape(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | N
     """Dynamic dimensions that are the most major ones of what they are split into or joined with."""
     x = operands[0]
     source, target = x.array.array_shape.dimensions, i.array_shape.dimensions
-    runs = _runs(source, target)
+    runs = reshape_runs(source, target)
     if runs is None:
         return None
     sizes: Sizes = {}
@@ -253,29 +254,51 @@ def _reshape(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | N
     return Padded(b.add(O.RESHAPE, (x.array,), static(i.shape)), sizes)
 
 
-def _runs(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[list[int], list[int]]] | None:
-    """The finest runs of dimensions with equal products on both sides; those of size 1 go with what is before them."""
-    runs: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(source) and j < len(target):
-        ins, outs, p, q = [i], [j], source[i], target[j]
-        i, j = i + 1, j + 1
-        while p != q:
-            if p < q and i < len(source):
-                p, i = p * source[i], i + 1
-                ins.append(i - 1)
-            elif q < p and j < len(target):
-                q, j = q * target[j], j + 1
-                outs.append(j - 1)
-            else:
-                return None
-        runs.append((ins, outs))
-    if any(n != 1 for n in (*source[i:], *target[j:])):
+def _gather(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    """Indices beyond a size are clamped like others; dynamic dimensions of `x` are taken whole."""
+    x, indices = operands
+    offsets = i.ints("offset_dims")
+    gone = {*i.ints("collapsed_slice_dims"), *i.ints("operand_batching_dims")}
+    slices, dims = i.ints("slice_sizes"), x.array.array_shape.dimensions
+    windows = [d for d in range(len(dims)) if d not in gone]
+    if any(d not in windows or slices[d] != dims[d] for d in x.sizes):
         return None
-    if runs:
-        runs[-1][0].extend(range(i, len(source)))
-        runs[-1][1].extend(range(j, len(target)))
-    return runs or None
+    starts = [d for d in range(i.array_shape.rank) if d not in offsets]
+    sizes = {offsets[windows.index(d)]: n for d, n in x.sizes.items()}
+    sizes |= _index_sizes(i, indices, starts)
+    return Padded(_clone(i, (x.array, indices.array)), sizes)
+
+
+def _index_sizes(i: HloInstruction, indices: Padded, places: list[int]) -> Sizes:
+    """Sizes of the dimensions of index vectors, by the dimensions that they become."""
+    vector = i.attributes["index_vector_dim"]
+    outer = [d for d in range(indices.array.array_shape.rank) if d != vector]
+    return {places[outer.index(d)]: n for d, n in indices.sizes.items()}
+
+
+def _scatter(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    """Indices beyond a size are moved out of bounds, where nothing is written."""
+    count = len(operands) // 2
+    arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    vector = i.attributes["index_vector_dim"]
+    rank = indices.array.array_shape.rank
+    if vector in indices.sizes or any(x.sizes for x in arrays):
+        return None
+    windows = i.ints("update_window_dims")
+    outer = [d for d in range(rank) if d != vector]
+    places = [d for d in range(updates[0].array.array_shape.rank) if d not in windows]
+    if any(d in windows for u in updates for d in u.sizes):
+        return None
+    sizes = dict(indices.sizes)
+    for u in updates:
+        moved = {outer[places.index(d)]: n for d, n in u.sizes.items()}
+        sizes = _together(b, [sizes, moved])
+    kind = indices.array.array_shape.element_type
+    if not kind.is_signed:
+        return None
+    kept = filled(b, Padded(indices.array, sizes), outer, b.scalar(-1, kind))
+    made = _clone(i, (*(x.array for x in arrays), kept, *(u.array for u in updates)))
+    return _results(b, made, {})
 
 
 _RULES: dict[O, Rule] = {
@@ -284,6 +307,7 @@ _RULES: dict[O, Rule] = {
     O.COPY: _elementwise,
     O.DOT: _dot,
     O.DYNAMIC_SLICE: _whole,
+    O.GATHER: _gather,
     O.GET_DIMENSION_SIZE: _get_size,
     O.MAP: _elementwise,
     O.PAD: _pad,
@@ -291,6 +315,7 @@ _RULES: dict[O, Rule] = {
     O.REDUCE_WINDOW: _reduce_window,
     O.RESHAPE: _reshape,
     O.REVERSE: _off,
+    O.SCATTER: _scatter,
     O.SET_DIMENSION_SIZE: _set_size,
     O.SLICE: _whole,
     O.SORT: _off,
