@@ -49,6 +49,27 @@ def test_keras_models(real, rng, name):
     assert all(c.hlo_module for c in xlanb.cluster(model, x).clusters)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "InceptionV3", "MobileNetV3Small", "ResNet50"],
+)
+def test_keras_applications(real, name):
+    real.keras.utils.set_random_seed(0)
+    size = 96 if name == "InceptionV3" else 64
+    made = getattr(real.keras.applications, name)
+    model = made(weights=None, input_shape=(size, size, 3), classes=10, classifier_activation=None)
+    rng = np.random.default_rng(0)
+    for w in model.weights:  # gammas of zero and equal means would hide what differs
+        if w.shape.rank == 1 and "seed" not in w.path:
+            w.assign(rng.uniform(0.5, 1.5, w.shape))
+    x = rng.uniform(0, 255, (2, size, size, 3)).astype(np.float32)
+    got = xlanb.compile(model, batch=2)(x)
+    wanted = real.function(lambda x: model(x, training=False), jit_compile=True)(x).numpy()
+    assert np.ptp(wanted[0]) > 1e-3 * np.abs(wanted).max()
+    np.testing.assert_allclose(got, wanted, atol=1e-4 * np.abs(wanted).max())
+
+
 # TensorFlow 2.21's AutoGraph makes syntax nodes as Python 3.13 deprecates, and where that is an error runs the function as it is.
 @pytest.mark.filterwarnings("ignore:.*___pyct_anno:DeprecationWarning")
 def test_functions(real):

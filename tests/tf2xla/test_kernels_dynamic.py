@@ -98,3 +98,13 @@ def test_sizes_with_a_bound() -> None:
         numbers, sevens = compiled(np.int32(n))
         assert (numbers.tolist(), sevens.tolist()) == (list(range(n)), [7] * n)
     assert [len(v) for v in compiled(np.int32(9))] == [4, 4]  # never beyond the bound
+
+
+def test_dynamic_dimensions_of_different_bounds_meet() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return tf.boolean_mask(x, x > 0) * tf.boolean_mask(y, y > 0)
+
+    compiled = xlanb.compile(f, np.zeros(7, np.int32), np.zeros(4, np.int32))
+    x, y = np.array([0, 2, 0, 0, 3, 4, 0], np.int32), np.array([5, 6, 0, 7], np.int32)
+    assert compiled(x, y)[0].tolist() == [10, 18, 28]
+    assert compiled(x - 3, y - 6)[0].tolist() == [1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.errors import GraphError, ShapeError
@@ -63,8 +64,32 @@ def broadcast_pair(b: HloBuilder, x: HloInstruction, y: HloInstruction) -> tuple
     """Both values broadcast to each other's dimensions."""
     if x.array_shape.dimensions == y.array_shape.dimensions:
         return x, y
+    x, y = with_one_bound(b, x, y)
     want = broadcast_dimensions(x.array_shape.dimensions, y.array_shape.dimensions)
     return broadcast_to(b, x, want), broadcast_to(b, y, want)
+
+
+def with_one_bound(b: HloBuilder, x: HloInstruction, y: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
+    """Both values, with dynamic dimensions that meet cut to the smaller bound: their sizes are equal when the program runs."""
+    shapes = x.array_shape, y.array_shape
+    for back in range(1, min(s.rank for s in shapes) + 1):
+        p, q = (s.rank - back for s in shapes)
+        m, n = shapes[0].dimensions[p], shapes[1].dimensions[q]
+        if m > n > 1 and shapes[0].is_dynamic_dimension(p):
+            x = _cut(b, x, p, n)
+        elif n > m > 1 and shapes[1].is_dynamic_dimension(q):
+            y = _cut(b, y, q, m)
+    return x, y
+
+
+def _cut(b: HloBuilder, x: HloInstruction, dimension: int, bound: int) -> HloInstruction:
+    """The array with a smaller bound of a dynamic dimension."""
+    dims = x.array_shape.dimensions
+    size = b.minimum(b.get_dimension_size(x, dimension), b.constant(np.int32(bound)))
+    whole = b.set_dimension_size(x, b.constant(np.int32(dims[dimension])), dimension)
+    limits = [bound if d == dimension else n for d, n in enumerate(dims)]
+    part = b.slice(whole, [0] * len(dims), limits)
+    return b.set_dimension_size(part, size, dimension)
 
 
 def canonical_axes(axes: Sequence[int], rank: int, node: str) -> list[int]:
