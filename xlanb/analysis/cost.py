@@ -115,11 +115,19 @@ class Counter:
         if isinstance(what, HloModule):
             return self.cost(what.entry_computation)
         if isinstance(what, HloComputation):
-            return self._total(what, self._sequences, self.cost)
+            return self._run(what)
         arithmetic = self._arithmetic(what)
         if what.opcode in _FREE or what.opcode in _CONTROL:
             return arithmetic
         return arithmetic[0], _bytes(what), arithmetic[2]
+
+    def trips(self, loop: HloInstruction) -> int | None:
+        """How often the body of a while loop executes; None where that is unknown."""
+        return known_trip_count(loop)
+
+    def _run(self, computation: HloComputation) -> Counts:
+        """With the bytes that each instruction reads and writes."""
+        return self._total(computation, self._sequences, self.cost)
 
     def _body(self, computation: HloComputation) -> Counts:
         """Without bytes: what happens inside of a kernel stays in registers."""
@@ -171,9 +179,10 @@ class Counter:
         return _sum((selecting, _times(self._body(i.attributes["scatter"]), source)))
 
     def _called(self, i: HloInstruction) -> Counts:
-        bodies = [self.cost(c) if i.opcode in _CONTROL else self._body(c) for c in i.called_computations]
+        is_run = i.opcode in _CONTROL
+        bodies = [self._run(c) if is_run else self._body(c) for c in i.called_computations]
         if i.opcode is O.WHILE:
-            trips = known_trip_count(i)
+            trips = self.trips(i)
             return _times(_sum(bodies), 1 if trips is None else trips)
         if i.opcode is O.CONDITIONAL:
             return max(bodies, key=lambda c: (c[0] + c[2], c[1]), default=_NOTHING)

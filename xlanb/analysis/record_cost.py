@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, cast
 
-from xlanb.analysis.cost import Counter
+from xlanb.analysis.cost import Counter, known_trip_count
+from xlanb.analysis.while_loop import trip_count
 from xlanb.hlo.attributes import Window
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.shape import Literal
 
 Counts = tuple[float, float]
 
@@ -26,13 +29,13 @@ class RecordCosts:
     def __init__(self, module: ModuleRecord, known: dict[int, tuple[InstructionRecord, Counts]] | None = None) -> None:
         """`known` keeps what was counted, by record: the snapshots of a compilation share most of them."""
         self._counted = {} if known is None else known
-        self._counter = Counter()
+        self._counter = _Counter()
         self._computations: dict[str, _Computation] = {}
         for c in module.computations:
             self._computations[c.name] = _Computation(c, self._computations)
 
     def of(self, computation: str) -> list[Counts]:
-        """(operations, bytes) of one run of each instruction of a computation, in its order.
+        """(operations, bytes) of one run of each instruction of a computation, in its order: of a loop as often as its body executes.
 
         An instruction that lacks what is needed to count it (a snapshot of a text that no module can be made of)
         costs the bytes of its result.
@@ -47,12 +50,32 @@ class RecordCosts:
             found.append(known[1])
         return found
 
+    def trips(self, computation: str) -> dict[int, int]:
+        """How often the bodies of the loops of a computation execute, by position, where that is known."""
+        inside = self._computations[computation]
+        loops = [k for k, r in enumerate(inside.record.instructions) if r.opcode is HloOpcode.WHILE]
+        counts = {k: self._counter.trips(cast("HloInstruction", inside.instructions[k])) for k in loops}
+        return {k: n for k, n in counts.items() if n is not None}
+
     def _count(self, i: _Instruction) -> Counts:
         try:
             flops, size, transcendentals = self._counter.cost(cast("HloInstruction", i))
         except (AttributeError, IndexError, KeyError, StopIteration, ValueError):
             return 0, i.shape.byte_size
         return flops + transcendentals, size
+
+
+class _Counter(Counter):
+    """Counts loops whose trip count no pass has written down yet too."""
+
+    def trips(self, loop: HloInstruction) -> int | None:
+        known = known_trip_count(loop)
+        if known is not None:
+            return known
+        try:
+            return trip_count(loop)
+        except (AttributeError, IndexError, KeyError, ValueError):  # a snapshot of a text that no module can be made of
+            return None
 
 
 class _Computation:
@@ -75,6 +98,10 @@ class _Computation:
     def __iter__(self) -> Iterator[_Instruction]:
         return iter(self.instructions)
 
+    @property
+    def root(self) -> _Instruction:
+        return next(i for i in reversed(self.instructions) if i.is_root)
+
 
 class _Instruction:
     """An instruction's record in the form that `Counter` reads."""
@@ -86,6 +113,7 @@ class _Instruction:
         self.shape = record.shape
         self.operands = [by_name[o] for o in record.operands if o in by_name]
         self.backend_config = record.backend_config
+        self.is_root = record.is_root
         self._record = record
         self._known = known
 
@@ -98,6 +126,18 @@ class _Instruction:
     def attributes(self) -> dict[str, Any]:
         given = self._record.attributes
         return {k: self._known[v.name] if isinstance(v, ComputationName) else v for k, v in given.items()}
+
+    def get(self, name: str) -> Any:
+        """An attribute; None where absent."""
+        return self._record.attributes.get(name)
+
+    @property
+    def literal(self) -> Literal:
+        return cast("Literal", self._record.attributes["literal"])
+
+    @property
+    def tuple_index(self) -> int:
+        return cast("int", self._record.attributes["index"])
 
     def ints(self, name: str) -> tuple[int, ...]:
         """A list-of-integers attribute; empty where absent."""

@@ -161,7 +161,7 @@ test("of many parameters the weights are named in what reads them", () => {
   const { artifact, payload } = moduleOf({ main: { items: own, t: { g: [], m: [-1, 16], r: `${"i".repeat(13)}..o`, u: [[1, 1]], w: [0, 0] } } });
   const scene = sceneOf(artifact, payload, noFolds());
   assert.deepEqual([...scene.nodes].filter(([, n]) => n.port).map(([k, n]) => [k, n.port, n.count]), [["x", "in", 1], ["r", "out", 1], ["@parameters", "in", 12]]);
-  assert.deepEqual(scene.nodes.get("a").operands, [{ text: "params['w0']", name: "w0" }]);
+  assert.deepEqual(scene.nodes.get("a").operands, [{ text: "w0", name: "w0" }]);
   assert.deepEqual(scene.nodes.get("b").operands, [{ text: "11 parameters", name: "w1" }]);
   assert.equal(scene.nodes.get("r").item.m, "2 results");
   assert.equal(scene.where.get("w3"), "@parameters");

@@ -369,3 +369,83 @@ def test_what_a_step_does_without_a_scope_is_known_by_the_python_functions_that_
 def test_python_functions_are_no_scopes_of_a_program_without_a_backward_pass():
     part = entry_of(step_by_a_library(has_backward=False))
     assert not any("optax" in g.key for g in part.outline.groups)
+
+
+LOOP = """HloModule m
+
+body {
+  p = (s32[], f32[64,64]) parameter(0)
+  k = s32[] get-tuple-element(p), index=0
+  x = f32[64,64] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  grown = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (s32[], f32[64,64]) tuple(next, grown)
+}
+
+condition {
+  p = (s32[], f32[64,64]) parameter(0)
+  k = s32[] get-tuple-element(p), index=0
+  ten = s32[] constant(10)
+  ROOT less = pred[] compare(k, ten), direction=LT
+}
+
+called {
+  c = f32[64,64] parameter(0)
+  ROOT product = f32[64,64] dot(c, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+ENTRY main {
+  zero = s32[] constant(0)
+  x = f32[64,64] parameter(0)
+  dead1 = f32[64,64] tanh(x), metadata={op_name="jit(f)/layer/tanh"}
+  dead2 = f32[64,64] negate(dead1), metadata={op_name="jit(f)/layer/neg"}
+  live1 = f32[64,64] sine(x), metadata={op_name="jit(f)/layer/sin"}
+  live2 = f32[64,64] cosine(live1), metadata={op_name="jit(f)/layer/cos"}
+  t = (s32[], f32[64,64]) tuple(zero, live2)
+  loop = (s32[], f32[64,64]) while(t), condition=condition, body=body
+  g = f32[64,64] get-tuple-element(loop), index=1
+  told = f32[64,64] negate(g), metadata={op_name="jit(f)/neg"}
+  side = () custom-call(told), custom_call_target="told", custom_call_has_side_effect=true
+  ROOT r = f32[64,64] call(g), to_apply=called
+}
+"""
+
+
+def test_a_loop_costs_what_its_body_does_so_often_and_a_call_what_it_calls():
+    part = entry_of(LOOP)
+    costs = dict(zip(part.ops.names, part.costs, strict=True))
+    product = 2 * 64**3
+    assert costs["r"][0] == product
+    assert 10 * product <= costs["loop"][0] < 10 * (product + 10)
+    assert costs["loop"][1] >= 10 * 2 * 64 * 64 * 4
+    assert part.trips == {part.ops.names.index("loop"): 10}
+
+
+def test_what_nothing_depends_on_is_a_group_in_its_scope():
+    part = entry_of(LOOP)
+    (unused,) = (k for k, g in enumerate(part.outline.groups) if g.label == "unused")
+    assert [n for n, g in zip(part.ops.names, part.outline.member, strict=True) if g == unused] == ["dead1", "dead2"]
+    assert part.outline.groups[part.outline.groups[unused].parent].label == "layer"
+
+
+def test_a_fusion_belongs_to_what_it_gives_back():
+    text = """HloModule m
+
+fused {
+  p = f32[8,64] parameter(0)
+  a = f32[8,64] tanh(p), metadata={op_name="jit(f)/first/tanh"}
+  b = f32[8,64] exponential(a), metadata={op_name="jit(f)/first/exp"}
+  c = f32[8,64] add(b, p), metadata={op_name="jit(f)/second/add"}
+  ROOT m = f32[8,64] maximum(c, p), metadata={op_name="max"}
+}
+
+ENTRY main {
+  x = f32[8,64] parameter(0)
+  n = f32[8,64] negate(x), metadata={op_name="jit(f)/first/neg"}
+  f = f32[8,64] fusion(n), kind=kLoop, calls=fused, metadata={op_name="max"}
+  ROOT r = f32[8,64] negate(f), metadata={op_name="jit(f)/third/neg"}
+}
+"""
+    part = entry_of(text)
+    assert part.ops.paths[part.ops.names.index("f")] == ("second",)

@@ -21,6 +21,7 @@ from xlanb.view.outline.scopes import scope_path
         ("jit(f)/linear_1/~/dot", ("linear_1",)),
         ("jit(step)/Cell_0.scan_fn/Cell_0/dot_general", ("Cell_0",)),
         ("cell.scan_fn/cell/dot_general", ("cell",)),
+        ("jit(step)/Layer_0/Layer_0.attention/Dense_0/dot_general", ("Layer_0", "attention", "Dense_0")),
         ("jit(step)/block/block/dot_general", ("block", "block")),
         ("jit(f)/mul", ()),
         ("jit(step)/jvp(jit(relu))", ("forward",)),

@@ -4,7 +4,7 @@ A chunk's "t" says of its items, in their order: "g" the groups, each [position 
 (0: the parent's key, a slash and the label), how many it stands for where that is not the number of groups in it];
 "m" the innermost group of each item, as pairs (group, how many items in a row); "r" the role of each, a letter (see
 `Ops`); "u" the different (floating-point operations, bytes), and "w" which of them each item with role "." has; "c"
-[item, function, ...] what nodes call. Of a computation that is not all there, "x" tells of the rest: "n" [group, ops,
+[item, function, ...] what nodes call; "l" (item, how often its body executes, ...) of loops. Of a computation that is not all there, "x" tells of the rest: "n" [group, ops,
 operations, bytes, label], "p" how many parameters, "e" [from, to, bytes, how many] between groups, or between a group
 and an item k, which is -2 - k, "t" (item, what stands for it: a group or an item, ...) of the items in instances of
 repeats that are not told, and "o" [item, ops, operations, bytes] of the ops in such instances that are not there.
@@ -43,6 +43,8 @@ def part_data(part: Part, first: int) -> Data:
     shown = (k for k in range(first, len(part.ops)) if part.ops.is_shown(k))
     data["w"] = [pairs.setdefault(_pair(part.costs[k]), len(pairs)) for k in shown]
     data["u"] = [list(p) for p in pairs]
+    if part.trips:
+        data["l"] = [x for k, n in part.trips.items() if k >= first for x in (k - first, n)]
     if part.ops.clusters:  # an instruction says itself what it calls, a node does not
         data["c"] = [[k - first, *called] for k, called in part.calls.items() if k >= first]
     if cut is not None:

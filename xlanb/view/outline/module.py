@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -13,7 +12,7 @@ from xlanb.shape import ArrayShape
 from xlanb.view.outline.callers import CallerPaths, Calls, calls_of
 from xlanb.view.outline.ops import INLINED, INPUT, PASSED, RESULT, SHOWN, Ops
 from xlanb.view.outline.program import Part, Program
-from xlanb.view.outline.scopes import BACKWARD, Path, scope_path
+from xlanb.view.outline.scopes import BACKWARD, UNUSED, Path, scope_path
 
 CALLERS: Final = {O.FUSION: "fusion", O.CALL: "call", O.WHILE: "call", O.CONDITIONAL: "call", O.ASYNC_START: "call"}
 """Opcodes whose computations are drawn in their place, and what the box is."""
@@ -103,6 +102,7 @@ class _Maker:
         self.costs = RecordCosts(module, costs)
         self._known = traits
         self.callers: CallerPaths | None = None
+        self._known_acting: dict[str, bool] = {}
 
     def callers_of_step(self) -> CallerPaths | None:
         """How ops without a scope are told apart in a training step; None of another program."""
@@ -120,7 +120,8 @@ class _Maker:
         traits = self._traits(computation)
         calls = {k: called for k, t in enumerate(traits) if t.is_caller and (called := self._called(t.record))}
         costs = self.costs.of(computation.name)
-        return Part(computation.name, self._ops(traits, costs), calls, costs, [t.size for t in traits])
+        trips = self.costs.trips(computation.name)
+        return Part(computation.name, self._ops(traits, costs), calls, costs, [t.size for t in traits], trips)
 
     def _traits(self, computation: ComputationRecord) -> list[_Traits]:
         known = self._known
@@ -149,32 +150,71 @@ class _Maker:
                 index = int(t.record.attributes.get("index", 0))
                 if traits[source].word == _TUPLE and index < len(operands[source]):
                     operands[k] = [operands[source][index]]
+        paths = [self._path(t) if t.word == _FUSION else self._scopes(t) for t in traits]
+        for k in self._unused(traits, operands):
+            paths[k] = (*(paths[k] or ()), UNUSED)
         return Ops(
             names=names,
             words=[t.word for t in traits],
             tokens=[t.token for t in traits],
             operands=operands,
-            paths=[self._path(t) if t.word == _FUSION else self._scopes(t) for t in traits],
+            paths=paths,
             weights=[flops / BALANCE + size for flops, size in costs],
             roles=roles,
             heavy=[t.is_heavy for t in traits],
         )
 
+    def _unused(self, traits: Sequence[_Traits], operands: Sequence[Sequence[int]]) -> list[int]:
+        """The instructions that neither the result nor a side effect depends on: dce removes them."""
+        used = {k for k, t in enumerate(traits) if t.record.is_root or self._acts(t.record)}
+        if not used:  # a part of a program alone
+            return []
+        at = {t.record.name: k for k, t in enumerate(traits)}
+        todo = list(used)
+        while todo:
+            k = todo.pop()
+            before = (at[name] for name in traits[k].record.control_predecessors if name in at)
+            near = {*operands[k], *before} - used
+            used |= near
+            todo.extend(near)
+        return [k for k, t in enumerate(traits) if k not in used and t.role != INPUT]
+
+    def _acts(self, i: InstructionRecord) -> bool:
+        """Whether an instruction does more than compute a value, or may, as far as a record tells."""
+        code = i.opcode
+        if code.has_side_effect or code.kind == "collective" or code is O.CUSTOM_CALL:
+            return True
+        if not code.may_call:
+            return False
+        inside = self._acting
+        return any(inside(c) for c in i.called_computations if c in self.module.by_name)
+
+    def _acting(self, computation: str) -> bool:
+        known = self._known_acting.get(computation)
+        if known is None:
+            self._known_acting[computation] = False  # a function may call itself
+            known = any(map(self._acts, self.module.by_name[computation].instructions))
+            self._known_acting[computation] = known
+        return known
+
     def _path(self, fusion: _Traits) -> Path | None:
-        """Where its root was asked for, of several results the first that tells; else where most of its work was."""
-        shares: dict[Path | None, float] = defaultdict(float)
+        """The scopes of what a fusion gives back: of its root, else of what the root is computed from, the nearest first.
+
+        Where most of its work was says less: a fusion may compute what the layer before gave once more.
+        """
         for name in self._called(fusion.record):
-            inside = self._traits(self.module.by_name[name])
-            by_name = {t.record.name: t for t in inside}
-            for root in (t for t in inside if t.record.is_root):
-                results = root.record.operands if root.word == _TUPLE else ()
-                found = (self._scopes(t) for t in (root, *map(by_name.__getitem__, results)))
-                if (path := next((p for p in found if p is not None), None)) is not None:
+            by_name = {t.record.name: t for t in self._traits(self.module.by_name[name])}
+            near = [t for t in by_name.values() if t.record.is_root]
+            seen = {t.record.name for t in near}
+            for t in near:  # grows by the operands
+                path = self._scopes(t)
+                if path is not None and t.word != _TUPLE:
                     return path
-            for inner, (flops, size) in zip(inside, self.costs.of(name), strict=True):
-                shares[self._scopes(inner)] += flops / BALANCE + size
-        known = {path: share for path, share in shares.items() if path is not None}
-        return self._scopes(fusion) or (max(known, key=known.__getitem__) if known else None)
+                for o in t.record.operands:
+                    if o in by_name and o not in seen:
+                        seen.add(o)
+                        near.append(by_name[o])
+        return self._scopes(fusion)
 
 
 def _own_path(i: InstructionRecord) -> Path | None:

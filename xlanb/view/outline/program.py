@@ -17,7 +17,7 @@ class Part:
     """One computation or function body.
 
     By position: `calls` the computations that an op calls and that can be drawn in its place, `costs` its
-    floating-point operations and bytes, `sizes` the bytes of its result.
+    floating-point operations and bytes, `sizes` the bytes of its result, `trips` how often the body of a loop executes.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Part:
     calls: Mapping[int, Sequence[str]]
     costs: Sequence[tuple[float, float]]
     sizes: Sequence[int]
+    trips: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def outline(self) -> Outline:

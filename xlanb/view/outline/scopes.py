@@ -4,6 +4,7 @@ jit(step)/jvp(block_3)/attn/dot_general             ->  ("forward", "block_3", "
 jit(step)/transpose(jvp(block_3))/attn/dot_general  ->  ("backward", "block_3", "attn")
 jit(step)/jvp(jit(relu))                            ->  ("forward",): a call is named by what it calls
 jit(step)/Cell_0.scan/Cell_0/dot_general            ->  ("Cell_0",): a module is its method
+jit(step)/Layer_0/Layer_0.attention/dot_general     ->  ("Layer_0", "attention")
 jit(f)/while/body/closed_call/mlp/tanh              ->  ("loop", "mlp")
 gradients/conv1/Conv2D_grad/Conv2DBackpropFilter    ->  ("backward", "conv1")
 """
@@ -19,6 +20,8 @@ Path = tuple[str, ...]
 FORWARD, BACKWARD = "forward", "backward"
 INITIALIZERS = "initializers"
 """What gives a TensorFlow program's variables their first values: it runs once, not in a step."""
+UNUSED = "unused"
+"""What neither the result nor a side effect depends on."""
 _WRAPPER = re.compile(r"(\w+)\((.*)\)$", re.DOTALL)
 # transformations that say nothing of the layer: what is in parentheses is the layer
 _PEELED = frozenset(("vmap", "pmap", "xmap", "remat", "checkpoint", "custom_jvp", "custom_vjp", "linearize"))
@@ -97,7 +100,7 @@ def _extend(path: list[str], names: Iterable[str]) -> None:
         if word and path and path[-1].startswith(f"{word}."):  # flax names the method of a module, then the module
             path[-1] = word
         elif word:
-            path.append(word)
+            path.append(word.removeprefix(f"{path[-1]}.") if path else word)
 
 
 def _peel(part: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@
  * @typedef {{key: string, label: string, kind: string, parent: number, children: number[], ops: number[], hidden: [number, number, number, string] | null, stack: number}} OutlineGroup `ops` lie
  *   in it directly, by their place among the items; `hidden` [ops, flops, bytes, label] that are not on the page; `stack` how many it stands for
  * @typedef {{name: string, items: Item[], groups: OutlineGroup[], member: number[], roles: string, costs: number[][], calls: Map<number, string[]>, across: number[][],
- *   twins: Map<number, Map<number, number>>, parameters: number, alike: Map<number, number>, others: number[][]}} Outline `calls` the computations that an op calls, `across` the edges of what is hidden,
+ *   twins: Map<number, Map<number, number>>, parameters: number, alike: Map<number, number>, others: number[][], trips: Map<number, number>}} Outline `calls` the computations that an op calls, `trips` how often the body of a loop executes, `across` the edges of what is hidden,
  *   `parameters` how many are; `alike` by op of an instance that is not told what stands for it, a group or -2 - op, and `others` [op, ops, flops, bytes] of the ops in such instances that are not on the page
  */
 
@@ -56,7 +56,7 @@ function outlineOf(chunk, payload, name) {
   for (const [g, ...rest] of t.x?.n || []) if (g >= 0) groups[g].hidden = rest;
   const calls = new Map((t.c || []).map((/** @type {any[]} */ [k, ...called]) => [k, called]));
   items.forEach((i, k) => i.c && calls.set(k, i.c));
-  outline = { name, items, groups, member, roles: t.r, costs, calls, across: t.x?.e || [], twins: new Map(), parameters: t.x?.p || 0, alike: fromPairs(t.x?.t || []), others: t.x?.o || [] };
+  outline = { name, items, groups, member, roles: t.r, costs, calls, across: t.x?.e || [], twins: new Map(), parameters: t.x?.p || 0, alike: fromPairs(t.x?.t || []), others: t.x?.o || [], trips: fromPairs(t.l || []) };
   OUTLINES.set(chunk, outline);
   return outline;
 }
@@ -158,7 +158,7 @@ function merged(items, given, name) {
   groups.forEach((g, k) => g.parent >= 0 && groups[g.parent].children.push(k));
   found.forEach(([g], k) => g >= 0 && groups[g].ops.push(k));
   const calls = new Map(items.flatMap((i, k) => (i.c ? [[k, i.c]] : [])));
-  return { name, items, groups, member: found.map(([g]) => g), roles: found.map(([, r]) => r).join(""), costs: found.map(([, , c]) => c), calls, across: [], twins: new Map(), parameters: 0, alike: new Map(), others: [] };
+  return { name, items, groups, member: found.map(([g]) => g), roles: found.map(([, r]) => r).join(""), costs: found.map(([, , c]) => c), calls, across: [], twins: new Map(), parameters: 0, alike: new Map(), others: [], trips: new Map() };
 }
 
 const BYTES = /** @type {Record<string, number>} */ ({ pred: 1, token: 0, c64: 8, c128: 16, bf16: 2, f8: 1 });

@@ -32,8 +32,9 @@ function flat(ends) {
 
 /** One computation on its way into a scene. */
 export class PartMaker {
-  /** @param {SceneMaker} maker @param {Outline} outline @param {string} box @param {string} prefix @param {number} depth */
-  constructor(maker, outline, box, prefix, depth) {
+  /** @param {SceneMaker} maker @param {Outline} outline @param {string} box @param {string} prefix @param {number} depth @param {number} times how often it executes */
+  constructor(maker, outline, box, prefix, depth, times) {
+    this.times = times;
     this.maker = maker;
     this.outline = outline;
     this.box = box;
@@ -200,7 +201,7 @@ export class PartMaker {
       const first = maker.scene.nodes.get(this.keys[k]) || maker.scene.groups.get(this.keys[k]);
       if (!first) continue;
       if (maker.callees(outline, k).length) first.count += maker.opsOf(outline, k);
-      maker.count(first, outline, k);
+      maker.count(first, outline, k, this.times);
     }
     this.addHidden();
   }
@@ -209,7 +210,7 @@ export class PartMaker {
   countAround(k, box) {
     for (const group of this.groupsAround(box)) {
       group.count += this.maker.opsOf(this.outline, k);
-      this.maker.count(group, this.outline, k);
+      this.maker.count(group, this.outline, k, this.times);
     }
   }
 
@@ -223,13 +224,13 @@ export class PartMaker {
       this.opened.set(k, callees);
       const box = { label: item.o === "fusion" ? `${item.n}  ${item.v || ""}`.trim() : `${item.h[0]}${item.h[1]}`, kind: /** @type {GroupKind} */ (kind), parent: group, item, count: maker.opsOf(outline, k), stack: 1, marks: noTally(), weight: noWeight() };
       maker.scene.groups.set(key, box);
-      maker.count(box, outline, k);
+      maker.count(box, outline, k, this.times);
       return;
     }
     const node = maker.addNode(key, item, group, { fold: callees.length ? key : "" });
     if (callees.length) node.count = maker.opsOf(outline, k);
     if (maker.marks) for (const c of callees) this.placeInside(c, key);
-    maker.count(node, outline, k);
+    maker.count(node, outline, k, this.times);
   }
 
   /** Say of the ops in a closed call what stands for them. @param {string} name of the computation @param {string} key */
@@ -246,7 +247,7 @@ export class PartMaker {
     const node = this.maker.scene.nodes.get(fold);
     if (!node) return;
     node.count += this.maker.opsOf(this.outline, k);
-    this.maker.count(node, this.outline, k);
+    this.maker.count(node, this.outline, k, this.times);
     if (node.item.fold !== undefined) node.item.fold = node.count;
     if (node.plain && (SOUGHT.test(this.outline.items[k].f) || CALLERS.has(this.outline.items[k].o))) node.plain = false;
   }
@@ -268,7 +269,7 @@ export class PartMaker {
       const node = nodes.get(this.keys[k]);
       if (!node) continue;
       node.count += maker.opsOf(outline, k);
-      maker.count(node, outline, k);
+      maker.count(node, outline, k, this.times);
     }
     for (const g of outline.groups) {
       const node = g.hidden ? nodes.get(`${this.prefix}@${g.key}…`) || nodes.get(`${this.prefix}@${g.key}`) : null;
@@ -368,7 +369,7 @@ export class PartMaker {
         box = `${key}/${role}`;
         maker.scene.groups.set(box, { label: item.o === "while" ? role : `branch ${role}`, kind: "computation", parent: key, item: null, count: maker.sizeOf(c).ops, stack: 1, marks: { ...maker.sizeOf(c).marks }, weight: noWeight() });
       }
-      roots.push(maker.addPart(/** @type {Outline} */ (maker.all.get(c)), box, `${box}/`, item.o === "conditional" ? given.slice(n + 1, n + 2) : given, this.depth + 1));
+      roots.push(maker.addPart(/** @type {Outline} */ (maker.all.get(c)), box, `${box}/`, item.o === "conditional" ? given.slice(n + 1, n + 2) : given, this.depth + 1, this.times * (this.outline.trips.get(k) || 1)));
     });
     if (item.o === "conditional") return [...new Set(roots.flatMap(flat))];
     const body = callees.findIndex((c) => maker.givesBack(item, c)); // of a while the body, not the condition
@@ -408,12 +409,18 @@ function addRow(box, { ops, flops, bytes, marks }, counts) {
 function inlined(k, outline, at) {
   for (let n = 0; n < 40; n += 1) {
     const item = outline.items[k];
-    if (!item.p?.length) return item.v || item.o;
+    if (!item.p?.length) return shortNumber(item.v || item.o);
     const next = at.get(item.p[0]);
     if (next === undefined) return item.o;
     k = next;
   }
   return outline.items[k].o;
+}
+
+/** A number with four digits, as an operand reads: 0.7979, 7.451e-9. @param {string} text @returns {string} */
+function shortNumber(text) {
+  const short = (/** @type {number} */ x) => (x && Math.abs(x) < 1e-3 ? `${x.toExponential(3)}`.replace(/\.?0+e/, "e") : `${Number(x.toPrecision(4))}`);
+  return /^-?\d+\.\d{4,}(e[-+]?\d+)?$|^-?\d+(\.\d+)?e[-+]?\d+$/.test(text) ? short(Number(text)) : text;
 }
 
 /** One item that stands for a closed group. @param {string} key @param {string} label @param {string} path of it and of the groups around it @param {number} [stack] @returns {Item} */

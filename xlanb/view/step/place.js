@@ -32,8 +32,10 @@ const GROWING = [[1, 2, 3, 4], [5, 6, 7]]; // where one is too large, so are tho
 const WITHIN = [0, 0, 1, 2, 3, 1, 1, 2]; // the same of boxes in open groups
 const QUIET = 0.9; // how much smaller what only maps or moves elements is
 const WIDEST = 210;
+const WIDEST_ROOMY = 300;
 const STACKED = 7;
 const PORT = 27;
+const TOLD_SHARE = 0.05; // of all that is drawn: from here on a box says it
 const HEAVY = 0.08; // of all that is drawn: from here on a box is larger
 const COVERED = 0.52;
 const LEAST = 0.47;
@@ -97,10 +99,10 @@ function lineWidths(n) {
 export function nodeSize(n, roomy = 0, share = 0) {
   if (n.port) return [Math.max(52, Math.min(150, textWidth(labelOf(n), "title") + 24 + (n.fold ? 20 : 0))), PORT];
   const [first, second] = lineWidths(n);
-  const text = Math.max(first, second + (share >= 0.05 ? 58 : 0)) + 22;
+  const text = Math.max(first, second + (share >= TOLD_SHARE ? 58 : 0)) + 22;
   const least = Math.max(WIDTHS[roomy], n.count > 1 || n.heir ? Math.max(118, tallyWidth(n.marks) + 14) : 0); // what a pass did must have place in a group
   const more = n.stack > 1 ? STACKED : 0;
-  return [Math.round(Math.max(least, Math.min(WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : n.count > 1 || iconic(n) || roomy > 1 && roomy < 5 ? 1 : QUIET)) + more];
+  return [Math.round(Math.max(least, Math.min(roomy > 1 ? WIDEST_ROOMY : WIDEST, text))) + more, Math.round(HEIGHTS[roomy] * (share >= HEAVY ? 1.3 : share >= TOLD_SHARE || n.count > 1 || iconic(n) || roomy > 1 && roomy < 5 ? 1 : QUIET)) + more];
 }
 
 /**
@@ -414,8 +416,9 @@ function sheetOfPlaced(scene, nest, placed, style, room) {
     for (let up = key; up; up = (scene.nodes.get(up) ? scene.nodes.get(up)?.group : scene.groups.get(up)?.parent) || "") if (up === group) return true;
     return false;
   };
+  const buttons = groups.filter((g) => g.kind === "repeat").map((g) => ({ key: g.key, box: { x: g.x + g.w - 58, y: g.y + 2, w: 54, h: HEAD - 4 }, inside: (/** @type {string} */ key) => key === g.key }));
   const headings = groups.map((g) => ({ key: g.key, box: { x: g.x, y: g.y + 2, w: Math.min(g.w, 92 + textWidth(g.label, "title") + tallyWidth(g.marks)), h: HEAD - 6 }, inside: (/** @type {string} */ key) => key === g.key }));
-  const obstacles = [...[...nodes, ...groups].map((n) => ({ key: n.key, box: n, inside: inside(n.key) })), ...headings];
+  const obstacles = [...[...nodes, ...groups].map((n) => ({ key: n.key, box: n, inside: inside(n.key) })), ...headings, ...buttons];
   const [w, h] = extentOf(at.values());
   const byKey = new Map([...nodes, ...groups].map((n) => [n.key, n]));
   const start = origins(scene, placed);

@@ -8,6 +8,11 @@ import { argumentOf } from "./store.js";
 const PORTS = 8;
 const NAMED = 3; // parameters that a node names; beyond it says how many
 
+/** The last part of an argument's name where that is a word: kernel of variables['params']['Conv_0']['kernel']. @param {string} name @returns {string} */
+function lastPart(name) {
+  return name.match(/(?:\['|\.)([A-Za-z_]\w*)(?:'\])?$/)?.[1] || name;
+}
+
 /** Draw few ports: of many parameters those that are no weights, and the others as one. @param {Scene} scene @param {number} [hidden] how many parameters are not on the page */
 export function drawRim(scene, hidden = 0) {
   for (const n of scene.nodes.values()) {
@@ -29,7 +34,7 @@ export function drawRim(scene, hidden = 0) {
   for (const [key, from] of read) {
     const node = scene.nodes.get(key);
     if (!node) continue;
-    if (from.length <= NAMED) for (const p of from) node.operands.push({ text: argumentOf(others.get(p)?.item || node.item) || p, name: p });
+    if (from.length <= NAMED) for (const p of from) node.operands.push({ text: lastPart(argumentOf(others.get(p)?.item || node.item)) || p, name: p });
     else node.operands.push({ text: `${from.length} parameters`, name: from[0] });
   }
   const [first] = others.values();

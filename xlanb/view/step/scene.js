@@ -99,11 +99,11 @@ export class SceneMaker {
 
   /**
    * Draw a computation into a box.
-   * @param {Outline} outline @param {string} box @param {string} prefix of the keys in it @param {Ends[] | null} given what its parameters are, null of the entry @param {number} depth
+   * @param {Outline} outline @param {string} box @param {string} prefix of the keys in it @param {Ends[] | null} given what its parameters are, null of the entry @param {number} depth @param {number} [times] how often it executes
    * @returns {Ends} what its root is
    */
-  addPart(outline, box, prefix, given, depth) {
-    const part = new PartMaker(this, outline, box, prefix, depth);
+  addPart(outline, box, prefix, given, depth, times = 1) {
+    const part = new PartMaker(this, outline, box, prefix, depth, times);
     part.addNodes(given === null);
     return part.connect(given);
   }
@@ -198,12 +198,12 @@ export class SceneMaker {
     return called ? called.filter((c) => this.appliers?.get(c) === outline.items[k]) : NO_CALLS;
   }
 
-  /** Count an op into what stands for it. @param {SceneNode | SceneGroup} node @param {Outline} outline @param {number} k */
-  count(node, outline, k) {
+  /** Count an op into what stands for it. @param {SceneNode | SceneGroup} node @param {Outline} outline @param {number} k @param {number} [times] how often it executes */
+  count(node, outline, k, times = 1) {
     const { weight } = node;
     this.addMarks(node.marks, outline, k);
-    weight.flops += outline.costs[k][0];
-    weight.bytes += outline.costs[k][1];
+    weight.flops += outline.costs[k][0] * times;
+    weight.bytes += outline.costs[k][1] * times;
     const seconds = this.seconds?.get(outline.items[k].n);
     if (seconds !== undefined) weight.seconds = (weight.seconds || 0) + seconds;
   }

@@ -122,6 +122,18 @@ export function dressNode(node, drawn, mark, colour) {
   node.replaceChildren(.../** @type {Node[]} */ (parts.filter((p) => p)));
 }
 
+/** What stands beside a title: the rest of the name, which gives way first, and as many operands as there is room for. @param {string} rest @param {import("./scene.js").Operand[]} operands @param {number} space */
+function besideTitle(rest, operands, space) {
+  for (let n = operands.length; n > 0; n -= 1) {
+    const told = ` ${operands.slice(0, n).map((o) => `·${o.text}`).join(" ")}${n < operands.length ? " ·…" : ""}`;
+    const left = space - textWidth(told, "rest");
+    if (textWidth(rest, "rest") <= left) return rest + told;
+    if (left > 36) return shortened(rest, left, "rest") + told;
+    if (left >= 0) return told;
+  }
+  return space > 24 ? shortened(rest, space, "rest") : "";
+}
+
 /** Icon, title, what stands below, and the bar of the weight. @param {DrawnNode} n @param {string} look @param {string} icon @param {number} w @param {number} ht */
 function words(n, look, icon, w, ht) {
   const [title, rest] = n.item.h;
@@ -133,11 +145,9 @@ function words(n, look, icon, w, ht) {
   const [left, right] = [icon ? 27 : 8, n.fold ? 24 : 8];
   const times = n.stack > 1 && !/×/.test(title) ? ` ×${n.stack}` : "";
   const room = w - left - right;
-  const operands = (n.operands || []).map((o) => `·${o.text}`).join(" ");
   const head = shortened(title, room - textWidth(times, "rest"), "title");
   const space = room - textWidth(head, "title") - textWidth(times, "rest");
-  const said = n.count > 1 ? "" : `${rest || ""}${operands ? ` ${operands}` : ""}`;
-  const more = `${times}${said && space > 24 ? shortened(said, space, "rest") : ""}`;
+  const more = `${times}${n.count > 1 ? "" : besideTitle(rest || "", n.operands || [], space)}`;
   const wide = textWidth(head, "title") + textWidth(more, "rest");
   const share = (n.share || 0) >= 0.05 && n.share < 0.995 ? `${Math.round(100 * n.share)} %` : "";
   const percent = marks + textWidth(share, "below") + 20 <= w ? share : ""; // the bar tells it too
