@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -45,6 +46,19 @@ def beside_cpu(programs: Mapping[str, tuple[Callable[[], Program], bool]]) -> pd
     means = {c: math.exp(statistics.fmean(map(math.log, found[c]))) for c in columns}
     whole = pd.DataFrame([{"program": f"geometric mean, {threads()} threads", **means}])
     return pd.concat([found, whole], ignore_index=True).round(2)
+
+
+def hlo_text(lowered: Any, compiled: Any) -> str:
+    """The HLO text of a `Lowered`, with the layouts of parameters and results that its `Compiled` has.
+
+    Without them, results have the layouts of the last operations, and need copies that XLA does not make.
+    """
+    layouts = re.compile(r"entry_computation_layout=(\{.*?\)->.*?\})(?=, \w+=|$)", re.MULTILINE)
+    found = layouts.search(compiled.as_text())
+    if found is None:
+        raise ValueError("the compiled module's header has no layouts")
+    text: str = lowered.as_text(dialect="hlo")
+    return layouts.sub(lambda _: found[0], text, count=1)
 
 
 def threads() -> int:

@@ -32,6 +32,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks._beside import hlo_text
+
 LOADS = (0, 1, 2)
 """Busy processes."""
 TURNS = 6
@@ -213,7 +215,8 @@ def _calls(program: Program) -> tuple[Callable[[], Any], Callable[[], Any]]:
     lowered = jax.jit(function).lower(*given)
     kept = lowered._lowering.compile_args.get("kept_var_idx")  # noqa: SLF001 - JAX drops arguments that nothing reads
     flat = [np.asarray(x) for k, x in enumerate(jax.tree.leaves(given)) if kept is None or k in kept]
-    exe, real, placed = xlanb.compile(lowered.as_text(dialect="hlo")), lowered.compile(), jax.device_put(given)
+    real, placed = lowered.compile(), jax.device_put(given)
+    exe = xlanb.compile(hlo_text(lowered, real))
     return lambda: exe(*flat), lambda: jax.block_until_ready(real(*placed))
 
 

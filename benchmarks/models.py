@@ -31,7 +31,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks._beside import threads
+from benchmarks._beside import hlo_text, threads
 
 Call = Callable[[], Any]
 Row = dict[str, Any]
@@ -175,8 +175,8 @@ def _jax_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dic
 
     placed = jax.tree.map(jax.device_put, args)
     lowered = jax.jit(function).lower(*placed)
-    text = lowered.as_text(dialect="hlo")
     compiled = lowered.compile()
+    text = hlo_text(lowered, compiled)
     kept = lowered._lowering.compile_args.get("kept_var_idx")  # noqa: SLF001 - said nowhere else
     leaves = [np.asarray(x) for x in jax.tree.leaves(args)]
     flat = [x for i, x in enumerate(leaves) if kept is None or i in kept]

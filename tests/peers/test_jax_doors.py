@@ -54,6 +54,24 @@ def test_every_form_of_a_function_is_compiled_and_called_as_the_function_is(form
     assert isinstance(result["y"], np.ndarray)
 
 
+def test_results_have_the_layouts_that_xla_gives_them():
+    """Row-major ones where the function does not ask for others; the HLO of jaxlib has those of the last operations."""
+
+    def f(x, y):
+        return (x.T @ y, (x @ y).T, x, 1.0)
+
+    layout, format_ = pytest.importorskip("jax.experimental.layout"), jax.sharding.SingleDeviceSharding
+    column_major = layout.Format(layout.Layout((1, 0)), format_(jax.devices()[0]))
+    x = np.arange(9, dtype=np.float32).reshape(3, 3)
+    for asked in (None, (column_major, None, None, None)):
+        lowered = jax.jit(f, out_shardings=asked).lower(x, x)
+        real = xlanb.from_jax(lowered.compile()).entry_layout[1]
+        module = xlanb.from_jax(lowered)
+        assert [s.layout for s in module.entry_layout[1].shapes] == [s.layout for s in real.shapes]
+        agree(xlanb.compile(module)(x, x), f(x, x))
+    assert xlanb.from_jax(lambda x: x.T, x).entry_layout[1].layout.is_default
+
+
 def test_results_are_of_jax_where_an_argument_is():
     exe = xlanb.compile(layer, PARAMS, X)
     assert isinstance(exe(PARAMS, jnp.asarray(X))["y"], jax.Array)

@@ -25,6 +25,8 @@ from xlanb.frontends.jax_wrapped import Prepared, has_static, prepared, unmark_r
 from xlanb.frontends.mistakes import check_function, no_program, wrong_call
 from xlanb.frontends.stablehlo.source import BYTECODE
 from xlanb.hlo import HloModule
+from xlanb.hlo.shape_inference.registry import row_major
+from xlanb.shape import ArrayShape, Shape, TupleShape
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -342,9 +344,44 @@ def _of_stage(
     stage: Any, prepare: Callable[..., Any] | None = None, call: Prepared | None = None, *, refine: bool = False
 ) -> HloModule:
     """The module of a `Lowered` or `Compiled`: JAX's text of it leaves out the operations' names, the Python lines and the values of large constants."""
-    module = with_effects(HloModule.from_proto(_refined(stage) if refine else _proto_of(stage)), stage)
+    module = HloModule.from_proto(_refined(stage) if refine else _proto_of(stage))
+    if isinstance(stage, import_jax("jax.stages").Lowered):
+        _lay_results_out(module, _layout_modes(stage))
+    module = with_effects(module, stage)
     module.calling = _calling(stage, module, prepare, call)
     return module
+
+
+def _lay_results_out(module: HloModule, modes: Sequence[str] = ()) -> None:
+    """Give the results the layouts that XLA's runtime (PJRT) gives them: row-major ones where `modes` asks for none.
+
+    The HLO that jaxlib makes of StableHLO has those of the last operations: a result that a transpose makes would
+    need another copy.
+    """
+    if module.entry_layout is None:
+        return
+    parameters, result = module.entry_layout
+    given = result.shapes if isinstance(result, TupleShape) else (result,)
+    asked = [*modes, *[""] * (len(given) - len(modes))]
+    parts = tuple(_laid_out(shape, mode) for shape, mode in zip(given, asked, strict=True))
+    module.entry_layout = parameters, TupleShape(parts) if isinstance(result, TupleShape) else parts[0]
+
+
+def _laid_out(shape: Shape, mode: str) -> Shape:
+    """A result by its `mhlo.layout_mode`: "{0,1}", "auto" (any) or "default"."""
+    if mode == "auto":
+        return shape
+    if mode.startswith("{") and isinstance(shape, ArrayShape):
+        return shape.with_layout([int(d) for d in mode.strip("{}").partition(":")[0].split(",") if d])
+    return row_major(shape)
+
+
+def _layout_modes(lowered: Any) -> list[str]:
+    for function in lowered.compiler_ir("stablehlo").body.operations:
+        attributes = function.operation.attributes
+        if "sym_name" in attributes and attributes["sym_name"].value == "main" and "res_attrs" in attributes:
+            return [r["mhlo.layout_mode"].value if "mhlo.layout_mode" in r else "" for r in attributes["res_attrs"]]
+    return []
 
 
 def _refined(lowered: Any) -> bytes:
@@ -457,7 +494,9 @@ def _of_stablehlo(text: str | bytes) -> HloModule:
         computation = extension.mlir.mlir_module_to_xla_computation(text)
     except Exception as error:  # the extension raises its own kinds
         raise XlanbError(f"the real XLA rejects the StableHLO: {error}") from error
-    return HloModule.from_proto(computation.as_serialized_hlo_module_proto())
+    module = HloModule.from_proto(computation.as_serialized_hlo_module_proto())
+    _lay_results_out(module)
+    return module
 
 
 __all__ = [
