@@ -151,6 +151,10 @@ class Costs:
     """Products of bytes from which on it is."""
     huge_products: int = 1 << 32
     """Products from which on it always is."""
+    paged_rows: int = 128
+    """Rows, and columns, from which on lines of b that lie pages apart are packed in blocks."""
+    paged_products: int = 1 << 24
+    """Products from which on they are."""
     stretch_lanes: int = 512
     """The depth of blocks, in lanes of 32 or 64 bits."""
     independent_sums: int = 8

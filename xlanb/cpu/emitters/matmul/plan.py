@@ -22,6 +22,8 @@ _SHORT = 4
 """Depths from which on sums along it pay for one row or two."""
 _PANEL = 32
 """Columns of a copy's panels."""
+_PAGED = 64
+"""Lines from which on it matters that they share sets."""
 _PAGE = 2048
 """Lines that are multiples of so many bytes apart share a few sets of the caches."""
 
@@ -131,8 +133,20 @@ def _wants_blocks(x: Contraction) -> bool:
         return least >= common.blocked_rows and x.products >= common.blocked_byte_products
     if least < common.blocked_rows or x.row_count * x.column_count < common.blocked_results:
         return False
+    if _shares_sets(x) and least >= common.paged_rows and x.products >= common.paged_products:
+        return True
     is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles take no pairs from panels then
     return x.products >= common.huge_products or is_odd or not _fits_panels(x) or _wants_a(x)
+
+
+def _shares_sets(x: Contraction) -> bool:
+    """Whether lines of b that one tile reads share a few sets of the first cache, and are few enough for a tile of one vector: they lie 4096 bytes apart, or those of a do too and both 2048."""
+    if not x.depth or not x.a_type is x.b_type is x.type:
+        return False
+    common, size, depth = costs.COMMON, x.type.byte_size, x.depth[-1]
+    few = _PAGED <= x.depth_count <= common.first_cache_sets * common.first_cache_ways // 2
+    apart = depth.b * size % (2 * _PAGE) == 0 or (depth.a * size % _PAGE == 0 == depth.b * size % _PAGE)
+    return few and x.columns[-1].b == 1 and apart
 
 
 def _wants_b(x: Contraction) -> bool:
