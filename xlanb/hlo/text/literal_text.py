@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,10 @@ _TOKEN = re.compile(
     r"|(?P<complex>\()|(?P<dots>\.\.\.))"
 )
 _ELIDED = re.compile(r"\{[ \t\n\r]*\.\.\.[ \t\n\r]*\}")
+_MANY = 32
+"""Elements from which on a literal is first tried to be read at once."""
+_PLAIN_INTEGER = re.compile(rb"-?[0-9]{1,18}+(?![0-9])")
+_PLAIN_FLOAT = re.compile(rb"-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+(?![0-9.eE])")
 _HEX_PAYLOAD = re.compile(r"\(0x([0-9a-fA-F]+)\)")
 _F64_PAYLOAD = (1 << 52) - 1
 
@@ -139,6 +143,9 @@ class _Dense:
             self.value_of = self._integer
 
     def read(self) -> Literal:
+        if self.shape.element_count >= _MANY and not self.type.is_complex and self._read_plain():
+            self.cursor.skip()
+            return self._finish()
         cursor, dimensions, rank = self.cursor, self.shape.dimensions, self.shape.rank
         seen = [0] * (rank + 1)
         level = 0
@@ -180,6 +187,32 @@ class _Dense:
                 break
         cursor.skip()
         return self._finish()
+
+    def _read_plain(self) -> bool:
+        """Read all elements at once where each is a plain number and every brace and comma is there; else nothing.
+
+        The literal ends with the first run of as many closing braces as it has dimensions.
+        """
+        cursor, shape = self.cursor, self.shape
+        end = re.compile(r"\}" + r"[ \t\n\r]*\}" * (shape.rank - 1)).search(cursor.text, cursor.pos)
+        if end is None:
+            return False
+        text = cursor.text[cursor.pos : end.end()]
+        if not text.isascii():
+            return False
+        found = text.encode().translate(None, b" \t\n\r")
+        if len(found) < _skeleton_size(shape.dimensions):
+            return False
+        skeleton = _skeleton(shape.dimensions)
+        if len(found) == len(skeleton):
+            values: Any = _single_digits(found, skeleton)
+        else:
+            values = _numbers(found, skeleton, self.type)
+        if values is None or not _all_fit(values, self.type):
+            return False
+        self.values = values
+        cursor.pos = end.end()
+        return True
 
     def _fail(self, token: re.Match[str], message: str) -> None:
         blank = len(token[0]) - len(token[0].lstrip(" \t\n\r,"))
@@ -318,6 +351,47 @@ class _Dense:
         if bad.any():
             value = wide[int(np.argmax(bad))]
             self.cursor.fail(f"value {value} is out of range for literal's primitive type {self.type}")
+
+
+def _skeleton_size(dimensions: Sequence[int]) -> int:
+    size = 1
+    for count in reversed(dimensions):
+        size = count * (size + 1) + 1
+    return size
+
+
+def _skeleton(dimensions: Sequence[int]) -> bytes:
+    """The text of an array of zeros, without blanks."""
+    text = b"0"
+    for size in reversed(dimensions):
+        text = b"{" + b",".join([text] * size) + b"}"
+    return text
+
+
+def _single_digits(found: bytes, skeleton: bytes) -> np.ndarray[Any, Any] | None:
+    """The digits in place of the zeros; None where anything else differs."""
+    text, zeros = np.frombuffer(found, np.uint8), np.frombuffer(skeleton, np.uint8)
+    is_value = zeros == ord("0")
+    values = text[is_value] - ord("0")  # unsigned: what is less than "0" is large
+    return values.astype(np.int64) if (values < 10).all() and (text == zeros)[~is_value].all() else None
+
+
+def _numbers(found: bytes, skeleton: bytes, kind: PrimitiveType) -> np.ndarray[Any, Any] | None:
+    """The numbers in place of the zeros; None where anything else differs."""
+    pattern, dtype = (_PLAIN_FLOAT, np.float64) if kind.is_floating else (_PLAIN_INTEGER, np.int64)
+    if pattern.sub(b"0", found) != skeleton:
+        return None
+    return np.fromstring(found.translate(None, b"{}").decode(), dtype, sep=",")
+
+
+def _all_fit(values: np.ndarray[Any, Any], kind: PrimitiveType) -> bool:
+    """Whether all are in the range of their type (of floats that of a double): messages about others name the element."""
+    if kind.is_floating:
+        return bool(np.isfinite(values).all())
+    if kind is PrimitiveType.PRED:
+        return True
+    limits = 0 if kind.is_unsigned else -(2 ** (kind.bits - 1)), 2 ** (kind.bits - kind.is_signed) - 1
+    return limits[0] <= int(values.min()) and int(values.max()) <= limits[1]
 
 
 def _int64(text: str, kind: PrimitiveType) -> int:
