@@ -28,8 +28,11 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 _FILE = "xlanb/transforms/fusion/instruction_fusion.py"
 _REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
-_DUPLICATES, _DUPLICATES_EACH = 2_000, 4
-"""Limit of producers duplicated for other users in one run: a constant, plus a number per instruction. Chains in which every value is used twice (a stencil after a stencil) would make each fusion as long as the chain."""
+_DUPLICATES, _DUPLICATES_EACH = 2_000, 6
+"""Limit of producers duplicated for other users in one run: a constant, plus a number per instruction. Chains in which every value is used twice (a
+stencil after a stencil) would make each fusion as long as the chain."""
+_FREE_TO_DUPLICATE = frozenset((O.CONSTANT, O.BROADCAST, O.BITCAST, O.IOTA))
+"""Producers that this limit does not count: a duplicate costs less than to store the value."""
 
 
 @dataclass(slots=True)
@@ -335,7 +338,7 @@ class FusionRun:
         else:
             reused |= self.reused(producer)
         self._copies[fusion] += is_reduced_too(producer)
-        self._duplicates_left -= producer.user_count > 1
+        self._duplicates_left -= producer.user_count > 1 and producer.opcode not in _FREE_TO_DUPLICATE
         if self._asked:
             self._inside[fusion] = self._inside.get(edge.consumer, frozenset((edge.consumer.name,))) | {producer.name}
         users = evaluation.remove_operand(producer)
@@ -388,7 +391,7 @@ _OF_THE_RUN: tuple[Condition[Edge], ...] = (
     Condition("operand can be duplicated", lambda e: e.producer not in e.run.unfusible, _vanishes_in_words, one_user),
     Condition(
         "the limit of duplicates is not reached",
-        lambda e: e.run.may_duplicate or e.producer.user_count <= 1,
+        lambda e: e.run.may_duplicate or e.producer.user_count <= 1 or e.producer.opcode in _FREE_TO_DUPLICATE,
         lambda e: "more are allowed" if e.run.may_duplicate else "no more are allowed",
         one_user,
     ),
