@@ -48,6 +48,25 @@ def test_types_and_orders(check, blocked, width, types, transposed):
         assert ("xlanb.blocks" in exe.llvm_ir) == has_tile
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes", "transposed", "is_packed"),
+    [
+        ("f32", (128, 128, 1024), (False, False), True),  # lines of the rhs are 4096 bytes apart
+        ("f32", (256, 130, 512), (True, False), False),  # and here 2048, those of the lhs 1024
+        ("f32", (512, 70, 512), (True, False), True),  # both are 2048 bytes apart
+        ("f32", (512, 70, 512), (False, False), False),
+        ("f64", (128, 256, 512), (False, False), True),
+        ("f32", (128, 300, 1024), (False, False), False),  # too deep for a tile of one vector
+        ("f32", (128, 128, 1024), (False, True), False),
+        ("f32", (96, 200, 1024), (False, False), False),
+    ],
+)
+def test_lines_that_lie_pages_apart_are_packed(check, kind, sizes, transposed, is_packed):
+    text, shapes = dot_text(*sizes, transposed=transposed, types=(kind,) * 3)
+    exe = check(text, shapes, (kind, kind))
+    assert ("xlanb.blocks" in exe.llvm_ir) == is_packed
+
+
 def test_bytes_at_the_ends_of_their_range(build, blocked):
     text, (a, b) = dot_text(20, 65, 40, types=("s8", "s8", "s32"))
     for x in (-128, 127):

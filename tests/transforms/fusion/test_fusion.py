@@ -212,6 +212,36 @@ def test_a_computation_has_a_limited_number_of_duplicates(monkeypatch):
     np.testing.assert_allclose(evaluate(limited, x), evaluate(parse(_stencils(30)), x), rtol=1e-6)
 
 
+def test_broadcasts_are_fused_where_no_more_duplicates_are_allowed(monkeypatch):
+    """A broadcast of a constant that stays for other users would be an array as large as theirs."""
+    monkeypatch.setattr(instruction_fusion, "_DUPLICATES", 1)
+    monkeypatch.setattr(instruction_fusion, "_DUPLICATES_EACH", 0)
+    text = """HloModule m
+ENTRY e {
+  p = f32[64] parameter(0)
+  q = f32[64] parameter(1)
+  half = f32[] constant(0.5)
+  b = f32[64] broadcast(half), dimensions={}
+  s = f32[64] add(p, q)
+  t = f32[64] multiply(s, s)
+  u = f32[64] add(b, t)
+  k = f32[64] custom-call(u), custom_call_target="opaque"
+  v = f32[64] multiply(b, t)
+  l = f32[64] custom-call(v), custom_call_target="opaque"
+  w = f32[64] subtract(b, t)
+  ROOT r = (f32[64], f32[64], f32[64]) tuple(k, l, w)
+}
+"""
+    module = parse(text)
+    PASSES["fusion"]().run(module)
+    left = [i for i in module.entry_computation if i.opcode is HloOpcode.BROADCAST]
+    assert not left
+    kept = [i.opcode for i in module.entry_computation if i.opcode in (HloOpcode.MULTIPLY, HloOpcode.ADD)]
+    assert kept  # the limit is reached: a product of several users is computed once
+    fused = [i for i in module.entry_computation if i.opcode is HloOpcode.FUSION]
+    assert len(fused) >= 3
+
+
 def _stencils(count: int) -> str:
     """A chain in which each product is read by the next one, and padded and shifted by it too."""
     steps = "".join(

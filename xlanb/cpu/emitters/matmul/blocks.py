@@ -313,12 +313,16 @@ def _made(blocks: Blocks, target: Target) -> _Made:
     x, g = blocks.x, group(blocks.x, target)
     width = lanes_of(target, x.type.bits)
     most = (target.vector_registers - _VECTORS - 2) // _VECTORS
-    height = min(range(most, max(most - 3, 1), -1), key=lambda n: (-(-x.row_count // n) * (n + 0.4), -n))
+    # Panels of 5 rows in lines of 8 lanes, for one, would not fit the scratch memory (see Blocks.bytes).
+    heights = [n for n in range(most, max(most - 3, 1), -1) if -(-n // width) * width * 3 <= n * 4]
+    height = min(heights or [width], key=lambda n: (-(-x.row_count // n) * (n + 0.4), -n))
     is_signed = x.type.is_integral and x.a_type is T.S8 and x.b_type is T.S8
     vectors = -(-height // width)
     a = Packing(height, vectors, width, x.a_type, x.type, x.depth[0].a == 1, g, flips=is_signed)
     b = Packing(_VECTORS * width, _VECTORS, width, x.b_type, x.type, x.depth[0].b == 1, g, totals=is_signed)
     down, along = -(-x.row_count // a.units), -(-x.column_count // b.units)
+    if down * a.panel_bytes(blocks.depth) > blocks.bytes[0]:
+        raise AssertionError(f"{down} panels of {height} rows by {blocks.depth} exceed their scratch memory")
     tall = min(down, max(1, target.costs.block_bytes // a.panel_bytes(blocks.depth)))
     tall = -(-down // -(-down // tall))
     groups = -(-down // tall)
