@@ -2,6 +2,7 @@
 
     python notebooks/execute.py                 every tutorial, with the solution of each exercise after it; nothing is written
     python notebooks/execute.py 03 04           some of them
+    python notebooks/execute.py --jobs 2        two at a time
     python notebooks/execute.py --save 03       run as a reader does, and write the outputs into the notebook
 
 Saved outputs are for who reads without running: GitHub and nbviewer draw no plotly figure and no widget. So each figure of plotly's own is saved as a picture too (needs playwright and
@@ -18,6 +19,8 @@ import shutil
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,16 @@ def unsolved(notebook: nbformat.NotebookNode) -> list[str]:
     ]
 
 
+def complaints(notebook: nbformat.NotebookNode) -> list[str]:
+    """What the cells wrote to stderr. An error has already ended the run."""
+    return [
+        output.text
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "stream" and output.name == "stderr"
+    ]
+
+
 # ---------------------------------------------------------------------------------------------------- saved outputs
 
 
@@ -144,24 +157,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("numbers", nargs="*", help="the tutorials' numbers, such as 03")
     parser.add_argument("--save", action="store_true", help="write outputs into the notebooks")
+    parser.add_argument("--jobs", type=int, default=1, help="how many run at a time")
     options = parser.parse_args()
+    work = partial(outcome, saved=options.save)
     failed = False
-    for path in tutorials(*options.numbers):
-        begin = time.perf_counter()
-        try:
-            missed = save(path) if options.save else unsolved(execute(path, solutions=True))
-        except CellExecutionError as error:
-            stopped = error.ename == "LessonStopped"
-            failed |= not stopped
-            print(f"{path.stem}: {error.evalue if stopped else error}", flush=True)
-            continue
-        failed |= bool(missed)
-        print(
-            f"{path.stem}: {time.perf_counter() - begin:.1f} s",
-            *(f"\n  not judged right: {m}" for m in missed or ()),
-            flush=True,
-        )
+    with ThreadPoolExecutor(options.jobs) as pool:  # each runs in a kernel, a process of its own
+        for good, told in pool.map(work, tutorials(*options.numbers)):
+            failed |= not good
+            print(told, flush=True)
     raise SystemExit(failed)
+
+
+def outcome(path: Path, *, saved: bool) -> tuple[bool, str]:
+    """Run a tutorial; whether it is well, and what there is to say."""
+    begin = time.perf_counter()
+    try:
+        if saved:
+            save(path)
+            faults = []
+        else:
+            notebook = execute(path, solutions=True)
+            faults = [f"not judged right: {source}" for source in unsolved(notebook)]
+            faults += [f"written to stderr: {text}" for text in complaints(notebook)]
+    except CellExecutionError as error:
+        stopped = error.ename == "LessonStopped"
+        return stopped, f"{path.stem}: {error.evalue if stopped else error}"
+    return not faults, "\n  ".join([f"{path.stem}: {time.perf_counter() - begin:.1f} s", *faults])
 
 
 if __name__ == "__main__":

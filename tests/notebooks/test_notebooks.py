@@ -49,7 +49,7 @@ def test_tutorial_runs(path: Path):
     if package:
         pytest.importorskip(package)
     notebook = TOOL.execute(path, solutions=True)
-    assert complaints(notebook) == []
+    assert TOOL.complaints(notebook) == []
     assert TOOL.unsolved(notebook) == []
 
 
@@ -87,13 +87,3 @@ def test_a_dead_widget_gives_way_to_its_text():
     TOOL.add_pictures([bare, told])
     assert set(bare.data) == {TOOL.WIDGET}
     assert set(told.data) == {"text/plain"}
-
-
-def complaints(notebook: nbformat.NotebookNode) -> list[str]:
-    """What the cells wrote to stderr. An error has already ended the run."""
-    return [
-        output.text
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        if output.output_type == "stream" and output.name == "stderr"
-    ]
