@@ -118,7 +118,7 @@ PATHS ?=
 guard: $(VENV)/.installed-test ## programs between pages that nobody may touch, for MINUTES=30, from SEED=, and those of PATHS=
 	$(BIN)/python -m tests.fuzz.guard --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(PATHS)
 
-binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without the real XLA
+binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without TensorFlow
 	PYTHON=$(PYTHON) binder/check.sh
 
 # JupyterLite has versions of its own of JupyterLab's packages: an environment of its own too. Needs npm and node.
