@@ -231,10 +231,13 @@ def test_quotas_of_control_groups(tmp_path, files, granted):
 
 def test_the_least_of_affinity_and_quotas_counts(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    for kept in ("places", "granted"):  # as they were, when the test is over
+        monkeypatch.setattr(cpus._State, kept, getattr(cpus._State, kept))
     for worth, count in (((), 6), ((None,), 6), ((4, None), 4), ((9, 5), 5)):
         given = [_Worth(w) for w in worth]
         monkeypatch.setattr(cpus, "quotas", lambda given=given: given)
         monkeypatch.setattr(cpus._State, "read_at", float("-inf"))  # they are read each 0.1 s at most
+        monkeypatch.setattr(cpus._State, "found_at", float("-inf"))  # and looked for more rarely
         assert cpus.thread_count() == count
 
 
@@ -245,6 +248,20 @@ class _Worth:
 
 @needs_pool
 @pytest.mark.skipif(cpus.available_cpus() < 2, reason="one processor is the limit without a quota")
+def test_a_quota_that_changes_is_read_again_where_it_was_found(tmp_path, monkeypatch):
+    file = tmp_path / "cpu.max"
+    looked = []
+    for kept in ("places", "granted"):
+        monkeypatch.setattr(cpus._State, kept, getattr(cpus._State, kept))
+    monkeypatch.setattr(cpus, "quotas", lambda: looked.append(1) or [Quota(str(file))])
+    monkeypatch.setattr(cpus._State, "found_at", float("-inf"))
+    for quota in (1, 2, 3):
+        file.write_text(f"{quota * 100_000} 100000")
+        monkeypatch.setattr(cpus._State, "read_at", float("-inf"))
+        assert cpus._granted() == quota
+    assert len(looked) == 1
+
+
 def test_the_pool_reads_the_same_quotas(tmp_path):
     v2, quota, period = (tmp_path / n for n in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
     code, every = pool._pool(), cpus.available_cpus()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,6 +27,8 @@ VARIABLES = ("XLANB_THREADS", "XLANB_NUM_THREADS")
 
 _AGE = 0.1
 """Seconds for which quotas are taken as they were read; the pool of threads looks as often."""
+_PLACES_AGE = 5.0
+"""Seconds for which a process is taken to be in the control groups that it was in: to find their files takes ten times as long as to read them."""
 
 
 class _State:
@@ -37,6 +40,10 @@ class _State:
     """The least of the quotas when they were last read."""
     read_at = float("-inf")
     """When that was, in seconds of the monotonic clock."""
+    places: Sequence[Quota] = ()
+    """Where quotas stood when they were last looked for."""
+    found_at = float("-inf")
+    """When that was."""
 
 
 def ask_for(count: int) -> None:
@@ -86,7 +93,9 @@ def _granted() -> int | None:
     """The least of the quotas; a compilation asks several times, so they are read each 0.1 s at most."""
     now = time.monotonic()
     if now - _State.read_at >= _AGE:
-        _State.granted = min((n for q in quotas() if (n := q.cpus()) is not None), default=None)
+        if now - _State.found_at >= _PLACES_AGE:
+            _State.places, _State.found_at = quotas(), now
+        _State.granted = min((n for q in _State.places if (n := q.cpus()) is not None), default=None)
         _State.read_at = now
     return _State.granted
 
