@@ -149,6 +149,7 @@ class StepWidget(anywidget.AnyWidget):
         """Colour and label the nodes by data of one's own; each name is one more way to colour, and None takes it away again.
 
         `values` is a dict or pandas Series from names of instructions or nodes to numbers (a scale) or texts (a colour each).
+        A closed group shows the largest number of those in it, or the most frequent text.
 
         Raises:
             ArgumentError: it is neither, or names no op that is here.

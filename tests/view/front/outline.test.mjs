@@ -167,6 +167,17 @@ test("of many parameters the weights are named in what reads them", () => {
   assert.equal(scene.where.get("w3"), "@parameters");
 });
 
+test("a weight that every repeat has by the same name is named once; numbers have four digits", () => {
+  const own = [];
+  for (let k = 0; k < 12; k += 1) own.push(item(`w${k}`, "parameter", [], { v: String(k), m: `layers[${k}]['kernel']`, an: 1 }));
+  own.push(item("x", "parameter", [], { v: "12", m: "x", an: 1 }), item("tiny", "constant", [], { v: "7.62939453e-06" }), item("root", "constant", [], { v: "0.797884583" }));
+  own.push(item("a", "dot", ["x", "w0", "w1"]), item("b", "multiply", ["a", "tiny"]), item("r", "multiply", ["b", "root"], { r: 1 }));
+  const { artifact, payload } = moduleOf({ main: { items: own, t: { g: [], m: [-1, 18], r: `${"i".repeat(13)}qq...`, u: [[1, 1]], w: [0, 0, 0] } } });
+  const scene = sceneOf(artifact, payload, noFolds());
+  const read = (key) => scene.nodes.get(key).operands.map((o) => o.text);
+  assert.deepEqual([read("a"), read("b"), read("r")], [["kernel"], ["7.629e-6"], ["0.7979"]]);
+});
+
 test("what is not on the page is told of by group, with the edges between", () => {
   const own = [item("z", "tanh", ["gone"], { r: 1 })];
   const t = { g: [[-1, "scope", "early"], [-1, "repeat", "layer 0-9", "layer_*", 10], [1, "scope", "layer_0", "layer_0"]], m: [-1, 1], r: ".", u: [[1, 8]], w: [0], x: { n: [[0, 100, 5, 6, "100 dot"], [1, 90, 1, 1, "90 add"], [2, 10, 1, 1, "10 add"]], p: 300, e: [[0, 2, 64, 2], [1, -2, 32, 1], [0, -2, 16, 1]] } };

@@ -41,23 +41,44 @@ export function layOver(view) {
   showChoice(view, names);
   const values = all[view.overlay];
   const paint = values && overlayPaint(values);
-  for (const node of view.graph.element.querySelectorAll(".node")) dressOver(node, values, paint);
+  const inside = values ? valuesOfGroups(view, values) : new Map();
+  for (const node of view.graph.element.querySelectorAll(".node")) dressOver(node, values?.[node.getAttribute("data-op") || ""] ?? inside.get(node.getAttribute("data-key")), paint);
   if (paint) view.graph.legend.replaceChildren(...paint.legend.map((k) => h("span", { class: `key ${k.cls}` }, k.label)));
 }
 
-/** @param {SVGElement} node @param {Record<string, number | string> | undefined} values @param {ReturnType<typeof overlayPaint> | undefined} paint */
-function dressOver(node, values, paint) {
+/**
+ * What closed groups show: the largest number of the ops in them, or the word of most.
+ * @param {any} view @param {Record<string, number | string>} values @returns {Map<string, number | string>} by key
+ */
+function valuesOfGroups(view, values) {
+  const scene = view.picture.scene(view.pictureIndex);
+  /** @type {Map<string, (number | string)[]>} */
+  const inside = new Map();
+  for (const [op, value] of Object.entries(values)) {
+    const key = scene?.where.get(op);
+    if (!key || !scene.nodes.get(key)?.fold) continue;
+    if (!inside.has(key)) inside.set(key, []);
+    /** @type {(number | string)[]} */ (inside.get(key)).push(value);
+  }
+  return new Map([...inside].map(([key, list]) => {
+    const numbers = /** @type {number[]} */ (list.filter((v) => typeof v === "number"));
+    const count = (/** @type {number | string} */ w) => list.filter((v) => v === w).length;
+    return [key, numbers.length ? Math.max(...numbers) : list.reduce((a, b) => (count(b) > count(a) ? b : a))];
+  }));
+}
+
+/** @param {SVGElement} node @param {number | string | undefined} value @param {ReturnType<typeof overlayPaint> | undefined} paint */
+function dressOver(node, value, paint) {
   if (node.classList.contains("overlaid")) node.setAttribute("class", node.dataset.plain || "node");
   node.querySelector(".overvalue")?.remove();
-  if (!values || !paint) return;
-  const value = values[node.getAttribute("data-op") || ""];
+  if (!paint) return;
   const plain = node.getAttribute("class") || "";
   node.dataset.plain = plain;
-  node.setAttribute("class", `${plain.replace(/\b(fam|hue|heat)-\S+/g, "")} overlaid ${value === undefined ? "hue-none" : paint.of(value)}`);
+  node.setAttribute("class", `${plain.replace(/\b(fam|hue|heat)-\S+|\bheavy\b/g, "")} overlaid ${value === undefined ? "hue-none" : paint.of(value)}`);
   const box = node.querySelector("rect");
   if (value === undefined || !box) return;
   const [x, y, w] = ["x", "y", "width"].map((name) => Number(box.getAttribute(name)) || 0);
-  node.append(s("text", { class: "overvalue", x: x + w - 2, y: y - 4, "text-anchor": "end" }, wordOf(value)));
+  node.append(s("text", { class: "overvalue", x: x + w - 4, y: y + 4 }, wordOf(value)));
 }
 
 /** The choice of the overlay, where there is any. @param {any} view @param {string[]} names */

@@ -34,7 +34,8 @@ export function drawRim(scene, hidden = 0) {
   for (const [key, from] of read) {
     const node = scene.nodes.get(key);
     if (!node) continue;
-    if (from.length <= NAMED) for (const p of from) node.operands.push({ text: lastPart(argumentOf(others.get(p)?.item || node.item)) || p, name: p });
+    const named = new Map(from.map((p) => [lastPart(argumentOf(others.get(p)?.item || node.item)) || p, p])); // the same in every repeat that a box stands for
+    if (named.size <= NAMED) for (const [text, name] of named) node.operands.push({ text, name });
     else node.operands.push({ text: `${from.length} parameters`, name: from[0] });
   }
   const [first] = others.values();

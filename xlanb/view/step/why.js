@@ -26,7 +26,7 @@ export function whyView(stage, store, state) {
     const rows = why.decisions.filter((/** @type {any} */ d) => about(d.subject));
     const yes = why.decisions.filter((/** @type {any} */ d) => d.taken).length;
     body.append(heading("Decisions", `${yes} taken, ${why.decisions.length - yes} not${only(rows, why.decisions, state.pinned)}`));
-    body.append(h("ul", { class: "decisions" }, (rows.length ? rows : why.decisions).map((/** @type {any} */ d) => decision(d, (n) => store.called(stage.b, n), store.names(stage.b)))));
+    body.append(h("ul", { class: "decisions" }, alike(rows.length ? rows : why.decisions).map(([d, times]) => decision(d, (n) => store.called(stage.b, n), store.names(stage.b), times))));
     if (why.more_decisions) body.append(h("p", { class: "note inline" }, `${plural(why.more_decisions, "more decision")} not shown.`));
   }
   if (why.rewrites.length) {
@@ -35,6 +35,19 @@ export function whyView(stage, store, state) {
     if (why.more_rewrites) body.append(h("p", { class: "note inline" }, `${plural(why.more_rewrites, "more rewrite")} not shown.`));
   }
   return body;
+}
+
+/** Decisions that were taken again with the same outcome, in a later round, as one: how often each. @param {any[]} decisions @returns {[any, number][]} */
+function alike(decisions) {
+  /** @type {Map<string, [any, number]>} */
+  const found = new Map();
+  for (const d of decisions) {
+    const key = JSON.stringify(d);
+    const known = found.get(key);
+    if (known) known[1] += 1;
+    else found.set(key, [d, 1]);
+  }
+  return [...found.values()];
 }
 
 /** @param {any[]} rows @param {any[]} all @param {string} pinned */
@@ -47,13 +60,13 @@ function heading(title, rest) {
   return h("h4", {}, title, h("small", {}, rest));
 }
 
-/** One decision: what was asked, what came out, and why. @param {any} d @param {(name: string) => string} called what the user calls an op @param {{has(name: string): boolean}} names of the ops that there are */
-export function decision(d, called = (n) => n, names = NONE) {
+/** One decision: what was asked, what came out, and why. @param {any} d @param {(name: string) => string} called what the user calls an op @param {{has(name: string): boolean}} names of the ops that there are @param {number} [times] how often it was taken */
+export function decision(d, called = (n) => n, names = NONE, times = 1) {
   const subject = d.subject.flatMap((/** @type {string} */ n, /** @type {number} */ k) => [k ? h("span", { class: "to" }, " → ") : "", h("span", { class: "tk-ref", data: { op: n } }, called(n))]);
   return h(
     "li",
     { class: d.taken ? "yes" : "no" },
-    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", subject, d.basis ? h("span", { class: "basis", title: "A dump tells no reasons: xlanb's own conditions were asked about the dump's module" }, "replay") : null),
+    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", subject, times > 1 ? h("span", { class: "basis", title: `decided ${times} times` }, `×${times}`) : null, d.basis ? h("span", { class: "basis", title: "A dump tells no reasons: xlanb's own conditions were asked about the dump's module" }, "replay") : null),
     predicates(d.predicates, names),
     d.where ? h("div", { class: "where" }, d.rule ? `${d.rule} · ` : "", d.where) : null,
   );
