@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,8 +21,10 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import read_graphdef
 from xlanb.graph.optimize.inline import inline_calls
 from xlanb.peers.tensorflow_binding import FunctionBinding, flat_leaves, python_signature
+from xlanb.runtime.host.strings import register_function
 
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2"})
+_PYTHON_FUNCTIONS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 
 
 @graph_of_objects.implement
@@ -198,7 +200,30 @@ def _of_concrete(tf: Any, function: Any, name: str) -> tuple[Graph, dict[str, An
     graph.outputs = tuple(graph.get_tensor_by_name(_renamed(t.name, renamed)) for t in body.outputs)
     graph.initial_values = values
     inline_calls(graph)
+    _adopt_python_functions(tf, definition)
     return graph, bound
+
+
+def _adopt_python_functions(tf: Any, definition: Any) -> None:
+    """Let nodes of py_function and numpy_function call what TensorFlow registered under their tokens."""
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    tokens = {n.attr["token"].s.decode() for n in nodes if n.op in _PYTHON_FUNCTIONS}
+    if not tokens:
+        return
+    registry = import_module("tensorflow.python.ops.script_ops")._py_funcs  # noqa: SLF001 - TensorFlow gives it no public name
+
+    def calling(token: str) -> Callable[..., list[Any]]:
+        def call(*arrays: Any) -> list[Any]:
+            given = [tf.constant(a) for a in arrays] if is_eager(token) else list(arrays)
+            found = registry(token, None, given)
+            return [np.asarray(v) for v in (found if isinstance(found, list | tuple) else [found])]
+
+        return call
+
+    eager = {n.attr["token"].s.decode() for n in nodes if n.op == "EagerPyFunc"}
+    is_eager = eager.__contains__
+    for token in tokens:
+        register_function(token, calling(token))
 
 
 def _free_name(name: str, nodes: Mapping[str, Any], taken: Iterable[str]) -> str:

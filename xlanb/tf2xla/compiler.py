@@ -185,7 +185,7 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
     """
     found = kernel(op.type)
     if found is None:
-        raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}")
+        raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}{_on_host(op)}")
     inputs = [values[t] for t in op.inputs]
     if op.type in _HANDS_ON and any(isinstance(v, PendingList | Store) for v in inputs):
         values.update(zip(op.outputs, inputs, strict=True))
@@ -206,6 +206,22 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
         elif output.dtype.name in {"resource", "variant"} and op.type in _HANDS_ON:
             value = values[op.inputs[index]]
         values[output] = value
+
+
+_HOST_TYPES = frozenset({"string", "resource", "variant"})
+_HOST_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless", "Print", "PrintV2"})
+
+
+def _on_host(op: Operation) -> str:
+    """What to do about an op with strings, tables, data sets or Python functions."""
+    tensors = (*op.inputs, *op.outputs)
+    if op.type not in _HOST_OPS and not any(t.dtype.name in _HOST_TYPES for t in tensors):
+        return ""
+    return (
+        f"; it runs on the host (TensorFlow: No registered '{op.type}' OpKernel for XLA_CPU_JIT "
+        "devices). A session runs it, and compiles the nodes around it: "
+        "xlanb.tf.Session(xlanb.tf.Graph.from_tensorflow(function, ...))"
+    )
 
 
 def lower_body(body: Graph, inputs: Sequence[Value], b: HloBuilder, constants: ConstantValues) -> list[Value]:

@@ -126,6 +126,11 @@ class OpContext:
         if isinstance(value, Variable):
             return self._read(value, index)
         if value is None:
+            if self.op.inputs[index].dtype.name == "string":
+                self.fail(
+                    f"input {index} is a string, which compiled code cannot hold; TensorFlow's XLA: "
+                    "Const op with type DT_STRING is not supported by XLA"
+                )
             self.fail(f"input {index} has no value")
         if isinstance(value, PendingList):
             self.fail(f"input {index} is a list whose elements have no shape yet")

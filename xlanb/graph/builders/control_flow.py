@@ -183,7 +183,7 @@ def assert_that(
     """tf.Assert: an operation that fails with `data` where the condition is false. Made within a cond, so that data is taken only then."""
     with name_scope(name, "Assert", [condition, *data]):
         values = [convert_to_tensor(d) for d in data]
-        if all(v.dtype.name in {"string", "int32"} for v in values):
+        if get_default_graph().builds_function or all(v.dtype.name in {"string", "int32"} for v in values):
             return call_op("Assert", condition, list(data), summarize=summarize, name="Assert")
         condition = convert_to_tensor(condition, name="Condition")
 

@@ -18,8 +18,11 @@ from xlanb.tf2xla.registry import register
 
 
 @register("Const", "HostConst")
-def _const(ctx: OpContext) -> HloInstruction:
-    return constant(ctx.b, np.asarray(ctx.attr("value")))
+def _const(ctx: OpContext) -> HloInstruction | None:
+    value = np.asarray(ctx.attr("value"))
+    if value.dtype.kind in "OSU":
+        return None  # a string, which has no HLO: only Assert, which does nothing, may take it
+    return constant(ctx.b, value)
 
 
 @register("Identity", "StopGradient", "PreventGradient", "Snapshot", "PlaceholderWithDefault", "CheckNumerics")

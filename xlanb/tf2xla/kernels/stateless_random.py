@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from xlanb.hlo import HloInstruction
+from xlanb.hlo import HloInstruction, special_functions
 from xlanb.shape import PrimitiveType
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels import philox
-from xlanb.tf2xla.kernels.constants import scalar_of
+from xlanb.tf2xla.kernels.constants import filled, scalar_of
 from xlanb.tf2xla.registry import register
 
 PHILOX, AUTO = 1, 3
@@ -72,6 +73,29 @@ DRAWS: dict[str, Draw] = {
 for _name, _draw in DRAWS.items():
     register(f"Stateless{_name}", constants=(0,))(_from_seed(_draw))
     register(f"Stateless{_name}V2", constants=(0, 3))(_from_key(_draw))
+
+
+@register("StatelessParameterizedTruncatedNormal", constants=(0,))
+def _parameterized_truncated_normal(ctx: OpContext) -> HloInstruction:
+    """Normal numbers between bounds, by the inverse of their distribution: means, deviations and bounds are broadcast to the shape."""
+    b, dims = ctx.b, _dims(ctx)
+    kind = ctx.element_type("dtype")
+    wide = PrimitiveType.F64 if kind is PrimitiveType.F64 else PrimitiveType.F32
+    if any(d == 0 for d in dims):
+        return broadcast_to(b, scalar_of(ctx, kind, 0), dims)
+    mean, deviation, low, high = (broadcast_to(b, b.convert(ctx.input(i), wide), dims) for i in range(2, 6))
+    drawn = philox.uniform(ctx, philox.seeded(ctx, ctx.input(1)), dims, wide)
+
+    def below(bound: HloInstruction) -> HloInstruction:
+        """The share of standard normal numbers below a bound, less 1/2, doubled."""
+        standard = b.divide(b.subtract(bound, mean), deviation)
+        return b.erf(b.multiply(standard, filled(ctx, standard, math.sqrt(0.5))))
+
+    first, last = below(low), below(high)
+    share = b.add(first, b.multiply(drawn, b.subtract(last, first)))
+    number = b.multiply(special_functions.erf_inv(b, share), filled(ctx, share, math.sqrt(2)))
+    made = b.add(mean, b.multiply(deviation, number))
+    return b.convert(b.clamp(low, made, high), kind)
 
 
 @register("StatelessRandomGetAlg")
