@@ -162,16 +162,18 @@ def test_graphs_sessions_and_tensors_of_version_1(real):
 
 
 def test_what_is_not_taken_is_said(real):
-    table = real.lookup.StaticHashTable(
-        real.lookup.KeyValueTensorInitializer(real.constant([1, 2]), real.constant([3, 4])), -1
-    )
-    looked_up = real.function(table.lookup)
+    table = real.lookup.experimental.MutableHashTable(real.int32, real.int32, -1)
+
+    @real.function
+    def inserting(x):
+        table.insert(x, x)
+
     model = real.keras.Sequential([real.keras.layers.Dense(3)])
     for program, args, words in (
         (real.constant(1.0), (), "an EagerTensor is a value"),
         (real.data.Dataset.range(3), (), "cannot use a _RangeDataset"),
         (model, (), "does not declare its inputs"),
-        (looked_up, (np.array([1], np.int32),), "captures .* hash tables"),
+        (inserting, (np.array([1], np.int32),), "captures .* hash tables"),
         (real.function(lambda x: x), (), "cannot trace .*missing a required argument"),
         (3, (), "cannot use a int as a TensorFlow program"),
     ):
@@ -181,6 +183,40 @@ def test_what_is_not_taken_is_said(real):
         xlanb.compile(real.Graph())
     with pytest.raises(ArgumentError, match="takes 1 arrays"):
         xlanb.compile(real.function(lambda x: x).get_concrete_function(real.TensorSpec([2])), np.ones(2), np.ones(2))
+
+
+def test_what_runs_on_the_host_is_run_by_a_session_and_named_by_the_compiler(real, capsys):
+    words = real.lookup.StaticHashTable(real.lookup.KeyValueTensorInitializer(["a", "b"], [3, 4]), -1)
+    numbers = real.lookup.StaticHashTable(real.lookup.KeyValueTensorInitializer([1, 2], [3.0, 4.0]), -1.0)
+
+    @real.function
+    def host(x):
+        real.print("x is", x)
+        real.debugging.assert_less(x, 9, message="too large")
+        found = numbers.lookup(x)
+        eager = real.py_function(lambda v: v * 3.0, [found], real.float32)
+        plain = real.numpy_function(lambda v: v + np.float32(1), [eager], real.float32)
+        return real.strings.as_string(x), words.lookup(real.constant(["b", "c"])), plain * 2.0
+
+    x = np.array([1, 2, 5], np.int32)
+    graph = tf.Graph.from_tensorflow(host, x)
+    targets = [graph.get_operation_by_name(name) for name in graph.binding.targets]
+    session = tf.Session(graph)
+    with xlanb.flags("--tf_xla_auto_jit=2"):
+        texts, found, plain, *_ = session.run([*graph.outputs, *targets], {graph.inputs[0]: x})
+    assert texts.tolist() == [b"1", b"2", b"5"]
+    assert found.tolist() == [4, -1]
+    assert plain.tolist() == [20.0, 26.0, -4.0]
+    assert "x is [1 2 5]" in capsys.readouterr().err
+    with pytest.raises(GraphError, match="assertion failed.*too large"):
+        session.run(targets, {graph.inputs[0]: x + 9})
+    for program in (
+        real.strings.as_string,
+        numbers.lookup,
+        lambda x: real.py_function(lambda v: v, [x], real.int32),
+    ):
+        with pytest.raises(GraphError, match=r"it runs on the host.*A session runs it"):
+            xlanb.compile(real.function(program), x)
 
 
 def test_a_cell_that_ends_in_a_model(real, rng, shell):

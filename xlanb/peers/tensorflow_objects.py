@@ -24,6 +24,7 @@ from xlanb.peers.tensorflow_binding import FunctionBinding, flat_leaves, python_
 from xlanb.runtime.host.strings import register_function
 
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2"})
+_READS_OF_TABLES = ("LookupTableFindV2",)
 _PYTHON_FUNCTIONS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 
 
@@ -191,6 +192,8 @@ def _of_concrete(tf: Any, function: Any, name: str) -> tuple[Graph, dict[str, An
             renamed[placeholder] = new
             values[new], bound[new] = variable.numpy(), variable
             _be_variable(tf, nodes[placeholder], variable, new)
+        elif placeholder in nodes and _table_types(definition, placeholder, value):
+            _be_table(tf, definition, nodes[placeholder], value)
         elif placeholder in nodes:
             _be_constant(tf, nodes[placeholder], value, name)
     _rename(definition.node, renamed)
@@ -244,6 +247,51 @@ def _be_variable(tf: Any, node: Any, variable: Any, name: str) -> None:
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(variable.shape).as_proto())
     node.attr["shared_name"].s = name.encode()
     node.attr["container"].s = b""
+
+
+def _table_types(definition: Any, name: str, value: Any) -> tuple[int, int] | None:
+    """The types of keys and values of a hash table that is only read; None of another captured value."""
+    if value.dtype.name != "resource":
+        return None
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    users = _users(definition, name)
+    tables = [n for n in nodes if n.op.startswith("LookupTable")]
+    if all(n.op.startswith("LookupTable") for n in users):  # none takes it into a function
+        tables = users
+    types = {(n.attr["Tin"].type, n.attr["Tout"].type) for n in tables if n.op in _READS_OF_TABLES}
+    is_read = all(n.op in (*_READS_OF_TABLES, "LookupTableSizeV2") for n in tables)
+    return next(iter(types)) if is_read and len(types) == 1 else None
+
+
+def _be_table(tf: Any, definition: Any, node: Any, value: Any) -> None:
+    """The capture as a table of its own with the entries that it has now, filled before each node that takes it."""
+    key, content = _table_types(definition, node.name, value) or (0, 0)
+    keys, values = tf.raw_ops.LookupTableExportV2(
+        table_handle=value, Tkeys=tf.dtypes.as_dtype(key), Tvalues=tf.dtypes.as_dtype(content)
+    )
+    name = node.name
+    users = _users(definition, name)
+    node.op = "MutableHashTableV2"
+    node.attr.clear()
+    node.attr["key_dtype"].type, node.attr["value_dtype"].type = key, content
+    node.attr["shared_name"].s = name.encode()
+    fill = definition.node.add(name=f"{name}/import", op="LookupTableImportV2", input=[name])
+    fill.attr["Tin"].type, fill.attr["Tout"].type = key, content
+    for what, tensor in (("keys", keys), ("values", values)):
+        constant = definition.node.add(name=f"{name}/{what}", op="Const")
+        constant.attr["dtype"].type = tensor.dtype.as_datatype_enum
+        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tensor.numpy(), tensor.dtype))
+        fill.input.append(constant.name)
+    for user in users:
+        user.input.append(f"^{fill.name}")
+
+
+def _users(definition: Any, name: str) -> list[Any]:
+    return [n for n in definition.node if any(_node_of(i) == name for i in n.input)]
+
+
+def _node_of(text: str) -> str:
+    return text.removeprefix("^").partition(":")[0]
 
 
 def _be_constant(tf: Any, node: Any, value: Any, function: str) -> None:
