@@ -208,7 +208,7 @@ def test_what_runs_on_the_host_is_run_by_a_session_and_named_by_the_compiler(rea
     assert found.tolist() == [4, -1]
     assert plain.tolist() == [20.0, 26.0, -4.0]
     assert "x is [1 2 5]" in capsys.readouterr().err
-    with pytest.raises(GraphError, match="assertion failed.*too large"):
+    with pytest.raises(GraphError, match=r"assertion failed.*too large"):
         session.run(targets, {graph.inputs[0]: x + 9})
     for program in (
         real.strings.as_string,
