@@ -55,7 +55,7 @@ class Stepper:
 def opened(context, path):
     """The page of this file in a new tab; it must leave no error on the console."""
     stepper = Stepper(context.new_page())
-    stepper.page.set_default_timeout(10_000)
+    stepper.page.set_default_timeout(30_000)
     stepper.open(path)
     yield stepper
     assert stepper.errors == []

@@ -24,7 +24,7 @@ def stepper(context, tmp_path):
     path = tmp_path / "page.html"
     write_page([make_trace()], path)
     stepper.open(path)
-    stepper.page.set_default_timeout(10_000)
+    stepper.page.set_default_timeout(30_000)
     yield stepper
     assert stepper.errors == []
     assert stepper.requests == []
