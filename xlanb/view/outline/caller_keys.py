@@ -24,16 +24,17 @@ class CallerKeys:
 
     def __init__(self) -> None:
         self._keys: dict[str, str] = {}
+        self._last: tuple[ModuleRecord | None, dict[str, InstructionRecord]] = None, {}
 
     def of(self, module: ModuleRecord) -> Mapping[str, str]:
         """Those in a module."""
-        return {name: self._keys[name] for name in _callers(module) if name in self._keys}
+        return {name: self._keys[name] for name in self._callers(module) if name in self._keys}
 
     def update(self, stage: Stage, before: ModuleRecord, after: ModuleRecord) -> None:
         """Take in the callers that a stage renamed or made anew."""
         if before is after:
             return
-        old, new = _callers(before), _callers(after)
+        old, new = self._callers(before), self._callers(after)
         gone = {name: i for name, i in old.items() if name not in new}
         fresh = {name: i for name, i in new.items() if name not in old}
         if not fresh:
@@ -49,16 +50,19 @@ class CallerKeys:
             self._keys[name] = self._keys.get(was, was)
         self._keep_apart(new, fresh)
 
+    def _callers(self, module: ModuleRecord) -> dict[str, InstructionRecord]:
+        """Those of a module; of the last one they are kept, as it comes before the next stage."""
+        if self._last[0] is not module:
+            found = {i.name: i for c in module.computations for i in c.instructions if i.opcode in CALLERS}
+            self._last = module, found
+        return self._last[1]
+
     def _keep_apart(self, callers: Iterable[str], fresh: Iterable[str]) -> None:
         """Give a new caller that has the name which is another's key a key of its own."""
         taken = {self._keys[name] for name in callers if name in self._keys}
         for name in fresh:
             if name in taken and name not in self._keys:
                 self._keys[name] = f"{name}~"
-
-
-def _callers(module: ModuleRecord) -> dict[str, InstructionRecord]:
-    return {i.name: i for c in module.computations for i in c.instructions if i.opcode in CALLERS}
 
 
 def _sources(stage: Stage) -> dict[str, str]:

@@ -74,6 +74,7 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
     is_heavy: bool
     is_caller: bool
     is_scalar: bool
+    acts: bool
 
     @classmethod
     def of(cls, i: InstructionRecord) -> _Traits:
@@ -85,7 +86,17 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
         path = _own_path(i)
         calls = calls_of(i.metadata) if path == () else ()
         return cls(
-            i, code.text, token, path, calls, _own_role(i), i.shape.byte_size, is_heavy, code in CALLERS, is_scalar
+            i,
+            code.text,
+            token,
+            path,
+            calls,
+            _own_role(i),
+            i.shape.byte_size,
+            is_heavy,
+            code in CALLERS,
+            is_scalar,
+            _acts_itself(i),
         )
 
 
@@ -166,7 +177,11 @@ class _Maker:
 
     def _unused(self, traits: Sequence[_Traits], operands: Sequence[Sequence[int]]) -> list[int]:
         """The instructions that neither the result nor a side effect depends on: dce removes them."""
-        used = {k for k, t in enumerate(traits) if t.record.is_root or self._acts(t.record)}
+        used = {
+            k
+            for k, t in enumerate(traits)
+            if t.acts or t.record.is_root or (t.record.opcode.may_call and self._acts(t.record))
+        }
         if not used:  # a part of a program alone
             return []
         at = {t.record.name: k for k, t in enumerate(traits)}
@@ -181,10 +196,9 @@ class _Maker:
 
     def _acts(self, i: InstructionRecord) -> bool:
         """Whether an instruction does more than compute a value, or may, as far as a record tells."""
-        code = i.opcode
-        if code.has_side_effect or code.kind == "collective" or code is O.CUSTOM_CALL:
+        if _acts_itself(i):
             return True
-        if not code.may_call:
+        if not i.opcode.may_call:
             return False
         inside = self._acting
         return any(inside(c) for c in i.called_computations if c in self.module.by_name)
@@ -215,6 +229,10 @@ class _Maker:
                         seen.add(o)
                         near.append(by_name[o])
         return self._scopes(fusion)
+
+
+def _acts_itself(i: InstructionRecord) -> bool:
+    return i.opcode.has_side_effect or i.opcode.kind == "collective" or i.opcode is O.CUSTOM_CALL
 
 
 def _own_path(i: InstructionRecord) -> Path | None:
