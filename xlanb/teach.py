@@ -82,16 +82,16 @@ class Exercise:
             found = self.is_right(answer)
             said = found if isinstance(found, str) else "" if bool(found) else "not so"
         except _ANSWER_FAULTS as error:
-            said = f"an answer of type {type(answer).__name__} cannot be judged: {error}"
+            said = f"an answer of type {type(answer).__name__} cannot be checked: {error}"
         if not said:
             return Verdict(self.name, _RIGHT, self.right or "well done")
         left = len(self.hints) - self._hints_given
-        return Verdict(self.name, _WRONG, said + (f"; teach.hint({self.name!r}) helps" if left else ""))
+        return Verdict(self.name, _WRONG, said + (f"; teach.hint({self.name!r}) gives a hint" if left else ""))
 
     def hint(self) -> Verdict:
         """The next hint; the last one again when there are no more."""
         if not self.hints:
-            return Verdict(self.name, _NOTE, "there is no hint for this one")
+            return Verdict(self.name, _NOTE, "this exercise has no hint")
         at = min(self._hints_given, len(self.hints) - 1)
         self._hints_given = at + 1
         return Verdict(self.name, _NOTE, f"hint {at + 1} of {len(self.hints)}: {self.hints[at]}")

@@ -135,7 +135,7 @@ def test_two_ops_and_why(stepper):
     stepper.page.locator(".node[data-op='subtract']").click()
     stepper.page.locator(".node[data-op='reduce']").click(modifiers=["Shift"])
     card = stepper.page.get_by_role("complementary").inner_text()
-    assert "Why, of these two" in card
+    assert "Decisions about this pair" in card
     assert "producer has one user" in card
     assert "2 users: multiply.9, grad" in card
 

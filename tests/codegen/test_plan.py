@@ -109,7 +109,7 @@ def test_plans_stand_beside_the_assembly() -> None:
 def test_nest_as_text() -> None:
     nest = Nest((4, 100), 1, Vectors(16, 4), 0.5, Tail.OVERLAP)
     assert str(nest) == (
-        "for 4\n  for 100 elements by vectors of 64, then 16; the last vector lies back over the one before; 0.5 ns each"
+        "for 4\n  for 100 elements by vectors of 64, then 16; the last vector overlaps the previous one; 0.5 ns each"
     )
     assert str(Nest((7,), 1)) == "for 7 elements, one by one"
 

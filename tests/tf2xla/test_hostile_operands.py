@@ -54,14 +54,14 @@ CASES = [
     ("XlaSvd", [ones(3)], T | {"max_iter": 1, "epsilon": 1.0, "precision_config": b""}, "must have rank 2 or more"),
     ("TridiagonalMatMul", [ones(3)] * 4, T, "must have rank 2 or more"),
     ("LinSpace", [ones(3), ones(), ints(2)[0]], T | {"Tidx": tf.int32}, "input 0 must have rank 0"),
-    ("Range", [F(0), F(np.inf), F(1)], {"Tidx": tf.float32}, "has no end"),
+    ("Range", [F(0), F(np.inf), F(1)], {"Tidx": tf.float32}, "is endless"),
     ("Empty", [ints(2, -1)], {"dtype": tf.float32}, "a vector of sizes"),
     ("BroadcastTo", [ones(), ints(*[1] * 65)], T | {"Tidx": tf.int32}, "up to 64"),
     ("XlaPad", [ones(2, 3), ones(), ints(1), ints(1, 1), ints(0, 0)], T | INDEX, "input 2 must have 2 elements"),
     ("XlaDynamicSlice", [ones(2, 3), ints(1, 0, 0), ints(1, 1)], T | INDEX, "a vector of 2 elements"),
-    ("XlaConcatND", [ones(2), ones(2)], T | {"N": 2, "num_concats": [0]}, "is no grid for 2 pieces"),
+    ("XlaConcatND", [ones(2), ones(2)], T | {"N": 2, "num_concats": [0]}, "does not match 2 pieces"),
     ("XlaSplitND", [ones(2)], T | {"N": 2, "num_splits": [2, 1]}, "do not fit"),
-    ("Conv2D", [ones(1, 4, 4, 2), ones(2)], CONV, "has no dimensions of inputs and outputs"),
+    ("Conv2D", [ones(1, 4, 4, 2), ones(2)], CONV, "lacks the dimensions of input and output channels"),
     ("Conv2D", [ones(1, 4, 4, 2), ones(2, 2, 2, 2)], CONV | {"dilations": [1]}, "attribute 'dilations'|dilations must have 4"),
     ("XlaLaunch", [], {"Tconstants": [], "Targs": [], "Nresources": 0, "Tresults": [], "function": FunctionRef("f")}, "no cluster f"),
 ]  # fmt: skip
@@ -159,7 +159,7 @@ def test_sizes_that_their_type_cannot_hold_are_refused(op: str, count: int) -> N
         fill_attrs({"T": tf.float32, "out_type": out_type} | ({"N": count} if count > 1 else {}), node.attr)
         return Graph.from_graphdef(proto.SerializeToString())
 
-    with pytest.raises(GraphError, match=r"'?y'?.*elements are no s32: give it out_type=int64"):
+    with pytest.raises(GraphError, match=r"'?y'?.*elements do not fit s32: set out_type=int64"):
         xlanb.extract(graph_of(tf.int32), "y:0")
     size = 3 * 2**31 if op == "Size" else 2**31
     assert str(size) in str(xlanb.extract(graph_of(tf.int64), "y:0"))

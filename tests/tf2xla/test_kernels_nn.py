@@ -83,7 +83,7 @@ def test_channels_first_is_the_same_transposed(run_op: Any) -> None:
 
 
 def test_a_window_that_does_not_fit_names_the_node(run_op: Any) -> None:
-    with pytest.raises(GraphError, match=r"'node'.*does not fit dimension 1 of size 2"):
+    with pytest.raises(GraphError, match=r"'node'.*does not match dimension 1 of size 2"):
         run_op("Conv2D", normal(1, 2, 5, 1), normal(3, 3, 1, 1), strides=[1] * 4, padding="VALID")
     with pytest.raises(GraphError, match="do not divide into groups"):
         run_op("Conv2D", normal(1, 5, 5, 3), normal(3, 3, 2, 2), strides=[1] * 4, padding="VALID")

@@ -294,8 +294,8 @@ _UNARY: dict[Op, Callable[[Complex], Complex]] = {
 
 
 def unordered(what: str, t: PrimitiveType) -> UnimplementedError:
-    """The error of an instruction over complex numbers that is about their order."""
-    return UnimplementedError(f"{what} of {t}, whose numbers have no order (compare their parts),")
+    """The error of an instruction that would order complex numbers."""
+    return UnimplementedError(f"{what} of {t}, which is not ordered (compare real and imaginary parts),")
 
 
 def binary(op: Op, t: PrimitiveType, a: Complex, b: Complex) -> Complex:

@@ -40,10 +40,10 @@ Step = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
 
 class Tail(Enum):
-    """What is done with the elements that do not fill a vector."""
+    """How the elements that do not fill a vector are computed."""
 
-    MASK = "the rest under a mask"
-    OVERLAP = "the last vector lies back over the one before"
+    MASK = "the remainder with a mask"
+    OVERLAP = "the last vector overlaps the previous one"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Nest:
             one, wide = self.widths
             lines.append(f"for {self.count} elements by {self._by(one, wide)}{self._each}")
             if len(self.cuts) > 2:
-                lines.append(f"  cut at {', '.join(map(str, self.cuts[1:-1]))}")
+                lines.append(f"  split at {', '.join(map(str, self.cuts[1:-1]))}")
         return "\n".join("  " * k + line if k < 2 else line for k, line in enumerate(lines))
 
     @property
@@ -132,11 +132,11 @@ class Nest:
         return f"; {time_text(self.nanoseconds)} each" if self.nanoseconds else ""
 
     def _by(self, one: int, wide: int) -> str:
-        """How the elements are gone through, and what is left of them."""
+        """How the elements are traversed, and how the remainder is computed."""
         by = f"vectors of {wide}" + (f", then {one}" if wide != one else "")
         left = sum(n % one for n in self.lengths)
         folded = ", reduced to one value" if self.is_folded else ""
-        return by + folded + (f"; {self.tail.value}" if left else "; nothing left over")
+        return by + folded + (f"; {self.tail.value}" if left else "; no remainder")
 
     # -- every element --------------------------------------------------------------------------------------------
 
@@ -435,9 +435,9 @@ def vectors(f: Function, begin: Ix, end: Ix, width: int, body: Callable[[Ix], No
 
 
 def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -> bool:
-    """Write loops over vectors: `write(cuts)`, with 0, ..., `count` where the loop has to be cut. False, and nothing is written, where that cannot be."""
+    """Write loops over vectors by `write(cuts)`: 0, ..., `count` are the positions at which the loop is split. False, and nothing is written, if it cannot be vectorized."""
     back = f.mark()
-    cuts, reason = {0, count}, "more cuts than a loop is worth"
+    cuts, reason = {0, count}, "too many places to split the loop"
     while len(cuts) < lanes.MAX_CUTS:
         try:
             write(sorted(cuts))

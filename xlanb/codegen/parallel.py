@@ -45,13 +45,13 @@ def parts(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, I
 
 
 def note(f: Function, count: Ix, nanoseconds: float, *, shared: bool) -> None:
-    """Say how many threads do it, and why."""
+    """Record how many threads are used, and why."""
     if not f.module.debug or f.slot != 0 or f.target.threads < 2 or not nanoseconds:
         return
-    made, work = "parts as it runs", "work known when it runs"
+    made, work = "number of parts chosen at run time", "work known at run time"
     if isinstance(count, int):
         made, work = f"{chunks(f, count, nanoseconds)} parts", f"{time_text(count * nanoseconds)} of work"
-    why = f"{work}, waking a thread pays from {time_text(f.target.costs.wake_ns)}"
+    why = f"{work}, waking a thread pays off from {time_text(f.target.costs.wake_ns)}"
     f.decided("threads", made if shared else "one", why)
 
 

@@ -167,9 +167,9 @@ class Calls:
             raise out_of_memory(what, spec.byte_size) from error
 
     def _stopped(self, status: int) -> NoReturn:
-        """Raise why an execution did not end by itself; what a signal's handler or a host call raised has been raised before."""
+        """Raise the reason why an execution was stopped; exceptions of a signal handler or a host call have been raised before."""
         if status == guard.NO_MEMORY:
-            raise OutOfMemoryError(f"no memory for the record of a thread that runs {self.signature.name}")
+            raise OutOfMemoryError(f"out of memory for the state of a thread that runs {self.signature.name}")
         raise CancelledError(self._cancelled)
 
     def cancel(self) -> int:

@@ -225,9 +225,9 @@ def _merged(placement: Placement, options: CompileOptions) -> Executable | None:
         with unobserved():
             return _compile(placement.merged(), options)
     except NotMergedError as error:
-        _LOG.info("the devices run by themselves: %s", error)
+        _LOG.info("each device runs its own program: %s", error)
     except XlanbError:
-        _LOG.warning("the devices run by themselves: their programs could not be compiled as one", exc_info=True)
+        _LOG.warning("each device runs its own program: they could not be compiled as one", exc_info=True)
     return None
 
 
@@ -299,7 +299,7 @@ def _settle_layouts(module: HloModule, ran: Sequence[str]) -> None:
 def _target(options: CompileOptions) -> Target:
     """The host, with one thread where the options allow no more, and without explicit vectors where LLVM is to find them."""
     if options.vectors not in ("explicit", "llvm"):
-        raise CompilationError(f"vectors are 'explicit' or 'llvm', not {options.vectors!r}")
+        raise CompilationError(f"vectors must be 'explicit' or 'llvm', not {options.vectors!r}")
     pool.update_limit()  # XLANB_THREADS may have changed
     threads = code_threads() if options.multi_thread else 1
     return _target_of(jit.host(), threads, options.vectors == "explicit")
@@ -360,7 +360,7 @@ def _tell_elided(module: HloModule) -> None:
     names = [i.name for i in module.instructions() if i.opcode is HloOpcode.CONSTANT and i.literal.is_elided]
     if names:
         _LOG.warning(
-            "%s: the values of %s were elided from the text ({...}); zeros stand in their place",
+            "%s: the values of %s were elided from the text ({...}); zeros are used instead",
             module.name,
             ", ".join(names),
         )

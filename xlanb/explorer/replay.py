@@ -192,17 +192,19 @@ class Replay(Displayable):
         if self.name == "fusion":
             for a, b in pairs:
                 real, ours = self.together(a, b)
-                yield from self._compared((a, b), "fuse", "after it both are in one fusion", (real, ours))
+                yield from self._compared((a, b), "fuse", "both are in one fusion after the pass", (real, ours))
         elif self.name == "cse" and is_decided:
             for a, b in pairs:
                 merged = [any(pair) for pair in zip(self.gone(a), self.gone(b), strict=True)]
-                yield from self._compared((a, b), "cse", "after it there is one of them", (merged[0], merged[1]))
+                yield from self._compared(
+                    (a, b), "cse", "only one of them is left after the pass", (merged[0], merged[1])
+                )
 
     def _of_one(self, names: list[str], *, is_decided: bool) -> Iterator[Answer]:
         for name in names:
             real, ours = self.rewritten(name)
             if is_decided or real or ours:
-                yield from self._compared((name,), self.name, "it was rewritten", (real, ours))
+                yield from self._compared((name,), self.name, "the pass rewrote it", (real, ours))
 
     def _compared(
         self, subject: tuple[str, ...], action: str, asked: str, did: tuple[str | bool, str | bool]

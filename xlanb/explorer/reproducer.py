@@ -272,7 +272,7 @@ def reproducer_of(found: Bisection, *, seconds: float = 60.0) -> Reproducer:
     """See Bisection.reproducer."""
     stage, asked = found.stage, found.asked
     if asked is None or not found.moved:
-        raise ArgumentError("no stage changed the numbers: nothing to reproduce")
+        raise ArgumentError("no stage changed the result: nothing to reproduce")
     if stage is None:
         return _of_code(asked, seconds)
     if not isinstance(stage.before, ModuleRecord) or not isinstance(stage.after, ModuleRecord):

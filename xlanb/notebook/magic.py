@@ -253,7 +253,7 @@ def _chosen(recorder: Recorder, options: Any) -> list[Trace]:
     try:
         wanted = re.compile(options.only or "")
     except re.error as error:
-        raise XlanbError(f"--only {options.only!r} is no regular expression: {error}") from None
+        raise XlanbError(f"--only {options.only!r} is not a regular expression: {error}") from None
     traces = [t for t in recorder.traces if wanted.search(t.name)]
     if options.name and traces:
         traces[0].name = options.name

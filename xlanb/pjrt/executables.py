@@ -407,8 +407,8 @@ def _failure(program: Program, error: Exception) -> XlanbError:
 
 def _reason(status: int) -> XlanbError:
     if status == NO_MEMORY:
-        return OutOfMemoryError("no memory for the record of a thread")
-    return CancelledError("a call was stopped while it ran")
+        return OutOfMemoryError("out of memory for the state of a thread")
+    return CancelledError("the call was cancelled while it ran")
 
 
 def stopped(executable: int, status: int, raised: int | None) -> int | None:

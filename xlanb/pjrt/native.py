@@ -103,14 +103,14 @@ class Native:
         """
         made = self._make(size, type_number, len(dims), (_Q * len(dims))(*dims), device, memory)
         if not made:
-            raise OutOfMemoryError(f"no memory for a buffer of {size:,} bytes")
+            raise OutOfMemoryError(f"out of memory for a buffer of {size:,} bytes")
         return int(made)
 
     def view(
         self, data: int, type_number: int, dims: Sequence[int], size: int, device: int, memory: int,
         callback: int = 0, argument: int = 0,
     ) -> int:  # fmt: skip
-        """A buffer over memory of somebody else, who is told when it is no longer needed.
+        """A buffer over memory that the caller owns; `callback` is called when it is no longer needed.
 
         Raises:
             OutOfMemoryError: there is no memory for the buffer itself.
@@ -118,7 +118,7 @@ class Native:
         shape = (_Q * len(dims))(*dims)
         made = self._view(data, size, type_number, len(dims), shape, device, memory, None, callback, argument)
         if not made:
-            raise OutOfMemoryError("no memory for a buffer")
+            raise OutOfMemoryError("out of memory for a buffer")
         return int(made)
 
     def delete(self, buffer: int) -> None:

@@ -307,10 +307,10 @@ def load_program(data: bytes, overridden: bytes = b"") -> Program:
     """What `Program.serialized` gave, perhaps in another process.
 
     Raises:
-        CompilationError: the bytes are nothing of the kind, or the machine is another.
+        CompilationError: the bytes are not such an executable, or were compiled for another machine.
     """
     if not data.startswith(_MAGIC):
-        raise CompilationError(f"{len(data)} bytes that are no executable that this version of xlanb has serialized")
+        raise CompilationError(f"{len(data)} bytes are not an executable serialized by this version of xlanb")
     begin = len(_MAGIC) + 8
     (length,) = struct.unpack_from("<Q", data, len(_MAGIC))
     header = json.loads(data[begin : begin + length])

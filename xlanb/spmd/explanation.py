@@ -29,16 +29,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KINDS: Final[Mapping[CauseKind, str]] = {
-    CauseKind.RESHARD: "the array is needed in another sharding than it has",
-    CauseKind.PARTIAL_REDUCTION: "each device has reduced its own part, and the parts are reduced to the whole",
-    CauseKind.HALO: "windows and shifted tiles read elements that a neighbour holds",
-    CauseKind.FULL_REMATERIALIZATION: "no cheaper way between the two shardings is known: every device gets the whole array and cuts out its tile (involuntary full rematerialization)",
-    CauseKind.WINDOWED_EINSUM: "one operand goes round the devices while each multiplies the tile that it has",
-    CauseKind.MANUAL: "the program asks for it itself, in a manual computation",
-    CauseKind.OTHER: "the partitioner needs it",
+    CauseKind.RESHARD: "the array is needed with another sharding than it has",
+    CauseKind.PARTIAL_REDUCTION: "each device has a partial result of its own part; the partial results are reduced",
+    CauseKind.HALO: "windows and shifted tiles read elements of a neighbouring device",
+    CauseKind.FULL_REMATERIALIZATION: "no cheaper conversion between the two shardings is known: every device gets the whole array and slices out its tile (involuntary full rematerialization)",
+    CauseKind.WINDOWED_EINSUM: "one operand is passed around the devices while each multiplies its current tile",
+    CauseKind.MANUAL: "the program itself contains it, in a manual computation",
+    CauseKind.OTHER: "required by the partitioner",
 }
 _MOST_STEPS: Final = 8
-UNRECORDED: Final = "why it is there was not recorded: this partitioner did not make the program (a dump, or a module that was read from text)"
+UNRECORDED: Final = (
+    "the reason was not recorded: the program was not partitioned by xlanb (a dump, or a module parsed from text)"
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class CollectiveWhy(Displayable):
     def cost(self) -> str:
         """Bytes and time, of one execution and of a run."""
         c = self.collective
-        runs = f", executed {c.executions} times a run" if c.executions != 1 else ""
+        runs = f", executed {c.executions} times per run" if c.executions != 1 else ""
         return f"each of {c.members} devices sends {size_text(c.bytes)}, about {seconds_text(c.seconds)} on {self.link}{runs}"
 
     @cached_property
@@ -135,7 +137,7 @@ class CollectiveWhy(Displayable):
         if self.note:
             lines.append(f"  {self.note}")
         if self.remedies:
-            lines.append("  might remove it (not tried: .remedies[0].attempt() compiles the program so):")
+            lines.append("  might remove it (not tried: .remedies[0].attempt() compiles the program with the change):")
             lines += [f"    {n}  {remedy}" for n, remedy in enumerate(self.remedies)]
         return "\n".join(lines)
 
@@ -228,8 +230,8 @@ def _known(collective: Collective, program: PartitionedProgram) -> str:
     if program.is_ours:
         where = f" ({of})" if of else ""
         return (
-            f"the program itself asks for {collective.name}{where}, in a manual computation: there each device works on "
-            f"its own part, and nothing was resharded for it; {collective.shape} is what a device has afterwards"
+            f"the program itself contains {collective.name}{where}, in a manual computation, in which each device works on "
+            f"its own part, without resharding; each device has {collective.shape} afterwards"
         )
     return UNRECORDED + (f"; its metadata names {of}" if of else "; it has no metadata")
 

@@ -207,7 +207,7 @@ class _Candidates:
         after = list(annotations_after(self.source, instruction, self.program.meshes))[:_NEAR]
         yield from self._in_steps(moved)
         yield from self._alike(before, moved, instruction)
-        yield from self._towards(before, moved, self.cause.want, "as it is wanted")
+        yield from self._towards(before, moved, self.cause.want, "as it is needed")
         yield from self._constrained(moved)
         yield from self._towards(after, instruction, self.cause.have, "as it comes")
         for one in (*after, *before):

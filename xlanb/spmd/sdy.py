@@ -163,7 +163,7 @@ class _Reader:
         plain = text.replace('\\"', '"').replace("\\22", '"')
         self.tokens = [m["text"] for m in _TOKEN.finditer(plain)]
         if "".join(self.tokens) != re.sub(r"\s+(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", "", plain):
-            self.fail("a token that is none of Shardy's")
+            self.fail("an unknown token")
         self.at = 0
         self.meshes = meshes
 
@@ -186,16 +186,16 @@ class _Reader:
 
     def expect(self, token: str) -> None:
         if not self.accept(token):
-            self.fail(f"{token!r} expected, not {self.peek()!r}")
+            self.fail(f"expected {token!r}, got {self.peek()!r}")
 
     def end(self) -> None:
         if self.peek():
-            self.fail(f"{self.peek()!r} behind its end")
+            self.fail(f"unexpected {self.peek()!r} after the end")
 
     def integer(self) -> int:
         token = self.next()
         if not token.isdigit():
-            self.fail(f"a number expected, not {token!r}")
+            self.fail(f"expected a number, got {token!r}")
         return int(token)
 
     def sharding(self) -> TensorSharding:
@@ -211,7 +211,7 @@ class _Reader:
         while self.accept(","):
             word = self.next()
             if word not in ("replicated", "unreduced"):
-                self.fail(f"replicated or unreduced expected, not {word!r}")
+                self.fail(f"expected replicated or unreduced, got {word!r}")
             self.expect("=")
             found[word] = self.axes()[0]
         self.expect(">")
@@ -222,13 +222,13 @@ class _Reader:
         if token.startswith("@"):
             return token[1:].strip('"')
         if token not in ("mesh", "#sdy.mesh"):
-            self.fail(f"a mesh expected, not {token!r}")
+            self.fail(f"expected a mesh, got {token!r}")
         start = self.at
         while self.peek() and not self.accept(">"):
             self.at += 1
         text = "".join(self.tokens[start : self.at])
         if self.meshes is None:
-            self.fail("a mesh of its own, where only named ones can be")
+            self.fail("an inline mesh is not allowed here, only a mesh name")
         made = Mesh.parse("", f"#sdy.mesh{text}")
         for name, known in self.meshes.items():
             if (known.axes, known.device_ids) == (made.axes, made.device_ids):
@@ -261,7 +261,7 @@ class _Reader:
     def _axis(self) -> AxisRef:
         token = self.next()
         if not token.startswith('"'):
-            self.fail(f"an axis expected, not {token!r}")
+            self.fail(f"expected an axis, got {token!r}")
         name = token[1:-1]
         if not self.accept(":"):
             return AxisRef(name)

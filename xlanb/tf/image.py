@@ -60,7 +60,7 @@ def _resize(op_type: str) -> Callable[..., Tensor]:
             made.set_shape([found.shape.as_list()[0], *sizes, found.shape.as_list()[3]])
         return made
 
-    resize.__doc__ = f"Pictures [batch, height, width, channels] in another size ({op_type})."
+    resize.__doc__ = f"Resize images [batch, height, width, channels] ({op_type})."
     return resize
 
 
@@ -97,7 +97,7 @@ def _flip(axis: int, name: str) -> Callable[..., Tensor]:
             found = _picture(image)
             return reverse(found, [axis + (1 if found.shape.rank == 4 else 0)])
 
-    flip.__doc__ = f"The picture, or each of several, mirrored ({name})."
+    flip.__doc__ = f"Mirror one image, or each of a batch ({name})."
     return flip
 
 
@@ -120,7 +120,7 @@ def _random_flip(axis: int, name: str) -> Callable[..., Tensor]:
             made.set_shape(found.shape)
             return made
 
-    flip.__doc__ = f"Mirrored or not, by chance ({name})."
+    flip.__doc__ = f"Mirror at random ({name})."
     return flip
 
 

@@ -619,7 +619,7 @@ def _pooled(rank: int, kind: str) -> Callable[..., Any]:
         return _Pool(rank, op_type, label, pool_size, strides, padding, data_format, name)(inputs)
 
     pooling.__name__ = pooling.__qualname__ = label
-    pooling.__doc__ = f"The {kind} of each window, of {rank} dimensions of space."
+    pooling.__doc__ = f"The {kind} of each window, over {rank} spatial dimensions."
     return pooling
 
 

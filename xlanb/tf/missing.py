@@ -9,11 +9,11 @@ from typing import Any
 from xlanb.errors import close_names
 
 _COLUMNS = "feature columns are not in xlanb: compute the features in the model function"
-_FILES = "TFRecord files and tf.Example messages are not read here: read the arrays with NumPy and use tf.data.Dataset.from_tensor_slices"
-_PICTURES = "pictures are not decoded here: read them as arrays with another library and feed them"
-_CLUSTER = "there is one process here and no cluster: leave it out"
+_FILES = "TFRecord files and tf.Example messages are not supported: read the arrays with NumPy and use tf.data.Dataset.from_tensor_slices"
+_PICTURES = "decoding images is not supported: read them as arrays with another library and feed them"
+_CLUSTER = "xlanb runs in one process, without a cluster of servers: leave it out"
 _EAGER = (
-    "there are graphs alone here: build the graph and run it by tf.Session, or use @xlanb.jit on a function of arrays"
+    "only graphs are supported: build the graph and run it with tf.Session, or use @xlanb.jit on a function of arrays"
 )
 
 REASONS: dict[str, str] = {
@@ -25,9 +25,9 @@ REASONS: dict[str, str] = {
     "decode_jpeg": _PICTURES, "decode_png": _PICTURES, "decode_image": _PICTURES, "decode_gif": _PICTURES, "encode_png": _PICTURES, "encode_jpeg": _PICTURES,
     "read_file": _PICTURES, "Server": _CLUSTER, "ClusterSpec": _CLUSTER, "replica_device_setter": _CLUSTER, "SyncReplicasOptimizer": _CLUSTER,
     "distribute": _CLUSTER, "tpu": _CLUSTER, "enable_eager_execution": _EAGER, "GradientTape": "use tf.gradients(ys, xs): " + _EAGER, "enable_v2_behavior": _EAGER,
-    "lite": "TensorFlow Lite is not here", "saved_model": "a SavedModel is read by tf.Graph.from_graphdef(directory)",
-    "contrib": "tf.contrib has compiler, framework, layers, learn, lookup, rnn and slim", "tensorboard": "tf.summary.FileWriter writes event files; TensorBoard itself is a program of its own",
-    "RaggedTensor": "ragged tensors are not here: pad the rows, as tf.data's padded_batch does", "ragged": "ragged tensors are not here: pad the rows",
+    "lite": "TensorFlow Lite is not in xlanb", "saved_model": "a SavedModel is read by tf.Graph.from_graphdef(directory)",
+    "contrib": "tf.contrib has compiler, framework, layers, learn, lookup, rnn and slim", "tensorboard": "tf.summary.FileWriter writes event files; TensorBoard is a separate program",
+    "RaggedTensor": "ragged tensors are not supported: pad the rows, as tf.data's padded_batch does", "ragged": "ragged tensors are not supported: pad the rows",
     "load_op_library": "ops in C++ cannot be loaded: tf.py_func calls a Python function",
 }  # fmt: skip
 
@@ -43,7 +43,7 @@ def naming_the_nearest(module_name: str) -> Callable[[str], Any]:
         if reason is None:
             known = [n for n in vars(sys.modules[module_name]) if not n.startswith("_")]
             near = close_names(name, known, cutoff=0.6)
-            reason = f"nearest: {', '.join(f'{shown}.{n}' for n in near)}" if near else "xlanb.tf has none of the kind"
+            reason = f"nearest: {', '.join(f'{shown}.{n}' for n in near)}" if near else "xlanb.tf has nothing similar"
         raise AttributeError(f"{shown}.{name} is not in xlanb: {reason}")
 
     return missing

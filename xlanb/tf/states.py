@@ -27,7 +27,7 @@ def _scatter(function: str, op_type: str) -> Callable[..., Tensor]:
         return call(op_type, ref.as_tensor(as_ref=True), indices, updates, use_locking=use_locking, name=name)
 
     scatter.__name__ = scatter.__qualname__ = function
-    scatter.__doc__ = f"Change parts of a variable ({op_type}); gives its value after that."
+    scatter.__doc__ = f"Update parts of a variable ({op_type}); returns its new value."
     return scatter
 
 
@@ -47,7 +47,7 @@ def _resource_only(function: str, op_type: str) -> Callable[..., Tensor]:
         return made(ref, indices, updates, use_locking, name)
 
     scatter.__name__ = scatter.__qualname__ = function
-    scatter.__doc__ = f"Change parts of a resource variable ({op_type}); gives its value after that."
+    scatter.__doc__ = f"Update parts of a resource variable ({op_type}); returns its new value."
     return scatter
 
 

@@ -133,7 +133,7 @@ class OpContext:
                 )
             self.fail(f"input {index} has no value")
         if isinstance(value, PendingList):
-            self.fail(f"input {index} is a list whose elements have no shape yet")
+            self.fail(f"input {index} is a list whose element shape is unknown")
         return value
 
     @property
@@ -174,7 +174,7 @@ class OpContext:
         """
         values = self.constant(index)
         if values.size > _MOST_INTS:
-            self.fail(f"input {index} has {values.size:,} elements, and at most {_MOST_INTS:,} are read")
+            self.fail(f"input {index} has {values.size:,} elements; at most {_MOST_INTS:,} are supported")
         return [int(v) for v in values.ravel()]
 
     def number(self, index: int) -> Any:
@@ -197,7 +197,7 @@ class OpContext:
         found = self.bounded_ints(index)
         if self.shape(index).rank > 1 or min(found, default=0) < 0 or len(found) > MOST_DIMENSIONS:
             self.fail(
-                f"input {index} must be a vector of sizes, up to {MOST_DIMENSIONS} and none negative, not {found[:70]}"
+                f"input {index} must be a vector of sizes, at most {MOST_DIMENSIONS}, none of them negative, not {found[:70]}"
             )
         return found
 
@@ -284,7 +284,7 @@ class OpContext:
         """The value of a variable input (a resource, or a ref)."""
         value = self._values[index]
         if not isinstance(value, Variable):
-            self.fail(f"input {index} is no variable")
+            self.fail(f"input {index} is not a variable")
         return self._read(value, index)
 
     def value_of(self, variable: Variable) -> HloInstruction:
@@ -299,14 +299,14 @@ class OpContext:
         """Whether a variable input has a value."""
         value = self._values[index]
         if not isinstance(value, Variable):
-            self.fail(f"input {index} is no variable")
+            self.fail(f"input {index} is not a variable")
         return value.value is not None
 
     def assign_variable(self, index: int, new: HloInstruction) -> None:
         """Give a variable input a new value."""
         value = self._values[index]
         if not isinstance(value, Variable):
-            self.fail(f"input {index} is no variable")
+            self.fail(f"input {index} is not a variable")
         value.value = new
         value.is_written = True
 
@@ -407,7 +407,7 @@ def _bytes(i: HloInstruction) -> int:
 
 def explain(op: Operation, values: Sequence[Value], error: XlanbError) -> GraphError:
     """An error of the HLO builder as one that names the TensorFlow node, its inputs' shapes and its Python line."""
-    place = f" (made at {op.source_file}:{op.source_line})" if op.source_line else ""
+    place = f" (created at {op.source_file}:{op.source_line})" if op.source_line else ""
     inputs = (f"{t.name}: {_shape_text(v)}" for t, v in zip(op.inputs, values, strict=True))
     return GraphError(f"node {op.name!r} ({op.type}){place}: {error}\n  inputs: {', '.join(inputs)}")
 

@@ -38,7 +38,9 @@ def _line(line: SourceLine, most: float) -> str:
     if not line.hlo:
         return f'<div style="padding-left:18px;{tint}">{text}</div>'
     parts = "".join(_part(title, getattr(line, name)) for name, title in _PARTS)
-    spent = time_text(line.seconds) if line.seconds else "no time of its own: computed before, or within other lines"
+    spent = (
+        time_text(line.seconds) if line.seconds else "no time of its own: computed earlier, or as part of other lines"
+    )
     return (
         f'<details style="{tint}"><summary style="cursor:pointer;padding-left:4px">{text}</summary>'
         f'<div style="padding:2px 8px 6px 60px;background:rgba(128,128,128,.10)"><div style="opacity:.8">{spent}</div>{parts}</div></details>'

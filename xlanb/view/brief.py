@@ -51,8 +51,8 @@ def _of_trace(trace: Trace) -> Iterator[str]:
     yield _code(trace)
     yield _time(trace)
     yield _memory(trace)
-    yield "xlanb.explore(trace) steps through it; trace.to_html(path) keeps it as a page"
-    yield "trace[k] is a stage, print(trace) lists them, trace.why(a, b) says why two instructions are not fused"
+    yield "xlanb.explore(trace) steps through it; trace.to_html(path) saves it as a page"
+    yield "trace[k] is a stage, print(trace) lists them, trace.why(a, b) explains why two instructions are not fused"
 
 
 def _changed(trace: Trace) -> str:
@@ -87,7 +87,7 @@ def _program(trace: Trace) -> str:
     first, last = modules[-1], modules[0]
     fusions = sum(i.opcode is HloOpcode.FUSION for c in last.computations for i in c.instructions)
     more = f", {_counted(fusions, 'fusion')}" if fusions else ""
-    return f"instructions: {first.instruction_count:,} at first, {last.instruction_count:,} in the end{more}"
+    return f"instructions: {first.instruction_count:,} at first, {last.instruction_count:,} at the end{more}"
 
 
 def _code(trace: Trace) -> str:
@@ -130,7 +130,7 @@ def stage_brief(stage: Stage) -> str:
         text += f"\n{module_brief(after) if isinstance(after, ModuleRecord) else graph_line(after)}"
     elif "\n" not in text and after is not None and not isinstance(after, Deferred):
         text += f"\n{artifact_text(after)}"
-    return first_lines(text, "its .after.text has the program, .decisions all that was decided")
+    return first_lines(text, "its .after.text has the program, .decisions contains all decisions")
 
 
 def artifact_brief(artifact: object, text: str) -> str:
@@ -138,9 +138,9 @@ def artifact_brief(artifact: object, text: str) -> str:
     if isinstance(artifact, ModuleRecord):
         return module_brief(artifact)
     if isinstance(artifact, GraphRecord):
-        return "\n".join([graph_line(artifact), "print() of it has every node"])
+        return "\n".join([graph_line(artifact), "print() of it shows every node"])
     more = "str() of it" if isinstance(artifact, ExecutionRecord) else "its .text"
-    return first_lines(text, f"{more} has them")
+    return first_lines(text, f"{more} has them all")
 
 
 def module_brief(module: ModuleRecord) -> str:
@@ -163,7 +163,7 @@ def module_brief(module: ModuleRecord) -> str:
         costs = RecordCosts(module, {}).of(module.entry)
         flops, moved = (sum(c[k] for c in costs) for k in (0, 1))
         lines.append(f"costs: {flops:,.4g} flops, {bytes_text(moved)} read and written")
-    lines.append("print() of it has its text, xlanb.explore(it) compiles it pass by pass")
+    lines.append("print() of it shows its text, xlanb.explore(it) compiles it pass by pass")
     return "\n".join(clip(line, _WIDTH) for line in lines)
 
 

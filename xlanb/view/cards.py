@@ -80,7 +80,7 @@ def _lineage(lineage: Lineage) -> str:
     more = _note(f"{rest:,} more links: .to_dataframe() has them all") if rest > 0 else ""
     table = _table(("stage", "pass", "before and after", "rule"), links) if links else _note("no pass replaced it")
     summary = _plural(len(lineage.links), "link")
-    body = _folded(f"the way through the passes: {summary}", table + more, is_open=len(lineage.links) <= _MOST_NAMES)
+    body = _folded(f"the path through the passes: {summary}", table + more, is_open=len(lineage.links) <= _MOST_NAMES)
     return _card(_code(lineage.name), "", [facts, body])
 
 

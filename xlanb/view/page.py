@@ -158,7 +158,7 @@ def passes_html(trace: Trace) -> str:
         for s in told[:_TABLE_ROWS]
     )
     rest = len(told) - _TABLE_ROWS
-    more = f"<p>{rest:,} more that changed something.</p>" if rest > 0 else ""
+    more = f"<p>{rest:,} more stages changed something.</p>" if rest > 0 else ""
     head = "".join(f"<th>{name}</th>" for name in ("", "stage", "time", "what it did"))
     return (
         f"<p><b>{escape(clip(trace.name, 200))}</b>: {len(trace)} stage{'s' * (len(trace) != 1)}, {len(trace.changed)} changed something</p>\n"

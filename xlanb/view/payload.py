@@ -98,7 +98,7 @@ def build_payload(
         payload, fits = _cut_code(builder.payload, max_bytes)
         if fits:
             break
-        payload["note"] = "This trace is large: pictures and texts are cut."
+        payload["note"] = "This trace is large: pictures and texts are truncated."
     return payload
 
 
@@ -151,7 +151,7 @@ class _Later:
     given: Deferred
 
     def data(self) -> Payload:
-        note = f"{self.given.size:,} bytes, more than this page can hold: look at this stage by itself, as trace[k]."
+        note = f"{self.given.size:,} bytes, more than this page can show: open this stage alone, as trace[k]."
         return {"k": "later", "size": self.given.size, "note": note}
 
 

@@ -40,9 +40,9 @@ def picture_html(obj: Any) -> str:
     if isinstance(obj, Clustering):
         return _clustering_html(obj)
     if isinstance(obj, Dataflow):
-        return image_html(program_svg(obj), "The flows between clusters")
+        return image_html(program_svg(obj), "Data flow between clusters")
     if isinstance(obj, ClusteringDiff):
-        return image_html(diff_svg(obj), "Which nodes went to which cluster")
+        return image_html(diff_svg(obj), "Clusters of nodes, before and after")
     return ""
 
 
@@ -69,7 +69,7 @@ class _Box:
 def _clustering_html(clustering: Clustering) -> str:
     sizes = {c.name: len(c) for c in clustering.clusters}
     flows = clustering.dataflow
-    what = f"{len(flows.clusters)} clusters, and what flows between them"
+    what = f"{len(flows.clusters)} clusters, and the data flow between them"
     parts = ["<div>", image_html(program_svg(flows, sizes), what), "</div>"]
     for cluster in clustering.clusters[:_MOST_CLUSTERS]:
         lines = _hlo_lines(cluster)
@@ -90,7 +90,7 @@ def _hlo_lines(cluster: Cluster) -> list[str]:
     assumed = (
         ""
         if cluster.states_shapes
-        else "// The graph does not state all shapes: some are assumed (see .assumed_shapes).\n"
+        else "// The graph does not specify all shapes: some are assumed (see .assumed_shapes).\n"
     )
     return (assumed + text).splitlines()
 

@@ -37,6 +37,6 @@ def _link(made: Reproducer) -> str:
     """A link to a file within the page; for a long one the call that writes it."""
     data = made.text.encode()
     if len(data) > _MOST_BYTES:
-        return "<p>The file is long: <code>.write(&quot;fault.py&quot;)</code> saves it.</p>"
+        return "<p>The file is too long to show: <code>.write(&quot;fault.py&quot;)</code> saves it.</p>"
     encoded = base64.b64encode(data).decode()
     return f'<a style="{_STYLE}" download="fault.py" href="data:text/x-python;base64,{encoded}">Save reproducer</a>'

@@ -1,4 +1,4 @@
-"""Shapes and layouts as pictures: the last two dimensions as a grid, in each cell its place in memory, tiles framed."""
+"""Shapes and layouts as pictures: the last two dimensions as a grid, each cell shows its position in memory, tiles framed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shape_text(shape: Shape) -> str:
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         return str(shape)
     if any(d < 0 for d in shape.dimensions):
-        return f"{shape}: of no fixed size"
+        return f"{shape}: no fixed size"
     lines = [
         f"{shape}: {shape.element_count:,} element{'' if shape.element_count == 1 else 's'}, {bytes_text(shape.byte_size)}"
     ]
@@ -69,7 +69,7 @@ def layout_text(layout: Layout) -> str:
     if layout.memory_space:
         words.append(f"in memory space {layout.memory_space}")
     if layout.element_size_in_bits:
-        words.append(f"{layout.element_size_in_bits} bits an element")
+        words.append(f"{layout.element_size_in_bits} bits per element")
     return ", ".join(words).replace(", (row", " (row")
 
 
@@ -107,7 +107,7 @@ def _grid(shape: ArrayShape, what: str) -> str:
     note = f"the beginning of {', '.join(cut)}; " if cut else ""
     if any(d > 1 for d in shape.dimensions[:-2]):
         note += f"the first of {math.prod(shape.dimensions[:-2]):,} such grids; "
-    caption = f"{note}in each cell its place in memory{', tiles framed' if tiles else ''}"
+    caption = f"{note}each cell shows its position in memory{', tiles framed' if tiles else ''}"
     label = escape(f"{what}: {caption}")
     width = max(columns * _CELL_W, 7 * len(caption)) + 8
     return (

@@ -1,4 +1,4 @@
-"""Shardings and meshes as pictures: an array cut into its parts, in each part the devices that hold it."""
+"""Shardings and meshes as pictures: an array cut into its parts, each part shows the devices that hold it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _parts(sharding: HloSharding, devices: Sequence[Sequence[int]], shape: Array
     across = f"dimension {right} to the right" if right >= 0 else ""
     down = [d for d in split if d != right]
     below = f"dimension {' and '.join(map(str, down))} downwards" if down else ""
-    caption = "; ".join(filter(None, (across, below, "in each part the devices that hold it")))
+    caption = "; ".join(filter(None, (across, below, "each part shows the devices that hold it")))
     return _svg(cells, columns * width, rows * height, caption, str(sharding))
 
 

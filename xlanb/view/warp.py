@@ -31,7 +31,7 @@ def warp_html(trace: WarpTrace) -> str:
     rows = "".join(_row(step, trace.lanes) for step in trace.steps[:_MOST_ROWS])
     rest = len(trace.steps) - _MOST_ROWS
     more = f"<div>... {rest:,} more steps: str() of it, or .frame(), has all</div>" if rest > 0 else ""
-    cut = "<div>The warp computes more than is written down.</div>" if trace.is_cut else ""
+    cut = "<div>The warp executes more steps than are recorded.</div>" if trace.is_cut else ""
     return (
         f'{_STYLE}<div style="margin:.3em 0;font:13px system-ui,sans-serif">{head}</div>'
         f'<div style="overflow:auto;max-height:560px" tabindex="0" role="region" aria-label="lanes of a warp">'

@@ -229,7 +229,7 @@ def test_devices_that_go_different_ways_end_in_an_error():
 two {{ p = f32[4] parameter(0)\n ROOT q = f32[4] negate(p) }}
 ENTRY e {{ x = f32[4] parameter(0)\n i = u32[] partition-id()\n k = s32[] convert(i)
   ROOT c = f32[4] conditional(k, x, x), branch_computations={{one, two}} }}"""
-    with pytest.raises(DeviceError, match=r"device 1 ended without coming to r, where device 0 waited"):
+    with pytest.raises(DeviceError, match=r"device 1 ended without reaching r, where device 0 waited"):
         each(xlanb.hlo.parse(text), numbered(2))
 
 

@@ -170,7 +170,7 @@ ENTRY e_spmd {{ x = f32[4] parameter(0)
 def test_a_device_that_goes_another_way_ends_the_run_at_once():
     executable = xlanb.compile(DIFFERENT_WAYS)
     began = time.monotonic()
-    with pytest.raises(DeviceError, match=r"device 1 ended without coming to r"):
+    with pytest.raises(DeviceError, match=r"device 1 ended without reaching r"):
         executable(np.ones(4, np.float32))
     assert time.monotonic() - began < 3
 

@@ -56,7 +56,7 @@ ENTRY e_spmd {{ k = s32[] parameter(0)
     executable, x = xlanb.compile(text), np.ones(4, np.float32)
     choices = [[np.array(k, np.int32), x] for k in (0, 0, 1, 0)]
     for _ in range(3):
-        with pytest.raises(DeviceError, match="device 2 ended without coming to r, where "):
+        with pytest.raises(DeviceError, match="device 2 ended without reaching r, where "):
             executable.run_shards(choices)
         np.testing.assert_array_equal(executable(np.array(0, np.int32), x), x * 4)
     with pytest.raises(ArgumentError):

@@ -57,7 +57,7 @@ def test_a_device_that_fails_frees_the_others_at_once():
 def test_a_device_that_ends_early_frees_the_others_at_once():
     error, seconds = failure(lambda p: None if p.device == 3 else meet(p))
     assert seconds < 2
-    assert "device 3 ended without coming to all-reduce.1" in str(error)
+    assert "device 3 ended without reaching all-reduce.1" in str(error)
 
 
 def test_devices_that_wait_for_each_other_are_freed_at_once():
@@ -110,7 +110,7 @@ def test_who_waits_for_a_message_that_nobody_sends_is_freed():
 
     error, seconds = failure(work)
     assert seconds < 2
-    assert "device 0 ended without coming to recv.5" in str(error)
+    assert "device 0 ended without reaching recv.5" in str(error)
 
 
 def test_an_interrupt_frees_all():
@@ -153,6 +153,6 @@ def test_runs_may_be_nested():
 
 def test_who_waits_in_vain_is_told_of_a_run_in_one_thread_too():
     error = Rendezvous(4).stuck({0: ("r", ALL), 1: ("r", ALL)})
-    assert "devices 2-3 ended without coming to r, where devices 0-1 waited" in str(error)
+    assert "devices 2-3 ended without reaching r, where devices 0-1 waited" in str(error)
     error = Rendezvous(4).stuck({d: ("r" if d else "s", ALL) for d in ALL})
     assert "deadlock: all devices wait for each other; device 0: waiting at s for devices 1-3" in str(error)

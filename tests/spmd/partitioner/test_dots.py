@@ -93,7 +93,7 @@ def test_an_operand_that_is_both_sides() -> None:
     ("lhs", "rhs", "output", "costs"),
     [
         pytest.param(TILES, TILES, TILES, {"gather the rhs", "gather the lhs"}, id="which operand to gather"),
-        pytest.param(WHOLE, ROWS, WHOLE, {"add up the output", "gather the rhs"}, id="add up or gather"),
+        pytest.param(WHOLE, ROWS, WHOLE, {"reduce the output", "gather the rhs"}, id="add up or gather"),
     ],
 )
 def test_causes_tell_the_costs_that_chose(lhs: str, rhs: str, output: str, costs: set[str]) -> None:

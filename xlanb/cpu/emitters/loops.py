@@ -59,7 +59,7 @@ class _Loops:
         """Write the loops: in vectors, or one element after the other."""
         run = min(self.plan.run, len(self.order))
         if not self.f.target.explicit_vectors or run == 0:
-            reason = "an element's own code goes along rows of memory" if run == 0 else "they are left to LLVM"
+            reason = "the code of each element is already a loop along rows" if run == 0 else "left to LLVM"
             self.f.decided("vectors", "none", reason)
             self._one_by_one()
         elif self._gathers_alike(self.sizes[:-run]):

@@ -120,7 +120,7 @@ class _Scan:
         combiner = self.reducer.any_order
         run = min(p.run, self.beside)
         if f.target.explicit_vectors and run:
-            f.decided("scan", "lines side by side in vectors", f"{math.prod(sizes[-run:])} of them, of {scan.m} steps")
+            f.decided("scan", "one line per vector lane", f"{math.prod(sizes[-run:])} lines of {scan.m} steps")
             nest = Nest(sizes, run, Vectors(lanes, registers), scan.m * costs.scan_step_ns / lanes, Tail.OVERLAP)
             f.ready = nest.each(f, self._line)
         elif isinstance(combiner, AnyOrder) and not self.beside and p.run and scan.steps >= 2 * lanes:

@@ -135,7 +135,7 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
         least = costs.COMMON.row_vectors * fold.width
         if rows < least:
             return False
-        f.decided("reduction", "a routine along rows", f"{rows} elements in each; a call pays from {least} on")
+        f.decided("reduction", "a routine along rows", f"{rows} elements in each row; a call pays off from {least}")
         kernel.along_rows(outer, rows, scratch)
     else:
         least = costs.COMMON.called_rows
@@ -143,7 +143,7 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
         few = rows < least or (outer > 1 and rows * columns < costs.COMMON.called_elements)
         if of is not None or short or few:
             return False
-        f.decided("reduction", "a routine over columns", f"{rows} rows of {columns}; a call pays from {least} rows on")
+        f.decided("reduction", "a routine over columns", f"{rows} rows of {columns}; a call pays off from {least} rows")
         kernel.over_columns(outer, rows, columns, scratch)
     f.ready = f.calls_only = True
     return True

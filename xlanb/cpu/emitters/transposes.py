@@ -78,7 +78,7 @@ def emit_transposed(k: Kernel) -> bool:
     copy = found.copy(k.output.shape)
     if not is_turned(copy):
         return False
-    k.f.decided("transpose", "squares transposed in registers", "the source lies along another axis than the result")
+    k.f.decided("transpose", "squares transposed in registers", "source and result are contiguous along different axes")
     emit_copy(k.f, copy, found.array.pointer, k.output.pointer)
     k.f.ready = k.f.calls_only = True
     return True

@@ -72,18 +72,20 @@ class _Windows:
             f.ready = True
             combiner = self.reducer.any_order
             if fastest not in self.windowed:
-                f.decided(
-                    "windows", "side by side in vectors", f"along dimension {fastest}, where each has one element"
-                )
+                f.decided("windows", "one window per vector lane", f"along dimension {fastest}, which is not windowed")
                 nest = Nest(sizes, 1, self.vectors, self.volume / self.lanes, Tail.OVERLAP)
                 f.ready = nest.each(f, self._result)
             elif isinstance(combiner, AnyOrder) and self._fits_a_row(fastest):
-                f.decided("windows", "rows folded first, then the sums", f"along dimension {fastest}, a row at a time")
+                f.decided(
+                    "windows",
+                    "each row first, then the other dimensions",
+                    f"along dimension {fastest}, a row at a time",
+                )
                 self._by_rows(combiner, fastest)
             else:
                 f.ready = False
         if not f.ready:
-            f.decided("windows", "one by one", "they lie in other orders, or their reducer is no plain one")
+            f.decided("windows", "one by one", "the layout does not allow vectors, or the reducer is not a simple one")
             Nest(sizes, 0, None, self.volume * 2.0).each(f, self._result)
 
     def _whole(self, at: Sequence[Ix]) -> dict[int, Ix]:

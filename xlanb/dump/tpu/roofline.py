@@ -84,7 +84,7 @@ class Roofline(Displayable):
     def __str__(self) -> str:
         chip = self.chip
         peaks = f"{chip.device_flops / 1e12:.4g} Tflop/s, {chip.device_bandwidth / 1e9:.4g} GB/s"
-        words = f"{self.intensity:.3g} operations a byte, the ridge is at {chip.ridge:.3g}"
+        words = f"{self.intensity:.3g} operations per byte, the ridge point is {chip.ridge:.3g}"
         lines = [f"roofline of one device of {chip.name}: {peaks}", f"  intensity {words}: bound by {self.bound}"]
         lines += [f"  {seconds * 1e6:9.3f} us  {what}" for what, seconds in self.times]
         return "\n".join([*lines, f"  {self.headline}"])

@@ -134,8 +134,8 @@ class AsyncSpan:
 
     def __str__(self) -> str:
         moved = f"{counted(self.size, 'byte')} {self.source} -> {self.target}"
-        beside = counted(self.bundles, "bundle")
-        return f"{self.name} ({self.kind}): {moved}, {self.start} to {self.end}, beside {beside}"
+        overlapped = counted(self.bundles, "bundle")
+        return f"{self.name} ({self.kind}): {moved}, {self.start} to {self.end}, overlaps {overlapped}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,9 +244,9 @@ class TpuScheduleRecord(Displayable):
 @size_text.register
 def _schedule_size(record: TpuScheduleRecord) -> str:
     moved = len(record.spans)
-    beside = f", {moved} asynchronous cop{'ies' if moved != 1 else 'y'} and collectives" if moved else ""
+    also = f", {moved} asynchronous cop{'ies' if moved != 1 else 'y'} and collectives" if moved else ""
     running = counted(sum(bool(i.bundles) for i in record.instructions), "instruction")
-    return f"{counted(record.bundles, 'bundle')} of {running}{beside}"
+    return f"{counted(record.bundles, 'bundle')} of {running}{also}"
 
 
 def schedule_of(

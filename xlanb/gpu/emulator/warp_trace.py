@@ -67,7 +67,7 @@ class WarpTrace(Displayable):
 
     def __str__(self) -> str:
         head = f"warp {self.warp} of block {self.block} of {self.kernel}: {len(self.steps)} steps of {self.lanes} lanes"
-        more = ["... (cut: the warp computes more than is written down)"] if self.is_cut else []
+        more = ["... (the warp executes more steps than are recorded)"] if self.is_cut else []
         return "\n".join([head, *map(str, self.steps), *more])
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ def sharding_to_proto(text: str) -> Message:
     cursor = Cursor(text)
     proto = read_sharding(cursor)
     if not cursor.at_end:
-        cursor.fail("unexpected text behind a sharding")
+        cursor.fail("unexpected text after a sharding")
     return proto
 
 

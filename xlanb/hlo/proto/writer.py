@@ -48,7 +48,7 @@ def to_proto(module: HloModule) -> bytes:
     try:
         data: bytes = module_message(module).SerializeToString(deterministic=True)
     except (Error, UnicodeEncodeError, ValueError) as error:
-        raise UnimplementedError(f"module {module.name} has no binary form: {error}") from error
+        raise UnimplementedError(f"module {module.name} cannot be written as an HloModuleProto: {error}") from error
     return data
 
 

@@ -76,7 +76,7 @@ def parse_literal(cursor: Cursor, shape: Shape) -> Literal:
     if isinstance(shape, TupleShape):
         return _parse_tuple(cursor, shape)
     if not isinstance(shape, ArrayShape) or not shape.is_array:
-        cursor.fail(f"no literal of shape {shape} can be written")
+        cursor.fail(f"a literal of shape {shape} cannot be written")
     return _Dense(cursor, _held(shape)).read()
 
 

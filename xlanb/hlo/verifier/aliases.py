@@ -36,7 +36,7 @@ def verify_module_aliases(module: HloModule) -> None:
         except ShapeError as error:
             raise HloVerifierError(f"input_output_alias: {error}: {text}") from None
         if where in outputs or which in taken:
-            raise HloVerifierError(f"input_output_alias names a part twice: {text}")
+            raise HloVerifierError(f"input_output_alias names an element twice: {text}")
         if kind == "must-alias" and not compatible(result, parameter):
             raise HloVerifierError(
                 f"input_output_alias: result {where} is {result}, but parameter {number} is {parameter} there: {text}"

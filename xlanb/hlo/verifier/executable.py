@@ -45,7 +45,7 @@ def _verify_sizes(i: HloInstruction, over: HandOver) -> None:
         fail(
             i,
             f"cannot be compiled: {what} is {given}, but is taken as {taken}: expected the same dimensions to be dynamic "
-            "(set-dimension-size converts)",
+            "(use set-dimension-size)",
         )
 
 
@@ -90,7 +90,7 @@ def _verify_scan(i: HloInstruction) -> None:
             if not compatible(shape, wanted) and not compatible(shape, ArrayShape(whole.element_type, ())):
                 fail(
                     i,
-                    f"cannot be compiled: expected {target.name} to take and give {wanted}, not {shape}, for operand {n}",
+                    f"cannot be compiled: expected {target.name} to take and return {wanted}, not {shape}, for operand {n}",
                 )
 
 
@@ -153,14 +153,14 @@ def _verify_product(i: HloInstruction) -> None:
     """Operands of dots and convolutions hold all of their elements, as they are."""
     for name in ("sparsity_config", "block_scaling_config"):
         if i.attributes.get(name):
-            fail(i, f"cannot be compiled: expected no {name}, which says that an operand is stored in another form")
+            fail(i, f"cannot be compiled: unexpected {name}, by which an operand is stored in another form")
 
 
 def _verify_top_k(i: HloInstruction) -> None:
     """The elements have an order."""
     kind = i.operands[0].array_shape.element_type
     if kind.is_complex:
-        fail(i, f"cannot be compiled: expected real numbers, which have an order, not {kind.text}")
+        fail(i, f"cannot be compiled: expected real numbers, not unordered {kind.text}")
 
 
 def _verify_broadcast(i: HloInstruction) -> None:
@@ -169,7 +169,7 @@ def _verify_broadcast(i: HloInstruction) -> None:
     if given is not taken:
         fail(
             i,
-            f"cannot be compiled: expected elements of {given.text}, as the operand has, not {taken.text} (convert converts)",
+            f"cannot be compiled: expected elements of {given.text}, as the operand has, not {taken.text} (use convert)",
         )
 
 
@@ -188,7 +188,7 @@ def _verify_between_forms(i: HloInstruction) -> None:
     if not (isinstance(array, ArrayShape) and isinstance(whole, ArrayShape) and array.dimensions == whole.dimensions):
         fail(
             i,
-            f"cannot be compiled: expected {target} to take an array of dynamic size or at its bounds, and to give the other",
+            f"cannot be compiled: expected {target} to convert between an array of dynamic size and one at its bounds",
         )
     if len(sizes) != array.rank or not all(
         isinstance(s, ArrayShape) and s.is_array and not s.dimensions and s.element_type is PrimitiveType.S32
@@ -197,7 +197,7 @@ def _verify_between_forms(i: HloInstruction) -> None:
         shown = ", ".join(map(str, sizes)) or "none"
         fail(
             i,
-            f"cannot be compiled: expected {target} to have s32[] for the size of each of {array.rank} dimensions, not {shown}",
+            f"cannot be compiled: expected {target} to have an s32[] for the size of each of {array.rank} dimensions, not {shown}",
         )
 
 

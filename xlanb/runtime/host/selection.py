@@ -73,7 +73,7 @@ def _stitch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     rest = data[0].shape[indices[0].ndim :]
     for i, d in zip(indices, data, strict=True):
         if d.shape != i.shape + rest:
-            raise _fail(op, f"data of shape {list(d.shape)} do not fit indices of shape {list(i.shape)}")
+            raise _fail(op, f"data of shape {list(d.shape)} do not match indices of shape {list(i.shape)}")
     size = max((int(i.max()) + 1 for i in indices if i.size), default=0)
     out = np.zeros((size, *rest), data[0].dtype)
     for i, d in zip(indices, data, strict=True):

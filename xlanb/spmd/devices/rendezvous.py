@@ -208,7 +208,7 @@ class Rendezvous:
             if gone:
                 self._set_failure(
                     DeviceError(
-                        f"{_devices(gone)} ended without coming to {meeting.name}, where {_waiting(meeting)}; "
+                        f"{_devices(gone)} ended without reaching {meeting.name}, where {_waiting(meeting)}; "
                         + self._whereabouts()
                     )
                 )
@@ -230,7 +230,7 @@ class Rendezvous:
     def _late(self, meeting: _Meeting) -> DeviceError:
         late = ", ".join(f"device {d}, last seen at {self._last[d]}" for d in meeting.missing)
         return DeviceError(
-            f"{meeting.name}: {late}, did not come within {self.timeout:g} s, while {_waiting(meeting)}; {self._whereabouts()}"
+            f"{meeting.name}: {late}, did not arrive within {self.timeout:g} s, while {_waiting(meeting)}; {self._whereabouts()}"
         )
 
     def _whereabouts(self) -> str:

@@ -45,7 +45,7 @@ def handle_batched_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None
     if first.is_tile_maximal or not first.is_tiled:
         v.default_action(hlo)
         return
-    reason = "the call works on each element of the batch alone"
+    reason = "the call treats each batch element independently"
     operands = []
     for number, operand in enumerate(hlo.operands):
         target = _on_batch(first, batch_dims, operand.array_shape)

@@ -37,7 +37,7 @@ def handle_tuple(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
     """Each element under its sharding in the tuple."""
     sharding = v.sharding(hlo)
     operands = [
-        v.resharded(hlo, n, sharding.subsharding(hlo.shape, n), "the tuple has this element under another sharding").hlo
+        v.resharded(hlo, n, sharding.subsharding(hlo.shape, n), "the tuple has another sharding for this element").hlo
         for n in range(len(hlo.operands))
     ]
     v.set_partitioned(hlo, v.b.add(_O.TUPLE, operands))
@@ -66,7 +66,7 @@ def handle_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 def handle_while(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
     """The loop over what one device has of its state."""
     sharding = v.sharding(hlo)
-    operand = v.resharded(hlo, 0, sharding, "the state of a loop lies as its result does").hlo
+    operand = v.resharded(hlo, 0, sharding, "the state of a loop has the sharding of its result").hlo
     v.set_partitioned(hlo, v.b.clone(hlo, [operand], make_partitioned_shape(hlo.shape, sharding)))
 
 
@@ -75,7 +75,7 @@ def handle_conditional(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
     """All devices take the same branch: the predicate is whole on each."""
     operands = [v.partitioned(o).hlo for o in hlo.operands]
     sharding = v.sharding(hlo.operands[0])
-    reason = "all devices have to take the same branch"
+    reason = "all devices must take the same branch"
     if sharding.is_manual_subgroup:
         grouped = get_manual_subgroup_sharding(sharding)
         whole = ungroup_sharding(

@@ -230,7 +230,7 @@ def _with_tiled_output(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruc
     for dim, wd in zip(n.input_spatial, c.window.dimensions, strict=True):
         window[dim] = wd
     zero = create_zero(array(c.output_shape.element_type), c.state.b)
-    reason = "each device's part of the output reads beyond its own input"
+    reason = "each device's part of the output reads input of other devices"
     with c.because(Side.LHS, lhs.sharding, target, reason, CauseKind.HALO):
         windowed = reshard_as_windowed_input(lhs, Window(tuple(window)), target, zero)
     if windowed is None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from xlanb.hlo.instruction import HloInstruction
 
 
-_REACHES = "the kernel's parts reach beyond a device's input"
+_REACHES = "the kernel's parts read input of other devices"
 
 
 def grouped_dimension_is_split(conv: HloInstruction, lhs: PartitionedHlo, rhs: PartitionedHlo) -> bool:
@@ -126,7 +126,7 @@ def partition_with_halo_on_lhs(c: DotCase, n: ConvolutionDimensionNumbers) -> Hl
         window[i] = replace(c.window.dimensions[i], size=rhs_shard, padding_low=0, padding_high=0)
     conv = c.create(lhs.with_hlo(part), rhs, Window(tuple(window)))
     whole = HloSharding.replicate()
-    reason = "each device convolves with its part of the kernel"
+    reason = "each device convolves with its own part of the kernel"
     with c.because(Side.OUTPUT, lhs.sharding, whole, reason, CauseKind.PARTIAL_REDUCTION):
         add = make_binary_add(c.output_shape.element_type, c.state.module)
         # Devices that hold the same parts have the same partial result: XLA adds it once for each of them.

@@ -38,7 +38,7 @@ def partition_dot(c: DotCase) -> HloInstruction:
     if not c.dims.conv_spatial:
         return _with_operands_moved_to_output(c)
     whole = c.output_sharding.replicate()
-    reason = "no way to partition this convolution fits: every device computes all of it"
+    reason = "no partitioning of this convolution applies: every device computes all of it"
     dot = c.sharded(c.reshard(Side.LHS, whole, reason), c.reshard(Side.RHS, whole, reason))
     return c.finished(dot, whole, reason)
 
@@ -67,7 +67,7 @@ def _with_operands_moved_to_output(c: DotCase) -> HloInstruction:
             consider_other_operand=False,
             may_combine_partial_sharding=False,
         )
-        moved.append(c.reshard(side, target, "no split of the operands fits: they follow the output's"))
+        moved.append(c.reshard(side, target, "no split of the operands applies: they get the sharding of the output"))
     return c.sharded(moved[0], moved[1])
 
 

@@ -91,7 +91,7 @@ def _both_operands_in_groups(
     lhs, rhs = c.lhs, c.rhs
     lhs_grouped = group_sharding_on_dims(lhs.sharding, numbers(batch, Side.LHS))
     rhs_grouped = group_sharding_on_dims(rhs.sharding, numbers(batch, Side.RHS))
-    reason = "devices are grouped by batch dimensions as the {} ({} bytes a device, the larger) has them"
+    reason = "devices are grouped by the batch dimensions of the {} (the larger operand, {} bytes per device)"
     if _bytes(lhs) > _bytes(rhs):
         rhs_grouped = align_groups_with(rhs_grouped, lhs_grouped)
         rhs = c.reshard(Side.RHS, ungroup_sharding(rhs_grouped), reason.format("lhs", _bytes(lhs)))
@@ -185,7 +185,7 @@ def partition_by_non_contracting(c: DotCase) -> HloInstruction | None:
     counts = c.counts
     lhs_may = counts.lhs_non_contracting == counts.output_lhs_non_contracting > 1
     rhs_may = counts.rhs_non_contracting == counts.output_rhs_non_contracting > 1
-    reason = "devices are grouped by the {}'s free dimensions, as the output has them"
+    reason = "devices are grouped by the {}'s non-contracting dimensions, as in the output"
     if lhs_may or rhs_may:
         # Of two that fit, match the one that leaves less of the other to be replicated.
         rhs_copied = counts.lhs_non_contracting * _bytes(c.rhs)

@@ -25,7 +25,7 @@ def partition_before_grouping(c: DotCase) -> HloInstruction | None:
     n, counts = c.num_partitions, c.counts
     if counts.lhs_batch == counts.rhs_batch == n and c.transposed(Side.LHS, Side.RHS) == c.rhs.sharding:
         have = c.transposed(Side.LHS, Side.OUTPUT)
-        return c.finished(c.sharded(c.lhs, c.rhs), have, "both operands are split along batch dimensions alone")
+        return c.finished(c.sharded(c.lhs, c.rhs), have, "both operands are split along batch dimensions only")
     dot = _with_one_operand_moved_to_batch(c, may_gather=False)
     if dot is not None:
         return dot
@@ -38,13 +38,13 @@ def partition_before_grouping(c: DotCase) -> HloInstruction | None:
         counts.lhs_non_contracting == counts.output_lhs_non_contracting == n
         and c.transposed(Side.LHS, Side.OUTPUT) == c.output_sharding
     ):
-        reason = "the output is split along the lhs's free dimensions as the lhs is: every device needs the whole rhs"
+        reason = "output and lhs are split along the same non-contracting dimensions: every device needs the whole rhs"
         return c.sharded(c.lhs, c.reshard(Side.RHS, whole, reason))
     if (
         counts.rhs_non_contracting == counts.output_rhs_non_contracting == n
         and c.transposed(Side.RHS, Side.OUTPUT) == c.output_sharding
     ):
-        reason = "the output is split along the rhs's free dimensions as the rhs is: every device needs the whole lhs"
+        reason = "output and rhs are split along the same non-contracting dimensions: every device needs the whole lhs"
         return c.sharded(c.reshard(Side.LHS, whole, reason), c.rhs)
     return None
 
@@ -59,7 +59,7 @@ def _with_one_operand_moved_to_batch(c: DotCase, *, may_gather: bool) -> HloInst
         target = c.transposed(side, other)
         if not may_gather and not _moves_without_gathering(c.sharding(other), target):
             return None
-        reason = f"the output and the {side.value} are split along batch dimensions: the {other.value} is to be too"
+        reason = f"the output and the {side.value} are split along batch dimensions: the {other.value} must be, too"
         moved = c.reshard(other, target, reason)
         return c.sharded(c.lhs, moved) if side is Side.LHS else c.sharded(moved, c.rhs)
     return None
@@ -115,8 +115,8 @@ def partition_after_grouping(c: DotCase) -> HloInstruction | None:
     to_lhs, to_rhs = c.transposed(Side.OUTPUT, Side.LHS), c.transposed(Side.OUTPUT, Side.RHS)
     for split, lhs_target, rhs_target, kind in (
         (counts.output_batch, to_lhs, to_rhs, "batch"),
-        (counts.output_lhs_non_contracting, to_lhs, whole, "the lhs's free"),
-        (counts.output_rhs_non_contracting, whole, to_rhs, "the rhs's free"),
+        (counts.output_lhs_non_contracting, to_lhs, whole, "the lhs's non-contracting"),
+        (counts.output_rhs_non_contracting, whole, to_rhs, "the rhs's non-contracting"),
     ):
         if split == n:
             reason = f"the output is split along {kind} dimensions"
@@ -130,7 +130,7 @@ def _reduced_to_everyone(c: DotCase) -> HloInstruction | None:
     """One operand is split along contracting dimensions and larger than the output: split the other one too, then add up."""
     n, counts, output = c.num_partitions, c.counts, math.prod(c.output_shape.dimensions)
     lhs, rhs = c.lhs, c.rhs
-    reason = "partial sums of {} elements are cheaper to add up than {} elements to gather"
+    reason = "reducing partial sums of {} elements is cheaper than gathering {} elements"
     if counts.rhs_contracting == n and lhs.sharding.is_replicated and rhs.array_shape.element_count > output:
         split, moved = Side.RHS, Side.LHS
     elif counts.lhs_contracting == n and rhs.sharding.is_replicated and lhs.array_shape.element_count > output:
@@ -139,7 +139,7 @@ def _reduced_to_everyone(c: DotCase) -> HloInstruction | None:
         return None
     gathered = (lhs if split is Side.LHS else rhs).array_shape
     text = reason.format(output, gathered.element_count)
-    costs = (("add up the output", c.output_shape.byte_size), (f"gather the {split.value}", gathered.byte_size))
+    costs = (("reduce the output", c.output_shape.byte_size), (f"gather the {split.value}", gathered.byte_size))
     c = replace(c, estimates=costs)
     resharded = c.reshard(moved, c.transposed(split, moved), text)
     lhs, rhs = (lhs, resharded) if moved is Side.RHS else (resharded, rhs)

@@ -99,9 +99,7 @@ def _update_replicated(
     had, wanted = sharding_of(hlo.operands[0]), sharding_of(hlo)
     better = had if had.num_tiles() > wanted.num_tiles() else wanted
     sharding = partially_replicate_tiled_sharding_on_dims(better, analysis.slice_dims)
-    reason = (
-        f"an update of dimensions {list(analysis.slice_dims)} may be in several shards: they are whole on every device"
-    )
+    reason = f"an update of dimensions {list(analysis.slice_dims)} may span several shards: they must be whole on every device"
     base = v.resharded(hlo, 0, sharding, reason)
     update = v.resharded(hlo, 1, sharding, reason)
     result = v.b.add(_O.DYNAMIC_UPDATE_SLICE, (base.hlo, update.hlo, *starts), base.hlo.shape)
@@ -118,7 +116,7 @@ def _update_one_partition(
     b, sharding = v.b, sharding_of(hlo)
     operand = v.resharded(hlo, 0, sharding).hlo
     replicated = partially_replicate_tiled_sharding_on_dims(sharding, analysis.slice_dims)
-    update = v.resharded(hlo, 1, replicated, "every device may be the one that has the place of the update").hlo
+    update = v.resharded(hlo, 1, replicated, "any device may hold the position of the update").hlo
     ordinals = make_tiled_partition_ordinals(sharding, v.state.partition_id, b)
     here = create_r0(PrimitiveType.PRED, True, b)
     for dim in analysis.partitioned_slice_dims:

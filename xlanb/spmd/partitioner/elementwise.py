@@ -35,7 +35,7 @@ def handle_elementwise(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
         made = v.b.clone(hlo, operands, make_partitioned_shape(hlo.shape, first))
         v.set_partitioned(hlo, v.arrived(hlo, made, first, hlo.shape))
         return
-    reason = "the program asks for this sharding here (a constraint becomes a copy)" if hlo.opcode is _O.COPY else ""
+    reason = "the program requests this sharding here (a constraint becomes a copy)" if hlo.opcode is _O.COPY else ""
     operands = [v.resharded(hlo, n, _for_operand(o, hlo, sharding), reason).hlo for n, o in enumerate(hlo.operands)]
     v.set_partitioned(hlo, v.b.clone(hlo, operands, make_partitioned_shape(hlo.shape, sharding)))
 

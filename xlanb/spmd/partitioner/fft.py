@@ -46,7 +46,7 @@ def handle_fft(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
     state, b = operand.state, operand.state.b
     part = operand.pad_with_value(create_r0(hlo.array_shape.element_type, 0, b)).hlo
     own_shape = part.array_shape
-    reason = "each device needs every n-th element, and then what all others made of theirs"
+    reason = "each device transforms every n-th element, then needs the results of all others"
     with state.because(hlo, 0, operand.sharding, sharding, reason):
         padded = _pad_to_multiple(part, n, sharding, state)
         shuffled = _shuffle(part if padded is None else padded, n, b)

@@ -2,7 +2,7 @@
 
 explicit batch       the batching dimensions are split alike in operand, indices and output: nothing moves
 index parallel       the same for dimensions in which the indices only count up
-operand passthrough  the operand is split in dimensions that every slice takes whole: so is the output
+operand passthrough  the operand is split in dimensions that every slice covers completely: so is the output
 trivial slices       the operand is split in indexed dimensions: each device gathers what it has, masked, then all-reduce
 index passthrough    the indices are split: each device gathers its part of the output from a whole operand
 """
@@ -53,15 +53,15 @@ if TYPE_CHECKING:
     from xlanb.spmd.partitioner.state import PartitioningState
 
 _O = HloOpcode
-_PARALLEL = "operand and indices are split alike in dimensions that go together: each device gathers its own slices"
+_PARALLEL = "operand and indices are split alike in corresponding dimensions: each device gathers its own slices"
 _WHOLE_SLICES = (
-    "the operand is split in dimensions that every slice takes whole: each device gathers its part of all slices"
+    "the operand is split in dimensions that every slice covers completely: each device gathers its part of all slices"
 )
 _SPLIT_INDICES = "the indices are split: each device gathers the slices of its indices"
 _TRIVIAL_SLICES = (
-    "the operand is split in indexed dimensions: each device gathers the slices that it has, for all indices"
+    "the operand is split in indexed dimensions: each device gathers the slices in its shard, for all indices"
 )
-_SUM = "each device has gathered the slices of its shard, and zeros for the others: the sum has them all"
+_SUM = "each device has gathered the slices in its shard, and zeros for the others: the sum contains all"
 
 
 @dataclass(frozen=True)

@@ -171,5 +171,5 @@ def _exchange(
     left: OffsetCalculation,
     right: OffsetCalculation,
 ) -> HloInstruction:
-    with p.state.because(None, None, None, None, "halo: tiles of other sizes, so that elements change the device"):
+    with p.state.because(None, None, None, None, "halo: the tiles have other sizes, so elements move between devices"):
         return exchange_halo_compact(hlo, base, left, right, None, dim, sharding, ordinal, p.state)

@@ -107,8 +107,8 @@ class PartitionedHlo:
     def reason(self, target: HloSharding) -> str:
         """In words, why data move."""
         if target.is_replicated:
-            return "every device needs the whole"
-        return "it is wanted under another sharding"
+            return "every device needs the whole array"
+        return "another sharding is needed"
 
     def _reshard_tuple(self, target: HloSharding, shape: TupleShape) -> PartitionedHlo:
         if not target.is_tuple:
@@ -136,7 +136,7 @@ class PartitionedHlo:
             result = self.broadcast()
         else:
             with self.state.because(
-                None, None, sharding, HloSharding.replicate(), "every device needs the whole", weak=True
+                None, None, sharding, HloSharding.replicate(), "every device needs the whole array", weak=True
             ):
                 whole = self.replicate_partial(range(self.hlo.shape.as_array().rank))
             result = self.with_hlo(whole, HloSharding.replicate())

@@ -67,7 +67,7 @@ def _inputs(
         inits.append(v.replicated(hlo, n + count).hlo)
         p = v.partitioned(hlo.operands[n])
         if n:
-            p = v.resharded(hlo, n, inputs[0].sharding, "all arrays of a reduction lie as the first one does")
+            p = v.resharded(hlo, n, inputs[0].sharding, "all arrays of a reduction have the sharding of the first")
         first = inputs[0] if inputs else p
         if not first.sharding.is_tile_maximal:
             p = p.pad_with_value(inits[n], (), kept)

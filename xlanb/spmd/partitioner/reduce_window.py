@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xlanb.hlo.instruction import HloInstruction
     from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
 
-_READS_BEYOND = "a device's windows reach beyond its own elements"
+_READS_BEYOND = "a device's windows read elements of other devices"
 
 
 @handles("reduce-window")
@@ -167,7 +167,7 @@ def handle_select_and_scatter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -
 
 def _moved(v: SpmdPartitioningVisitor, hlo: HloInstruction, index: int, sharding: HloSharding) -> PartitionedHlo:
     operand = v.partitioned(hlo.operands[index])
-    reason = "its operands are to lie as the result"
+    reason = "its operands must have the sharding of the result"
     with v.state.because(hlo, index, operand.sharding, sharding, reason):
         return operand.reshard(sharding)
 

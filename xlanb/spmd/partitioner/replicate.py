@@ -96,6 +96,6 @@ def broadcast(p: PartitionedHlo) -> PartitionedHlo:
     zero = create_zero(array(shape.element_type), b)
     operand = b.add(_O.SELECT, (mask, p.hlo, b.broadcast(zero, shape)), shape)
     reduction = make_binary_add(shape.element_type, state.module)
-    with state.because(None, None, p.sharding, HloSharding.replicate(), f"only device {device} has it", weak=True):
+    with state.because(None, None, p.sharding, HloSharding.replicate(), f"only device {device} holds it", weak=True):
         result = state.collectives.all_reduce(operand, reduction)
     return p.with_hlo(result, HloSharding.replicate())

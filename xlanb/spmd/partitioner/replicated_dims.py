@@ -33,7 +33,9 @@ def handle_elementwise_with_dims_to_replicate(
             sharding = move_and_merge_sharding_tiles(sharding, dim, target)
         else:
             sharding = partially_replicate_tiled_sharding_on_dims(sharding, (dim,))
-    reason = f"{hlo.opcode} works along whole dimensions {list(dims)}: their tiles go to another one, or are gathered"
+    reason = (
+        f"{hlo.opcode} needs whole dimensions {list(dims)}: another dimension is split instead, or they are gathered"
+    )
     operands = [v.resharded(hlo, n, sharding, reason).hlo for n in range(len(hlo.operands))]
     result = v.b.clone(hlo, operands, make_partitioned_shape(hlo.shape, sharding))
     v.set_partitioned(hlo, v.arrived(hlo, result, sharding, hlo.shape))

@@ -42,7 +42,7 @@ def handle_reshape(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
     operand = v.partitioned(hlo.operands[0])
     pairs = _pairs(operand.sharding, sharding, hlo.operands[0].shape.as_array(), hlo.shape.as_array())
     if not pairs:
-        reason = "the tiles of the reshape's operand are no tiles of its result"
+        reason = "the tiles of the reshape's operand are not tiles of its result"
         with v.state.because(hlo, 0, operand.sharding, sharding, reason):
             v.set_partitioned(hlo, _through_groups(operand, sharding, hlo.shape.as_array()))
         return

@@ -115,8 +115,8 @@ def _from_tiles(p: PartitionedHlo, target: HloSharding, *, allow_full_replicatio
     if not allow_full_replication:
         return p
     reason = (
-        f"no step of the partitioner leads from {source} to {target}: "
-        "every device gets the whole and cuts its part out of it (involuntary full rematerialization)"
+        f"the partitioner has no cheaper conversion from {source} to {target}: "
+        "every device gets the whole array and slices out its tile (involuntary full rematerialization)"
     )
     if not p.state.causes.is_trial:
         _LOG.warning("%s of shape %s: %s", p.hlo.name, p.base_shape, reason)

@@ -22,9 +22,9 @@ def handle_reverse(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
         v.default_action(hlo)
         return
     operand = v.resharded(
-        hlo, 0, reverse_sharding(sharding, hlo.dimensions), "each device reverses the tile at the opposite place"
+        hlo, 0, reverse_sharding(sharding, hlo.dimensions), "each device reverses the tile at the opposite position"
     )
-    reason = "the padding of the last shards goes to the front"
+    reason = "the padding of the last shards moves to the front"
     with v.state.because(hlo, 0, sharding, sharding, reason, kind=CauseKind.HALO):
         padded = halo_exchange_to_pad_on_left(operand, hlo.dimensions)
     if padded is None:

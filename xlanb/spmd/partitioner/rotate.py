@@ -133,7 +133,7 @@ class _Rotation:
                 to = list(index)
                 to[self.dim] = (to[self.dim] + distance) % self.shards
                 pairs.append((int(device), int(devices[tuple(to)])))
-        reason = "the rotation brings each shard's elements to another device"
+        reason = "the rotation moves each shard's elements to another device"
         with self.v.state.because(self.hlo, 0, self.sharding, self.sharding, reason, kind=CauseKind.HALO):
             return self.v.state.collectives.collective_permute(piece, pairs)
 

@@ -60,16 +60,14 @@ if TYPE_CHECKING:
 
 _O = HloOpcode
 _PARALLEL = (
-    "operand, indices and updates are split alike in dimensions that go together: each device scatters its own updates"
+    "operand, indices and updates are split alike in corresponding dimensions: each device scatters its own updates"
 )
-_WHOLE_SLICES = (
-    "the operand is split in dimensions that every update has whole: each device scatters its part of all updates"
-)
+_WHOLE_SLICES = "the operand is split in dimensions that every update covers completely: each device scatters its part of all updates"
 _SPLIT_INDICES = "indices and updates are split: each device scatters its own updates"
 _TRIVIAL_SLICES = (
-    "the operand is split in indexed dimensions: each device scatters the updates of its shard, out of all"
+    "the operand is split in indexed dimensions: each device scatters those updates that fall into its shard"
 )
-_SUM = "each device has scattered its own updates: the reduction has them all"
+_SUM = "each device has scattered its own updates: the reduction combines them"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xlanb.hlo.instruction import HloInstruction
 
 _O = HloOpcode
-_REASON = "sort works along a whole dimension: its tiles go to another one, or are gathered"
+_REASON = "sort needs a whole dimension: another dimension is split instead, or it is gathered"
 
 
 @handles("sort")
@@ -96,7 +96,7 @@ def _sort_for_top_k(v: SpmdPartitioningVisitor, hlo: HloInstruction, k: int) -> 
     for element, base in zip(elements, bases, strict=True):
         front = slice_first_k(element, dim, k, b)
         set_sharding(front, sharding)
-        reason = f"the first {k} of every shard are sorted together"
+        reason = f"the first {k} elements of every shard are gathered and sorted together"
         with v.state.because(hlo, len(gathered), sharding, HloSharding.replicate(), reason):
             gathered.append(PartitionedHlo(front, base, v.state).replicate().hlo)
     final = b.add(

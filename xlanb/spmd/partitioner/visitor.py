@@ -108,14 +108,14 @@ class SpmdPartitioningVisitor:
     def resharded(self, hlo: HloInstruction, number: int, target: HloSharding, reason: str = "") -> PartitionedHlo:
         """An operand of a source instruction under `target`; its collectives say that they are for this operand."""
         operand = self.partitioned(hlo.operands[number])
-        reason = reason or f"{hlo.opcode} works on operands that lie as its result does"
+        reason = reason or f"{hlo.opcode} needs operands with the sharding of its result"
         with self.state.because(hlo, number, operand.sharding, target, reason):
             return operand.reshard(target)
 
     def replicated(self, hlo: HloInstruction, number: int, reason: str = "") -> PartitionedHlo:
         """An operand of a source instruction, whole on every device."""
         operand = self.partitioned(hlo.operands[number])
-        reason = reason or f"{hlo.opcode} needs this operand whole on every device"
+        reason = reason or f"{hlo.opcode} needs the whole operand on every device"
         with self.state.because(hlo, number, operand.sharding, HloSharding.replicate(), reason):
             return operand.replicate()
 
@@ -123,7 +123,7 @@ class SpmdPartitioningVisitor:
         """A result that lies under `sharding` (of the whole's `shape`), brought to the sharding of the source instruction."""
         set_sharding(made, sharding)
         wanted = sharding_of(hlo)
-        reason = f"the result of {hlo.opcode} is wanted under another sharding than its operands give it"
+        reason = f"another sharding of the result of {hlo.opcode} is needed than its operands imply"
         with self.state.because(hlo, None, sharding, wanted, reason):
             return PartitionedHlo(made, shape, self.state).reshard(wanted)
 
@@ -150,7 +150,7 @@ class SpmdPartitioningVisitor:
         base = HloSharding.replicate() if device is None else HloSharding.assign_device(device)
         operands = [
             self.resharded(
-                hlo, n, base.normalize_tuple(o.shape), f"{hlo.opcode} is not partitioned: it needs the whole"
+                hlo, n, base.normalize_tuple(o.shape), f"{hlo.opcode} is not partitioned: it needs the whole operand"
             ).hlo
             for n, o in enumerate(hlo.operands)
         ]
@@ -192,7 +192,7 @@ class SpmdPartitioningVisitor:
                 self.dispatch(hlo)
             self.b.visiting = None
         root = self.source.root
-        reason = "the result of the computation is wanted under another sharding"
+        reason = "another sharding of the computation's result is needed"
         with self.state.because(root, None, sharding_of(root), root_sharding, reason):
             made = self.partitioned(root).reshard(root_sharding)
         return self.b.finish(made.hlo)

@@ -61,16 +61,16 @@ def _kind(make: Callable[..., Any], doc: str) -> Callable[..., Any]:
 
 
 Dense = _kind(_layers.Dense, "activation(inputs @ kernel + bias).")
-Conv1D = _kind(lambda *a, **k: _layers.Conv(1, *a, **k), "A convolution of sequences.")
-Conv2D = Convolution2D = _kind(lambda *a, **k: _layers.Conv(2, *a, **k), "A convolution of pictures.")
-Conv3D = _kind(lambda *a, **k: _layers.Conv(3, *a, **k), "A convolution of volumes.")
-Conv2DTranspose = _kind(_layers.Conv2DTranspose, "The transpose of a convolution of pictures.")
-SeparableConv2D = _kind(_layers.SeparableConv2D, "A convolution of each channel, then one of 1x1.")
+Conv1D = _kind(lambda *a, **k: _layers.Conv(1, *a, **k), "Convolution over 1 spatial dimension.")
+Conv2D = Convolution2D = _kind(lambda *a, **k: _layers.Conv(2, *a, **k), "Convolution over 2 spatial dimensions.")
+Conv3D = _kind(lambda *a, **k: _layers.Conv(3, *a, **k), "Convolution over 3 spatial dimensions.")
+Conv2DTranspose = _kind(_layers.Conv2DTranspose, "Transposed convolution over 2 spatial dimensions.")
+SeparableConv2D = _kind(_layers.SeparableConv2D, "Depthwise convolution, then a 1x1 convolution.")
 BatchNormalization = _kind(
-    _layers.BatchNormalization, "Batch normalisation; training=True in the call for its training half."
+    _layers.BatchNormalization, "Batch normalization; training=True in the call normalizes by the batch's statistics."
 )
-Dropout = _kind(_layers.Dropout, "Zeros by chance; training=True in the call.")
-Flatten = _kind(_layers.Flatten, "All dimensions but the first as one.")
+Dropout = _kind(_layers.Dropout, "Dropout: set elements to zero at random; only with training=True in the call.")
+Flatten = _kind(_layers.Flatten, "Flatten all dimensions but the first.")
 
 
 def MaxPooling2D(
@@ -218,7 +218,7 @@ def _merge(kind: str, of: Callable[[list[Any]], Any]) -> Callable[..., Any]:
         def __call__(self, inputs: Any, **_how: Any) -> Any:
             return of(list(inputs))
 
-    Merge.__doc__ = f"Several tensors in one ({kind})."
+    Merge.__doc__ = f"Merge several tensors ({kind})."
     return Merge
 
 

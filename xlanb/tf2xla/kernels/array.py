@@ -79,7 +79,7 @@ def _counts(ctx: OpContext, values: Sequence[int] | int) -> NDArray[Any]:
     kind = ctx.element_type("out_type")
     largest = values if isinstance(values, int) else max(values, default=0)
     if largest > np.iinfo(kind.dtype).max:
-        ctx.fail(f"{largest:,} elements are no {kind}: give it out_type=int64")
+        ctx.fail(f"{largest:,} elements do not fit {kind}: set out_type=int64")
     return np.asarray(values, kind.dtype)
 
 
@@ -126,7 +126,7 @@ def _squeeze(ctx: OpContext) -> HloInstruction:
 def _transpose(ctx: OpContext) -> HloInstruction:
     permutation = ctx.ints(1)
     if sorted(permutation) != list(range(ctx.shape(0).rank)):
-        ctx.fail(f"{permutation} does not permute {ctx.shape(0).rank} dimensions")
+        ctx.fail(f"{permutation} is not a permutation of {ctx.shape(0).rank} dimensions")
     return ctx.b.transpose(ctx.input(0), permutation)
 
 
@@ -158,7 +158,7 @@ def _tile(ctx: OpContext) -> HloInstruction:
     x, multiples = ctx.input(0), ctx.bounded_ints(1)
     dims = x.array_shape.dimensions
     if len(multiples) != len(dims) or any(m < 0 for m in multiples):
-        ctx.fail(f"multiples {multiples} do not fit shape {list(dims)}")
+        ctx.fail(f"multiples {multiples} do not match shape {list(dims)}")
     if all(m == 1 for m in multiples) and ctx.known(ctx.input(1)) is not None:
         return x
     spread = [size for pair in zip(multiples, dims, strict=True) for size in pair]
@@ -239,7 +239,7 @@ def _format_vec_permute(ctx: OpContext) -> HloInstruction:
     if x.array_shape.dimensions[:1] == (len(source) - 2,):
         source, target = ("".join(c for c in f if c not in "NC") for f in (source, target))
     if x.array_shape.dimensions[:1] != (len(source),):
-        ctx.fail(f"{x.shape} does not have an element for each of {source}")
+        ctx.fail(f"{x.shape} must have one element for each of {source}")
     return gather_slices(ctx, x, ctx.b.constant(np.asarray([source.index(c) for c in target], np.int32)), 0)
 
 

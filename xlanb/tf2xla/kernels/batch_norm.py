@@ -109,5 +109,5 @@ def _fused_batch_norm_ex(ctx: OpContext) -> list[HloInstruction]:
         y = b.add(y, side)
     activation = str(ctx.attr("activation_mode", "Identity"))
     if activation not in ("Identity", "Relu"):
-        ctx.fail(f"activation {activation} is not known: Identity and Relu are")
+        ctx.fail(f"unknown activation {activation}: expected Identity or Relu")
     return [y if activation == "Identity" else b.maximum(y, filled(ctx, y, 0)), *made[1:]]

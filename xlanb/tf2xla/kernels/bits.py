@@ -95,7 +95,7 @@ def _angle(ctx: OpContext) -> HloInstruction:
 def _conjugate_transpose(ctx: OpContext) -> HloInstruction:
     permutation = ctx.ints(1)
     if sorted(permutation) != list(range(ctx.shape(0).rank)):
-        ctx.fail(f"{permutation} does not permute {ctx.shape(0).rank} dimensions")
+        ctx.fail(f"{permutation} is not a permutation of {ctx.shape(0).rank} dimensions")
     return conjugate(ctx, ctx.b.transpose(ctx.input(0), permutation))
 
 
@@ -124,7 +124,7 @@ def _cross(ctx: OpContext) -> HloInstruction:
     x, y = ctx.inputs
     dims = x.array_shape.dimensions
     if dims != y.array_shape.dimensions or not dims or dims[-1] != 3:
-        ctx.fail(f"vectors of three are needed, not {x.shape} and {y.shape}")
+        ctx.fail(f"expected vectors of three elements, not {x.shape} and {y.shape}")
     after, before = ((_rotated(ctx, v, 1), _rotated(ctx, v, 2)) for v in (x, y))
     return ctx.b.subtract(ctx.b.multiply(after[0], before[1]), ctx.b.multiply(after[1], before[0]))
 
@@ -163,7 +163,7 @@ def _bound(ctx: OpContext) -> HloInstruction:
     """Into sorted rows: how many elements are below each value (LowerBound), or not above it."""
     rows, values = ctx.input(0), ctx.input(1)
     if rows.array_shape.rank != 2 or values.array_shape.rank != 2:
-        ctx.fail(f"matrices are needed, not {rows.shape} and {values.shape}")
+        ctx.fail(f"expected matrices, not {rows.shape} and {values.shape}")
     b = ctx.b
     dims = (*values.array_shape.dimensions, rows.array_shape.dimensions[1])
     direction = "LE" if ctx.op.type == "UpperBound" else "LT"

@@ -20,7 +20,7 @@ from xlanb.tf2xla.registry import register
 def _pairs(ctx: OpContext, index: int, count: int) -> list[tuple[int, int]]:
     flat = ctx.ints(index)
     if len(flat) != 2 * count or any(v < 0 for v in flat):
-        ctx.fail(f"input {index} must be {count} pairs that are not negative, not {flat}")
+        ctx.fail(f"input {index} must be {count} pairs of non-negative numbers, not {flat}")
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -39,13 +39,13 @@ def _to_batch(ctx: OpContext, block: list[int], paddings: list[tuple[int, int]])
     x = ctx.input(0)
     m, rank = len(block), x.array_shape.rank
     if rank < m + 1 or any(b < 1 for b in block):
-        ctx.fail(f"blocks {block} do not fit {x.shape}")
+        ctx.fail(f"blocks {block} do not match {x.shape}")
     around = [(0, 0, 0), *((low, high, 0) for low, high in paddings), *((0, 0, 0) for _ in range(rank - m - 1))]
     x = ctx.b.pad(x, scalar(ctx, x, 0), around)
     batch, *dims = x.array_shape.dimensions
     space, rest = dims[:m], dims[m:]
     if any(s % b for s, b in zip(space, block, strict=True)):
-        ctx.fail(f"padded sizes {space} are no multiples of the blocks {block}")
+        ctx.fail(f"padded sizes {space} are not multiples of the blocks {block}")
     split = ctx.b.reshape(x, [batch, *(v for s, b in zip(space, block, strict=True) for v in (s // b, b)), *rest])
     order = [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, 2 * m + 1 + len(rest))]
     return ctx.b.reshape(
@@ -69,7 +69,7 @@ def _from_batch(ctx: OpContext, block: list[int], crops: list[tuple[int, int]]) 
     x = ctx.input(0)
     m, (batch, *dims) = len(block), x.array_shape.dimensions
     if len(dims) < m or any(b < 1 for b in block) or batch % prod(block):
-        ctx.fail(f"blocks {block} do not fit {x.shape}")
+        ctx.fail(f"blocks {block} do not match {x.shape}")
     space, rest = dims[:m], dims[m:]
     split = ctx.b.reshape(x, [*block, batch // prod(block), *space, *rest])
     order = [m, *(v for i in range(m) for v in (m + 1 + i, i)), *range(2 * m + 1, 2 * m + 1 + len(rest))]
@@ -78,7 +78,7 @@ def _from_batch(ctx: OpContext, block: list[int], crops: list[tuple[int, int]]) 
     starts = [0, *(low for low, _ in crops), *(0 for _ in rest)]
     limits = [whole[0], *(size - high for size, (_, high) in zip(whole[1 : m + 1], crops, strict=True)), *rest]
     if any(a > z for a, z in zip(starts, limits, strict=True)):
-        ctx.fail(f"crops {crops} are more than {whole}")
+        ctx.fail(f"crops {crops} exceed {whole}")
     return ctx.b.slice(merged, starts, limits)
 
 
@@ -89,7 +89,7 @@ def _space_to_depth(ctx: OpContext) -> HloInstruction:
     layout = layout_of(ctx, 4)
     dims = x.array_shape.dimensions
     if any(dims[i] % size for i in layout.spatial):
-        ctx.fail(f"sizes of {x.shape} are no multiples of the block, {size}")
+        ctx.fail(f"sizes of {x.shape} are not multiples of the block size {size}")
     channels = dims[layout.feature]
     shape = {i: dims[i] // size for i in layout.spatial} | {
         layout.feature: channels * size * size,
@@ -111,7 +111,7 @@ def _depth_to_space(ctx: OpContext) -> HloInstruction:
     layout = layout_of(ctx, 4)
     dims = x.array_shape.dimensions
     if dims[layout.feature] % (size * size):
-        ctx.fail(f"{dims[layout.feature]} channels are no multiple of {size * size}")
+        ctx.fail(f"{dims[layout.feature]} channels are not a multiple of {size * size}")
     channels = dims[layout.feature] // (size * size)
     split: list[int] = []
     where: dict[int, int] = {}

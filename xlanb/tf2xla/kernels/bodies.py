@@ -108,7 +108,7 @@ class Body:
             return self.b.constant(np.zeros((), np.bool_))
         found = value.value if isinstance(value, Variable) else value
         if found is None or isinstance(found, PendingList):
-            self.ctx.fail("a function gives no value where one is needed")
+            self.ctx.fail("a function returns no value where one is expected")
         return found
 
 

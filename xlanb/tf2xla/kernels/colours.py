@@ -14,7 +14,7 @@ from xlanb.tf2xla.registry import register
 def _channels(ctx: OpContext, images: HloInstruction) -> list[HloInstruction]:
     dims = images.array_shape.dimensions
     if not dims or dims[-1] != 3:
-        ctx.fail(f"the last axis must be three colours, not {images.shape}")
+        ctx.fail(f"the last dimension must have three channels, not {images.shape}")
     before = [0] * (len(dims) - 1)
     parts = [ctx.b.slice(images, [*before, c], [*dims[:-1], c + 1], [1] * len(dims)) for c in range(3)]
     return [ctx.b.reshape(p, dims[:-1]) for p in parts]
@@ -106,7 +106,7 @@ def _adjust_contrast(ctx: OpContext) -> HloInstruction:
     images = ctx.input(0)
     dims = images.array_shape.dimensions
     if len(dims) < 3:
-        ctx.fail(f"an image has height, width and channels, not {images.shape}")
+        ctx.fail(f"expected images of [height, width, channels], not {images.shape}")
     x = _wide(ctx, images)
     axes = [len(dims) - 3, len(dims) - 2]
     total = ctx.b.reduce([x], [scalar(ctx, x, 0)], axes, HloOpcode.ADD)

@@ -23,17 +23,17 @@ def _is_depthwise(ctx: OpContext) -> bool:
 def _grouped_filter_dims(ctx: OpContext, dims: tuple[int, ...]) -> tuple[int, ...]:
     """The filter's dimensions as spatial..., inputs of a group, outputs."""
     if len(dims) < 2:
-        ctx.fail(f"a filter of sizes {list(dims)} has no dimensions of inputs and outputs")
+        ctx.fail(f"a filter of sizes {list(dims)} lacks the dimensions of input and output channels")
     return (*dims[:-2], 1, dims[-2] * dims[-1]) if _is_depthwise(ctx) else dims
 
 
 def _groups(ctx: OpContext, channels: int, filter_dims: tuple[int, ...]) -> int:
     inputs, outputs = filter_dims[-2:]
     if inputs == 0 or channels % inputs:
-        ctx.fail(f"{channels} input channels do not divide into groups of {inputs}, the filter's")
+        ctx.fail(f"{channels} input channels are not divisible by the filter's {inputs}")
     groups = channels // inputs
     if groups and outputs % groups:
-        ctx.fail(f"{outputs} output channels do not divide into {groups} groups")
+        ctx.fail(f"{outputs} output channels are not divisible by {groups} groups")
     return groups
 
 
@@ -85,7 +85,7 @@ def _checked_gradient(
     dims = gradient.array_shape.dimensions
     want = [w.count for w in spatial]
     if len(dims) != layout.rank or [dims[i] for i in layout.spatial] != want or dims[layout.feature] != outputs:
-        ctx.fail(f"out_backprop {gradient.shape} does not fit: spatial sizes must be {want}, channels {outputs}")
+        ctx.fail(f"out_backprop {gradient.shape}: expected the spatial sizes {want} and {outputs} channels")
 
 
 @register("Conv2DBackpropInput", "Conv3DBackpropInputV2", f"{_DEPTHWISE}BackpropInput", constants=(0,))
@@ -154,7 +154,7 @@ def _conv(ctx: OpContext) -> HloInstruction:
     x_dims, dims = x.array_shape.dimensions, kernel.array_shape.dimensions
     n = len(dims) - 2
     if n < 0 or batch_dims < 0 or len(x_dims) != batch_dims + n + 1:
-        ctx.fail(f"input {x.shape} does not fit filter {kernel.shape} with {batch_dims} batch dimensions")
+        ctx.fail(f"input {x.shape} does not match filter {kernel.shape} with {batch_dims} batch dimensions")
     batch, rest = x_dims[:batch_dims], x_dims[batch_dims:]
     x = ctx.b.reshape(x, [prod(batch), *rest])
     last = ctx.attr("data_format", "CHANNELS_LAST") == "CHANNELS_LAST"

@@ -49,14 +49,14 @@ class _Diagonals:
 def _diagonals(ctx: OpContext, numbers: Sequence[int], rows: int, columns: int, default: str) -> _Diagonals:
     low, high = (numbers[0], numbers[-1]) if numbers else (0, 0)
     if low > high or len(numbers) > 2 or (rows and columns and not (-rows < low < columns and -rows < high < columns)):
-        ctx.fail(f"diagonals {low} to {high} do not lie in a matrix of {rows} x {columns}")
+        ctx.fail(f"diagonals {low} to {high} are outside of a matrix of {rows} x {columns}")
     return _Diagonals(low, high, rows, columns, str(ctx.attr("align", default)))
 
 
 def _matrix(ctx: OpContext, x: HloInstruction) -> tuple[tuple[int, ...], int, int]:
     dims = x.array_shape.dimensions
     if len(dims) < 2:
-        ctx.fail(f"a matrix is needed, not {x.shape}")
+        ctx.fail(f"expected a matrix, not {x.shape}")
     return dims[:-2], dims[-2], dims[-1]
 
 
@@ -117,7 +117,7 @@ def _set_diagonals(ctx: OpContext, base: HloInstruction, diagonals: HloInstructi
 def _matrix_diag(ctx: OpContext) -> HloInstruction:
     x = ctx.input(0)
     if x.array_shape.rank < 1:
-        ctx.fail("a scalar is no diagonal")
+        ctx.fail("the diagonal must not be a scalar")
     *batch, size = x.array_shape.dimensions
     base = broadcast_to(ctx.b, scalar(ctx, x, 0), [*batch, size, size])
     return _set_diagonals(ctx, base, x, _Diagonals(0, 0, size, size, "LEFT_LEFT"))
@@ -129,7 +129,7 @@ def _matrix_diag_v3(ctx: OpContext) -> HloInstruction:
     x, numbers = ctx.input(0), ctx.ints(1)
     rows, columns = int(ctx.number(2)), int(ctx.number(3))
     if not numbers:
-        ctx.fail("k names no diagonal")
+        ctx.fail("k is empty")
     low, high = numbers[0], numbers[-1]
     batch = x.array_shape.dimensions[: -1 if low == high else -2]
     width = x.array_shape.dimensions[-1]
@@ -142,7 +142,7 @@ def _matrix_diag_v3(ctx: OpContext) -> HloInstruction:
         columns = least[1]
     d = _diagonals(ctx, numbers, rows, columns, "LEFT_LEFT" if ctx.op.type == "MatrixDiagV2" else "RIGHT_LEFT")
     if d.width != width or prod(batch) * len(d.numbers) * width != x.array_shape.element_count:
-        ctx.fail(f"diagonals {x.shape} do not make a matrix of {rows} x {columns} with diagonals {low} to {high}")
+        ctx.fail(f"diagonals {x.shape} do not match a matrix of {rows} x {columns} with diagonals {low} to {high}")
     return _set_diagonals(ctx, broadcast_to(ctx.b, ctx.b.reshape(ctx.input(4), []), [*batch, rows, columns]), x, d)
 
 
@@ -200,7 +200,7 @@ def _tensor_diag_part(ctx: OpContext) -> HloInstruction:
     dims = x.array_shape.dimensions
     half = len(dims) // 2
     if not dims or len(dims) % 2 or dims[:half] != dims[half:]:
-        ctx.fail(f"the dimensions of {x.shape} are not two equal halves")
+        ctx.fail(f"expected two equal halves of dimensions, not {x.shape}")
     size = prod(dims[:half])
     part = _diag_part(ctx, ctx.b.reshape(x, [size, size]), _Diagonals(0, 0, size, size, "LEFT_LEFT"), scalar(ctx, x, 0))
     return ctx.b.reshape(part, dims[:half])

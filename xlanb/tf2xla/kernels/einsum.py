@@ -36,7 +36,7 @@ def _labels(ctx: OpContext, term: str, rank: int | None) -> Labels:
         return [*head, *([dots] if dots else []), *tail]
     hidden = rank - len(head) - len(tail)
     if hidden < 0 or (hidden and not dots):
-        ctx.fail(f"einsum term {term!r} does not fit {rank} dimensions")
+        ctx.fail(f"einsum term {term!r} does not match {rank} dimensions")
     return [*head, *(f"..{i}" for i in reversed(range(hidden))), *tail]
 
 
@@ -46,7 +46,7 @@ def _parse(ctx: OpContext) -> tuple[list[_Operand], Labels]:
     terms = left.split(",")
     if not arrow or len(terms) != ctx.input_count or len(terms) > 2:
         ctx.fail(
-            f"equation {equation!r} must give a result and one or two operands, as many as the node has inputs: {ctx.input_count}"
+            f"equation {equation!r} must have a result and one operand for each input (one or two), got {ctx.input_count}"
         )
     operands = [_Operand(x, _labels(ctx, t, x.array_shape.rank)) for t, x in zip(terms, ctx.inputs, strict=True)]
     hidden = max((sum(label.startswith("..") for label in o.labels) for o in operands), default=0)
@@ -55,7 +55,7 @@ def _parse(ctx: OpContext) -> tuple[list[_Operand], Labels]:
         result.extend(f"..{i}" for i in reversed(range(hidden))) if label == "..." else result.append(label)
     known = {label for o in operands for label in o.labels}
     if any(label not in known for label in result):
-        ctx.fail(f"a label of the result of {equation!r} stands in no operand")
+        ctx.fail(f"a label of the result of {equation!r} is in no operand")
     return operands, result
 
 
@@ -88,7 +88,9 @@ def _take_diagonals(ctx: OpContext, o: _Operand) -> None:
             second = o.labels.index(label, first + 1)
             shape = o.value.array_shape
             if shape.dimensions[first] != shape.dimensions[second]:
-                ctx.fail(f"label {label!r} stands for sizes {shape.dimensions[first]} and {shape.dimensions[second]}")
+                ctx.fail(
+                    f"label {label!r} has different sizes, {shape.dimensions[first]} and {shape.dimensions[second]}"
+                )
             masked = ctx.b.select(
                 _equal_indices(ctx, shape.dimensions, first, second), o.value, filled(ctx, o.value, 0)
             )
@@ -126,7 +128,7 @@ def _product(ctx: OpContext, x: _Operand, y: _Operand, result: Labels) -> _Opera
     for label in shared:
         sizes = [o.value.array_shape.dimensions[o.labels.index(label)] for o in (x, y)]
         if sizes[0] != sizes[1]:
-            ctx.fail(f"label {label!r} stands for sizes {sizes[0]} and {sizes[1]}")
+            ctx.fail(f"label {label!r} has different sizes, {sizes[0]} and {sizes[1]}")
     value = ctx.b.dot_general(
         x.value,
         y.value,

@@ -13,7 +13,7 @@ _RANKS = {"": 1, "2D": 2, "3D": 3}
 def _rank(ctx: OpContext) -> int:
     rank = _RANKS[ctx.op.type.partition("FFT")[2]]
     if ctx.shape(0).rank < rank:
-        ctx.fail(f"{rank} dimensions are needed, not {ctx.shape(0)}")
+        ctx.fail(f"expected at least {rank} dimensions, not {ctx.shape(0)}")
     return rank
 
 

@@ -47,14 +47,14 @@ def _fused(ctx: OpContext) -> HloInstruction:
         elif name in _ACTIVATIONS:
             value = _ACTIVATIONS[name](ctx, value)
         else:
-            ctx.fail(f"the fused op {name!r} is not compiled: BiasAdd, FusedBatchNorm, {', '.join(_ACTIVATIONS)} are")
+            ctx.fail(f"the fused op {name!r} is not supported, only BiasAdd, FusedBatchNorm, {', '.join(_ACTIVATIONS)}")
     return value
 
 
 def _spread(ctx: OpContext, index: int, like: HloInstruction, axis: int) -> HloInstruction:
     vector, dims = ctx.input(index), like.array_shape.dimensions
     if vector.array_shape.dimensions != (dims[axis],):
-        ctx.fail(f"input {index} of shape {vector.shape} does not fit dimension {axis} of {like.shape}")
+        ctx.fail(f"input {index} of shape {vector.shape} does not match dimension {axis} of {like.shape}")
     return ctx.b.broadcast_in_dim(vector, dims, [axis])
 
 

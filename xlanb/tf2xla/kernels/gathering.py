@@ -23,7 +23,7 @@ def gather_slices(
     (axis,) = canonical_axes([axis], rank, ctx.op.name)
     batch_dims = batch_dims + where.rank if batch_dims < 0 else batch_dims
     if not 0 <= batch_dims <= min(axis, where.rank) or dims[:batch_dims] != where.dimensions[:batch_dims]:
-        ctx.fail(f"batch_dims {batch_dims} does not fit {x.shape} and indices {indices.shape}, axis {axis}")
+        ctx.fail(f"batch_dims {batch_dims} does not match {x.shape} and indices {indices.shape}, axis {axis}")
     if dims[axis] == 0 and where.element_count:
         ctx.fail(f"cannot gather from an empty axis of {list(dims)}")
     batch = list(range(batch_dims))
@@ -61,7 +61,7 @@ def _gather_nd(ctx: OpContext, x: HloInstruction, indices: HloInstruction) -> Hl
     """indices[..., k]: index vectors into the first k dimensions."""
     dims, where = x.array_shape.dimensions, indices.array_shape
     if where.rank < 1 or where.dimensions[-1] > len(dims):
-        ctx.fail(f"indices {indices.shape} do not fit {x.shape}")
+        ctx.fail(f"indices {indices.shape} do not match {x.shape}")
     depth = where.dimensions[-1]
     if any(d == 0 for d in dims[:depth]) and where.element_count:
         ctx.fail(f"cannot gather from an empty dimension of {list(dims)}")

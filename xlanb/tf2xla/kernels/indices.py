@@ -22,9 +22,9 @@ def _range(ctx: OpContext) -> HloInstruction:
     start, delta = ctx.number(0), ctx.number(2)
     limit = ctx.bounded_number(1)
     if not all(isfinite(v) for v in (start, limit, delta)):
-        ctx.fail(f"a range from {start} to {limit} by {delta} has no end")
+        ctx.fail(f"a range from {start} to {limit} by {delta} is endless")
     if delta == 0 or (start != limit and (limit > start) != (delta > 0)):
-        ctx.fail(f"a range from {start} to {limit} cannot go by {delta}")
+        ctx.fail(f"a range from {start} to {limit} cannot have the step {delta}")
     is_integer = all(isinstance(v, int) for v in (start, limit, delta))
     count = len(range(start, limit, delta)) if is_integer else ceil(abs((limit - start) / delta))
     kind = ctx.shape(0).element_type
@@ -152,7 +152,7 @@ def _approx_top_k(ctx: OpContext) -> list[HloInstruction]:
     if not 0 <= k <= dims[axis]:
         ctx.fail(f"dimension {axis} of {x.shape} does not have {k} elements")
     if not ctx.attr("aggregate_to_topk", True):
-        ctx.fail("partial results (aggregate_to_topk false) are not made here")
+        ctx.fail("partial results (aggregate_to_topk=false) are not supported")
     indices = ctx.b.iota(array(PrimitiveType.S32, dims), axis)
     both = ctx.b.sort([x, indices], axis, "GT" if ctx.attr("is_max_k", True) else "LT", stable=True)
     limits = [*dims[:axis], k, *dims[axis + 1 :]]

@@ -156,7 +156,7 @@ def svd(ctx: OpContext, x: HloInstruction, *, full: bool) -> tuple[HloInstructio
 def _wide(ctx: OpContext, x: HloInstruction) -> HloInstruction:
     kind = x.array_shape.element_type
     if not kind.is_floating and not kind.is_complex:
-        ctx.fail(f"a decomposition of {x.shape}: the elements must be floats or complex numbers")
+        ctx.fail(f"cannot decompose {x.shape}: expected floating-point or complex elements")
     return ctx.b.convert(x, PrimitiveType.F32) if kind.is_floating and kind.bits < 32 else x
 
 
@@ -164,7 +164,7 @@ def _wide(ctx: OpContext, x: HloInstruction) -> HloInstruction:
 def _svd(ctx: OpContext) -> list[HloInstruction]:
     x = ctx.input(0)
     if x.array_shape.rank < 2:
-        ctx.fail(f"matrices are needed, not {x.shape}")
+        ctx.fail(f"expected matrices, not {x.shape}")
     kind = x.array_shape.element_type
     s, u, v = svd(ctx, _wide(ctx, x), full=bool(ctx.attr("full_matrices", False)))
     nothing = ctx.b.constant(np.zeros([0], kind.dtype))

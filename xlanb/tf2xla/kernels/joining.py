@@ -33,7 +33,7 @@ def _concat_offset(ctx: OpContext) -> list[HloInstruction]:
     axis = canonical_axis(int(ctx.number(0)), len(shapes[0]), ctx.op.name)
     rests = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
     if len(rests) != 1 or len({len(s) for s in shapes}) != 1:
-        ctx.fail(f"shapes {shapes} differ beside axis {axis}")
+        ctx.fail(f"shapes {shapes} differ in other dimensions than axis {axis}")
     offsets, offset = [], 0
     for shape in shapes:
         offsets.append(
@@ -75,7 +75,7 @@ def _unpack(ctx: OpContext) -> list[HloInstruction]:
     (axis,) = canonical_axes([ctx.attr("axis", 0)], len(dims), ctx.op.name)
     count = len(ctx.op.outputs)
     if dims[axis] != count:
-        ctx.fail(f"dimension {axis} of {x.shape} is not the number of outputs, {count}")
+        ctx.fail(f"dimension {axis} of {x.shape} does not match the {count} outputs")
     return [ctx.b.reshape(p, [*dims[:axis], *dims[axis + 1 :]]) for p in _pieces(ctx, x, axis, [1] * count)]
 
 
@@ -85,7 +85,7 @@ def _split(ctx: OpContext) -> list[HloInstruction]:
     axis = canonical_axis(int(ctx.number(0)), x.array_shape.rank, ctx.op.name)
     size, count = x.array_shape.dimensions[axis], len(ctx.op.outputs)
     if size % count:
-        ctx.fail(f"dimension {axis} of {x.shape} does not split into {count} equal parts")
+        ctx.fail(f"dimension {axis} of {x.shape} cannot be split into {count} equal parts")
     return _pieces(ctx, x, axis, [size // count] * count)
 
 
@@ -98,5 +98,5 @@ def _split_v(ctx: OpContext) -> list[HloInstruction]:
     rest = size - sum(s for s in sizes if s != -1)
     full = [rest if s == -1 else s for s in sizes]
     if sizes.count(-1) > 1 or any(s < 0 for s in full) or sum(full) != size or len(full) != len(ctx.op.outputs):
-        ctx.fail(f"sizes {sizes} do not split dimension {axis} of {x.shape} into {len(ctx.op.outputs)} parts")
+        ctx.fail(f"sizes {sizes} do not match dimension {axis} of {x.shape} and {len(ctx.op.outputs)} outputs")
     return _pieces(ctx, x, axis, full)

@@ -18,7 +18,7 @@ def square(ctx: OpContext, index: int = 0) -> HloInstruction:
     x = ctx.input(index)
     dims = x.array_shape.dimensions
     if len(dims) < 2 or dims[-1] != dims[-2]:
-        ctx.fail(f"square matrices are needed, not {x.shape}")
+        ctx.fail(f"expected square matrices, not {x.shape}")
     return x
 
 
@@ -57,7 +57,7 @@ def _triangular_solve(ctx: OpContext) -> HloInstruction:
     batch = broadcast_dimensions(a.array_shape.dimensions[:-2], rhs.array_shape.dimensions[:-2])
     a, rhs = (broadcast_to(ctx.b, x, [*batch, *x.array_shape.dimensions[-2:]]) for x in (a, rhs))
     if a.array_shape.dimensions[-1] != rhs.array_shape.dimensions[-2]:
-        ctx.fail(f"matrices {a.shape} and right-hand sides {rhs.shape} do not fit")
+        ctx.fail(f"matrices {a.shape} and right-hand sides {rhs.shape} do not match")
     kind = "ADJOINT" if ctx.attr("adjoint", False) else "NO_TRANSPOSE"
     return solve_triangular(ctx, a, rhs, lower=bool(ctx.attr("lower", True)), transposed=kind)
 
@@ -66,7 +66,7 @@ def _triangular_solve(ctx: OpContext) -> HloInstruction:
 def _qr(ctx: OpContext) -> list[HloInstruction]:
     x = ctx.input(0)
     if x.array_shape.rank < 2:
-        ctx.fail(f"matrices are needed, not {x.shape}")
+        ctx.fail(f"expected matrices, not {x.shape}")
     return list(qr(ctx, x, full=bool(ctx.attr("full_matrices", False))))
 
 
@@ -80,7 +80,7 @@ def _solve(ctx: OpContext, a: HloInstruction, rhs: HloInstruction) -> HloInstruc
 def _matrix_solve(ctx: OpContext) -> HloInstruction:
     a, rhs = square(ctx), ctx.input(1)
     if rhs.array_shape.dimensions[:-1] != a.array_shape.dimensions[:-1]:
-        ctx.fail(f"matrices {a.shape} and right-hand sides {rhs.shape} do not fit")
+        ctx.fail(f"matrices {a.shape} and right-hand sides {rhs.shape} do not match")
     return _solve(ctx, adjoint(ctx, a) if ctx.attr("adjoint", False) else a, rhs)
 
 

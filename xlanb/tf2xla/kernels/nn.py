@@ -19,7 +19,7 @@ def _bias_add(ctx: OpContext) -> HloInstruction:
     dims = x.array_shape.dimensions
     axis = 1 if ctx.attr("data_format") == "NCHW" else len(dims) - 1
     if bias.array_shape.rank != 1 or bias.array_shape.dimensions[0] != dims[axis]:
-        ctx.fail(f"bias {bias.shape} does not fit dimension {axis} of {x.shape}")
+        ctx.fail(f"bias {bias.shape} does not match dimension {axis} of {x.shape}")
     return ctx.b.add(x, ctx.b.broadcast_in_dim(bias, dims, [axis]))
 
 

@@ -12,7 +12,7 @@ def _paddings(ctx: OpContext, rank: int) -> list[tuple[int, int]]:
     """Low and high padding of each dimension, from input 1."""
     flat = ctx.ints(1)
     if len(flat) != 2 * rank or any(p < 0 for p in flat):
-        ctx.fail(f"paddings {flat} must be {rank} pairs that are not negative")
+        ctx.fail(f"paddings {flat} must be {rank} pairs of non-negative numbers")
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -37,7 +37,7 @@ def _skipped(ctx: OpContext, size: int, low: int, high: int) -> int:
     """1 where the reflection leaves out the border (REFLECT), 0 where it repeats it (SYMMETRIC)."""
     skipped = int(ctx.attr("mode") == "REFLECT")
     if max(low, high) > size - skipped:
-        ctx.fail(f"paddings {low}, {high} are more than a dimension of size {size} can reflect")
+        ctx.fail(f"paddings {low}, {high} are too large to reflect a dimension of size {size}")
     return skipped
 
 

@@ -72,7 +72,7 @@ def seeded(ctx: OpContext, seed: HloInstruction) -> Generator:
     """The generator of a seed of two integers: TensorFlow encrypts it under a fixed key, so that near seeds give far generators."""
     b = ctx.b
     if seed.array_shape.dimensions != (2,):
-        ctx.fail(f"a seed is two integers, not {seed.shape}")
+        ctx.fail(f"expected a seed of two integers, not {seed.shape}")
     kind = seed.array_shape.element_type
     wide = seed if kind is _U64 else b.bitcast_convert(b.convert(seed, PrimitiveType.S64), _U64)
     words = [half for i in range(2) for half in _halves(ctx, _element(ctx, wide, i))]

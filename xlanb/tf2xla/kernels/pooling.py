@@ -125,7 +125,7 @@ def _avg_pool_grad(ctx: OpContext) -> HloInstruction:
     layout, spatial = _pooling(ctx, dims, None)
     counts = dict(zip(layout.spatial, (w.count for w in spatial), strict=True))
     if gradient.array_shape.dimensions != tuple(counts.get(axis, size) for axis, size in enumerate(dims)):
-        ctx.fail(f"gradient {gradient.shape} does not fit an input of {dims}")
+        ctx.fail(f"gradient {gradient.shape} does not match an input of {dims}")
     shares = _divided_by_count(ctx, ctx.b.convert(gradient, sum_type(kind)), layout, spatial)
     window = [WindowDimension(1)] * layout.rank
     for axis, w in zip(layout.spatial, spatial, strict=True):

@@ -84,7 +84,7 @@ def _spread(ctx: OpContext, v: HloInstruction) -> HloInstruction:
     if v.array_shape.rank == 0:
         return broadcast_to(ctx.b, v, dims)
     if not 0 <= axis < len(dims) or v.array_shape.dimensions != (dims[axis],):
-        ctx.fail(f"bounds {v.shape} do not fit axis {axis} of {ctx.input(0).shape}")
+        ctx.fail(f"bounds {v.shape} do not match axis {axis} of {ctx.input(0).shape}")
     return ctx.b.broadcast_in_dim(v, dims, [axis])
 
 
@@ -95,7 +95,7 @@ def _dequantize(ctx: OpContext) -> HloInstruction:
     """
     mode = str(ctx.attr("mode", "MIN_COMBINED"))
     if mode not in ("MIN_COMBINED", "MIN_FIRST"):
-        ctx.fail(f"mode {mode} is not compiled: MIN_COMBINED and MIN_FIRST are")
+        ctx.fail(f"mode {mode} is not supported, only MIN_COMBINED and MIN_FIRST")
     x, b = ctx.input(0), ctx.b
     kind, bits = x.array_shape.element_type, x.array_shape.element_type.bits
     wide = b.convert(x, PrimitiveType.F32)
@@ -115,7 +115,7 @@ def _channels(ctx: OpContext, index: int, axis: int) -> HloInstruction:
     if v.array_shape.rank == 0:
         return broadcast_to(ctx.b, v, dims)
     if not 0 <= axis < len(dims) or v.array_shape.dimensions != (dims[axis],):
-        ctx.fail(f"{v.shape} does not give axis {axis} of {ctx.input(0).shape} one value a slice")
+        ctx.fail(f"{v.shape} does not have one value for each slice of {ctx.input(0).shape} along axis {axis}")
     return ctx.b.broadcast_in_dim(v, dims, [axis])
 
 

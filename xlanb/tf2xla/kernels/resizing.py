@@ -53,7 +53,7 @@ def _applied(ctx: OpContext, x: HloInstruction, matrices: Sequence[Array]) -> Hl
 def _sizes(ctx: OpContext, picture: HloInstruction, sizes: Sequence[int]) -> list[tuple[int, int]]:
     dims = picture.array_shape.dimensions
     if len(dims) != _PICTURES or len(sizes) != 2 or min(sizes) <= 0 or 0 in dims[1:3]:
-        ctx.fail(f"cannot resize pictures of shape {list(dims)} to {list(sizes)}")
+        ctx.fail(f"cannot resize images of shape {list(dims)} to {list(sizes)}")
     return [(sizes[0], dims[1]), (sizes[1], dims[2])]
 
 
@@ -97,7 +97,7 @@ def _nearest_grad(ctx: OpContext) -> HloInstruction:
     """Each old point gets what the new ones that were it get."""
     grads, sizes = ctx.input(0), ctx.ints(1)
     if len(sizes) != 2 or grads.array_shape.rank != _PICTURES:
-        ctx.fail(f"{grads.shape} is no gradient of pictures of {sizes}")
+        ctx.fail(f"{grads.shape} does not match images of {sizes}")
     kind = grads.array_shape.element_type
     matrices = []
     for out, size in zip(grads.array_shape.dimensions[1:3], sizes, strict=True):

@@ -42,7 +42,7 @@ def scatter_nd(
     dims, where = x.array_shape.dimensions, indices.array_shape
     depth = where.dimensions[-1] if where.rank else 0
     if where.rank < 1 or depth > len(dims):
-        ctx.fail(f"indices {indices.shape} do not fit {x.shape}")
+        ctx.fail(f"indices {indices.shape} do not match {x.shape}")
     wanted = (*where.dimensions[:-1], *dims[depth:])
     if updates.array_shape.rank == 0:
         updates = broadcast_to(ctx.b, updates, wanted)
@@ -66,7 +66,7 @@ def scatter_rows(
 ) -> HloInstruction:
     """`x` with updates combined in at rows; updates: indices + x[1:], or a scalar."""
     if x.array_shape.rank < 1:
-        ctx.fail("a scalar has no rows")
+        ctx.fail("a scalar cannot be updated by rows")
     return scatter_nd(ctx, x, ctx.b.reshape(indices, [*indices.array_shape.dimensions, 1]), updates, opcode)
 
 
@@ -113,7 +113,7 @@ def _segments(ctx: OpContext) -> HloInstruction:
     rank = ids.array_shape.rank
     if count < 0 or data.array_shape.dimensions[:rank] != ids.array_shape.dimensions:
         ctx.fail(
-            f"segment ids {ids.shape} must have the first dimensions of {data.shape}, num_segments {count} not be negative"
+            f"segment ids {ids.shape} must have the first dimensions of {data.shape}, and num_segments ({count}) must not be negative"
         )
     name = ctx.op.type.removeprefix("Unsorted").removeprefix("Segment").removesuffix("V2")
     opcode, initial = _SEGMENTS[name]
@@ -130,7 +130,7 @@ def _bincount(ctx: OpContext) -> HloInstruction:
     size = int(ctx.number(1))
     dims = values.array_shape.dimensions
     if len(dims) > 2 or size < 0:
-        ctx.fail(f"values {values.shape} must be a vector or a matrix, size {size} not negative")
+        ctx.fail(f"values {values.shape} must be a vector or a matrix, and size ({size}) must not be negative")
     b = ctx.b
     is_binary = bool(ctx.attr("binary_output", False))
     weighted = weights.array_shape.element_count > 0 and not is_binary
@@ -149,6 +149,6 @@ def _invert_permutation(ctx: OpContext) -> HloInstruction:
     x = ctx.input(0)
     shape = x.array_shape
     if shape.rank != 1:
-        ctx.fail(f"a permutation is a vector, not {x.shape}")
+        ctx.fail(f"expected a vector as permutation, not {x.shape}")
     places = ctx.b.iota(array(shape.element_type, shape.dimensions), 0)
     return scatter_rows(ctx, broadcast_to(ctx.b, scalar(ctx, x, 0), shape.dimensions), x, places, None)

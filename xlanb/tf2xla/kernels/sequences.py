@@ -62,7 +62,7 @@ def _reverse_v2(ctx: OpContext) -> HloInstruction:
     axes = ctx.ints(1)
     dims = canonical_axes(axes, ctx.shape(0).rank, ctx.op.name)
     if len(dims) != len(axes):
-        ctx.fail(f"an axis stands twice in {axes}")
+        ctx.fail(f"{axes} contains an axis twice")
     return ctx.b.reverse(ctx.input(0), dims) if dims else ctx.input(0)
 
 
@@ -70,7 +70,7 @@ def _reverse_v2(ctx: OpContext) -> HloInstruction:
 def _reverse(ctx: OpContext) -> HloInstruction:
     marks = ctx.ints(1)
     if len(marks) != ctx.shape(0).rank:
-        ctx.fail(f"{len(marks)} marks for {ctx.shape(0).rank} dimensions")
+        ctx.fail(f"{len(marks)} flags do not match {ctx.shape(0).rank} dimensions")
     dims = [i for i, mark in enumerate(marks) if mark]
     return ctx.b.reverse(ctx.input(0), dims) if dims else ctx.input(0)
 
@@ -86,7 +86,7 @@ def _reverse_sequence(ctx: OpContext) -> HloInstruction:
     )
     if batch == axis or lengths.array_shape.dimensions != (dims[batch],):
         ctx.fail(
-            f"lengths {lengths.shape} must be one for each of {dims[batch]} sequences, batch_dim differ from seq_dim"
+            f"lengths {lengths.shape} must have one element for each of {dims[batch]} sequences, and batch_dim must differ from seq_dim"
         )
     kind = lengths.array_shape.element_type
     grid = array(kind, [dims[batch], dims[axis]])

@@ -51,7 +51,7 @@ def _subscripts(ctx: OpContext, count: int, rank: int) -> tuple[list[_Subscript]
         int(ctx.attr(f"{name}_mask", 0)) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     )
     if ellipses & (ellipses - 1):
-        ctx.fail("a subscript may hold one ellipsis only")
+        ctx.fail("a subscript may contain only one ellipsis")
     if not ellipses & ((1 << count) - 1):
         ellipses, count = 1 << count, count + 1
     taken = sum(1 for i in range(count) if not (ellipses >> i & 1) and not (news >> i & 1))
@@ -79,7 +79,7 @@ def _range(ctx: OpContext, s: _Subscript, size: int, begin: int, end: int, strid
     if not s.is_shrunk:
         return range(*slice(None if s.begin_masked else begin, None if s.end_masked else end, stride).indices(size))
     if stride < 0:
-        ctx.fail(f"strides[{s.position}] must be positive where a single element is taken")
+        ctx.fail(f"strides[{s.position}] must be positive if a single element is selected")
     # begin_mask is not heeded where shrink_axis_mask is set
     start = begin + size if begin < 0 else begin
     if not 0 <= start < size:
@@ -91,7 +91,7 @@ def _strided(ctx: OpContext, dims: Sequence[int], first: int, whole: Collection[
     """The strided slice of an array of `dims` whose begin, end and strides are the inputs from `first` on; all of the dimensions in `whole`."""
     begin, end, strides = (ctx.ints(first + i) for i in range(3))
     if not len(begin) == len(end) == len(strides):
-        ctx.fail(f"begin, end and strides have {len(begin)}, {len(end)} and {len(strides)} elements")
+        ctx.fail(f"begin, end and strides differ in length: {len(begin)}, {len(end)} and {len(strides)}")
     subscripts, result = _subscripts(ctx, len(strides), len(dims))
     ranges = tuple(
         range(size)
@@ -174,7 +174,7 @@ def _dynamic(ctx: OpContext, x: HloInstruction) -> HloInstruction:
     """Begins known only when it runs: dimensions where they matter must be taken one element at a time, or have known ends."""
     strides = ctx.ints(3)
     if any(s != 1 for s in strides):
-        ctx.fail("strides must be 1 where begin or end are not compile-time constants")
+        ctx.fail("strides must be 1 unless begin and end are compile-time constants")
     dims = x.array_shape.dimensions
     subscripts, result = _subscripts(ctx, len(strides), len(dims))
     kind = ctx.shape(1).element_type
@@ -200,7 +200,7 @@ def _known_range(ctx: OpContext, s: _Subscript, size: int) -> range:
         known = ctx.known(_element(ctx, number, s.position))
         if known is None:
             ctx.fail(
-                f"{'begin' if number == 1 else 'end'}[{s.position}] must be a compile-time constant: it decides the result's shape"
+                f"{'begin' if number == 1 else 'end'}[{s.position}] must be a compile-time constant: the result's shape depends on it"
             )
         ends.append(int(known))
     return range(*slice(*ends).indices(size))
@@ -246,7 +246,7 @@ def _strided_slice_grad(ctx: OpContext) -> HloInstruction:
     dims, dy = ctx.sizes(0), ctx.input(4)
     s = _strided(ctx, dims, 1)
     if dy.array_shape.dimensions != s.result:
-        ctx.fail(f"the gradient has shape {list(dy.array_shape.dimensions)}, the slice {list(s.result)}")
+        ctx.fail(f"the gradient has shape {list(dy.array_shape.dimensions)}, but the slice has {list(s.result)}")
     return _spread(ctx, s, dims, dy, scalar(ctx, dy, 0))
 
 
@@ -282,7 +282,7 @@ def _slice(ctx: OpContext) -> HloInstruction:
     known = ctx.known(ctx.input(1))
     if known is None:
         if any(not 0 <= n <= d for n, d in zip(sizes, dims, strict=True)):
-            ctx.fail(f"size {sizes} must lie within shape {list(dims)} where begin is not a compile-time constant")
+            ctx.fail(f"size {sizes} must be within shape {list(dims)} if begin is not a compile-time constant")
         indices = ctx.input(1)
         if indices.array_shape.element_type is PrimitiveType.S16:
             indices = ctx.b.convert(indices, PrimitiveType.S32)
@@ -292,5 +292,5 @@ def _slice(ctx: OpContext) -> HloInstruction:
     begin = [int(v) for v in known.ravel()]
     limits = [d if n == -1 else b + n for b, n, d in zip(begin, sizes, dims, strict=True)]
     if any(not 0 <= b <= limit <= d for b, limit, d in zip(begin, limits, dims, strict=True)):
-        ctx.fail(f"begin {begin} and size {sizes} do not lie within shape {list(dims)}")
+        ctx.fail(f"begin {begin} and size {sizes} are out of bounds for shape {list(dims)}")
     return x if not any(begin) and tuple(limits) == dims else ctx.b.slice(x, begin, limits)

@@ -31,7 +31,7 @@ def _generator(ctx: OpContext) -> philox.Generator:
         ctx.fail(f"random algorithm {algorithm} is unknown: expected 1 (Philox) or 3 (automatic)")
     state = ctx.read_variable(0)
     if state.array_shape.rank != 1 or state.array_shape.dimensions[0] < 3:
-        ctx.fail(f"the state of a generator is a vector of three numbers, not {state.shape}")
+        ctx.fail(f"the state of a generator must be a vector of three numbers, not {state.shape}")
     b = ctx.b
     words = state if state.array_shape.element_type is _U64 else b.bitcast_convert(state, _U64)
     low, high, key = (b.reshape(b.slice(words, [i], [i + 1]), []) for i in range(3))
@@ -97,7 +97,7 @@ def _stateless_multinomial(ctx: OpContext) -> HloInstruction:
     logits, count = ctx.input(0), int(ctx.number(1))
     b = ctx.b
     if logits.array_shape.rank != 2 or count < 0:
-        ctx.fail(f"cannot draw {count} classes from logits {logits.shape}: they must be a matrix")
+        ctx.fail(f"cannot draw {count} classes from logits {logits.shape}: expected a matrix")
     rows, classes = logits.array_shape.dimensions
     ctx.check_constant([classes, classes])
     kind = ctx.element_type("output_dtype")

@@ -29,14 +29,14 @@ def _stitch(ctx: OpContext) -> HloInstruction:
     rows = []
     for i, d in zip(indices, data, strict=True):
         if d.array_shape.dimensions != i.shape + rest:
-            ctx.fail(f"data {d.shape} do not fit indices of shape {list(i.shape)}")
+            ctx.fail(f"data {d.shape} do not match indices of shape {list(i.shape)}")
         rows.append(ctx.b.reshape(d, [i.size, *rest]))
     where = np.concatenate([i.ravel() for i in indices]).astype(np.int64)
     if where.size and where.min() < 0:
         ctx.fail(f"index {where.min()} is negative")
     size = int(where.max()) + 1 if where.size else 0
     if size > 2 * where.size + 2**20:
-        ctx.fail(f"index {size - 1} is far beyond the {where.size} rows that are given")
+        ctx.fail(f"index {size - 1} is out of range for {where.size} rows")
     # behind all rows stands one of zeros, for what no index names
     ctx.check_constant([size])
     source = np.full([size], where.size, np.int32)
@@ -84,7 +84,7 @@ def _boxes_taken(ctx: OpContext) -> list[HloInstruction]:
     """Boxes by their scores, each that overlaps none taken before too much: indices, padded with zeros, and how many there are."""
     boxes, scores, size = ctx.input(0), ctx.input(1), int(ctx.number(2))
     if boxes.array_shape.rank != 2 or boxes.array_shape.dimensions[1] != 4 or size < 0:
-        ctx.fail(f"boxes must be [n, 4], not {boxes.shape}, and the size not negative")
+        ctx.fail(f"boxes must have shape [n, 4], not {boxes.shape}, and the size must not be negative")
     b = ctx.b
     wide, count = PrimitiveType.F32, boxes.array_shape.dimensions[0]
     boxes, scores = (b.convert(x, wide) for x in (boxes, scores))
@@ -161,12 +161,12 @@ def _tridiagonal_matmul(ctx: OpContext) -> HloInstruction:
 def _tridiagonal_solve(ctx: OpContext) -> HloInstruction:
     """Thomas' algorithm without pivoting: diagonals [..., 3, m] (above, main, below), right sides [..., m, k]; TensorFlow's XLA knows no other."""
     if ctx.attr("partial_pivoting", True):
-        ctx.fail("partial pivoting is not compiled: set partial_pivoting to false")
+        ctx.fail("partial pivoting is not supported: set partial_pivoting to false")
     diagonals, right = ctx.inputs
     b = ctx.b
     *batch, m, _ = right.array_shape.dimensions
     if diagonals.array_shape.dimensions != (*batch, 3, m):
-        ctx.fail(f"diagonals {diagonals.shape} do not fit {right.shape}")
+        ctx.fail(f"diagonals {diagonals.shape} do not match {right.shape}")
     if not m:
         return right
     front = [len(batch) + 1, *range(len(batch)), len(batch)]

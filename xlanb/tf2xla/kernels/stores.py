@@ -22,7 +22,7 @@ from xlanb.tf2xla.registry import register
 def _store(ctx: OpContext, *, is_stack: bool) -> Store:
     value = ctx.values[0]
     if not isinstance(value, Store) or value.is_stack is not is_stack:
-        ctx.fail(f"input 0 is no {'stack' if is_stack else 'TensorArray'}")
+        ctx.fail(f"input 0 is not a {'stack' if is_stack else 'TensorArray'}")
     return value
 
 
@@ -39,7 +39,9 @@ def _starts(ctx: OpContext, index: HloInstruction, rest: int) -> list[HloInstruc
 def _with_row(ctx: OpContext, buffer: HloInstruction, index: HloInstruction, item: HloInstruction) -> HloInstruction:
     dims = buffer.array_shape.dimensions[1:]
     if item.array_shape.dimensions != dims:
-        ctx.fail(f"an element of shape {list(item.array_shape.dimensions)} among those of shape {list(dims)}")
+        ctx.fail(
+            f"an element of shape {list(item.array_shape.dimensions)} does not match the element shape {list(dims)}"
+        )
     row = ctx.b.reshape(item, [1, *dims])
     return ctx.b.dynamic_update_slice(buffer, row, _starts(ctx, index, len(dims)))
 
@@ -70,7 +72,7 @@ def _push(ctx: OpContext) -> HloInstruction:
 def _pop(ctx: OpContext) -> HloInstruction:
     store = _store(ctx, is_stack=True)
     if store.value is None:
-        ctx.fail("the stack is popped from before anything is pushed to it")
+        ctx.fail("cannot pop from the stack before anything was pushed")
     buffer, count = _parts(ctx, store.value)
     less = ctx.b.subtract(count, scalar_of(ctx, PrimitiveType.S32, 1))
     ctx.assign_variable(0, ctx.b.tuple([buffer, less]))
@@ -130,7 +132,7 @@ def _formed(ctx: OpContext) -> HloInstruction:
     if store.value is None and dims is not None and None not in dims:
         store.form(ctx.b, [int(d) for d in dims if d is not None])
     if store.value is None:
-        ctx.fail("nothing tells the shape of the array's elements before they are read")
+        ctx.fail("the shape of the array's elements is unknown when they are read")
     return store.value
 
 
@@ -177,7 +179,7 @@ def _concat(ctx: OpContext) -> Sequence[HloInstruction]:
 def _split(ctx: OpContext) -> HloInstruction:
     store, value, lengths = _store(ctx, is_stack=False), ctx.input(1), ctx.ints(2)
     if len(set(lengths)) > 1 or len(lengths) != store.size:
-        ctx.fail(f"parts of lengths {lengths} do not fill an array of {store.size} elements of one shape")
+        ctx.fail(f"parts of lengths {lengths} do not match an array of {store.size} elements of one shape")
     rows = ctx.b.reshape(value, [len(lengths), *lengths[:1], *value.array_shape.dimensions[1:]])
     store.form(ctx.b, rows.array_shape.dimensions[1:])
     ctx.assign_variable(0, ctx.b.add(ctx.input(0), rows) if store.is_gradient else rows)

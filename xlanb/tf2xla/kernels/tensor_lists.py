@@ -41,7 +41,7 @@ def _dims(ctx: OpContext, index: int) -> list[int] | None:
 
 def _made(ctx: OpContext, size: int, *, is_pushed: bool) -> Value:
     if ctx.attr("element_dtype").name == "variant":
-        ctx.fail("a list of lists has no form in HLO")
+        ctx.fail("a list of lists cannot be expressed in HLO")
     pending = PendingList(ctx.element_type("element_dtype"), size, is_pushed)
     dims = _dims(ctx, 0)
     return pending if dims is None else zeros_list(ctx, pending, dims)
@@ -56,7 +56,7 @@ def _reserve(ctx: OpContext) -> Value:
 def _empty(ctx: OpContext) -> Value:
     size = int(ctx.number(1))
     if size < 0:
-        ctx.fail("a list that is pushed to needs max_num_elements: its size must be known when it is compiled")
+        ctx.fail("a list that grows needs max_num_elements: its size must be known at compile time")
     return _made(ctx, size, is_pushed=True)
 
 
@@ -65,11 +65,11 @@ def _held(ctx: OpContext, like: Sequence[int] | None = None) -> HloInstruction:
     value = ctx.values[0]
     if isinstance(value, PendingList):
         if like is None:
-            ctx.fail("nothing tells the shape of the list's elements before they are read")
+            ctx.fail("the shape of the list's elements is unknown when they are read")
         return zeros_list(ctx, value, like)
     found = ctx.input(0)
     if not is_list(found):
-        ctx.fail(f"the handle is no list, but {found.shape}")
+        ctx.fail(f"expected the handle of a list, not {found.shape}")
     return found
 
 
@@ -104,14 +104,14 @@ def _whole(ctx: OpContext, held: HloInstruction) -> HloInstruction:
     buffer, count = _parts(ctx, held)
     filled = None if count is None else ctx.known(count)
     if count is not None and (filled is None or int(filled) != buffer.array_shape.dimensions[0]):
-        ctx.fail("how many elements were pushed is known only when it runs")
+        ctx.fail("the number of pushed elements is only known at run time")
     return buffer
 
 
 @register("TensorListFromTensor")
 def _from_tensor(ctx: OpContext) -> HloInstruction:
     if not ctx.shape(0).rank:
-        ctx.fail("a scalar has no slices")
+        ctx.fail("a scalar cannot be sliced")
     return ctx.b.tuple([ctx.input(0)])
 
 
@@ -123,7 +123,7 @@ def _get(ctx: OpContext) -> HloInstruction:
 @register("TensorListSetItem")
 def _set(ctx: OpContext) -> HloInstruction:
     if ctx.attr("resize_if_index_out_of_bounds"):
-        ctx.fail("a list that grows has no size that is known when it is compiled")
+        ctx.fail("the size of a list that grows is unknown at compile time")
     item = ctx.input(2)
     buffer, count = _parts(ctx, _held(ctx, item.array_shape.dimensions))
     return ctx.b.tuple([_with_row(ctx, buffer, ctx.input(1), item), *([] if count is None else [count])])
@@ -134,7 +134,7 @@ def _push(ctx: OpContext) -> HloInstruction:
     item = ctx.input(1)
     buffer, count = _parts(ctx, _held(ctx, item.array_shape.dimensions))
     if count is None:
-        ctx.fail("a list of fixed size is pushed to")
+        ctx.fail("cannot push to a list of fixed size")
     more = ctx.b.add(count, scalar_of(ctx, PrimitiveType.S32, 1))
     return ctx.b.tuple([_with_row(ctx, buffer, count, item), more])
 
@@ -143,7 +143,7 @@ def _push(ctx: OpContext) -> HloInstruction:
 def _pop(ctx: OpContext) -> Sequence[HloInstruction]:
     buffer, count = _parts(ctx, _held(ctx, _dims(ctx, 1)))
     if count is None:
-        ctx.fail("a list of fixed size is popped from")
+        ctx.fail("cannot pop from a list of fixed size")
     less = ctx.b.subtract(count, scalar_of(ctx, PrimitiveType.S32, 1))
     return [ctx.b.tuple([buffer, less]), _row(ctx, buffer, less)]
 
@@ -179,9 +179,9 @@ def _split(ctx: OpContext) -> HloInstruction:
     x, lengths = ctx.input(0), ctx.ints(2)
     dims = x.array_shape.dimensions
     if not dims or sum(lengths) != dims[0] or min(lengths, default=0) < 0:
-        ctx.fail(f"lengths {lengths} do not make up {x.shape}")
+        ctx.fail(f"lengths {lengths} do not match {x.shape}")
     if len(set(lengths)) > 1:
-        ctx.fail(f"pieces of different lengths {lengths} have no form in HLO")
+        ctx.fail(f"pieces of different lengths {lengths} cannot be expressed in HLO")
     return ctx.b.tuple([ctx.b.reshape(x, [len(lengths), *lengths[:1], *dims[1:]])])
 
 
@@ -192,7 +192,7 @@ def _concat(ctx: OpContext) -> Sequence[HloInstruction]:
     whole = _whole(ctx, _held(ctx, known))
     count, *dims = whole.array_shape.dimensions
     if not dims:
-        ctx.fail("scalars have no rows to put one after the other")
+        ctx.fail("scalars cannot be concatenated")
     return [
         ctx.b.reshape(whole, [count * dims[0], *dims[1:]]),
         broadcast_to(ctx.b, ctx.b.constant(np.int64(dims[0])), [count]),

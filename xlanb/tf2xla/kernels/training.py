@@ -34,7 +34,7 @@ class _Update:
     def wide(self, x: HloInstruction) -> HloInstruction:
         """A scalar, repeated; an array as it is. Fails where it does not fit the variable."""
         if x.array_shape.rank and x.array_shape.dimensions != self.dims and prod(x.array_shape.dimensions) != 1:
-            self.ctx.fail(f"{x.shape} does not fit the variable {self.variables[0].shape}")
+            self.ctx.fail(f"{x.shape} does not match the variable {self.variables[0].shape}")
         return broadcast_to(self.b, self.b.reshape(x, []) if not self._fits(x) else x, self.dims)
 
     def _fits(self, x: HloInstruction) -> bool:

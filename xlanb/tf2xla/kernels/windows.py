@@ -60,7 +60,7 @@ def layout_of(ctx: OpContext, rank: int) -> ImageLayout:
     default = "NHWC" if rank == 4 else "NDHWC"
     data_format = ctx.attr("data_format") or default
     if len(data_format) != rank or data_format not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
-        ctx.fail(f"data_format {data_format!r} does not fit {rank} dimensions")
+        ctx.fail(f"data_format {data_format!r} does not match {rank} dimensions")
     return ImageLayout.of(data_format)
 
 

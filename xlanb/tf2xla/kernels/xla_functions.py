@@ -25,7 +25,7 @@ def _scalar_function(
     given: list[Value] = [inner.parameter(i, array(t)) for i, t in enumerate(types)]
     results = [v for v in lower_body(body_of(ctx, name), given, inner, ctx.constants) if isinstance(v, HloInstruction)]
     if not results or any(r.array_shape.rank for r in results) or (len(results) > 1 and not is_tuple):
-        ctx.fail(f"function {name!r} must give {'scalars' if is_tuple else 'one scalar'}")
+        ctx.fail(f"function {name!r} must return {'scalars' if is_tuple else 'one scalar'}")
     return inner.build_computation(inner.tuple(results) if is_tuple and len(results) > 1 else results[0])
 
 
@@ -41,7 +41,7 @@ def _reduced(ctx: OpContext, count: int) -> list[HloInstruction]:
 def _reduce(ctx: OpContext) -> list[HloInstruction]:
     """Reduce: first the arrays, then as many initial values."""
     if ctx.input_count % 2:
-        ctx.fail(f"{ctx.input_count} inputs are not arrays and as many initial values")
+        ctx.fail(f"{ctx.input_count} inputs: expected arrays and one initial value for each")
     return _reduced(ctx, ctx.input_count // 2)
 
 

@@ -99,7 +99,7 @@ def _broadcast_helper(ctx: OpContext) -> list[HloInstruction]:
         return both
     low = ranks.index(min(ranks))
     if len(dims) != ranks[low] or any(not 0 <= d < max(ranks) for d in dims) or sorted(set(dims)) != dims:
-        ctx.fail(f"broadcast_dims {dims} do not place {both[low].shape} in {max(ranks)} dimensions")
+        ctx.fail(f"broadcast_dims {dims} do not map {both[low].shape} to {max(ranks)} dimensions")
     shape = [1] * max(ranks)
     for place, size in zip(dims, both[low].array_shape.dimensions, strict=True):
         shape[place] = size
@@ -134,7 +134,7 @@ def concat_nd(ctx: OpContext, pieces: Sequence[HloInstruction]) -> HloInstructio
     parts, grid = list(pieces), [int(n) for n in ctx.attr("num_concats")]
     rank = parts[0].array_shape.rank if parts else 0
     if min(grid, default=1) < 1 or len(grid) != rank or prod(grid) != len(parts):
-        ctx.fail(f"num_concats {grid} is no grid for {len(parts)} pieces of rank {rank}")
+        ctx.fail(f"num_concats {grid} does not match {len(parts)} pieces of rank {rank}")
     for axis in reversed(range(len(grid))):
         step = grid[axis]
         parts = [
@@ -166,7 +166,7 @@ def split_nd(ctx: OpContext, x: HloInstruction) -> list[HloInstruction]:
     paddings = [int(n) for n in ctx.attr("paddings") or ()] or [0] * len(grid)
     if len(grid) != x.array_shape.rank or len(paddings) != len(grid) or min(grid, default=1) < 1:
         ctx.fail(
-            f"num_splits {grid} and paddings {paddings} do not fit {x.shape}: one for each dimension, splits from 1"
+            f"num_splits {grid} and paddings {paddings} do not match {x.shape}: expected one of each per dimension, splits of at least 1"
         )
     if any(paddings):
         zero = ctx.b.constant(np.zeros((), x.array_shape.dtype))

@@ -22,7 +22,7 @@ def dimension_numbers(ctx: OpContext, message: Any) -> Any:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        ctx.fail(f"dimension_numbers is no {type(message).__name__}: {error}")
+        ctx.fail(f"dimension_numbers is not a {type(message).__name__}: {error}")
     return message
 
 

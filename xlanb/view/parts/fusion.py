@@ -28,7 +28,7 @@ class Traffic:
     def __str__(self) -> str:
         return (
             f"{self.operations} operation{'' if self.operations == 1 else 's'} in one kernel: reads {bytes_text(self.reads)}, writes {bytes_text(self.writes)}; "
-            f"as kernels of their own they would move {bytes_text(self.saved)} more"
+            f"separate kernels would move {bytes_text(self.saved)} more"
         )
 
 

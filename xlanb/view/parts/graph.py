@@ -38,7 +38,7 @@ def graph_sheet(
         _add(sheet, graph, functions, "", "", _MAX_DEPTH)
         return sheet
     if len(graph.nodes) <= max_nodes:
-        sheet = GraphSheet(note=f"Function bodies are folded: more than {max_nodes:,} nodes otherwise.")
+        sheet = GraphSheet(note=f"Function bodies are folded, as there would be more than {max_nodes:,} nodes.")
         _add(sheet, graph, {}, "", "", 0)
         return sheet
     return _folded(graph, max_nodes)

@@ -52,7 +52,7 @@ def module_sheet(module: ModuleRecord, max_nodes: int = 400) -> Sheet:
             sheet = Sheet()
             _Expander(module, sheet).add(entry, "", "", depth)
             if depth < _MAX_DEPTH and _count(module, entry, depth + 1, max_nodes) > max_nodes:
-                sheet.note = f"Fusions and calls are folded: more than {max_nodes:,} nodes otherwise."
+                sheet.note = f"Fusions and calls are folded, as there would be more than {max_nodes:,} nodes."
             return sheet
     return computation_sheet(entry, max_nodes)
 

@@ -74,7 +74,7 @@ def kept_code(data: dict[str, Any], characters: int) -> dict[str, Any]:
         if missing:
             lines.append(_left_out(data["lang"], missing))
             missing = 0
-    note = f"A notebook keeps {shown:,} of {data['total']:,} lines; xlanb.explore(trace) and trace.to_html(path) have all, as the record's .text."
+    note = f"A notebook keeps {shown:,} of {data['total']:,} lines; xlanb.explore(trace) and trace.to_html(path) contain all, as the record's .text does."
     return {**data, "lines": lines, "ops": ops, "note": note}
 
 
@@ -83,7 +83,7 @@ def _left_out(language: str, count: int) -> str:
 
 
 def _cut_note(shown: int, total: int) -> str:
-    return f"Shown: {shown:,} of {total:,} lines; what is found is found in these. All of it is the record's .text."
+    return f"Shown: {shown:,} of {total:,} lines; search covers these only. The record's .text contains all."
 
 
 def _plan_data(record: CodeRecord, max_lines: int) -> dict[str, Any]:

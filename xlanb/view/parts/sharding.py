@@ -23,10 +23,10 @@ PARTITIONED: Final = "_spmd"
 _MOST_PARTS: Final = 256
 _MOST_DEVICES: Final = 4096
 _BARE: Final = {
-    ShardingType.REPLICATED: "the whole on every device",
-    ShardingType.MANUAL: "each device holds what the program says (manual)",
-    ShardingType.UNREDUCED: "each device holds a term of the sum (unreduced)",
-    ShardingType.UNKNOWN: "not known yet",
+    ShardingType.REPLICATED: "the whole array on every device",
+    ShardingType.MANUAL: "the program decides what each device holds (manual)",
+    ShardingType.UNREDUCED: "each device holds a partial sum (unreduced)",
+    ShardingType.UNKNOWN: "not yet known",
 }
 
 
@@ -132,7 +132,7 @@ def _bare(sharding: HloSharding, mesh: Mesh | None) -> Data:
     """A sharding without tiles: on one device, on all, or as its kind says."""
     device = sharding.unique_device
     if device is not None:
-        return {"w": f"the whole on device {device}", "x": "", "a": [], "t": [], "d": [[device]]}
+        return {"w": f"the whole array on device {device}", "x": "", "a": [], "t": [], "d": [[device]]}
     data: Data = {"w": _BARE.get(sharding.type, sharding.type.value), "x": "", "a": [], "t": []}
     if sharding.is_replicated:
         data["x"] = "replicated"
@@ -157,8 +157,8 @@ def _words(sharding: HloSharding, dims: Sequence[Sequence[AxisRef]] | None, mesh
         return words + (f"; each part on {copies} devices{rest}" if copies > 1 else "")
     groups = dict(zip(sharding.subgroup_types, sharding.dimensions[len(tiles) :], strict=True))
     told = {
-        ShardingType.MANUAL: "in {} parts as the program says (manual)",
-        ShardingType.UNREDUCED: "as {} terms of a sum",
+        ShardingType.MANUAL: "in {} parts chosen by the program (manual)",
+        ShardingType.UNREDUCED: "as {} partial sums",
     }
     for kind in others:
         if kind in groups:

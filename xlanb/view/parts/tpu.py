@@ -56,7 +56,7 @@ def program_data(program: TpuProgram, max_bundles: int) -> dict[str, Any]:
         data |= _use_data(program.utilization, len(shown))
     if len(final) > len(shown):
         data["note"] = (
-            f"Shown: {len(shown):,} of {len(final):,} bundles; all of them are the record's .final, "
+            f"Shown: {len(shown):,} of {len(final):,} bundles; the record's .final contains all, "
             "and .frame() is a table of them."
         )
     return data

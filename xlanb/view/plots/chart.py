@@ -130,7 +130,7 @@ def styled(figure: Any, title: str, *, x: str = "", y: str = "", height: int = 4
 
 def left_out(count: int, what: str) -> str:
     """The end of a title where not all is drawn."""
-    return f" ({count:,} more {what} left out)" if count > 0 else ""
+    return f" ({count:,} more {what} omitted)" if count > 0 else ""
 
 
 def unique(labels: Iterable[str]) -> list[str]:

@@ -26,7 +26,7 @@ def devices_figure(timeline: DeviceTimeline) -> Any:
     """
     visits = timeline.visits
     if not len(visits):
-        raise XlanbError(f"{timeline.program} ran no collective on several devices: it has no lanes to draw")
+        raise XlanbError(f"{timeline.program} ran no collective on several devices: nothing to draw")
     go = graph_objects()
     shown = visits.nsmallest(_MOST_VISITS, "came")
     lanes = [f"device {d}" for d in sorted(visits.device.unique())]

@@ -72,10 +72,10 @@ def run_figure(record: ExecutionRecord) -> Any:
     """Kernels of a run in microseconds, the slowest first.
 
     Raises:
-        XlanbError: the run was not timed by kernel.
+        XlanbError: the kernels of the run were not timed.
     """
     if not record.kernels:
-        raise XlanbError("the run was not timed by kernel")
+        raise XlanbError("the kernels of the run were not timed")
     kernels = sorted(record.kernels, key=lambda k: -k.seconds)
     bars = [Bar(k.name, k.seconds * 1e6, "", _facts(record, k)) for k in kernels]
     title = f"Kernels of a run of {record.seconds * 1e6:,.3g} us"

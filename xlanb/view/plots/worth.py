@@ -38,7 +38,7 @@ def ablation_figure(ablation: Ablation) -> Any:
     """
     relative = ablation.relative
     if not len(relative):
-        raise XlanbError(f"no pass was left out of {ablation.name}: nothing to plot")
+        raise XlanbError(f"no pass was omitted from {ablation.name}: nothing to plot")
     order = sorted(relative.index, key=lambda name: -_distance(relative["run_us"][name]))[:_MOST_PASSES]
     shown = relative.loc[[name for name in relative.index if name in set(order)]]
     go = graph_objects()
@@ -57,8 +57,8 @@ def ablation_figure(ablation: Ablation) -> Any:
     figure = styled(
         figure,
         f"{ablation.name}: without each pass, relative to the whole pipeline{more}",
-        x="ratio (1: no difference; right: more without the pass)",
-        y="pass left out",
+        x="ratio (1: no difference; above 1: more without the pass)",
+        y="omitted pass",
         height=170 + 24 * len(shown),
     )
     figure.update_xaxes(type="log", tickformat="~r")

@@ -26,7 +26,7 @@ export function showHead(view, trace) {
   view.badge.className = `badge ${state}`;
   const here = state === "static" && view.can.load; // a kernel answers, and nothing is left to compile
   view.badge.textContent = here ? "complete" : state;
-  view.badge.title = stale && !view.waiting ? stale : { running: "the kernel is at work", live: "Next compiles one more stage", static: here ? "compiled to the end; it can still be run, edited and forked" : "a recording: it needs no kernel" }[state];
+  view.badge.title = stale && !view.waiting ? stale : { running: "the kernel is busy", live: "Next compiles one more stage", static: here ? "compilation finished; it can still be run, edited and forked" : "a saved recording: no kernel is needed" }[state];
   const several = view.payload.order.length > 1;
   view.traceTabs.hidden = !several;
   if (several) {

@@ -30,8 +30,8 @@ function offerOf(view) {
   const act = () => view.ask("attempt", { a, b });
   return h(
     "section",
-    { class: "offer", "aria-label": "Fuse them all the same" },
-    h("h4", {}, "Fused all the same?"),
+    { class: "offer", "aria-label": "Fuse them anyway" },
+    h("h4", {}, "Fuse anyway?"),
     h("p", {}, `${known.text}.`),
     known.possible ? h("button", { type: "button", class: "tool primary", disabled: Boolean(view.waiting), onclick: act }, verdict ? "Try again" : "Try") : null,
     verdict ? h("p", { class: `verdict-line ${verdict.speedup > 1.03 ? "better" : verdict.speedup < 0.97 ? "worse" : ""}` }, `${verdict.text}.`) : null,

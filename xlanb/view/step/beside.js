@@ -9,7 +9,7 @@ const DRAWN_KINDS = ["module", "graph"];
 
 /** The button that puts a second graph beside the first. @param {any} view the step view @returns {HTMLElement} */
 export function besideTool(view) {
-  view.besideButton = h("button", { type: "button", class: "tool", "aria-pressed": "false", title: "another stage beside this one, moved together", onclick: () => {
+  view.besideButton = h("button", { type: "button", class: "tool", "aria-pressed": "false", title: "show a second stage next to this one, in the same view", onclick: () => {
     turnBeside(view, !view.beside);
     view.update();
   } }, "beside");

@@ -75,7 +75,7 @@ function wordsOf(view, place) {
   const run = view.store.latest(view.current, view.current.stages.length - 1, "execution");
   const kernels = (run?.kernels || []).filter((/** @type {any[]} */ k) => view.cellOps.has(k[1]) || view.cellOps.has(k[0]));
   const spent = kernels.reduce((/** @type {number} */ t, /** @type {any[]} */ k) => t + (k[2] || 0), 0);
-  const parts = [`${place}: ${plural(ops.length, "op")} here`, kernels.length ? `${plural(kernels.length, "kernel")} with code of it, ${time(spent)} of ${time(run.s)}` : ""];
+  const parts = [`${place}: ${plural(ops.length, "op")} here`, kernels.length ? `${plural(kernels.length, "kernel")} with code of this line, ${time(spent)} of ${time(run.s)}` : ""];
   return parts.filter((t) => t).join(" · ");
 }
 

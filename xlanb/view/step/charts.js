@@ -61,7 +61,7 @@ function drawTemps(record, temps, width) {
   const steps = Math.max(record.steps, 1);
   const total = temps.reduce((t, a) => t + a.size, 0);
   const height = Math.max(70, Math.min(260, 44 * temps.reduce((t, a) => t + a.values.length, 0)));
-  const svg = s("svg", { class: "chart", viewBox: `0 0 ${width} ${height + 16}`, role: "img", "aria-label": `What lies where, when: ${bytes(total)} over ${plural(record.steps, "step")}` });
+  const svg = s("svg", { class: "chart", viewBox: `0 0 ${width} ${height + 16}`, role: "img", "aria-label": `Memory over the program: ${bytes(total)} over ${plural(record.steps, "step")}` });
   let base = 0;
   for (const a of temps) {
     for (const [name, , shape, offset, size, start, end] of /** @type {any[][]} */ (a.values)) {
@@ -130,12 +130,12 @@ function table(record, called) {
 export function timingView(trace, current, execution, go) {
   const body = h("div", { class: "timing", role: "region", "aria-label": "Timing", tabindex: 0 });
   const total = trace.counts?.seconds ?? null; // without runs, and without what a cache saved
-  body.append(h("div", { class: "figures" }, figure(total === null ? "unknown" : time(total), trace.live ? "compiling, so far" : "compiling"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
+  body.append(h("div", { class: "figures" }, figure(total === null ? "unknown" : time(total), trace.live ? "compile time so far" : "compile time"), execution ? figure(time(execution.s), execution.runs > 1 ? `per run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
   if (execution && execution.kernels.length) {
     body.append(h("h4", {}, "Kernels of the run"), fewBars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${grouped(k[4])} flops` : "", limit(k)].filter((x) => x).join(" · ") })), "kernel"));
   }
   const roof = execution && roofline(execution.kernels, execution.roof);
-  const meaning = execution?.roof?.flops ? "the roof is what this machine reached with kernels made to measure it" : "no roof: the machine was not measured";
+  const meaning = execution?.roof?.flops ? "the roof was measured on this machine with benchmark kernels" : "no roof: the machine was not measured";
   if (roof) body.append(h("h4", {}, "Roofline", h("small", {}, `across: flops per byte · up: flops per second · both logarithmic; ${meaning}`)), roof);
   if (execution && execution.results.length) {
     body.append(h("h4", {}, "Results"), h("table", {}, h("tbody", {}, execution.results.map((/** @type {string[]} */ r) => h("tr", {}, h("td", { class: "mono" }, r[0]), h("td", { class: "mono wrap" }, r[1]))))));

@@ -119,7 +119,7 @@ function byName(items, name) {
 /** @param {Item[]} items @param {(item: Item) => number | undefined} value @param {(v: number) => string} text @returns {Paint} */
 function byHeat(items, value, text) {
   const known = items.map(value).filter((v) => v !== undefined && v > 0);
-  if (!known.length) return { of: () => "hue-none", legend: [{ cls: "hue-none", label: "not known: nothing was measured yet" }] };
+  if (!known.length) return { of: () => "hue-none", legend: [{ cls: "hue-none", label: "unknown: not yet measured" }] };
   const most = Math.max(.../** @type {number[]} */ (known));
   const level = (/** @type {number} */ v) => Math.max(0, Math.min(HEAT - 1, HEAT - 1 - Math.floor(Math.log2(most / v) / 2)));
   const legend = Array.from({ length: HEAT }, (_, k) => ({ cls: `heat-${k}`, label: k ? `≤ ${text(most / 4 ** (HEAT - 1 - k))}` : `≤ ${text(most / 4 ** (HEAT - 1))}` }));

@@ -44,9 +44,9 @@ export function kernelsView(record) {
     showCard(record, chosen, card);
   };
   const launches = record.launches.filter((/** @type {any[]} */ x) => x[4]);
-  body.append(h("div", { class: "figures" }, figure(record.device || "a GPU", "compiled for"), figure(String(record.kernels.length), "kernels"), launches.length ? figure(String(launches.length), "launches in order") : null, record.s ? figure(time(record.s), "a run, by a roofline") : null));
+  body.append(h("div", { class: "figures" }, figure(record.device || "a GPU", "compiled for"), figure(String(record.kernels.length), "kernels"), launches.length ? figure(String(launches.length), "launches in order") : null, record.s ? figure(time(record.s), "per run, by a roofline") : null));
   if (record.note) body.append(h("p", { class: "note inline" }, record.note));
-  if (launches.length) body.append(h("h4", {}, "Launches", h("small", {}, "across: estimated time · a row for each stream, and above what holds others: loops, CUDA graphs")), launchChart(record, choose));
+  if (launches.length) body.append(h("h4", {}, "Launches", h("small", {}, "across: estimated time · one row per stream; above them the loops and CUDA graphs that contain launches")), launchChart(record, choose));
   const draw = () => list.replaceChildren(kernelTable(record, chosen, choose, draw));
   draw();
   body.append(h("h4", {}, "Kernels", h("small", {}, "click a heading to sort, a row for its code")), list, card);
@@ -121,7 +121,7 @@ function showCard(record, chosen, card) {
       showCard(record, chosen, card);
     } }, f[1]);
   const facts = kernel.facts.map((/** @type {string[]} */ f) => [h("dt", {}, f[0]), h("dd", f[0] === "HLO" && kernel.op ? { data: { op: kernel.op } } : {}, f[1])]);
-  return card.replaceChildren(h("h4", {}, kernel.n), h("dl", {}, facts.flat()), h("div", { class: "tabs", role: "tablist", "aria-label": "Forms of the code" }, there.map(tab)), form ? codeOf(kernel, form[0]) : h("p", { class: "empty" }, "The dump holds no code of this kernel."));
+  return card.replaceChildren(h("h4", {}, kernel.n), h("dl", {}, facts.flat()), h("div", { class: "tabs", role: "tablist", "aria-label": "Forms of the code" }, there.map(tab)), form ? codeOf(kernel, form[0]) : h("p", { class: "empty" }, "The dump contains no code of this kernel."));
 }
 
 /** @param {any} kernel @param {string} form */

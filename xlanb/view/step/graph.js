@@ -137,7 +137,7 @@ export class GraphView {
       save.value = "";
     });
     const by = (/** @type {string} */ face, /** @type {string} */ name, /** @type {number} */ factor) => h("button", { type: "button", class: "tool zoom", "aria-label": name, title: `${name} (or Ctrl and the wheel)`, onclick: () => this.zoom(factor, this.size.width / 2, this.size.height / 2) }, face);
-    const fit = h("button", { type: "button", class: "tool", title: "All of it; again: what can be read (space)", onclick: () => this.fitWhole() }, "fit");
+    const fit = h("button", { type: "button", class: "tool", title: "Fit the whole graph; again: zoom to a readable size (space)", onclick: () => this.fitWhole() }, "fit");
     return h("div", { class: "tools", role: "group", "aria-label": "Graph tools" }, this.around.lead, this.around.tools, h("span", { class: "gap" }), colour, weigh, by("−", "Zoom out", 0.8), by("+", "Zoom in", 1.25), fit, save);
   }
 

@@ -8,7 +8,7 @@ import { goLast, letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.j
 export const HELP = [
   ["↑ ↓", "previous, next pass"],
   ["n p", "next, previous pass that changed something"],
-  ["← →", "single rewrites within the pass: graph, diff, text after each"],
+  ["← →", "individual rewrites within the pass: graph, diff, text after each"],
   ["[ ]", "previous, next kind of stage"],
   ["Home End", "first, last pass"],
   ["g d t", "graph, diff, text"],
@@ -19,14 +19,14 @@ export const HELP = [
   ["h", "hide passes that changed nothing"],
   ["/ f", "filter passes, find in text (also Ctrl-F)"],
   ["o", "find an op in the graph (or Ctrl+F there)"],
-  ["1 9", "how deep the graph's groups are open"],
+  ["1 9", "how deep the graph's groups are opened"],
   ["Tab", "into the graph: arrows follow its edges, Enter pins or opens, Shift+Enter asks why"],
-  ["space", "the whole graph; again: as large as its width allows"],
+  ["space", "fit the whole graph; again: zoom to a readable size"],
   ["Enter", "play or pause"],
   ["z", "full screen, and back"],
   ["shift+click", "a second op: why; a second pass: diff"],
-  ["double-click", "where the op lives on"],
-  ["Esc", "let go, close this"],
+  ["double-click", "go to the stage where the op continues"],
+  ["Esc", "unpin, close this"],
 ];
 
 /**

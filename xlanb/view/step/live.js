@@ -84,7 +84,7 @@ function takeDelta(view, message) {
 export function exportPage(view) {
   const page = view.model.get("page");
   if (typeof page === "function") download(page(), `${view.current.name || "xlanb"}.html`);
-  else if (view.away) view.say("No kernel is there to write the page.");
+  else if (view.away) view.say("No kernel is running to write the page.");
   else view.ask("export");
 }
 
@@ -93,10 +93,10 @@ export function actionsAt(view) {
   const stage = view.now;
   const kind = stage && view.store.artifact(stage.a)?.k;
   const out = [];
-  if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork", title: "a second branch of the compilation, from after this stage on", act: () => view.ask("fork") });
-  if (view.can.edit && kind === "module") out.push({ label: "Edit", title: "change the program as it stands here, and continue", act: () => startEdit(view) });
-  if (view.can.reorder && kind === "module") out.push({ label: "Reorder", title: "move the passes that are left, and compile again from here", act: () => view.ask("passes") });
-  if (view.can.worth && stage && view.current.counts?.passes) out.push({ label: "Worth", title: "what each pass is worth: compile and run the program without each in turn", act: () => view.ask("worth") });
+  if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork", title: "start a second branch of the compilation after this stage", act: () => view.ask("fork") });
+  if (view.can.edit && kind === "module") out.push({ label: "Edit", title: "edit the program at this stage, and continue", act: () => startEdit(view) });
+  if (view.can.reorder && kind === "module") out.push({ label: "Reorder", title: "reorder the remaining passes, and compile again from here", act: () => view.ask("passes") });
+  if (view.can.worth && stage && view.current.counts?.passes) out.push({ label: "Worth", title: "measure each pass: compile and run the program without each in turn", act: () => view.ask("worth") });
   return out;
 }
 
@@ -111,7 +111,7 @@ export function startEdit(view) {
   const artifact = view.store.artifact(view.now?.a ?? -1);
   if (!artifact || artifact.k !== "module") return view.say("Only HLO can be edited: go to a stage of HLO.");
   const source = linesOf(artifact, view.payload, NOTHING, "after");
-  if (!isWhole(artifact, view.payload) || source.lines.some((/** @type {any} */ l) => /\.\.\. \([\d,]+ more characters\)$/.test(l.text))) return view.say("This text is too large to be edited here: it is not all on this page.");
+  if (!isWhole(artifact, view.payload) || source.lines.some((/** @type {any} */ l) => /\.\.\. \([\d,]+ more characters\)$/.test(l.text))) return view.say("This text is too large to be edited here: this page does not contain all of it.");
   view.editing = { trace: view.trace, stage: view.stage, text: textOf(source), fault: null };
   return view.show("Text");
 }
@@ -132,7 +132,7 @@ export function editor(view) {
   };
   const busy = view.waiting === "edit";
   const name = view.payload.traces[state.trace].stages[state.stage].name;
-  const tools = h("div", { class: "tools", role: "group", "aria-label": "Editing" }, h("span", { class: "muted" }, `The program after ${name}, as you change it`), h("span", { class: "gap" }), h("button", { type: "button", class: "tool", onclick: stop }, "Cancel"), h("button", { type: "button", class: "tool primary", disabled: busy, onclick: send }, busy ? "Compiling…" : "Continue from here"));
+  const tools = h("div", { class: "tools", role: "group", "aria-label": "Editing" }, h("span", { class: "muted" }, `The program after ${name}, as edited`), h("span", { class: "gap" }), h("button", { type: "button", class: "tool", onclick: stop }, "Cancel"), h("button", { type: "button", class: "tool primary", disabled: busy, onclick: send }, busy ? "Compiling…" : "Continue from here"));
   const fault = state.fault;
   const parts = [tools, fault ? faultOf(fault, state.text) : null, area];
   if (fault) {

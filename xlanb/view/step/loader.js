@@ -8,7 +8,7 @@ export function waitingView(script) {
   const start = () => {
     if (code()) return void code().show(box);
     const note = document.createElement("p");
-    note.textContent = "This view waits for the code in another output of xlanb: scroll to the first one; or, where that is gone, run this cell again.";
+    note.textContent = "This view needs code that another output of xlanb contains: scroll to the first one, or run this cell again if it was removed.";
     const patience = setTimeout(() => box?.prepend(note), 2000);
     document.addEventListener(`xlanb-code-${version}`, () => {
       clearTimeout(patience);

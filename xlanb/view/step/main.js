@@ -191,7 +191,7 @@ class StepView {
   /** Go to where an op lives on, in the next form of the program. @param {string} name */
   _follow(name) {
     const found = name && this.store.counterpart(this.current, this.stage, name);
-    if (!found) return name ? this.say(`${name}: nothing later on this page says that it came from it.`) : undefined;
+    if (!found) return name ? this.say(`${name}: no later op on this page is recorded as derived from it.`) : undefined;
     this.tab = "";
     this.go(found.stage);
     return this.pin(found.name);

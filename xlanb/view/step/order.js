@@ -71,7 +71,7 @@ export function orderPane(view) {
     h("button", { type: "button", class: "tool primary", disabled: busy || !(moved || off.size), onclick: () => view.ask("reorder", { trace: state.trace, stage: state.stage, order: orderOf(state.tree) }) }, busy ? "Compiling…" : "Compile again from here"),
   );
   const rows = placesOf(state.tree).map((r) => orderRow(view, r, off.has(r.pass.name), again));
-  const list = h("ul", { class: "order", "aria-label": "Passes that are left" }, rows.length ? rows : h("li", { class: "empty" }, "No pass is left after this stage."));
+  const list = h("ul", { class: "order", "aria-label": "Remaining passes" }, rows.length ? rows : h("li", { class: "empty" }, "No passes remain after this stage."));
   list.addEventListener("keydown", (e) => orderKey(view, /** @type {KeyboardEvent} */ (e), again));
   if (state.focus >= 0) queueMicrotask(() => /** @type {HTMLElement | null} */ (list.querySelector(`[data-id="${state.focus}"]`))?.focus());
   return h("div", { class: "textpane" }, tools, list);

@@ -31,7 +31,7 @@ export function relation(store, artifact, a, b) {
   const names = store.names(artifact);
   const [x, y] = [a, b].map((n) => (names.has(n) ? store.payload.items[/** @type {number} */ (names.get(n))] : null));
   const out = [];
-  if (!x || !y) return [`${x ? b : a} is not there at this stage.`];
+  if (!x || !y) return [`${x ? b : a} does not exist at this stage.`];
   if (y.p?.includes(a)) out.push(`${a} feeds ${b}.`);
   if (x.p?.includes(b)) out.push(`${b} feeds ${a}.`);
   if (!out.length) {
@@ -71,11 +71,11 @@ export function pairCard(store, trace, current, a, b, act) {
   const artifact = stage && store.artifact(stage.a)?.c ? stage.a : stage?.ctx ?? -1;
   const all = dealings(trace, a, b);
   const name = (/** @type {string} */ n) => h("button", { type: "button", class: "link", data: { op: n }, onclick: () => act.pin(n) }, store.called(artifact, n));
-  const body = h("div", { class: "card-body pair" }, h("h3", {}, "Why, of these two"), h("div", {}, name(a), " ", name(b)), relation(store, artifact, a, b).map((t) => h("p", {}, t)));
+  const body = h("div", { class: "card-body pair" }, h("h3", {}, "Decisions about this pair"), h("div", {}, name(a), " ", name(b)), relation(store, artifact, a, b).map((t) => h("p", {}, t)));
   for (const { stage: k, decisions, rewrites } of all.slice(0, 20)) {
     const title = h("button", { type: "button", class: "stagelink", onclick: () => act.go(k) }, trace.stages[k].name);
     body.append(h("h4", {}, title), h("ul", { class: "decisions" }, decisions.map((d) => decision(d, (n) => store.called(trace.stages[k].b, n), store.names(trace.stages[k].b)))), ...rewrites.slice(0, 5).map((r) => h("p", { class: "mono" }, `${r.rule}${r.where ? `  ${r.where}` : ""}`)));
   }
-  if (!all.length) body.append(h("p", { class: "muted" }, "No pass so far weighed these two against each other. Passes that decide by pairs are fusion and clustering: they only ask about neighbours."));
+  if (!all.length) body.append(h("p", { class: "muted" }, "No pass so far made a decision about this pair. Only fusion and clustering decide about pairs, and only about neighbours."));
   return body;
 }

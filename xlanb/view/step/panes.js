@@ -78,7 +78,7 @@ export function paneContent(view, tab, stage, marks) {
   let index = view.shownArtifact();
   if (!IN_TEXT.includes(store.artifact(index)?.k || "")) index = stage.ctx ?? -1;
   const artifact = store.artifact(index);
-  if (!artifact) return h("p", { class: "empty" }, "There is no text at this stage.");
+  if (!artifact) return h("p", { class: "empty" }, "This stage has no text.");
   view.text.show(linesOf(artifact, view.payload, marks, view.side), artifact.c ? store.names(index) : store.names(stage.ctx ?? -1), artifact.note);
   view.text.extra.replaceChildren(...(view.can.edit && artifact.k === "module" ? [h("button", { type: "button", class: "tool primary", onclick: () => startEdit(view) }, "Edit")] : []));
   return view.text.element;
@@ -95,7 +95,7 @@ function differencePane(view, stage) {
   const moment = view.other < 0 ? view.moment : null;
   if (moment) {
     const rule = stage.why.rewrites[view.rewrite].rule || "";
-    return diffView(differences(moment.payload, moment.b, moment.a), moment.payload, { ...state, names: moment.names, after: moment.a, title: `${stage.name}, rewrite ${view.rewrite + 1} of ${moment.count}${rule ? `: ${rule}` : ""}`, empty: "This rewrite left no trace in the text." });
+    return diffView(differences(moment.payload, moment.b, moment.a), moment.payload, { ...state, names: moment.names, after: moment.a, title: `${stage.name}, rewrite ${view.rewrite + 1} of ${moment.count}${rule ? `: ${rule}` : ""}`, empty: "This rewrite did not change the text." });
   }
   if (view.other < 0) return diffView(stage.diff || [], view.payload, { ...state, after: view.store.artifact(stage.a), title: `${stage.name}: before and after`, tally: tally(stage, view.store), empty: stage.ch ? "Before and after are of different kinds; see Text." : "This pass changed nothing. Shift-click another pass in the list to compare with it." });
   const [first, last] = [Math.min(view.other, view.stage), Math.max(view.other, view.stage)].map((k) => view.current.stages[k]);

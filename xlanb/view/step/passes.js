@@ -151,7 +151,7 @@ function branchRow(b, all, done, state, made) {
   const title = rounds ? `${b.title}: until nothing changes, at most ${plural(rounds, b.label === NEXT_ROUNDS ? "more round" : "round")}` : b.title;
   const cls = `pipeline${b.label.startsWith("round ") ? " round" : ""}${b.from >= done ? " coming" : ""}`;
   const name = rounds ? `${b.label} ⟳` : b.label;
-  const small = folded ? `${plural(inside.length, "pass", "passes")}, ${left ? `${left} to come` : hides(state, b.to) ? "not told" : `${changed} changed`}` : "";
+  const small = folded ? `${plural(inside.length, "pass", "passes")}, ${left ? `${left} to come` : hides(state, b.to) ? "hidden" : `${changed} changed`}` : "";
   return made.take([b.key, b.depth, cls, title, name, small, folded], () =>
     h(
       "div",

@@ -63,7 +63,7 @@ export class PictureState {
     this.more.setAttribute("aria-label", "Larger radius");
     this.steps = h("span", { class: "muted" });
     this.crumbs = h("span", { class: "crumbs", role: "group", "aria-label": "Groups around" });
-    this.predictButton = tool("predict", "guess what the next pass takes away or changes", () => this.predict());
+    this.predictButton = tool("predict", "guess what the next pass removes or changes", () => this.predict());
     this.revealButton = tool("Reveal", "show what the pass did", () => this.reveal());
     this.revealButton.classList.add("primary");
     this.tools = [this.foldAll, this.unfoldAll, this.quiet, this.focusButton, this.less, this.steps, this.more, this.predictButton, this.revealButton, this.crumbs];
@@ -394,7 +394,7 @@ export class PictureState {
     if (!g) return "";
     const name = this.view.whole.stages[g.target]?.name || "the next pass";
     if (g.result) return `${name}: ${g.result.words}`;
-    return `${name} comes next. Click the ops that it will take away (or fuse) or change; ${g.guesses.size} marked.`;
+    return `${name} comes next. Click the ops that it will remove, fuse or change; ${g.guesses.size} marked.`;
   }
 
   /** Marks of the guess on the nodes drawn. @param {Element} root */

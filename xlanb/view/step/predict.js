@@ -4,7 +4,7 @@
 /** @typedef {import("./store.js").Trace} Trace */
 
 /** What is said to a reader who guesses and asks for what comes next. */
-export const HIDDEN_WORDS = "Reveal first: from here on it is not told what the passes did. Predict, pressed again, ends the guess.";
+export const HIDDEN_WORDS = "Reveal first: during a guess, the effects of passes are hidden. Press Predict again to end it.";
 
 /** The next pass that changes the picture of the same kind, -1 for none. @param {Store} store @param {Trace} trace @param {number} stage */
 export function nextChange(store, trace, stage) {
@@ -27,7 +27,7 @@ export function score(guesses, marks, there) {
   const right = [...guesses].filter((n) => truth.has(n));
   const wrong = [...guesses].filter((n) => !truth.has(n));
   const missed = [...truth].filter((n) => !guesses.has(n));
-  const words = `${right.length} of ${truth.size} found, ${wrong.length} wrong${missed.length ? `, ${missed.length} missed` : ""}${!wrong.length && !missed.length ? ": all of it!" : ""}`;
+  const words = `${right.length} of ${truth.size} found, ${wrong.length} wrong${missed.length ? `, ${missed.length} missed` : ""}${!wrong.length && !missed.length ? ": all of them!" : ""}`;
   return { right, wrong, missed, words };
 }
 

@@ -64,7 +64,7 @@ export function shardingSection(store, artifact, item) {
     const own = operand && table.of[operand.sh || ""];
     if (own) figures.push(...figuresOf(operand, own, `operand ${(item.p || []).indexOf(name)} `, local).slice(0, 1));
   }
-  const said = h("p", { class: "holds muted", role: "status" }, figures.length ? "Point at a device or a part: who holds what." : "");
+  const said = h("p", { class: "holds muted", role: "status" }, figures.length ? "Hover over a device or a part to see which device holds what." : "");
   const section = h("section", { class: "sharding", "aria-label": "Sharding" }, h("h4", {}, laid.x ? `Sharding ${laid.x}` : "Sharding"), h("p", {}, `${laid.w}.`), table.ids.length && table.axes.length ? meshFigure(table) : null, figures, said);
   for (const kind of ["pointerover", "focusin"]) section.addEventListener(kind, (e) => lightDevices(section, said, /** @type {Element} */ (e.target).closest("[data-devices]")));
   section.addEventListener("pointerleave", () => lightDevices(section, said, null));

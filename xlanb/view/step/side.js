@@ -84,7 +84,7 @@ export function opCard(store, trace, current, name, act, line) {
   const body = h("div", { class: "card-body" });
   const add = (/** @type {(Node | null)[]} */ ...parts) => body.append(.../** @type {Node[]} */ (parts.filter((p) => p)));
   if (!found) {
-    body.append(h("h3", {}, name), h("p", { class: "muted" }, "It is not there at this stage."));
+    body.append(h("h3", {}, name), h("p", { class: "muted" }, "It does not exist at this stage."));
   } else {
     const { item, artifact } = found;
     const users = store.users(artifact).get(name) || [];
@@ -158,7 +158,7 @@ export function stageCard(store, stage, elsewhere = []) {
       ["Time", alone ? "" : time(stage.s)],
       ["Program", after?.name],
     ]),
-    elsewhere.some((n) => n) ? h("p", { class: "muted elsewhere" }, "Not in the picture: ", ...tallied(elsewhere[0], elsewhere[1], elsewhere[2]), " of parameters, reducers, and groups that are gone.") : null,
-    h("p", { class: "muted hint" }, "Point at an op to light it up everywhere; click it to see all about it; shift-click a second one: why, of the two; double-click: where it lives on."),
+    elsewhere.some((n) => n) ? h("p", { class: "muted elsewhere" }, "Not drawn: ", ...tallied(elsewhere[0], elsewhere[1], elsewhere[2]), " of parameters, reducers and removed groups.") : null,
+    h("p", { class: "muted hint" }, "Hover over an op to highlight it everywhere; click it for details; shift-click a second one for decisions about the pair; double-click to go to the stage where it continues."),
   );
 }

@@ -9,7 +9,7 @@ const STEP_PX = 24;
  * @returns {HTMLElement}
  */
 export function splitter(act) {
-  const element = h("div", { class: "splitter", role: "separator", "aria-orientation": "vertical", "aria-label": act.label, "aria-valuenow": 0, "aria-valuemin": 0, "aria-valuemax": 0, tabindex: 0, title: `${act.label}: drag, or arrow keys; double-click for the first width` });
+  const element = h("div", { class: "splitter", role: "separator", "aria-orientation": "vertical", "aria-label": act.label, "aria-valuenow": 0, "aria-valuemin": 0, "aria-valuemax": 0, tabindex: 0, title: `${act.label}: drag, or arrow keys; double-click to reset the width` });
   const tell = () => {
     const [low, high] = act.limits();
     element.setAttribute("aria-valuenow", String(Math.round(act.value())));

@@ -118,7 +118,7 @@ export class TextPane {
       this.watcher.observe(block);
       list.append(block);
     }
-    parts.push(this.shown.length ? list : h("p", { class: "empty" }, "There is no text at this stage."));
+    parts.push(this.shown.length ? list : h("p", { class: "empty" }, "This stage has no text."));
     this.body.replaceChildren(...parts);
     this._tell();
     this.tellUsers();

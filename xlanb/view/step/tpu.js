@@ -146,7 +146,7 @@ function bundleRow(record, row, index) {
   const cells = record.units.map(() => []);
   for (let k = 0; k < operations.length; k += 2) cells[operations[k]].push(h("i", { title: operations[k + 1] }, calls && operations[k + 1].includes("inlined_call") ? `call ${calls}` : inRegisters(operations[k + 1])));
   const none = record.units.findIndex((/** @type {any[]} */ u) => u[0] === "OTHER");
-  if (none >= 0 && cells[none].length > 1) cells[none] = [h("i", { title: cells[none].map((x) => /** @type {HTMLElement} */ (x).title).join("\n") }, `${cells[none].length} of the scheduler`)];
+  if (none >= 0 && cells[none].length > 1) cells[none] = [h("i", { title: cells[none].map((x) => /** @type {HTMLElement} */ (x).title).join("\n") }, `${cells[none].length} scheduler operations`)];
   const marks = `${label}${loops ? ` ${">".repeat(Math.min(loops, 6))}` : ""}`;
   return h(
     "div",
@@ -181,7 +181,7 @@ export function spacesView(record) {
     h("tr", { data: { op: name } }, h("td", { class: "mono" }, place), h("td", { class: "num" }, bytes(size)), h("td", {}, stretches.length ? stretches.map(([, , a, b]) => `${record.space} ${a}–${b}`).join(", ") : "HBM"), h("td", { class: "mono" }, at(defined)), h("td", { class: "mono" }, at(last)), h("td", { class: "num" }, String(uses)), h("td", { class: "num" }, benefit ? benefit.toExponential(1) : "0")),
   );
   const heads = ["buffer", "size", "where", "defined at", "last used at", "uses", "benefit"];
-  body.append(h("h4", {}, "Buffers", h("small", {}, "benefit: XLA's estimate of what the fast memory wins")), h("table", {}, h("thead", {}, h("tr", {}, heads.map((t) => h("th", { scope: "col", class: ["size", "uses", "benefit"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows)));
+  body.append(h("h4", {}, "Buffers", h("small", {}, "benefit: XLA's estimate of the time saved by fast memory")), h("table", {}, h("thead", {}, h("tr", {}, heads.map((t) => h("th", { scope: "col", class: ["size", "uses", "benefit"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows)));
   if (record.hidden) body.append(h("p", { class: "note inline" }, `${plural(record.hidden, "more buffer")} not shown.`));
   return body;
 }
@@ -191,12 +191,12 @@ export function scheduleView(record) {
   const body = h("div", { class: "timing", role: "region", "aria-label": "Schedule", tabindex: 0 });
   const whole = spent(record, record.total);
   const collectives = record.spans.filter((/** @type {any[]} */ x) => x[8]).length;
-  body.append(h("div", { class: "figures" }, figure(grouped(Math.round(record.total)), "bundles, loops once"), whole ? figure(whole, `of ${record.chip[0]} at ${record.chip[1] / 1e9} GHz, if no unit waits`) : null, ...(record.roof ? [figure(time(record.roof[0]), "least for its arithmetic"), figure(time(record.roof[1]), "least for its HBM traffic"), record.roof[3] ? figure(time(record.roof[3]), "by XLA's cost analysis") : null, figure(percent(record.roof[2]), "of the matrix units' capacity")] : []), figure(String(record.rows.filter((/** @type {any[]} */ r) => r[3]).length), "instructions with code"), figure(String(record.spans.length), `copies and collectives beside${collectives ? `, ${collectives} of them collectives` : ""}`)));
-  body.append(h("h4", {}, "Schedule", h("small", {}, "across: bundles in order; a copy or collective runs beside, from its start until something waits for it")), scheduleChart(record));
+  body.append(h("div", { class: "figures" }, figure(grouped(Math.round(record.total)), "bundles, loops once"), whole ? figure(whole, `of ${record.chip[0]} at ${record.chip[1] / 1e9} GHz, if no unit waits`) : null, ...(record.roof ? [figure(time(record.roof[0]), "minimum for its arithmetic"), figure(time(record.roof[1]), "minimum for its HBM traffic"), record.roof[3] ? figure(time(record.roof[3]), "by XLA's cost analysis") : null, figure(percent(record.roof[2]), "of the matrix units' capacity")] : []), figure(String(record.rows.filter((/** @type {any[]} */ r) => r[3]).length), "instructions with code"), figure(String(record.spans.length), `asynchronous copies and collectives${collectives ? `, ${collectives} of them collectives` : ""}`)));
+  body.append(h("h4", {}, "Schedule", h("small", {}, "across: bundles in order; copies and collectives overlap other instructions, from their start until an instruction waits for them")), scheduleChart(record));
   body.append(h("h4", {}, "Bundles by HLO instruction"), bars([...record.rows].sort((a, b) => b[3] + b[4] - a[3] - a[4]).map((r) => ({ label: r[0], op: r[0], value: record.chip ? (r[3] + r[4]) / record.chip[1] : r[3] + r[4], detail: [r[1], r[3] ? plural(r[3], "bundle") : `${r[4]} bundles of the top level`, r[6] && r[7] ? `busiest ${r[6]} ${percent(r[7])}` : "", r[8] ? `MXU ${percent(r[8])}` : "", r[11] ? `${grouped(r[11])} flops` : "", r[12] ? `HBM ${bytes(r[12])}` : "", r[13] ? `${bytes(r[13])} of scoped VMEM` : "", r[9]].filter((x) => x).join(" · ") }))));
   if (record.spans.length) {
     const rows = record.spans.map((/** @type {any[]} */ x) => h("tr", { data: { op: x[0] } }, h("td", { class: "mono" }, x[0]), h("td", {}, x[1]), h("td", { class: "num" }, bytes(x[4])), h("td", {}, `${x[5]} → ${x[6]}`), h("td", { class: "num" }, grouped(x[7])), h("td", { class: "num" }, spent(record, x[7]))));
-    body.append(h("h4", {}, "Copies and collectives"), h("table", {}, h("thead", {}, h("tr", {}, ["instruction", "what", "bytes", "from, to", "bundles beside", "time beside"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, rows)));
+    body.append(h("h4", {}, "Copies and collectives"), h("table", {}, h("thead", {}, h("tr", {}, ["instruction", "what", "bytes", "from, to", "bundles overlapped", "time overlapped"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, rows)));
   }
   if (record.hidden) body.append(h("p", { class: "note inline" }, `${plural(record.hidden, "more row")} not shown.`));
   return body;
@@ -215,7 +215,7 @@ function scheduleChart(record) {
     svg.append(g);
   };
   for (const [name, opcode, start, own, call, , unit, share, , , collective] of record.rows) box(collective ? "collective" : "code", name, X(start), X(own + call), 4, 22, `${name} (${opcode})\n${plural(own, "bundle")}, ${call} of the top level${unit ? `\nbusiest ${unit} ${percent(share)}` : ""}`);
-  record.spans.forEach((/** @type {any[]} */ x, /** @type {number} */ k) => box(x[8] ? "collective" : "copy", x[0], X(x[2]), X(x[3] - x[2]), 32 + lanes[k] * LANE, LANE - 4, `${x[0]}: ${x[1]}, ${bytes(x[4])}, ${x[5]} → ${x[6]}\nbeside ${plural(x[7], "bundle")}`));
+  record.spans.forEach((/** @type {any[]} */ x, /** @type {number} */ k) => box(x[8] ? "collective" : "copy", x[0], X(x[2]), X(x[3] - x[2]), 32 + lanes[k] * LANE, LANE - 4, `${x[0]}: ${x[1]}, ${bytes(x[4])}, ${x[5]} → ${x[6]}\noverlaps ${plural(x[7], "bundle")}`));
   return svg;
 }
 

@@ -44,7 +44,7 @@ export function seekKind(view, direction) {
 /** Single rewrites within a pass. @param {any} view @param {number} direction */
 export function stepRewrite(view, direction) {
   const count = view.now?.why?.rewrites.length || 0;
-  if (!count) return view.say("This pass recorded no single rewrites.");
+  if (!count) return view.say("This pass recorded no individual rewrites.");
   view.rewrite = Math.max(-1, Math.min(count - 1, view.rewrite + direction)); // -1: the pass as a whole
   if (!["Graph", "Diff", "Text", "Why"].includes(view.shownTab)) view.tab = replayable(view.store, view.now) ? "Graph" : "Why";
   view.update();

@@ -18,7 +18,7 @@ export function whyView(stage, store, state) {
   const why = stage.why;
   if (stage.e) body.append(h("pre", { class: "error" }, stage.e));
   if (!why) {
-    body.append(h("p", { class: "empty" }, stage.ch ? "This stage recorded no single rewrites or decisions." : "Nothing was rewritten or decided here."));
+    body.append(h("p", { class: "empty" }, stage.ch ? "This stage recorded no individual rewrites or decisions." : "Nothing was rewritten or decided here."));
     return body;
   }
   const about = (/** @type {string[]} */ names) => !state.pinned || names.includes(state.pinned);
@@ -66,7 +66,7 @@ export function decision(d, called = (n) => n, names = NONE, times = 1) {
   return h(
     "li",
     { class: d.taken ? "yes" : "no" },
-    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", subject, times > 1 ? h("span", { class: "basis", title: `decided ${times} times` }, `×${times}`) : null, d.basis ? h("span", { class: "basis", title: "A dump tells no reasons: xlanb's own conditions were asked about the dump's module" }, "replay") : null),
+    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", subject, times > 1 ? h("span", { class: "basis", title: `decided ${times} times` }, `×${times}`) : null, d.basis ? h("span", { class: "basis", title: "A dump contains no reasons: xlanb's own conditions were evaluated on the dump's module" }, "replay") : null),
     predicates(d.predicates, names),
     d.where ? h("div", { class: "where" }, d.rule ? `${d.rule} · ` : "", d.where) : null,
   );

@@ -143,18 +143,18 @@ class _Emitter:
         f.decided(
             "tile",
             f"{t.rows} queries by {t.keys} keys",
-            f"{t.places['size']} bytes of scratch a thread",
+            f"{t.places['size']} bytes of scratch per thread",
         )
         if t.reach is not None:
             f.decided(
                 "masked tiles",
-                "left out",
+                "skipped",
                 f"{t.reach.share(t.key_tiles):.0%} of {t.row_tiles * t.key_tiles} are computed",
             )
         f.decided(
             "products",
             "pairs of bf16" if self.pairs else "f32",
-            f"{self.first.panel(f.target)} columns a panel",
+            f"{self.first.panel(f.target)} columns per panel",
         )
 
     def _queries(self, tile: Ix) -> None:

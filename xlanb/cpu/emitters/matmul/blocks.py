@@ -337,7 +337,7 @@ def emit_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value],
     f.decided(
         "tile",
         f"{made.a.units} rows by {_VECTORS} vectors of {made.a.width}",
-        f"{blocks.count} stretches of {blocks.depth} in depth, a and b packed",
+        f"{blocks.count} blocks of depth {blocks.depth}, a and b packed",
     )
     _Emitter(f, blocks, made, places, scratch).emit()
 

@@ -41,7 +41,7 @@ def emit_contraction(f: Function, p: Plan, places: Places, scratch: Value | None
     if p.b is not None and scratch is not None:
         b = _copied(f, "b", p.b, b, Pointer(scratch, I8).address(p.a_bytes))
     if p.folds:
-        f.decided("products", "sums along depth", "both operands lie along it")
+        f.decided("products", "vector sums along the contraction", "both operands are contiguous along it")
         _folds(f, x, (a, b, c))
     else:
         _tiles(f, x, (a, b, c), panels=p.panels)
@@ -50,7 +50,7 @@ def emit_contraction(f: Function, p: Plan, places: Places, scratch: Value | None
 def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -> Value:
     """The operand in scratch."""
     elements = prod(x.size for x in copy.axes)
-    f.decided(name, "copied first", f"{elements * copy.type.byte_size} bytes: cannot be read well as it lies")
+    f.decided(name, "copied first", f"{elements * copy.type.byte_size} bytes: slow to read in its layout")
     emit_copy(f, copy, source, scratch)
     return scratch
 

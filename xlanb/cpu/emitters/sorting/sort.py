@@ -67,17 +67,17 @@ MEMORY_ONLY.add(Op.SORT)
 
 
 def _note(k: Kernel, plan: digits.Plan | None, n: int, cost: float) -> None:
-    """Say how lines are sorted, and why."""
+    """Record how lines are sorted, and why."""
     if not k.f.module.debug:
         return
     merged = time_text(n * max(n.bit_length(), 1) * costs.COMMON.comparison_ns)
-    line = f"{time_text(cost)} a line of {n}"
+    line = f"{time_text(cost)} per line of {n}"
     if plan is None:
-        k.f.decided("sort", "by merging", f"{line}: the comparison is no order of keys of 64 bits, or lines are short")
+        k.f.decided("sort", "by merging", f"{line}: the comparison is not an order of 64-bit keys, or lines are short")
     elif plan.is_short:
-        k.f.decided("sort", "by counting, for each element, those before it", line, [("by merging", merged)])
+        k.f.decided("sort", "by counting the elements before each", line, [("by merging", merged)])
     else:
-        way = f"by digits, {plan.rounds} rounds of {plan.digit} bits"
+        way = f"by radix, {plan.rounds} rounds of {plan.digit} bits"
         k.f.decided("sort", way, line, [("by merging", merged)])
 
 

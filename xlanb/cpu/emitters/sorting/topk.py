@@ -87,12 +87,12 @@ def _topk(k: Kernel) -> bool:
     source = k.memory(k.root.operands[0])
     (n, count), plan, few = _sizes(k.root), _buffer(k.root), _is_few(k.root)
     ways = {
-        f"the least of a line, {count} times": _few_nanoseconds(n, count),
+        f"the minimum of a line, {count} times": _few_nanoseconds(n, count),
         f"a buffer of {plan.n}, sorted at the end": _selecting_nanoseconds(plan, n),
     }
     taken, other = ways if few else reversed(ways)
     cost = ways[taken]
-    k.f.decided("top_k", taken, f"{time_text(cost)} a line", [(other, time_text(ways[other]))])
+    k.f.decided("top_k", taken, f"{time_text(cost)} per line", [(other, time_text(ways[other]))])
     shape = source.shape
     with parallel(k.f, shape.element_count // n, nanoseconds=cost) as line:
         at = unflatten(k.f, line, ArrayShape(shape.element_type, (*shape.dimensions[:-1], 1), layout=shape.layout))

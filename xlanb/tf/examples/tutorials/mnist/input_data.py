@@ -1,6 +1,6 @@
 """The MNIST digits from the IDX files of a directory (tensorflow/contrib/learn/python/learn/datasets/mnist.py of TensorFlow 1).
 
-Nothing is downloaded. Where the directory lacks the four files, digits drawn here take their place and a warning says so.
+Nothing is downloaded. Where the directory lacks the four files, generated digits are used instead and a warning says so.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _load(train_dir: str) -> dict[str, Array]:
         return {key: read_idx(path) for key, path in found.items() if path is not None}
     missing = ", ".join(_FILES[key] for key, path in found.items() if path is None)
     warnings.warn(
-        f"no MNIST files in {train_dir!r} ({missing}): digits drawn here take their place", DataWarning, stacklevel=3
+        f"no MNIST files in {train_dir!r} ({missing}): generated digits are used instead", DataWarning, stacklevel=3
     )
     images, labels = drawn_digits(12000, 0)
     return {
