@@ -9,8 +9,8 @@ from typing import Any
 
 from xlanb.errors import UnimplementedError, XlanbError
 from xlanb.frontends.stablehlo import from_stablehlo
-from xlanb.frontends.stablehlo.ir import Block, Opaque, Operation, TensorType
-from xlanb.frontends.stablehlo.ir import Value as MlirValue
+from xlanb.frontends.stablehlo.ir import Block, Opaque, StablehloOperation, TensorType
+from xlanb.frontends.stablehlo.ir import StablehloValue as MlirValue
 from xlanb.frontends.stablehlo.parser import parse
 from xlanb.hlo import parse as parse_hlo
 from xlanb.hlo.instruction import HloInstruction
@@ -19,7 +19,17 @@ from xlanb.shape import Shape
 from xlanb.shape.shape import TOKEN, array
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import TensorSharding, parse_manual_axes, parse_shardings
-from xlanb.spmd.shardy.program import DataFlowEdge, Kind, Op, Program, Region, Value, add_edge, add_op, set_results
+from xlanb.spmd.shardy.program import (
+    DataFlowEdge,
+    ShardyOp,
+    ShardyProgram,
+    ShardyRegion,
+    ShardyValue,
+    ValueKind,
+    add_edge,
+    add_op,
+    set_results,
+)
 
 _MESH = re.compile(r"sdy\.mesh @([\w.$-]+) = (<.*>)")
 _FUNCTION = re.compile(r"^\s*func\.func (?:private |public )?@(\w+)", re.MULTILINE)
@@ -95,16 +105,16 @@ class Reader:
 
     text: str
     meshes: dict[str, Mesh]
-    values: dict[MlirValue, Value] = field(default_factory=dict)
-    groups: dict[Any, list[Value]] = field(default_factory=dict)
-    program: Program = field(init=False)
+    values: dict[MlirValue, ShardyValue] = field(default_factory=dict)
+    groups: dict[Any, list[ShardyValue]] = field(default_factory=dict)
+    program: ShardyProgram = field(init=False)
 
-    def read(self, function: Operation) -> Program:
+    def read(self, function: StablehloOperation) -> ShardyProgram:
         """The Program of a function."""
         (block,) = function.regions
-        region = Region()
+        region = ShardyRegion()
         results = function.attributes.get("res_attrs") or ()
-        self.program = Program(region, self.meshes)
+        self.program = ShardyProgram(region, self.meshes)
         for n, argument in enumerate(block.arguments):
             region.arguments.append(self.bind(argument))
             given = (function.attributes.get("arg_attrs") or ())[n : n + 1]
@@ -116,9 +126,9 @@ class Reader:
         self.program.groups += self.groups.values()
         return self.program
 
-    def bind(self, value: MlirValue) -> Value:
+    def bind(self, value: MlirValue) -> ShardyValue:
         """An argument of a region."""
-        self.values[value] = Value(value.name, _shape(value))
+        self.values[value] = ShardyValue(value.name, _shape(value))
         return self.values[value]
 
     def sharding_of(self, attributes: dict[str, Any]) -> TensorSharding | None:
@@ -126,7 +136,9 @@ class Reader:
         given = attributes.get("sdy.sharding")
         return parse_shardings(given.text, self.meshes)[0] if isinstance(given, Opaque) else None
 
-    def set_shardings(self, values: Sequence[Value], attributes: dict[str, Any], name: str = "sdy.sharding") -> None:
+    def set_shardings(
+        self, values: Sequence[ShardyValue], attributes: dict[str, Any], name: str = "sdy.sharding"
+    ) -> None:
         """Give values the shardings that an attribute lists."""
         given = attributes.get(name)
         if isinstance(given, Opaque):
@@ -134,7 +146,7 @@ class Reader:
             for value, sharding in zip(values, parse_shardings(text, self.meshes), strict=False):
                 value.own_sharding = sharding
 
-    def block(self, block: Block, region: Region) -> None:
+    def block(self, block: Block, region: ShardyRegion) -> None:
         """The operations of a block, into a region."""
         for n, op in enumerate(block.operations):
             if op.name in _TERMINATORS:
@@ -142,7 +154,7 @@ class Reader:
             else:
                 self.operation(op, region, block.operations[n + 1].offset)
 
-    def operation(self, op: Operation, region: Region, end: int) -> None:
+    def operation(self, op: StablehloOperation, region: ShardyRegion, end: int) -> None:
         """One operation, whose text ends at `end`."""
         if op.name == "sdy.data_flow_edge":
             self.edge(op)
@@ -152,33 +164,33 @@ class Reader:
             return
         if op.name in ("func.call", "sdy.func_data_flow_edge", "sdy.named_computation", "sdy.reshard"):
             raise UnimplementedError(f"{op.name} in a test of Shardy's")
-        kind = _KINDS.get(op.name, Kind.HLO)
-        hlo = _instruction(op, self.text[op.offset : end]) if kind is Kind.HLO else _PLACEHOLDER
+        kind = _KINDS.get(op.name, ValueKind.HLO)
+        hlo = _instruction(op, self.text[op.offset : end]) if kind is ValueKind.HLO else _PLACEHOLDER
         operands = [self.values[v] for v in op.operands]
         made = add_op(region, kind, hlo, operands, [_shape(r) for r in op.results])
         for mlir, value in zip(op.results, made.results, strict=True):
             value.name = mlir.name
             self.values[mlir] = value
-        if kind is Kind.BARRIER:
+        if kind is ValueKind.BARRIER:
             made.attributes["allowed_direction"] = op.attributes["allowed_direction"]
-        if kind is Kind.CONSTRAINT:
+        if kind is ValueKind.CONSTRAINT:
             self.set_shardings(made.results, op.attributes, "sharding")
-        if kind is Kind.MANUAL:
+        if kind is ValueKind.MANUAL:
             raise UnimplementedError("a manual computation in a test of Shardy's")
         self.set_shardings(made.results, op.attributes)
         self.regions(op, made)
 
-    def regions(self, op: Operation, made: Op) -> None:
+    def regions(self, op: StablehloOperation, made: ShardyOp) -> None:
         """The bodies of a loop or of branches."""
-        if made.kind is Kind.HLO:
+        if made.kind is ValueKind.HLO:
             return
         for block in op.regions:
-            inner = Region(parent=made)
+            inner = ShardyRegion(parent=made)
             made.regions.append(inner)
             inner.arguments = [self.bind(a) for a in block.arguments]
             self.block(block, inner)
 
-    def edge(self, op: Operation) -> None:
+    def edge(self, op: StablehloOperation) -> None:
         """An edge stands for the value that owns it."""
         owner = self.values[op.operands[0]]
         producer = owner.producer
@@ -187,11 +199,11 @@ class Reader:
         n = owner.index
         targets = [owner]
         operands: tuple[int, ...] = (n,)
-        results: tuple[tuple[Region, int], ...] = ()
-        if producer.kind is Kind.WHILE:
+        results: tuple[tuple[ShardyRegion, int], ...] = ()
+        if producer.kind is ValueKind.WHILE:
             targets += [r.arguments[n] for r in producer.regions]
             results = ((producer.regions[1], n),)
-        elif producer.kind is Kind.CASE:
+        elif producer.kind is ValueKind.CASE:
             operands, results = (), tuple((r, n) for r in producer.regions)
         self.set_shardings([owner], op.attributes, "sharding")
         add_edge(self.program, DataFlowEdge(owner, targets, producer, operands, results))
@@ -199,12 +211,12 @@ class Reader:
 
 
 _KINDS = {
-    "sdy.sharding_constraint": Kind.CONSTRAINT,
-    "sdy.propagation_barrier": Kind.BARRIER,
-    "sdy.manual_computation": Kind.MANUAL,
-    "stablehlo.while": Kind.WHILE,
-    "stablehlo.case": Kind.CASE,
-    "stablehlo.optimization_barrier": Kind.OPTIMIZATION_BARRIER,
+    "sdy.sharding_constraint": ValueKind.CONSTRAINT,
+    "sdy.propagation_barrier": ValueKind.BARRIER,
+    "sdy.manual_computation": ValueKind.MANUAL,
+    "stablehlo.while": ValueKind.WHILE,
+    "stablehlo.case": ValueKind.CASE,
+    "stablehlo.optimization_barrier": ValueKind.OPTIMIZATION_BARRIER,
 }
 _PLACEHOLDER = parse_hlo("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }\n").entry_computation.root
 
@@ -219,7 +231,7 @@ def _shape(value: MlirValue) -> Shape:
     return TOKEN
 
 
-def _instruction(op: Operation, text: str) -> HloInstruction:
+def _instruction(op: StablehloOperation, text: str) -> HloInstruction:
     """The instruction that the operation alone becomes.
 
     Raises:
@@ -244,7 +256,7 @@ def _instruction(op: Operation, text: str) -> HloInstruction:
 _PASSING = frozenset((HloOpcode.PARAMETER, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
 
 
-def read_case(case: Case) -> Program:
+def read_case(case: Case) -> ShardyProgram:
     """The Program of a case.
 
     Raises:

@@ -15,7 +15,7 @@ from benchmarks._shardy_cases import Case, cases, read_case
 from xlanb.errors import XlanbError
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy.factor_propagation import Strategy
-from xlanb.spmd.shardy.program import Kind, Program, Region
+from xlanb.spmd.shardy.program import ShardyProgram, ShardyRegion, ValueKind
 from xlanb.spmd.shardy.propagation import PropagationOptions, propagate
 from xlanb.spmd.shardy.rules import sharding_rule
 
@@ -67,26 +67,26 @@ def _row(folder: Path, name: str) -> dict[str, object]:
     }
 
 
-def _same_rules(case: Case, program: Program) -> bool:
-    found = [str(rule) for op in program.walk() if op.kind is Kind.HLO and (rule := sharding_rule(op))]
+def _same_rules(case: Case, program: ShardyProgram) -> bool:
+    found = [str(rule) for op in program.walk() if op.kind is ValueKind.HLO and (rule := sharding_rule(op))]
     return _is_subsequence(case.rules, found)
 
 
-def _same_shardings(case: Case, program: Program, options: PropagationOptions) -> bool:
+def _same_shardings(case: Case, program: ShardyProgram, options: PropagationOptions) -> bool:
     """Whether the shardings that are expected come in this order among ours."""
     propagate(program, options)
     ours = [s.text for s in _shardings(program) if s is not None]
     return _is_subsequence(case.shardings, ours)
 
 
-def _shardings(program: Program) -> Iterator[TensorSharding | None]:
+def _shardings(program: ShardyProgram) -> Iterator[TensorSharding | None]:
     """In the order in which Shardy prints them."""
     yield from (a.sharding for a in program.body.arguments)
     yield from program.result_shardings
     yield from _of_region(program.body)
 
 
-def _of_region(region: Region) -> Iterator[TensorSharding | None]:
+def _of_region(region: ShardyRegion) -> Iterator[TensorSharding | None]:
     for op in region.ops:
         edges = [r.edge is not None for r in op.results]
         if not any(edges):

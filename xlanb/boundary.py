@@ -70,7 +70,8 @@ class filtered_traceback(ContextDecorator):  # noqa: N801 - read as words: with 
 
 
 def filter_traceback(error: BaseException) -> None:
-    """Remove xlanb's frames from the traceback of an exception that code behind them has raised; a bare `raise` is to follow.
+    """Remove xlanb's frames from the traceback of an exception that called code raised; a bare
+    `raise` must follow.
 
     An exception of xlanb's own, or of a library that it calls, keeps all frames unless `let_pass` has marked it: they say where it failed.
     """
@@ -106,7 +107,7 @@ def _shows_all_frames() -> bool:
 
 
 def is_foreign(error: Exception) -> bool:
-    """Whether nobody raised this on purpose for the user to see."""
+    """Whether this error was not raised deliberately for the user."""
     return not isinstance(error, _PASSED) and not _is_the_users(error)
 
 

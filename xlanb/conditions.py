@@ -59,7 +59,7 @@ class Condition(Generic[T]):
     final: Callable[[T], bool] = _never
     final_while_shared: Callable[[T], bool] = _never
 
-    def told(self, subject: T, *, holds: bool) -> Predicate:
+    def predicate(self, subject: T, *, holds: bool) -> Predicate:
         """The condition with its value, and where it fails with what would have to change."""
         return Predicate(self.name, holds, self.value(subject), "" if holds else self.remedy(subject))
 
@@ -93,14 +93,15 @@ def first_failing(conditions: Sequence[Condition[Any]], subject: Any) -> int | N
 
 
 def decide(action: str, names: tuple[str, ...], conditions: Sequence[Condition[Any]], subject: Any) -> bool:
-    """Whether all conditions hold of a subject, told to observers as a decision about the instructions of these names.
+    """Whether all conditions hold of a subject; reported to observers as a decision about the
+    instructions of these names.
 
     Conditions past the first that fails are told too where somebody asks about one of the instructions (see `asking`).
     """
     failed = first_failing(conditions, subject)
     if is_observed():
         to_the_end = not asked_names().isdisjoint(names)
-        found = told(conditions, failed, subject, to_the_end=to_the_end)
+        found = predicates_of(conditions, failed, subject, to_the_end=to_the_end)
         emit(Decision(current_cause(), action, names, failed is None, found))
     return failed is None
 
@@ -111,20 +112,20 @@ def asked(conditions: Sequence[Condition[Any]], subject: Any, *, to_the_end: boo
     Past one that failed a condition that cannot be asked any more, since it relies on one before, is left out.
     """
     failed = first_failing(conditions, subject)
-    return told(conditions, failed, subject, to_the_end=to_the_end)
+    return predicates_of(conditions, failed, subject, to_the_end=to_the_end)
 
 
-def told(
+def predicates_of(
     conditions: Sequence[Condition[Any]], failed: int | None, subject: Any, *, to_the_end: bool = False
 ) -> tuple[Predicate, ...]:
     """What `asked` gives, where it is known which condition is the first that fails."""
     last = len(conditions) if failed is None else failed + 1
-    found = tuple([c.told(subject, holds=n != failed) for n, c in enumerate(conditions[:last])])
+    found = tuple([c.predicate(subject, holds=n != failed) for n, c in enumerate(conditions[:last])])
     if not to_the_end:
         return found
     beyond = conditions[last:]
     outcomes = zip(beyond, holding_beyond(beyond, subject), strict=True)
-    return (*found, *(c.told(subject, holds=holds) for c, holds in outcomes if holds is not None))
+    return (*found, *(c.predicate(subject, holds=holds) for c, holds in outcomes if holds is not None))
 
 
 def holding_beyond(conditions: Sequence[Condition[Any]], subject: Any) -> list[bool | None]:
@@ -153,5 +154,5 @@ def asking(names: frozenset[str]) -> AbstractContextManager[frozenset[str]]:
 
 
 def asked_names() -> frozenset[str]:
-    """The instructions that somebody asks about now: see `asking`."""
+    """The instructions that are currently asked about: see `asking`."""
     return _NAMES.get()

@@ -70,7 +70,9 @@ class RaceError(EvaluationError):
 
 
 class OutOfMemoryError(XlanbError, MemoryError):
-    """More memory is wanted than there is; the message says by what, how much, and what there is. `wanted` is in bytes, 0 where unknown."""
+    """More memory is requested than available; the message states by what, how much, and how much
+    is available. `wanted` is in bytes, 0 if unknown.
+    """
 
     def __init__(self, message: str, wanted: int = 0) -> None:
         self.wanted = wanted
@@ -112,11 +114,14 @@ class ArgumentError(XlanbError):
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """Arguments that do not fit a function's signature, or an object that is no program, where Python raises TypeError."""
+    """Arguments that do not fit a function's signature, or an object that is not a program, where
+    Python raises TypeError.
+    """
 
 
 class DeviceError(XlanbError):
-    """One of the devices that run a program together has failed, is late, or waits for others that do not come; the message says who waits where.
+    """One of the devices that run a program together has failed, is late, or waits for others that
+    never arrive; the message lists which device waits where.
 
     What made a device fail is the error's cause.
     """

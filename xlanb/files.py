@@ -39,7 +39,7 @@ def is_file(path: Path) -> bool:
 
 
 def path_to_write(path: str | os.PathLike[str]) -> Path:
-    """The path of a file that is to be written.
+    """The path of a file to write.
 
     Raises:
         ArgumentError: no file can have this name.
@@ -81,7 +81,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 class TemporaryFolder:
-    """A folder of this process that goes when nobody holds this object any more, or when Python ends."""
+    """A temporary folder that is deleted when this object is, or when Python exits."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -100,7 +100,7 @@ _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_own(state: os.stat_result) -> bool:
-    """Whether a file or folder is the user's, and nobody else may write there."""
+    """Whether a file or folder belongs to the user, and no other user may write to it."""
     return not hasattr(os, "geteuid") or (state.st_uid == os.geteuid() and not state.st_mode & _OF_OTHERS)
 
 

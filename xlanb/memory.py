@@ -1,4 +1,4 @@
-"""How much memory there is, and the error where there is not enough."""
+"""Available memory, and the error when there is not enough."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def size_text(count: int) -> str:
 
 
 def available_bytes() -> int | None:
-    """Bytes that this process can still take: what the system has left, or the rest of its limit of address space; None where neither can be told."""
+    """Bytes that this process can still allocate: the system's available memory, or the rest of its
+    address space limit; None if unknown.
+    """
     found = [n for n in (_left_in_system(), _left_of_limit()) if n is not None]
     return min(found, default=None)
 

@@ -23,7 +23,18 @@ from xlanb.errors import MissingPeerError, XlanbError, nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Exercise", "LessonStopped", "Table", "Verdict", "check", "exercise", "hint", "needs", "reveal", "table"]
+__all__ = [
+    "AnswerVerdict",
+    "Exercise",
+    "LessonStopped",
+    "ShownTable",
+    "check",
+    "exercise",
+    "hint",
+    "needs",
+    "reveal",
+    "table",
+]
 
 _OPEN, _RIGHT, _WRONG, _NOTE = "open", "right", "wrong", "note"
 _MARKS = {_OPEN: "…", _RIGHT: "✓", _WRONG: "✗", _NOTE: "→"}
@@ -33,7 +44,7 @@ _ANSWER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, 
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AnswerVerdict:
     """What is said of an answer: `outcome` is "right", "wrong", "open" (not answered yet) or "note" (a hint, the truth)."""
 
     exercise: str
@@ -72,11 +83,11 @@ class Exercise:
     attempts: int = 0
     _hints_given: int = field(default=0, repr=False)
 
-    def check(self, answer: Any) -> Verdict:
+    def check(self, answer: Any) -> AnswerVerdict:
         """Judge an answer; `...` is none yet. A predicate that fails on an answer of another kind counts as wrong, with its message."""
         if answer is ...:
             more = f" (hints: teach.hint({self.name!r}))" if self.hints else ""
-            return Verdict(self.name, _OPEN, f"put your answer in place of the dots{more}")
+            return AnswerVerdict(self.name, _OPEN, f"put your answer in place of the dots{more}")
         self.attempts += 1
         try:
             found = self.is_right(answer)
@@ -84,25 +95,25 @@ class Exercise:
         except _ANSWER_FAULTS as error:
             said = f"an answer of type {type(answer).__name__} cannot be checked: {error}"
         if not said:
-            return Verdict(self.name, _RIGHT, self.right or "well done")
+            return AnswerVerdict(self.name, _RIGHT, self.right or "well done")
         left = len(self.hints) - self._hints_given
-        return Verdict(self.name, _WRONG, said + (f"; teach.hint({self.name!r}) gives a hint" if left else ""))
+        return AnswerVerdict(self.name, _WRONG, said + (f"; teach.hint({self.name!r}) gives a hint" if left else ""))
 
-    def hint(self) -> Verdict:
+    def hint(self) -> AnswerVerdict:
         """The next hint; the last one again when there are no more."""
         if not self.hints:
-            return Verdict(self.name, _NOTE, "this exercise has no hint")
+            return AnswerVerdict(self.name, _NOTE, "this exercise has no hint")
         at = min(self._hints_given, len(self.hints) - 1)
         self._hints_given = at + 1
-        return Verdict(self.name, _NOTE, f"hint {at + 1} of {len(self.hints)}: {self.hints[at]}")
+        return AnswerVerdict(self.name, _NOTE, f"hint {at + 1} of {len(self.hints)}: {self.hints[at]}")
 
-    def reveal(self) -> Verdict:
+    def reveal(self) -> AnswerVerdict:
         """What is so, as the compiler says; only after a first answer."""
         if self.truth is None:
-            return Verdict(self.name, _NOTE, "the solution is folded below the question")
+            return AnswerVerdict(self.name, _NOTE, "the solution is folded below the question")
         if not self.attempts:
-            return Verdict(self.name, _OPEN, "predict first, then reveal")
-        return Verdict(self.name, _NOTE, str(self.truth()))
+            return AnswerVerdict(self.name, _OPEN, "predict first, then reveal")
+        return AnswerVerdict(self.name, _NOTE, str(self.truth()))
 
     def __str__(self) -> str:
         return f"{self.name}: {self.attempts} answers, {len(self.hints)} hints"
@@ -123,7 +134,7 @@ def exercise(
     _EXERCISES[name] = Exercise(name, is_right, tuple(hints), right, truth)
 
 
-def check(name: str, answer: Any = ...) -> Verdict:
+def check(name: str, answer: Any = ...) -> AnswerVerdict:
     """Judge an answer to the exercise of this name.
 
     Raises:
@@ -132,7 +143,7 @@ def check(name: str, answer: Any = ...) -> Verdict:
     return _found(name).check(answer)
 
 
-def hint(name: str) -> Verdict:
+def hint(name: str) -> AnswerVerdict:
     """The next hint for the exercise of this name.
 
     Raises:
@@ -141,7 +152,7 @@ def hint(name: str) -> Verdict:
     return _found(name).hint()
 
 
-def reveal(name: str) -> Verdict:
+def reveal(name: str) -> AnswerVerdict:
     """What is so, once there was a first answer.
 
     Raises:
@@ -151,7 +162,7 @@ def reveal(name: str) -> Verdict:
 
 
 @dataclass(frozen=True)
-class Table:
+class ShownTable:
     """A table to be read: words at the left and in full, whatever pandas' options and the page's style say."""
 
     frame: pd.DataFrame
@@ -168,9 +179,9 @@ class Table:
         return f'<div style="overflow-x:auto">{table_html(self.frame)}</div>'
 
 
-def table(frame: pd.DataFrame) -> Table:
+def table(frame: pd.DataFrame) -> ShownTable:
     """A pandas table without its index, its words at the left and not cut."""
-    return Table(frame)
+    return ShownTable(frame)
 
 
 class LessonStopped(MissingPeerError):  # noqa: N818 - a stop, no fault

@@ -103,7 +103,7 @@ def test_pointing_at_an_op_lights_it_everywhere_and_a_click_pins_it(stepper):
     card.get_by_role("button", name="zero", exact=True).click()
     assert "constant" in card.inner_text()
     stepper.press("Escape")
-    assert "Point at an op" in card.inner_text()
+    assert "Hover over an op" in card.inner_text()
 
 
 def test_filter_and_hide(stepper):

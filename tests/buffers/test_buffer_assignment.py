@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from xlanb.buffers import buffer_assignment, heap_simulator
 from xlanb.buffers.buffer_assignment import assign_buffers
-from xlanb.buffers.heap_simulator import Block, Interval, pack, peak
+from xlanb.buffers.heap_simulator import HeapBlock, Interval, pack, peak
 from xlanb.buffers.memory_scheduler import candidates, peak_bytes, schedule_computation
 from xlanb.buffers.report import busiest, human, report
 from xlanb.cpu.codegen.kernel import KernelPolicy
@@ -21,8 +21,8 @@ from xlanb.hlo import parse
 
 intervals = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda p: (p[0], p[0] + p[1]))
 sizes, some = st.integers(1, 500), st.lists(intervals, min_size=1, max_size=2).map(tuple)
-blocks = st.builds(Block, sizes, some, st.sampled_from((0, 64)))
-bins = st.builds(Block, sizes, some)
+blocks = st.builds(HeapBlock, sizes, some, st.sampled_from((0, 64)))
+bins = st.builds(HeapBlock, sizes, some)
 
 
 def overlap(a: tuple[Interval, ...], b: tuple[Interval, ...]) -> bool:
@@ -51,18 +51,23 @@ def test_no_two_live_blocks_overlap(given_blocks, given_bins):
 
 
 def test_what_would_make_the_arena_larger_goes_where_a_result_is_not_yet():
-    early, late, beside = Block(100, ((0, 1),)), Block(100, ((4, 5),)), Block(100, ((0, 1),))
-    result = Block(100, ((3, 5),))
+    early, late, beside = HeapBlock(100, ((0, 1),)), HeapBlock(100, ((4, 5),)), HeapBlock(100, ((0, 1),))
+    result = HeapBlock(100, ((3, 5),))
     packing = pack([early, late, beside], [result])
     assert packing.size == 100
     assert sorted(packing.bins, key=str) == [0, None, None]
     assert packing.bins[1] is None
-    assert pack([Block(100, ((0, 1),), slack=64)], [result]).bins == (None,)
+    assert pack([HeapBlock(100, ((0, 1),), slack=64)], [result]).bins == (None,)
 
 
 def test_a_block_takes_the_smallest_gap_that_holds_it():
-    early = [Block(4096, ((0, 9),)), Block(1024, ((0, 4),)), Block(512, ((0, 9),)), Block(256, ((0, 4),))]
-    late = [Block(210, ((0, 9),)), Block(200, ((5, 9),)), Block(100, ((5, 9),)), Block(700, ((5, 9),))]
+    early = [
+        HeapBlock(4096, ((0, 9),)),
+        HeapBlock(1024, ((0, 4),)),
+        HeapBlock(512, ((0, 9),)),
+        HeapBlock(256, ((0, 4),)),
+    ]
+    late = [HeapBlock(210, ((0, 9),)), HeapBlock(200, ((5, 9),)), HeapBlock(100, ((5, 9),)), HeapBlock(700, ((5, 9),))]
     assert pack(early + late).offsets == (0, 4096, 5120, 5632, 5888, 5632, 4800, 4096)
 
 
@@ -352,7 +357,7 @@ def test_where_size_alone_leaves_a_hole_the_arena_is_packed_by_size_and_time():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         given = [
-            Block(int(rng.integers(1, 6)) * k, ((a := int(rng.integers(0, 12)), a + int(rng.integers(0, 6))),))
+            HeapBlock(int(rng.integers(1, 6)) * k, ((a := int(rng.integers(0, 12)), a + int(rng.integers(0, 6))),))
             for _ in range(10)
         ]
         alone = heap_simulator._Packer(given, ()).pack(lambda b: b.size).size

@@ -19,7 +19,7 @@ import numpy as np
 
 from tests.cpu.narrowed import narrowed
 from xlanb.buffers import heap_simulator
-from xlanb.buffers.heap_simulator import ALIGNMENT, Block, Packing
+from xlanb.buffers.heap_simulator import ALIGNMENT, HeapBlock, HeapPacking
 from xlanb.codegen import costs, jit
 from xlanb.codegen.function import Function
 from xlanb.codegen.types import PTR, Type
@@ -73,10 +73,10 @@ def _place(size: int, cursor: int, *, at_end: bool) -> tuple[int, int]:
     return cursor + _PAGE + (pages * _PAGE - size if at_end else 0), cursor + (pages + 1) * _PAGE
 
 
-def spread(*, at_end: bool) -> Callable[..., Packing]:
+def spread(*, at_end: bool) -> Callable[..., HeapPacking]:
     """A layout of the arena, for `heap_simulator.pack`: every block in pages of its own, with a free one before and behind it."""
 
-    def pack(blocks: Sequence[Block], bins: Sequence[Block] = ()) -> Packing:
+    def pack(blocks: Sequence[HeapBlock], bins: Sequence[HeapBlock] = ()) -> HeapPacking:
         del bins
         offsets, cursor = [], 0
         for block in blocks:
@@ -84,7 +84,7 @@ def spread(*, at_end: bool) -> Callable[..., Packing]:
             size = -(-block.size // ALIGNMENT) * ALIGNMENT if block.slack else block.size
             offset, cursor = _place(size, cursor, at_end=at_end)
             offsets.append(offset)
-        return Packing((None,) * len(blocks), tuple(offsets), cursor + _PAGE if blocks else 0)
+        return HeapPacking((None,) * len(blocks), tuple(offsets), cursor + _PAGE if blocks else 0)
 
     return pack
 

@@ -132,7 +132,7 @@ def test_large_arrays_are_packed_and_come_back(tmp_path: Path) -> None:
 
 
 def test_a_pass_that_moves_the_numbers(tmp_path: Path) -> None:
-    made = reproducer(TEXT, failing.Moves(NoTanh()))
+    made = reproducer(TEXT, failing.ChangesResult(NoTanh()))
     assert "class NoTanh(HloPass)" in made.text
     seen = run(made.text, tmp_path)
     assert seen.returncode == 1
@@ -155,7 +155,7 @@ def test_code_that_moves_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_moves_nothing_has_no_reproducer() -> None:
-    with pytest.raises(ArgumentError, match="no stage changed the numbers"):
+    with pytest.raises(ArgumentError, match="no stage changed the result"):
         xlanb.trace(TEXT).bisect().reproducer()
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import xlanb
-from xlanb.collector import seldom
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.threads import active
 
 _UNITS = 6
@@ -164,7 +164,7 @@ def _not_as_before(works: list[_Work]) -> list[str]:
     """What is not as it was: each work is done without an interrupt."""
     wrong = [f"WRONG afterwards: {w.name}" for w in works if not w.check(w.work())]
     thresholds = gc.get_threshold()
-    with seldom():
+    with raised_gc_thresholds():
         pass
     if thresholds != gc.get_threshold():
         wrong.append("the collector's thresholds were put back late")

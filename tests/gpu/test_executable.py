@@ -6,7 +6,7 @@ import pytest
 import xlanb
 from xlanb.errors import ArgumentError, CompilationError, XlanbError
 from xlanb.gpu import compiler, ptx
-from xlanb.gpu.launches import Conditional, Kernel, While
+from xlanb.gpu.launches import Conditional, KernelLaunch, While
 from xlanb.transforms.pipeline import HloPassPipeline
 
 NO_PASSES = compiler.GpuCompileOptions(passes=HloPassPipeline("none", []))
@@ -93,7 +93,7 @@ def test_each_kernel_has_ptx_of_its_own_for_the_device():
 def test_host_runs_loops():
     exe = check(LOOP, np.arange(5, dtype=np.float32))
     (loop,) = (launch for launch in exe.launches if isinstance(launch, While))
-    assert any(isinstance(k, Kernel) for k in loop.body)
+    assert any(isinstance(k, KernelLaunch) for k in loop.body)
 
 
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 7])

@@ -23,7 +23,7 @@ class Loaded:
         self.unusual_calls = 0
         self._callback = native.UNUSUAL(self._unusual)
         self._stopped = native.STOPPED(lambda *_: None)
-        self.native = native.Native(dict.fromkeys(UNUSUAL_FUNCTIONS, self._callback), self._stopped)
+        self.native = native.NativeFunctions(dict.fromkeys(UNUSUAL_FUNCTIONS, self._callback), self._stopped)
 
     def _unusual(self, _: int) -> int:
         self.unusual_calls += 1

@@ -12,7 +12,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.spmd.shardy.constants import merge_constants, split_constants
 from xlanb.spmd.shardy.import_ import import_module
-from xlanb.spmd.shardy.program import Kind
+from xlanb.spmd.shardy.program import ValueKind
 from xlanb.transforms import PASSES
 
 MESHES = 'frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=4, "model"=2]>}}'
@@ -168,12 +168,12 @@ def test_a_program_says_what_flows_where() -> None:
                    "  l = (s32[], f32[8], f32[8]) while(s), condition=condition, body=body\n"
                    "  ROOT r = f32[8] get-tuple-element(l), index=2\n}")  # fmt: skip
     program = import_module(module)
-    (loop,) = [op for op in program.walk() if op.kind is Kind.WHILE]
+    (loop,) = [op for op in program.walk() if op.kind is ValueKind.WHILE]
     assert [e.owner for e in program.edges] == loop.results
     edge = program.edges[1]
     assert edge.sources == [loop.operands[1], loop.regions[1].results[1]]
     assert len(edge.targets) == 3
-    (opened,) = [op for op in program.walk() if op.kind is Kind.CONSTRAINT]
+    (opened,) = [op for op in program.walk() if op.kind is ValueKind.CONSTRAINT]
     assert opened.operands == [program.body.arguments[0]]
     assert str(opened.results[0].sharding) == "#sdy.sharding<@mesh, [{?}]>"
 

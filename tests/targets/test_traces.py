@@ -19,7 +19,7 @@ from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.frontends.jax_lowering import lower_for
 from xlanb.hlo import parse
 from xlanb.peers import xla
-from xlanb.peers.targets.beside import side_by_side
+from xlanb.peers.targets.compare import side_by_side
 from xlanb.peers.targets.installed import check_installed, versions
 from xlanb.peers.targets.names import parse_target
 from xlanb.peers.targets.trace import TargetTrace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xlanb.peers.targets.beside import side_by_side
+from xlanb.peers.targets.compare import side_by_side
 from xlanb.peers.targets.installed import versions
 from xlanb.runtime.gpu_program import GpuProgram
 

@@ -62,7 +62,7 @@ def test_a_resize_and_its_gradient_are_adjoint(op: str) -> None:
 
 
 def test_three_colours_are_wanted() -> None:
-    with tf.Graph().as_default(), pytest.raises(GraphError, match="three colours"):
+    with tf.Graph().as_default(), pytest.raises(GraphError, match="three channels"):
         extract_module([call("RGBToHSV", tf.placeholder(tf.float32, [2, 4]))])
 
 

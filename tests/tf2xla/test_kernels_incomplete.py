@@ -55,5 +55,5 @@ def test_dot_takes_its_dimension_numbers_from_a_message(run_op: Any) -> None:
     numbers = SCHEMA.DotDimensionNumbers(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[1])
     got = run_op("XlaDot", x, x, dimension_numbers=numbers.SerializeToString(), precision_config="")
     np.testing.assert_array_equal(got, x @ x.T)
-    with pytest.raises(GraphError, match=r"'node'.*is no DotDimensionNumbers"):
+    with pytest.raises(GraphError, match=r"'node'.*is not a DotDimensionNumbers"):
         run_op("XlaDot", x, x, dimension_numbers=b"\xff", precision_config="")

@@ -117,7 +117,7 @@ def test_bands_and_diagonals(run_op: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "k", "message"), [(np.float64(3), [0, 1], "rank"), (np.ones(3), np.ones(0), "names no diagonal")]
+    ("x", "k", "message"), [(np.float64(3), [0, 1], "rank"), (np.ones(3), np.ones(0), "k is empty")]
 )
 def test_diagonals_that_make_no_matrix(run_op: Any, x: Any, k: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):

@@ -41,11 +41,15 @@ def test_commutative_operands_match_in_either_order(find):
 
 def test_others_match_in_order_only(find):
     pattern = m.op(
-        O.SUBTRACT, m.op(O.PARAMETER, name="a", where=[m.Condition("first", lambda i: i.parameter_number == 0)]), "b"
+        O.SUBTRACT,
+        m.op(O.PARAMETER, name="a", where=[m.InstructionPredicate("first", lambda i: i.parameter_number == 0)]),
+        "b",
     )
     assert matches(pattern, find("difference")) == {"a": find("x"), "b": find("y")}
     turned = m.op(
-        O.SUBTRACT, "b", m.op(O.PARAMETER, name="a", where=[m.Condition("first", lambda i: i.parameter_number == 0)])
+        O.SUBTRACT,
+        "b",
+        m.op(O.PARAMETER, name="a", where=[m.InstructionPredicate("first", lambda i: i.parameter_number == 0)]),
     )
     assert matches(turned, find("difference")) is None
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from xlanb import collector
-from xlanb.collector import seldom
+from xlanb import gc_thresholds
 from xlanb.errors import PassError, ShapeError
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.tracing import Decision, Edit, current_cause, observing
@@ -392,20 +392,20 @@ def test_triggers_leave_out_nothing_that_the_pass_would_change(name):
 
 def test_a_block_that_did_not_put_the_collector_back_leaves_that_to_the_next() -> None:
     before = gc.get_threshold()
-    stopped = seldom()
+    stopped = raised_gc_thresholds()
     stopped.__enter__()
-    collector._running.clear()  # as an interrupt between its last steps leaves it
-    with seldom():
+    gc_thresholds._running.clear()  # as an interrupt between its last steps leaves it
+    with raised_gc_thresholds():
         assert gc.get_threshold()[0] > before[0]
     assert gc.get_threshold() == before
 
 
 def test_the_collector_is_as_it_was_when_passes_are_done() -> None:
     before = gc.get_threshold()
-    with seldom(), seldom():
+    with raised_gc_thresholds(), raised_gc_thresholds():
         assert gc.get_threshold()[0] > before[0]
     assert gc.get_threshold() == before
-    with seldom():
+    with raised_gc_thresholds():
         gc.set_threshold(1234)
     assert gc.get_threshold()[0] == 1234
     gc.set_threshold(*before)

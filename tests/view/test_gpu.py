@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from xlanb.dump.gpu.backend import Emitter
+from xlanb.dump.gpu.backend import KernelBackend
 from xlanb.dump.gpu.fusion_process import FusionStep
 from xlanb.dump.gpu.ptxas import KernelResources
 from xlanb.dump.gpu.thunks import Thunk
@@ -31,7 +31,7 @@ def kernel(name: str, blocks: int = 128, lines: int = 3) -> GpuKernel:
     work = KernelCost(1e6, blocks * 1e5, 1e6)
     code = KernelCode(EVIL, "", "", "\n".join(f"ptx {k}" for k in range(lines)), "EXIT\nEXIT", (2, 0))
     return GpuKernel(
-        name, (f"{name}.1", f"{name}.2"), Emitter("loop"), (blocks, 1, 1), (128, 1, 1), 0, 2,
+        name, (f"{name}.1", f"{name}.2"), KernelBackend("loop"), (blocks, 1, 1), (128, 1, 1), 0, 2,
         KernelResources(name, "sm_90a", 40), held, work, estimate(H100, work, blocks, 128, held),
         op_name=EVIL, code=code,
     )  # fmt: skip

@@ -5,7 +5,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xlanb.view.drawing import Group, Node, draw
+from xlanb.view.drawing import DrawnGroup, Node, draw
 from xlanb.view.layout import layout
 from xlanb.view.layout_steps import count_crossings
 from xlanb.view.parts.hlo import near
@@ -112,7 +112,7 @@ def test_nodes_without_edges_stand_in_rows():
 
 def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
     nodes = [Node("a", 60, 40), Node("p", 60, 40, "f"), Node("q", 60, 40, "f"), Node("z", 60, 40)]
-    drawing = draw(nodes, [("a", "p"), ("a", "q"), ("p", "q"), ("q", "z")], [Group("f", "fusion", "fusion")])
+    drawing = draw(nodes, [("a", "p"), ("a", "q"), ("p", "q"), ("q", "z")], [DrawnGroup("f", "fusion", "fusion")])
     x, y, w, h = drawing.groups["f"]
     for n in ("p", "q"):
         nx, ny, nw, nh = drawing.nodes[n]
@@ -129,7 +129,7 @@ def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
 
 def test_a_node_may_have_any_name():
     nodes = [Node("", 60, 40), Node("\x01a", 60, 40, "\x02"), Node("a", 60, 40)]
-    drawing = draw(nodes, [("a", "\x01a"), ("\x01a", "")], [Group("\x02", "g", "fusion", "missing")])
+    drawing = draw(nodes, [("a", "\x01a"), ("\x01a", "")], [DrawnGroup("\x02", "g", "fusion", "missing")])
     assert set(drawing.nodes) == {"", "\x01a", "a"}
 
 

@@ -386,7 +386,7 @@ def test_what_is_too_large_is_read_when_one_gets_there():
 def test_a_page_says_what_it_does_not_hold():
     trace, read = put_off()
     payload = build_payload([trace])
-    assert "more than this page can hold" in payload["artifacts"][0]["note"]
+    assert "more than this page can show" in payload["artifacts"][0]["note"]
     assert read == []
 
 

@@ -137,7 +137,7 @@ def test_the_passes_that_matter_most_are_drawn():
     )
     figure = Ablation("m", table).plot()
     assert list(figure.data[0].y) == [f"p{k:02}" for k in range(29, 9, -1)]
-    assert "10 more passes left out" in figure.layout.title.text
+    assert "10 more passes omitted" in figure.layout.title.text
     with pytest.raises(XlanbError, match="nothing to plot"):
         Ablation("m", table[:1]).plot()
 

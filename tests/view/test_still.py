@@ -218,7 +218,7 @@ def test_the_code_that_is_left_out_is_named():
     codes = [a for a in payload_of(html)["artifacts"] if a["k"] == "code"]
     assert codes
     for code in codes:
-        assert "trace.to_html(path) have all" in code["note"]
+        assert "trace.to_html(path) contain all" in code["note"]
         assert any("... " in line for line in code["lines"])
         named = [op for _, op in code["ops"] if op]
         assert named

@@ -1,1 +1,1 @@
-"""What is known of a module without changing it: reachability, calls, induction, cost."""
+"""Analyses that do not change a module: reachability, calls, induction variables, cost."""

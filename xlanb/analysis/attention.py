@@ -79,7 +79,7 @@ class Attention:
 
     @property
     def head_count(self) -> int:
-        """Attentions beside one another."""
+        """Several attentions computed side by side."""
         out = 1
         for digit in self.heads:
             out *= digit.size

@@ -1,4 +1,5 @@
-"""Who calls which computation, and how (xla/hlo/analysis/call_graph.h).
+"""Call graph: the callers of each computation, and the kinds of calls
+(xla/hlo/analysis/call_graph.h).
 
 A control call (call, while, conditional, async-start) runs its computation as a sequence of its own; an embedded one (reduce, sort, fusion, ...) is part of an instruction.
 """

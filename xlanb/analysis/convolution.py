@@ -1,4 +1,4 @@
-"""What XLA:CPU leaves open of a convolution's meaning, and does one way or the other."""
+"""Details of convolutions that XLA leaves undefined, as XLA:CPU implements them."""
 
 from __future__ import annotations
 

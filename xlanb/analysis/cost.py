@@ -1,4 +1,5 @@
-"""What an instruction costs by counting (xla/service/hlo_cost_analysis.h): floating-point operations, bytes, transcendental functions.
+"""Cost analysis (xla/service/hlo_cost_analysis.h): floating-point operations, bytes and
+transcendental functions of an instruction.
 
 Counts, not times: `flops` and `transcendentals` per run of the instruction, `bytes_accessed` in bytes read and written once each. The computation of a fusion, reduce, map, ...
 counts as often as it is applied; a while loop as often as its trip count says, once where that is unknown.
@@ -100,10 +101,10 @@ def cost(what: HloInstruction | HloComputation | HloModule) -> Cost:
 
     Linear in the instructions that are reachable, however often a computation is called. Counts beyond 1e300 are infinite.
     """
-    return Cost(*Counter().cost(what))
+    return Cost(*CostCounter().cost(what))
 
 
-class Counter:
+class CostCounter:
     """Costs within one call of `cost`, which visits each called computation once."""
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""What cuBLAS's matrix products compute: XLA:GPU's cublas-gemm-rewriter makes custom calls of dots, with what is done to their result.
+"""Semantics of cuBLAS's matrix products, custom calls that XLA:GPU's cublas-gemm-rewriter creates
+from dots and their epilogues.
 
     __cublas$gemm(lhs, rhs[, c])                  alpha * dot(lhs, rhs) + beta * c
     __cublas$lt$matmul(lhs, rhs[, c][, bias])     the same, then plus a bias along the last dimension, then an activation
@@ -48,7 +49,9 @@ def result_shape(i: HloInstruction) -> ArrayShape:
 
 
 def config_of(i: HloInstruction, name: str) -> dict[str, Any]:
-    """A part of an instruction's backend config; empty where there is none, or the text is no JSON."""
+    """A part of an instruction's backend config; empty where there is none, or the text is not
+    JSON.
+    """
     try:
         found = json.loads(i.backend_config).get(name)
     except (ValueError, AttributeError):

@@ -1,4 +1,5 @@
-"""What cuBLAS's triangular solve computes: XLA:GPU's triangular-solve-rewriter makes custom calls of triangular-solve.
+"""Semantics of cuBLAS's triangular solve, custom calls that XLA:GPU's triangular-solve-rewriter
+creates.
 
     __cublas$triangularSolve(a, b)    x with op(a) x = b, or x op(a) = b, beside memory to work in
 

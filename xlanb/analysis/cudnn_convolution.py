@@ -1,4 +1,5 @@
-"""What cuDNN's convolutions compute, as convolutions of HLO: XLA:GPU's conv-rewriter makes custom calls of them.
+"""Semantics of cuDNN's convolutions, custom calls that XLA:GPU's conv-rewriter creates, as HLO
+convolutions.
 
 A call's window and dimension numbers describe the forward convolution; the backward ones compute its input or its filter from the two other arrays.
 

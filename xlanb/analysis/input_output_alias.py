@@ -1,5 +1,5 @@
-"""Which parts of the result lie in the memory of which parameters: the module's input_output_alias and buffer_donor, between text and values
-(xla/hlo/ir/hlo_input_output_alias_config.h).
+"""Aliases of results and parameters: the module's input_output_alias and buffer_donor, as text and
+as values (xla/hlo/ir/hlo_input_output_alias_config.h).
 
     input_output_alias={ {1}: (0, {}, may-alias) }      buffer_donor={ (2, {}) }
 """

@@ -91,7 +91,8 @@ def mixed_types(i: HloInstruction) -> set[PrimitiveType]:
 
 
 def _groups(i: HloInstruction) -> Iterable[list[Shape]]:
-    """Shapes that are to have one type: all, or of one that works on several arrays at once those that belong together.
+    """Groups of shapes that must have one type: all, or, for instructions on several arrays, those
+    that belong together.
 
     The parameters and results of a scalar computation that the instruction applies belong to the arrays that they are elements of.
     """
@@ -133,7 +134,9 @@ def _folding(reducer: HloComputation, k: int, n: int) -> list[Shape]:
 
 
 def part_type(i: HloInstruction) -> PrimitiveType | None:
-    """The type of a complex operand's parts where real, imag or abs is to give another one; None of everything else."""
+    """The type of a complex operand's parts if real, imag or abs converts to another one; otherwise
+    None.
+    """
     if i.opcode not in (HloOpcode.REAL, HloOpcode.IMAG, HloOpcode.ABS) or not i.operands[0].shape.is_array:
         return None
     given = i.operands[0].shape.as_array().element_type

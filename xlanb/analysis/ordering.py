@@ -1,4 +1,6 @@
-"""Which of two values comes first, as far as dependencies say (DependencyHloOrdering, xla/hlo/analysis/hlo_ordering.h)."""
+"""Order of two values implied by dependencies (DependencyHloOrdering,
+xla/hlo/analysis/hlo_ordering.h).
+"""
 
 from __future__ import annotations
 

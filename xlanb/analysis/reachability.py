@@ -1,4 +1,6 @@
-"""HloReachabilityMap: which instruction of a computation comes before which (xla/hlo/analysis/hlo_reachability.h)."""
+"""HloReachabilityMap: which instructions of a computation precede which
+(xla/hlo/analysis/hlo_reachability.h).
+"""
 
 from __future__ import annotations
 

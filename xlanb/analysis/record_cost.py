@@ -1,4 +1,4 @@
-"""What the instructions of a snapshot cost, by the counts of `xlanb.analysis.cost`."""
+"""The cost of the instructions of a snapshot, by `xlanb.analysis.cost`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, cast
 
-from xlanb.analysis.cost import Counter, known_trip_count
+from xlanb.analysis.cost import CostCounter, known_trip_count
 from xlanb.analysis.while_loop import trip_count
 from xlanb.hlo.attributes import Window
 from xlanb.hlo.computation import HloComputation
@@ -65,7 +65,7 @@ class RecordCosts:
         return flops + transcendentals, size
 
 
-class _Counter(Counter):
+class _Counter(CostCounter):
     """Counts loops whose trip count no pass has written down yet too."""
 
     def trips(self, loop: HloInstruction) -> int | None:

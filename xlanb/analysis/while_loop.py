@@ -1,4 +1,6 @@
-"""What is known of a while loop before it runs (xla/hlo/analysis/while_loop_analysis.h): its induction variable, and how often the body runs."""
+"""Static analysis of while loops (xla/hlo/analysis/while_loop_analysis.h): induction variable and
+trip count.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffer assignment: which values share memory, and where in which allocation each lies.
+"""Buffer assignment: which values share memory, and the allocation and offset of each.
 
 Every parameter, constant and result has an allocation of its own; all other values share one arena, and the memory of results that are not there yet. A value is put in the place of another
 where the program may (each is tried in this order):
@@ -9,7 +9,7 @@ where the program may (each is tried in this order):
     what a branch gives        in the conditional's result
     an instruction's result    in an operand that dies there, where the backend says that it can (`Policy.can_share`)
 
-What cannot be put together costs a `Copy`.
+What cannot be put together costs a `ElementCopy`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from xlanb.analysis.dataflow import HloDataflowAnalysis, Leaf
 from xlanb.buffers import heap_simulator
-from xlanb.buffers.live_ranges import Copy, LiveRange, LiveRanges
+from xlanb.buffers.live_ranges import ElementCopy, LiveRange, LiveRanges
 from xlanb.buffers.memory_scheduler import candidates, schedule_module
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.buffers.report import report
@@ -55,7 +55,7 @@ class Policy(Protocol):
 
 
 class NoSharing:
-    """The careful policy: every result beside its operands, no scratch."""
+    """The conservative policy: no result shares memory with its operands, no scratch."""
 
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
         return False
@@ -108,11 +108,11 @@ class BufferAssignment(Displayable):
         self.live = LiveRanges(module.entry_computation, dataflow, orders)
         self.sequence = [i.name for i in self.live.sequence]
         self.allocations: list[Allocation] = []
-        self.copies: dict[int, list[Copy]] = {}
+        self.copies: dict[int, list[ElementCopy]] = {}
         self.staged: dict[tuple[int, LiveRange], Slice] = {}
         self.slices: dict[LiveRange, Slice] = {}
         self._scratch: dict[HloInstruction, Slice] = {}
-        self._groups = Groups(self.live, policy)
+        self._groups = BufferGroups(self.live, policy)
         self.result_copies: list[tuple[LiveRange, int]] = []
         self._allocate(policy)
         self._record: BufferAssignmentRecord | None = None
@@ -169,23 +169,23 @@ class BufferAssignment(Displayable):
 
     def _pack(self, policy: Policy) -> None:
         flow = self.live
-        blocks: list[heap_simulator.Block] = []
+        blocks: list[heap_simulator.HeapBlock] = []
         owners: list[_Owner] = []
         for group in self._groups.all():
             if group[0] not in self.slices and not self._is_left_out(group, policy):
-                blocks.append(heap_simulator.Block(max(v.size for v in group), _times(group)))
+                blocks.append(heap_simulator.HeapBlock(max(v.size for v in group), _times(group)))
                 owners.append(group)
         for i, position in flow.position.items():
             size = policy.scratch_bytes(i)
             if size:
-                blocks.append(heap_simulator.Block(size, ((position, position),), slack=heap_simulator.ALIGNMENT))
+                blocks.append(heap_simulator.HeapBlock(size, ((position, position),), slack=heap_simulator.ALIGNMENT))
                 owners.append(i)
         for at, value in self._plan_copies():
-            blocks.append(heap_simulator.Block(value.size, ((at, at),)))
+            blocks.append(heap_simulator.HeapBlock(value.size, ((at, at),)))
             owners.append((at, value))
         _check_addressable(blocks, owners)
         outputs = [a for a in self.allocations if a.kind == "output" and a.size]
-        packing = heap_simulator.pack(blocks, [heap_simulator.Block(a.size, self._busy(a)) for a in outputs])
+        packing = heap_simulator.pack(blocks, [heap_simulator.HeapBlock(a.size, self._busy(a)) for a in outputs])
         self.peak_bytes = heap_simulator.peak([b for b, bin_ in zip(blocks, packing.bins, strict=True) if bin_ is None])
         arena = Allocation(0, "temp", packing.size)
         self._own(arena, [])
@@ -212,7 +212,9 @@ class BufferAssignment(Displayable):
         return _times(self._groups.members(value)) if value.output == output.number else (copied_at_the_end,)
 
     def _plan_copies(self) -> list[tuple[int, LiveRange]]:
-        """Fill `copies`; gives the (position, source) that must be set aside first, as another copy of the position overwrites them."""
+        """Fill `copies`; returns the (position, source) pairs that must be copied to a temporary
+        first, because another copy of the position overwrites them.
+        """
         for loop in self.live.loops:
             for leaf, state in loop.state.items():
                 self._plan(loop.initial[leaf], state, loop.begin)
@@ -230,7 +232,7 @@ class BufferAssignment(Displayable):
 
     def _plan(self, source: LiveRange, target: LiveRange, position: int) -> None:
         if source.size and self._groups.root(source) is not self._groups.root(target):
-            self.copies.setdefault(position, []).append(Copy(source, target, position))
+            self.copies.setdefault(position, []).append(ElementCopy(source, target, position))
 
     # -- what it shows ------------------------------------------------------------------------------------------
 
@@ -294,7 +296,7 @@ class _Lives:
                 yield life
 
 
-class Groups:
+class BufferGroups:
     """Values that lie in one place: merged where their lives allow it."""
 
     def __init__(self, flow: LiveRanges, policy: Policy) -> None:
@@ -415,7 +417,7 @@ _ADDRESSABLE = 2**62
 _Owner = list[LiveRange] | HloInstruction | tuple[int, LiveRange]
 
 
-def _check_addressable(blocks: Sequence[heap_simulator.Block], owners: Sequence[_Owner]) -> None:
+def _check_addressable(blocks: Sequence[heap_simulator.HeapBlock], owners: Sequence[_Owner]) -> None:
     """Raise OutOfMemoryError where temporaries take more bytes than can be addressed."""
     wanted = sum(b.size + b.slack for b in blocks)
     if wanted < _ADDRESSABLE:

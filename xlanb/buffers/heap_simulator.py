@@ -1,4 +1,6 @@
-"""Offsets for buffers in one arena, or where other memory lies idle: best fit, largest first, by bytes or bytes times positions (XLA's GlobalDecreasingSizeBestFitHeap, of both kinds)."""
+"""Offsets of buffers in one arena, or in unused parts of other allocations: best fit, largest
+first, by bytes or bytes times lifetime (XLA's GlobalDecreasingSizeBestFitHeap, both kinds).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ Interval = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class HeapBlock:
     """Memory of `size` bytes that is in use during some intervals of program positions, both ends included.
 
     `slack` is what it needs besides where it does not lie in the arena, for its user to start at a cache line of memory that is not aligned to one.
@@ -32,7 +34,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class HeapPacking:
     """A bin (None: the arena) and an offset per block, and the bytes of the arena."""
 
     bins: tuple[int | None, ...]
@@ -40,7 +42,7 @@ class Packing:
     size: int
 
 
-def pack(blocks: Sequence[Block], bins: Sequence[Block] = ()) -> Packing:
+def pack(blocks: Sequence[HeapBlock], bins: Sequence[HeapBlock] = ()) -> HeapPacking:
     """Place blocks so that no two that are in use at one time overlap.
 
     Offsets are multiples of 64 bytes, those of blocks of 16 bytes or less of 16. `bins` are memory of other use, as large as they are: a block that would make the
@@ -54,14 +56,14 @@ def pack(blocks: Sequence[Block], bins: Sequence[Block] = ()) -> Packing:
     return min(by_size, _Packer(blocks, bins).pack(_bytes_times_positions), key=lambda p: p.size)
 
 
-def _bytes_times_positions(block: Block) -> int:
+def _bytes_times_positions(block: HeapBlock) -> int:
     return block.size * sum(end - start + 1 for start, end in _joined(block.intervals))
 
 
 class _Packer:
     """All blocks: those of the bins, which lie where they are, and behind them those to be placed."""
 
-    def __init__(self, blocks: Sequence[Block], bins: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[HeapBlock], bins: Sequence[HeapBlock]) -> None:
         self.fixed = len(bins)
         self.blocks = [*bins, *blocks]
         count = len(self.blocks)
@@ -75,7 +77,7 @@ class _Packer:
         self.largest = sorted(range(self.fixed), key=lambda k: bins[k].size)
         self.capacities = [bins[k].size for k in self.largest]
 
-    def pack(self, weight: Callable[[Block], int]) -> Packing:
+    def pack(self, weight: Callable[[HeapBlock], int]) -> HeapPacking:
         """The blocks of most weight are placed first."""
         blocks = self.blocks
         # Of equal ones first those that no bin takes, so that the others see how large the arena is.
@@ -86,7 +88,7 @@ class _Packer:
             self._place(k, self.is_placed & self._in_use_with(k))
             self.is_placed[k] = True
         bins = tuple(None if b == _ARENA else b for b in self.home[self.fixed :].tolist())
-        return Packing(bins, tuple(self.offsets[self.fixed :].tolist()), self.size)
+        return HeapPacking(bins, tuple(self.offsets[self.fixed :].tolist()), self.size)
 
     def _in_use_with(self, k: int) -> NDArray[np.bool_]:
         """Which blocks are in use at a position at which block k is."""
@@ -144,7 +146,7 @@ class _Packer:
         return (int(starts[-1]), 0) if capacity is None else (-1, 0)
 
 
-def peak(blocks: Sequence[Block]) -> int:
+def peak(blocks: Sequence[HeapBlock]) -> int:
     """The most bytes in use at one position: no packing can do with less."""
     events: dict[int, int] = {}
     for b in blocks:

@@ -47,7 +47,7 @@ class LiveRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class ElementCopy:
     """A copy that the program does besides its instructions: into a loop's state, out of a branch, into a result."""
 
     source: LiveRange
@@ -69,7 +69,7 @@ class LoopState:
 
 
 @dataclass(eq=False)
-class Choice:
+class ConditionalResults:
     """A conditional: its results, and what each branch gives for them at its end."""
 
     instruction: HloInstruction
@@ -93,7 +93,7 @@ class LiveRanges:
         self.instructions: list[HloInstruction] = []
         self.values: list[LiveRange] = []
         self.loops: list[LoopState] = []
-        self.choices: list[Choice] = []
+        self.choices: list[ConditionalResults] = []
         self._range: dict[HloValue, LiveRange] = {}
         self._visited: set[HloComputation] = set()
         for p in entry.parameters:
@@ -205,7 +205,7 @@ class LiveRanges:
     def _conditional(self, i: HloInstruction) -> None:
         begin = self._step(i)
         self.value(i.operands[0]).use(begin)
-        choice = Choice(i)
+        choice = ConditionalResults(i)
         self.choices.append(choice)
         for c in i.called_computations:
             self._visit(c, c.parameters)

@@ -1,4 +1,4 @@
-"""What buffer assignment decided, frozen: allocations, the values in them, and when each lives."""
+"""Frozen results of buffer assignment: allocations, the values in them, and their live ranges."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The command line, `xlanb COMMAND`: each file of this folder holds commands that belong together.
+"""The command line, `xlanb COMMAND`: each file of this folder contains related commands.
 
 Exit status: 0 well; 1 the input is at fault, or what was asked to agree does not; 2 the command
-line is wrong. A command returns a `Result`; `main` prints it as text, or as JSON with `--json`:
+line is wrong. A command returns a `CommandResult`; `main` prints it as text, or as JSON with `--json`:
 one object or list, in which a number that is not finite is the string "nan", "inf" or "-inf". An
 error is then an object too, with its class as `error` and what it says as `message`.
 """
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from xlanb.cli import lab, mcp
 from xlanb.cli.parser import add_answering
-from xlanb.cli.result import Result, explained, json_text
+from xlanb.cli.result import CommandResult, explained, json_text
 from xlanb.errors import XlanbError
 
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parsed(arguments)
     as_json = getattr(options, "json", False)
     try:
-        result: Result = options.command(options)
+        result: CommandResult = options.command(options)
         text = json_text(result.data) if as_json and result.data is not None else result.text
         if text:
             print(text.rstrip("\n"))

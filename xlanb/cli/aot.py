@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xlanb.cli.programs import module_of
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 from xlanb.errors import ArgumentError
 
 _TRIPLE = "x86_64-pc-linux"
@@ -44,7 +44,7 @@ def _option(parser: argparse.ArgumentParser, name: str, **how: Any) -> None:
     parser.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}")), **how)
 
 
-def _aot(options: argparse.Namespace) -> Result:
+def _aot(options: argparse.Namespace) -> CommandResult:
     from xlanb.codegen.cross import target_named
     from xlanb.runtime import aot
 
@@ -56,7 +56,7 @@ def _aot(options: argparse.Namespace) -> Result:
         config = aot.read_config(options.config)
         if options.dump_fetch_nodes:
             nodes = aot.fetched_nodes(config)
-            return Result(",".join(nodes), nodes)
+            return CommandResult(",".join(nodes), nodes)
         from xlanb.graph.graph import Graph
 
         program = aot.aot_program(Graph.from_graphdef(options.graph), config, options.graph.stem)
@@ -79,4 +79,4 @@ def _aot(options: argparse.Namespace) -> Result:
         f"{files[0]}: {len(code.data):,} bytes for {target.triple}, function {code.name}\n"
         f"{files[1]}: class {options.cpp_class}, {code.signature.text}"
     )
-    return Result(text, data)
+    return CommandResult(text, data)

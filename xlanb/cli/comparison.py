@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from xlanb.cli.programs import is_dump, module_of, shown, trace_of
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 
 
 def add_commands(commands: Any) -> None:
@@ -25,19 +25,19 @@ def add_commands(commands: Any) -> None:
     diff.set_defaults(command=_diff)
 
 
-def _ls(options: argparse.Namespace) -> Result:
+def _ls(options: argparse.Namespace) -> CommandResult:
     from xlanb.explorer.dump_directory import read_dump
 
     dump = read_dump(options.directory)
     table = dump.files if options.files else dump.modules
     data = json.loads(table.to_json(orient="records", date_format="iso"))
     if not options.files:
-        return Result(str(dump), data)
+        return CommandResult(str(dump), data)
     lines = [f"{row.bytes:>12,}  {row.file}\n{'':>14}{row.what}" for row in table.itertuples()]
-    return Result("\n".join(lines), data)
+    return CommandResult("\n".join(lines), data)
 
 
-def _diff(options: argparse.Namespace) -> Result:
+def _diff(options: argparse.Namespace) -> CommandResult:
     from xlanb.explorer.diff import diff_modules
 
     sides = (options.before, options.after)
@@ -51,7 +51,7 @@ def _diff(options: argparse.Namespace) -> Result:
         text = str(modules)
     groups = json.loads(modules.groups.to_json(orient="records"))
     data = {"equal": modules.is_equal, "counts": modules.counts, "groups": groups}
-    return Result(text, data, 0 if modules.is_equal else 1)
+    return CommandResult(text, data, 0 if modules.is_equal else 1)
 
 
 def _record(side: str, args: str) -> Any:

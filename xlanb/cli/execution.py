@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xlanb.cli.programs import add_program, given_arrays, module_of
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 from xlanb.errors import ArgumentError
 from xlanb.files import is_file
 
@@ -78,7 +78,7 @@ def real_xla() -> Any:
     return real
 
 
-def _run(options: argparse.Namespace) -> Result:
+def _run(options: argparse.Namespace) -> CommandResult:
     if options.as_tensorflow:
         return _script(options.as_tensorflow)
     if options.file is None:
@@ -101,17 +101,17 @@ def _run(options: argparse.Namespace) -> Result:
             devices=devices,
         )
     if not prints:
-        return Result("", None)
+        return CommandResult("", None)
     lines = [str(outcome)]
     if not outcome.agrees:
         bisect = f"xlanb bisect {_asked_about(options)}"
         lines.append(f"to find the pass and rule responsible: {bisect} --reproducer fault.py")
         if options.reference == "xla":
             lines.append(f"if it finds none, XLA's passes are responsible: {bisect} --by xla --reproducer fault.py")
-    return Result("\n".join(lines), outcome.data, 0 if outcome.agrees else 1)
+    return CommandResult("\n".join(lines), outcome.data, 0 if outcome.agrees else 1)
 
 
-def _script(words: list[str]) -> Result:
+def _script(words: list[str]) -> CommandResult:
     """Run a script as `python SCRIPT.py ...` does, with xlanb.tf for TensorFlow."""
     from xlanb.tf.import_hook import as_tensorflow
 
@@ -125,7 +125,7 @@ def _script(words: list[str]) -> Result:
             runpy.run_path(words[0], run_name="__main__")
     finally:
         sys.argv, sys.path = arguments, path
-    return Result("", None)
+    return CommandResult("", None)
 
 
 def _asked_about(options: argparse.Namespace) -> str:
@@ -163,7 +163,7 @@ def _devices(text: str | None) -> Iterator[tuple[int | None, bool]]:
         raise
 
 
-def _profile(options: argparse.Namespace) -> Result:
+def _profile(options: argparse.Namespace) -> CommandResult:
     from xlanb.runtime.jit import compile as compile_program
     from xlanb.runtime.opt import arguments_for
 
@@ -176,7 +176,7 @@ def _profile(options: argparse.Namespace) -> Result:
     total = float(table["seconds"].sum())
     lines = [f"{executable.hlo_module.name}: {total * 1e6:,.1f} us in {len(rows)} kernels"]
     lines += [_kernel_line(row) for row in rows]
-    return Result("\n".join(lines), {"seconds": total, "kernels": rows})
+    return CommandResult("\n".join(lines), {"seconds": total, "kernels": rows})
 
 
 def _kernel_line(row: dict[str, Any]) -> str:

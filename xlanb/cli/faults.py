@@ -18,7 +18,7 @@ from xlanb.cli.programs import (
     progress,
     trace_of,
 )
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 from xlanb.errors import ArgumentError
 
 
@@ -88,7 +88,7 @@ def _add_reduce(commands: Any) -> None:
     reduce.set_defaults(command=_reduce)
 
 
-def _bisect(options: argparse.Namespace) -> Result:
+def _bisect(options: argparse.Namespace) -> CommandResult:
     from xlanb.explorer.bisection import inputs_of, start_of
     from xlanb.runtime.opt import arguments_for
 
@@ -103,7 +103,7 @@ def _bisect(options: argparse.Namespace) -> Result:
     if written:
         found.reproducer().write(options.reproducer)
     text = found.summary(written=str(options.reproducer) if written else "", on_command_line=True)
-    return Result(text, _bisected(found), 1 if found.moved else 0)
+    return CommandResult(text, _bisected(found), 1 if found.moved else 0)
 
 
 def _bisected(found: Any) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _fault(options: argparse.Namespace) -> Any:
     return failing.differs(run, reference, options.tolerance)
 
 
-def _reduce(options: argparse.Namespace) -> Result:
+def _reduce(options: argparse.Namespace) -> CommandResult:
     from xlanb.reducer import reduction
     from xlanb.runtime.opt import arguments_for
 
@@ -175,4 +175,4 @@ def _reduce(options: argparse.Namespace) -> Result:
         "module": text, "instructions": found.module.instruction_count, "before": found.before,
         "tests": found.tests, "seconds": found.seconds, "finished": found.is_finished,
     }  # fmt: skip
-    return Result(str(found), data)
+    return CommandResult(str(found), data)

@@ -1,4 +1,4 @@
-"""`xlanb target`: what the real XLA makes of a program for hardware that is not here."""
+"""`xlanb target`: compile a program by the real XLA for hardware that is not present."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xlanb.cli.programs import add_program, called, function_name, module_of, progress
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 
 
 def add_commands(commands: Any) -> None:
@@ -30,8 +30,8 @@ def add_commands(commands: Any) -> None:
     target.set_defaults(command=_target)
 
 
-def _target(options: argparse.Namespace) -> Result:
-    from xlanb.peers.targets.beside import side_by_side
+def _target(options: argparse.Namespace) -> CommandResult:
+    from xlanb.peers.targets.compare import side_by_side
 
     function = function_name(options.file)
     program, given = (
@@ -50,4 +50,4 @@ def _target(options: argparse.Namespace) -> Result:
         from xlanb.view.page import write_page
 
         write_page(found.traces, str(options.output))
-    return Result(str(found), json.loads(found.facts.to_json(orient="columns")))
+    return CommandResult(str(found), json.loads(found.facts.to_json(orient="columns")))

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from subprocess import run
 from typing import Any
 
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 from xlanb.errors import XlanbError
 
 
@@ -25,10 +25,10 @@ def add_commands(commands: Any) -> None:
     lab.set_defaults(command=_lab)
 
 
-def _lab(options: argparse.Namespace) -> Result:
+def _lab(options: argparse.Namespace) -> CommandResult:
     if find_spec("jupyterlab") is None:
         raise XlanbError("JupyterLab is not installed: pip install 'xlanb[lab]'")
     command = [sys.executable, "-m", "jupyter", "lab", options.directory]
     command += ["--no-browser"] * options.no_browser
     status = run(command, check=False).returncode
-    return Result("", {"status": status}, status)
+    return CommandResult("", {"status": status}, status)

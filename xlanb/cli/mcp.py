@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 
 from xlanb.cli.parser import add_answering
 from xlanb.cli.programs import without_stdin
-from xlanb.cli.result import Result, explained, json_text
+from xlanb.cli.result import CommandResult, explained, json_text
 from xlanb.errors import ArgumentError, MissingLibraryError, XlanbError
 
 SHORT = 4000
@@ -37,9 +37,9 @@ def add_commands(commands: Any) -> None:
     mcp.set_defaults(command=_serve)
 
 
-def _serve(options: argparse.Namespace) -> Result:
+def _serve(options: argparse.Namespace) -> CommandResult:
     server().run("stdio")
-    return Result("", None)
+    return CommandResult("", None)
 
 
 def server() -> Any:
@@ -272,7 +272,7 @@ def _answer(words: Sequence[str], names: Sequence[str], args: str, as_json: bool
     try:
         with without_stdin():
             options = top.parse_args([*words, *_named("--args", args), "--", *names])
-            result: Result = options.command(options)
+            result: CommandResult = options.command(options)
     except XlanbError as error:
         raise ToolError(_cut(explained(error), characters)) from error
     except OSError as error:

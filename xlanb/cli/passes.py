@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from xlanb.cli.programs import add_program, module_of, trace_of
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 
 
 def add_commands(commands: Any) -> None:
@@ -35,15 +35,15 @@ def add_commands(commands: Any) -> None:
     passes.set_defaults(command=_passes)
 
 
-def _open(options: argparse.Namespace) -> Result:
+def _open(options: argparse.Namespace) -> CommandResult:
     module = module_of(options.file, options.args)
     module.verify(executable=True)
     text = str(module)
     count = module.instruction_count
-    return Result(text, {"name": module.name, "instructions": count, "module": text})
+    return CommandResult(text, {"name": module.name, "instructions": count, "module": text})
 
 
-def _opt(options: argparse.Namespace) -> Result:
+def _opt(options: argparse.Namespace) -> CommandResult:
     from xlanb.runtime.opt import optimize
 
     done = optimize(
@@ -53,10 +53,10 @@ def _opt(options: argparse.Namespace) -> Result:
         diff=options.diff,
     )
     text = "\n".join(done.shown) if options.print_after_all or options.diff else done.text
-    return Result(text, {"module": done.text, "passes": done.rows, "shown": done.shown})
+    return CommandResult(text, {"module": done.text, "passes": done.rows, "shown": done.shown})
 
 
-def _passes(options: argparse.Namespace) -> Result:
+def _passes(options: argparse.Namespace) -> CommandResult:
     trace = trace_of(options.file, options.module, options.args, options.target)
     table = trace.to_dataframe()
     if not options.all:
@@ -65,7 +65,7 @@ def _passes(options: argparse.Namespace) -> Result:
     total = len(trace)
     lines = [f"{trace.name}: {total} stages, {len(trace.changed)} changed something"]
     lines += [f"{row['stage']:>4}  {_milliseconds(row['ms'])}  {_line(row)}" for row in rows]
-    return Result("\n".join(lines), {"name": trace.name, "stages": total, "passes": rows})
+    return CommandResult("\n".join(lines), {"name": trace.name, "stages": total, "passes": rows})
 
 
 def _milliseconds(ms: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What a command answers: text for a person, the same as data, and the exit status."""
+"""The result of a command: text, the same as data, and the exit status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xlanb.errors import XlanbError
 
 
 @dataclass(frozen=True)
-class Result:
+class CommandResult:
     """The answer of one command.
 
     Attributes:

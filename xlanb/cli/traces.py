@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xlanb.cli.programs import add_program, trace_of
-from xlanb.cli.result import Result
+from xlanb.cli.result import CommandResult
 from xlanb.errors import ArgumentError
 
 
@@ -56,7 +56,7 @@ def _trace(options: argparse.Namespace) -> Any:
     return trace_of(options.file, options.module, options.args, options.target)
 
 
-def _report(options: argparse.Namespace) -> Result:
+def _report(options: argparse.Namespace) -> CommandResult:
     if not options.output.absolute().parent.is_dir():
         raise ArgumentError(f"-o {options.output}: no such folder: {options.output.parent}")
     trace = _trace(options)
@@ -68,23 +68,23 @@ def _report(options: argparse.Namespace) -> Result:
         f"{options.output}: {trace.name}, {stages} stage{'s' * (stages != 1)}, "
         f"{changed} changed something, {size:,} bytes"
     )
-    return Result(text, data)
+    return CommandResult(text, data)
 
 
-def _why(options: argparse.Namespace) -> Result:
+def _why(options: argparse.Namespace) -> CommandResult:
     trace = _trace(options)
     if options.names:
         why = trace.why(*options.names)
-        return Result(str(why), why.to_json())
+        return CommandResult(str(why), why.to_json())
     found = trace.replay(int(options.stage) if options.stage.isdigit() else options.stage)
-    return Result(str(found), json.loads(found.to_dataframe().to_json(orient="records")))
+    return CommandResult(str(found), json.loads(found.to_dataframe().to_json(orient="records")))
 
 
-def _lineage(options: argparse.Namespace) -> Result:
+def _lineage(options: argparse.Namespace) -> CommandResult:
     found = _trace(options).lineage(options.name.removeprefix("%"))
     links = json.loads(found.to_dataframe().to_json(orient="records"))
     data = {
         "name": found.name, "nodes": found.nodes, "lines": found.lines,
         "from": found.sources, "became": found.results, "links": links,
     }  # fmt: skip
-    return Result(str(found), data)
+    return CommandResult(str(found), data)

@@ -1,4 +1,6 @@
-"""Which nodes of a graph must be constant when it is compiled (TensorFlow's BackwardsConstAnalysis): from inputs that kernels must know, back through all that makes them."""
+"""Find nodes that must be compile-time constants (TensorFlow's BackwardsConstAnalysis): from inputs
+that lowerings need, back through their producers.
+"""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ LAUNCH = "XlaLaunch"
 
 
 @dataclass(frozen=True)
-class Launches:
+class LaunchGraph:
     """The graph in which each cluster is an XlaLaunch node; its attribute `function` names the cluster."""
 
     graph: Graph
 
 
-def build_xla_ops(encapsulated: Encapsulated) -> Launches:
+def build_xla_ops(encapsulated: Encapsulated) -> LaunchGraph:
     """Replace call nodes by XlaLaunch nodes, in a copy."""
     graph = encapsulated.graph.copy()
     for op, function in _calls(graph, encapsulated.functions):
@@ -47,7 +47,7 @@ def build_xla_ops(encapsulated: Encapsulated) -> Launches:
         for other in op.control_outputs:
             other.add_control_input(launch)
         graph.remove_ops([op])
-    return Launches(graph)
+    return LaunchGraph(graph)
 
 
 def build_xla_compile_and_run(encapsulated: Encapsulated, *, is_lazy: bool = True) -> Graph:

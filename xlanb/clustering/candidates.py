@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.clustering.backwards_const_analysis import must_be_constant
-from xlanb.clustering.compilability import CONDITIONS, Judged, Scope, detailed
+from xlanb.clustering.compilability import CONDITIONS, CallScope, Judged, detailed
 from xlanb.clustering.devices import ALWAYS, IF_ASKED, IF_ENABLED, compilation_device, device_of, device_type
 from xlanb.clustering.node_graph import CONSTANT, CONTROL, IDENTITY, SWITCH, NodeGraph
 from xlanb.clustering.ops_to_cluster import listed_ops
@@ -92,7 +92,7 @@ class Candidates:
         self._constant = must_be_constant(graph, order)
         self._allowed = listed_ops(options.flags)
         self._allows_where = "Where" not in options.flags.tf_xla_cluster_exclude_ops
-        self._scopes: dict[str, Scope] = {}
+        self._scopes: dict[str, CallScope] = {}
         self._out_of_fuel: set[Operation] = set()
         self.found: list[int] = []
         self.reasons: dict[str, str] = {}
@@ -172,14 +172,14 @@ class Candidates:
             lambda op: condition.remedy(Judged(op, self._scope(op))),
         )
 
-    def _scope(self, op: Operation) -> Scope:
+    def _scope(self, op: Operation) -> CallScope:
         device = device_of(op)
         found = self._scopes.get(device)
         if found is None:
             known = compilation_device(device)
             if known is None:
                 raise GraphError(f"node {op.name!r}: cannot compile for device {device!r}")
-            found = self._scopes[device] = Scope(known, self._allows_where, self._options.only_lowered)
+            found = self._scopes[device] = CallScope(known, self._allows_where, self._options.only_lowered)
         return found
 
     def predicates(self, op: Operation) -> tuple[Predicate, ...]:

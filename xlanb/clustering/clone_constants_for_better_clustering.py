@@ -15,7 +15,9 @@ _SMALL = 16  # elements; a constant of so many is not small any more
 
 
 def clone_constants_for_better_clustering(graph: Graph) -> Graph:
-    """A copy in which small constants on the CPU have one reader each; the graph itself where nothing is to be done, or where its constants have been cloned already."""
+    """A copy in which small constants on the CPU have one reader each; the graph itself if there is
+    nothing to do, or its constants have been cloned already.
+    """
     done = any(op.type in CONSTANT and "/clone_" in op.name for op in graph)
     if done or any(op.type in _IN_PLACE for op in graph) or not any(_is_shared(op) for op in graph):
         return graph

@@ -1,4 +1,6 @@
-"""What comes before a Stage and what comes after an Unstage get scopes of their own, so that a pipeline's stages stay apart (TensorFlow's cluster_scoping_pass.cc)."""
+"""Give the nodes before a Stage and after an Unstage separate scopes, so that pipeline stages are
+not merged (TensorFlow's cluster_scoping_pass.cc).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ SCOPE = "_XlaInternalScope"
 
 
 def cluster_scoping(graph: Graph) -> Graph:
-    """A copy whose nodes bear `_XlaInternalScope` where it matters; the graph itself where it has no such stages."""
+    """A copy whose nodes have `_XlaInternalScope` where it matters; the graph itself if it has no
+    such stages.
+    """
     if not any(op.type in ("Stage", "Unstage") for op in graph):
         return graph
     copy = graph.copy()

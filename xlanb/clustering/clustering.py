@@ -13,9 +13,9 @@ from xlanb.clustering.build_xla_ops import build_xla_compile_and_run, build_xla_
 from xlanb.clustering.clone_constants_for_better_clustering import clone_constants_for_better_clustering
 from xlanb.clustering.cluster import Cluster
 from xlanb.clustering.cluster_scoping_pass import SCOPE, cluster_scoping
-from xlanb.clustering.contraction import ClusterState, Contraction
+from xlanb.clustering.contraction import ClusterState, EdgeContraction
 from xlanb.clustering.dataflow import Dataflow, dataflow
-from xlanb.clustering.diff import ClusteringDiff, Side
+from xlanb.clustering.diff import ClusteringDiff, ClusterSide
 from xlanb.clustering.encapsulate_subgraphs import Encapsulated, encapsulate_subgraphs
 from xlanb.clustering.force_xla_constants_on_host_pass import force_xla_constants_on_host
 from xlanb.clustering.increase_dynamism_for_auto_jit_pass import increase_dynamism_for_auto_jit
@@ -136,7 +136,9 @@ class Clustering(Displayable):
 
     @cached_property
     def xla_ops_graph(self) -> Graph:
-        """The graph that runs, as today: _XlaCompile, _XlaRun and _XlaMerge with the call beside them."""
+        """The executed graph, as in current TensorFlow: _XlaCompile, _XlaRun and _XlaMerge with the
+        fallback call.
+        """
         return build_xla_compile_and_run(self.encapsulated, is_lazy=self.request.flags.tf_xla_enable_lazy_compilation)
 
     @cached_property
@@ -219,7 +221,7 @@ class Clustering(Displayable):
         question = f"Are {about} in one cluster?"
         return Why(subject, (decision,), question=question, answer=answer, about=about, by_condition=True)
 
-    def _states(self, node: str, other: str) -> tuple[Contraction, ClusterState, ClusterState] | None:
+    def _states(self, node: str, other: str) -> tuple[EdgeContraction, ClusterState, ClusterState] | None:
         """The clusters of two candidates as contraction left them, the one that comes first first."""
         contraction = self._marking.contraction
         if contraction is None:
@@ -302,8 +304,8 @@ class Clustering(Displayable):
         """What is otherwise in another clustering of this graph, or of one like it."""
         return ClusteringDiff(self._side(), other._side())
 
-    def _side(self) -> Side:
-        return Side(self.cluster_of, {op.name: op.type for op in self.graph}, self.reasons)
+    def _side(self) -> ClusterSide:
+        return ClusterSide(self.cluster_of, {op.name: op.type for op in self.graph}, self.reasons)
 
     # ---------------------------------------------------------------------------------------------------------- show
 
@@ -321,7 +323,9 @@ class Clustering(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows beside the picture: the clusters, what flows between them, and the nodes outside with the reason."""
+        """Tables shown with the picture: the clusters, the flows between them, and the nodes
+        outside with the reason.
+        """
         import pandas as pd
 
         rows = []

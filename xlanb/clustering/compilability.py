@@ -29,7 +29,7 @@ _DEEPEST = 50  # calls within calls
 
 
 @dataclass(frozen=True)
-class Scope:
+class CallScope:
     """What a node is judged by: the device's rules, and the functions around it (innermost last).
 
     `allows_where` is False where --tf_xla_cluster_exclude_ops=Where; `only_lowered` keeps out what xlanb itself cannot lower, for a graph that is to be run.
@@ -41,19 +41,19 @@ class Scope:
     stack: tuple[str, ...] = ()
     calls: dict[str, str] = field(default_factory=dict)
 
-    def within(self, function: str) -> Scope:
+    def within(self, function: str) -> CallScope:
         """The scope of the nodes of a function that is called here."""
-        return Scope(self.device, self.allows_where, self.only_lowered, (*self.stack, function), self.calls)
+        return CallScope(self.device, self.allows_where, self.only_lowered, (*self.stack, function), self.calls)
 
 
 class Judged(NamedTuple):
     """A node, and what it is judged by."""
 
     op: Operation
-    scope: Scope
+    scope: CallScope
 
 
-def _condition(name: str, objection: Callable[[Operation, Scope], str], change: str = "") -> Condition[Judged]:
+def _condition(name: str, objection: Callable[[Operation, CallScope], str], change: str = "") -> Condition[Judged]:
     """A condition whose `objection` gives TensorFlow's reason against a node, "" where the condition holds.
 
     `change` is what to do about a node, before its name.
@@ -62,11 +62,11 @@ def _condition(name: str, objection: Callable[[Operation, Scope], str], change: 
     return objecting(name, lambda j: objection(j.op, j.scope), remedy=remedy)
 
 
-def _unless(fails: Callable[[Operation, Scope], bool], reason: str) -> Callable[[Operation, Scope], str]:
+def _unless(fails: Callable[[Operation, CallScope], bool], reason: str) -> Callable[[Operation, CallScope], str]:
     return lambda op, scope: reason if fails(op, scope) else ""
 
 
-def _unless_everything(fails: Callable[[Operation], bool], reason: str) -> Callable[[Operation, Scope], str]:
+def _unless_everything(fails: Callable[[Operation], bool], reason: str) -> Callable[[Operation, CallScope], str]:
     """The objection of devices that compile only what is worth it."""
     return lambda op, scope: reason if not scope.device.compiles_everything and fails(op) else ""
 
@@ -76,7 +76,7 @@ def is_function_call(op: Operation) -> bool:
     return op.type in _CALLS or op.type in op.graph.functions
 
 
-def _kernel(op: Operation, scope: Scope) -> str:
+def _kernel(op: Operation, scope: CallScope) -> str:
     if is_function_call(op):
         name = _called(op, _CALLS[op.type])[0] if op.type in _CALLS else op.type
         return "unsupported function" if _against_call(name, op, scope) else ""
@@ -93,8 +93,8 @@ def _called(op: Operation, *attributes: str) -> list[str]:
     return [r.name if isinstance(r, FunctionRef) else "" for r in refs]
 
 
-def _branches(types: set[str], *attributes: str) -> Callable[[Operation, Scope], str]:
-    def objection(op: Operation, scope: Scope) -> str:
+def _branches(types: set[str], *attributes: str) -> Callable[[Operation, CallScope], str]:
+    def objection(op: Operation, scope: CallScope) -> str:
         if op.type not in types:
             return ""
         bad = any(_against_call(name, op, scope) for name in _called(op, *attributes))
@@ -103,7 +103,7 @@ def _branches(types: set[str], *attributes: str) -> Callable[[Operation, Scope],
     return objection
 
 
-def _against_call(name: str, op: Operation, scope: Scope) -> str:
+def _against_call(name: str, op: Operation, scope: CallScope) -> str:
     """Why the body of a function cannot be compiled: the first reason found, with the node it is about."""
     function = op.graph.functions.get(name)
     if function is None:
@@ -123,7 +123,7 @@ def _holds_variants(op: Operation) -> bool:
     return any(t.dtype.name == "variant" for t in (*inputs, *op.outputs))
 
 
-def _lowered(op: Operation, scope: Scope) -> str:
+def _lowered(op: Operation, scope: CallScope) -> str:
     if not scope.only_lowered or is_function_call(op):
         return ""
     found = kernel(op.type)
@@ -189,14 +189,14 @@ CONDITIONS: tuple[Condition[Judged], ...] = (
 )
 
 
-def reason_against(op: Operation, scope: Scope) -> str:
+def reason_against(op: Operation, scope: CallScope) -> str:
     """The first reason why the node cannot be compiled, "" if it can."""
     judged = Judged(op, scope)
     failed = first_failing(CONDITIONS, judged)
     return "" if failed is None else CONDITIONS[failed].value(judged)
 
 
-def detailed(op: Operation, scope: Scope, reason: str) -> str:
+def detailed(op: Operation, scope: CallScope, reason: str) -> str:
     """The reason; of a node that calls what cannot be compiled, with the node within that is at fault."""
     if not reason.startswith("unsupported "):
         return reason

@@ -79,8 +79,10 @@ Objection = Callable[[ClusterState, ClusterState], str]
 Pair: TypeAlias = tuple[ClusterState, ClusterState]
 
 
-class Contraction:
-    """Clusters of one graph, at first one for each candidate. `is_possible` is False where loops cannot be told apart: then nothing is clustered."""
+class EdgeContraction:
+    """The clusters of one graph, initially one per candidate. `is_possible` is False if loops
+    cannot be distinguished; then nothing is clustered.
+    """
 
     def __init__(self, graph: NodeGraph, order: list[int], candidates: list[int], options: MarkingOptions) -> None:
         self.graph = graph
@@ -169,7 +171,7 @@ class Contraction:
         return op is not None and op.type in _SHAPE_CONSUMERS
 
     def _is_sink_like(self, cluster: ClusterState) -> bool:
-        """A NoOp that nobody waits for: the end of a step."""
+        """A NoOp on which no node depends: the end of a step."""
         op = self._only_op(cluster)
         return op is not None and op.type == "NoOp" and not op.control_outputs
 
@@ -301,7 +303,9 @@ class Contraction:
         return f"contracting the edge would create a cycle via {prefix}[{names}]"
 
     def alternate_path(self, start: ClusterState, to: ClusterState) -> list[int] | None:
-        """Nodes of the cycle graph between two clusters other than by an edge, through a node that is no candidate if possible; None if there is none."""
+        """Nodes of the cycle graph between two clusters other than by an edge, through a node that
+        is not a candidate if possible; None if there is none.
+        """
         rank = {node: i for i, node in enumerate(reversed(list(self.cycles.post_order())))}
         if rank[start.node] > rank[to.node]:
             return None

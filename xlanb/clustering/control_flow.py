@@ -11,7 +11,7 @@ from xlanb.errors import GraphValueError
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ControlFlowFrame:
     """Where a node is: the Enter node of its loop (SOURCE outside of loops), the Enter of the loop around, the frame's name."""
 
     enter: int = SOURCE
@@ -19,18 +19,18 @@ class Frame:
     name: str = ""
 
 
-def control_flow_info(graph: NodeGraph) -> list[Frame]:
+def control_flow_info(graph: NodeGraph) -> list[ControlFlowFrame]:
     """The frame of every node, by id.
 
     Raises:
         GraphValueError: a node reads from two loops at once, an Enter has no frame, or a node cannot be reached.
     """
-    found: list[Frame | None] = [None] * len(graph)
-    found[SOURCE] = found[SINK] = Frame()
+    found: list[ControlFlowFrame | None] = [None] * len(graph)
+    found[SOURCE] = found[SINK] = ControlFlowFrame()
     ready = deque([SOURCE])
     while ready:
         node = ready.popleft()
-        inner = found[node] or Frame()
+        inner = found[node] or ControlFlowFrame()
         outer = _left(inner, found) if graph.is_(node, EXIT) else inner
         for edge in graph.out_edges[node]:
             if edge.dst == SINK:
@@ -40,7 +40,7 @@ def control_flow_info(graph: NodeGraph) -> list[Frame]:
                 found[edge.dst] = _entered(graph, edge.dst, outer)
                 ready.append(edge.dst)
                 continue
-            expected = (found[known.parent] or Frame()).name if graph.is_(edge.dst, ENTER) else known.name
+            expected = (found[known.parent] or ControlFlowFrame()).name if graph.is_(edge.dst, ENTER) else known.name
             if expected != outer.name:
                 raise GraphValueError(
                     f"{graph.op(edge.dst).describe()} has inputs from different frames: {graph.name(node)!r} is in frame {outer.name!r}, "
@@ -49,23 +49,23 @@ def control_flow_info(graph: NodeGraph) -> list[Frame]:
     lost = [graph.name(n) for n, frame in enumerate(found) if frame is None]
     if lost:
         raise GraphValueError(f"nodes that cannot be reached from any node without inputs: {', '.join(lost[:5])}")
-    return [f or Frame() for f in found]
+    return [f or ControlFlowFrame() for f in found]
 
 
-def _left(inner: Frame, found: list[Frame | None]) -> Frame:
-    return found[inner.parent] or Frame()
+def _left(inner: ControlFlowFrame, found: list[ControlFlowFrame | None]) -> ControlFlowFrame:
+    return found[inner.parent] or ControlFlowFrame()
 
 
-def _entered(graph: NodeGraph, node: int, outer: Frame) -> Frame:
+def _entered(graph: NodeGraph, node: int, outer: ControlFlowFrame) -> ControlFlowFrame:
     if not graph.is_(node, ENTER):
         return outer
     name = graph.op(node).attrs.get("frame_name")
     if not name:
         raise GraphValueError(f"{graph.op(node).describe()} must have a frame_name")
-    return Frame(node, outer.enter, str(name))
+    return ControlFlowFrame(node, outer.enter, str(name))
 
 
-def full_frame(node: int, frames: list[Frame]) -> list[str]:
+def full_frame(node: int, frames: list[ControlFlowFrame]) -> list[str]:
     """Names of the frames around a node, the innermost first."""
     names = []
     while node != SOURCE:
@@ -77,15 +77,18 @@ def full_frame(node: int, frames: list[Frame]) -> list[str]:
     return names
 
 
-def root_frame(node: int, frames: list[Frame]) -> str:
+def root_frame(node: int, frames: list[ControlFlowFrame]) -> str:
     """The name of the outermost loop around a node, "" if there is none."""
     while frames[node].parent != SOURCE:
         node = frames[node].parent
     return frames[node].name
 
 
-def cycle_detection_graph(graph: NodeGraph, frames: list[Frame]) -> tuple[GraphCycles, dict[int, str]] | None:
-    """The graph in which contraction looks for cycles, and the names of its nodes beyond those of the graph; None where loops cannot be told apart.
+def cycle_detection_graph(
+    graph: NodeGraph, frames: list[ControlFlowFrame]
+) -> tuple[GraphCycles, dict[int, str]] | None:
+    """The graph in which contraction looks for cycles, and the names of nodes added to it; None if
+    loops cannot be distinguished.
 
     Each loop is one node seen from outside (edges to Enter and from Exit are tied to it), and is cut open inside (edges from NextIteration are left out).
 

@@ -1,4 +1,4 @@
-"""What flows between clusters: which output of which feeds which parameter of which, with types and shapes."""
+"""Data flow between clusters: outputs and the parameters they feed, with types and shapes."""
 
 from __future__ import annotations
 

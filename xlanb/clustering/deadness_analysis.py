@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from xlanb.clustering.control_flow import Frame, full_frame, root_frame
+from xlanb.clustering.control_flow import ControlFlowFrame, full_frame, root_frame
 from xlanb.clustering.liveness_predicates import AND, AND_RECURRENCE, SYMBOL, Liveness, LivenessFactory
 from xlanb.clustering.node_graph import (
     CONSTANT,
@@ -36,7 +36,7 @@ class DeadnessAnalysis:
         GraphValueError: a loop is malformed; the message names the node.
     """
 
-    def __init__(self, graph: NodeGraph, frames: list[Frame]) -> None:
+    def __init__(self, graph: NodeGraph, frames: list[ControlFlowFrame]) -> None:
         self._graph = graph
         self._frames = frames
         self._factory = LivenessFactory()

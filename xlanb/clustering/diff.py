@@ -36,7 +36,7 @@ class NodeChange:
 
 
 @dataclass(frozen=True)
-class Side:
+class ClusterSide:
     """What a difference needs of one clustering."""
 
     cluster_of: Mapping[str, str | None]
@@ -47,7 +47,7 @@ class Side:
 class ClusteringDiff(Displayable):
     """Two clusterings node by node. `nodes` has all nodes, `changes` those that differ, `became` the heir of each cluster before (None: dissolved)."""
 
-    def __init__(self, before: Side, after: Side) -> None:
+    def __init__(self, before: ClusterSide, after: ClusterSide) -> None:
         self.before = before
         self.after = after
         self.became = _heirs(before.cluster_of, after.cluster_of)

@@ -156,7 +156,7 @@ class GraphCycles:
         return list(seen)
 
     def _reorder(self, below: list[int], above: list[int]) -> None:
-        """Give the ranks of both sets out anew: `below` first, each set in its old order."""
+        """Redistribute the ranks of both sets: `below` first, each set in its old order."""
         ordered = sorted(below, key=self._rank.__getitem__) + sorted(above, key=self._rank.__getitem__)
         ranks = sorted(self._rank[n] for n in ordered)
         for node, rank in zip(ordered, ranks, strict=True):

@@ -1,4 +1,4 @@
-"""Which nodes XLA compiles, and together with which (TensorFlow's mark_for_compilation_pass.cc).
+"""Form clusters of nodes to compile together (TensorFlow's mark_for_compilation_pass.cc).
 
 Every node that can be compiled starts as a cluster of its own. Edges between clusters are contracted, consumers first, in three phases, as long as the conditions on the two
 clusters hold and no cycle arises: a cycle would be two clusters that wait for each other. Clusters below the minimum size are dropped.
@@ -14,7 +14,7 @@ from itertools import count
 
 from xlanb.clustering.backwards_const_analysis import check_arity
 from xlanb.clustering.candidates import LOG, Candidates, MarkingOptions
-from xlanb.clustering.contraction import ClusterState, Contraction
+from xlanb.clustering.contraction import ClusterState, EdgeContraction
 from xlanb.clustering.devices import pick_device
 from xlanb.clustering.node_graph import NodeGraph
 from xlanb.debug_options import DebugOptions, current
@@ -44,7 +44,7 @@ class Marking:
         self.cluster_of: dict[str, str | None] = dict.fromkeys((op.name for op in graph), None)
         self.reasons: dict[str, str] = {}
         self.candidates: Candidates | None = None
-        self.contraction: Contraction | None = None
+        self.contraction: EdgeContraction | None = None
         if any(ALREADY_CLUSTERED in op.attrs for op in graph):
             self.cluster_of = {op.name: op.attrs.get(CLUSTER) for op in graph}
             return
@@ -53,7 +53,7 @@ class Marking:
         nodes = NodeGraph(graph)
         ids = [nodes.ids[op] for op in order]
         self.candidates = Candidates(nodes, ids, options)
-        self.contraction = Contraction(nodes, ids, self.candidates.found, options)
+        self.contraction = EdgeContraction(nodes, ids, self.candidates.found, options)
         self.reasons.update(self.candidates.reasons)
         if self.contraction.is_possible:
             self.contraction.run()
@@ -62,7 +62,7 @@ class Marking:
             text = "could not form cycle detection graph"
             self.reasons.update(dict.fromkeys((nodes.name(n) for n in self.candidates.found), text))
 
-    def _create_clusters(self, candidates: Candidates, contraction: Contraction, numbers: Iterator[int]) -> None:
+    def _create_clusters(self, candidates: Candidates, contraction: EdgeContraction, numbers: Iterator[int]) -> None:
         """Name the clusters in the order of the graph, those below the minimum size left out."""
         names: dict[ClusterState, str] = {}
         prefix = "cluster_"
@@ -166,7 +166,7 @@ def mark_for_compilation(
     return marking
 
 
-def _is_lonely_fill(op: Operation, cluster: ClusterState, contraction: Contraction) -> bool:
+def _is_lonely_fill(op: Operation, cluster: ClusterState, contraction: EdgeContraction) -> bool:
     if op.type != "Fill":
         return False
     readers = (contraction.cluster_at(e.dst) for e in contraction.graph.out_edges[contraction.graph.ids[op]])

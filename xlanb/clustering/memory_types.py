@@ -147,7 +147,7 @@ def is_host_output(op: Operation, port: int) -> bool:
 
 
 def is_host_input(op: Operation, slot: int) -> bool:
-    """Whether an input of a node is wanted in host memory."""
+    """Whether an input of a node must be in host memory."""
     names = _host_inputs().get(op.type)
     known = input_names(op) if names else []
     return bool(names) and slot < len(known) and known[slot] in (names or ())

@@ -1,4 +1,5 @@
-"""Which op types have a kernel for XLA_CPU_JIT or XLA_GPU_JIT, and for which element types: what TensorFlow's tf2xla registers (2.21), as it lists them itself.
+"""Op types with a kernel for XLA_CPU_JIT or XLA_GPU_JIT, and their element types, as TensorFlow's
+tf2xla registers them (2.21).
 
 A row is the constraints on attributes in brackets, then the op types they hold for. An element type is a short name or a set of TYPE_SETS.
 """

@@ -353,7 +353,9 @@ _FORMATS = {T.F64: (T.F64, 52, 11), T.F16: _HALF, T.F8E5M2: _HALF, T.F8E5M2FNUZ:
 
 
 def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int, value: Value) -> Value:
-    """The value as if it had been stored with so many bits: rounded to nearest even, beyond the range infinite, below it zero."""
+    """Round a value to a format with the given number of bits: to nearest even; overflow gives
+    infinity, underflow zero.
+    """
     # Other narrow floats are numbers of f32 here; subnormal numbers of five bits of exponent need f16's.
     held, own_mantissa, own_exponent = _FORMATS.get(t, (T.F32, 23, 8))
     width, bias = held.bits, 2 ** (own_exponent - 1) - 1

@@ -21,7 +21,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 
 @dataclass(frozen=True, slots=True)
-class DotDimensions:
+class DotLoops:
     """The dimensions of a dot's operands by their part; result dimensions are batch, lhs free, rhs free."""
 
     lhs_batch: tuple[int, ...]
@@ -32,13 +32,13 @@ class DotDimensions:
     rhs_free: tuple[int, ...]
 
     @staticmethod
-    def of(i: HloInstruction) -> DotDimensions:
+    def of(i: HloInstruction) -> DotLoops:
         """Those of a dot instruction."""
         lb, rb = i.ints("lhs_batch_dims"), i.ints("rhs_batch_dims")
         lc, rc = i.ints("lhs_contracting_dims"), i.ints("rhs_contracting_dims")
         lhs, rhs = (array_of(o).rank for o in i.operands[:2])
         lf = tuple(d for d in range(lhs) if d not in lb and d not in lc)
-        return DotDimensions(lb, rb, lc, rc, lf, tuple(d for d in range(rhs) if d not in rb and d not in rc))
+        return DotLoops(lb, rb, lc, rc, lf, tuple(d for d in range(rhs) if d not in rb and d not in rc))
 
 
 @elemental(Op.DOT)
@@ -48,7 +48,7 @@ def dot_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
     a, b = array_of(lhs), array_of(rhs)
     to = array_of(i).element_type
     t = accumulator_type(to)
-    d = DotDimensions.of(i)
+    d = DotLoops.of(i)
     left, right = _free(d, x.multi(e.f), a.rank, b.rank)
 
     def body(indices: list[Ix], total: list[Element]) -> list[Element]:
@@ -63,7 +63,7 @@ def dot_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
     return arithmetic.convert(e.f, t, to, made[0])
 
 
-def _free(d: DotDimensions, multi: tuple[Ix, ...], lhs: int, rhs: int) -> tuple[list[Ix], list[Ix]]:
+def _free(d: DotLoops, multi: tuple[Ix, ...], lhs: int, rhs: int) -> tuple[list[Ix], list[Ix]]:
     """The indices of the operands of some ranks for an element of the result, but for the contracting dimensions."""
     left: list[Ix] = [0] * lhs
     right: list[Ix] = [0] * rhs
@@ -97,10 +97,10 @@ def convolution_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
         def padding(at: list[Ix], inner: list[Element]) -> list[Element]:
             return [multiply_add(e.f, t, inner[0], zero(e.f, t), _kernel_at(e, i, c, at[0], feature, offset))]
 
-        def beside() -> Sequence[Element]:
+        def outside() -> Sequence[Element]:
             return e.fold([c.features], [t], total, padding) if multiplies else total
 
-        return e.branches([t], inside, lambda: e.fold([c.features], [t], total, channels), beside)
+        return e.branches([t], inside, lambda: e.fold([c.features], [t], total, channels), outside)
 
     made = e.fold([w.size for w in c.window], [t], [zero(e.f, t)], window)
     return arithmetic.convert(e.f, t, c.result.element_type, made[0])

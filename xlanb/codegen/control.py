@@ -34,7 +34,7 @@ class Phi:
 
 
 @dataclass(eq=False)
-class Region:
+class CodeRegion:
     """A stretch of a function that is being written: a loop's body, a branch, the function itself.
 
     `memo` holds what was computed here once, by key. Nothing is moved out of a `barrier`, which may
@@ -56,7 +56,9 @@ class Region:
     work: int = 0
     """What is done here between two polls beyond its lines once (see polling.py)."""
     called: bool = False
-    """Whether the last that was written is a call of code that may have returned because it is to stop."""
+    """Whether the last instruction is a call that may have returned early because of a stop
+    request.
+    """
 
 
 @dataclass

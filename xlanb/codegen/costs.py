@@ -1,4 +1,5 @@
-"""What emitters weigh: times, and sizes from which one way of computing is faster than another, in one table for each family of CPUs.
+"""Cost models of the emitters: times, and thresholds between implementations, in one table for each
+family of CPUs.
 
 Names end in their unit: `_ns` nanoseconds of one thread, `_bytes`, `_elements`, `_cycles`, ... Times are those of data in the second-level cache. `python -m benchmarks costs`
 measures the times anew, and tries other values of the sizes on programs that depend on them; the values here are those of a 2.x GHz server core with AVX-512 (2023), the other families
@@ -54,9 +55,9 @@ class Costs:
 
     # -- reductions
     vector_sum_elements: int = 4
-    """A sum of so few elements is no work for vectors."""
+    """Maximum number of elements of a sum that is not vectorized."""
     shared_sum_elements: int = 1 << 16
-    """A sum of so many elements of all of an array may be shared by threads."""
+    """Minimum number of elements for which a full reduction may use several threads."""
     row_vectors: int = 6
     """Vectors of a row from which on the loops of a routine cost no more than code for its length."""
     called_elements: int = 1024
@@ -66,7 +67,7 @@ class Costs:
     stretch_bytes: int = 4096
     """What a thread reads of each row at the least: shorter stretches are not prefetched, so that two threads are slower than one."""
     banded_bytes: int = 1 << 19
-    """An array of so many bytes may be cut into bands of rows."""
+    """Minimum size in bytes of an array that may be split into bands of rows."""
     joined_row_bytes: int = 256
     """Rows shorter than this are taken several at a time."""
     multiplied_elements: int = 32
@@ -92,13 +93,13 @@ class Costs:
     comparison_ns: float = 6.0
     """A comparison of a merge sort, by any function."""
     counted_elements: int = 64
-    """Lines of up to so many elements are sorted by counting those before each."""
+    """Maximum length of lines that are sorted by counting the elements before each."""
     counted_element_ns: float = 10.0
     """An element of a line that is sorted by counting."""
     counted_pair_ns: float = 0.1
     """A pair of elements of such a line."""
     wide_digit_elements: int = 3000
-    """Lines of so many elements are worth digits of 11 bits instead of 8."""
+    """Minimum length of lines that are radix-sorted by 11 bits instead of 8."""
     digit_element_ns: float = 2.0
     """An element in a round by one digit; as much again to read its key and to write what belongs to it."""
     digit_count_ns: float = 0.5
@@ -110,7 +111,7 @@ class Costs:
     kept_element_ns: float = 20.0
     """An element of top_k's buffer, sorted at the end."""
     recorded_elements: int = 8192
-    """The longest line that top_k goes through again and again, a record beside each element."""
+    """Maximum length of a line that top_k scans repeatedly, with a record per element."""
 
     # -- matrix products and convolutions
     written_products: int = 512
@@ -136,7 +137,7 @@ class Costs:
     panel_bytes: int = 640 << 10
     """The largest panel of b: that of a 3x3 window over 512 features, which the second-level cache holds. It lies on a thread's stack."""
     rowdot_rows: int = 8
-    """Up to so many rows a transpose of b costs more than sums along depth."""
+    """Maximum number of rows for which transposing b costs more than sums along depth."""
     copied_rows: int = 448
     """Rows from which on a large b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
     copied_panel_rows: int = 32
@@ -202,7 +203,7 @@ FAMILIES: dict[str, Costs] = {"avx512": COMMON, "avx2": COMMON, "other": COMMON}
 
 
 def family(vector_bits: int, enabled: frozenset[str]) -> str:
-    """The family of a machine with vectors of so many bits and these features."""
+    """The family of a machine with this vector width in bits and these features."""
     if vector_bits == 512:
         return "avx512"
     return "avx2" if "avx2" in enabled else "other"

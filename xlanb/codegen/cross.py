@@ -32,7 +32,7 @@ def target_named(triple: str, cpu: str = "", features: str = "") -> Target:
     plain = Target(triple, cpu, features, "")
     owned = llvm.Owned()
     try:
-        with llvm.target_machine(llvm.Model(plain, 2, "pic")) as machine:
+        with llvm.target_machine(llvm.TargetModel(plain, 2, "pic")) as machine:
             data = owned.take(c.DisposeTargetData, c.CreateTargetMachineData, machine)
             layout = llvm.text_of(c.CopyStringRepOfTargetData, data)
     finally:

@@ -1,4 +1,4 @@
-"""How XLA's element types stand in LLVM: in memory, in registers, and on the way between.
+"""Representation of XLA's element types in LLVM: in memory, in registers, and conversions between.
 
 In a register a `pred` is an i1, an integer of n bits an i<n> (s4: i4), f64 a double, every other float a `float` that is kept rounded to its type, a complex number a pair of values. In memory
 pred and sub-byte integers take a byte, as NumPy and ml_dtypes hold them.

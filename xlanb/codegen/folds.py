@@ -1,4 +1,6 @@
-"""What reductions of dimensions and of windows are made of: operations that may be done in any order, their neutral elements, positions in windows."""
+"""Building blocks of reductions: operations that may be reordered, their neutral elements,
+positions in windows.
+"""
 
 from __future__ import annotations
 

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from xlanb.codegen import control, instructions, lanes, memory, outlining, polling
-from xlanb.codegen.control import Loop, Phi, Region, Rounds
-from xlanb.codegen.outlining import PARALLEL, Body, Definition, Outlined, PartCall
+from xlanb.codegen.control import CodeRegion, Loop, Phi, Rounds
+from xlanb.codegen.outlining import PARALLEL, Definition, Outlined, OutlinedBody, PartCall
 from xlanb.codegen.plan import Choice, Step
 from xlanb.codegen.types import I64, PTR, VOID, Type
 from xlanb.codegen.values import Ix, Number, Value, Vector, named, text_of
 
 if TYPE_CHECKING:
-    from xlanb.codegen.module import ModuleBuilder, Target
+    from xlanb.codegen.module import CodegenTarget, ModuleBuilder
 
-__all__ = ["PARALLEL", "Function", "Ix", "Loop", "Parameter", "Phi", "Region", "Rounds"]
+__all__ = ["PARALLEL", "CodeRegion", "Function", "Ix", "Loop", "Parameter", "Phi", "Rounds"]
 
 Line = str | Phi | PartCall
 _T = TypeVar("_T")
@@ -128,7 +128,7 @@ class Function:
         instruction: str = "",
     ) -> None:
         self.module = module
-        self.target: Target = module.target
+        self.target: CodegenTarget = module.target
         self.name = name
         self.attributes = attributes
         self.linkage = linkage
@@ -136,15 +136,15 @@ class Function:
         self.instruction = instruction
         self.parameters = list(parameters)
         self.ready = self.calls_only = False
-        self.shared: Body | None = None
+        self.shared: OutlinedBody | None = None
         self.slot: Ix = 0
         self.fast = ""
         self.outlined: list[Outlined] = []
         self.plans: list[Step] = []
         self.result = VOID
         self.uses: dict[str, int] = {}
-        self.regions = [Region([], "entry", barrier=True)]
-        self._holders: dict[object, Region] = {}  # which region was last to remember a key
+        self.regions = [CodeRegion([], "entry", barrier=True)]
+        self._holders: dict[object, CodeRegion] = {}  # which region was last to remember a key
         self.allocas: list[str] = []
         self.count = 0
         self.outside_lines = 0
@@ -155,7 +155,7 @@ class Function:
         self.written: dict[str, Definition] | None = None
 
     def decided(self, what: str, taken: str, why: str = "", others: Sequence[tuple[str, str]] = ()) -> None:
-        """Note a choice, for those who read the code: see `Choice`."""
+        """Record a decision, shown with the generated code: see `Choice`."""
         if self.module.debug:
             self.plans.append(Choice(what, taken, why, tuple(others)))
 
@@ -227,7 +227,7 @@ class Function:
         return self.once(text, operands, lambda: self.let(type_, text))
 
     def alloca(self, type_: Type, count: int = 1) -> Value:
-        """Stack memory for so many values, aligned to a cache line, made in the entry block."""
+        """Stack memory for `count` values, aligned to a cache line, allocated in the entry block."""
         name = self.fresh("stack")
         self.allocas.append(f"  {name} = alloca [{count} x {type_.text}], align 64")
         return Value(self, PTR, name)
@@ -276,15 +276,15 @@ class Function:
 
     def enter(
         self, block: str = "", *, barrier: bool = False, width: int = 0, mask: lanes.Mask | None = None
-    ) -> Region:
+    ) -> CodeRegion:
         """Begin a region. What is remembered within does not hold outside."""
         here = self.regions[-1]
         depth = len(self.regions)
-        made = Region([], block, barrier, width or here.width, mask or here.mask, self.dbg, depth)
+        made = CodeRegion([], block, barrier, width or here.width, mask or here.mask, self.dbg, depth)
         self.regions.append(made)
         return made
 
-    def leave(self) -> Region:
+    def leave(self) -> CodeRegion:
         """End the innermost region; the caller puts its lines where they belong."""
         inner = self.regions.pop()
         self.dbg = inner.mark
@@ -304,7 +304,7 @@ class Function:
         yield
         self._append(self.leave())
 
-    def _append(self, inner: Region) -> None:
+    def _append(self, inner: CodeRegion) -> None:
         here = self.regions[-1]
         here.lines.extend(inner.lines)
         here.work += inner.work
@@ -399,7 +399,7 @@ class Function:
         """The block to which polls go that stop the function."""
         return [f"  br label %{polling.STOPPED}", f"{polling.STOPPED}:"] if self.polls else []
 
-    def replace_body(self, body: Body) -> None:
+    def replace_body(self, body: OutlinedBody) -> None:
         """Take the instructions of another function with the same parameters."""
         self.allocas, self.regions[-1].lines, self.polls = [], list(body.lines), False
         self.symbols, self.shared = body.symbols, body

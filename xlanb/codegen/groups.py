@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlanb.codegen.module import Target
+from xlanb.codegen.module import CodegenTarget
 from xlanb.codegen.types import BFLOAT, FLOAT, I8, I16, I32, Type
 from xlanb.codegen.values import Value
 from xlanb.shape import PrimitiveType
@@ -50,7 +50,7 @@ class Group:
         return total + f.call_as(self.sum, self.intrinsic, x, y)
 
 
-def group_of(target: Target, t: PrimitiveType, bits: int = 0) -> Group | None:
+def group_of(target: CodegenTarget, t: PrimitiveType, bits: int = 0) -> Group | None:
     """The groups of elements of type t on a machine, in vectors of `bits` (its widest); None where it has none."""
     bits = bits or target.vector_bits
     if not target.triple.startswith("x86_64") or bits not in _PAIRS or bits > target.vector_bits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from xlanb.codegen.function import Function, Parameter
-from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.module import CodegenTarget, ModuleBuilder
 from xlanb.codegen.types import DOUBLE, FLOAT, HALF, I16, I32, I64
 from xlanb.codegen.values import Value
 
@@ -58,7 +58,7 @@ _FUNCTIONS = {
 
 
 @cache
-def _text(target: Target) -> str:
+def _text(target: CodegenTarget) -> str:
     module, lines = ModuleBuilder("half", target), list[str]()
     for name, (source, result, body) in _FUNCTIONS.items():
         parameter = Parameter(source, "x")
@@ -69,7 +69,7 @@ def _text(target: Target) -> str:
     return "\n".join([*lines, ""])
 
 
-def conversions(text: str, target: Target) -> str:
+def conversions(text: str, target: CodegenTarget) -> str:
     """The functions that the code of a module of LLVM IR will call to convert f16; "" where it converts none, or the machine does it itself."""
     if "half" not in text or not target.triple.startswith(_ARCHITECTURES) or target.enabled & _CONVERTING:
         return ""

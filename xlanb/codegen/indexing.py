@@ -1,4 +1,4 @@
-"""Where an element lies: multi-dimensional and linear indices, arrays in memory with a layout, reshapes.
+"""Addresses of elements: multi-dimensional and linear indices, arrays with a layout, reshapes.
 
 Every index that reaches memory is made of loop counters within bounds and of values that were clamped, so nothing reads or writes out of bounds.
 """

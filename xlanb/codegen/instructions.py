@@ -146,8 +146,8 @@ def call_pointer(f: Function, callee: Value, *arguments: Value) -> None:
 
 
 def has_called(f: Function) -> None:
-    """The last instruction is a call of code that polls. Where that is to stop it returns early, and what it has
-    written, places in an array perhaps, must not be used: what comes next is preceded by a poll.
+    """Mark that the last instruction calls code that polls. On a stop request it returns early, and
+    its result must not be used: a poll must follow.
     """
     f.regions[-1].work += polling.CALL
     f.regions[-1].called = f.target.polls and not f.goes_on

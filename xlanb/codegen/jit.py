@@ -1,4 +1,4 @@
-"""LLVM IR to callable machine code; optimised IR and assembly for who reads them."""
+"""Compile LLVM IR to callable machine code; optimised IR and assembly on demand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def host() -> Target:
     plain = Target(triple, cpu, features, "")
     owned = llvm.Owned()
     try:
-        with llvm.target_machine(llvm.Model(plain, 3)) as machine:
+        with llvm.target_machine(llvm.TargetModel(plain, 3)) as machine:
             data = owned.take(c.DisposeTargetData, c.CreateTargetMachineData, machine)
         layout = llvm.text_of(c.CopyStringRepOfTargetData, data)
     finally:
@@ -63,7 +63,7 @@ def _linker(number: int) -> int:
     """The linker of the library with this number."""
     c = llvm.library()
     if not _linkers or number % _LIBRARIES == 0:
-        with llvm.message() as told, llvm.target_machine(llvm.Model(host(), 1)) as machine:
+        with llvm.message() as told, llvm.target_machine(llvm.TargetModel(host(), 1)) as machine:
             _linkers.extend(itertools.starmap(c.CreateLLJITCompiler, [(machine, True, False, told.place)]))
             if _linkers[-1] is None:
                 del _linkers[-1]
@@ -138,7 +138,7 @@ class LoadedCode:
         return self._addresses[name]
 
     def function(self, name: str, parameters: int) -> Any:
-        """A ctypes function that takes so many pointers and gives nothing; calls release the GIL."""
+        """A ctypes function that takes `count` pointers and returns nothing; calls release the GIL."""
         made = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * parameters)(self.address(name))
         made.code = self  # type: ignore[attr-defined]  # the code lives as long as its functions
         return made
@@ -156,7 +156,7 @@ class MachineCode:
 
     def __init__(self, text: str, level: int = 3) -> None:
         self._text = text
-        self._model = llvm.Model(host(), level)
+        self._model = llvm.TargetModel(host(), level)
         translation.check(text)
 
     @cached_property

@@ -27,7 +27,9 @@ class NotAVectorError(XlanbError):
 
 
 class SplitError(NotAVectorError):
-    """A condition that changes between consecutive elements, at known places: the loop is to be cut there."""
+    """A condition that changes between consecutive elements at known positions: the loop must be
+    split there.
+    """
 
     def __init__(self, cuts: tuple[int, ...]) -> None:
         super().__init__(f"a condition that changes at {cuts}")

@@ -1,4 +1,5 @@
-"""What codegen needs of a module: one caller for each computation that runs as a program, and fusions that are one kernel.
+"""Prepare a module for code generation: one caller for each computation that runs as a program, and
+fusions that are one kernel.
 
 floats of several types in one instruction  =>  converts to the widest (mixed_precision)
 fusion of what has no elemental form  =>  call

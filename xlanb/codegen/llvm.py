@@ -177,7 +177,7 @@ def text_of(function: Any, *arguments: Any) -> str:
 # -- target machines ----------------------------------------------------------------------------------------------
 
 
-class Machine(Protocol):
+class TargetMachine(Protocol):
     """What LLVM's target machine is made of; equal ones have equal hashes."""
 
     @property
@@ -196,21 +196,21 @@ class Machine(Protocol):
         """Equal machines have equal hashes."""
 
 
-class Model(NamedTuple):
+class TargetModel(NamedTuple):
     """What a target machine is made for: code that is run in place, or, with a relocation model, for a linker."""
 
-    target: Machine
+    target: TargetMachine
     level: int
     relocation: str = ""
 
 
-_machines: dict[Model, list[Any]] = {}
+_machines: dict[TargetModel, list[Any]] = {}
 """Machines that are not in use: making one takes longer than compiling a small module."""
 
 
 @contextmanager
-def target_machine(model: Model) -> Iterator[int]:
-    """A target machine of LLVM's that nobody else uses meanwhile.
+def target_machine(model: TargetModel) -> Iterator[int]:
+    """Borrow an LLVM target machine exclusively.
 
     Raises:
         CompilationError: LLVM knows no such target.
@@ -225,7 +225,7 @@ def target_machine(model: Model) -> Iterator[int]:
             free.append(machine)
 
 
-def _free_machine(model: Model, free: list[Any]) -> int:
+def _free_machine(model: TargetModel, free: list[Any]) -> int:
     while True:
         try:
             machine: int | None = free.pop()
@@ -238,7 +238,7 @@ def _free_machine(model: Model, free: list[Any]) -> int:
         return machine
 
 
-def _arguments(model: Model) -> tuple[Any, ...]:
+def _arguments(model: TargetModel) -> tuple[Any, ...]:
     target, jit = model.target, not model.relocation
     with message() as told:
         kind = library().GetTargetFromTriple(target.triple.encode(), told.place)

@@ -31,12 +31,12 @@ def store(f: Function, value: Value, address: Value, align: int = 0) -> None:
 
 
 def fill_zero(f: Function, address: Value, size: Ix, align: int = 64) -> None:
-    """Set so many bytes to zero; they begin at a cache line unless another alignment is given."""
+    """Set bytes to zero; the address is aligned to a cache line unless `align` is given."""
     fill(f, address, 0, size, align)
 
 
 def fill(f: Function, address: Value, byte: int, size: Ix, align: int = 1) -> None:
-    """Set so many bytes to a value; 255 makes NaN of floats."""
+    """Set bytes to a value; 255 gives NaN for floats."""
     name = "llvm.memset.p0.i64"
     f.module.declare("void", name, "ptr, i8, i64, i1")
     given = f"ptr align {align} {address.text}, i8 {byte}, {f.value(size)!r}, i1 false"
@@ -44,22 +44,22 @@ def fill(f: Function, address: Value, byte: int, size: Ix, align: int = 1) -> No
 
 
 def copy(f: Function, target: Value, source: Value, size: Ix) -> None:
-    """Copy so many bytes between places that do not overlap."""
+    """Copy bytes between ranges that do not overlap."""
     f.call(VOID, "llvm.memcpy.p0.p0.i64", target, source, f.value(size), f.const(I1, False))
 
 
 def move(f: Function, target: Value, source: Value, size: Ix) -> None:
-    """Copy so many bytes between places that may overlap."""
+    """Copy bytes between ranges that may overlap."""
     f.call(VOID, "llvm.memmove.p0.p0.i64", target, source, f.value(size), f.const(I1, False))
 
 
 def prefetch(f: Function, address: Value, *, for_write: bool = False) -> None:
-    """Have the cache line of an address fetched; nothing happens where it is no memory."""
+    """Prefetch the cache line of an address; harmless for invalid addresses."""
     f.call(VOID, "llvm.prefetch.p0", address, *(f.const(I32, k) for k in (int(for_write), 3, 1)))
 
 
 def stack_bytes(f: Function, size: Value) -> Value:
-    """Stack memory of so many bytes, known only when it runs, aligned to a cache line."""
+    """Stack memory of a size that is only known at run time, aligned to a cache line."""
     return f.let(PTR, f"alloca i8, {size!r}, align 64")
 
 
@@ -205,14 +205,16 @@ def _store_lanes(p: Pointer, index: Value, value: Value) -> None:
 
 
 def _load_strided_pieces(p: Pointer, begin: Ix, step: int, width: int) -> Value:
-    """Every so many elements, a register of them at a time."""
+    """Elements with a constant stride, one vector register at a time."""
     f = p.base.function
     each = min(width, f.target.vector_bits // (8 * p.element.bytes))
     return joined(f, [_load_strided(p, f.add(begin, step * at), step, each) for at in range(0, width, each)])
 
 
 def _load_strided(p: Pointer, begin: Ix, step: int, width: int, count: int = 0) -> Value:
-    """Every so many elements, put together out of vectors that end with the last lane's element or before; only the first `count` where that is not 0."""
+    """Elements with a constant stride, combined from vectors that do not read past the last lane's
+    element; only the first `count` if it is not 0.
+    """
     f = p.base.function
     begins = _strided_runs(step, width)
     masks: list[Mask | None] = [None] * len(begins)

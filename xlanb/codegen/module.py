@@ -20,7 +20,7 @@ _C_LIBRARY = frozenset(
 _PLAIN = re.compile(r"[^A-Za-z0-9_.\-]")
 
 
-class Target(Protocol):
+class CodegenTarget(Protocol):
     """What code generation asks of a machine."""
 
     @property
@@ -83,7 +83,7 @@ class ModuleBuilder:
     """
 
     def __init__(
-        self, name: str, target: Target, line_of: dict[str, int] | None = None, reserved: Sequence[str] = ()
+        self, name: str, target: CodegenTarget, line_of: dict[str, int] | None = None, reserved: Sequence[str] = ()
     ) -> None:
         self.name = name
         self.target = target
@@ -146,7 +146,8 @@ class ModuleBuilder:
         return built
 
     def subprogram(self, name: str, instruction: str, linkage: str) -> int | None:
-        """The metadata number of a function's DISubprogram; None without debug locations, or of a routine that is no instruction's.
+        """The metadata number of a function's DISubprogram; None without debug locations, or of a
+        routine that is not an instruction's.
 
         Within a function that has one LLVM wants a location at each call that it may inline.
         """

@@ -1,4 +1,4 @@
-"""Elements of instructions that move data: where in the operand an element of the result lies."""
+"""Elements of data-movement instructions: the position in the operand of an element of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that are no kernels: they have results, return early, and know one another by name.
+"""Functions that are not kernels: they have results, return early, and know one another by name.
 
     module = native.module("bridge", target)
     count = module.variable("count", I64)
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.codegen.function import Function, Parameter
-from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.module import CodegenTarget, ModuleBuilder
 from xlanb.codegen.places import Place
 from xlanb.codegen.types import I8, PTR, VOID, Type
 from xlanb.codegen.values import Value
@@ -25,7 +25,7 @@ Body = Callable[..., Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class NativeFunction:
     """A function of a module: called within another one of it, it writes the call."""
 
     name: str
@@ -47,18 +47,18 @@ class Native:
 class NativeModule:
     """A module of such functions."""
 
-    def __init__(self, name: str, target: Target) -> None:
+    def __init__(self, name: str, target: CodegenTarget) -> None:
         self._builder = ModuleBuilder(name, target)
         self.target = target
 
     def define(
         self, name: str, result: Type, *, exported: bool = False, **parameters: Type
-    ) -> Callable[[Body], Native]:
+    ) -> Callable[[Body], NativeFunction]:
         """A function of these parameters; the body is called with the function and their values,
         and gives the result.
         """
 
-        def write(body: Body) -> Native:
+        def write(body: Body) -> NativeFunction:
             given = [Parameter(type_, p) for p, type_ in parameters.items()]
             linkage = "" if exported else "internal"
             f = Function(self._builder, name, given, "nounwind", None, linkage)
@@ -67,13 +67,13 @@ class NativeModule:
             value = body(f, *(f.argument(p) for p in given))
             if value is not None:
                 f.give(value)
-            return Native(name, result)
+            return NativeFunction(name, result)
 
         return write
 
     def variable(
         self, name: str, type_: Type, count: int = 1, *, first: int = 0, exported: bool = False, external: bool = False
-    ) -> Variable:
+    ) -> NativeVariable:
         """A variable of the process, zero at first but for the number that it begins with; of more
         than one word an array at a cache line.
 
@@ -86,9 +86,9 @@ class NativeModule:
         linkage = "external " if external else "" if exported else "internal "
         content = kind if external else f"{kind} {initial}"
         self._builder.globals[name] = f"@{name} = {linkage}global {content}, align {64 if count > 1 else 8}"
-        return Variable(name, type_)
+        return NativeVariable(name, type_)
 
-    def external(self, name: str) -> Variable:
+    def external(self, name: str) -> NativeVariable:
         """What lies at a symbol that comes from outside: its address matters."""
         return self.variable(name, I8, external=True)
 
@@ -98,7 +98,7 @@ class NativeModule:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class NativeVariable:
     """A variable of a module; called with a function it is the place that the function accesses."""
 
     name: str
@@ -113,7 +113,7 @@ class Variable:
 
 
 def stack(f: Function, size: int) -> Value:
-    """Stack memory of so many bytes, at a cache line."""
+    """Stack memory of the given size in bytes, aligned to a cache line."""
     return f.alloca(I8, size)
 
 

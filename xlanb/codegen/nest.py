@@ -54,7 +54,7 @@ class Vectors:
     registers: int = 1
 
     def within(self, count: int) -> tuple[int, int]:
-        """The elements of the narrower and of the wider vectors for so many elements."""
+        """The vector lengths, narrow and wide, for this number of elements."""
         one = self.lanes
         while one > 2 and one // 2 >= count:
             one //= 2
@@ -323,7 +323,8 @@ class Folding:
         masked: bool = False,
         most: int | None = None,
     ) -> list[Value]:
-        """The partial results after so many vectors from `begin` on, all of them before `end`; `masked` where the last may not be whole.
+        """The partial results over `count` vectors from `begin`, all before `end`; `masked` if the
+        last may be incomplete.
 
         Where their number is not known there are `most` at most, by which the loop is planned to poll.
         """
@@ -399,7 +400,9 @@ def _shared_axes(sizes: Sequence[int]) -> int:
 
 @contextmanager
 def nested(f: Function, sizes: Sequence[int], nanoseconds: float) -> Iterator[list[Ix]]:
-    """Nested loops, outermost first, around work of so many nanoseconds; the outer ones may be shared by threads. Gives the counters."""
+    """Nested loops, outermost first, around work of `nanoseconds`; threads may share the outer
+    ones. Yields the loop counters.
+    """
     shared = _shared_axes(sizes)
     rest = list(sizes[shared:])
     total = math.prod(sizes[:shared])

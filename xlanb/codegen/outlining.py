@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xlanb.codegen.control import Region
+from xlanb.codegen.control import CodeRegion
 from xlanb.codegen.types import I64, PTR, VOID, Type
 from xlanb.codegen.values import Ix, Value
 
@@ -35,7 +35,7 @@ class Outlined:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Body:
+class OutlinedBody:
     """What programs share of a function: its lines, what they need declared, and the symbols in them. Each exists once."""
 
     lines: list[str]
@@ -94,7 +94,7 @@ def outline(f: Function, count: Ix, chunks: Ix) -> Iterator[tuple[Value, Value]]
     f.has_called()
     outer = (f.regions, f.allocas, f.scope, f.dbg, f.outside_lines, f.polls, f.symbols)
     f.outside_lines = f.size
-    f.regions = [Region([], "entry", barrier=True)]
+    f.regions = [CodeRegion([], "entry", barrier=True)]
     f.allocas, f.scope, f.dbg, f.polls, f.symbols = [], part.scope, "", False, part.symbols
     if isinstance(count, int) and isinstance(chunks, int):
         f.part_rounds = -(-count // chunks)

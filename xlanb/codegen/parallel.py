@@ -34,7 +34,9 @@ def parallel(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[Ix]:
 
 @contextmanager
 def parts(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, Ix]]:
-    """As `parallel`, for those who write the loop themselves: gives the bounds low < high of the part; 0 and `count` where there is one part."""
+    """Like `parallel`, for callers that write the loop themselves: yields the bounds low < high of
+    the part; 0 and `count` if there is one part.
+    """
     shared = is_shared(f, count, nanoseconds)
     note(f, count, nanoseconds, shared=shared)
     if not shared:
@@ -56,7 +58,9 @@ def note(f: Function, count: Ix, nanoseconds: float, *, shared: bool) -> None:
 
 
 def chunks(f: Function, count: Ix, nanoseconds: float) -> Ix:
-    """How many parts: some more than threads, so that one who comes late does less, but none of them tiny; as many for each thread where none is late."""
+    """The number of parts: a few per thread for load balancing, but no tiny ones; the same number
+    for each thread if all run at the same speed.
+    """
     threads, costs = f.target.threads, f.target.costs
     if not isinstance(count, int):
         return count.umin(costs.parts_per_thread * threads)

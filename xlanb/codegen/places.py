@@ -94,7 +94,7 @@ class Fields:
 
 
 def displaced(address: Value, offset: Value | int) -> Value:
-    """An address so many bytes further, or before where that is negative."""
+    """An address plus an offset in bytes, which may be negative."""
     f = address.function
     if isinstance(offset, int) and offset == 0:
         return address

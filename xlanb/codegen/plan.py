@@ -1,4 +1,6 @@
-"""What was decided about a kernel before its code was written: its loops, and each choice with what the other ways would have cost."""
+"""Decisions about a kernel before code generation: its loops, and each choice with the costs of its
+alternatives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where compiled code looks whether it is to stop: how often loops poll.
+"""Where compiled code checks for stop requests: how often loops poll.
 
 A poll reads one word of the process. Where that is not zero, somebody wants some thread to stop or
 to look for signals, and the code calls a function of the runtime, which says whether it is this
@@ -20,12 +20,12 @@ from xlanb.codegen.types import I1, I64
 from xlanb.codegen.values import Value
 
 if TYPE_CHECKING:
-    from xlanb.codegen.function import Function, Region, Rounds
+    from xlanb.codegen.function import CodeRegion, Function, Rounds
 
 ATTENTION = "xlanb.attention"
 """The symbol of the word: how many threads are asked to look."""
 CHECK = "xlanb.check"
-"""The symbol of the function that a thread calls then: i1, whether it is to stop."""
+"""The symbol of the function that a thread calls to check; returns i1, whether to stop."""
 DECLARATION = f"declare i1 @{CHECK}() cold nounwind willreturn memory(inaccessiblemem: readwrite)"
 """No array of the program is read or written there."""
 
@@ -33,7 +33,7 @@ BUDGET = 1 << 22
 """Lines between two polls: a millisecond where each takes one, some ten where memory keeps it
 waiting."""
 LONG_ROUND = 128
-"""Lines of a round beside which a poll costs nothing."""
+"""Minimum number of code lines in an iteration for which the cost of a poll is negligible."""
 UNKNOWN_ROUNDS = 1 << 13
 """Rounds that a loop is taken to have whose number is not known when it is written."""
 MANY = 1 << 40
@@ -44,8 +44,8 @@ CALL = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """What a loop does: it polls in each round (`strip` 0) or between so many rounds; `left` is the
-    work of the whole loop that is done without a poll.
+    """How a loop polls: in each iteration (`strip` 0) or once per strip of iterations; `left` is
+    the work of the whole loop without polls.
     """
 
     each: bool
@@ -54,7 +54,7 @@ class Polls:
 
 
 def plan(rounds: int | None, work: int) -> Polls:
-    """How a loop of so many rounds (None: not known) polls whose rounds have this much work between
+    """Choose how a loop polls, given its number of iterations (None: unknown) and the work between
     two polls.
     """
     total = (UNKNOWN_ROUNDS if rounds is None else rounds) * work
@@ -66,13 +66,13 @@ def plan(rounds: int | None, work: int) -> Polls:
     return Polls(False, strip, strip * work)
 
 
-def work_of(region: Region) -> int:
+def work_of(region: CodeRegion) -> int:
     """What one run of a region does between two polls."""
     return max(len(region.lines) + region.work, 0)
 
 
 def write(f: Function) -> None:
-    """Poll here: return where this thread is to stop."""
+    """Poll here: return if this thread must stop."""
     f.module.declarations[ATTENTION] = f"@{ATTENTION} = external global i64"
     f.module.declarations[CHECK] = DECLARATION
     asked = f.let(I64, f"load volatile i64, {f.symbol(ATTENTION)!r}, align 8").differs(0)
@@ -122,7 +122,7 @@ def end_strips(f: Function, strip: Strip, after: Value, head: str, exit_: str) -
     f.branch_if(f.let(I1, f"icmp slt {after!r}, {strip.last.text}"), head, exit_)
 
 
-def end_round(f: Function, body: Region, loop: Rounds) -> int:
+def end_round(f: Function, body: CodeRegion, loop: Rounds) -> int:
     """At the end of a loop's body: poll where each round is worth it. Gives the work of the whole
     loop that is done without a poll.
     """

@@ -1,4 +1,4 @@
-"""What the elements of dots and convolutions are made of, one product at a time."""
+"""Elements of dots and convolutions, one product at a time."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from typing import Any, Concatenate, ParamSpec
 
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.module import ModuleBuilder, Target
-from xlanb.codegen.outlining import Body
+from xlanb.codegen.module import CodegenTarget, ModuleBuilder
+from xlanb.codegen.outlining import OutlinedBody
 from xlanb.codegen.types import I64, PTR, Type
 from xlanb.codegen.values import Value
 
 ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
-_BODIES: dict[tuple[Target, object], Body] = {}
+_BODIES: dict[tuple[CodegenTarget, object], OutlinedBody] = {}
 """The body of each routine that this process has written."""
 
 
@@ -45,7 +45,7 @@ def _write(f: Function, key: object, emit: Callable[[Function], None]) -> None:
         before = f.module.declarations
         f.module.declarations = {}
         emit(f)
-        known = _BODIES[f.target, key] = Body(f.body, f.module.declarations, f.symbols)
+        known = _BODIES[f.target, key] = OutlinedBody(f.body, f.module.declarations, f.symbols)
         f.module.declarations = before
     f.replace_body(known)
     f.module.declarations.update(known.declarations)
@@ -116,7 +116,9 @@ def _rebuilt(argument: Any, values: Iterator[Value]) -> Any:
 
 
 def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Function], Value]:
-    """A constant of a module, one for all that want the same: so many words of 64 bits, numbers or addresses of functions (with their @). Gives its address in a function."""
+    """A constant of 64-bit words (numbers, or addresses of functions with their @), shared within
+    the module; returns its address in a function.
+    """
     made = module.made
     key = ("table", *words)
     if key not in made:

@@ -1,4 +1,4 @@
-"""What a scatter names, and where its windows begin: the same for whoever writes the updates."""
+"""Indices of a scatter and the positions of its windows, for all emitters of updates."""
 
 from __future__ import annotations
 

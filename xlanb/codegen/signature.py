@@ -1,4 +1,4 @@
-"""What a program takes and gives: its arrays by name, checked as they come in and made as they go out."""
+"""The signature of a program: named arrays, checked on input and allocated on output."""
 
 from __future__ import annotations
 

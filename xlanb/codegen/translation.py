@@ -27,7 +27,7 @@ class Passes(NamedTuple):
     unroll: bool = True
 
 
-def translate(text: str, model: llvm.Model, passes: Passes | None, form: Form = Form.OBJECT) -> bytes:
+def translate(text: str, model: llvm.TargetModel, passes: Passes | None, form: Form = Form.OBJECT) -> bytes:
     """The object code, assembly text or IR of a module of LLVM IR, after LLVM's passes if any are asked for.
 
     Raises:

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cache
 
 
-class Kind(Enum):
+class TypeKind(Enum):
     """What a scalar, or an element of a vector, is."""
 
     INTEGER = "integer"
@@ -26,7 +26,7 @@ class Type:
     `text` is how LLVM's IR spells it, `mangled` how names of intrinsics do, `bits` the width of an element.
     """
 
-    kind: Kind
+    kind: TypeKind
     bits: int
     lanes: int
     text: str
@@ -44,12 +44,12 @@ class Type:
     @property
     def is_float(self) -> bool:
         """Whether its elements are floating-point numbers."""
-        return self.kind is Kind.FLOAT
+        return self.kind is TypeKind.FLOAT
 
     @property
     def is_integer(self) -> bool:
         """Whether its elements are integers."""
-        return self.kind is Kind.INTEGER
+        return self.kind is TypeKind.INTEGER
 
     @property
     def bytes(self) -> int:
@@ -57,7 +57,7 @@ class Type:
         return max(1, self.bits // 8)
 
     def times(self, lanes: int) -> Type:
-        """A vector of so many elements of this type's scalar; the scalar for 0."""
+        """The vector of this type's scalar with the given number of lanes; the scalar for 0."""
         return vector(self.scalar, lanes) if lanes else self.scalar
 
     def of(self, scalar: Type) -> Type:
@@ -70,14 +70,14 @@ _FLOATS = {16: ("half", "f16"), 32: ("float", "f32"), 64: ("double", "f64")}
 
 @cache
 def integer(bits: int) -> Type:
-    """An integer of so many bits; LLVM's integers have no sign."""
-    return Type(Kind.INTEGER, bits, 0, f"i{bits}", f"i{bits}")
+    """An integer with the given number of bits; LLVM's integers have no sign."""
+    return Type(TypeKind.INTEGER, bits, 0, f"i{bits}", f"i{bits}")
 
 
 @cache
 def floating(bits: int) -> Type:
     """IEEE 754's binary16, binary32 or binary64."""
-    return Type(Kind.FLOAT, bits, 0, *_FLOATS[bits])
+    return Type(TypeKind.FLOAT, bits, 0, *_FLOATS[bits])
 
 
 @cache
@@ -88,6 +88,6 @@ def vector(element: Type, lanes: int) -> Type:
 
 I1, I8, I16, I32, I64 = (integer(n) for n in (1, 8, 16, 32, 64))
 HALF, FLOAT, DOUBLE = (floating(n) for n in (16, 32, 64))
-BFLOAT = Type(Kind.FLOAT, 16, 0, "bfloat", "bf16")
-PTR = Type(Kind.POINTER, 64, 0, "ptr", "p0")
-VOID = Type(Kind.VOID, 0, 0, "void", "isVoid")
+BFLOAT = Type(TypeKind.FLOAT, 16, 0, "bfloat", "bf16")
+PTR = Type(TypeKind.POINTER, 64, 0, "ptr", "p0")
+VOID = Type(TypeKind.VOID, 0, 0, "void", "isVoid")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xlanb.codegen.types import I1, Kind, Type
+from xlanb.codegen.types import I1, Type, TypeKind
 
 if TYPE_CHECKING:
     from xlanb.codegen.function import Function
@@ -23,9 +23,9 @@ _DOUBLE_BITS = Struct(">d")
 
 def text_of(type_: Type, number: Number) -> str:
     """A scalar constant as LLVM's IR spells it: floats by their bits, rounded to the type."""
-    if type_.kind is Kind.INTEGER:
+    if type_.kind is TypeKind.INTEGER:
         return str(int(number)) if type_ is not I1 else "true" if number else "false"
-    if type_.kind is Kind.POINTER:
+    if type_.kind is TypeKind.POINTER:
         return "null"
     if type_.bits == 16:
         with np.errstate(all="ignore"):

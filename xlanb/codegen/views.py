@@ -1,4 +1,4 @@
-"""Arrays of operands as they lie in memory, and loops along elements of several types."""
+"""Operands as arrays in memory, and loops along elements of several types."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class Calls:
 
     @property
     def running(self) -> int:
-        """How many calls there are at this moment that other threads go on beside (all but short ones)."""
+        """The number of calls now during which other threads run (all but short ones)."""
         return int(self._table[bridges.RUNNING_WORD])
 
     @property

@@ -18,10 +18,9 @@ from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
 from xlanb.codegen.legalize import legalize
 from xlanb.codegen.signature import Signature
 from xlanb.codegen.target import Target, has_pool
-from xlanb.collector import seldom
 from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
 from xlanb.cpu.codegen.program import Program, emit_program
-from xlanb.cpu.devices import Placement
+from xlanb.cpu.devices import DevicePlacement
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.object_cache import environment_folder
@@ -31,6 +30,7 @@ from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.shortage import check_ranks, check_sizes
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, UnimplementedError, XlanbError
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo import parse
 from xlanb.hlo.devices import device_count_of
 from xlanb.hlo.module import HloModule
@@ -72,7 +72,7 @@ class CompileOptions:
 
 def chosen_pipeline(options: CompileOptions, module: HloModule | None = None) -> HloPassPipeline:
     """The pipeline that the options ask for; for a module that is to be partitioned it begins with that."""
-    return _pipeline_for(options, Placement(module.clone()).partitions if module is not None else 1)
+    return _pipeline_for(options, DevicePlacement(module.clone()).partitions if module is not None else 1)
 
 
 def _pipeline_for(options: CompileOptions, partitions: int) -> HloPassPipeline:
@@ -115,7 +115,8 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
 
 
 def restore(text: str, read: Callable[[], HloModule], options: CompileOptions) -> Executable | None:
-    """The executable of a text that was compiled before, where XLANB_CACHE_DIR has it; `read` reads the text when somebody asks for its module.
+    """Look up the executable of a text in XLANB_CACHE_DIR; `read` parses the text only if the
+    module is needed.
 
     Raises:
         FlagError: XLANB_CACHE_BYTES is no whole number.
@@ -145,7 +146,7 @@ def _cache(options: CompileOptions) -> ExecutableCache | None:
 
 @boundary("compile")
 def _compile(module: HloModule, options: CompileOptions) -> Executable:
-    with seldom():
+    with raised_gc_thresholds():
         return exhaust(_stages(module, options, recorded=False))
 
 
@@ -164,7 +165,7 @@ def object_for(module: HloModule, target: Target, name: str, options: CompileOpt
         raise UnimplementedError(
             f"{made.name} runs on {device_count_of(made)} devices: an object file can hold only a program for one device"
         )
-    with seldom():
+    with raised_gc_thresholds():
         ran = [r.name for r in _pipeline_for(options, 1).steps(made, verify=options.verify)]
         _settle_layouts(made, ran)
         assignment, program = deep(lambda: _backend(made, target))
@@ -186,7 +187,7 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     check_ranks(module)
     source, module = module, module.clone()
     ran: list[str] = []
-    placement = Placement(module)
+    placement = DevicePlacement(module)
     passes = _pipeline_for(options, placement.partitions)
 
     def passed(name: str) -> None:
@@ -202,7 +203,7 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
         passes.run_unwatched(module, passed)
     before = module.record() if recorded else None
     start = time.perf_counter()
-    with seldom():
+    with raised_gc_thresholds():
         _settle_layouts(module, ran)
         assignment, program = deep(lambda: _backend(module, _target(options)))
     emitted = time.perf_counter() - start
@@ -219,7 +220,7 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     return exe
 
 
-def _merged(placement: Placement, options: CompileOptions) -> Executable | None:
+def _merged(placement: DevicePlacement, options: CompileOptions) -> Executable | None:
     """The programs of all devices compiled as one; None where they are no single program."""
     try:
         with unobserved():

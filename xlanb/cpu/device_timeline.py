@@ -1,4 +1,6 @@
-"""What a run on several devices was like: when each device came to each collective, and who had to wait for whom."""
+"""Timeline of a run on several devices: when each device reached each collective, and how long it
+waited for which device.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled programs on several devices: how a module becomes the program of each, and a thread for each."""
+"""Compiled programs on several devices: partition a module, and run a thread per device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_MERGED: Final = 2000
 TIMELINE: Final = Visit._fields
 
 
-class Placement:
+class DevicePlacement:
     """Follows a module through its passes, to know how whole arrays lie on the devices of what comes out.
 
     Args:
@@ -71,7 +71,7 @@ class Placement:
 
     @property
     def partitions(self) -> int:
-        """Into how many parts the pipeline is to cut the module."""
+        """The number of partitions of the module."""
         return self.grid.partitions if self.is_whole else 1
 
     def passed(self, name: str, module: HloModule) -> None:
@@ -107,7 +107,7 @@ class Placement:
 
 
 def _is_annotated(module: HloModule) -> bool:
-    """Whether a module says how anything is to lie on devices; where it does not, each device runs all of it."""
+    """Whether a module has any sharding; if not, each device runs all of it."""
     return MESHES in module.header.get("frontend_attributes", "") or any(i.sharding for i in module.instructions())
 
 

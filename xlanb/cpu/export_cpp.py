@@ -20,7 +20,7 @@ _CPP_TYPES = {"pred": "bool"}
 
 @dataclass(frozen=True)
 class Names:
-    """What the arrays are called in C++ beside their numbers; "" where they have no name.
+    """The names of the arrays in C++; "" if they have none.
 
     `args` come first among the arguments, `variables` behind them: after a run, variable k holds
     result `updates[k]`, or, where that is None, what it held.

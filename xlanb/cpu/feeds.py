@@ -1,4 +1,6 @@
-"""What a program's infeeds take, so that what fits none of them is told to whoever gives it."""
+"""The shapes that a program's infeeds accept, so that values of other shapes are rejected when they
+are provided.
+"""
 
 from __future__ import annotations
 

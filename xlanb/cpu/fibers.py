@@ -1,4 +1,5 @@
-"""Short programs on several devices in one thread: each device runs on a stack of its own until it comes to a function of the runtime, and the next one goes on.
+"""Run short programs of several devices in one thread: each device has its own stack and runs until
+it calls the runtime, then the next one continues.
 
 A thread for each device costs some hundred microseconds, more than a short program takes. Here `xlanb.host`, by which machine code calls the runtime, notes who calls what and
 switches back to the stack of the thread (glibc's swapcontext); Python then does what was asked for, a collective once all members of its group have come, and switches
@@ -259,7 +260,7 @@ class FiberRunner:
 
 
 def _stuck(waiting: dict[Any, dict[int, tuple[HostCall, int]]], count: int) -> BaseException:
-    """Why nobody can go on."""
+    """The reason for the deadlock."""
     places = {
         d: (host.instruction.name, group) for (_, group), came in waiting.items() for d, (host, _) in came.items()
     }

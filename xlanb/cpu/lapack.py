@@ -16,7 +16,7 @@ import numpy as np
 PREFIX = "lapack."
 """Symbols of the routines begin with it: lapack.dgeev."""
 SERIAL = "lapack.serial."
-"""Symbols of those that are to run on one thread: lapack.serial.dgeev (see xlanb.cpu.lapack_calls)."""
+"""Symbols of single-threaded variants: lapack.serial.dgeev (see xlanb.cpu.lapack_calls)."""
 _MODULES = ("scipy.linalg.cython_lapack", "scipy.linalg.cython_blas")
 
 

@@ -1,4 +1,5 @@
-"""What machine code calls as a LAPACK or BLAS routine: the routine, or a function that runs it on one thread.
+"""The functions that machine code calls as LAPACK or BLAS routines: the routine, or a wrapper that
+runs it on one thread.
 
 A routine under the prefix SERIAL runs on one thread: OpenBLAS's own threads are off while such a call lasts, in the
 whole process, as threadpoolctl does it. For small matrices, and where xlanb's threads share a batch, they would wait
@@ -19,7 +20,7 @@ import numpy as np
 from xlanb.codegen import jit
 from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.native import NativeModule, Variable
+from xlanb.codegen.native import NativeModule, NativeVariable
 from xlanb.codegen.types import I32, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu import lapack
@@ -76,7 +77,7 @@ def openblas() -> dict[str, int]:
 
 
 @contextmanager
-def _locked(f: Function, state: Variable) -> Iterator[Pointer]:
+def _locked(f: Function, state: NativeVariable) -> Iterator[Pointer]:
     """The state under its lock, which is held for some nanoseconds at a time."""
     with f.rounds([]) as loop:
         loop.again = state(f).exchange(1, "acquire").differs(0)
@@ -84,7 +85,7 @@ def _locked(f: Function, state: Variable) -> Iterator[Pointer]:
     state(f).store(0, "release")
 
 
-def _enter(f: Function, state: Variable) -> None:
+def _enter(f: Function, state: NativeVariable) -> None:
     """Turn OpenBLAS's threads off, in the first of several calls."""
     with _locked(f, state) as words:
         with f.when(words[1].equals(0)):
@@ -93,7 +94,7 @@ def _enter(f: Function, state: Variable) -> None:
         words[1] = words[1] + 1
 
 
-def _leave(f: Function, state: Variable) -> None:
+def _leave(f: Function, state: NativeVariable) -> None:
     """Turn them on again, in the last of several calls."""
     with _locked(f, state) as words:
         words[1] = words[1] - 1

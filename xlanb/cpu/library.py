@@ -1,4 +1,6 @@
-"""Objects put together: those of a program, and the routines that it shares with others, which are compiled and linked once in a process (see codegen.routines)."""
+"""Link objects: those of a program, and shared routines, which are compiled and linked once per
+process (see codegen.routines).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code as a table: the instructions of a text of assembly or LLVM IR, and the loops that they lie in."""
+"""Parse assembly or LLVM IR to a table of instructions and the loops that contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What this machine can do at best: multiply-adds per second, and bytes per second by how much memory is gone through. Measured once, in less than a second.
+"""Measure this machine's peaks: multiply-adds per second, and bytes per second by working set size;
+once, in less than a second.
 
 `limits(threads)` measures with kernels of its own: independent fused multiply-adds in registers, and whole vectors read, or read and written, again and again from memory of several sizes,
 each with as many threads as a program uses. Each figure is the best of several tries, as others may use the machine meanwhile. Where XLANB_CACHE_DIR names a folder, the figures
@@ -96,7 +97,9 @@ class MachineLimits:
 
 @cache
 def limits(threads: int | None = None) -> MachineLimits:
-    """The limits of this machine for programs of so many threads (by default as many as they use): measured, or read from the folder of the caches."""
+    """The limits of this machine for programs with this many threads (by default the number they
+    use): measured, or read from the cache directory.
+    """
     target = jit.host()
     count = threads or target.threads
     path = _path(target, count)
@@ -139,7 +142,9 @@ def _measured(target: Target, threads: int) -> MachineLimits:
 
 
 def _best(function: Callable[[int], None], context: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
-    """Rounds per second: so many that they take a while, the best of several tries; one that others have held up decides nothing."""
+    """Iterations per second: the best of several measurements that are long enough to be accurate,
+    so that interruptions do not count.
+    """
     rounds = 1
     while True:
         context[0] = rounds
@@ -208,7 +213,7 @@ def _define(m: NativeModule, name: str, threads: int, body: Callable[[_Part], Va
 
 
 def _multiply_add(kind: Type, part: _Part) -> Value:
-    """a = a * x + x in many registers, `rounds` times, with an x that nobody knows."""
+    """a = a * x + x in many registers, `rounds` times, with an x that is unknown at compile time."""
     f = part.f
     x = f.splat(part.number.cast("sitofp", kind.scalar), kind.lanes)
     with f.carried(part.rounds, [x] * _CHAINS, guarded=True) as loop:
@@ -245,7 +250,9 @@ def _copy_memory(kind: Type, part: _Part) -> Value:
 
 @contextmanager
 def _sweeps(part: _Part, size: Value, kind: Type, state: Sequence[Value]) -> Iterator[tuple[Loop, list[Value]]]:
-    """Loops through so many bytes of a thread's memory, `rounds` times; gives the inner one, and where a round of it has its vectors."""
+    """Loops over a buffer of the given size, `rounds` times; yields the inner loop, and the
+    position of each iteration's vectors.
+    """
     f, width = part.f, kind.lanes * kind.bytes
     with f.carried(part.rounds, state, guarded=True) as outer:
         with f.carried(size.udiv(_STEP * width), outer.values, guarded=True) as inner:

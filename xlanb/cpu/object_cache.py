@@ -1,4 +1,5 @@
-"""Object code on disk: of routines, which do not depend on programs, in the user's cache folder; of everything where XLANB_CACHE_DIR names a folder; of nothing where that is empty.
+"""Object code on disk: routines in the user's cache directory; everything if XLANB_CACHE_DIR names
+a directory; nothing if it is empty.
 
 The name of an entry is a hash of the IR, the machine and the versions; its content starts with a digest of that name and the rest, so that a torn, changed or renamed file is a
 miss. Entries are written under another name and moved, so that processes may share a folder. The oldest go where there are more than so many bytes: XLANB_CACHE_BYTES, or else
@@ -35,7 +36,9 @@ def _limit(otherwise: int) -> int:
 
 
 def environment_folder() -> Path | None:
-    """The folder that XLANB_CACHE_DIR names; None where it names none, or one that others may write to, which is told once."""
+    """The directory that XLANB_CACHE_DIR names; None if it is unset or writable by other users,
+    which is logged once.
+    """
     named = os.environ.get("XLANB_CACHE_DIR")
     if not named:
         return None

@@ -1,4 +1,4 @@
-"""A compiled module as an object file that stands by itself: one thread, no runtime of xlanb."""
+"""A compiled module as a self-contained object file: one thread, without xlanb's runtime."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ObjectCode:
 
 
 def standalone(target: Target) -> Target:
-    """The same machine for code without xlanb's runtime: one thread that nobody stops."""
+    """The same machine for code without xlanb's runtime: one thread, which cannot be cancelled."""
     return replace(target, threads=1, polls=False)
 
 

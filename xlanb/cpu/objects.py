@@ -87,7 +87,9 @@ def _start(helpers: Sequence[Helper]) -> None:
 
 
 class _Batch:
-    """Units that several threads compile, the heaviest first; after a failure nobody begins another."""
+    """Units to be compiled by several threads, the largest first; after a failure no thread starts
+    another one.
+    """
 
     def __init__(self, units: Sequence[Unit], target: Target) -> None:
         self._units, self._target = units, target
@@ -113,7 +115,7 @@ class _Batch:
             self.close()
 
     def close(self) -> None:
-        """Let nobody begin another unit."""
+        """Prevent threads from starting another unit."""
         self._left.clear()
 
     def objects(self) -> list[bytes]:
@@ -130,7 +132,7 @@ def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int
         CompilationError: LLVM refuses the IR.
     """
     fast = unit.calls_only or _has_long_block(unit.text)
-    model = llvm.Model(target, 0 if fast else level, relocation)
+    model = llvm.TargetModel(target, 0 if fast else level, relocation)
     text = unit.text + conversions(unit.text, target)
     return translate(text, model, None if unit.ready else _PASSES)
 

@@ -183,7 +183,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
         "fusion-wrapper": "fusion-wrapper@0.12",
     },
 }
-"""The variant of a pass that a release, or the default pipeline, has in its place."""
+"""The variant of a pass that a release, or the default pipeline, uses instead."""
 
 RELEASES = ("0.10.2", "0.12")
 """The releases of JAX whose XLA:CPU the table has the order of, oldest first."""
@@ -206,7 +206,7 @@ def join(hlo_pass: HloPass, *, after: str | None = None) -> None:
 
 
 def leave(name: str) -> None:
-    """Take a pass that joined the default pipeline out of it again; one that did not is no error."""
+    """Remove a pass that was added to the default pipeline; no error if it was not."""
     _JOINED.pop(name, None)
 
 

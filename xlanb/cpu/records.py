@@ -1,4 +1,4 @@
-"""What the backend makes, frozen: LLVM IR, assembly, and what a run took."""
+"""Frozen results of the backend: LLVM IR, assembly, and the times of a run."""
 
 from __future__ import annotations
 

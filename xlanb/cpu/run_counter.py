@@ -1,4 +1,4 @@
-"""How often a compiled program ran and how long: counted only while somebody asks for it."""
+"""Count the runs of a compiled program and their time, only while requested."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RunCounter:
 
     @property
     def is_on(self) -> bool:
-        """Whether somebody asks."""
+        """Whether counting is requested."""
         return self._users > 0
 
     def begin(self) -> None:

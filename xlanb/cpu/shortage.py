@@ -1,4 +1,4 @@
-"""What a lack of memory is told with: which instruction a result or the largest temporary belongs to."""
+"""Explain a lack of memory: which instruction a result or the largest temporary belongs to."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from xlanb.errors import ArgumentError, ArgumentTypeError
 
 
 def set_threads(count: SupportsIndex | None) -> None:
-    """Let compiled programs use at most so many threads at a time, the calling one counted.
+    """Limit the number of threads that compiled programs use at a time, including the calling one.
 
     It holds from the next call on, for programs that were compiled before too: one that runs goes
     on as it began. Results do not change by a bit. A program uses no more threads than the highest

@@ -1,4 +1,6 @@
-"""What a kernel reads and writes: of an operand that it takes slices of the slices, of a result that it updates in place the update."""
+"""Memory traffic of a kernel: of sliced operands only the slices count, of results updated in place
+only the updates.
+"""
 
 from __future__ import annotations
 

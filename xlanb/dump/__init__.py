@@ -1,4 +1,4 @@
-"""Dump directories of XLA and TensorFlow: how their files are named, what lies in them, and how to write such a directory."""
+"""Dump directories of XLA and TensorFlow: file names, contents, and writing them."""
 
 from xlanb.dump.names import DumpName, decode_name, encode_name
 from xlanb.dump.reader import DumpFile, DumpListing, ModuleFiles, list_dump, read_hlo

@@ -29,16 +29,16 @@ _RANGE = re.compile(r"^\s*(\S+?)\{([\d,]*)\}:(\d+)-(\d+)$")
 
 
 @dataclass
-class LiveRanges:
+class DumpedLiveRanges:
     """A report of live ranges: the program order by instruction, and when each buffer (name, ShapeIndex) lives, first and last position."""
 
     sequence: list[str] = field(default_factory=list)
     ranges: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = field(default_factory=dict)
 
 
-def parse_live_ranges(text: str) -> LiveRanges:
+def parse_live_ranges(text: str) -> DumpedLiveRanges:
     """The sequence and the ranges of an HloLiveRange report; other lines are passed over."""
-    found = LiveRanges()
+    found = DumpedLiveRanges()
     part = ""
     for line in text.splitlines():
         word = line.strip()
@@ -87,7 +87,7 @@ def parse_buffer_assignment(text: str, module: str, live: str = "") -> BufferAss
     return replace(record, peak_bytes=int(told[1]) if told is not None else _peak(record))
 
 
-def _value(m: re.Match[str], ranges: LiveRanges, last: int) -> BufferValue:
+def _value(m: re.Match[str], ranges: DumpedLiveRanges, last: int) -> BufferValue:
     index = _index((m["index"] or "{}")[1:-1])
     start, end = ranges.ranges.get((m["name"], index), (0, last))
     shape, is_phi = m["shape"].strip(), m["phi"] == " (phi)"

@@ -348,7 +348,7 @@ class _Parser:
                     self._add_edge(a, b, {**scope.edge, **attrs})
 
     def _end(self, scope: _Scope) -> tuple[str, list[str]]:
-        """A node with its name, or a subgraph: ("", its nodes). A name before = is no node."""
+        """A node with its name, or a subgraph: ("", its nodes). A name before = is not a node."""
         if self._word("subgraph") or (self.token.kind == "mark" and self.token.text == "{"):
             return "", self._subgraph(scope)
         name = self._id()

@@ -150,7 +150,7 @@ class GraphName:
 
 
 def decode_graph_name(stem: str, extension: str) -> GraphName | None:
-    """What a name without its ending says; None where it is no graph's."""
+    """What a name without its ending says; None where it is not a graph's."""
     placed = _PLACER.fullmatch(stem)
     if placed is not None and extension == ("txt" if placed["label"] == "colocation_graph" else "pbtxt"):
         return GraphName(placed["label"], _number(placed["n"]), placed["owner"], "placer")

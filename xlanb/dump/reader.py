@@ -1,4 +1,4 @@
-"""What lies in a dump directory: its files by module, found by their names alone, opened only when asked for."""
+"""Read a dump directory: files by module, found by their names, opened only on demand."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ class DumpFile:
         return data
 
     def read_text(self) -> str:
-        """The content as text; bytes that are no UTF-8 are replaced, as XLA names may hold anything."""
+        """The content as text; bytes that are not UTF-8 are replaced, as XLA names may hold
+        anything.
+        """
         return self.read_bytes().decode("utf-8", errors="replace")
 
     def read_hlo(self) -> HloModule:
@@ -125,7 +127,7 @@ class DumpFile:
 
 
 @dataclass(frozen=True)
-class Step:
+class DumpStep:
     """One HLO dump in order: the forms in which it lies there (text, dot, ...), best first; `name` is that of the first."""
 
     name: DumpName
@@ -157,7 +159,7 @@ class ModuleFiles:
         return max((f.modified for f in self.files), default=0.0)
 
     @cached_property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[DumpStep]:
         """The HLO dumps between and inside passes, in the order in which they were written."""
         return _in_steps(f for f in self.files if f.name.kind in ("pass", "step"))
 
@@ -171,10 +173,10 @@ class ModuleFiles:
         """The files under a fixed label that ends so: "before_optimizations", "buffer-assignment"."""
         return [f for f in self.files if f.name.kind == "fixed" and _ends(f.name.label, end)]
 
-    def hlo(self, end: str) -> Step | None:
+    def hlo(self, end: str) -> DumpStep | None:
         """The HLO under a fixed label, in its forms."""
         found = sorted(self.fixed(end), key=_preference)
-        return Step(found[0].name, tuple(found)) if found else None
+        return DumpStep(found[0].name, tuple(found)) if found else None
 
     @cached_property
     def kernels(self) -> dict[str, dict[str, DumpFile]]:
@@ -296,7 +298,7 @@ def _look_inside(listing: DumpListing, modules: dict[tuple[Path, int, str], Modu
 
 
 def _text_head(f: DumpFile) -> str:
-    """The beginning of a file; "" where it cannot be read or is no text."""
+    """The beginning of a file; "" where it cannot be read or is not a text."""
     try:
         head = _head(f.path).replace(b"\r\n", b"\n")
     except (DumpError, OSError):
@@ -431,7 +433,7 @@ def _module_names(files: list[DumpFile]) -> dict[tuple[Path, int], Counter[str]]
 
 
 def _renamed(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> DumpFile:
-    """The file with its name taken apart anew, now that its module's name is known."""
+    """The file with its name parsed again, now that its module's name is known."""
     names = named.get((_home(f), f.name.module_id)) if f.name.module_id is not None else None
     if not names or f.name.kind in ("pass", "step"):
         return f
@@ -459,13 +461,13 @@ def _preference(f: DumpFile) -> tuple[int, str]:
     return (HLO_EXTENSIONS.index(extension) if extension in HLO_EXTENSIONS else len(HLO_EXTENSIONS), extension)
 
 
-def _in_steps(files: Iterator[DumpFile]) -> list[Step]:
+def _in_steps(files: Iterator[DumpFile]) -> list[DumpStep]:
     """Files grouped by what they show: a dump's text and its picture are one step, whether they share a number or follow one another."""
     groups: dict[tuple[object, ...], list[DumpFile]] = {}
     for f in sorted(files, key=lambda f: (f.name.sequence if f.name.sequence is not None else -1, f.modified)):
         n = f.name
         groups.setdefault((n.sequence, n.pipeline, n.after, n.before), []).append(f)
-    return [Step((best := sorted(g, key=_preference))[0].name, tuple(best)) for g in groups.values()]
+    return [DumpStep((best := sorted(g, key=_preference))[0].name, tuple(best)) for g in groups.values()]
 
 
 def _graph_order(f: DumpFile) -> tuple[str, int, float, str]:

@@ -1,4 +1,5 @@
-"""What PyTorch/XLA writes of its lazy graphs: the file of XLA_SAVE_TENSORS_FILE and that of PT_XLA_DEBUG_FILE.
+"""Read PyTorch/XLA's dumps of lazy graphs: the file of XLA_SAVE_TENSORS_FILE and that of
+PT_XLA_DEBUG_FILE.
 
     [ScheduleSyncTensorsGraph]                      one graph: why it was cut off, by Python frames
     TensorsGraphInfo:
@@ -82,7 +83,9 @@ class LazyGraph:
 
 @dataclass(frozen=True)
 class LazyEvent:
-    """A compilation or an execution that PT_XLA_DEBUG told of: its cause and the hash of its graph."""
+    """A compilation or an execution that PT_XLA_DEBUG reported: its cause and the hash of its
+    graph.
+    """
 
     kind: str
     cause: str

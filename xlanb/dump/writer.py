@@ -292,6 +292,6 @@ def _data_url(source: str) -> str:
 
 
 def forget_writers() -> None:
-    """Let go of the writers: the next dump counts its modules anew."""
+    """Forget the writers: the next dump numbers its modules from the start."""
     with suppress(AttributeError):
         _writer.cache_clear()

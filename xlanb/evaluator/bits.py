@@ -173,7 +173,9 @@ _LIKE_HALVES = (PrimitiveType.F8E5M2, PrimitiveType.F8E5M2FNUZ)
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Floats rounded as if stored with so many bits: overflow gives infinity, what is too small for a normal number zero, NaN stays NaN."""
+    """Round floats to a format with fewer bits: overflow gives infinity, values below the normal
+    range zero; NaN stays NaN.
+    """
     t = primitive_type(x)
     if is_complex(x):
         out = np.empty_like(x)

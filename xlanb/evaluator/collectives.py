@@ -1,4 +1,4 @@
-"""Collectives: what each device of a group gets of what all of them give (openxla.org/xla/operation_semantics).
+"""Collectives over the values of all devices of a group (openxla.org/xla/operation_semantics).
 
 A program on one device is its own group. On several, `participant.current()` brings the members of a group together; here stands what comes out.
 """
@@ -138,7 +138,7 @@ def _with_root(i: HloInstruction, operands: Sequence[Array]) -> tuple[Sequence[A
 
 
 def _pieces(i: HloInstruction, array: Array, count: int, dim: int) -> list[Array]:
-    """The array cut into so many equal pieces along a dimension."""
+    """The array split into equal pieces along a dimension."""
     if array.shape[dim] % count:
         raise EvaluationError(
             f"{i.opcode} cannot split dimension {dim} of {array.shape[dim]} elements into {count} equal pieces"
@@ -232,7 +232,7 @@ def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]
 
 
 def permuted(i: HloInstruction, group: Sequence[int], rows: Rows, grid: DeviceGrid) -> list[Value]:
-    """What each device of a group gets of those that send to it; zeros where nobody does.
+    """What each device of a group receives; zeros if no device sends to it.
 
     Raises:
         EvaluationError: a source or target is no device of the program.

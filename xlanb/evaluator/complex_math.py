@@ -1,4 +1,5 @@
-"""Complex arithmetic part by part, by the formulas of XLA's elemental_ir_emitter.cc: what infinities, NaN and signed zeros give follows from them.
+"""Complex arithmetic by parts, by the formulas of XLA's elemental_ir_emitter.cc, which determine
+results for infinities, NaN and signed zeros.
 
 NumPy's own differ there: its products are contracted (a fused multiply-add keeps what would overflow), its powers and tangents have other limits. XLA:CPU
 takes subnormal numbers for zero, also as intermediate results; here and in compiled code they stay what they are.

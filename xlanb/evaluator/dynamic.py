@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xlanb.errors import EvaluationError
-from xlanb.evaluator.registry import Rule, rule
+from xlanb.evaluator.registry import EvaluationRule, rule
 from xlanb.evaluator.values import Array, describe, scalar_int
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TOGETHER = frozenset({O.MAP, O.REDUCE, O.REDUCE_WINDOW, O.SORT, O.CONCATENATE})
 
 
-def meeting(i: HloInstruction, found: Rule) -> Rule:
+def meeting(i: HloInstruction, found: EvaluationRule) -> EvaluationRule:
     """The rule of an instruction, over operands that are cut to one size where their dynamic sizes differ.
 
     Of two sizes it is the smaller, but that of an elementwise operation's operand of size 1 gives way
@@ -76,7 +76,9 @@ def _get_dimension_size(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @rule("set-dimension-size")
 def _set_dimension_size(ev: Evaluator, i: HloInstruction, x: Array, size: Array) -> Array:
-    """Elements beyond the new size are gone; where the size grows, zeros stand for what nobody may read."""
+    """Drop elements beyond the new size; if the size grows, fill with zeros, which must not be
+    read.
+    """
     axis = i.dimensions[0]
     shape = i.array_shape
     wanted = scalar_int(size)

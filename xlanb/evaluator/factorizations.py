@@ -212,7 +212,7 @@ def size1(x: Array) -> Array:
 
 
 def _eliminated(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array, Array, Array, Array]:
-    """(Second superdiagonal, diagonal and superdiagonal of U; what U x is to be.)"""
+    """(Second superdiagonal, diagonal and superdiagonal of U; the right-hand side of U x.)"""
     n = diagonal.shape[-1]
     d, u, x = np.array(diagonal), np.array(above), np.array(b)
     second = np.zeros_like(d)

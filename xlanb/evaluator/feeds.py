@@ -1,4 +1,6 @@
-"""Infeed and outfeed: what a running program takes from the host and gives to it, in order, beside its arguments and results."""
+"""Infeed and outfeed: values that a running program receives from and sends to the host, in order,
+besides its arguments and results.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ class Feeds:
             self._monitor.notify()
 
     def outfeed(self, timeout: float | None = 0.0) -> Value:
-        """The next that a program has given; waits for it so many seconds, with None for ever (a signal ends that).
+        """The next value that a program has provided; waits for at most `timeout` seconds, forever
+        if None (a signal interrupts).
 
         Raises:
             FeedError: there is nothing.

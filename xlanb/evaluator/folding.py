@@ -76,7 +76,9 @@ class Monoid:
         return np.where(total == 0, zero, total)
 
     def rounds(self, x: Array) -> bool:
-        """Whether every step of a fold over x is rounded to a narrow float, so that the order of the steps is to be kept."""
+        """Whether every step of a reduction over x is rounded to a narrow float, so that the order
+        of the steps must be kept.
+        """
         return self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) and is_floating(x) and widen(x).dtype != x.dtype
 
     def accumulator(self, x: Array) -> Array:

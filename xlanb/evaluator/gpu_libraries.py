@@ -22,7 +22,7 @@ from xlanb.shape import Shape, TupleShape
 
 
 def _with_workspace(shape: Shape, made: Array) -> Value:
-    """A result beside the memory that a library works in, whose contents are not defined: zeros."""
+    """A result and the library's workspace memory, whose contents are undefined: zeros."""
     if not isinstance(shape, TupleShape):
         return made
     return (made, *(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in shape.shapes[1:]))

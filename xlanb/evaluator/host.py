@@ -1,4 +1,4 @@
-"""What a program does with its host: infeed and outfeed, and functions of Python's that JAX has put into it."""
+"""Interaction of a program with its host: infeed and outfeed, and Python functions embedded by JAX."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
 def acts(i: HloInstruction) -> bool:
-    """Whether an instruction, or what it calls, does something that the host sees, so that it happens even where nobody needs its value."""
+    """Whether an instruction, or a computation it calls, has an effect on the host, so that it must
+    run even if its value is unused.
+    """
     if not i.has_side_effect:
         return False
     if _acts_itself(i):

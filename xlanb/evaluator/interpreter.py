@@ -20,12 +20,12 @@ from xlanb.errors import (
     UnimplementedInstructionError,
     XlanbError,
 )
-from xlanb.evaluator import aside
+from xlanb.evaluator import interruptible
 from xlanb.evaluator.dynamic import meeting
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
 from xlanb.evaluator.mixed_precision import unmixed
-from xlanb.evaluator.registry import LIFTED, RULES, Rule
+from xlanb.evaluator.registry import LIFTED, RULES, EvaluationRule
 from xlanb.evaluator.values import TOKEN, Array, Value, mismatch, narrow
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.devices import is_per_device
@@ -60,10 +60,12 @@ _TRANSPARENT = frozenset(
 
 @dataclass(slots=True)
 class _Step:
-    """One instruction of a plan: the slots of its operands and of its value, and the slots that nobody reads after it."""
+    """One instruction of a plan: the slots of its operands and its value, and the slots that are
+    dead after it.
+    """
 
     instruction: HloInstruction
-    rule: Rule
+    rule: EvaluationRule
     operands: tuple[int, ...]
     slot: int
     dead: tuple[int, ...]
@@ -182,7 +184,7 @@ class Evaluator:
         return self._apply(self._step(i, RULES, (), 0, ()), operands, lifted=False)
 
     def checked(self, i: HloInstruction, value: Value) -> Value:
-        """A value that somebody else has computed for an instruction, as `apply` would give it.
+        """Use a value computed elsewhere as an instruction's, in the form that `apply` returns.
 
         Raises:
             EvaluationError: it does not have the instruction's shape.
@@ -229,7 +231,7 @@ class Evaluator:
             if self._steps_left < 0:
                 raise EvaluationError("too many instructions evaluated; is there an infinite loop?")
             if step.is_long:
-                value = aside.run(step.rule, self, i, *operands, abandon=self.abandon)
+                value = interruptible.run(step.rule, self, i, *operands, abandon=self.abandon)
             else:
                 value = step.rule(self, i, *operands)
         except (InstructionError, InternalError):
@@ -268,7 +270,7 @@ class Evaluator:
             found = self._plans[computation, lifted] = self._new_plan(computation, LIFTED if lifted else RULES)
         return found
 
-    def _new_plan(self, computation: HloComputation, rules: dict[HloOpcode, Rule]) -> _Plan:
+    def _new_plan(self, computation: HloComputation, rules: dict[HloOpcode, EvaluationRule]) -> _Plan:
         order = _needed(computation)
         slots = {i: n for n, i in enumerate(order)}
         last_use = {o: n for n, i in enumerate(order) for o in i.operands}
@@ -289,7 +291,7 @@ class Evaluator:
     def _step(
         self,
         i: HloInstruction,
-        rules: dict[HloOpcode, Rule],
+        rules: dict[HloOpcode, EvaluationRule],
         operands: tuple[int, ...],
         slot: int,
         dead: tuple[int, ...],
@@ -310,7 +312,7 @@ class Evaluator:
             slot,
             dead,
             i.opcode not in _TRANSPARENT,
-            aside.is_long(i),
+            interruptible.is_long(i),
             dtype,
             dimensions,
         )
@@ -462,7 +464,9 @@ def _located(i: HloInstruction, problem: str, kind: type[InstructionError] = Ins
 
 
 def _no_memory(i: HloInstruction) -> InstructionMemoryError:
-    """Values that an instruction computes with may be larger than its result, so that what it wants is more than what is told."""
+    """Values used by an instruction may be larger than its result, so it may need more memory than
+    is reported.
+    """
     size = i.shape.byte_size
     lack = out_of_memory(f"{i.name}, whose result is {i.shape.text(layout=False)}", size)
     return InstructionMemoryError(f"{lack}\n{_shown(i)}", size)

@@ -1,4 +1,5 @@
-"""custom-call of LAPACK routines under the names that JAX gives them on CPUs (`lapack_sgetrf_ffi`), with the operands and results of jaxlib's lapack_kernels.
+"""Custom calls of LAPACK routines as JAX emits them on CPUs (`lapack_sgetrf_ffi`), with the
+operands and results of jaxlib's lapack_kernels.
 
 NumPy and SciPy compute them, in the precision of the operands. Characters of options come as numbers (76 is "L"). `info` is what LAPACK gives: 0 for success, k > 0 for the
 k-th pivot, minor or eigenvalue that failed, -4 for NaN or inf in an argument whose values an iteration needs. Where LAPACK leaves a result undefined, the operand that it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type
-from xlanb.evaluator.registry import Rule
+from xlanb.evaluator.registry import EvaluationRule
 from xlanb.evaluator.values import Array, is_floating, narrow
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import ArrayShape
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
 
-def unmixed(i: HloInstruction, found: Rule) -> Rule:
+def unmixed(i: HloInstruction, found: EvaluationRule) -> EvaluationRule:
     """The rule of an instruction, over operands in the type that it is computed in: `f32[] exponential(f8e5m2[] x)` is e^x in f32."""
     if part_type(i) is not None:
         return lambda ev, i, /, *operands: narrow(found(ev, i, *operands), i.array_shape.dtype)

@@ -1,4 +1,6 @@
-"""Participant: what a program that runs on one of several devices can do with the others; whoever runs it there says how."""
+"""Participant: the interface by which a program on one of several devices communicates with the
+others.
+"""
 
 from __future__ import annotations
 

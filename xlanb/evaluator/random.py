@@ -1,4 +1,6 @@
-"""Random bits: rng-bit-generator bit for bit as XLA's expansions give them (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011)."""
+"""Random bits: rng-bit-generator with the same bits as XLA's expansions (Salmon et al., Parallel
+random numbers: as easy as 1, 2, 3, SC 2011).
+"""
 
 from __future__ import annotations
 

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
 
-class Rule(Protocol):
+class EvaluationRule(Protocol):
     """The meaning of an opcode."""
 
     def __call__(self, ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value: ...
 
 
-RULES: dict[HloOpcode, Rule] = {}
-LIFTED: dict[HloOpcode, Rule] = {}
+RULES: dict[HloOpcode, EvaluationRule] = {}
+LIFTED: dict[HloOpcode, EvaluationRule] = {}
 
 
-def rule(*opcodes: str, lifted: bool = False) -> Callable[[Rule], Rule]:
+def rule(*opcodes: str, lifted: bool = False) -> Callable[[EvaluationRule], EvaluationRule]:
     """Register a function as the rule of opcodes; with `lifted` for scalars held as arrays too."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: EvaluationRule) -> EvaluationRule:
         for text in opcodes:
             RULES[BY_TEXT[text]] = function
             if lifted:
@@ -41,10 +41,10 @@ def rule(*opcodes: str, lifted: bool = False) -> Callable[[Rule], Rule]:
     return register
 
 
-def lifted_rule(*opcodes: str) -> Callable[[Rule], Rule]:
+def lifted_rule(*opcodes: str) -> Callable[[EvaluationRule], EvaluationRule]:
     """Register a function as the rule of scalar instructions whose operands are held as arrays."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: EvaluationRule) -> EvaluationRule:
         LIFTED.update({BY_TEXT[text]: function for text in opcodes})
         return function
 

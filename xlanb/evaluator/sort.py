@@ -1,4 +1,6 @@
-"""sort: by the comparator's key where it is recognised, else a merge sort whose comparisons are made for whole arrays at once."""
+"""sort: by the comparator's key if it is recognised, else a merge sort that compares whole arrays
+at once.
+"""
 
 from __future__ import annotations
 

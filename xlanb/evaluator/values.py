@@ -1,4 +1,4 @@
-"""What the interpreter computes with: NumPy arrays, tuples of values, and None for a token.
+"""Values of the interpreter: NumPy arrays, tuples of values, and None for a token.
 
 An array whose shape has dynamic dimensions is held at its actual size, so most rules need to know nothing of dynamic dimensions.
 Arrays are never written to once they are a value; rules may return views.

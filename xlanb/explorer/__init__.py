@@ -1,1 +1,1 @@
-"""What happened in a compilation: stages, traces, the live stepper, lineage."""
+"""Explore a compilation: stages, traces, the live stepper, lineage."""

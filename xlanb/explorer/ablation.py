@@ -1,4 +1,4 @@
-"""What each pass is worth: the program compiled once with every pass and once without each, measured side by side."""
+"""Measure the effect of each pass: the program compiled once with every pass and once without each."""
 
 from __future__ import annotations
 
@@ -185,7 +185,9 @@ def _median(seconds: Sequence[float]) -> float:
 
 
 def _joined(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """One table of what several processes measured: times of each are told as if their own whole pipeline had taken as long as the first one's."""
+    """Combine the measurements of several processes in one table; times are scaled as if the whole
+    pipeline had taken as long in each as in the first.
+    """
     first = parts[0][0]
     rows = [first]
     for base, *rest in parts:

@@ -215,7 +215,9 @@ def inputs_of(trace: Trace, start: HloModule) -> tuple[Any, ...]:
 
 
 def is_foreign(trace: Trace) -> bool:
-    """Whether it was read from a dump, as the real XLA writes it: nobody told of edits, and no pipeline of ours is named."""
+    """Whether the trace was read from a dump of the real XLA: it has no edits, and none of our
+    pipelines is named.
+    """
     if trace.program is not None or any(s.edits or s.decisions for s in trace.stages):
         return False
     return any(s.pipeline and s.pipeline[0].startswith(_OF_DUMPS) for s in trace.stages)
@@ -324,7 +326,8 @@ class _Stop(BaseException):
 
 
 class _Budget:
-    """Lets a pass make so many rewrites of a module, and ends it where the next one begins; remembers the last, and the module after it.
+    """Lets a pass make a limited number of rewrites, then stops it; remembers the last rewrite, and
+    the module after it.
 
     Within a rewrite the module may be wrong: an operand is exchanged before the result is. So it is looked at between rewrites only.
     """

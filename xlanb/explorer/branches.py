@@ -127,7 +127,7 @@ def remaining(trace: Trace, at: int | str = -1) -> HloPassPipeline:
 
 
 def edited(text: str, before: ModuleRecord) -> HloModule:
-    """The module of a text that somebody changed; constants whose values the text leaves out (`{...}`) keep those they had.
+    """Parse an edited text; constants whose values the text omits (`{...}`) keep their values.
 
     Raises:
         HloEditError: the text is no module, or one that breaks a rule of HLO.

@@ -1,4 +1,6 @@
-"""Check: what a compiled program gives, against the reference interpreter or another witness on the same inputs."""
+"""Check a compiled program's results against the reference interpreter or another reference on the
+same inputs.
+"""
 
 from __future__ import annotations
 

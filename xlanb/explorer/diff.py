@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
-from xlanb.explorer.matching import Key, Pairs, Side, plain
+from xlanb.explorer.matching import Key, ModuleSide, Pairs, plain
 from xlanb.explorer.stage import Stage
 from xlanb.frames import framed
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -168,7 +168,7 @@ def _told(alike: list[Match]) -> list[str]:
 @boundary("compare modules")
 def diff_modules(before: ModuleRecord, after: ModuleRecord, names: tuple[str, str] = ("before", "after")) -> ModuleDiff:
     """Match the instructions of two modules, and say of each what became of it."""
-    pairs = Pairs(Side(before), Side(after))
+    pairs = Pairs(ModuleSide(before), ModuleSide(after))
     pairs.find()
     return ModuleDiff(before, after, tuple(_Judge(pairs).matches()), names)
 
@@ -235,7 +235,7 @@ class _Judge:
                 opcodes = f"{self.left.at(u).opcode} -> {self.right.at(v).opcode}"
                 yield f"operand {k} {u[1]} -> {v[1]}", f"operand {k} {opcodes}"
 
-    def _alone(self, kind: str, side: Side, key: Key, i: InstructionRecord) -> Match:
+    def _alone(self, kind: str, side: ModuleSide, key: Key, i: InstructionRecord) -> Match:
         """What is on one side only: what it fuses, or which instruction of the other side computes the same already."""
         detail = pattern = ""
         if i.opcode is Op.FUSION and i.called_computations and i.called_computations[0] in side.module.by_name:

@@ -1,4 +1,5 @@
-"""What flows between the modules of one dump: by the graph that calls them, or else by the shapes that fit.
+"""Data flow between the modules of one dump: by the graph that calls them, or else by matching
+shapes.
 
 A TensorFlow graph in which clusters are calls (encapsulate_subgraphs_after, build_xla_ops) says exactly which
 result of which cluster another one takes. Without it, as in a dump of JAX, a module's results can only be what a
@@ -95,7 +96,9 @@ def _is_constant(n: NodeRecord, index: int) -> bool:
 
 
 def _giver(text: str, by_name: Mapping[str, NodeRecord], calls: Mapping[str, str]) -> tuple[NodeRecord | None, int]:
-    """What made a tensor, through the nodes that only hand it on (and, of a cluster's, the call beside it)."""
+    """The producer of a tensor, through nodes that only forward it (and, for a cluster's, the
+    fallback call).
+    """
     seen: set[str] = set()
     while True:
         name, _, port = text.partition(":")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from xlanb.analysis.cost import Cost, cost
 from xlanb.analysis.record_cost import BALANCE
-from xlanb.dump.reader import DumpFile, ModuleFiles, Step
+from xlanb.dump.reader import DumpFile, DumpStep, ModuleFiles
 from xlanb.errors import XlanbError
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.trace import Trace
@@ -136,7 +136,7 @@ def _ends(module: ModuleFiles) -> tuple[DumpFile | None, DumpFile | None]:
     return before, after
 
 
-def _file(step: Step) -> DumpFile | None:
+def _file(step: DumpStep) -> DumpFile | None:
     """The HLO of a dump; where it cannot be read back, its Graphviz graph."""
     return step.readable or next((f for f in step.files if f.name.extension == "dot"), None)
 

@@ -13,7 +13,7 @@ from xlanb.dump.buffer_assignment import parse_buffer_assignment
 from xlanb.dump.disassemble import disassemble
 from xlanb.dump.dot import parse_dot
 from xlanb.dump.names import printable
-from xlanb.dump.reader import DumpFile, ModuleFiles, Step
+from xlanb.dump.reader import DumpFile, DumpStep, ModuleFiles
 from xlanb.errors import XlanbError
 from xlanb.explorer.gpu_stages import fusion_decisions, gpu_stages, is_gpu
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
@@ -125,11 +125,11 @@ class _Builder:
             self.made.append(replace(stage, index=len(self.made)))
         return self.made
 
-    def _llo_hlo(self) -> Step | None:
+    def _llo_hlo(self) -> DumpStep | None:
         file = hlo_of_llo(self.module)
-        return Step(file.name, (file,)) if file is not None else None
+        return DumpStep(file.name, (file,)) if file is not None else None
 
-    def _step(self, step: Step, path: tuple[str, ...], note: str) -> None:
+    def _step(self, step: DumpStep, path: tuple[str, ...], note: str) -> None:
         name = step.name
         if name.after == _SHARDY_PASS and not self.has_shardy:
             self._shardy(path)
@@ -161,13 +161,13 @@ class _Builder:
         name = printable(file.path.name)
         return self._once(file, lambda: TextRecord(name, _text_or_nothing(file), language), file.size // 10)
 
-    def _take(self, kind: str, name: str, step: Step, path: tuple[str, ...], summary: str = "") -> None:
+    def _take(self, kind: str, name: str, step: DumpStep, path: tuple[str, ...], summary: str = "") -> None:
         before, self.current = self.current, self._artifact(step)
         stage = Stage(kind, name, before, self.current, path, summary=summary, index=len(self.made))
         decisions = fusion_decisions(self.module, name, before)
         self.made.append(stage if decisions is None else replace(stage, decisions=decisions))
 
-    def _artifact(self, step: Step) -> Deferred:
+    def _artifact(self, step: DumpStep) -> Deferred:
         file = step.readable or step.files[0]
         return self._once(file, lambda: self.shared.record(file), file.size)
 
@@ -215,7 +215,7 @@ class _Builder:
             self._add("mlir", Deferred(lambda: _joined(found, "mlir"), _weight(found)), _counted(found))
 
 
-def pipelines_of(steps: Sequence[Step]) -> list[tuple[str, ...]]:
+def pipelines_of(steps: Sequence[DumpStep]) -> list[tuple[str, ...]]:
     """The pipelines around each step, outermost first; a fixed point's later rounds are marked "round 2", "round 3"...
 
     A dump names only the pipeline that it stands in directly. One is inside another when the outer one's next pass is named after it, when the outer one has more
@@ -259,7 +259,7 @@ def _with_rounds(stack: list[str], rounds: dict[str, int]) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _gaps(steps: Sequence[Step]) -> list[str]:
+def _gaps(steps: Sequence[DumpStep]) -> list[str]:
     """For each step what is missing before it: the counter in the names skips nothing while all files are there."""
     notes = []
     before = -1

@@ -1,5 +1,5 @@
-"""What a module may do wrong, as tests for `xlanb.reduce`: results that differ, a process that dies, a pass that
-raises or that moves the numbers.
+"""Failures of a module, as tests for `xlanb.reduce`: results that differ, a process that crashes, a
+pass that raises or changes the result.
 
 Each is called with a module, and with arrays for its parameters: without arrays random ones are made, the same for
 the same shapes. Each is data too, from which `xlanb.explorer.reproducer` writes a file that shows the fault.
@@ -135,7 +135,7 @@ def raises(hlo_pass: HloPass, message: str = "") -> Raises:
 
 
 @dataclass(frozen=True)
-class Moves:
+class ChangesResult:
     """Whether a pass of the default pipeline moves the numbers of a module, by the interpreter.
 
     `hlo_pass` is the pass as configured at `path`, the names of the pipelines around it in the one that `source`

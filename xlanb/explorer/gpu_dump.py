@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from xlanb.dump.gpu.backend import Emitter, emitter_of, read_config
+from xlanb.dump.gpu.backend import KernelBackend, emitter_of, read_config
 from xlanb.dump.gpu.ptx import PtxKernel, parse_ptx
 from xlanb.dump.gpu.ptxas import KernelResources, parse_ptxas, refusal
 from xlanb.dump.gpu.sass import SassKernel, parse_sass
@@ -201,7 +201,7 @@ class GpuDump:
         return GpuProgram(self.module.name, self.device_name, self.device, kernels, launches, self._note(kernels))
 
     def _note(self, kernels: Sequence[GpuKernel]) -> str:
-        """What is to be known before the figures are read."""
+        """Caveats of the figures."""
         notes = []
         if self.device is None:
             notes.append(f"{self.device_name or 'the GPU'} is not in the table of GPUs: no times, no occupancy.")
@@ -292,7 +292,7 @@ class GpuDump:
         return {id(t): n for t, n in zip(self.thunks, times, strict=True)}
 
     def _trips(self, t: Thunk) -> int | None:
-        """How often a loop goes round, None where the program does not say; 1 for what is no loop."""
+        """The trip count of a loop, None if unknown; 1 for other instructions."""
         if t.kind != "kWhile":
             return 1
         i = self.instructions.get(t.instruction)
@@ -404,7 +404,7 @@ def _unit(ptx: str) -> str:
     return "" if found is None else next((dtype for part, dtype in _UNITS if part in found[0]), "")
 
 
-def _tile_bytes(emitter: Emitter, work: KernelCost) -> float:
+def _tile_bytes(emitter: KernelBackend, work: KernelCost) -> float:
     """Bytes of operands that the blocks of a matrix product read in all: each tile its rows and its columns."""
     tile = emitter.tiles[0][-2:] if emitter.tiles else ()
     if len(tile) < 2 or not all(tile):

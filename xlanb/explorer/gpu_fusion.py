@@ -84,7 +84,9 @@ class FusionDecisions(Sequence[Decision]):
         return pd.DataFrame(rows, columns=["producer", "consumers", "fused", "why"])
 
     def why(self, *names: str) -> Why:
-        """What the pass decided about these instructions, all of which take part, as it told it itself."""
+        """What the pass decided about these instructions, all of which take part, as recorded by
+        the pass.
+        """
         found = [d for d in self if set(names) <= set(d.subject)]
         return Why(names, found, question=f"What did {PASS} decide about {' and '.join(names)}?")
 
@@ -102,7 +104,7 @@ class FusionDecisions(Sequence[Decision]):
 
 
 class _Story:
-    """The steps in order: who was in which fusion, and what was decided last about each producer."""
+    """The steps in order: the members of each fusion, and the last decision about each producer."""
 
     def __init__(self, steps: Sequence[FusionStep], before: object) -> None:
         self.parts: dict[str, list[str]] = {}
@@ -168,7 +170,7 @@ def _named(s: FusionStep) -> tuple[str, ...]:
 
 
 def _words(i: InstructionRecord) -> str:
-    """An instruction in words: its opcode, and who makes its code where that is not XLA."""
+    """Describe an instruction: its opcode, and its emitter if it is not XLA's own."""
     if i.opcode not in (HloOpcode.FUSION, HloOpcode.CUSTOM_CALL):
         return f"a {i.opcode.text}"
     kind = emitter_of(i).kind

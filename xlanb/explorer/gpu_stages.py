@@ -1,4 +1,4 @@
-"""What XLA:GPU leaves beside its HLO, as stages.
+"""What XLA:GPU writes besides its HLO, as stages.
 
 The code of the kernels in each form, and the program of launches; and why its fusions are what they
 are.

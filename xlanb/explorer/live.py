@@ -1,4 +1,4 @@
-"""Compilation: a compilation that is stepped by hand, one stage at a time, and recorded as it goes."""
+"""Compilation: a compilation that is stepped manually, one stage at a time, and recorded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LAST_OF_GRAPH = ("execution", "compilation_cache")
 
 
 class _Kept:
-    """Events of a stage that was looked ahead to, until somebody steps there."""
+    """Events of a stage that was computed in advance, held back until the user steps there."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

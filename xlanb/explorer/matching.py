@@ -1,4 +1,6 @@
-"""Which instruction of one module is which of another: by what it computes, by its name, by what stands around it, and at last by its looks."""
+"""Match the instructions of two modules: by their computation, their names, their neighbours, and
+last their text.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _LEAVES = frozenset({Op.CONSTANT, Op.IOTA, Op.PARAMETER})
 Key = tuple[str, str]
 
 
-class Side:
+class ModuleSide:
     """The instructions of a module by (computation, name), with what each computes as a number."""
 
     def __init__(self, module: ModuleRecord) -> None:
@@ -163,13 +165,13 @@ def plain(value: Any, called: Callable[[str], int]) -> Any:
 class Pairs:
     """The instructions of two modules that are one another's counterparts; each step pairs what those before it left over."""
 
-    left: Side
-    right: Side
+    left: ModuleSide
+    right: ModuleSide
     forward: dict[Key, Key] = field(default_factory=dict)
     backward: dict[Key, Key] = field(default_factory=dict)
 
     def find(self) -> None:
-        """Pair what there is to pair, the surest first."""
+        """Pair instructions, the most certain pairs first."""
         self._by(lambda side, key, i: (str(i.opcode), side.meaning.get(key, 0)))
         self._by(lambda side, key, i: (key, i.metadata.op_name, side.local(key)))
         self._by_neighbours(lambda side, key: side.local(key))
@@ -185,7 +187,7 @@ class Pairs:
         self.forward[a], self.backward[b] = b, a
         return True
 
-    def _by(self, sort: Callable[[Side, Key, InstructionRecord], Hashable | None]) -> None:
+    def _by(self, sort: Callable[[ModuleSide, Key, InstructionRecord], Hashable | None]) -> None:
         """Pair what is alike: of several those of one name first, then those in one computation, then those inside or outside the entry, then in order. None is like nothing."""
         groups = []
         for side, taken in ((self.left, self.forward), (self.right, self.backward)):
@@ -206,7 +208,7 @@ class Pairs:
                 if found and key not in self.forward:
                     self._add(key, found.pop())
 
-    def _by_neighbours(self, sort: Callable[[Side, Key], Hashable]) -> None:
+    def _by_neighbours(self, sort: Callable[[ModuleSide, Key], Hashable]) -> None:
         """Operands at the same place of counterparts, and users that take counterparts at the same place, where there is one such on either side."""
         work = list(self.forward.items())
         while work:
@@ -230,7 +232,9 @@ class Pairs:
             side.at(k).opcode is Op.PARAMETER and k[0] in side.callers for side, k in ((self.left, u), (self.right, v))
         )
 
-    def _single_users(self, side: Side, key: Key, sort: Callable[[Side, Key], Hashable]) -> dict[Hashable, Key]:
+    def _single_users(
+        self, side: ModuleSide, key: Key, sort: Callable[[ModuleSide, Key], Hashable]
+    ) -> dict[Hashable, Key]:
         """The free users of an instruction by what they are and the place where they take it; where several are alike, none."""
         taken = self.forward if side is self.left else self.backward
         found: dict[Hashable, list[Key]] = defaultdict(list)
@@ -241,14 +245,14 @@ class Pairs:
         return {k: users[0] for k, users in found.items() if len(users) == 1}
 
 
-def _looks(_: Side, __: Key, i: InstructionRecord) -> Hashable | None:
+def _looks(_: ModuleSide, __: Key, i: InstructionRecord) -> Hashable | None:
     """Opcode, shape and the op that it came from, where that is known. A constant of another value is another constant."""
     if i.opcode in _LEAVES or not i.metadata.op_name:
         return None
     return (str(i.opcode), i.shape.text(layout=False), i.metadata.op_name)
 
 
-def _kin(side: Side, key: Key) -> Hashable:
+def _kin(side: ModuleSide, key: Key) -> Hashable:
     """The opcode; of constants the shape too."""
     i = side.at(key)
     return (str(i.opcode), i.shape.text(layout=False) if i.opcode in _LEAVES else "")

@@ -1,4 +1,4 @@
-"""Numbers: snapshots that can be evaluated again, results leaf by leaf, and how far two results are apart."""
+"""Evaluate snapshots again, flatten results to leaves, and compare two results."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _has_such(trace: Trace, kind: type[ModuleRecord | GraphRecord]) -> bool:
 
 
 def _note(trace: Trace, event: PassesChosen | Compiled | Executed) -> None:
-    """What is told of a compilation beside its stages."""
+    """What is recorded of a compilation besides its stages."""
     if isinstance(event, PassesChosen):
         trace.pipeline, trace.passes_from = event.pipeline, len(trace.stages)
     elif isinstance(event, Compiled):

@@ -18,7 +18,7 @@ from xlanb.cpu.pipelines import RELEASES, pipeline
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.explorer.gpu_fusion import FusionDecisions
-from xlanb.explorer.matching import Side
+from xlanb.explorer.matching import ModuleSide
 from xlanb.frames import framed
 from xlanb.hlo import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -68,8 +68,8 @@ class Replay(Displayable):
         return _Fused(self.real), _Fused(self.after)
 
     @cached_property
-    def _side(self) -> Side:
-        return Side(self.before)
+    def _side(self) -> ModuleSide:
+        return ModuleSide(self.before)
 
     @cached_property
     def known(self) -> dict[str, tuple[str, InstructionRecord]]:
@@ -224,7 +224,7 @@ class _Fused:
     """What lies in the fusions of a module, by what it computes."""
 
     def __init__(self, module: ModuleRecord) -> None:
-        side = Side(module)
+        side = ModuleSide(module)
         self.edges: set[tuple[int, int]] = set()
         self._inside: dict[str, set[int]] = {}
         for name, (_, caller) in side.callers.items():

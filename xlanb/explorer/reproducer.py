@@ -1,4 +1,4 @@
-"""A reproducer: one Python file that shows a fault to somebody who has xlanb alone, or JAX alone.
+"""Reproducers: one Python file that shows a fault and needs only xlanb, or only JAX.
 
 The program, its arrays and the result that was expected are in the file; it ends with status 1 and says what it saw
 where the fault is still there, and with 0 where it is gone.
@@ -25,9 +25,9 @@ from xlanb.evaluator import evaluate
 from xlanb.explorer import bisection
 from xlanb.explorer.bisection import Asked, Bisection, as_configured, reads_bytes, start_of
 from xlanb.explorer.failing import (
+    ChangesResult,
     Dies,
     Differs,
-    Moves,
     Raises,
     Run,
     Way,
@@ -185,7 +185,7 @@ def _way(run: Run) -> Way:
 
 
 @_written.register
-def _(test: Moves, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, ...]) -> Reproducer:
+def _(test: ChangesResult, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, ...]) -> Reproducer:
     arrays = arrays or made_up(module)
     _holds(test, module, arrays)
     wanted = leaves_of(evaluate(test.as_read(module.clone()), *arrays))
@@ -280,7 +280,7 @@ def reproducer_of(found: Bisection, *, seconds: float = 60.0) -> Reproducer:
     notes = [] if found.rewrite is None or not found.rewrite.cause.rule else [_rule(found.rewrite)]
     before, reads = module_of(stage.before), reads_bytes(asked.trace, stage)
     passes = as_configured(stage) if stage.kind == "hlo_pass" and stage.name in PASSES else []
-    moving = [Moves(c.hlo_pass, c.path, asked.tolerance, reads, c.source) for c in passes]
+    moving = [ChangesResult(c.hlo_pass, c.path, asked.tolerance, reads, c.source) for c in passes]
     moves = next((m for m in moving if _is_so(m, before, asked.inputs)), None)
     if found.is_replay:
         made = _of_real_xla(asked, stage.name, moves, notes, seconds)
@@ -299,7 +299,7 @@ def _of_code(asked: Asked, seconds: float) -> Reproducer:
 
 
 def _of_real_xla(
-    asked: Asked, name: str, moves: Moves | None, notes: Sequence[str], seconds: float
+    asked: Asked, name: str, moves: ChangesResult | None, notes: Sequence[str], seconds: float
 ) -> Reproducer | None:
     """What the real XLA computes otherwise than the interpreter, where our pass of the name moves the same numbers; None
     where the one that is installed does not.
@@ -340,7 +340,7 @@ def _ends_well(made: Reproducer, flags: str) -> bool:
 def _smallest(
     module: HloModule,
     holds: Callable[..., bool],
-    test: Differs | Moves,
+    test: Differs | ChangesResult,
     arrays: tuple[Any, ...],
     notes: Sequence[str],
     seconds: float,

@@ -1,4 +1,4 @@
-"""Values and functions as Python source, for a file that stands alone."""
+"""Values and functions as Python source, for a self-contained file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the Python lines that a program comes from, as it was when the program was traced."""
+"""The text of the Python lines that a program comes from, at the time when it was traced."""
 
 from __future__ import annotations
 

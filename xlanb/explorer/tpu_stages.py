@@ -1,4 +1,6 @@
-"""What XLA:TPU leaves beside its HLO, as stages: memory space assignment, the schedule, and each LLO program."""
+"""What XLA:TPU writes besides its HLO, as stages: memory space assignment, the schedule, and each
+LLO program.
+"""
 
 from __future__ import annotations
 

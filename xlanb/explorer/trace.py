@@ -187,7 +187,8 @@ class Trace(Displayable):
 
     @boundary("replay a pass of the real XLA")
     def replay(self, stage: int | str = "fusion") -> Replay:
-        """What a pass of the real XLA decided beside what xlanb's conditions decide on the same module, and where they differ.
+        """Compare the decisions of a pass of the real XLA with those of xlanb's conditions on the
+        same module.
 
         It is one of fusion, cse, algsimp, constant_folding.
 

@@ -1,4 +1,6 @@
-"""Passes that a user writes in a notebook: made of a function or a class, tried out on a module, joined to the default pipeline."""
+"""Passes written by a user in a notebook: created from a function or a class, tried on a module,
+added to the default pipeline.
+"""
 
 from __future__ import annotations
 

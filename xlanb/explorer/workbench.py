@@ -1,4 +1,6 @@
-"""Workbench: some compilations and all that a person does with them: step, run, fork, edit, switch passes off, measure numbers. What the step widget drives."""
+"""Workbench: compilations and the actions on them (step, run, fork, edit, disable passes, measure
+errors) that the step widget offers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each pass of a compilation is worth.
+"""Measure the effect of each pass of a compilation.
 
 The program compiled and run without each in turn, told as it is measured.
 """

@@ -1,1 +1,3 @@
-"""What turns programs of other systems into HLO: JAX functions, StableHLO. None of those systems is imported before it is used."""
+"""Front ends that convert programs of other systems to HLO: JAX functions, StableHLO. They import
+those systems only when used.
+"""

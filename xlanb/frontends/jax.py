@@ -19,9 +19,9 @@ from typing import Any
 
 from xlanb.boundary import filtered_traceback, let_pass
 from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
-from xlanb.frontends.jax_calling import JaxCalling, Leaf, Result
+from xlanb.frontends.jax_calling import JaxCalling, JaxResult, Leaf
 from xlanb.frontends.jax_effects import with_effects
-from xlanb.frontends.jax_wrapped import Prepared, has_static, prepared, unmark_result
+from xlanb.frontends.jax_wrapped import PreparedFunction, has_static, prepared, unmark_result
 from xlanb.frontends.mistakes import check_function, no_program, wrong_call
 from xlanb.frontends.stablehlo.source import BYTECODE
 from xlanb.hlo import HloModule
@@ -274,7 +274,9 @@ def jitted_with_static(function: Any, numbers: Sequence[int], names: Sequence[st
 
 
 def trace_context() -> tuple[Any, ...]:
-    """The settings of JAX that a program depends on beside its arguments: x64, the precision of products, meshes and others; () where JAX is not loaded."""
+    """The JAX settings that affect a program besides its arguments: x64, the precision of products,
+    meshes and others; () if JAX is not loaded.
+    """
     if "jax" not in sys.modules:
         return ()
     values: tuple[Any, ...] = _context_reader()[0]()
@@ -341,7 +343,7 @@ def _is_closed_jaxpr(x: Any) -> bool:
 
 
 def _of_stage(
-    stage: Any, prepare: Callable[..., Any] | None = None, call: Prepared | None = None, *, refine: bool = False
+    stage: Any, prepare: Callable[..., Any] | None = None, call: PreparedFunction | None = None, *, refine: bool = False
 ) -> HloModule:
     """The module of a `Lowered` or `Compiled`: JAX's text of it leaves out the operations' names, the Python lines and the values of large constants."""
     module = HloModule.from_proto(_refined(stage) if refine else _proto_of(stage))
@@ -402,7 +404,7 @@ def _proto_of(stage: Any) -> bytes:
     return proto
 
 
-def _calling(stage: Any, module: HloModule, prepare: Any, call: Prepared | None) -> JaxCalling | None:
+def _calling(stage: Any, module: HloModule, prepare: Any, call: PreparedFunction | None) -> JaxCalling | None:
     """The calling convention; None where this version of JAX does not say which arguments the module takes."""
     jax = import_jax()
     parameters = module.entry_computation.parameters
@@ -414,7 +416,7 @@ def _calling(stage: Any, module: HloModule, prepare: Any, call: Prepared | None)
     for k, p in zip(kept, parameters, strict=True):
         names[k] = _name_of(p) or names[k]
     leaves = tuple(Leaf(name, info.dtype, tuple(info.shape)) for name, (_, info) in zip(names, paths, strict=True))
-    results = tuple(Result(v.dtype, tuple(v.shape), bool(getattr(v, "weak_type", False))) for v in _out_avals(stage))
+    results = tuple(JaxResult(v.dtype, tuple(v.shape), bool(getattr(v, "weak_type", False))) for v in _out_avals(stage))
     finish = call.finish if call is not None else None
     if finish is None and has_static(stage.out_tree):
         finish = unmark_result

@@ -28,7 +28,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Result:
+class JaxResult:
     """The type of one array of a function's result as JAX has it (`dtype` may be that of a PRNG key)."""
 
     dtype: Any
@@ -62,7 +62,7 @@ class JaxCalling:
     kept: tuple[int, ...]
     in_tree: Any
     out_tree: Any
-    results: tuple[Result, ...]
+    results: tuple[JaxResult, ...]
     prepare: Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
     finish: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
 
@@ -123,7 +123,9 @@ class JaxCalling:
         return value if self.finish is None else self.finish(value, args, dict(named or {}))
 
     def of_arrays(self, code: Callable[..., Any], leaves: Sequence[Any], *, is_tuple: bool) -> ArrayCalling | None:
-        """What calls code with arrays like these, jax.Arrays among them; None where more is to be done: static arguments, keys, another precision."""
+        """A fast caller for arguments with these types; None if more is needed: static arguments,
+        keys, another precision.
+        """
         import jax
 
         first = next((n for n, v in enumerate(leaves) if type(v) is _array_type()), None)
@@ -160,7 +162,7 @@ class ArrayCalling:
     __slots__ = ("_avals", "_code", "_first", "_is_tuple", "_latest", "_out_tree")
 
     def __init__(
-        self, code: Callable[..., Any], first: int, results: tuple[Result, ...], out_tree: Any, *, is_tuple: bool
+        self, code: Callable[..., Any], first: int, results: tuple[JaxResult, ...], out_tree: Any, *, is_tuple: bool
     ) -> None:
         self._code, self._first, self._is_tuple, self._out_tree = code, first, is_tuple, out_tree
         self._avals = [r.aval for r in results]
@@ -282,7 +284,7 @@ def _place_in(sharding: Any, is_committed: bool) -> _Place:
     return _Place(None, None, [], False)
 
 
-def _as_result(array: Any, result: Result, place: _Place | None) -> Any:
+def _as_result(array: Any, result: JaxResult, place: _Place | None) -> Any:
     """A result as the function gives it: keys from their bits, a jax.Array where an argument is one.
 
     The array is fresh, nothing else refers to it: where it is aligned, the jax.Array is in its memory.

@@ -1,4 +1,6 @@
-"""What JAX keeps beside a module: the Python functions that it calls, and tokens that put ordered effects in order from one call to the next."""
+"""Effects of a module that JAX handles: the Python functions that it calls, and tokens that order
+effects across calls.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _WEEKS_12 = "WEEK_12"
 
 
 @dataclass(frozen=True)
-class Program:
+class JaxProgram:
     """What another process compiles: StableHLO (bytecode, or a portable artifact that other versions read) or HLO
     text, for how many devices.
 
@@ -48,7 +48,7 @@ def lower_for(
     mesh: Any = None,
     device_count: int = 1,
     portable: bool = False,
-) -> Program:
+) -> JaxProgram:
     """The program of a function for "cuda", "rocm", "oneapi" or "tpu".
 
     `args` are arrays or ShapeDtypeStructs, with shardings of their own or those of `shardings`: a tree of
@@ -68,7 +68,7 @@ def lower_for(
     return _program(lowered, portable=portable)
 
 
-def _program(lowered: Any, *, portable: bool) -> Program:
+def _program(lowered: Any, *, portable: bool) -> JaxProgram:
     module = lowered.compiler_ir("stablehlo")
     data: bytes = import_jax("jax._src.interpreters.mlir").module_to_bytecode(module)
     if portable:
@@ -83,7 +83,7 @@ def _program(lowered: Any, *, portable: bool) -> Program:
     flags = [tuple(map(bool, compile_args.get(n) or ())) for n in ("allow_prop_to_inputs", "allow_prop_to_outputs")]
     name = str(attributes["sym_name"].value) if "sym_name" in attributes else "program"
     identity = _without_callers(module.operation.get_asm(enable_debug_info=True)).encode()
-    return Program(name, data, identity, False, counts[0], counts[1], flags[0], flags[1])
+    return JaxProgram(name, data, identity, False, counts[0], counts[1], flags[0], flags[1])
 
 
 _DEFINITION = re.compile(r"^#loc(\d*) = loc\((.*)\)\n?", re.MULTILINE)
@@ -98,7 +98,7 @@ def _place(name: str, place: str) -> str:
 
 
 def _without_callers(text: str) -> str:
-    """A module's text with locations that say where an operation stands, and not who called the function that it is in.
+    """A module's text with the locations of operations only, without those of callers.
 
     What JAX itself adds around the function bears the function's name alone, and the caller's line.
     A notebook's cells lie in a folder that is named after the process: that is left out too.

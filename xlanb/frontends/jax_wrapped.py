@@ -21,7 +21,7 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Static:
-    """A value that is no array, as a pytree without leaves: equal to another by its value."""
+    """A value that is not an array, as a pytree without leaves; compared by its value."""
 
     __slots__ = ("value",)
 
@@ -49,7 +49,7 @@ class Static:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFunction:
     """A function that takes and gives pytrees of arrays alone, its example arguments, and how later calls are prepared and finished (None where they are as they come)."""
 
     function: Callable[..., Any]
@@ -59,7 +59,7 @@ class Prepared:
     finish: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
 
 
-def prepared(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Prepared:
+def prepared(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> PreparedFunction:
     """The function and its arguments as `jax.jit` takes them."""
     nnx = sys.modules.get("flax.nnx")
     if nnx is not None and (_is_nnx(function) or _holds_module(nnx, (args, named))):
@@ -67,7 +67,7 @@ def prepared(function: Callable[..., Any], args: tuple[Any, ...], named: dict[st
     keep_numbers = type(function).__module__.partition(".")[0] != "equinox"  # filter_jit has numbers for static
     (given, words), rest = marked((args, named), numbers=keep_numbers)
     if not rest:
-        return Prepared(_returning_arrays(function), args, named)
+        return PreparedFunction(_returning_arrays(function), args, named)
 
     @functools.wraps(function)
     def call(*a: Any, **k: Any) -> Any:
@@ -78,11 +78,11 @@ def prepared(function: Callable[..., Any], args: tuple[Any, ...], named: dict[st
         made: _Call = marked((a, k), numbers=keep_numbers)[0]
         return made
 
-    return Prepared(call, given, words, prepare)
+    return PreparedFunction(call, given, words, prepare)
 
 
 def _returning_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with what it returns beside arrays marked as static."""
+    """The function, with results other than arrays marked as static."""
 
     @functools.wraps(function)
     def call(*a: Any, **k: Any) -> Any:
@@ -92,7 +92,7 @@ def _returning_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _marked_result(function: Callable[..., Any], result: Any, *, numbers: bool) -> Any:
-    """The result of a traced function, with what is no array marked as static.
+    """The result of a traced function, with non-arrays marked as static.
 
     Raises:
         ArgumentTypeError: a part of it is yet to be computed, such as a generator.
@@ -104,7 +104,7 @@ def _marked_result(function: Callable[..., Any], result: Any, *, numbers: bool) 
 
 
 def unmark_result(value: Any, _args: tuple[Any, ...], _named: dict[str, Any]) -> Any:
-    """Finish a call: results that are no arrays are what they were."""
+    """Finish a call: restore results that are not arrays."""
     return unmarked(value)
 
 
@@ -117,7 +117,9 @@ def has_static(tree: Any) -> bool:
 
 
 def marked(tree: Any, *, numbers: bool) -> tuple[Any, bool]:
-    """The tree with each leaf that is no array (nor, with `numbers`, a number) as Static; whether there was one."""
+    """The tree with each leaf that is not an array (nor, with `numbers`, a number) as Static;
+    whether there was one.
+    """
     jax = import_module("jax")
     _register()
     found = []
@@ -159,7 +161,7 @@ def _holds_module(nnx: Any, tree: Any) -> bool:
     return any(isinstance(x, nnx.Module) for x in found)
 
 
-def _of_nnx(nnx: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Prepared:
+def _of_nnx(nnx: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> PreparedFunction:
     """f(model, x) -> f'(variables, arrays): the variables of modules and the other arrays in, results and new variables out."""
     inner = getattr(function, "fun", function) if _is_nnx(function) else function
     graph, variables, arrays = nnx.split((args, named), nnx.Variable, ...)
@@ -180,4 +182,4 @@ def _of_nnx(nnx: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any
         nnx.update((a, k), new)
         return unmarked(result)
 
-    return Prepared(call, (variables, arrays), {}, prepare, finish)
+    return PreparedFunction(call, (variables, arrays), {}, prepare, finish)

@@ -1,4 +1,6 @@
-"""What is said where someone hands over what is no program, or calls a function with the wrong arguments: what is wrong, and what to write."""
+"""Errors for arguments that are not programs, or functions called with the wrong arguments: what is
+wrong, and what to write.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def no_program(x: Any) -> ArgumentTypeError:
 
 
 def check_no_named(named: Mapping[str, Any]) -> None:
-    """Raise ArgumentTypeError for named arguments beside HLO or StableHLO: parameters there are given by position, and options are not given so."""
+    """Raise ArgumentTypeError for keyword arguments of HLO or StableHLO: its parameters are
+    positional, and options are passed differently.
+    """
     if named:
         names = ", ".join(f"{name}=" for name in named)
         raise ArgumentTypeError(

@@ -1,4 +1,5 @@
-"""What XLA:GPU writes beside an instruction (xla/service/gpu/backend_configs.proto, GpuBackendConfig), as JSON text.
+"""The backend config of XLA:GPU's instructions (xla/service/gpu/backend_configs.proto,
+GpuBackendConfig), as JSON text.
 
     changed("", fusion_backend_config={"kind": "__triton_gemm"})
     => {"operation_queue_id":"0","fusion_backend_config":{"kind":"__triton_gemm"},"force_earliest_schedule":false,...}
@@ -43,7 +44,7 @@ _PLACE: Final = {name: n for n, name in enumerate(_ORDER)}
 
 
 def read(instruction: HloInstruction) -> dict[str, Any]:
-    """The fields of an instruction's backend config; none where it has none, or one that is no JSON object."""
+    """The fields of an instruction's backend config; none if it is missing or not a JSON object."""
     if not instruction.backend_config.startswith("{"):
         return {}
     try:

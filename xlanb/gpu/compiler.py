@@ -11,15 +11,15 @@ from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
 from xlanb.codegen.deep import deep
 from xlanb.codegen.elemental import UnplannedKernelError
 from xlanb.codegen.legalize import legalize
-from xlanb.collector import seldom
 from xlanb.errors import CompilationError, OutOfMemoryError
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.executable import GpuExecutable
 from xlanb.gpu.expansion import expand
 from xlanb.gpu.libraries import lower_library_calls
 from xlanb.gpu.pipelines import pipeline
 from xlanb.gpu.policy import GpuPolicy, is_kernel
-from xlanb.gpu.program import GpuProgram, emit_program
+from xlanb.gpu.program import LaunchProgram, emit_program
 from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.module import HloModule
 from xlanb.stage import Stage, Stages, exhaust
@@ -59,7 +59,7 @@ def compile_module(module: HloModule, options: GpuCompileOptions | None = None) 
     Raises:
         XlanbError: as `compile_steps`.
     """
-    with seldom():
+    with raised_gc_thresholds():
         return exhaust(_stages(module, options or GpuCompileOptions(), recorded=False))
 
 
@@ -72,7 +72,7 @@ def _stages(module: HloModule, options: GpuCompileOptions, *, recorded: bool) ->
         if recorded:
             yield _stage_of(result)
     start = time.perf_counter()
-    with seldom():
+    with raised_gc_thresholds():
         agree(module)
         assignment, program = deep(lambda: _backend(module, target))
     for c, order in assignment.orders.items():
@@ -92,7 +92,7 @@ def _stage_of(result: PassResult) -> Stage:
     return Stage("hlo_pass", result.name, result.before, result.after, path, seconds=result.seconds)
 
 
-def _backend(module: HloModule, target: GpuTarget) -> tuple[BufferAssignment, GpuProgram]:
+def _backend(module: HloModule, target: GpuTarget) -> tuple[BufferAssignment, LaunchProgram]:
     """Schedule, buffers and kernels of a module that the HLO passes have left, legalised in place.
 
     Only writing a kernel shows how large it grows: fusions that are too large are opened, each once, and the program is written anew.

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from xlanb.codegen.host_call import HiddenState, HostCall
 from xlanb.errors import DeviceError
-from xlanb.gpu.launches import Kernel, LibraryCall, Place
-from xlanb.gpu.program import GpuProgram
+from xlanb.gpu.launches import KernelLaunch, LibraryCall, MemoryRange
+from xlanb.gpu.program import LaunchProgram
 from xlanb.gpu.running import run
 
 Array = NDArray[Any]
@@ -111,7 +111,7 @@ class DeviceProgram:
         DeviceError: the driver refuses a kernel, or there is not enough memory.
     """
 
-    def __init__(self, program: GpuProgram, ptx: Mapping[str, str], d: Driver) -> None:
+    def __init__(self, program: LaunchProgram, ptx: Mapping[str, str], d: Driver) -> None:
         self.program, self._driver = program, d
         self.hidden = HiddenState()
         self._modules: list[Handle] = []
@@ -123,7 +123,7 @@ class DeviceProgram:
             if m.data:
                 d("cuMemcpyHtoD_v2", base, m.data, len(m.data))
 
-    def _load(self, kernel: Kernel, text: str) -> Handle:
+    def _load(self, kernel: KernelLaunch, text: str) -> Handle:
         module, function = _P(), _P()
         self._driver("cuModuleLoadData", ctypes.byref(module), text.encode())
         self._modules.append(module)
@@ -169,22 +169,22 @@ class DeviceProgram:
 
     # -- launches (see running.Machine) -----------------------------------------------------------------------------
 
-    def _address(self, place: Place) -> int:
+    def _address(self, place: MemoryRange) -> int:
         return self._bases[place.memory] + place.offset
 
-    def launch(self, kernel: Kernel) -> None:
+    def launch(self, kernel: KernelLaunch) -> None:
         pointers = [ctypes.c_uint64(self._address(a.place)) for a in kernel.arguments]
         table = (_P * max(1, len(pointers)))(*(ctypes.addressof(p) for p in pointers))
         function = self._functions[kernel.name]
         self._driver("cuLaunchKernel", function, *kernel.grid, *kernel.block, 0, None, table, None)
 
-    def copy(self, target: Place, source: Place) -> None:
+    def copy(self, target: MemoryRange, source: MemoryRange) -> None:
         self._driver("cuMemcpyDtoD_v2", self._address(target), self._address(source), source.size)
 
-    def fill(self, target: Place, byte: int) -> None:
+    def fill(self, target: MemoryRange, byte: int) -> None:
         self._driver("cuMemsetD8_v2", self._address(target), byte, target.size)
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: MemoryRange) -> bytes:
         memory = ctypes.create_string_buffer(place.size)
         self._driver("cuMemcpyDtoH_v2", ctypes.addressof(memory), self._address(place), place.size)
         return memory.raw

@@ -18,8 +18,8 @@ from xlanb.gpu.driver import DeviceProgram, driver
 from xlanb.gpu.emulator.lanes import run_warp
 from xlanb.gpu.emulator.machine import Emulator
 from xlanb.gpu.emulator.warp_trace import WarpTrace
-from xlanb.gpu.launches import Kernel, Launches
-from xlanb.gpu.program import GpuProgram
+from xlanb.gpu.launches import KernelLaunch, Launches
+from xlanb.gpu.program import LaunchProgram
 from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.module import HloModule
 from xlanb.shape import Shape, TupleShape
@@ -34,7 +34,9 @@ class GpuExecutable(Displayable):
     result is a fresh array, or a nested tuple of them. Of a JAX function the arguments are the function's own, and so is the result.
     """
 
-    def __init__(self, module: HloModule, source: HloModule, assignment: BufferAssignment, program: GpuProgram) -> None:
+    def __init__(
+        self, module: HloModule, source: HloModule, assignment: BufferAssignment, program: LaunchProgram
+    ) -> None:
         self.hlo_module = module
         self.source_module = source
         self.buffer_assignment = assignment
@@ -64,7 +66,7 @@ class GpuExecutable(Displayable):
         return self.program.launches
 
     @cached_property
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[KernelLaunch]:
         """The kernels in program order, each with its launch dimensions, shared memory, arguments and HLO instruction."""
         return self.program.kernels
 

@@ -1,4 +1,4 @@
-"""What one launch of XLA:GPU computes and moves, counted on the HLO instruction that it runs.
+"""Operations and bytes of one XLA:GPU launch, counted on the HLO instruction that it runs.
 
 As XLA's own analysis (gpu_hlo_cost_analysis.h) counts: an operand of a fusion of which only slices are used costs
 these slices, and what is updated in place costs the update. Calls of cuBLAS and cuDNN cost their products.

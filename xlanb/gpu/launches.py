@@ -1,4 +1,5 @@
-"""The launch sequence of a program as data: kernels with their launch dimensions and arguments, copies, calls of libraries, loops and choices that the host makes.
+"""The launch sequence of a program as data: kernels with launch dimensions and arguments, copies,
+library calls, host loops and conditionals.
 
 `print(launches)` shows it as a list, a loop's body indented below the loop.
 """
@@ -10,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from xlanb.gpu.occupancy import Occupancy, occupancy
-from xlanb.gpu.ptx import Assembled, assemble, compile_ptx, find_ptxas
+from xlanb.gpu.ptx import PtxasOutput, assemble, compile_ptx, find_ptxas
 from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemoryRange:
     """Bytes `offset` to `offset + size` of a program's memory of a number (see GpuProgram.memories)."""
 
     memory: int
@@ -29,11 +30,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class KernelArgument:
     """A pointer that a kernel takes: where it points, and whether the kernel writes there."""
 
     name: str
-    place: Place
+    place: MemoryRange
     is_written: bool
 
     def __str__(self) -> str:
@@ -41,7 +42,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Code:
+class LaunchedCode:
     """A kernel's code: its function's name and the LLVM IR of its module. `shared` are the bytes of a block's shared memory, `waits` says whether its threads wait for each other (barriers, shuffles)."""
 
     function: str
@@ -51,7 +52,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelLaunch:
     """A launch of a kernel: `grid` blocks of `block` threads each."""
 
     name: str
@@ -59,8 +60,8 @@ class Kernel:
     emitter: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    arguments: tuple[Argument, ...]
-    code: Code = field(repr=False)
+    arguments: tuple[KernelArgument, ...]
+    code: LaunchedCode = field(repr=False)
     target: GpuTarget = field(repr=False, compare=False)
 
     @cached_property
@@ -73,7 +74,7 @@ class Kernel:
         return compile_ptx(self.code.ir, self.target)
 
     @cached_property
-    def assembled(self) -> Assembled | None:
+    def assembled(self) -> PtxasOutput | None:
         """Machine code, and what a thread takes; None where there is no ptxas.
 
         Raises:
@@ -115,11 +116,11 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyLaunch:
     """Copy bytes from one place of device memory to another."""
 
-    target: Place
-    source: Place
+    target: MemoryRange
+    source: MemoryRange
 
     def __str__(self) -> str:
         return f"copy {self.source} to {self.target}"
@@ -129,7 +130,7 @@ class Copy:
 class Fill:
     """Set all bytes of a place to one value."""
 
-    target: Place
+    target: MemoryRange
     byte: int
 
     def __str__(self) -> str:
@@ -142,8 +143,8 @@ class LibraryCall:
 
     library: str
     instruction: HloInstruction = field(repr=False)
-    operands: tuple[Place | None, ...]
-    results: tuple[Place | None, ...]
+    operands: tuple[MemoryRange | None, ...]
+    results: tuple[MemoryRange | None, ...]
 
     def __str__(self) -> str:
         given = ", ".join(str(p) for p in self.operands if p is not None)
@@ -157,7 +158,7 @@ class While:
 
     instruction: HloInstruction = field(repr=False)
     condition: tuple[Launch, ...]
-    predicate: Place
+    predicate: MemoryRange
     body: tuple[Launch, ...]
 
     def __str__(self) -> str:
@@ -169,7 +170,7 @@ class Conditional:
     """A choice by the number at `index` (a pred: true is the first branch); a number out of range takes the last branch."""
 
     instruction: HloInstruction = field(repr=False)
-    index: Place
+    index: MemoryRange
     type: PrimitiveType
     branches: tuple[tuple[Launch, ...], ...]
 
@@ -177,7 +178,7 @@ class Conditional:
         return f"conditional {self.instruction.name}: {self.index}"
 
 
-Launch = Kernel | Copy | Fill | LibraryCall | While | Conditional
+Launch = KernelLaunch | CopyLaunch | Fill | LibraryCall | While | Conditional
 
 
 class Launches(tuple[Launch, ...]):
@@ -189,10 +190,10 @@ class Launches(tuple[Launch, ...]):
         return "\n".join(_lines(self, 0))
 
 
-def kernels(sequence: Sequence[Launch]) -> Iterator[Kernel]:
+def kernels(sequence: Sequence[Launch]) -> Iterator[KernelLaunch]:
     """The kernels of a sequence, those of loops and branches too, in program order."""
     for launch in sequence:
-        if isinstance(launch, Kernel):
+        if isinstance(launch, KernelLaunch):
             yield launch
         for inner in _inner(launch):
             yield from kernels(inner)

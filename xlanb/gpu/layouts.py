@@ -1,4 +1,5 @@
-"""What XLA:GPU wants of layouts (xla/service/gpu/transforms/layout_assignment.h): for layout-assignment.
+"""XLA:GPU's layout constraints (xla/service/gpu/transforms/layout_assignment.h), for
+layout-assignment.
 
 Convolutions of cuDNN have their features most minor (NHWC) or after the batch (NCHW), by device and type; the groups of
 dimensions of a dot (batch, rows, columns) lie together, the batch not most minor; sorts and FFTs are row major.
@@ -123,7 +124,7 @@ class GpuLayouts:
                 layouts.set_operand(i, n, output)
 
     def _features_last(self, i: HloInstruction) -> bool:
-        """Whether cuDNN is to have NHWC."""
+        """Whether cuDNN needs NHWC."""
         kind = i.operands[0].array_shape.element_type
         if kind.is_integral or kind in _F8:
             return True
@@ -165,7 +166,7 @@ class GpuLayouts:
 
 @dataclass(frozen=True)
 class _Side:
-    """An operand of a dot and what its dimensions are to it."""
+    """An operand of a dot and the roles of its dimensions."""
 
     shape: ArrayShape
     batch: tuple[int, ...]

@@ -38,7 +38,9 @@ def lower_library_calls(module: HloModule) -> bool:
 
 
 def _replace(i: HloInstruction, made: HloInstruction) -> None:
-    """Put a value in the place of a call's: beside memory that nobody reads where the call gives that too."""
+    """Replace a call by a value, in a tuple with unused workspace memory if the call returns that,
+    too.
+    """
     b = Builder(i)
     if not isinstance(i.shape, TupleShape):
         i.parent.replace(i, made)

@@ -1,4 +1,6 @@
-"""What kernels of the GPU back end may write in place, which instructions are library calls, and which fusions are one kernel."""
+"""Policies of the GPU back end: which kernels may write in place, which instructions are library
+calls, and which fusions are one kernel.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,18 @@ from xlanb.codegen.module import ModuleBuilder, identifier
 from xlanb.gpu import policy
 from xlanb.gpu.emitters.kernel import Lowering, constant_bytes
 from xlanb.gpu.emitters.table import choose
-from xlanb.gpu.launches import Conditional, Copy, Fill, Kernel, Launch, Launches, LibraryCall, Place, While, kernels
+from xlanb.gpu.launches import (
+    Conditional,
+    CopyLaunch,
+    Fill,
+    KernelLaunch,
+    Launch,
+    Launches,
+    LibraryCall,
+    MemoryRange,
+    While,
+    kernels,
+)
 from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -24,7 +35,7 @@ _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT,
 
 
 @dataclass(frozen=True)
-class Memory:
+class DeviceMemory:
     """A block of device memory: `kind` is "parameter", "output", "constant" or "temp"; `number` counts the leaves of parameters, or of the result; `data` are a constant's bytes."""
 
     kind: str
@@ -34,12 +45,12 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class GpuProgram:
+class LaunchProgram:
     """What a module becomes: its memory by number, and the launch sequence over it."""
 
     name: str
     target: GpuTarget
-    memories: tuple[Memory, ...]
+    memories: tuple[DeviceMemory, ...]
     launches: Launches
 
     @property
@@ -49,12 +60,14 @@ class GpuProgram:
         return [found[number] for number in sorted(found)]
 
     @property
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[KernelLaunch]:
         """The kernels in program order."""
         return list(kernels(self.launches))
 
 
-def emit_program(assignment: BufferAssignment, target: GpuTarget, line_of: dict[str, int] | None = None) -> GpuProgram:
+def emit_program(
+    assignment: BufferAssignment, target: GpuTarget, line_of: dict[str, int] | None = None
+) -> LaunchProgram:
     """The kernels and launch sequence of a scheduled module with its buffers; `line_of` gives the line of each HLO instruction, for debug locations.
 
     Raises:
@@ -63,7 +76,7 @@ def emit_program(assignment: BufferAssignment, target: GpuTarget, line_of: dict[
     """
     writer = _Writer(assignment, target, line_of)
     writer.write()
-    return GpuProgram(assignment.module.name, target, tuple(writer.memories), Launches(writer.sequence))
+    return LaunchProgram(assignment.module.name, target, tuple(writer.memories), Launches(writer.sequence))
 
 
 class _Writer:
@@ -71,11 +84,11 @@ class _Writer:
         self.assignment, self.target, self.line_of = assignment, target, line_of
         self.flow = assignment.live
         self.memories = [
-            Memory(a.kind, a.size, a.number, constant_bytes(a.constant) if a.constant is not None else None)
+            DeviceMemory(a.kind, a.size, a.number, constant_bytes(a.constant) if a.constant is not None else None)
             for a in assignment.allocations
         ]
         self.sequence: list[Launch] = []
-        self._constants: dict[object, Place] = {}
+        self._constants: dict[object, MemoryRange] = {}
         self._symbols = ModuleBuilder("", target)
         self._loop_of = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
@@ -87,24 +100,27 @@ class _Writer:
             if value.size:
                 source = _place(self.assignment.slice_of_value(value))
                 self.launch(
-                    Copy(Place(outputs[number], 0, value.size), Place(source.memory, source.offset, value.size))
+                    CopyLaunch(
+                        MemoryRange(outputs[number], 0, value.size),
+                        MemoryRange(source.memory, source.offset, value.size),
+                    )
                 )
 
     # -- what lowerings ask (see Memories) ------------------------------------------------------------------------
 
-    def place(self, i: HloInstruction, leaf: Leaf = ()) -> Place:
+    def place(self, i: HloInstruction, leaf: Leaf = ()) -> MemoryRange:
         return _place(self.assignment.slice_of(i, leaf))
 
-    def scratch(self, i: HloInstruction) -> Place | None:
+    def scratch(self, i: HloInstruction) -> MemoryRange | None:
         found = self.assignment.scratch_of(i)
         return None if found is None else _place(found)
 
-    def constant(self, i: HloInstruction) -> Place:
+    def constant(self, i: HloInstruction) -> MemoryRange:
         known = self._constants.get(i.literal)
         if known is None:
             data = constant_bytes(i)
-            self.memories.append(Memory("constant", len(data), None, data))
-            known = self._constants[i.literal] = Place(len(self.memories) - 1, 0, len(data))
+            self.memories.append(DeviceMemory("constant", len(data), None, data))
+            known = self._constants[i.literal] = MemoryRange(len(self.memories) - 1, 0, len(data))
         return known
 
     def unique(self, name: str) -> str:
@@ -148,7 +164,7 @@ class _Writer:
             error.instruction = i
             raise
 
-    def _leaves(self, instructions: Sequence[HloInstruction]) -> list[Place | None]:
+    def _leaves(self, instructions: Sequence[HloInstruction]) -> list[MemoryRange | None]:
         """Where the arrays of instructions lie, leaf after leaf; None of a token."""
         return [None if s.is_token else self.place(i, leaf) for i in instructions for leaf, s in i.shape.leaves()]
 
@@ -179,20 +195,22 @@ class _Writer:
         self.launch(Conditional(i, self.place(index), kind, branches))
 
     def _copies(self, position: int) -> None:
-        """What has to be copied at a position: first what others overwrite goes aside, then all of it to its place."""
+        """Emit the copies at a position: first save what later copies overwrite, then copy
+        everything to its destination.
+        """
         copies = self.assignment.copies.get(position, ())
-        where: dict[LiveRange, Place] = {}
+        where: dict[LiveRange, MemoryRange] = {}
         for c in copies:
             if c.source not in where:
                 where[c.source] = _place(self.assignment.slice_of_value(c.source))
                 aside = self.assignment.staged.get((position, c.source))
                 if aside is not None:
                     target = _place(aside)
-                    self.launch(Copy(target, where[c.source]))
+                    self.launch(CopyLaunch(target, where[c.source]))
                     where[c.source] = target
         for c in copies:
-            self.launch(Copy(_place(self.assignment.slice_of_value(c.target)), where[c.source]))
+            self.launch(CopyLaunch(_place(self.assignment.slice_of_value(c.target)), where[c.source]))
 
 
-def _place(s: Slice) -> Place:
-    return Place(s.allocation, s.offset, s.size)
+def _place(s: Slice) -> MemoryRange:
+    return MemoryRange(s.allocation, s.offset, s.size)

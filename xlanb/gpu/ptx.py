@@ -46,7 +46,7 @@ def compile_ptx(text: str, target: GpuTarget) -> str:
         CompilationError: LLVM refuses the IR.
     """
     _initialize()
-    return translate(text, llvm.Model(target, LEVEL), _PASSES, Form.ASSEMBLY).decode()
+    return translate(text, llvm.TargetModel(target, LEVEL), _PASSES, Form.ASSEMBLY).decode()
 
 
 def optimized_ir(text: str, target: GpuTarget) -> str:
@@ -56,11 +56,11 @@ def optimized_ir(text: str, target: GpuTarget) -> str:
         CompilationError: LLVM refuses the IR.
     """
     _initialize()
-    return translate(text, llvm.Model(target, LEVEL), _PASSES, Form.IR).decode()
+    return translate(text, llvm.TargetModel(target, LEVEL), _PASSES, Form.IR).decode()
 
 
 @dataclass(frozen=True)
-class Assembled:
+class PtxasOutput:
     """What ptxas made of a kernel: machine code (cubin), and what a thread of it takes."""
 
     cubin: bytes
@@ -78,7 +78,7 @@ def find_ptxas() -> str | None:
 
 
 @cache
-def assemble(text: str) -> Assembled:
+def assemble(text: str) -> PtxasOutput:
     """Machine code of PTX.
 
     Raises:
@@ -102,6 +102,6 @@ def assemble(text: str) -> Assembled:
             raise CompilationError(f"ptxas rejects the PTX:\n{told.strip()}")
         registers, spills, stack = _USED.search(told), _SPILLS.search(told), _STACK.search(told)
         stores, loads = (int(n) for n in spills.groups()) if spills else (0, 0)
-        return Assembled(
+        return PtxasOutput(
             made.read_bytes(), int(registers[1]) if registers else 0, stores, loads, int(stack[1]) if stack else 0
         )

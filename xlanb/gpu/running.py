@@ -1,39 +1,39 @@
-"""Goes through a launch sequence, as the host does: on a device, or on what stands in for one."""
+"""Execute a launch sequence, as the host does: on a device, or on the emulator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from xlanb.gpu.launches import Conditional, Copy, Fill, Kernel, Launch, LibraryCall, Place, While
+from xlanb.gpu.launches import Conditional, CopyLaunch, Fill, KernelLaunch, Launch, LibraryCall, MemoryRange, While
 from xlanb.shape import PrimitiveType
 
 
 class Machine(Protocol):
     """What has the memory of a run."""
 
-    def launch(self, kernel: Kernel) -> None:
+    def launch(self, kernel: KernelLaunch) -> None:
         """Run a kernel."""
 
-    def copy(self, target: Place, source: Place) -> None:
+    def copy(self, target: MemoryRange, source: MemoryRange) -> None:
         """Copy bytes."""
 
-    def fill(self, target: Place, byte: int) -> None:
+    def fill(self, target: MemoryRange, byte: int) -> None:
         """Set all bytes of a place."""
 
     def call(self, call: LibraryCall) -> None:
         """Have a library compute an instruction."""
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: MemoryRange) -> bytes:
         """The bytes of a place, when all before is done."""
 
 
 def run(launches: Sequence[Launch], machine: Machine) -> None:
     """Do what a launch sequence says, in order; the host reads conditions and indices between."""
     for launch in launches:
-        if isinstance(launch, Kernel):
+        if isinstance(launch, KernelLaunch):
             machine.launch(launch)
-        elif isinstance(launch, Copy):
+        elif isinstance(launch, CopyLaunch):
             machine.copy(launch.target, launch.source)
         elif isinstance(launch, Fill):
             machine.fill(launch.target, launch.byte)

@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class CallRequest:
-    """The call that a program is to be traced for.
+    """The call for which a program is traced.
 
     Attributes:
         args: arrays, specs or structures of them.

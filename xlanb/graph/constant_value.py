@@ -105,7 +105,7 @@ class _Partial:
         self._seen: dict[Tensor, PartialVector | None] = {}
 
     def vector(self, tensor: Tensor, depth: int) -> PartialVector | None:
-        """See `partial_vector`; through so many nodes at most."""
+        """See `partial_vector`; follows a limited number of nodes."""
         if tensor not in self._seen:
             self._seen[tensor] = None  # what reads itself has no value
             self._seen[tensor] = self._vector(tensor, depth)

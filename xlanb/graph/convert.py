@@ -1,4 +1,4 @@
-"""Python values to tensors: constants, packed lists, and objects that stand for a tensor."""
+"""Convert Python values to tensors: constants, packed lists, and tensor-like objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default graph: where new nodes go."""
+"""The default graph, to which new nodes are added."""
 
 from __future__ import annotations
 

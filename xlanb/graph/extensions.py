@@ -1,4 +1,6 @@
-"""What a Graph does by modules that import it: declared here, implemented in graphdef.py, foreign.py, the view and peers."""
+"""Extension points of Graph: declared here, implemented in graphdef.py, foreign.py, the view and
+peers.
+"""
 
 from __future__ import annotations
 

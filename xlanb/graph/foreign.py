@@ -80,7 +80,8 @@ def _graph_of_program(program: Any, args: tuple[Any, ...], signature: str | None
 def feeds_of(
     graph: Graph, args: Sequence[Any], named: Mapping[str, Any] | None = None
 ) -> dict[Tensor, np.ndarray[Any, Any]]:
-    """What of the arguments of a call is to be fed to `graph.inputs`: the arrays in them, in their order. Where `args` are none, or specs, nothing is.
+    """The arrays in the arguments of a call, in order, to feed to `graph.inputs`; nothing if `args`
+    are none, or specs.
 
     Raises:
         ArgumentError: there are more or fewer arrays than inputs.

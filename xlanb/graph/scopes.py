@@ -1,4 +1,6 @@
-"""What the blocks around a node give it: control inputs, device, colocation, attributes, and the Python line that made it."""
+"""The enclosing blocks of a node: control inputs, device, colocation, attributes, and the Python
+line that created it.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,9 @@ _NAMERS: list[Callable[[str], str | None]] = []
 
 
 def name_sources(namer: Callable[[str], str | None]) -> None:
-    """Have files of code called by another name where `namer` knows one: a notebook's cells lie in temporary files that nobody knows."""
+    """Show code files under the name that `namer` gives: notebook cells are stored in temporary
+    files.
+    """
     if namer not in _NAMERS:
         _NAMERS.append(namer)
 

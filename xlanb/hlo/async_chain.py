@@ -66,7 +66,7 @@ def async_start(link: HloInstruction) -> HloInstruction | None:
 
 
 def wrapped_computation(link: HloInstruction) -> HloComputation | None:
-    """What an async instruction runs aside: the computation of its async-start."""
+    """The computation that an async instruction runs asynchronously: that of its async-start."""
     start = async_start(link)
     return None if start is None else start.attributes.get("calls")
 

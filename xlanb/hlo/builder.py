@@ -248,7 +248,7 @@ class HloBuilder:
         return self.instruction(_O.BITCAST_CONVERT, (x,), array(element_type, dims))
 
     def reduce_precision(self, x: HloInstruction, exponent_bits: int, mantissa_bits: int) -> HloInstruction:
-        """Rounded as if stored with so many bits."""
+        """Round to a format with this many bits."""
         return self.instruction(_O.REDUCE_PRECISION, (x,), exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
     # -- data ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Calling conventions: between the arguments of the function that a module was made of and the arrays that the module takes."""
+"""Calling conventions: map the arguments of the function that a module was created from to the
+module's parameters.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _UPDATED = frozenset(
 """What `update` may set."""
 
 
-class Changes:
+class InstructionChanges:
     """What changed in a computation since its reader last asked, at a `version` of the module (see HloComputation.changes).
 
     `changed` are instructions that are new, gone, or have other operands, attributes, shapes or names; `recounted` those
@@ -77,7 +77,7 @@ class HloComputation(Displayable):
         self._root: HloInstruction | None = None
         self._record: ComputationRecord | None = None
         self._order: tuple[HloInstruction, ...] | None = None
-        self._changes: Changes | None = None
+        self._changes: InstructionChanges | None = None
         self._derived: dict[Hashable, tuple[int, int, Any]] = {}
         self._settled: dict[Hashable, int] = {}
         self.version = 0
@@ -170,14 +170,14 @@ class HloComputation(Displayable):
                         stack += [p for p in top.control_predecessors if p not in done]
         return order
 
-    def changes(self, reader: object) -> Changes | None:
-        """What changed since `reader` last asked; from now on changes are kept for it anew.
+    def changes(self, reader: object) -> InstructionChanges | None:
+        """What changed since the last call for `reader`; starts a new record of changes for it.
 
         None where that is not known and anything may have changed: it never asked, another reader asked since, or most of the computation changed;
         and where others listen now, to whom all is news.
         """
         found, audience = self._changes, observers()
-        self._changes = Changes(reader, audience, self.module._version)
+        self._changes = InstructionChanges(reader, audience, self.module._version)
         return found if found is not None and found.reader == reader and found.audience is audience else None
 
     def derived(self, what: Hashable, of: Callable[[HloComputation], T]) -> T:
@@ -281,7 +281,9 @@ class HloComputation(Displayable):
         return new
 
     def _check_mine(self, operands: Iterable[HloInstruction], user: str, of: HloInstruction | HloOpcode) -> None:
-        """Refuse operands that are not in this computation; `user` says in words who reads them, `of` stands for its braces."""
+        """Raise if an operand is not in this computation; `user` describes the user, `of` replaces
+        its braces.
+        """
         for o in operands:
             if o.parent is self and o in self._instructions:
                 continue

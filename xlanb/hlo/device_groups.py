@@ -1,4 +1,4 @@
-"""Who takes part in a collective: its replica groups, or pairs, as groups of devices.
+"""The participants of a collective: its replica groups, or pairs, as groups of devices.
 
 By GetParticipatingDevices in collective_ops_utils.cc. A device has a number, replica * partitions + partition; what the numbers in the groups of an instruction mean
 says `group_mode`.
@@ -37,7 +37,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrid:
-    """How many devices a module runs on: so many replicas, each of so many partitions."""
+    """The number of devices a module runs on: replicas, and partitions of each."""
 
     replicas: int = 1
     partitions: int = 1

@@ -1,4 +1,4 @@
-"""Which instructions, and so which modules, take more than one device."""
+"""Which instructions, and so which modules, need more than one device."""
 
 from __future__ import annotations
 

@@ -246,7 +246,9 @@ class HloInstruction(Displayable):
         return self._record
 
     def tell_once(self, what: Hashable) -> bool:
-        """Whether `what` is news of it to those who listen now: it was not said since the instruction last changed. From then on it counts as said."""
+        """Whether `what` is new to the current observers: it was not reported since the instruction
+        last changed. Marks it as reported.
+        """
         record, audience = self.record(), observers()
         if self._told is None or self._told[0] is not record or self._told[1] is not audience:
             self._told = record, audience, set()

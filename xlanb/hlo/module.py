@@ -221,7 +221,7 @@ class HloModule(Displayable):
         return _clone(self, source, name or source.name, {})
 
     def clone(self, name: str | None = None) -> HloModule:
-        """A deep copy under the same names; making it is no edit that an observer sees."""
+        """A deep copy under the same names; making it is not an edit that an observer sees."""
         with unobserved():
             return self._copy(name or self.name)
 
@@ -412,7 +412,7 @@ def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
 
 
 OPERAND_INDEX_INTERVAL = 5
-"""Every so many operands are numbered by a comment."""
+"""Operands are numbered by a comment at this interval."""
 
 HEADER_ORDER = (
     "is_scheduled",

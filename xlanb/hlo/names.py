@@ -1,4 +1,4 @@
-"""Unique names as XLA gives them (service/name_uniquer.cc): `add`, `add.1`, `add.2`, ..."""
+"""Unique names as in XLA (service/name_uniquer.cc): `add`, `add.1`, `add.2`, ..."""
 
 from __future__ import annotations
 

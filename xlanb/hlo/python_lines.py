@@ -1,4 +1,4 @@
-"""The Python lines that an instruction comes from, as a person is shown them."""
+"""The Python lines that an instruction comes from, formatted for display."""
 
 from __future__ import annotations
 

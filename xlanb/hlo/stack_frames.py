@@ -18,7 +18,9 @@ _Key = TypeVar("_Key")
 
 LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 FRAME = ("file_location_id", "parent_frame_id")
-"""Fields of a row, in XLA's order. All ids count from 1; in a frame, parent 1 is no parent, n + 1 is frame n."""
+"""Fields of a row, in XLA's order. All ids count from 1; in a frame, parent 1 means none, n + 1 is
+frame n.
+"""
 
 
 @dataclass(slots=True)

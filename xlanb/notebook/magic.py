@@ -19,21 +19,21 @@ from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import inputs_for
 from xlanb.explorer.trace import Trace
 from xlanb.gpu.devices import gpu_device
-from xlanb.notebook.asked import check_asked, show_asked
 from xlanb.notebook.cell import name_cells
 from xlanb.notebook.completion import complete_magics, pass_names
 from xlanb.notebook.dump_magics import DumpMagics
 from xlanb.notebook.flag_magic import FlagMagics
 from xlanb.notebook.observation import Observation, observation
 from xlanb.notebook.pass_magic import PassMagics
-from xlanb.notebook.program import Program, Value, read_cell
+from xlanb.notebook.program import CellProgram, CellValue, read_cell
 from xlanb.notebook.progress import cell_progress
+from xlanb.notebook.reports import check_report_options, show_reports
 from xlanb.notebook.shared_code import share_code
 from xlanb.notebook.shell import options_of, shell_of
 from xlanb.notebook.target_cell import check_targets, target_traces
 from xlanb.notebook.tensorflow_magic import TensorflowMagics
 from xlanb.notebook.widget import StepWidget
-from xlanb.peers.targets.beside import TargetsBeside, names_of
+from xlanb.peers.targets.compare import TargetComparison, names_of
 from xlanb.tracing import observing
 from xlanb.view.page import write_page
 
@@ -143,7 +143,7 @@ class XlaMagics(Magics):
         options = options_of(self.xla_jit, line)
         if options.target is not None:
             return self._for_targets(options, cell)
-        check_asked(options)
+        check_report_options(options)
         recorder = Recorder()
         begin = time.perf_counter()
         try:
@@ -172,10 +172,10 @@ class XlaMagics(Magics):
         if options.output:
             shell_of(self).user_ns[options.output] = seen
         if len(made) > 1 and not options.quiet:
-            display(TargetsBeside(tuple(made), tuple(names_of(made))))
+            display(TargetComparison(tuple(made), tuple(names_of(made))))
         self._show(options, seen, cell)
 
-    def _run(self, options: Any, cell: str, recorder: Recorder) -> Value:
+    def _run(self, options: Any, cell: str, recorder: Recorder) -> CellValue:
         __tracebackhide__ = True
         found = read_cell(
             shell_of(self),
@@ -185,7 +185,7 @@ class XlaMagics(Magics):
             args=options.args,
             stepped=options.live or bool(options.until),
         )
-        if not isinstance(found, Program):
+        if not isinstance(found, CellProgram):
             if options.until or options.live:
                 raise ArgumentError(
                     "--until and --live need a cell that ends in a tensor, a call of Session.run or of a JAX function, -f, or HLO"
@@ -195,14 +195,14 @@ class XlaMagics(Magics):
         if options.live:
             compilation.step()
             display(StepWidget(lambda: compilation.traces, compilation=compilation, max_nodes=options.max_nodes))
-            return Value(None)
+            return CellValue(None)
         if options.until:
             compilation.run_to(options.until)
-            return Value(None)
+            return CellValue(None)
         result = found.run(compilation)
         for trace in recorder.traces[-1:] if found.arguments is not None else ():
             trace.inputs = found.arguments or ()
-        return Value(result)
+        return CellValue(result)
 
     def _show(self, options: Any, seen: Observation, cell: str) -> None:
         if options.export and seen.traces:
@@ -215,7 +215,7 @@ class XlaMagics(Magics):
             display(seen)
         if options.time and seen.traces:
             display(seen.trace.plot())
-        show_asked(shell_of(self), options, seen, cell)
+        show_reports(shell_of(self), options, seen, cell)
 
 
 def _repeat(seen: Observation, times: int) -> None:

@@ -1,4 +1,4 @@
-"""Observation: what `%%xla_jit` saw: the compilations of a cell, what it gave back, how long it took."""
+"""Observation: what `%%xla_jit` recorded: the compilations of a cell, its result, and its time."""
 
 from __future__ import annotations
 

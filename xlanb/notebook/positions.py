@@ -1,4 +1,4 @@
-"""Where a step view stands, as values of its traits: checked when they are set, from Python or by a link."""
+"""The position of a step view as trait values, validated when set from Python or by a link."""
 
 from __future__ import annotations
 

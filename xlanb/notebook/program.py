@@ -1,4 +1,6 @@
-"""What a cell of `%%xla_jit` holds, and how it is run: Python with a tensor or a function at its end, HLO, or a JAX call."""
+"""The content of a `%%xla_jit` cell and how it is run: Python that ends in a tensor or a function,
+HLO, or a JAX call.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ def holds_hlo(lang: str, cell: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Program:
-    """What is to be compiled: `compilation` begins anew, `arguments` are what the compiled code is called with, `assemble` makes the result of what it gives.
+class CellProgram:
+    """What to compile: `compilation` is started again, `arguments` are passed to the compiled code,
+    `assemble` converts its results.
 
     Of a graph the arguments are fed to a session, which the compilation runs: `arguments` is then None.
     """
@@ -61,8 +64,10 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Value:
-    """A cell that is no program: it ran, and this is what it ended in. `why_uncompiled` says why a call of a JAX function at its end was made uncompiled."""
+class CellValue:
+    """A cell that is not a program: it ran, and this is what it ended in. `why_uncompiled` says why
+    a call of a JAX function at its end was made uncompiled.
+    """
 
     value: Any
     why_uncompiled: str = ""
@@ -70,7 +75,7 @@ class Value:
 
 def read_cell(
     shell: InteractiveShell, cell: str, *, lang: str, function: str | None, args: str | None, stepped: bool = False
-) -> Program | Value:
+) -> CellProgram | CellValue:
     """What a cell holds; its Python is run up to the tensor, function or call at its end.
 
     `stepped`: it is not to be run at once; a call of Session.run or of a function of `xlanb.jit` is then a program too.
@@ -94,7 +99,7 @@ def read_cell(
         if stepped and (found_call := _stepped_call(value)) is not None:
             return found_call
         program = _call(value, None if args is None else as_tuple(evaluated(shell, args)), lang)
-        if isinstance(program, Program):
+        if isinstance(program, CellProgram):
             return program
         why, value = program, value.make()
     if lang == "jax" or (args is not None and is_jax(value)):
@@ -103,27 +108,27 @@ def read_cell(
         return _tensor(shell, value, evaluated(shell, args))
     if callable(value) and is_foreign(value):
         return _foreign(shell, value, evaluated(shell, args))
-    return Value(value, why)
+    return CellValue(value, why)
 
 
-def _hlo(module: HloModule, args: Any) -> Program:
+def _hlo(module: HloModule, args: Any) -> CellProgram:
     given = tuple(arguments_for(module, None)) if args is None else as_tuple(args)
-    return Program(lambda: Compilation(module), given)
+    return CellProgram(lambda: Compilation(module), given)
 
 
-def _stepped_call(call: LastCall) -> Program | None:
+def _stepped_call(call: LastCall) -> CellProgram | None:
     """The program of a call that would compile by itself: Session.run, or a function of `xlanb.jit`; None for any other."""
     session = getattr(call.function, "__self__", None)
     if isinstance(session, Session) and call.function.__name__ == "run":
         given = signature(Session.run).bind(session, *call.args, **call.named).arguments
         fetches, feeds = given["fetches"], given.get("feed_dict") or {}
-        return Program(lambda: Compilation(fetches, feeds, session=session))
+        return CellProgram(lambda: Compilation(fetches, feeds, session=session))
     if isinstance(call.function, Jit):
         return _function(call.function.function, call.args, call.named, "auto")
     return None
 
 
-def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> Program | str:
+def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> CellProgram | str:
     """The program that the call at a cell's end runs; why there is none where it is to be made as it is, "" of what is not JAX's."""
     __tracebackhide__ = True
     args, named = (call.args, call.named) if given is None else (given, {})
@@ -138,19 +143,19 @@ def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> Program |
         return f"JAX cannot trace {name}, which was called as is: {type(error).__name__}: {error}"
 
 
-def _function(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: str) -> Program:
+def _function(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: str) -> CellProgram:
     """A function over arrays, of JAX or xlanb.tf, called with these."""
     __tracebackhide__ = True
     with filtered_traceback(), unobserved():  # making the module is not yet compiling it
         module = _module(function, args, named, lang)
     calling = module.calling
     if calling is None:
-        return Program(lambda: Compilation(module), tuple(np.asarray(a) for a in args))
+        return CellProgram(lambda: Compilation(module), tuple(np.asarray(a) for a in args))
 
     def assemble(result: Any) -> Any:
         return calling.assemble(result if isinstance(result, tuple) else (result,), args, named)
 
-    return Program(lambda: Compilation(module), tuple(calling.flatten(args, named)), assemble)
+    return CellProgram(lambda: Compilation(module), tuple(calling.flatten(args, named)), assemble)
 
 
 def _module(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: str) -> HloModule:
@@ -161,7 +166,7 @@ def _module(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: s
     return to_module(function, *args, **named) if is_foreign(function) else function_module(function, args, named)[0]
 
 
-def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> Program:
+def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> CellProgram:
     """Run a tensor: feeds by --args, else from variables of the placeholders' names; uninitialised variables are initialised first."""
     if given is not None and not isinstance(given, Mapping):
         raise ArgumentError(
@@ -178,7 +183,7 @@ def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | 
     if not feeds and not variables:
         feeds = _arrays(tensor)
     _initialize(session, variables)
-    return Program(lambda: Compilation([tensor], feeds, session=session), assemble=lambda values: values[0])
+    return CellProgram(lambda: Compilation([tensor], feeds, session=session), assemble=lambda values: values[0])
 
 
 def _arrays(tensor: Tensor) -> dict[Tensor, Any]:
@@ -193,7 +198,7 @@ def _arrays(tensor: Tensor) -> dict[Tensor, Any]:
     return {t: v for t, v in values.items() if v.ndim and v.dtype.kind != "O"}
 
 
-def _foreign(shell: InteractiveShell, program: Any, given: Any) -> Program:
+def _foreign(shell: InteractiveShell, program: Any, given: Any) -> CellProgram:
     """Run a model or function of TensorFlow: its arguments by --args, else from variables of the names of its inputs."""
     if given is None:
         graph = graph_of(program)
@@ -201,7 +206,7 @@ def _foreign(shell: InteractiveShell, program: Any, given: Any) -> Program:
     arguments = as_tuple(given)
     if is_jit_compiled(program):
         return _function(program, arguments, {}, "auto")
-    return Program(
+    return CellProgram(
         lambda: Compilation(program, *arguments), assemble=lambda values: values[0] if len(values) == 1 else values
     )
 

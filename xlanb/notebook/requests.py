@@ -1,4 +1,4 @@
-"""What the step view asks of the kernel: each message of the front end, and the work that it begins."""
+"""Requests of the step view to the kernel: the messages of the front end, and their handlers."""
 
 from __future__ import annotations
 

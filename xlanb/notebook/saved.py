@@ -1,4 +1,5 @@
-"""What a notebook keeps beside a live step widget: the same view as a page, for whoever opens the notebook without a kernel.
+"""The page that a notebook keeps with a live step widget: the same view for readers without a
+kernel.
 
 A notebook that was saved, and what nbconvert makes of it, has no kernel and mostly no state of its widgets. So the widget is shown as two outputs: itself, and a page that hides itself as long as
 the widget is there. The page is written anew when the widget has come to rest.
@@ -46,7 +47,7 @@ class SavedPage:
             shell.events.register("post_run_cell", _flush_all)  # once: it knows its callbacks
 
     def touch(self) -> None:
-        """Something has changed: it is written anew at the end of the cell that runs, or else in a moment."""
+        """Schedule writing after a change: at the end of the running cell, or shortly."""
         if not self._display_id:
             return
         self._is_stale = True
@@ -58,7 +59,7 @@ class SavedPage:
             self._timer = None
 
     def flush(self) -> None:
-        """Write it anew where something has changed."""
+        """Write it again if something has changed."""
         if self._is_stale:
             self._is_stale = False
             self._publish(update=True)

@@ -1,4 +1,4 @@
-"""What the magics need of the shell: itself, words without quotes, values of expressions."""
+"""Helpers of the magics for the IPython shell: unquoting words, evaluating expressions."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ def start_at(
     against: StageName | None = None,
     predict: bool = False,
 ) -> dict[str, Any]:
-    """What the front end is told (view/step/start.js says what its parts are); `names` are those of all instructions and nodes.
+    """The initial state of the front end (view/step/start.js describes its parts); `names` are
+    those of all instructions and nodes.
 
     Raises:
         ArgumentError: there is no such pane, stage or op; `against` is a stage of another compilation, and the pane is not Graph.

@@ -14,7 +14,7 @@ from xlanb.frontends.stablehlo import parse_text
 from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
 from xlanb.notebook.program import as_tuple, holds_hlo
 from xlanb.notebook.shell import evaluated
-from xlanb.peers.targets.beside import AnyTrace
+from xlanb.peers.targets.compare import AnyTrace
 from xlanb.peers.targets.installed import check_installed
 from xlanb.peers.targets.names import parse_target
 from xlanb.peers.targets.own import OWN, own_target, trace_for
@@ -104,10 +104,10 @@ def _progress(name: str) -> Iterator[Callable[[str], None]]:
     handle = DisplayHandle()
     handle.display({"text/plain": f"{name}: ..."}, raw=True)
 
-    def told(text: str) -> None:
+    def show(text: str) -> None:
         handle.update({"text/plain": f"{name}: {text}"}, raw=True)
 
     try:
-        yield told
+        yield show
     finally:
         handle.update({"text/plain": ""}, raw=True)

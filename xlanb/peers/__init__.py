@@ -1,4 +1,5 @@
-"""The real XLA and TensorFlow, when they are installed: run beside ours, compared, and compiling for hardware that is not here.
+"""The real XLA and TensorFlow, if installed: run them, compare with ours, and compile for hardware
+that is not present.
 
 Modules are imported when they are used: `import xlanb` and then `xlanb.peers.xla.trace(...)` is enough.
 """

@@ -32,7 +32,7 @@ TIMEOUT_S = 600
 
 
 @dataclass
-class Compiled:
+class RealCompilation:
     """What the child leaves: the dump, compile seconds, bytes of temporaries, and with inputs the results and the wall seconds of each run; `call_seconds` is the median of an empty call."""
 
     files: ModuleFiles
@@ -52,7 +52,7 @@ class Compiled:
 class RealTrace(Trace):
     """A Trace of the real compiler, with what it measured: `results` leaf by leaf, `compile_seconds` and `temp_bytes`; `call_seconds` is what a call of a program that computes nothing takes, on the same arguments."""
 
-    def __init__(self, name: str, stages: Sequence[Stage], made: Compiled) -> None:
+    def __init__(self, name: str, stages: Sequence[Stage], made: RealCompilation) -> None:
         super().__init__(name, stages)
         self.results = made.results
         self._compile_seconds = made.compile_seconds
@@ -75,7 +75,7 @@ class RealTrace(Trace):
 
 def compile_in_child(
     text: str, arrays: Sequence[Any] = (), *, all_passes: bool = False, runs: int = 20, flags: str = ""
-) -> Compiled:
+) -> RealCompilation:
     """Compile HLO text by the real XLA:CPU, and run it on `arrays` if there are any.
 
     Raises:
@@ -91,7 +91,7 @@ def compile_in_child(
 
 def _compile(
     owner: TemporaryFolder, text: str, arrays: Sequence[Any], *, all_passes: bool, runs: int, flags: str
-) -> Compiled:
+) -> RealCompilation:
     folder = owner.path
     dumps = folder / "dumps"
     dumps.mkdir()
@@ -127,12 +127,12 @@ def _compile(
         raise XlanbError("the real XLA wrote no dump of the module")
     results = load_arrays(folder / "results.npz", told["dtypes"])
     files = max(modules, key=lambda m: (m.name == told["name"], m.number))
-    return Compiled(
+    return RealCompilation(
         files, told["compile_seconds"], told["temp_bytes"], results, told["seconds"], told["call_seconds"], owner
     )
 
 
-def execution_stage(index: int, made: Compiled) -> Stage:
+def execution_stage(index: int, made: RealCompilation) -> Stage:
     """The run as a stage of the trace."""
     results = tuple((f"{r.dtype.name}{list(r.shape)}", np.array2string(r, threshold=8)) for r in made.results)
     median = statistics.median(made.seconds)

@@ -48,7 +48,7 @@ _NOISE = re.compile(r"^(?:nvdisasm warning .*|ptxas info +: Compile time = .*)\n
 
 @dataclass(frozen=True)
 class Assembled:
-    """What became of one file of PTX: the files written beside it.
+    """The result of one PTX file: the files written for it.
 
     `error` is why there is no SASS, "" where there is.
     """

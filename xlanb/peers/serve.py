@@ -1,4 +1,4 @@
-"""What the child process of child.py runs: compile one module by the real XLA, and run it.
+"""The child process of child.py: compile one module with the real XLA, and run it.
 
 Run as `python -m xlanb.peers.serve REQUEST`: REQUEST is a folder with module.hlo, args.npz and request.json; there the child leaves dumps/, results.npz and answer.json.
 """

@@ -1,4 +1,6 @@
-"""The real TensorFlow, when it is installed: how it clusters a graph and why, what XLA makes of each cluster, and what comes out."""
+"""The real TensorFlow, if installed: its clusters and the reasons, XLA's modules of each cluster,
+and the results.
+"""
 
 from __future__ import annotations
 

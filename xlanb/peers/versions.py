@@ -1,4 +1,4 @@
-"""What depends on the version of the real XLA, which is that of JAX: one table."""
+"""Properties of the real XLA by its version, which is that of JAX: one table."""
 
 from __future__ import annotations
 

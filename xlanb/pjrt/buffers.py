@@ -1,4 +1,4 @@
-"""Buffers where a call is unusual: strides and layouts of the host, copies, views of others' memory, and what is wrong."""
+"""Slow paths of buffers: strides and host layouts, copies, views of foreign memory, and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlanb.errors import ArgumentError, UnimplementedError
 from xlanb.pjrt import c_api
 from xlanb.pjrt.client import Device, memory_limit
 from xlanb.pjrt.functions import Handle, Implementation, implements
-from xlanb.pjrt.native import BY_NUMBER, ITEM_SIZES, Native, buffer_dims, buffer_words
+from xlanb.pjrt.native import BY_NUMBER, ITEM_SIZES, NativeFunctions, buffer_dims, buffer_words
 from xlanb.pjrt.words import Buffer
 
 Array = NDArray[Any]
@@ -99,7 +99,7 @@ class BufferFunctions:
     """The functions of the C API that make and copy buffers."""
 
     def __init__(self) -> None:
-        self.native: Native | None = None
+        self.native: NativeFunctions | None = None
         implementations: dict[str, Implementation] = {
             "Client_BufferFromHostBuffer": self.from_host,
             "Client_CreateUninitializedBuffer": self.uninitialized,
@@ -114,7 +114,7 @@ class BufferFunctions:
             implements(name)(function)
 
     @property
-    def loaded(self) -> Native:
+    def loaded(self) -> NativeFunctions:
         """The native functions."""
         assert self.native is not None  # noqa: S101 - the plugin loads them before C calls anything
         return self.native
@@ -142,7 +142,7 @@ class BufferFunctions:
         args.buffer = self.make(args.shape_element_type, dims, place(args))
 
     def view(self, args: Any) -> None:
-        """Memory of somebody else: DLPack's."""
+        """Memory owned by another library, through DLPack."""
         dims = int64s(args.dims, args.num_dims)
         dtype_of(args.element_type)
         check_row_major(args.layout, len(dims))

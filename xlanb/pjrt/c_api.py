@@ -1,4 +1,4 @@
-"""The PJRT C API as data: its functions in their order, the arguments of each, and what they are made of.
+"""The PJRT C API as data: its functions in order, and the structures of their arguments.
 
 The facts are those of xla/pjrt/c/pjrt_c_api.h, version 0.90, and pjrt_c_api_layouts_extension.h. A framework with a newer
 version takes a plugin with this one: structs only grow at their ends, and each begins with its size.
@@ -227,7 +227,7 @@ LAYOUTS_EXTENSION = 4
 """PJRT_Extension_Type_Layouts."""
 
 
-class Program(ctypes.Structure):
+class ProgramStruct(ctypes.Structure):
     """PJRT_Program."""
 
     _fields_ = (

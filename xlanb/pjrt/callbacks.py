@@ -29,7 +29,7 @@ class Numbered:
         self._length = 0
 
     def append(self, function: Function) -> None:
-        """Number a function, which somebody else keeps."""
+        """Assign a number to a function; the caller keeps the function alive."""
         number = next(_NUMBERS)
         _FUNCTIONS[number] = function
         self._length = number + 1

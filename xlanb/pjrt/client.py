@@ -18,7 +18,7 @@ from xlanb.pjrt.functions import (
     pointers,
     read_named_values,
 )
-from xlanb.pjrt.words import Memory as MemoryWord
+from xlanb.pjrt.words import MemoryWords as MemoryWord
 
 PLATFORM = "xlanb"
 DEVICE_COUNT = "num_devices"
@@ -27,7 +27,7 @@ _MEMORY_KIND = "device"
 """JAX's default memory kind: ordinary memory."""
 
 
-class Memory(Handle):
+class PjrtMemory(Handle):
     """The memory of a device; its words are those of words.Memory."""
 
     def __init__(self, device: Device) -> None:
@@ -47,7 +47,7 @@ class Device(Handle):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
-        self.memory = Memory(self)
+        self.memory = PjrtMemory(self)
         self.words[0] = self.memory.address
         self.memories = pointers([self.memory.address])
         self.kind = Text(_kind())
@@ -55,8 +55,8 @@ class Device(Handle):
         self.attributes = NamedValues({})
 
 
-class Topology(Handle):
-    """What devices there are, for who compiles without a client."""
+class DeviceTopology(Handle):
+    """A description of the devices, for compilation without a client."""
 
     def __init__(self, devices: list[Device]) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Client(Handle):
         self.devices = [Device(n) for n in range(count)]
         self.device_array = pointers(d.address for d in self.devices)
         self.memory_array = pointers(d.memory.address for d in self.devices)
-        self.topology = Topology(self.devices)
+        self.topology = DeviceTopology(self.devices)
 
     def device(self, number: int) -> Device:
         """The device with a number.
@@ -346,4 +346,13 @@ def no_op_address() -> int:
     return ctypes.cast(_no_op(), ctypes.c_void_p).value or 0
 
 
-__all__ = ["DEVICE_COUNT", "PLATFORM", "Client", "Device", "Memory", "Topology", "memory_limit", "no_op_address"]
+__all__ = [
+    "DEVICE_COUNT",
+    "PLATFORM",
+    "Client",
+    "Device",
+    "DeviceTopology",
+    "PjrtMemory",
+    "memory_limit",
+    "no_op_address",
+]

@@ -20,14 +20,14 @@ from xlanb.pjrt.buffers import BUFFERS, elements
 from xlanb.pjrt.client import Client, Device, no_op_address
 from xlanb.pjrt.functions import CallbackError, Handle, Text, error_of, give_text, implements, pointers
 from xlanb.pjrt.native import buffer_words
-from xlanb.pjrt.programs import Program, compile_program, hint, load_program
+from xlanb.pjrt.programs import PjrtProgram, compile_program, hint, load_program
 from xlanb.pjrt.words import CALLS_HOST, GUARDED, UNUSUAL, Buffer, Loaded
 
 
 class LoadedProgram(Handle):
     """A PJRT_LoadedExecutable: a program on a device. Its words are those of words.Loaded."""
 
-    def __init__(self, program: Program, device: Device) -> None:
+    def __init__(self, program: PjrtProgram, device: Device) -> None:
         super().__init__(len(Loaded))
         self.program = program
         self.device = device
@@ -63,7 +63,7 @@ class LoadedProgram(Handle):
         self._count()
 
     def _count(self) -> None:
-        """Have machine code count the executions where somebody asks for their number."""
+        """Make machine code count the executions if their number is requested."""
         counter = self.program.executable.counter if self.program.executable is not None else None
         if counter is None:
             return
@@ -112,14 +112,14 @@ def _give_back(memory: int) -> None:
 # -- compiling ----------------------------------------------------------------------------------------------------
 
 
-def _loaded(program: Program, client: Client) -> int:
+def _loaded(program: PjrtProgram, client: Client) -> int:
     number = program.device_number
     return LoadedProgram(program, client.device(max(number, 0))).address
 
 
 @implements("Client_Compile")
 def _compile(args: Any) -> None:
-    given = c_api.Program.from_address(args.program)
+    given = c_api.ProgramStruct.from_address(args.program)
     code, form = c_api.text_at(given.code, given.code_size), c_api.text_at(given.format, given.format_size).decode()
     program = compile_program(code, form, c_api.text_at(args.compile_options, args.compile_options_size))
     args.executable = _loaded(program, Handle.at(args.client))
@@ -127,7 +127,7 @@ def _compile(args: Any) -> None:
 
 @implements("Compile")
 def _compile_ahead(args: Any) -> None:
-    given = c_api.Program.from_address(args.program)
+    given = c_api.ProgramStruct.from_address(args.program)
     code, form = c_api.text_at(given.code, given.code_size), c_api.text_at(given.format, given.format_size).decode()
     args.executable = compile_program(
         code, form, c_api.text_at(args.compile_options, args.compile_options_size)
@@ -199,7 +199,7 @@ def _code_size(args: Any) -> None:
 
 @implements("Executable_OptimizedProgram")
 def _optimized(args: Any) -> None:
-    wanted = c_api.Program.from_address(args.program)
+    wanted = c_api.ProgramStruct.from_address(args.program)
     text = Handle.at(args.executable).optimized
     wanted.format, wanted.format_size = _HLO, len(_HLO_NAME) - 1
     if wanted.code:
@@ -325,7 +325,7 @@ def _kept(args: Any) -> set[int]:
     return set((ctypes.c_int64 * count).from_address(options.non_donatable_input_indices)) if count else set()
 
 
-def _check_donated(program: Program, given: list[int], kept: set[int]) -> None:
+def _check_donated(program: PjrtProgram, given: list[int], kept: set[int]) -> None:
     """That no donated array is given twice.
 
     Raises:
@@ -340,7 +340,7 @@ def _check_donated(program: Program, given: list[int], kept: set[int]) -> None:
         )
 
 
-def _hand_over(args: Any, program: Program, given: list[int], made: list[int]) -> None:
+def _hand_over(args: Any, program: PjrtProgram, given: list[int], made: list[int]) -> None:
     """Set the results, and take what was donated."""
     kept = _kept(args)
     for number in program.donated:
@@ -353,7 +353,7 @@ def _hand_over(args: Any, program: Program, given: list[int], made: list[int]) -
         ctypes.c_void_p.from_address(args.device_complete_events).value = BUFFERS.loaded.ready
 
 
-def _arguments(program: Program, args: Any) -> list[int]:
+def _arguments(program: PjrtProgram, args: Any) -> list[int]:
     """The buffers of a call.
 
     Raises:
@@ -397,7 +397,7 @@ def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
         raise _reason(status)
 
 
-def _failure(program: Program, error: Exception) -> XlanbError:
+def _failure(program: PjrtProgram, error: Exception) -> XlanbError:
     """The error of a call in which a Python function has raised, or an operation of the runtime."""
     if isinstance(error, XlanbError):
         error.args = (f"{error}\n{hint(program.module.name, error)}", *error.args[1:])

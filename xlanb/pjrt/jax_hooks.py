@@ -1,4 +1,5 @@
-"""What JAX asks by the name of a platform, answered for xlanb as for the CPU: lowering rules, donation, callbacks.
+"""JAX's registries by platform name, filled for xlanb as for the CPU: lowering rules, donation,
+callbacks.
 
 JAX has these in tables of its own that no public function extends; each hook says which, and is left out where a version of
 JAX has no such table.

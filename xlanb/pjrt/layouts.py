@@ -10,19 +10,19 @@ from xlanb.pjrt import c_api
 from xlanb.pjrt.buffers import BUFFERS
 from xlanb.pjrt.functions import Handle, Text, implements, pointers
 from xlanb.pjrt.native import buffer_words
-from xlanb.pjrt.words import Buffer, Layout
+from xlanb.pjrt.words import Buffer, LayoutWords
 
 
 class RowMajor(Handle):
     """The row-major layout of a rank, serialized as XLA writes a layout: {1,0}."""
 
     def __init__(self, rank: int) -> None:
-        super().__init__(len(Layout))
+        super().__init__(len(LayoutWords))
         self.text = Text("{" + ",".join(str(d) for d in reversed(range(rank))) + "}")
         self.minor_to_major = (ctypes.c_int64 * max(rank, 1))(*reversed(range(rank)))
         self.rank = rank
-        self.words[Layout.text], self.words[Layout.size] = self.text.address, self.text.size
-        self.words[Layout.deleter] = BUFFERS.loaded.nothing
+        self.words[LayoutWords.text], self.words[LayoutWords.size] = self.text.address, self.text.size
+        self.words[LayoutWords.deleter] = BUFFERS.loaded.nothing
 
 
 @cache

@@ -39,7 +39,7 @@ NUMBERS = {t: n for n, t in enumerate(BY_NUMBER) if t is not None}
 ITEM_SIZES = tuple(t.dtype.itemsize if t is not None and t.scalar is not None else 0 for t in BY_NUMBER)
 
 
-class Native:
+class NativeFunctions:
     """The loaded functions; one for the process (`native`).
 
     `unusual` are the Python functions that those of the C API hand over to, `stopped` makes the error of a call that was
@@ -126,7 +126,7 @@ class Native:
         self._delete(_handed(buffer))
 
     def destroy(self, buffer: int) -> None:
-        """Delete a buffer that nobody outside has seen."""
+        """Delete a buffer that has not been exposed."""
         self._destroy(_handed(buffer))
 
     def statistics(self) -> tuple[int, int, int, int]:
@@ -182,7 +182,7 @@ __all__ = [
     "NUMBERS",
     "STOPPED",
     "UNUSUAL",
-    "Native",
+    "NativeFunctions",
     "buffer_dims",
     "buffer_words",
     "make_error",

@@ -1,4 +1,5 @@
-"""The functions of the PJRT C API that a call of a program goes through, in LLVM IR: no Python frame, and no GIL.
+"""PJRT C API functions on the fast path of a program's call, in LLVM IR: without Python frames, and
+without the GIL.
 
 A `PJRT_Buffer` is one block of memory: 16 words (`Buffer` below), its dimensions, and its elements where they are few.
 Its elements are released when nothing refers to them: the buffer until it is deleted, and external references.
@@ -17,7 +18,7 @@ from xlanb.cpu.runtime import guard
 from xlanb.pjrt import c_api
 from xlanb.pjrt.ir_calls import EXECUTE, LAYOUTS, TRANSFERS
 from xlanb.pjrt.ir_objects import MEMORY, OBJECTS
-from xlanb.pjrt.words import CALLS_HOST, GUARDED, RANKS, RESULT_COUNT, UNUSUAL, Buffer, Layout, Loaded, Memory
+from xlanb.pjrt.words import CALLS_HOST, GUARDED, RANKS, RESULT_COUNT, UNUSUAL, Buffer, LayoutWords, Loaded, MemoryWords
 
 SMALL = 4096
 """Up to this many bytes, elements are stored directly after their buffer."""
@@ -76,10 +77,10 @@ _GETTERS: dict[str, tuple[tuple[int, str, str], ...]] = {
     "LoadedExecutable_GetExecutable": ((Loaded.executable, "i64", "executable"),),
     "Executable_NumOutputs": ((RESULT_COUNT, "i64", "num_outputs"),),
     "Device_DefaultMemory": ((0, "i64", "memory"),),  # JAX 0.12 asks for it at each call with a NumPy array
-    "Memory_Kind": ((Memory.kind, "i64", "kind"), (Memory.kind_size, "i64", "kind_size")),
+    "Memory_Kind": ((MemoryWords.kind, "i64", "kind"), (MemoryWords.kind_size, "i64", "kind_size")),
     "Layouts_MemoryLayout_Serialize": (
-        (Layout.text, "i64", "serialized_bytes"), (Layout.text, "i64", "serialized_layout"),
-        (Layout.size, "i64", "serialized_bytes_size"), (Layout.deleter, "i64", "serialized_layout_deleter"),
+        (LayoutWords.text, "i64", "serialized_bytes"), (LayoutWords.text, "i64", "serialized_layout"),
+        (LayoutWords.size, "i64", "serialized_bytes_size"), (LayoutWords.deleter, "i64", "serialized_layout_deleter"),
     ),
 }  # fmt: skip
 """Functions that return words of the object in the first argument: (word, type, field)."""

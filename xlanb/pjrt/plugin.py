@@ -1,4 +1,4 @@
-"""The table of functions that JAX is given, and how it is registered."""
+"""The table of functions passed to JAX, and its registration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlanb.frontends.jax import import_jax
 from xlanb.pjrt import c_api, client, executables, layouts
 from xlanb.pjrt.buffers import BUFFERS
 from xlanb.pjrt.functions import FUNCTIONS, as_callback, missing
-from xlanb.pjrt.native import STOPPED, Native
+from xlanb.pjrt.native import STOPPED, NativeFunctions
 from xlanb.pjrt.native_text import NATIVE, UNUSUAL_FUNCTIONS
 from xlanb.pjrt.words import RANKS
 
@@ -32,7 +32,7 @@ class Plugin:
         callbacks = {name: as_callback(name, function) for name, function in FUNCTIONS.items()}
         unusual = {name: callbacks[name] for name in UNUSUAL_FUNCTIONS}
         stopped = STOPPED(executables.stopped)
-        self.native = Native(unusual, stopped)
+        self.native = NativeFunctions(unusual, stopped)
         BUFFERS.native = self.native
         self.native.set_layouts([layouts.row_major(rank).address for rank in range(RANKS)])
         self._callbacks = callbacks | {
@@ -76,7 +76,9 @@ def plugin() -> Plugin:
 
 
 def device_count() -> int:
-    """How many devices JAX is to see, all of them on this processor: as many as its own backend for the CPU would have."""
+    """The number of devices that JAX sees, all of them on this processor: as many as its own CPU
+    backend would have.
+    """
     bridge = import_jax("jax._src.xla_bridge")
     wanted = getattr(bridge, "num_cpu_devices", None)
     if wanted is not None and wanted.value > 0:

@@ -1,4 +1,4 @@
-"""What JAX hands over to be compiled, and what comes of it: a Program, which can be serialized."""
+"""Compile programs that JAX passes: a PjrtProgram, which can be serialized."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAGIC = b"xlanb PJRT executable 1\n"
 
 
 @dataclass(frozen=True)
-class Spec:
+class BufferSpec:
     """An array that goes in or comes out: its PJRT_Buffer_Type, dimensions and bytes."""
 
     number: int
@@ -45,24 +45,24 @@ class Spec:
     size: int
 
     @staticmethod
-    def of(spec: ArraySpec | None) -> Spec:
+    def of(spec: ArraySpec | None) -> BufferSpec:
         """Of an array that a program takes or gives; None is a token.
 
         Raises:
             UnimplementedError: its layout is not row-major, or its sizes are known only at run time.
         """
         if spec is None:
-            return Spec(NUMBERS[PrimitiveType.TOKEN], (), 0)
+            return BufferSpec(NUMBERS[PrimitiveType.TOKEN], (), 0)
         if spec.order is not None:
             raise UnimplementedError(
                 f"{spec.label}: xlanb's backend takes and gives row-major arrays, not {spec.shape}"
             )
         if spec.shape.is_dynamic:
             raise UnimplementedError(f"{spec.label}: JAX has no arrays of dynamic size, as {spec.shape} is")
-        return Spec(NUMBERS[spec.shape.element_type], spec.dimensions, spec.byte_size)
+        return BufferSpec(NUMBERS[spec.shape.element_type], spec.dimensions, spec.byte_size)
 
 
-class Program(Handle):
+class PjrtProgram(Handle):
     """A PJRT_Executable: compiled code, apart from the device that it runs on.
 
     `module` is the optimized HLO, `options` the serialized CompileOptionsProto, `donated` the numbers of the arguments
@@ -77,8 +77,8 @@ class Program(Handle):
         self.options = Text(options)
         self.donated = tuple(donated)
         self.executable = executable
-        self.arguments = [Spec.of(s) for s in calls.arguments]
-        self.results = [Spec.of(s) for s in calls.results]
+        self.arguments = [BufferSpec.of(s) for s in calls.arguments]
+        self.results = [BufferSpec.of(s) for s in calls.results]
         self.name = Text(module.name)
         super().__init__()
         self.words[RESULT_COUNT] = len(self.results)
@@ -212,7 +212,7 @@ def _last_varint(data: bytes) -> int:
     return sum((byte & 0x7F) << 7 * k for k, byte in enumerate(data[begin:]))
 
 
-def compile_program(code: bytes, form: str, options: bytes) -> Program:
+def compile_program(code: bytes, form: str, options: bytes) -> PjrtProgram:
     """Compile what JAX hands over.
 
     Raises:
@@ -236,7 +236,7 @@ def _read(code: bytes, form: str) -> HloModule:
             return from_jax(str(extension.mlir.deserialize_portable_artifact(code, context)))
 
 
-def _compile(module: HloModule, options: bytes) -> Program:
+def _compile(module: HloModule, options: bytes) -> PjrtProgram:
     parsed = parse_options(options)
     device, chosen = assigned_device(parsed), dict(parsed.env_option_overrides)
     callbacks.bind(module)
@@ -248,7 +248,7 @@ def _compile(module: HloModule, options: bytes) -> Program:
     with flags(**chosen):
         executable = compiled(module)
     _check_targets(executable)
-    program = Program(executable.native_calls, executable.hlo_module, options, sorted(aliased), executable)
+    program = PjrtProgram(executable.native_calls, executable.hlo_module, options, sorted(aliased), executable)
     program.device_number = -1 if device is None else device
     return program
 
@@ -303,8 +303,8 @@ def hint(name: str, error: XlanbError) -> str:
     return f"To run {which} on XLA:CPU: set JAX_PLATFORMS=cpu for all, or JAX_PLATFORMS=xlanb,cpu and {part}."
 
 
-def load_program(data: bytes, overridden: bytes = b"") -> Program:
-    """What `Program.serialized` gave, perhaps in another process.
+def load_program(data: bytes, overridden: bytes = b"") -> PjrtProgram:
+    """What `PjrtProgram.serialized` gave, perhaps in another process.
 
     Raises:
         CompilationError: the bytes are not such an executable, or were compiled for another machine.
@@ -323,10 +323,10 @@ def load_program(data: bytes, overridden: bytes = b"") -> Program:
         path = Path(folder) / "code"
         path.write_bytes(code)
         saved = load(path)
-    program = Program(saved.calls, HloModule.from_proto(proto), overridden or options, header["donated"], None)
+    program = PjrtProgram(saved.calls, HloModule.from_proto(proto), overridden or options, header["donated"], None)
     device = assigned_device(parse_options(overridden)) if overridden else header["device"]
     program.device_number = -1 if device is None else device
     return program
 
 
-__all__ = ["Program", "Spec", "compile_program", "hint", "load_program"]
+__all__ = ["BufferSpec", "PjrtProgram", "compile_program", "hint", "load_program"]

@@ -46,7 +46,7 @@ class Loaded(IntEnum):
     counter = auto()
 
 
-class Memory(IntEnum):
+class MemoryWords(IntEnum):
     """The words of a PJRT_Memory."""
 
     device = 0
@@ -54,7 +54,7 @@ class Memory(IntEnum):
     kind_size = auto()
 
 
-class Layout(IntEnum):
+class LayoutWords(IntEnum):
     """The words of a PJRT_Layouts_MemoryLayout."""
 
     text = 0
@@ -70,4 +70,14 @@ GUARDED, UNUSUAL, CALLS_HOST = 1, 2, 4
 """Flags of a loaded executable: it runs under the guard, as it takes long or calls Python; each call goes to Python; it
 calls Python functions, so that an exception of Python's may be theirs."""
 
-__all__ = ["CALLS_HOST", "GUARDED", "RANKS", "RESULT_COUNT", "UNUSUAL", "Buffer", "Layout", "Loaded", "Memory"]
+__all__ = [
+    "CALLS_HOST",
+    "GUARDED",
+    "RANKS",
+    "RESULT_COUNT",
+    "UNUSUAL",
+    "Buffer",
+    "LayoutWords",
+    "Loaded",
+    "MemoryWords",
+]

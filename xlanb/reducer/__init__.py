@@ -7,6 +7,6 @@ sizes.py     smaller dimensions
 search.py    the search, and its result
 """
 
-from xlanb.reducer.search import Reduction, reduction
+from xlanb.reducer.search import ReducedModule, reduction
 
-__all__ = ["Reduction", "reduction"]
+__all__ = ["ReducedModule", "reduction"]

@@ -1,5 +1,5 @@
-"""Parts of a module: some instructions of its entry; what they read from elsewhere becomes parameters, what nobody
-else reads becomes results.
+"""Extract some instructions of an entry computation: values from elsewhere become parameters,
+values used elsewhere become results.
 
 a = exponential(x);  b = add(a, y);  ROOT c = negate(b)      kept: b      =>      a = parameter(0);  y = parameter(1);
 ROOT b = add(a, y)

@@ -1,4 +1,4 @@
-"""The search: delta debugging over a module, each step kept where the module is verified and the test still holds.
+"""Delta debugging of a module; a step is kept if the module is valid and the test still holds.
 
 First instructions of the entry are cut off in ever smaller runs (Zeller and Hildebrandt's ddmin); then calls,
 fusions, loops and conditionals are opened, and what they held is cut; then single instructions are passed over,
@@ -37,7 +37,7 @@ class _OutOfTimeError(Exception):
 
 
 @dataclass(frozen=True)
-class Reduction(Displayable):
+class ReducedModule(Displayable):
     """What a reduction found: the smallest `module` for which the test holds, the `arrays` that it is tried with
     (None where the test makes its own), and what it took.
 
@@ -76,7 +76,7 @@ def reduction(
     *arrays: Any,
     seconds: float = 300.0,
     progress: Callable[[str], None] | None = None,
-) -> Reduction:
+) -> ReducedModule:
     """The smallest module found for which the test holds.
 
     Args:
@@ -119,7 +119,7 @@ class _Search:
         self._test, self._end, self._progress = test, end, progress
         self._began = time.monotonic()
 
-    def run(self) -> Reduction:
+    def run(self) -> ReducedModule:
         first = self.best
         if not self._holds(first):
             raise ArgumentError("the test does not hold for the given module")
@@ -138,7 +138,9 @@ class _Search:
         except (_OutOfTimeError, KeyboardInterrupt):
             pass  # the best so far stands
         seconds = time.monotonic() - self._began
-        return Reduction(self.best.module, self.best.arrays, self._before, self.tests, seconds, finished, self._test)
+        return ReducedModule(
+            self.best.module, self.best.arrays, self._before, self.tests, seconds, finished, self._test
+        )
 
     # -- one candidate --------------------------------------------------------------------------------------------
 
@@ -169,7 +171,9 @@ class _Search:
     # -- the steps ------------------------------------------------------------------------------------------------
 
     def _strip(self) -> None:
-        """Drop what instructions say beside what they compute: all of it, or what can be spared."""
+        """Drop attributes of instructions that do not affect the result: all of them, or those that
+        can be spared.
+        """
         whole, *kinds = simpler.strip()
         if not self._try(partial(self._stepped, whole)):
             for step in kinds:

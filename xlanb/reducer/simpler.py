@@ -1,5 +1,5 @@
-"""Simpler modules: each function gives the ways to take one thing out of a module, as functions that do it to a copy,
-the largest steps first.
+"""Simplifications of a module: each function yields functions that remove one thing from a copy,
+the largest first.
 
 A step names instructions and computations, so that it can be tried on a copy: it finds them there again. Where it
 does not fit it raises, and nothing is lost but the copy.

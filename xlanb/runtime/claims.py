@@ -26,7 +26,7 @@ class Pending:
 
     @property
     def stands_still(self) -> bool:
-        """Whether it is stepped through by hand, and nobody has stepped on for a while."""
+        """Whether it is stepped through manually, and there was no step for a while."""
         return bool(self.paused_at) and time.monotonic() - self.paused_at > _LONGEST_PAUSE
 
 

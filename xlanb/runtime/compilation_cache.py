@@ -42,7 +42,7 @@ _LOG = VLog("runtime", "xla_compilation_cache")
 
 
 @dataclass(slots=True)
-class Entry:
+class CompilationEntry:
     """One compiled function: what tf2xla made, the executable, the compilation's key, seconds it took, and how often it was found again.
 
     `name` and `arguments` are for people; `is_cluster` tells a cluster from a single op. `run_seconds` is the time of all its runs.
@@ -108,7 +108,7 @@ class CompilationCache(Displayable):
         self.capacity = capacity
         self.hits = 0
         self.misses = 0
-        self._entries: OrderedDict[Signature, Entry] = OrderedDict()
+        self._entries: OrderedDict[Signature, CompilationEntry] = OrderedDict()
         self._waiting: OrderedDict[Signature, tuple[str, int]] = OrderedDict()
         self._failed: OrderedDict[Signature, XlanbError] = OrderedDict()
         self._stats: OrderedDict[str, ClusterStats] = OrderedDict()
@@ -122,7 +122,7 @@ class CompilationCache(Displayable):
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def find(self, signature: Signature) -> Entry | None:
+    def find(self, signature: Signature) -> CompilationEntry | None:
         """The entry, None if it was never made or was dropped; counts a hit or a miss."""
         with self._lock:
             entry = self._entries.get(signature)
@@ -132,12 +132,12 @@ class CompilationCache(Displayable):
             self._hit(signature, entry)
             return entry
 
-    def _hit(self, signature: Signature, entry: Entry) -> None:
+    def _hit(self, signature: Signature, entry: CompilationEntry) -> None:
         self.hits += 1
         entry.hits += 1
         self._entries.move_to_end(signature)
 
-    def store(self, signature: Signature, entry: Entry) -> None:
+    def store(self, signature: Signature, entry: CompilationEntry) -> None:
         """Keep an entry."""
         with self._lock:
             entry.is_cancelled = self._is_cancelled
@@ -152,7 +152,7 @@ class CompilationCache(Displayable):
                 few = stats.executions < EXECUTIONS_PER_COMPILATION * stats.compilations
                 stats.is_megamorphic |= stats.compilations > MEGAMORPHIC_COMPILATIONS and few
 
-    def count_run(self, entry: Entry, seconds: float = 0.0) -> None:
+    def count_run(self, entry: CompilationEntry, seconds: float = 0.0) -> None:
         """Count one run of an entry, and its time."""
         with self._lock:
             entry.runs += 1
@@ -173,7 +173,8 @@ class CompilationCache(Displayable):
         return stats is not None and stats.compilations > 0
 
     def wants(self, signature: Signature, text: str, *, is_first: bool, mode: str) -> bool:
-        """Whether a signature that is not there is to be compiled now (TensorFlow's ShouldCompileCluster); counts the request.
+        """Whether to compile a missing signature now (TensorFlow's ShouldCompileCluster); counts
+        the request.
 
         Raises:
             XlanbError: its compilation in a thread of its own failed.
@@ -204,10 +205,10 @@ class CompilationCache(Displayable):
 
     # -- compiling once, whoever asks -----------------------------------------------------------------------------
 
-    def claim(self, signature: Signature) -> AbstractContextManager[Entry | Pending]:
+    def claim(self, signature: Signature) -> AbstractContextManager[CompilationEntry | Pending]:
         """A block in which this thread alone compiles a signature; or the entry, where another thread made it meanwhile (see claims)."""
 
-        def find() -> Entry | None:
+        def find() -> CompilationEntry | None:
             entry = self._entries.get(signature)
             if entry is not None:
                 self.misses -= 1
@@ -216,7 +217,7 @@ class CompilationCache(Displayable):
 
         return self._claims.claim(signature, find)
 
-    def compile_later(self, signature: Signature, work: Callable[[], Entry]) -> None:
+    def compile_later(self, signature: Signature, work: Callable[[], CompilationEntry]) -> None:
         """Compile in a thread of its own, unless that is under way; an error is raised by the next `wants`."""
         with self._lock:
             if signature in self._claims.pending or signature in self._entries:
@@ -332,7 +333,7 @@ class CompilationCache(Displayable):
         )
 
 
-def _row(e: Entry, state: str) -> _Row:
+def _row(e: CompilationEntry, state: str) -> _Row:
     kind = "cluster" if e.is_cluster else "op"
     return (e.name, kind, e.arguments, state, e.compilation, e.seconds * 1e3, e.hits, e.runs, e.run_seconds * 1e3)
 

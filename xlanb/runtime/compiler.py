@@ -1,4 +1,4 @@
-"""The generator of stages: HLO to machine code, one station at a time, each told to the observers."""
+"""The generator of stages from HLO to machine code, each reported to the observers."""
 
 from __future__ import annotations
 
@@ -64,11 +64,12 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
     texts = options.want_text and wants_code_texts()
     options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=(), want_text=texts)
     emit(PassesChosen(key, passes))
-    return (yield from told(compile_steps(module, options), key, module.record()))
+    return (yield from emit_stages(compile_steps(module, options), key, module.record()))
 
 
-def told(steps: Stages[Made], key: int, before: Any) -> Stages[Made]:
-    """The stages of a back end, told to the observers, and then what it made; `before` is the module's record.
+def emit_stages(steps: Stages[Made], key: int, before: Any) -> Stages[Made]:
+    """The stages of a back end, reported to the observers; returns the executable. `before` is the
+    module's record.
 
     Raises:
         XlanbError: a pass or the back end refuses the module; the failed stage is told first.
@@ -126,7 +127,8 @@ def compiled(module: HloModule) -> Executable:
 
 
 def compiled_text(text: str, read: Callable[[], HloModule]) -> Executable:
-    """The same of HLO text, which `read` makes a module of: one that XLANB_CACHE_DIR has is not even read, unless somebody watches.
+    """The same for HLO text, which `read` parses: a text found in XLANB_CACHE_DIR is not even
+    parsed, unless there are observers.
 
     Raises:
         XlanbError: as `hlo_stages`, or the text is refused.

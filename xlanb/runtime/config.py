@@ -84,7 +84,7 @@ class ConfigProto:
 
 @dataclass
 class RunOptions:
-    """What one `Session.run` takes beside fetches and feeds."""
+    """Options of one `Session.run`."""
 
     NO_TRACE = 0
     SOFTWARE_TRACE = 1
@@ -98,7 +98,9 @@ class RunOptions:
 
 @dataclass
 class RunMetadata(Displayable):
-    """What one `Session.run` tells beside its results; a session that is asked to trace (RunOptions.FULL_TRACE) fills `step_stats`."""
+    """Metadata of one `Session.run`; a session with tracing (RunOptions.FULL_TRACE) fills
+    `step_stats`.
+    """
 
     step_stats: StepStats = field(default_factory=StepStats)
     cost_graph: Any = None

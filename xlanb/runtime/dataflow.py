@@ -40,7 +40,9 @@ _Reader = tuple[Operation, int | None]  # and the number of its input; None: it 
 
 
 class DataflowPlan:
-    """What of a graph is to be run for some fetches, and who reads what; made once."""
+    """The part of a graph that runs for some fetches, and the readers of each output; computed
+    once.
+    """
 
     def __init__(self, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> None:
         fed = set(feeds)
@@ -113,7 +115,7 @@ class _Iteration:
         self.children: dict[str, _Frame] = {}
 
 
-class Dataflow:
+class DataflowRun:
     """One run of a plan."""
 
     def __init__(self, plan: DataflowPlan, run_node: RunNode) -> None:
@@ -309,7 +311,9 @@ def has_control_flow(ops: Iterable[Operation]) -> bool:
 
 
 def _switched(op: Operation, inputs: Sequence[Any]) -> list[Any]:
-    """The data at the output that the condition chooses. Raises GraphError where the condition is no single bool."""
+    """The data at the output that the condition chooses. Raises GraphError where the condition is
+    not a single bool.
+    """
     if len(inputs) != 2 or np.ndim(inputs[1]) or np.asarray(inputs[1]).dtype != np.bool_:
         raise GraphError(
             f"{op.describe()}: expected data and one bool, got {len(inputs)} inputs, the last {np.asarray(inputs[-1]).dtype}{list(np.shape(inputs[-1]))}"

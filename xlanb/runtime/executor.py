@@ -19,11 +19,11 @@ from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.ops import find_op
 from xlanb.runtime.compilation_cache import CompilationCache
-from xlanb.runtime.dataflow import CONTROL_FLOW, Dataflow, DataflowPlan, has_control_flow
+from xlanb.runtime.dataflow import CONTROL_FLOW, DataflowPlan, DataflowRun, has_control_flow
 from xlanb.runtime.host.lists import VARIANT_KERNELS
 from xlanb.runtime.host.ops import HostKernel, HostState, host_kernel
 from xlanb.runtime.host.strings import as_bytes
-from xlanb.runtime.launch import Call, run_cluster, run_op
+from xlanb.runtime.launch import ClusterCall, run_cluster, run_op
 from xlanb.runtime.step_stats import collecting
 from xlanb.runtime.variables import VariableHandle
 from xlanb.stage import Stages, exhaust
@@ -39,7 +39,7 @@ _DEPTH: ContextVar[int] = ContextVar("xlanb_host_function_depth", default=0)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedNode:
     """A graph that is ready to run: the tensors to feed, to fetch, the nodes to run, and the functions of its clusters."""
 
     graph: Graph
@@ -56,10 +56,10 @@ class Executor:
     Functions that nodes call are run node by node, each with an executor of its own, unless the call must be compiled (`_XlaMustCompile`).
     """
 
-    def __init__(self, prepared: Prepared, cache: CompilationCache) -> None:
+    def __init__(self, prepared: PreparedNode, cache: CompilationCache) -> None:
         self.prepared = prepared
         self.cache = cache
-        self._calls: dict[Operation, Call] = {}
+        self._calls: dict[Operation, ClusterCall] = {}
         self._hosts: dict[Operation, HostKernel] = {}
         self._bodies: dict[Graph, Executor] = {}
         self._refused: dict[str, str] = {}
@@ -91,7 +91,7 @@ class Executor:
                 raise GraphError(
                     f"{op.describe()}: no cluster {op.attrs['function']!s}; only clustering creates these nodes"
                 )
-            self._calls[op] = Call.of_cluster(self.prepared.functions[op.attrs["function"]])
+            self._calls[op] = ClusterCall.of_cluster(self.prepared.functions[op.attrs["function"]])
         elif host is not None:
             self._hosts[op] = host
         elif op.type in op.graph.functions:
@@ -99,7 +99,7 @@ class Executor:
         elif kernel(op.type) is None:
             raise UnknownOpError(f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}")
         else:
-            self._calls[op] = Call.of_op(op)
+            self._calls[op] = ClusterCall.of_op(op)
 
     def run(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
         """Run once; the values of the fetches, variables' references as their values.
@@ -115,7 +115,7 @@ class Executor:
         state.call = lambda op, body, inputs: self._call(op, body, inputs, state)
         run_node = self._run_node if collecting() is None else self._run_timed
         if self._flow is not None:
-            flow = Dataflow(self._flow, lambda op, inputs: run_node(op, inputs, state))
+            flow = DataflowRun(self._flow, lambda op, inputs: run_node(op, inputs, state))
             return (yield from flow.run(feeds))
         values: dict[Tensor, Any] = dict(zip(self.prepared.feeds, feeds, strict=True))
         for op in self._plan:
@@ -178,7 +178,9 @@ class Executor:
         return [known[v] if t.dtype.name == "string" else v for t, v in zip(op.outputs, outputs, strict=True)]
 
     def _launch(self, op: Operation, inputs: list[Any], state: HostState) -> Stages[Sequence[Any]]:
-        """A cluster, compiled; node by node where that cannot be done, as TensorFlow falls back to the call beside _XlaRun."""
+        """A compiled cluster; node by node if it cannot be compiled, as TensorFlow falls back to a
+        call next to _XlaRun.
+        """
         call = self._calls[op]
         if call.name not in self._refused:
             try:
@@ -228,7 +230,7 @@ class Executor:
             state.call = outer
 
 
-def _prepared_body(op: Operation, body: Graph, count: int) -> Prepared:
+def _prepared_body(op: Operation, body: Graph, count: int) -> PreparedNode:
     arguments = [o.outputs[0] for o in body if o.type == "_Arg"]
     if any(not 0 <= int(t.op.attrs["index"]) < count for t in arguments):
         raise GraphError(
@@ -237,7 +239,7 @@ def _prepared_body(op: Operation, body: Graph, count: int) -> Prepared:
     results = sorted((o for o in body if o.type == "_Retval"), key=lambda o: int(o.attrs["index"]))
     fetches = tuple(o.inputs[0] for o in results)
     effects = tuple(o for o in body if o.type not in ("_Arg", "_Retval") and op_has_side_effects(o))
-    return Prepared(body, tuple(arguments), fetches, effects, {}, None)
+    return PreparedNode(body, tuple(arguments), fetches, effects, {}, None)
 
 
 def _call_by_name(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:

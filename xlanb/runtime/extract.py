@@ -65,7 +65,7 @@ class Extraction(Displayable):
         return dict(zip(self.results, results, strict=True))
 
     def save_weights(self, path: str | PathLike[str]) -> None:
-        """Write the weights beside it as .npz, by name; `arguments(np.load(path))` takes them.
+        """Write the weights as .npz, by name; `arguments(np.load(path))` accepts them.
 
         Raises:
             ArgumentError: no file can have this name.

@@ -1,4 +1,6 @@
-"""What identifies a function: its content to the last bit, that of the functions it calls included, whatever they are called."""
+"""A function's identity: its exact content, including that of called functions, independent of
+names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile for a GPU: the stages of its back end, each told to the observers."""
+"""Compile for a GPU: the stages of its back end, each reported to the observers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xlanb.gpu.compiler import GpuCompileOptions, compile_module, compile_steps
 from xlanb.gpu.executable import GpuExecutable
 from xlanb.gpu.pipelines import pipeline
 from xlanb.hlo import HloModule
-from xlanb.runtime.compiler import finished, start_compilation, told
+from xlanb.runtime.compiler import emit_stages, finished, start_compilation
 from xlanb.runtime.gpu_report import GpuReport
 from xlanb.stage import Deferred, Stage, Stages, exhaust, size_text
 from xlanb.tracing import PassesChosen, emit, is_observed, with_everywhere
@@ -49,7 +49,7 @@ def gpu_hlo_stages(module: HloModule, key: int, options: GpuCompileOptions) -> S
     """
     if options.passes is not None:
         emit(PassesChosen(key, options.passes))
-    return (yield from told(_with_code(compile_steps(module, options)), key, module.record()))
+    return (yield from emit_stages(_with_code(compile_steps(module, options)), key, module.record()))
 
 
 def _with_code(steps: Stages[GpuExecutable]) -> Stages[GpuExecutable]:

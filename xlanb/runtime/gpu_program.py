@@ -1,4 +1,4 @@
-"""What XLA:GPU made of a module: kernels, and the launches of a run in order."""
+"""The result of XLA:GPU for a module: kernels, and the launches of a run in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.cpu.records import Code, CodeRecord
 from xlanb.display import Displayable
-from xlanb.dump.gpu.backend import Emitter
+from xlanb.dump.gpu.backend import KernelBackend
 from xlanb.dump.gpu.ptxas import KernelResources
 from xlanb.dump.gpu.thunks import Thunk
 from xlanb.errors import XlanbError, nearest
@@ -68,7 +68,7 @@ class GpuKernel(Displayable):
 
     name: str
     instructions: tuple[str, ...] = ()
-    emitter: Emitter | None = None
+    emitter: KernelBackend | None = None
     grid: tuple[int, int, int] = (0, 0, 0)
     block: tuple[int, int, int] = (0, 0, 0)
     shared_bytes: int = 0

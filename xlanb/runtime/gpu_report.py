@@ -1,4 +1,5 @@
-"""What our own compiler made for a GPU, in the records that a dump of XLA:GPU is read into: so whatever shows the one shows the other.
+"""The result of our own GPU compiler, in the same records as a dump of XLA:GPU, so that all views
+show both.
 
 The code of all kernels as one text in each form, each line with its HLO instruction; and the program: kernels with
 registers, occupancy and estimated time, and the launches of a run in order.
@@ -14,7 +15,7 @@ from functools import cached_property
 from xlanb.codegen.deep import deep
 from xlanb.cpu.lines import line_numbers, llvm_record
 from xlanb.cpu.records import CodeRecord
-from xlanb.dump.gpu.backend import Emitter
+from xlanb.dump.gpu.backend import KernelBackend
 from xlanb.dump.gpu.ptx import parse_ptx
 from xlanb.dump.gpu.ptxas import KernelResources
 from xlanb.dump.gpu.thunks import Thunk
@@ -22,9 +23,9 @@ from xlanb.errors import CompilationError
 from xlanb.gpu import ptx
 from xlanb.gpu.executable import GpuExecutable
 from xlanb.gpu.kernel_cost import KernelCost, kernel_cost
-from xlanb.gpu.launches import Conditional, Copy, Fill, Kernel, Launch, LibraryCall, While
+from xlanb.gpu.launches import Conditional, CopyLaunch, Fill, KernelLaunch, Launch, LibraryCall, While
 from xlanb.gpu.occupancy import occupancy
-from xlanb.gpu.program import GpuProgram as Compiled
+from xlanb.gpu.program import LaunchProgram as Compiled
 from xlanb.gpu.program import emit_program
 from xlanb.gpu.roofline import Estimate, estimate
 from xlanb.hlo.instruction import HloInstruction
@@ -39,7 +40,7 @@ _INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z]")
 _STREAM = "stream 0"
 _MOST_TIMES = 1 << 40
 _KINDS: Mapping[type, str] = {
-    Kernel: "kKernel", Copy: "kCopy", LibraryCall: "kCustomCall", While: "kWhile", Conditional: "kConditional",
+    KernelLaunch: "kKernel", CopyLaunch: "kCopy", LibraryCall: "kCustomCall", While: "kWhile", Conditional: "kConditional",
 }  # fmt: skip
 
 
@@ -55,7 +56,7 @@ class GpuReport:
         return line_numbers(self._exe.hlo_module.record())
 
     @cached_property
-    def _traced(self) -> dict[str, Kernel]:
+    def _traced(self) -> dict[str, KernelLaunch]:
         """The kernels by name, their IR with the line of its HLO instruction as debug location."""
         exe = self._exe
         program: Compiled = deep(lambda: emit_program(exe.buffer_assignment, exe.program.target, self._lines))
@@ -128,7 +129,7 @@ class GpuReport:
             "" if ptx.find_ptxas() else "No ptxas is installed: registers are unknown (pip install 'xlanb[gpu]').",
         )
 
-    def kernel(self, k: Kernel) -> GpuKernel:
+    def kernel(self, k: KernelLaunch) -> GpuKernel:
         """One kernel, its launches not yet counted."""
         i, device = k.instruction, self._exe.device
         used, refusal = self._resources(k)
@@ -136,11 +137,11 @@ class GpuReport:
         work = kernel_cost(i)
         time = estimate(device, work, k.blocks, k.threads, held)
         return GpuKernel(
-            k.name, (i.name,), Emitter(k.emitter), k.grid, k.block, k.shared_bytes, 0, used, held, work, time,
+            k.name, (i.name,), KernelBackend(k.emitter), k.grid, k.block, k.shared_bytes, 0, used, held, work, time,
             op_name=i.metadata.op_name, source=place_text(*i.metadata.python_line), refusal=refusal, code=self._code(k),
         )  # fmt: skip
 
-    def _resources(self, k: Kernel) -> tuple[KernelResources | None, str]:
+    def _resources(self, k: KernelLaunch) -> tuple[KernelResources | None, str]:
         """What a thread of a kernel takes, or why that is not known."""
         try:
             made = k.assembled  # without debug locations, as it would be loaded
@@ -154,7 +155,7 @@ class GpuReport:
             spill_loads=made.spill_loads,
         ), ""  # fmt: skip
 
-    def _code(self, k: Kernel) -> KernelCode:
+    def _code(self, k: KernelLaunch) -> KernelCode:
         called = [computation_text(c.record()) for c in k.instruction.called_computations]
         hlo = "\n\n".join([str(k.instruction), *called])
         return KernelCode(
@@ -229,18 +230,18 @@ class _Walk:
             if isinstance(launch, Fill) and not launch.byte
             else _KINDS.get(type(launch), "kMemset32BitValue")
         )
-        name = launch.name if isinstance(launch, Kernel) else ""
+        name = launch.name if isinstance(launch, KernelLaunch) else ""
         instruction = getattr(launch, "instruction", None)
         detail = (
             launch.library
             if isinstance(launch, LibraryCall)
             else str(launch)
-            if isinstance(launch, Copy | Fill)
+            if isinstance(launch, CopyLaunch | Fill)
             else ""
         )
         dims = (
             (launch.grid, launch.block, launch.shared_bytes)
-            if isinstance(launch, Kernel)
+            if isinstance(launch, KernelLaunch)
             else ((0, 0, 0), (0, 0, 0), 0)
         )
         return Thunk(
@@ -250,14 +251,14 @@ class _Walk:
 
     def _time(self, launch: Launch, times: int) -> Estimate | None:
         device = self.report.device
-        if isinstance(launch, Kernel):
+        if isinstance(launch, KernelLaunch):
             seen = self.kernels.get(launch.name)
             kernel = self.report.kernel(launch) if seen is None else seen
             self.kernels[launch.name] = replace(kernel, launches=kernel.launches + times)
             return kernel.estimate
-        if isinstance(launch, Copy | Fill):
+        if isinstance(launch, CopyLaunch | Fill):
             size = launch.target.size
-            return estimate(device, KernelCost(0.0, size if isinstance(launch, Copy) else 0.0, size))
+            return estimate(device, KernelCost(0.0, size if isinstance(launch, CopyLaunch) else 0.0, size))
         return estimate(device, kernel_cost(launch.instruction)) if isinstance(launch, LibraryCall) else None
 
 
@@ -271,7 +272,7 @@ def _parts(launch: While | Conditional) -> Iterator[tuple[str, Sequence[Launch]]
 
 
 def _trips(launch: Launch) -> int | None:
-    """How often a loop goes round; 1 for what is no loop, None where the program does not say."""
+    """The trip count of a loop; 1 for other instructions, None if unknown."""
     if not isinstance(launch, While):
         return 1
     return _known_trip_count(launch.instruction)

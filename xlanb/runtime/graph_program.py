@@ -66,7 +66,9 @@ def foreign_module(
 def _foreign_graph(
     x: Any, args: Sequence[Any], named: Mapping[str, Any], batch: int | None
 ) -> tuple[Graph, dict[str, Any]]:
-    """The graph of a program of TensorFlow, and arrays by the name of placeholders: those of `args`, and those in `named` that are no arguments of the program."""
+    """The graph of a program of TensorFlow, and arrays by the name of placeholders: those of
+    `args`, and those in `named` that are not arguments of the program.
+    """
     own = {k: v for k, v in named.items() if _takes(x, k)}
     graph = graph_of(x, *args, named=own, batch=batch, is_compiled=True)
     fed = {t.op.name: v for t, v in feeds_of(graph, args, own).items()}

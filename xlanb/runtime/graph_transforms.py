@@ -13,7 +13,7 @@ from xlanb.errors import GraphError
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import graph_of_proto, graph_to_proto, parse_graphdef
 from xlanb.graph.graphdef.attr_values import new_message
-from xlanb.graph.optimize.graph_transforms import Context, apply_transform, parse_transforms
+from xlanb.graph.optimize.graph_transforms import TransformContext, apply_transform, parse_transforms
 from xlanb.graph.optimize.grappler import Rewrite
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.runtime.compiler import finished, start_compilation
@@ -73,7 +73,7 @@ def _transformed(
     stages.append(finished(key, Stage("tf_graph", "graph", None, before, summary="original")))
     for transform in wanted:
         start = perf_counter()
-        context = Context(tuple(inputs), tuple(outputs), transform, constant_value)
+        context = TransformContext(tuple(inputs), tuple(outputs), transform, constant_value)
         proto = apply_transform(proto, context)
         seconds = perf_counter() - start
         made = _record(proto)

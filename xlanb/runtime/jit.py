@@ -20,9 +20,9 @@ from xlanb.runtime.jit_cache import (
     ArrayKey,
     CacheEntry,
     CacheInfo,
-    Call,
+    JitCall,
+    JitSignature,
     Key,
-    Signature,
     argument_names,
     array_key,
 )
@@ -144,11 +144,11 @@ class Jit:
             name = getattr(self, "__name__", "") or str(getattr(self._function, "name", "function"))
             return CacheInfo(name, self._hits, len(entries), entries)
 
-    def _call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
+    def _call(self, args: tuple[Any, ...], named: dict[str, Any]) -> JitCall:
         if self._is_foreign:
-            return Call.of_foreign(self._function, args, named)
+            return JitCall.of_foreign(self._function, args, named)
         if not self._has_static:
-            return Call.of(args, named, ())
+            return JitCall.of(args, named, ())
         dynamic, static = static_arguments(self._function, args, named)
         for n, value in static:
             if not _is_hashable(value):
@@ -156,9 +156,9 @@ class Jit:
                 raise ArgumentError(
                     f"the static argument {name} is a {type(value).__name__}, which is not hashable: pass a hashable value, such as a tuple"
                 )
-        return Call.of(*dynamic, static)
+        return JitCall.of(*dynamic, static)
 
-    def _find(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
+    def _find(self, call: JitCall, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
         found = self._entries.get(call.key)
         if found is not None:
             self._hits += 1
@@ -169,12 +169,14 @@ class Jit:
                 found = self._entries[call.key] = self._compile(call, args, named)
             return found
 
-    def _compile(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
+    def _compile(self, call: JitCall, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
         begin = time.perf_counter()
         module, structure = self._module(args, named)
         executable = compiled(verified(module))
         seconds = time.perf_counter() - begin
-        signature = Signature.of_foreign(call) if self._is_foreign else Signature.of(call, args, named, self._names)
+        signature = (
+            JitSignature.of_foreign(call) if self._is_foreign else JitSignature.of(call, args, named, self._names)
+        )
         why = signature.why([e.signature for e in self._entries.values()])
         return CacheEntry(signature, executable, structure, module.calling is not None, why, seconds)
 

@@ -1,4 +1,4 @@
-"""What a compiled function has in its cache: signatures, and why each was compiled."""
+"""The cache of a compiled function: its signatures, and why each was compiled."""
 
 from __future__ import annotations
 
@@ -67,27 +67,27 @@ _NumpyArray = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class JitCall:
     """The arguments of one call: what is looked up, and the leaves."""
 
     key: Key
     leaves: Sequence[Any]
 
     @staticmethod
-    def of(args: tuple[Any, ...], named: dict[str, Any], static: Sequence[tuple[int | str, Any]]) -> Call:
+    def of(args: tuple[Any, ...], named: dict[str, Any], static: Sequence[tuple[int | str, Any]]) -> JitCall:
         """A call with these arguments, of which `static` are left out."""
         settings = trace_context()
         if "jax" in sys.modules:
             leaves, tree = flat_call(args, named)
         else:
             leaves, tree = [*args, *named.values()], (len(args), tuple(named))
-        return Call((tree, tuple([_kind(v) for v in leaves]), tuple(static), settings), leaves)
+        return JitCall((tree, tuple([_kind(v) for v in leaves]), tuple(static), settings), leaves)
 
     @staticmethod
-    def of_foreign(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
+    def of_foreign(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> JitCall:
         """A call of a function or model of TensorFlow, of whose program Python values are part."""
         names, leaves = flatten_foreign_call(function, args, named)
-        return Call((tuple(names), tuple([_foreign_kind(v) for v in leaves]), (), ()), leaves)
+        return JitCall((tuple(names), tuple([_foreign_kind(v) for v in leaves]), (), ()), leaves)
 
     @property
     def is_traced(self) -> bool:
@@ -96,7 +96,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Signature:
+class JitSignature:
     """What code depends on, with the names of the leaves and of the static arguments."""
 
     tree: Any
@@ -106,7 +106,7 @@ class Signature:
     names: tuple[str, ...]
 
     @staticmethod
-    def of(call: Call, args: tuple[Any, ...], named: dict[str, Any], names: Sequence[str]) -> Signature:
+    def of(call: JitCall, args: tuple[Any, ...], named: dict[str, Any], names: Sequence[str]) -> JitSignature:
         """The signature of a call with these arguments, `names` being those of the function's parameters."""
         tree, leaves, static, settings = call.key
         by_number = {n: _name(n, names) for n in range(len(args))}
@@ -115,13 +115,13 @@ class Signature:
         roots += [(k, v) for k, v in named.items() if k not in taken]
         places = names_of_leaves(roots) if "jax" in sys.modules else [n for n, _ in roots]
         shown = tuple((by_number[n] if isinstance(n, int) else n, v) for n, v in static)
-        return Signature(tree, leaves, shown, settings, tuple(places))
+        return JitSignature(tree, leaves, shown, settings, tuple(places))
 
     @staticmethod
-    def of_foreign(call: Call) -> Signature:
+    def of_foreign(call: JitCall) -> JitSignature:
         """The signature of a call of a function or model of TensorFlow."""
         names, leaves, _, settings = call.key
-        return Signature(names, leaves, (), settings, names)
+        return JitSignature(names, leaves, (), settings, names)
 
     @property
     def text(self) -> str:
@@ -129,14 +129,14 @@ class Signature:
         shown = [f"{n}: {_shown(leaf)}" for n, leaf in zip(self.names, self.leaves, strict=True)]
         return ", ".join([*shown, *(f"{n}={v!r}" for n, v in self.static)])
 
-    def why(self, others: Sequence[Signature]) -> str:
+    def why(self, others: Sequence[JitSignature]) -> str:
         """Why code for the others is none for this one: what differs from the most similar, the latest of those."""
         if not others:
             return "first call"
         differences = [self._differences(o) for o in reversed(others)]
         return "; ".join(d.text for d in min(differences, key=lambda found: sum(d.weight for d in found)))
 
-    def _differences(self, other: Signature) -> list[_Difference]:
+    def _differences(self, other: JitSignature) -> list[_Difference]:
         if self.names != other.names:
             new = [n for n in self.names if n not in other.names]
             gone = [n for n in other.names if n not in self.names]
@@ -156,7 +156,7 @@ class Signature:
         ]
         return changed or [_Difference("structure: different containers", 1000)]
 
-    def _changed_settings(self, other: Signature) -> list[_Difference]:
+    def _changed_settings(self, other: JitSignature) -> list[_Difference]:
         if self.settings == other.settings:
             return []
         names = trace_context_names()
@@ -178,7 +178,7 @@ class _Difference:
 class CacheEntry:
     """Code for one signature: `why` it was compiled, in how many `seconds`. `structure` is what a function over xlanb.tf gave back."""
 
-    signature: Signature
+    signature: JitSignature
     executable: Executable = field(repr=False)
     structure: Any = field(repr=False)
     has_calling: bool

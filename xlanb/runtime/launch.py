@@ -21,7 +21,7 @@ from xlanb.runtime.claims import watched
 from xlanb.runtime.compilation_cache import (
     ASYNC,
     CompilationCache,
-    Entry,
+    CompilationEntry,
     Signature,
     describe,
     mode_in_force,
@@ -48,8 +48,10 @@ _LONGEST_RESULT = 6  # values shown of a result
 
 
 @dataclass(frozen=True)
-class Call:
-    """What is to be run: a name, the tensors that arguments stand for, what comes out, and a text that identifies what it computes; `function` is the cluster, None of a single op."""
+class ClusterCall:
+    """A call to run: a name, the tensors of its arguments, its results, and a text that identifies
+    the computation; `function` is the cluster, None for a single op.
+    """
 
     name: str
     feeds: tuple[Tensor, ...]
@@ -65,9 +67,9 @@ class Call:
         return self.function is None
 
     @staticmethod
-    def of_cluster(function: ClusterFunction) -> Call:
+    def of_cluster(function: ClusterFunction) -> ClusterCall:
         """The call of a cluster."""
-        return Call(
+        return ClusterCall(
             function.name,
             function.arguments,
             function.results,
@@ -78,13 +80,13 @@ class Call:
         )
 
     @staticmethod
-    def of_op(op: Operation) -> Call:
+    def of_op(op: Operation) -> ClusterCall:
         """The call of a single op; results that are variables' references are left to the executor."""
         feeds = tuple(dict.fromkeys(op.inputs))
         constants = frozenset(feeds.index(op.inputs[c]) for c in constant_inputs(op))
         fetches = tuple(t for t in op.outputs if not t.dtype.is_ref_dtype and t.dtype.name != "resource")
         where = [feeds.index(t) for t in op.inputs]
-        return Call(
+        return ClusterCall(
             op.type,
             feeds,
             fetches,
@@ -95,7 +97,7 @@ class Call:
 
 
 def run_cluster(
-    call: Call,
+    call: ClusterCall,
     inputs: Sequence[Any],
     variables: Transaction,
     cache: CompilationCache,
@@ -133,7 +135,7 @@ def run_cluster(
     return outputs
 
 
-def _told_hit(entry: Entry, cache: CompilationCache) -> Stage:
+def _told_hit(entry: CompilationEntry, cache: CompilationCache) -> Stage:
     record = CacheRecord(entry.arguments, True, cache.hits, cache.misses, len(cache), entry.seconds)
     summary = f"hit for {entry.arguments}: {entry.seconds * 1e3:.0f} ms of compilation saved"
     name = "XlaCompilationCache"
@@ -142,14 +144,14 @@ def _told_hit(entry: Entry, cache: CompilationCache) -> Stage:
 
 
 def _compiled(
-    call: Call,
+    call: ClusterCall,
     arguments: list[Argument],
     signature: Signature,
     cache: CompilationCache,
     parent: int | None,
     *,
     is_first: bool,
-) -> Stages[Entry | None]:
+) -> Stages[CompilationEntry | None]:
     """The entry of a signature that is not in the cache; None where it is not compiled now."""
     text = describe(call.name, arguments)
     mode = mode_in_force()
@@ -158,15 +160,15 @@ def _compiled(
         return None
     if mode == ASYNC:
 
-        def work() -> Entry:
+        def work() -> CompilationEntry:
             with unobserved():
-                found: Entry = exhaust(_compile(call, arguments, parent))
+                found: CompilationEntry = exhaust(_compile(call, arguments, parent))
             return found
 
         cache.compile_later(signature, work)
         return None
     with cache.claim(signature) as claim:
-        if isinstance(claim, Entry):
+        if isinstance(claim, CompilationEntry):
             return claim
         entry = yield from watched(
             claim, _compile(call, arguments, parent, is_again=cache.was_compiled(call.fingerprint))
@@ -175,8 +177,8 @@ def _compiled(
     return entry
 
 
-def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
-    """Run one op by itself: the same lowering, compiled alone; nobody watches."""
+def run_op(call: ClusterCall, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
+    """Run one op: the same lowering, compiled alone, without observers."""
     (op,) = call.targets
     by_tensor = dict(zip(op.inputs, inputs, strict=True))
     values = [by_tensor[t] for t in call.feeds]
@@ -195,13 +197,15 @@ def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: Com
     return found
 
 
-def _compiled_alone(call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache) -> Entry:
+def _compiled_alone(
+    call: ClusterCall, arguments: list[Argument], signature: Signature, cache: CompilationCache
+) -> CompilationEntry:
     """The entry of a single op's signature that is not in the cache."""
     with cache.claim(signature) as claim:
-        if isinstance(claim, Entry):
+        if isinstance(claim, CompilationEntry):
             return claim
         with unobserved():
-            entry: Entry = exhaust(_compile(call, arguments, None))
+            entry: CompilationEntry = exhaust(_compile(call, arguments, None))
         cache.store(signature, entry)
     return entry
 
@@ -226,7 +230,7 @@ def _flags_key() -> tuple[Any, ...]:
     )
 
 
-def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> tuple[list[Argument], _Seen]:
+def _arguments(call: ClusterCall, inputs: Sequence[Any], variables: Transaction) -> tuple[list[Argument], _Seen]:
     """What decides which code fits, and the values of variables that decided it."""
     seen = variables.get([v.name for v in inputs if isinstance(v, VariableHandle)])
     arguments = []
@@ -241,7 +245,9 @@ def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> tup
     return arguments, seen
 
 
-def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_again: bool = False) -> Stages[Entry]:
+def _compile(
+    call: ClusterCall, arguments: list[Argument], parent: int | None, *, is_again: bool = False
+) -> Stages[CompilationEntry]:
     """Compile for a signature; the second compilation of a cluster and those after it bear their signature as name."""
     text = describe(call.name, arguments)
     key = start_compilation(text if is_again else call.name, parent)
@@ -272,7 +278,7 @@ def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_ag
         _COMPILER_LOG.vlog(1, "Compiled cluster using XLA: %s in %.0f ms", text, seconds * 1e3)
     if current().xla_hlo_profile and not call.is_single and isinstance(executable, Executable):
         profile_each_run(executable)
-    return Entry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
+    return CompilationEntry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
 
 
 class _Ran(NamedTuple):
@@ -284,7 +290,7 @@ class _Ran(NamedTuple):
     seconds: float
 
 
-def _execute(entry: Entry, inputs: Sequence[Any], seen: _Seen, variables: Transaction) -> _Ran | None:
+def _execute(entry: CompilationEntry, inputs: Sequence[Any], seen: _Seen, variables: Transaction) -> _Ran | None:
     """Run a program. None, and nothing was run, where a variable has no longer the shape that it was compiled for.
 
     A program that updates variables holds all of its variables from before it reads the first until it has written
@@ -302,7 +308,7 @@ def _execute(entry: Entry, inputs: Sequence[Any], seen: _Seen, variables: Transa
     return variables.exclusively(seen, step)
 
 
-def _run_on(entry: Entry, inputs: Sequence[Any], held: _Seen, variables: Transaction) -> _Ran:
+def _run_on(entry: CompilationEntry, inputs: Sequence[Any], held: _Seen, variables: Transaction) -> _Ran:
     """Run a program on its variables' values, and write those that it updates."""
     values = [
         (variables.read(v) if (found := held[v.name]) is None else found) if isinstance(v, VariableHandle) else v
@@ -326,7 +332,7 @@ def _is_alike(first: Any, second: Any) -> bool:
     return bool(first.dtype == second.dtype and first.shape == second.shape)
 
 
-def _executed(entry: Entry, seconds: float, outputs: Sequence[Any]) -> Stage:
+def _executed(entry: CompilationEntry, seconds: float, outputs: Sequence[Any]) -> Stage:
     record = ExecutionRecord(seconds, (), tuple((str(of_array(o)), _short(o)) for o in outputs))
     summary = f"first run in {seconds * 1e6:.0f} us"
     stage = Stage("execution", "execution", None, record, seconds=seconds, summary=summary)

@@ -1,4 +1,4 @@
-"""What the command line does with HLO text: run passes over it, or compile and run it."""
+"""Run passes over HLO text, or compile and run it, for the command line."""
 
 from __future__ import annotations
 

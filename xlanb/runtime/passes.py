@@ -1,4 +1,4 @@
-"""The passes of the rooms above xlanb.transforms, for the registry of all passes, which stands below them."""
+"""Register the passes of packages above xlanb.transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that ask for a device that is not here: where they run instead, and the word on it."""
+"""Placement of nodes whose device is missing: where they run instead, with a warning."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from xlanb.graph.optimize import optimize_steps
 from xlanb.graph.rewrite import subgraph
 from xlanb.logs import VLog
 from xlanb.runtime.compiler import finished, start_compilation
-from xlanb.runtime.executor import Prepared
+from xlanb.runtime.executor import PreparedNode
 from xlanb.runtime.graph_dumps import dump_pass
 from xlanb.runtime.graph_transforms import rewrite_decisions, rewrite_summary
 from xlanb.runtime.placement import placed
@@ -44,7 +44,7 @@ def prepare(
     jit: bool,
     name: str,
     numbers: Iterator[int] | None = None,
-) -> Stages[Prepared]:
+) -> Stages[PreparedNode]:
     """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made of all that can be compiled, or only of what asks for it (jit scopes). Clusters have the next of `numbers`.
 
     Every pass is a stage, in TensorFlow's order. The last two are two views of the same: `build_xla_ops`, with _XlaCompile and _XlaRun as today, and
@@ -55,12 +55,12 @@ def prepare(
         DumpError: a graph that is to be dumped cannot be written.
     """
     stages = _Stages(start_compilation(name))
-    yield stages.told("tf_graph", "graph", None, graph, f"{len(graph)} nodes as the program built them")
+    yield stages.report("tf_graph", "graph", None, graph, f"{len(graph)} nodes as the program built them")
     pruned = subgraph(graph, [*fetches, *targets], list(feeds))
-    yield stages.told("optimize", "prune", graph, pruned)
+    yield stages.report("optimize", "prune", graph, pruned)
     before = placed(pruned)
     if before is not pruned:
-        yield stages.told("optimize", "placement", pruned, before, "missing devices")
+        yield stages.report("optimize", "placement", pruned, before, "missing devices")
     for step in optimize_steps(
         before,
         [f.name for f in fetches],
@@ -71,10 +71,10 @@ def prepare(
         grappler=current().xlanb_grappler,
     ):
         words, decisions = rewrite_summary(step.rewrites), rewrite_decisions(step.rewrites)
-        yield stages.told("optimize", step.name, before, step.graph, words, decisions)
+        yield stages.report("optimize", step.name, before, step.graph, words, decisions)
         before = step.graph
     rewritten, arguments, results = _with_arguments(before, [f.name for f in feeds], [f.name for f in fetches])
-    yield stages.told("optimize", "rewrite_for_execution", before, rewritten)
+    yield stages.report("optimize", "rewrite_for_execution", before, rewritten)
     _log_optimized(rewritten)
     if not jit and not asks_for_compilation(rewritten):
         return _prepared(rewritten, arguments, results, targets, {}, stages.key)
@@ -94,18 +94,20 @@ def _clustered(stages: _Stages, graph: Graph, numbers: Iterator[int] | None, *, 
         except StopIteration as end:
             clustering: Clustering = end.value
             break
-        yield stages.told(_KINDS.get(step.name, "optimize"), step.name, before, step.graph, _summary(step))
+        yield stages.report(_KINDS.get(step.name, "optimize"), step.name, before, step.graph, _summary(step))
         with stages.uncounted():
             dump_pass(step.name, before, step.graph)
         before = step.graph
     has_readers = is_observed() or dumps_graphs()  # of graphs that are only looked at, none is run
     for step in clustering.later_stages() if has_readers else ():
-        yield stages.told(_KINDS.get(step.name, "encapsulate_subgraphs"), step.name, before, step.graph, _summary(step))
+        yield stages.report(
+            _KINDS.get(step.name, "encapsulate_subgraphs"), step.name, before, step.graph, _summary(step)
+        )
         with stages.uncounted():
             dump_pass(step.name, before, step.graph)
         before = step.graph
     called = clustering.encapsulated.graph
-    yield stages.told("build_xla_ops", "build_xla_launch_ops", called, clustering.launch_graph, "as executed")
+    yield stages.report("build_xla_ops", "build_xla_launch_ops", called, clustering.launch_graph, "as executed")
     return clustering
 
 
@@ -127,7 +129,7 @@ class _Stages:
         self.key = key
         self._begin = perf_counter()
 
-    def told(
+    def report(
         self,
         kind: str,
         name: str,
@@ -193,7 +195,7 @@ def _prepared(
     targets: Sequence[Operation],
     functions: dict[str, ClusterFunction],
     key: int,
-) -> Prepared:
+) -> PreparedNode:
     args = tuple(graph.get_operation_by_name(a).outputs[0] for a in arguments if a)
     fetched = tuple(graph.get_operation_by_name(r).inputs[0] for r in results)
     # A target that a cluster swallowed runs with its cluster: every node that nobody reads is a target.
@@ -204,7 +206,7 @@ def _prepared(
         if op.type != "_Retval"
         and (op.name in wanted or (op.type == "XlaLaunch" and not any(t.uses for t in op.outputs)))
     ]
-    return Prepared(graph, args, fetched, tuple(last), functions, key)
+    return PreparedNode(graph, args, fetched, tuple(last), functions, key)
 
 
 def _clusters(marked: Graph) -> str:

@@ -51,7 +51,9 @@ def table() -> list[RegisteredOp]:
 
 
 def registered_ops() -> pd.DataFrame:
-    """All op types as a table, indexed by `op`: how xlanb runs it and for which element types, TensorFlow's kernels beside them, and whether it has a gradient."""
+    """All op types as a table, indexed by `op`: how xlanb runs it and for which element types,
+    TensorFlow's kernels, and whether it has a gradient.
+    """
     import pandas as pd
 
     return pd.DataFrame([vars(row) for row in table()]).set_index("op")

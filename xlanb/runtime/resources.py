@@ -1,4 +1,6 @@
-"""What a session keeps beside its variables: queues, iterators of data sets, lookup tables. Their changes last at once, whatever becomes of the run."""
+"""The resources of a session besides its variables: queues, iterators of data sets, lookup tables.
+Their changes are permanent, even if the run fails.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Resources:
             return self._held[key]
 
     def close(self) -> None:
-        """Forget all of them; who waits for one is told."""
+        """Delete all resources; waiting threads are notified."""
         with self.monitor.lock:
             self.is_closed = True
             self._held.clear()

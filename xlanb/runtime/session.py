@@ -384,7 +384,7 @@ def _value_text(value: Any) -> str:
 
 
 class _Fetches:
-    """A structure of fetches, its tensors and operations, and how to put values back in its place."""
+    """A structure of fetches, its tensors and operations, and how to rebuild it with values."""
 
     def __init__(self, graph: Graph, structure: Any) -> None:
         self.graph = graph
@@ -416,7 +416,7 @@ class _Fetches:
         return _Slot(self.tensors.index(found))
 
     def assemble(self, values: Sequence[Any]) -> Any:
-        """The structure with each tensor's value in its place, None for operations."""
+        """The structure with each tensor replaced by its value, None for operations."""
 
         def fill(item: Any) -> Any:
             if isinstance(item, _Slot):
@@ -447,7 +447,7 @@ class _Slot:
 
 
 def _copied(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """A copy of the array that a variable is to hold."""
+    """A copy of the array to store in a variable."""
     return array_of(
         value, lambda error: FeedError(f"variable {name!r} cannot hold {type(value).__name__}: {error}"), copy=True
     )

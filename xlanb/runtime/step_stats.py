@@ -1,4 +1,5 @@
-"""StepStats: when each node, launch, kernel, compilation and HLO pass of one run began and ended, as TensorFlow's step_stats.proto has it; and who collects it.
+"""StepStats: begin and end of each node, launch, kernel, compilation and HLO pass of one run, as in
+TensorFlow's step_stats.proto; and their collector.
 
 Times are in microseconds: `all_start_micros` since 1970, the others since `all_start_micros`. Beside TensorFlow's CPU device, which has the nodes as the session runs them, there are devices
 for what XLA does: launches, kernels, compilations, passes. The times of kernels are those of further runs, of each kernel the shortest, with a clock around each, laid out one after another within the launch.

@@ -1,4 +1,4 @@
-"""What programs are compiled for, by the names that users say: the CPU of this machine, or a GPU."""
+"""Compilation targets by name: the CPU of this machine, or a GPU."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _start_ns(n: NodeExecStats) -> int:
 
 
 def _slices(device: DeviceStepStats, pid: int, origin: int, *, by_cpu: bool) -> Iterator[_Slice]:
-    """The nodes of a device in lanes: a slice lies beside those that it overlaps, unless it lies within."""
+    """The nodes of a device in lanes: overlapping slices are in different lanes unless nested."""
     lanes: list[list[float]] = []  # the ends of the slices that are open in each
     for n in sorted(device.node_stats, key=lambda n: (_start_ns(n), -n.all_end_rel_micros)):
         start = (_start_ns(n) - origin) / 1e3

@@ -115,7 +115,7 @@ class Shape(Displayable):
         raise AssertionError("abstract")
 
     def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
-        """Every subshape that is no tuple, with its ShapeIndex, in order."""
+        """Every subshape that is not a tuple, with its ShapeIndex, in order."""
         raise AssertionError("abstract")
 
     def without_layout(self) -> Shape:

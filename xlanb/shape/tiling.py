@@ -1,4 +1,4 @@
-"""Where elements lie in memory under XLA's tiled layouts.
+"""Positions of elements in memory under XLA's tiled layouts.
 
 `T(8,128)(2,1)` cuts the minor-most dimensions into tiles, and those into tiles again.
 """

@@ -82,7 +82,8 @@ def interconnect(name: str | Interconnect) -> Interconnect:
 
 
 def bytes_moved(kind: str, operand_bytes: int, members: int) -> int:
-    """The bytes that each device sends in a collective of this kind (an opcode's text) with so many members in a group.
+    """The bytes that each device sends in a collective of this kind (an opcode's text) with this
+    many members per group.
 
     Raises:
         UnimplementedError: it is not known of the kind.

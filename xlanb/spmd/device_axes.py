@@ -38,7 +38,9 @@ def axes_text(axes: Sequence[AxisRef]) -> str:
 
 
 def _varying(groups: Sequence[Sequence[int]], mesh: Mesh) -> list[AxisRef] | None:
-    """The smallest parts of axes along which members of a group differ; None where a member is no device of the mesh."""
+    """The smallest parts of axes along which members of a group differ; None where a member is not
+    a device of the mesh.
+    """
     places = {int(device): place for place, device in np.ndenumerate(mesh.devices)}
     if any(device not in places for group in groups for device in group):
         return None

@@ -1,4 +1,5 @@
-"""Why a collective is there: the instruction that needed it, the shardings that did not fit and where they come from, what it costs, and what might remove it.
+"""Why a collective exists: the instruction that needed it, the conflicting shardings and their
+origins, its cost, and possible remedies.
 
 The partitioner notes a Cause for each collective, the propagation an event for each sharding that it passes on; both are read here. A program that was partitioned elsewhere has
 neither, and its card says what the module alone shows.
@@ -19,7 +20,7 @@ from xlanb.memory import size_text
 from xlanb.shape import ArrayShape
 from xlanb.spmd.annotations import annotation_of, annotations_after, axes_named, sharding_words
 from xlanb.spmd.costs import Interconnect, interconnect, seconds_text
-from xlanb.spmd.partitioner.causes import Cause, CauseKind
+from xlanb.spmd.partitioner.causes import CauseKind, CollectiveCause
 from xlanb.spmd.plan import Collective, CollectivePlan, PartitionedProgram, plan_of
 from xlanb.spmd.remedies import Remedy, RemedyAttempt, remedies_for
 from xlanb.spmd.sdy import TensorSharding
@@ -47,7 +48,7 @@ UNRECORDED: Final = (
 class CollectiveNeed:
     """One reason of a collective. `instruction` needed it and `moved` is the operand, by their names in the source program where these are known. `had` and `wanted` are shardings by the axes of the mesh, or HLO's where these do not say them; `origins` is where they come from, a step each."""
 
-    cause: Cause
+    cause: CollectiveCause
     instruction: str
     moved: str
     had: str
@@ -76,7 +77,9 @@ class CollectiveNeed:
 
 @dataclass(frozen=True, eq=False)
 class CollectiveWhy(Displayable):
-    """The card of a collective. `needs` are its reasons: several where collectives were combined, none where nobody recorded them."""
+    """The card of a collective. `needs` are its reasons: several if collectives were combined, none
+    if they were not recorded.
+    """
 
     collective: Collective
     link: Interconnect
@@ -177,7 +180,9 @@ def collectives(x: Any, *, on: str | Interconnect = "cpu") -> CollectivePlan:
 
 @dataclass(frozen=True)
 class ShardingFindings(Displayable):
-    """Collectives that a better annotation should make needless: involuntary full rematerializations, a card each."""
+    """Collectives that a better annotation could avoid: involuntary full rematerializations, a card
+    each.
+    """
 
     cards: tuple[CollectiveWhy, ...]
 
@@ -236,7 +241,7 @@ def _known(collective: Collective, program: PartitionedProgram) -> str:
     return UNRECORDED + (f"; its metadata names {of}" if of else "; it has no metadata")
 
 
-def _need(cause: Cause, program: PartitionedProgram) -> CollectiveNeed:
+def _need(cause: CollectiveCause, program: PartitionedProgram) -> CollectiveNeed:
     at = program.in_source(cause.instruction, cause.opcode)
     moved = program.in_source(cause.operand_name) if cause.operand is not None else at
     rank = len(moved.shape.dimensions) if moved is not None and isinstance(moved.shape, ArrayShape) else None

@@ -1,4 +1,5 @@
-"""HloSharding: how one value lies over the devices, as HLO writes it (xla/hlo/ir/hlo_sharding.h).
+"""HloSharding: how one value is sharded over the devices, in HLO's form
+(xla/hlo/ir/hlo_sharding.h).
 
     {devices=[4,1,2]<=[8] last_tile_dim_replicate}    dimension 0 in four parts, each part on two devices
 

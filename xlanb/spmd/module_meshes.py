@@ -1,4 +1,4 @@
-"""What a module's header says of meshes."""
+"""The meshes in a module's header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hook by which this room compiles a changed program: the compiler stands above it."""
+"""The hook by which this package compiles a changed program: the compiler is in a higher layer."""
 
 from __future__ import annotations
 

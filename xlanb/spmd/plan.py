@@ -27,7 +27,7 @@ from xlanb.spmd.costs import Interconnect, bytes_moved, interconnect, seconds, s
 from xlanb.spmd.device_axes import axes_of_groups, axes_of_pairs, axes_text
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.module_meshes import meshes_of
-from xlanb.spmd.partitioner.causes import Cause, Causes
+from xlanb.spmd.partitioner.causes import Causes, CollectiveCause
 from xlanb.spmd.sdy import AxisRef
 from xlanb.spmd.shardy.export import SOURCE_NAMES
 
@@ -101,7 +101,9 @@ class PartitionedProgram:
         return next(fitting, None)
 
     def value_name(self, name: str) -> str:
-        """The name that an instruction had before shardy-xla wrote the program anew: the propagation speaks of it by that."""
+        """The name of an instruction before shardy-xla rewrote the program, which propagation
+        events refer to.
+        """
         renamed: Mapping[str, str] = self.module.notes.get(SOURCE_NAMES, {})
         return renamed.get(name, name)
 
@@ -122,12 +124,12 @@ class PartitionedProgram:
         return "causes" in self.module.notes
 
     @cached_property
-    def causes(self) -> Mapping[int, Cause]:
+    def causes(self) -> Mapping[int, CollectiveCause]:
         """The reasons that the partitioner noted, by channel."""
         found = self.module.notes.get("causes")
         return found.by_channel if isinstance(found, Causes) else {}
 
-    def causes_of(self, channel: int | None) -> tuple[Cause, ...]:
+    def causes_of(self, channel: int | None) -> tuple[CollectiveCause, ...]:
         """The reasons of a channel: several where collectives were combined."""
         combined: Mapping[int, Sequence[int]] = self.module.notes.get(COMBINED, {})
         channels = combined.get(channel, (channel,)) if channel is not None else ()
@@ -154,7 +156,7 @@ class Collective:
     executions: int
     op_name: str
     python_line: tuple[str, int]
-    causes: tuple[Cause, ...]
+    causes: tuple[CollectiveCause, ...]
 
     @property
     def along(self) -> str:

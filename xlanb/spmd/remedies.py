@@ -28,7 +28,7 @@ from xlanb.spmd.annotations import (
 from xlanb.spmd.costs import Interconnect, seconds_text
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.optimize import optimize
-from xlanb.spmd.partitioner.causes import Cause
+from xlanb.spmd.partitioner.causes import CollectiveCause
 from xlanb.spmd.plan import CollectivePlan, PartitionedProgram, plan_of, readable
 from xlanb.spmd.sdy import DimensionSharding, TensorSharding
 from xlanb.spmd.shardy.axes import Axes
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MORE = 1.05
-"""More work on each device than by this factor is no way to save collectives."""
+"""A remedy may increase the work of each device at most by this factor."""
 _MOST = 8
 _NEAR = 4
 """Annotations that are looked at on either side of an instruction."""
@@ -146,7 +146,9 @@ class Remedy:
         return self.title
 
 
-def remedies_for(causes: Sequence[Cause], program: PartitionedProgram, link: Interconnect) -> tuple[Remedy, ...]:
+def remedies_for(
+    causes: Sequence[CollectiveCause], program: PartitionedProgram, link: Interconnect
+) -> tuple[Remedy, ...]:
     """Changes that might remove a collective with these causes, the likeliest first; none where the source program or its mesh is not known."""
     if program.source is None or program.mesh is None:
         return ()
@@ -171,7 +173,9 @@ def stepping_stones(had: TensorSharding, wanted: TensorSharding) -> list[TensorS
 
 
 def _one_axis_nearer(at: TensorSharding, wanted: TensorSharding) -> TensorSharding | None:
-    """The sharding with the last axis of a dimension moved to the dimension where it is wanted next."""
+    """The sharding with the last axis of a dimension moved to the dimension where it is needed
+    next.
+    """
     for d, dim in enumerate(at.dims):
         for e, goal in enumerate(wanted.dims):
             place = len(at.dims[e].axes)
@@ -189,7 +193,7 @@ _Candidate = tuple[str, *tuple[AnnotationChange, ...]]
 
 @dataclass(frozen=True)
 class _Candidates:
-    cause: Cause
+    cause: CollectiveCause
     source: HloModule
     mesh: Mesh
     program: PartitionedProgram
@@ -271,7 +275,9 @@ class _Candidates:
         return found if found is not None and found.rank == rank else None
 
     def _in_steps(self, array: HloInstruction) -> Iterator[_Candidate]:
-        """Constraints between what it has and what is wanted, so that every step is an all-to-all."""
+        """Constraints between the current and the required sharding, such that every step is an
+        all-to-all.
+        """
         had, wanted = self._named(self.cause.have, array), self._named(self.cause.want, array)
         stones = stepping_stones(had, wanted) if had is not None and wanted is not None else []
         if stones:

@@ -243,19 +243,7 @@ from xlanb.tf.checks import (
     is_variable_initialized,
     report_uninitialized_variables,
 )
-from xlanb.tf.custom import NoGradient, NotDifferentiable, RegisterGradient, custom_gradient, grad_pass_through
-from xlanb.tf.function import TensorSpec, function
-from xlanb.tf.generated import ARRAY, LINALG, MATH, SPECTRAL, STRINGS, functions
-from xlanb.tf.graph_defs import (
-    GraphDef,
-    convert_variables_to_constants,
-    extract_sub_graph,
-    import_graph_def,
-)
-from xlanb.tf.graph_defs import (
-    as_graph_def as _as_graph_def,
-)
-from xlanb.tf.misc import (
+from xlanb.tf.composed_ops import (
     COMPILER_VERSION,
     GIT_VERSION,
     GRAPH_DEF_VERSION,
@@ -297,9 +285,21 @@ from xlanb.tf.misc import (
     variable_op_scope,
     verify_tensor_all_finite,
 )
-from xlanb.tf.misc import print_ as print  # noqa: A004
+from xlanb.tf.composed_ops import print_ as print  # noqa: A004
+from xlanb.tf.custom import NoGradient, NotDifferentiable, RegisterGradient, custom_gradient, grad_pass_through
+from xlanb.tf.function import TensorSpec, function
+from xlanb.tf.generated import ARRAY, LINALG, MATH, SPECTRAL, STRINGS, functions
+from xlanb.tf.graph_defs import (
+    GraphDef,
+    convert_variables_to_constants,
+    extract_sub_graph,
+    import_graph_def,
+)
+from xlanb.tf.graph_defs import (
+    as_graph_def as _as_graph_def,
+)
+from xlanb.tf.initializers import Identity, UniformUnitScaling, he_normal, he_uniform, lecun_normal, lecun_uniform
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
-from xlanb.tf.more_initializers import Identity, UniformUnitScaling, he_normal, he_uniform, lecun_normal, lecun_uniform
 from xlanb.tf.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from xlanb.tf.scripts import numpy_function, print_tensor, py_func, py_function
 from xlanb.tf.sparse import (

@@ -150,7 +150,7 @@ def _rank(
 
 
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
-    """The tensor. Raises GraphValueError where it is known to be no scalar."""
+    """The tensor. Raises GraphValueError if it is known not to be a scalar."""
     found = convert_to_tensor(tensor, name=name)
     if found.shape.rank not in {None, 0}:
         raise GraphValueError(

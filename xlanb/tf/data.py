@@ -26,7 +26,7 @@ from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.tf.defun import Defined, Spec, closed_function, define, label_of
+from xlanb.tf.defun import ArgumentSpec, Defined, closed_function, define, label_of
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 from xlanb.tf.scripts import py_func
 
@@ -38,8 +38,8 @@ def _int64(value: Any, name: str) -> Tensor:
     return convert_to_tensor(value, dtypes.int64, name)
 
 
-def _batched(spec: Spec, size: int | None) -> Spec:
-    return Spec(spec.dtype, TensorShape([size]).concatenate(spec.shape))
+def _batched(spec: ArgumentSpec, size: int | None) -> ArgumentSpec:
+    return ArgumentSpec(spec.dtype, TensorShape([size]).concatenate(spec.shape))
 
 
 class Dataset:
@@ -67,7 +67,7 @@ class Dataset:
         for part in parts:
             if part.shape.rank == 0:
                 raise GraphValueError(f"from_tensor_slices: {part.name!r} is a scalar: it has no rows")
-        specs = [Spec(t.dtype.base_dtype, TensorShape(t.shape[1:])) for t in parts]
+        specs = [ArgumentSpec(t.dtype.base_dtype, TensorShape(t.shape[1:])) for t in parts]
         made = call_op(
             "TensorSliceDataset", parts, output_shapes=[s.shape for s in specs], Toutput_types=[s.dtype for s in specs]
         )
@@ -78,7 +78,7 @@ class Dataset:
         """One element."""
         structure = _normalized(tensors)
         parts = flatten(structure)
-        specs = [Spec(t.dtype.base_dtype, t.shape) for t in parts]
+        specs = [ArgumentSpec(t.dtype.base_dtype, t.shape) for t in parts]
         made = call("TensorDataset", parts, output_shapes=[s.shape for s in specs])
         return Dataset(made, pack_like(structure, specs))
 
@@ -126,7 +126,7 @@ class Dataset:
     def range(*args: Any) -> Dataset:
         """Numbers as int64: below `stop`, from `start` on, by `step`, as Python's range takes them."""
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
-        spec = Spec(dtypes.int64, TensorShape([]))
+        spec = ArgumentSpec(dtypes.int64, TensorShape([]))
         parts = [_int64(start, "start"), _int64(stop, "stop"), _int64(step, "step")]
         made = call("RangeDataset", *parts, output_types=[spec.dtype], output_shapes=[spec.shape])
         return Dataset(made, spec)
@@ -200,7 +200,7 @@ class Dataset:
         )
         fills = [convert_to_tensor(v, s.dtype, "padding_value") for v, s in zip(given, specs, strict=True)]
         rows = int(batch_size) if drop_remainder is True else None
-        out = [_batched(Spec(s.dtype, TensorShape(d)), rows) for s, d in zip(specs, shapes, strict=True)]
+        out = [_batched(ArgumentSpec(s.dtype, TensorShape(d)), rows) for s, d in zip(specs, shapes, strict=True)]
         made = call(
             "PaddedBatchDatasetV2", self.variant, _int64(batch_size, "batch_size"), wanted, fills,
             convert_to_tensor(drop_remainder, dtypes.bool_, "drop_remainder"), output_shapes=[s.shape for s in out],
@@ -283,7 +283,7 @@ class Dataset:
         return Iterator(handle, None, self.element_spec)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        """An iterator whose `initializer` is to be run before."""
+        """An iterator whose `initializer` must be run first."""
         specs = flatten(self.element_spec)
         handle = call(
             "IteratorV2", shared_name=shared_name or "", container="", output_types=[s.dtype for s in specs], output_shapes=[s.shape for s in specs]
@@ -411,7 +411,7 @@ class Iterator:
         shapes = (
             [TensorShape(None)] * len(types) if output_shapes is None else _shapes_like(output_types, output_shapes)
         )
-        specs = [Spec(t, s) for t, s in zip(types, shapes, strict=True)]
+        specs = [ArgumentSpec(t, s) for t, s in zip(types, shapes, strict=True)]
         handle = call(
             "IteratorV2", shared_name=shared_name or "", container="", output_types=types, output_shapes=shapes
         )
@@ -426,7 +426,9 @@ class Iterator:
         )
         text = convert_to_tensor(string_handle, dtypes.string)
         handle = call("IteratorFromStringHandleV2", text, output_types=types, output_shapes=shapes)
-        return Iterator(handle, None, pack_like(output_types, [Spec(t, s) for t, s in zip(types, shapes, strict=True)]))
+        return Iterator(
+            handle, None, pack_like(output_types, [ArgumentSpec(t, s) for t, s in zip(types, shapes, strict=True)])
+        )
 
     @property
     def initializer(self) -> Operation:
@@ -468,7 +470,7 @@ def TextLineDataset(filenames: Any, compression_type: Any = None, buffer_size: A
         constant(compression_type or "", dtypes.string, name="compression_type"),
         _int64(buffer_size or 0, "buffer_size"),
     )
-    return Dataset(call("TextLineDataset", *parts), Spec(dtypes.string, TensorShape([])))
+    return Dataset(call("TextLineDataset", *parts), ArgumentSpec(dtypes.string, TensorShape([])))
 
 
 def make_one_shot_iterator(dataset: Dataset) -> Iterator:

@@ -18,7 +18,7 @@ from xlanb.graph.tensor_shape import TensorShape
 
 
 @dataclass(frozen=True)
-class Spec:
+class ArgumentSpec:
     """The element type and shape of a tensor that is still to come."""
 
     dtype: Any
@@ -32,7 +32,7 @@ class Defined:
     ref: FunctionRef
     captures: tuple[Tensor, ...]
     given: Any
-    results: tuple[Spec, ...]
+    results: tuple[ArgumentSpec, ...]
 
 
 def define(label: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Defined:
@@ -50,7 +50,7 @@ def define(label: str, function: Callable[..., Any], arguments: Sequence[Any]) -
         with graph.name_scope(None), graph.control_dependencies(None):
             tensors = [_argument(graph, s, i) for i, s in enumerate(specs)]
             traced = Traced(graph, function, tensors, tuple(arguments))
-            results = tuple(Spec(t.dtype.base_dtype, t.shape) for t in traced.results)
+            results = tuple(ArgumentSpec(t.dtype.base_dtype, t.shape) for t in traced.results)
             ref = traced.move(label, [*tensors, *traced.captures], traced.results)
             traced.drop()
             graph.remove_ops([t.op for t in tensors])
@@ -59,7 +59,7 @@ def define(label: str, function: Callable[..., Any], arguments: Sequence[Any]) -
     return Defined(ref, tuple(traced.captures), traced.given, results)
 
 
-def _argument(graph: Graph, spec: Spec, index: int) -> Tensor:
+def _argument(graph: Graph, spec: ArgumentSpec, index: int) -> Tensor:
     attrs = {"dtype": spec.dtype, "shape": spec.shape}
     return graph.create_op("Placeholder", (), [spec.dtype], attrs, f"args_{index}").outputs[0]
 

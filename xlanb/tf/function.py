@@ -53,7 +53,7 @@ class ConcreteFunction:
         return self._call(*args)
 
 
-class Function:
+class TensorFlowFunction:
     """What tf.function makes of a Python function.
 
     Called with tensors or variables it adds its nodes to the graph, in a scope that XLA compiles where jit_compile is set; called with arrays it is
@@ -112,5 +112,5 @@ def function(
     """Decorator, with arguments or without: see `Function`. Python's own if and while are not turned into the graph's."""
     compiled = bool(jit_compile if jit_compile is not None else experimental_compile)
     if func is not None:
-        return Function(func, input_signature, jit_compile=compiled)
-    return lambda f: Function(f, input_signature, jit_compile=compiled)
+        return TensorFlowFunction(func, input_signature, jit_compile=compiled)
+    return lambda f: TensorFlowFunction(f, input_signature, jit_compile=compiled)

@@ -40,7 +40,7 @@ class NanLossDuringTrainingError(RuntimeError):
 
 
 class SessionRunArgs(NamedTuple):
-    """What a hook wants to be fetched and fed beside."""
+    """Additional fetches and feeds of a hook."""
 
     fetches: Any = None
     feed_dict: Any = None
@@ -82,7 +82,7 @@ class SessionRunHook:
         """When the session is made."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Before each run: what to fetch beside."""
+        """Called before each run; returns additional fetches."""
         return None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -435,7 +435,7 @@ class MonitoredSession:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """The end of the data is no error."""
+        """Suppress the end of the data, which is not an error."""
         self._finish(error)
         return isinstance(error, OutOfRangeError)
 

@@ -39,7 +39,7 @@ from xlanb.graph.builders.nn_ops import (
 from xlanb.tf import rnn_cell
 from xlanb.tf.generated import ARRAY, NN, function_of, functions
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
-from xlanb.tf.more_nn import (
+from xlanb.tf.nn_impl import (
     atrous_conv2d,
     batch_norm_with_global_normalization,
     conv1d,

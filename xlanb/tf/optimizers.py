@@ -161,7 +161,7 @@ class Optimizer:
         return done
 
     def get_slot(self, variable: Any, name: str) -> Any:
-        """The slot of that name beside a variable, None if there is none."""
+        """The slot of that name for a variable, None if there is none."""
         return self._slots.get(name, {}).get(variable)
 
     def get_slot_names(self) -> list[str]:
@@ -207,7 +207,7 @@ class Optimizer:
         return result
 
     def _slot(self, variable: Any, name: str, initializer: Any = None) -> Any:
-        """The slot `name` beside a variable, made where it is not there: of its shape, zeros by default."""
+        """The slot `name` for a variable, created if missing: with its shape, zeros by default."""
         slots = self._slots.setdefault(name, {})
         if variable not in slots:
             slots[variable] = _make_slot(variable, self._name, initializer or initializers.Zeros())

@@ -203,7 +203,7 @@ def bidirectional_dynamic_rnn(
     }  # fmt: skip
     time_axis, batch_axis = (0, 1) if time_major else (1, 0)
 
-    def turned(x: Tensor) -> Tensor:
+    def reverse_time(x: Tensor) -> Tensor:
         if sequence_length is None:
             return reverse(x, axis=[time_axis])
         result = call("ReverseSequence", x, sequence_length, seq_dim=time_axis, batch_dim=batch_axis)
@@ -214,9 +214,9 @@ def bidirectional_dynamic_rnn(
         with variable_scope("fw") as forward:
             out_fw, state_fw = dynamic_rnn(cell_fw, inputs, initial_state=initial_state_fw, scope=forward, **how)
         with variable_scope("bw") as backward:
-            against = nest.map_structure(turned, inputs)
+            against = nest.map_structure(reverse_time, inputs)
             out, state_bw = dynamic_rnn(cell_bw, against, initial_state=initial_state_bw, scope=backward, **how)
-    return (out_fw, nest.map_structure(turned, out)), (state_fw, state_bw)
+    return (out_fw, nest.map_structure(reverse_time, out)), (state_fw, state_bw)
 
 
 def static_rnn(

@@ -1,4 +1,5 @@
-"""tf.train.Saver: variables of a session in files, one .npz for each checkpoint, beside a file "checkpoint" that lists them.
+"""tf.train.Saver: variables of a session in files, one .npz for each checkpoint, and a file
+"checkpoint" that lists them.
 
 TensorFlow's own checkpoint files (.data, .index) are neither written nor read.
 """
@@ -87,7 +88,9 @@ def _read(ckpt: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _typed(ckpt: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays of types that .npz has no name for (bfloat16, ...): kept as bytes beside the type's name."""
+    """Arrays of types that .npz does not support (bfloat16, ...): stored as bytes with the type's
+    name.
+    """
     found = {}
     for key, kind in arrays.items():
         if not key.startswith("dtype:"):

@@ -1,5 +1,7 @@
 """tf.train: optimizers, learning rates, the step counter."""
 
+from xlanb.tf.adaptive_optimizers import AdadeltaOptimizer, FtrlOptimizer
+from xlanb.tf.composed_ops import export_meta_graph
 from xlanb.tf.coordinator import (
     Coordinator,
     LooperThread,
@@ -18,7 +20,6 @@ from xlanb.tf.learning_rates import (
     piecewise_constant_decay,
     polynomial_decay,
 )
-from xlanb.tf.misc import export_meta_graph
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 from xlanb.tf.monitored import (
     CheckpointSaverHook,
@@ -41,12 +42,7 @@ from xlanb.tf.monitored import (
     SummarySaverHook,
     Supervisor,
 )
-from xlanb.tf.more_optimizers import (
-    AdadeltaOptimizer,
-    ExponentialMovingAverage,
-    FtrlOptimizer,
-    assign_moving_average,
-)
+from xlanb.tf.moving_averages import ExponentialMovingAverage, assign_moving_average
 from xlanb.tf.optimizers import (
     AdagradOptimizer,
     AdamOptimizer,

@@ -21,7 +21,7 @@ from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import of_array
 from xlanb.tf2xla.broadcasting import constant
-from xlanb.tf2xla.context import ConstantValues, OpContext, PendingList, Store, Value, Variable, explain
+from xlanb.tf2xla.context import ConstantValues, OpContext, PendingList, Store, Value, VariableState, explain
 from xlanb.tf2xla.functionalize_control_flow import functionalized
 from xlanb.tf2xla.registry import kernel
 
@@ -133,7 +133,7 @@ class _Lowering:
         self.module = HloModule(name)
         self.b = HloBuilder("main", self.module)
         self.values: dict[Tensor, Value] = {}
-        self.variables: list[Variable] = []
+        self.variables: list[VariableState] = []
         self.constants = ConstantValues()
         self.parameters: list[int] = []
         for position, (tensor, argument) in enumerate(feeds):
@@ -148,7 +148,7 @@ class _Lowering:
                 value = self.b.parameter(len(self.parameters), argument.shape, f"arg{len(self.parameters)}")
                 self.parameters.append(position)
         if argument.kind == "variable":
-            variable = Variable(argument.name or tensor.op.name, position, value)
+            variable = VariableState(argument.name or tensor.op.name, position, value)
             self.variables.append(variable)
             self.values[tensor] = variable
         else:
@@ -163,7 +163,7 @@ class _Lowering:
         results: list[HloInstruction] = []
         for tensor in fetches:
             value = self.values[tensor]
-            value = value.value if isinstance(value, Variable) else value
+            value = value.value if isinstance(value, VariableState) else value
             if value is None or isinstance(value, PendingList):
                 raise GraphError(f"tensor {tensor.name!r} has no value to fetch")
             results.append(value)

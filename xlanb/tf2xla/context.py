@@ -37,7 +37,7 @@ class NotConstantError(GraphError):
 
 
 @dataclass(slots=True)
-class Variable:
+class VariableState:
     """A variable while a function is lowered: its name, which argument it came in as, its value now, and whether that is new."""
 
     name: str
@@ -47,7 +47,7 @@ class Variable:
 
 
 @dataclass(slots=True)
-class Store(Variable):
+class Store(VariableState):
     """A stack, or an array of tensors of version 1: a variable that the program makes itself.
 
     Its value is a buffer whose rows are the elements, of a stack a tuple of that and of how many are filled; None until the shape of an element is known.
@@ -86,7 +86,7 @@ class PendingList:
     is_pushed: bool
 
 
-Value = HloInstruction | Variable | PendingList | None
+Value = HloInstruction | VariableState | PendingList | None
 
 
 class OpContext:
@@ -123,7 +123,7 @@ class OpContext:
     def input(self, index: int) -> HloInstruction:
         """An input as HLO; of a ref variable, its value."""
         value = self._values[index]
-        if isinstance(value, Variable):
+        if isinstance(value, VariableState):
             return self._read(value, index)
         if value is None:
             if self.op.inputs[index].dtype.name == "string":
@@ -283,11 +283,11 @@ class OpContext:
     def read_variable(self, index: int) -> HloInstruction:
         """The value of a variable input (a resource, or a ref)."""
         value = self._values[index]
-        if not isinstance(value, Variable):
+        if not isinstance(value, VariableState):
             self.fail(f"input {index} is not a variable")
         return self._read(value, index)
 
-    def value_of(self, variable: Variable) -> HloInstruction:
+    def value_of(self, variable: VariableState) -> HloInstruction:
         """The value of a variable. Raises UninitializedError where it has none."""
         if variable.value is None:
             raise UninitializedError(
@@ -298,27 +298,29 @@ class OpContext:
     def has_value(self, index: int) -> bool:
         """Whether a variable input has a value."""
         value = self._values[index]
-        if not isinstance(value, Variable):
+        if not isinstance(value, VariableState):
             self.fail(f"input {index} is not a variable")
         return value.value is not None
 
     def assign_variable(self, index: int, new: HloInstruction) -> None:
         """Give a variable input a new value."""
         value = self._values[index]
-        if not isinstance(value, Variable):
+        if not isinstance(value, VariableState):
             self.fail(f"input {index} is not a variable")
         value.value = new
         value.is_written = True
 
     def check_constant(self, dims: Sequence[int], itemsize: int = 8) -> None:
-        """Raise GraphError, naming the node, where a constant that lowering is to make would be too large."""
+        """Raise GraphError, naming the node, if a constant that the lowering would create is too
+        large.
+        """
         check_bytes(f"node {self.op.name!r} ({self.op.type}): a constant", dims, itemsize, LARGEST_EXPANSION)
 
     def fail(self, message: str) -> NoReturn:
         """Raise a GraphError that names the node."""
         raise GraphError(f"node {self.op.name!r} ({self.op.type}): {message}")
 
-    def _read(self, variable: Variable, index: int) -> HloInstruction:
+    def _read(self, variable: VariableState, index: int) -> HloInstruction:
         if variable.value is None:
             raise UninitializedError(
                 f"Attempting to use uninitialized value {variable.name} in node {self.op.name!r} ({self.op.type}), input {index}; "
@@ -413,7 +415,7 @@ def explain(op: Operation, values: Sequence[Value], error: XlanbError) -> GraphE
 
 
 def _shape_text(value: Value) -> str:
-    found = value.value if isinstance(value, Variable) else value
+    found = value.value if isinstance(value, VariableState) else value
     if isinstance(found, PendingList):
         return f"a list of {found.size}"
     return "no value" if found is None else found.shape.text(layout=False)

@@ -80,7 +80,7 @@ class FunctionBody:
         return FunctionRef(function.name)
 
     def _order(self, ops: Iterable[Operation]) -> list[Operation]:
-        """Those that are to be copied, each after what it needs."""
+        """The operations to copy, each after its inputs."""
         order: dict[Operation, None] = {}
         opened: set[Operation] = set()
         stack = list(ops)[::-1]

@@ -24,11 +24,11 @@ SWITCH = frozenset({"Switch", "RefSwitch"})
 
 
 @dataclass(eq=False)
-class Frame:
+class WhileFrame:
     """One loop: its Enters, all its operations, and the frame around."""
 
     name: str
-    outer: Frame | None
+    outer: WhileFrame | None
     depth: int
     enters: list[Operation] = field(default_factory=list)
     ops: dict[Operation, None] = field(default_factory=dict)
@@ -56,17 +56,17 @@ def functionalize_loops(graph: Graph) -> None:
         _replace(graph, frame)
 
 
-def _frames(graph: Graph) -> list[Frame]:
+def _frames(graph: Graph) -> list[WhileFrame]:
     """The loops, each operation in the innermost one that it belongs to."""
-    found: dict[tuple[str, Frame | None], Frame] = {}
-    place: dict[Operation, Frame | None] = {}
+    found: dict[tuple[str, WhileFrame | None], WhileFrame] = {}
+    place: dict[Operation, WhileFrame | None] = {}
     for op in graph.topological_order():
         before = [t.op for t in op.inputs if t.op in place] + [o for o in op.control_inputs if o in place]
         around = max((_seen_from_outside(o, place[o]) for o in before), key=_depth, default=None)
         if op.type in ENTER:
             key = (str(op.attrs.get("frame_name", "")), around)
             if key not in found:
-                found[key] = Frame(key[0], around, _depth(around) + 1)
+                found[key] = WhileFrame(key[0], around, _depth(around) + 1)
             found[key].enters.append(op)
             around = found[key]
         elif op.type in EXIT and around is None:
@@ -77,16 +77,16 @@ def _frames(graph: Graph) -> list[Frame]:
     return list(found.values())
 
 
-def _depth(frame: Frame | None) -> int:
+def _depth(frame: WhileFrame | None) -> int:
     return 0 if frame is None else frame.depth
 
 
-def _seen_from_outside(op: Operation, frame: Frame | None) -> Frame | None:
-    """Where what an operation gives is to be had: behind an Exit, one frame further out."""
+def _seen_from_outside(op: Operation, frame: WhileFrame | None) -> WhileFrame | None:
+    """The tensor that gives an operation's value in the outer frame: its Exit."""
     return frame.outer if frame is not None and op.type in EXIT else frame
 
 
-def _replace(graph: Graph, frame: Frame) -> None:
+def _replace(graph: Graph, frame: WhileFrame) -> None:
     variables = [_variable(frame, e) for e in frame.enters]
     condition = next((op for op in frame.ops if op.type == "LoopCond"), None)
     if condition is None:
@@ -146,7 +146,7 @@ def _wait_for(new: Operation, old: Operation, but: Iterable[Operation] = ()) -> 
             waiting.add_control_input(new)
 
 
-def _drop(graph: Graph, frame: Frame) -> None:
+def _drop(graph: Graph, frame: WhileFrame) -> None:
     gone = frame.ops
     for op in gone:
         reader = next((r for t in op.outputs for r in t.uses if r not in gone), None)
@@ -157,7 +157,7 @@ def _drop(graph: Graph, frame: Frame) -> None:
     graph.remove_ops(gone)
 
 
-def _variable(frame: Frame, enter: Operation) -> _Variable:
+def _variable(frame: WhileFrame, enter: Operation) -> _Variable:
     if enter.attrs.get("is_constant"):
         return _Variable(enter)
     heads = [o for o in enter.outputs[0].uses if o.type in MERGE and any(t.op.type in NEXT for t in o.inputs)]

@@ -31,7 +31,7 @@ class Rank(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class OpLowering:
     """How one op type is lowered.
 
     `lower` takes an OpContext and returns the HLO of its output, a sequence for several outputs, or None for none. `constants` are positions of inputs whose values must be
@@ -54,7 +54,7 @@ class Kernel:
         return sorted({c % count for c in self.constants if -count <= c < count})
 
 
-_KERNELS: dict[str, Kernel] = {}
+_KERNELS: dict[str, OpLowering] = {}
 
 
 def register(
@@ -70,13 +70,13 @@ def register(
         for op_type in op_types:
             if op_type in _KERNELS:
                 raise AssertionError(f"{op_type} has two lowerings")
-            _KERNELS[op_type] = Kernel(op_type, lower, constants, is_compilable, wanted)
+            _KERNELS[op_type] = OpLowering(op_type, lower, constants, is_compilable, wanted)
         return lower
 
     return decorate
 
 
-def kernel(op_type: str) -> Kernel | None:
+def kernel(op_type: str) -> OpLowering | None:
     """The lowering of an op type, None if there is none."""
     _load()
     return _KERNELS.get(op_type)

@@ -294,7 +294,9 @@ def _reshape(s: ShapeSolver, op: Operation) -> None:
 
 
 def _same_count(s: ShapeSolver, a: Tensor, first: Sequence[Unknown], b: Tensor, second: Sequence[Unknown]) -> None:
-    """The one size of `second` that is not known, where all of `first` are; two unknown that are alone beside the same count are equal."""
+    """The only unknown size of `second`, if all of `first` are known; two unknown sizes with the
+    same element count otherwise are equal.
+    """
     left, right = ([d for d in dims if d.known is None] for dims in (first, second))
     counts = [prod(d.known or 1 for d in dims if d.known is not None) for dims in (first, second)]
     if len(right) != 1 or 0 in counts:

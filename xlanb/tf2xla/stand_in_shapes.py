@@ -163,7 +163,7 @@ class ShapeSolver:
     # ------------------------------------------------------------------------------------------------------- solving
 
     def solve(self) -> Solution:
-        """Shapes for all that is wanted.
+        """Shapes for all requested tensors.
 
         Raises:
             GraphError: nodes contradict each other, or nothing tells a shape.

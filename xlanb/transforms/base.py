@@ -36,7 +36,8 @@ _NO_EFFECTS: Effects = Counter()
 
 @dataclass(frozen=True)
 class PassResult(Displayable):
-    """One run of one pass: what a pipeline gives for each, some hundred in a compilation. It is no xlanb.stage.Stage, which always has records: unwatched, a pass makes none.
+    """The result of one run of a pass, of which a compilation has some hundred. Unlike an
+    xlanb.stage.Stage it has records only if the pass is observed.
 
     `pipeline` names the pipelines around it, outermost first; `iteration` is the round (from 0) of the innermost fixed-point loop around it. `changed` is computed: whether
     `before` and `after` differ. They are the same object where nothing changed, and None where a pipeline ran with nobody looking. `seconds` is wall time.

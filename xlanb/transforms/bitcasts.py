@@ -74,7 +74,8 @@ def _order(physical: list[tuple[int, int]], lengths: list[int]) -> list[int] | N
 
 
 def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...], *, ones_in_order: bool = False) -> Layout | None:
-    """The layout in which `source`, reshaped to `dimensions`, keeps every byte in its place (ShapeUtil::AlignLayouts); None where there is none.
+    """The layout in which `source`, reshaped to `dimensions`, keeps all bytes unmoved
+    (ShapeUtil::AlignLayouts); None if there is none.
 
     Dimensions of size 1 come last, as the most major ones, unless they are all that the reshape puts in or takes out: then row major stays row major.
     With `ones_in_order` each comes right before the most minor one of those with smaller numbers, so that row major always stays row major.

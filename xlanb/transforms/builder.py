@@ -16,7 +16,9 @@ from xlanb.shape.shape import array
 
 
 class Builder:
-    """Adds instructions beside `root`; they take over its metadata, and elementwise ones of its dimensions its layout."""
+    """Adds instructions with the metadata of `root`; elementwise ones of its dimensions also get
+    its layout.
+    """
 
     __slots__ = ("computation", "root")
 

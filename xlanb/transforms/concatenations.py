@@ -13,7 +13,7 @@ _MOST_COPIED = 64
 
 
 def flattened(root: HloInstruction) -> list[HloInstruction] | None:
-    """The operands of a concatenation with those of the concatenations among them in their place, however deep.
+    """The operands of a concatenation, with nested concatenations replaced by their operands.
 
     None where there are none, or where the only user of `root` will take its operands: a chain is flattened once, at
     its end. Large concatenations with several uses stay, since copies of copies would grow exponentially.

@@ -25,7 +25,7 @@ Captures: TypeAlias = dict[str, HloInstruction]
 
 
 @dataclass(frozen=True)
-class Condition:
+class InstructionPredicate:
     """A named predicate over one instruction."""
 
     name: str
@@ -75,7 +75,7 @@ class Anything(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Op(Pattern):
+class OpPattern(Pattern):
     """An instruction of one of some opcodes whose operands match; of a commutative opcode in either order.
 
     `operands` None leaves the operands open. `where` are conditions on the instruction itself.
@@ -84,7 +84,7 @@ class Op(Pattern):
     codes: tuple[HloOpcode, ...]
     operands: tuple[Pattern, ...] | None = None
     name: str = ""
-    where: tuple[Condition, ...] = ()
+    where: tuple[InstructionPredicate, ...] = ()
 
     def match(self, i: HloInstruction, captures: Captures) -> bool:
         if i.opcode not in self.codes:
@@ -150,7 +150,7 @@ class Op(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(Pattern):
+class ConstantPattern(Pattern):
     """A constant, or a broadcast of a scalar one; with `value`, one whose elements are all equal to it."""
 
     name: str = ""
@@ -180,31 +180,34 @@ def any(name: str) -> Anything:  # noqa: A001 - the pattern language's word
 
 
 def op(
-    codes: HloOpcode | Iterable[HloOpcode], *operands: Pattern | str, name: str = "", where: Iterable[Condition] = ()
-) -> Op:
+    codes: HloOpcode | Iterable[HloOpcode],
+    *operands: Pattern | str,
+    name: str = "",
+    where: Iterable[InstructionPredicate] = (),
+) -> OpPattern:
     """An instruction of an opcode (or one of several) and its operands' patterns; none given: any operands."""
     several = (codes,) if isinstance(codes, HloOpcode) else tuple(codes)
     patterns = tuple(Anything(o) if isinstance(o, str) else o for o in operands)
-    return Op(several, patterns or None, name, tuple(where))
+    return OpPattern(several, patterns or None, name, tuple(where))
 
 
-def constant(name: str = "") -> Constant:
+def constant(name: str = "") -> ConstantPattern:
     """A constant or a broadcast scalar constant."""
-    return Constant(name)
+    return ConstantPattern(name)
 
 
-def all_equal(value: float, name: str = "") -> Constant:
+def all_equal(value: float, name: str = "") -> ConstantPattern:
     """A constant (or a broadcast one) with every element equal to `value`."""
-    return Constant(name, value)
+    return ConstantPattern(name, value)
 
 
-def one_user(pattern: Op) -> Op:
+def one_user(pattern: OpPattern) -> OpPattern:
     """The same, used by one instruction only."""
-    return Op(
+    return OpPattern(
         pattern.codes,
         pattern.operands,
         pattern.name,
-        (*pattern.where, Condition("one user", lambda i: i.user_count == 1 and not i.is_root)),
+        (*pattern.where, InstructionPredicate("one user", lambda i: i.user_count == 1 and not i.is_root)),
     )
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from xlanb.collector import seldom
 from xlanb.display import Displayable
 from xlanb.errors import PassError, nearest
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
@@ -188,7 +188,9 @@ AnyPass: TypeAlias = HloPass | HloPassPipeline | HloPassFix
 
 
 class _Walk(NamedTuple):
-    """Where a walk stands: the pipelines around, the round of the innermost loop, and what is wanted of each run."""
+    """The state of a walk: the enclosing pipelines, the iteration of the innermost loop, and the
+    options of each run.
+    """
 
     path: tuple[str, ...]
     iteration: int
@@ -202,7 +204,7 @@ def replace_passes(pipeline: HloPassPipeline, passes: Iterable[AnyPass]) -> HloP
 
 
 def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult]:
-    with seldom():
+    with raised_gc_thresholds():
         return list(_walk(target, module, _Walk((), 0, snapshots=False, verify=verify)))
 
 
@@ -268,7 +270,7 @@ def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, state: _State) -> P
             return _still(hlo_pass.name, walk.path, walk.iteration)
         same = module.record()
         return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
-    with seldom() if walk.snapshots else _AS_IT_IS:  # without snapshots it is so for the whole walk
+    with raised_gc_thresholds() if walk.snapshots else _AS_IT_IS:  # without snapshots it is so for the whole walk
         result = execute(
             hlo_pass,
             module,

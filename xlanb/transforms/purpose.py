@@ -23,7 +23,9 @@ _LONGEST = 120
 
 
 def drawing(text: str) -> list[str]:
-    """The lines of the first block of a docstring that draws before => after; none where it has no such."""
+    """The lines of the first block of a docstring that draws before => after; none if it has no
+    such block.
+    """
     for block in text.split("\n\n")[1:]:
         if "=>" in block:
             return dedent(block).strip("\n").splitlines()

@@ -28,9 +28,9 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import Cause, Decision, because, current_cause, emit, is_observed
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.depth_first import DepthFirstVisit
+from xlanb.transforms.guard_predicates import GuardPredicates, captured
 from xlanb.transforms.match import Captures, Pattern
 from xlanb.transforms.purpose import place_of
-from xlanb.transforms.told import Told, seen
 from xlanb.transforms.verdict import Verdict
 from xlanb.transforms.worklist import Worklist
 
@@ -112,7 +112,7 @@ class Rule:
         names = asked_names()
         if names and failed is not None and scope["root"].name in names:
             outcomes = (*outcomes, *holding_beyond(self.guards[failed + 1 :], scope))
-        told = Told(self.guards, outcomes, seen(self.wanted_by_guards, scope)) if self.guards else ()
+        told = GuardPredicates(self.guards, outcomes, captured(self.wanted_by_guards, scope)) if self.guards else ()
         cause = current_cause()
         if cause.where != self.where:
             cause = Cause(cause.pass_name, self.label, self.where)

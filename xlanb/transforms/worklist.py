@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from xlanb.hlo.computation import Changes, HloComputation
+from xlanb.hlo.computation import HloComputation, InstructionChanges
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 
@@ -47,7 +47,7 @@ class Worklist:
             self._spread(changes)
 
     def due(self, order: Sequence[HloInstruction]) -> Iterable[HloInstruction]:
-        """Those of `order` that are to be visited when their turn comes; each is taken off the list then."""
+        """The instructions of `order` still to be visited; each is removed when visited."""
         if self._pending is None or len(self._pending) * _MANY > len(order):
             self._pending = None
             yield from order
@@ -81,7 +81,7 @@ class Worklist:
         """Let the next one visit everything: this one was not worked off."""
         self._computation.changes(None)
 
-    def _spread(self, changes: Changes) -> None:
+    def _spread(self, changes: InstructionChanges) -> None:
         pending = self._pending or set()
         self._pending = pending
         level = list(changes.changed)

@@ -67,7 +67,9 @@ def css() -> str:
 
 @cache
 def loader(*, stands_in: bool = False) -> str:
-    """What starts a view on a page without a kernel, in each of them; `stands_in`: where a live one beside it does not come."""
+    """Start a view on a page without a kernel; `stands_in`: only if the live view next to it does
+    not appear.
+    """
     modules, start = (_LOADERS, "standIn(waitingView({}))") if stands_in else (_LOADERS[:1], "waitingView({}).start()")
     return f"(() => {{\n{_put_together('', modules).strip()}\n{start.format('document.currentScript')};\n}})();"
 

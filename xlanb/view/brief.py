@@ -1,4 +1,6 @@
-"""What an object is, in ten lines: beside its picture where no script runs, and as plain text."""
+"""Describe an object in ten lines: as the fallback of its picture where scripts are off, and as
+plain text.
+"""
 
 from __future__ import annotations
 

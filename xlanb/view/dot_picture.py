@@ -16,7 +16,7 @@ from html import escape
 from typing import Final
 
 from xlanb.dump.dot import DotCluster, DotEdge, DotGraph, DotNode
-from xlanb.view.drawing import Drawing, Group, Node, draw
+from xlanb.view.drawing import Drawing, DrawnGroup, Node, draw
 from xlanb.wording import counted
 
 MAX_NODES: Final = 600
@@ -200,7 +200,7 @@ def dot_svg(graph: DotGraph) -> str:
     lines = {n.id: _lines(n.lines) for n in graph.nodes}
     labels = {c.id: _lines(c.lines[:1]) for c in graph.clusters}
     nodes = [Node(n.id, _wide(lines[n.id]), _high(lines[n.id]), n.cluster) for n in graph.nodes]
-    groups = [Group(c.id, " ".join(labels[c.id]), "cluster", c.parent) for c in graph.clusters]
+    groups = [DrawnGroup(c.id, " ".join(labels[c.id]), "cluster", c.parent) for c in graph.clusters]
     drawing = draw(nodes, [(e.source, e.target) for e in graph.edges if e.source != e.target], groups)
     return _svg(graph, drawing, lines, labels)
 

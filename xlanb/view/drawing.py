@@ -24,7 +24,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DrawnGroup:
     """A labelled box around nodes and groups; `kind` says what it is ("fusion", "call", "cluster", "computation", "scope")."""
 
     key: str
@@ -39,7 +39,7 @@ class Drawing:
 
     nodes: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
     groups: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
-    labels: Mapping[str, Group] = field(default_factory=dict)
+    labels: Mapping[str, DrawnGroup] = field(default_factory=dict)
     edges: Mapping[tuple[str, str], tuple[Point, ...]] = field(default_factory=dict)
     width: float = 0.0
     height: float = 0.0
@@ -48,12 +48,12 @@ class Drawing:
 def draw(
     nodes: Sequence[Node],
     edges: Iterable[tuple[str, str]],
-    groups: Sequence[Group] = (),
+    groups: Sequence[DrawnGroup] = (),
 ) -> Drawing:
     """Lay out each group by itself, innermost first, then the groups as nodes of the one around them."""
     # A name may be any text: marked as node or group, it is neither a port nor the sheet itself.
     inner_nodes = [Node(f"n{n.key}", n.width, n.height, f"g{n.group}") for n in nodes]
-    inner_groups = [Group(f"g{g.key}", g.label, g.kind, f"g{g.parent}") for g in groups]
+    inner_groups = [DrawnGroup(f"g{g.key}", g.label, g.kind, f"g{g.parent}") for g in groups]
     scene = _Scene(inner_nodes, inner_groups, [(f"n{a}", f"n{b}") for a, b in dict.fromkeys(edges)])
     scene.place("")
     scene.spread("", 0.0, 0.0)
@@ -69,7 +69,7 @@ def draw(
 
 
 class _Scene:
-    def __init__(self, nodes: Sequence[Node], groups: Sequence[Group], edges: list[tuple[str, str]]) -> None:
+    def __init__(self, nodes: Sequence[Node], groups: Sequence[DrawnGroup], edges: list[tuple[str, str]]) -> None:
         known = {g.key for g in groups}
         self.parent = {g.key: g.parent if g.parent in known else "" for g in groups}
         self.node = {n.key: n for n in nodes}

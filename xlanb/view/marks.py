@@ -15,7 +15,7 @@ from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.stage import Changes
 from xlanb.view.outline.ops import INPUT, RESULT
-from xlanb.view.outline.program import Program
+from xlanb.view.outline.program import ProgramOutline
 
 Record = InstructionRecord | NodeRecord
 ADDED, REMOVED, MODIFIED = "+-~"
@@ -44,7 +44,7 @@ class Shown:
     """What of a module or graph is on a page."""
 
     record: ModuleRecord | GraphRecord
-    program: Program
+    program: ProgramOutline
     sections: Sequence[Section]
 
     @property

@@ -8,11 +8,11 @@ from contextvars import ContextVar
 from html import escape
 from pathlib import Path
 
-from xlanb.collector import seldom
 from xlanb.explorer import displays
 from xlanb.explorer.numbers import time_text
 from xlanb.explorer.trace import Trace
 from xlanb.files import path_to_write
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
@@ -53,7 +53,7 @@ def whole_page(body: str, title: str) -> str:
     )
 
 
-@seldom()
+@raised_gc_thresholds()
 def fragment_html(traces: Sequence[Trace], title: str = "", *, is_kept: bool = False) -> str:
     """The step view of these traces as a piece of HTML; where no script runs, a picture of the first and its ten lines.
 

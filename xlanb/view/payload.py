@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
-from xlanb.collector import seldom
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
@@ -32,6 +31,7 @@ from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.replay import edges_of
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
 from xlanb.explorer.trace import Trace
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
@@ -41,7 +41,7 @@ from xlanb.view.outline.caller_keys import CallerKeys
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Opening, default_opening
-from xlanb.view.outline.program import Program
+from xlanb.view.outline.program import ProgramOutline
 from xlanb.view.packing import packed
 from xlanb.view.parts.coming import coming_data
 from xlanb.view.parts.diff import graph_diff, module_diff
@@ -163,7 +163,7 @@ class Outlines:
         self.graphs = GraphOutlines(function_of)
         self.items: dict[int, tuple[InstructionRecord, dict[str, Any]]] = {}
 
-    def program(self, record: ModuleRecord | GraphRecord) -> Program:
+    def program(self, record: ModuleRecord | GraphRecord) -> ProgramOutline:
         """A program as a tree of groups."""
         return self.modules.program(record) if isinstance(record, ModuleRecord) else self.graphs.program(record)
 
@@ -212,7 +212,7 @@ class PayloadBuilder:
         self._later: dict[int, _Later] = {}
         self._shardings = Shardings()
 
-    @seldom()
+    @raised_gc_thresholds()
     def update(
         self,
         traces: Sequence[Trace],
@@ -243,7 +243,7 @@ class PayloadBuilder:
             changes.append(data)
         return self._close(changes, order)
 
-    @seldom()
+    @raised_gc_thresholds()
     def load(self, number: int, position: int) -> Payload:
         """Read what a stage put off; the delta puts it in its place, with the difference that it made.
 
@@ -514,7 +514,9 @@ class PayloadBuilder:
             return _execution(record)
         return _cache(record)
 
-    def _opening(self, number: int, kind: str, program: Program, keys: Mapping[str, str] | None = None) -> list[str]:
+    def _opening(
+        self, number: int, kind: str, program: ProgramOutline, keys: Mapping[str, str] | None = None
+    ) -> list[str]:
         """Keys of the groups that are open in the first picture, the most worth it first; between passes they stay."""
         found = default_opening(program, self._openings[number].get(kind), self._nodes, keys)
         self._openings[number][kind] = found

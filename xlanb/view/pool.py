@@ -14,7 +14,7 @@ from xlanb.hlo.python_lines import place_text, users_frames
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.marks import Section, Shown
 from xlanb.view.outline.data import part_data
-from xlanb.view.outline.program import Part, Program
+from xlanb.view.outline.program import Part, ProgramOutline
 from xlanb.view.parts.diff import DiffRow, DiffSection
 from xlanb.view.parts.graph import graph_label
 from xlanb.view.parts.hlo import computation_heading, module_heading
@@ -162,7 +162,7 @@ class Pool:
         self._chunks[key] = (source, index)
         return index
 
-    def module_chunks(self, module: ModuleRecord, program: Program) -> tuple[list[int], str]:
+    def module_chunks(self, module: ModuleRecord, program: ProgramOutline) -> tuple[list[int], str]:
         """The chunks of a module's text, the entry last as XLA prints it; and a note where not all is there."""
         chunks = [self._chunk(module, "module", module_heading, (), "")]
         left = self.limits.text_lines
@@ -193,7 +193,7 @@ class Pool:
         self.shown[id(module)] = Shown(module, program, sections)
         return chunks, note
 
-    def graph_chunks(self, graph: GraphRecord, program: Program) -> tuple[list[int], str]:
+    def graph_chunks(self, graph: GraphRecord, program: ProgramOutline) -> tuple[list[int], str]:
         """The chunks of a graph's text, one a function."""
         left = self.limits.text_lines
         chunks = []

@@ -25,7 +25,7 @@ from xlanb.gpu.emulator.warp_trace import WarpTrace
 from xlanb.graph.graphdef.reader import graph_of_proto
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
-from xlanb.reducer import Reduction
+from xlanb.reducer import ReducedModule
 from xlanb.runtime.gpu_program import GpuProgram
 from xlanb.shape import Layout, Shape
 from xlanb.spmd.hlo_sharding import HloSharding
@@ -108,7 +108,7 @@ def _bundle(obj: Any) -> dict[str, str]:
         return {"text/html": film_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Reproducer):
         return {"text/html": reproducer_html(obj), "text/plain": str(obj)}
-    if isinstance(obj, Reduction):
+    if isinstance(obj, ReducedModule):
         return {"text/html": reduction_html(obj), "text/plain": str(obj)}
     if isinstance(obj, Stage):
         return {"text/html": _stage_html(obj), "text/plain": stage_text(obj)}

@@ -8,7 +8,7 @@ from typing import Final
 
 from xlanb.errors import ArgumentError
 from xlanb.explorer.reproducer import Reproducer
-from xlanb.reducer import Reduction
+from xlanb.reducer import ReducedModule
 from xlanb.view.page import pre_html
 
 _MOST_BYTES = 200_000
@@ -24,7 +24,7 @@ def reproducer_html(made: Reproducer) -> str:
     return f"{title}{_link(made)}{pre_html(made.text)}"
 
 
-def reduction_html(found: Reduction) -> str:
+def reduction_html(found: ReducedModule) -> str:
     """A reduction: what it took, a link that saves its reproducer where one can be written, the module."""
     try:
         link = _link(found.reproducer())

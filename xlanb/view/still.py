@@ -130,12 +130,12 @@ def _in_columns(made: OutlineDrawing, columns: int) -> _Sheet:
         left += max((b[0] + b[2] for b in inside), default=begin) - begin + _GAP
         height = max(height, max((b[1] + b[3] for b in inside), default=first) - first + (_LEAD if cuts else 0.0))
 
-    def moved(box: Box) -> Box:
+    def shifted(box: Box) -> Box:
         dx, dy = shifts[_column(box[1], cuts)]
         return box[0] + dx, box[1] + dy, box[2], box[3]
 
-    nodes = {key: moved(box) for key, box in drawing.nodes.items()}
-    groups = {key: moved(box) for key, box in drawing.groups.items()}
+    nodes = {key: shifted(box) for key, box in drawing.nodes.items()}
+    groups = {key: shifted(box) for key, box in drawing.groups.items()}
     edges: list[Sequence[Point]] = []
     for (a, b), points in drawing.edges.items():
         column = _column(drawing.nodes[a][1], cuts)

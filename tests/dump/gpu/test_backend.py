@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from xlanb.dump.gpu.backend import Emitter, emitter_of, read_config
+from xlanb.dump.gpu.backend import KernelBackend, emitter_of, read_config
 from xlanb.hlo import parse
 from xlanb.hlo.records import InstructionRecord
 
@@ -42,7 +42,7 @@ def _root(text: str) -> tuple[InstructionRecord, dict[str, InstructionRecord]]:
     return root, {i.name: i for n in root.called_computations for i in module.by_name[n].instructions}
 
 
-def _call(target: str, config: object) -> Emitter:
+def _call(target: str, config: object) -> KernelBackend:
     text = f'ROOT c = f32[8] custom-call(x), custom_call_target="{target}", backend_config={json.dumps(config)}'
     return emitter_of(_root(f"HloModule m\nENTRY e {{ x = f32[8] parameter(0)\n{text}\n}}")[0])
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlanb.dump.tpu.bundles import UNITS, Loop, parse_bundles, unit_of
+from xlanb.dump.tpu.bundles import UNITS, BundleLoop, parse_bundles, unit_of
 from xlanb.errors import DumpError
 
 KEY = """= control target key start
@@ -80,13 +80,13 @@ def test_empty_bundles_are_counted() -> None:
 
 def test_loops_reach_to_the_branch_back() -> None:
     """The outer loop ends with its branch, which is not marked; the inner one with its last marked bundle."""
-    assert parse_bundles(PROGRAM).loops == (Loop(4, 9, 1), Loop(6, 7, 2))
+    assert parse_bundles(PROGRAM).loops == (BundleLoop(4, 9, 1), BundleLoop(6, 7, 2))
 
 
 def test_loop_without_marks_is_found_by_its_branch() -> None:
     """A branch to a region that began before makes a loop."""
     text = "   0x1   :  { %1 = vdelay 1 } /* Start region 2 */\n   0x2   :  { %3 = sbr.rel target = $region2 }\n"
-    assert parse_bundles(text).loops == (Loop(0, 1, 1),)
+    assert parse_bundles(text).loops == (BundleLoop(0, 1, 1),)
 
 
 def test_calls_name_their_instruction() -> None:

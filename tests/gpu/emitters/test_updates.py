@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.gpu.launches import Copy
+from xlanb.gpu.launches import CopyLaunch
 
 NUMPY = {
     "f32": "f4",
@@ -87,7 +87,7 @@ ENTRY e {
 }"""
     index = np.array([[0, 0], [7, 4], [8, 0], [-1, 2], [3, 3], [2, 5]], np.int64)
     exe = check(text, values("f32", (10, 8), 1), index, values("f32", (6, 3, 4), 2))
-    assert not any(isinstance(launch, Copy) for launch in exe.launches)  # it lies where its operand dies
+    assert not any(isinstance(launch, CopyLaunch) for launch in exe.launches)  # it lies where its operand dies
 
 
 def test_slice_is_updated_in_place(check):

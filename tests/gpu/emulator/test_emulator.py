@@ -12,7 +12,7 @@ from xlanb.gpu import ptx
 from xlanb.gpu.devices import gpu_device
 from xlanb.gpu.emulator.rewriting import rewritten
 from xlanb.gpu.emulator.scheduler import DIVERGED, OK, EmulatorModule
-from xlanb.gpu.launches import Code
+from xlanb.gpu.launches import LaunchedCode
 from xlanb.gpu.target import GpuTarget
 
 TARGET = GpuTarget(gpu_device("a100"))
@@ -44,10 +44,10 @@ def run(body, source, threads, *, shared=0, head=""):
     """What a kernel of two arrays makes of one, and how it ended; PTX can be made of it too."""
     text = HEAD + head + BEGIN.replace("THREADS", str(threads)) + body + "}\n" + DECLARATIONS
     assert ".entry k(" in ptx.compile_ptx(text, TARGET)
-    code = Code("k", text, shared, waits=True)
+    code = LaunchedCode("k", text, shared, waits=True)
     module = EmulatorModule(jit.host())
     made = module.add(code, threads)
-    data = translate(module.text(), llvm.Model(jit.host(), 1), Passes(1))
+    data = translate(module.text(), llvm.TargetModel(jit.host(), 1), Passes(1))
     malloc = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
     loaded = jit.LoadedCode([data], [made.symbol], {"malloc": malloc})
     target = np.zeros_like(source)
@@ -157,4 +157,4 @@ left:
 def test_intrinsic_without_a_meaning_is_refused():
     text = HEAD + "define ptx_kernel void @k() nounwind {\nentry:\n  call void @llvm.nvvm.exit()\n  ret void\n}\n"
     with pytest.raises(CompilationError, match=r"does not implement llvm\.nvvm\.exit, used in kernel k"):
-        rewritten(Code("k", text, 0, waits=False), "a.")
+        rewritten(LaunchedCode("k", text, 0, waits=False), "a.")

@@ -11,7 +11,7 @@ from xlanb.errors import RaceError
 from xlanb.gpu.compiler import GpuCompileOptions, compile_module
 from xlanb.gpu.emulator.machine import Emulator
 from xlanb.gpu.launches import Launches
-from xlanb.gpu.program import GpuProgram
+from xlanb.gpu.program import LaunchProgram
 from xlanb.transforms.pipeline import HloPassPipeline
 
 ASSIGN = """HloModule m
@@ -43,7 +43,7 @@ def changed(exe, change):
     code = type(kernel.code)(kernel.code.function, text, kernel.code.shared, kernel.code.waits)
     other = replace(kernel, code=code)
     launches = Launches([other if launch is kernel else launch for launch in exe.launches])
-    program = GpuProgram(exe.program.name, exe.program.target, exe.program.memories, launches)
+    program = LaunchProgram(exe.program.name, exe.program.target, exe.program.memories, launches)
     return Emulator(program, check=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 from xlanb import tf
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.runtime.host import regular_expressions
-from xlanb.runtime.host.regular_expressions import Pattern
+from xlanb.runtime.host.regular_expressions import Re2Pattern
 
 
 @pytest.fixture(params=["re", "re2"])
@@ -40,7 +40,7 @@ def python_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("engine")
 def test_replacements(pattern, rewrite, text, everywhere, expected):
-    assert Pattern(pattern).replaced([text, b""], rewrite, everywhere=everywhere)[0] == expected
+    assert Re2Pattern(pattern).replaced([text, b""], rewrite, everywhere=everywhere)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_replacements(pattern, rewrite, text, everywhere, expected):
 )
 @pytest.mark.usefixtures("engine")
 def test_whole_matches(pattern, text, whole):
-    assert Pattern(pattern).matches_whole([text]) == [whole]
+    assert Re2Pattern(pattern).matches_whole([text]) == [whole]
 
 
 @pytest.mark.parametrize(
@@ -59,27 +59,27 @@ def test_whole_matches(pattern, text, whole):
 @pytest.mark.usefixtures("engine")
 def test_rewrites_that_re2_refuses(rewrite, said):
     with pytest.raises(GraphValueError, match=said):
-        Pattern(b"(a)").replaced([b"a"], rewrite, everywhere=True)
+        Re2Pattern(b"(a)").replaced([b"a"], rewrite, everywhere=True)
 
 
 @pytest.mark.usefixtures("engine")
 def test_no_regular_expression():
     with pytest.raises(GraphValueError, match=r"b'\(' is not a regular expression: "):
-        Pattern(b"(")
+        Re2Pattern(b"(")
 
 
 @pytest.mark.parametrize("pattern", [rb"(a)\1", b"(?=a)"])
 def test_re2_refuses_what_takes_more_than_linear_time(pattern):
     pytest.importorskip("re2")
     with pytest.raises(GraphValueError, match="not a regular expression"):
-        Pattern(pattern)
+        Re2Pattern(pattern)
 
 
 def test_re2_reads_utf8_and_takes_linear_time():
     pytest.importorskip("re2")
-    assert Pattern(b".").replaced(["é€".encode()], b"x", everywhere=True) == [b"xx"]
-    assert Pattern(b"y*").replaced(["é".encode()], b"-", everywhere=True) == ["-é-".encode()]
-    assert Pattern(b"(a+)+$").matches_whole([b"a" * 5000 + b"b"]) == [False]
+    assert Re2Pattern(b".").replaced(["é€".encode()], b"x", everywhere=True) == [b"xx"]
+    assert Re2Pattern(b"y*").replaced(["é".encode()], b"-", everywhere=True) == ["-é-".encode()]
+    assert Re2Pattern(b"(a+)+$").matches_whole([b"a" * 5000 + b"b"]) == [False]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_pythons_re_may_try_for_ever_is_refused(pattern, size):
         lambda p, texts: p.replaced(texts, b"", everywhere=True),
     ):
         with pytest.raises(GraphValueError, match=r"install google-re2 \(pip install 'xlanb\[re2\]'\)"):
-            work(Pattern(pattern), [b"a" * size + b"c"])
+            work(Re2Pattern(pattern), [b"a" * size + b"c"])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_pythons_re_may_try_for_ever_is_refused(pattern, size):
 )
 @pytest.mark.usefixtures("python_alone")
 def test_usual_patterns_are_not(pattern):
-    assert len(Pattern(pattern).replaced([b"some words of 2020-10 " * 5], b"", everywhere=True)) == 1
+    assert len(Re2Pattern(pattern).replaced([b"some words of 2020-10 " * 5], b"", everywhere=True)) == 1
 
 
 @pytest.mark.usefixtures("python_alone")

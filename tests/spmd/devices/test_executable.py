@@ -189,7 +189,7 @@ ENTRY e_spmd {{ x = f32[4] parameter(0)
     executable = xlanb.compile(text)
     with (
         xlanb.flags(xla_cpu_collective_call_terminate_timeout_seconds=1),
-        pytest.raises(DeviceError, match=r"device 1, .*, did not come within 1 s, while device 0 waited"),
+        pytest.raises(DeviceError, match=r"device 1, .*, did not arrive within 1 s, while device 0 waited"),
     ):
         executable(np.ones(4, np.float32))
 

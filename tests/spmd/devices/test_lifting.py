@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xlanb
-from xlanb.cpu.devices import Placement
+from xlanb.cpu.devices import DevicePlacement
 
 SUM = "add { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b) }\n"
 LESS = "less { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT l = pred[] compare(a, b), direction=LT }\n"
@@ -141,7 +141,7 @@ CASES = {
 def test_an_operation_is_done_at_once(name: str) -> None:
     opcode, count, body = CASES[name]
     text = f"HloModule m, num_partitions=4\n{SUM}{LESS}{TWO_LESS}ENTRY e_spmd {{ {body} }}"
-    merged = Placement(xlanb.hlo.parse(text)).merged()
+    merged = DevicePlacement(xlanb.hlo.parse(text)).merged()
     merged.verify()
     assert sum(i.opcode.text == opcode for i in merged.entry_computation) == count
     executable = xlanb.compile(text)
@@ -207,7 +207,7 @@ ZEROS = "broadcast(zero), dimensions={}"
 )
 def test_a_loop_carries_whole_arrays_where_it_can(body: str, first: str, carried: int) -> None:
     text = loop(body, first)
-    merged = Placement(xlanb.hlo.parse(text)).merged()
+    merged = DevicePlacement(xlanb.hlo.parse(text)).merged()
     (found,) = (i for i in merged.entry_computation if i.opcode.text == "while")
     assert len(found.shape.shapes) == carried
     given = whole_array((8, 6), 0)
@@ -225,7 +225,7 @@ ENTRY e_spmd {{ x = f32[2,6] parameter(0), {ROWS}
   b = pred[2,6] broadcast(c), dimensions={{}}
   y = f32[2,6] tanh(x)
   ROOT r = f32[2,6] select(b, x, y), {ROWS} }}"""
-    merged = Placement(xlanb.hlo.parse(text)).merged()
+    merged = DevicePlacement(xlanb.hlo.parse(text)).merged()
     assert not any(i.opcode.text == "select" for i in merged.entry_computation)
     given = whole_array((8, 6), 0)
     np.testing.assert_allclose(xlanb.compile(text)(given), np.concatenate([given[:4], np.tanh(given[4:])]), rtol=1e-6)

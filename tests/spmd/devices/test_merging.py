@@ -11,7 +11,7 @@ import pytest
 
 import xlanb
 from tests.spmd.devices.test_partitioned import arrays, program
-from xlanb.cpu.devices import Placement
+from xlanb.cpu.devices import DevicePlacement
 from xlanb.errors import ArgumentError, EvaluationError
 from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.spmd.devices.distribution import Distribution
@@ -41,7 +41,7 @@ def merged_and_not(text: str, *given: Any) -> tuple[Any, Any, bool]:
 def why_not(text: str) -> str:
     module = xlanb.hlo.parse(text)
     with pytest.raises(NotMergedError) as caught:
-        Placement(module).merged()
+        DevicePlacement(module).merged()
     return str(caught.value)
 
 
@@ -249,7 +249,7 @@ def test_what_is_the_same_for_all_devices_is_computed_once() -> None:
     text = of_four(
         "k = f32[4] parameter(1)\n  t = f32[4] tanh(k)\n  ROOT r = f32[4] add(x, t), sharding={devices=[4]<=[4]}"
     )
-    module = Placement(xlanb.hlo.parse(text)).merged()
+    module = DevicePlacement(xlanb.hlo.parse(text)).merged()
     assert str(module).count(" tanh(") == 1
 
 
@@ -297,7 +297,7 @@ def test_a_custom_call_may_write_in_an_order_of_its_own() -> None:
 ENTRY e_spmd { x = f32[1,3,3] parameter(0), sharding={devices=[4,1,1]<=[4]}
   c = f32[1,3,3]{1,2,0} custom-call(x), custom_call_target="Cholesky"
   ROOT r = f32[1,3,3]{1,2,0} negate(c), sharding={devices=[4,1,1]<=[4]} }"""
-    merged_text = str(Placement(xlanb.hlo.parse(text)).merged())
+    merged_text = str(DevicePlacement(xlanb.hlo.parse(text)).merged())
     assert merged_text.count("f32[1,3,3]{1,2,0} custom-call(") == 4
     assert "f32[4,3,3]{2,1,0} parameter" in merged_text
 

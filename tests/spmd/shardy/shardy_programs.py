@@ -10,35 +10,35 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import TupleShape
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import parse_sharding
-from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value, add_op, set_results
+from xlanb.spmd.shardy.program import ShardyOp, ShardyProgram, ShardyRegion, ShardyValue, ValueKind, add_op, set_results
 
 MESH = Mesh("mesh", (("a", 2), ("b", 2), ("c", 4)))
 
 
 def program_of(
     text: str, shardings: Mapping[str, str] | None = None, mesh: Mesh = MESH
-) -> tuple[Program, dict[str, Value]]:
+) -> tuple[ShardyProgram, dict[str, ShardyValue]]:
     """The entry of a module as a Program, and its values by name; `shardings` are Shardy's dimensions by name.
 
     `result` names the sharding of the program's result.
     """
-    region = Region()
-    values: dict[HloInstruction, list[Value]] = {}
-    named: dict[str, Value] = {}
+    region = ShardyRegion()
+    values: dict[HloInstruction, list[ShardyValue]] = {}
+    named: dict[str, ShardyValue] = {}
     for i in hlo.parse(text).entry_computation.post_order():
         if i.opcode is HloOpcode.PARAMETER:
-            values[i] = [Value(i.name, i.shape)]
+            values[i] = [ShardyValue(i.name, i.shape)]
             region.arguments += values[i]
         elif i.opcode is HloOpcode.GET_TUPLE_ELEMENT:
             values[i] = [values[i.operands[0]][i.tuple_index]]
         else:
             shapes = list(i.shape.shapes) if isinstance(i.shape, TupleShape) else [i.shape]
-            values[i] = add_op(region, Kind.HLO, i, [values[o][0] for o in i.operands], shapes).results
+            values[i] = add_op(region, ValueKind.HLO, i, [values[o][0] for o in i.operands], shapes).results
         for value in values[i]:
             named.setdefault(i.name, value)
         if i.is_root:
             set_results(region, list(values[i]))
-    program = Program(region, {mesh.name: mesh}, [None] * len(region.results))
+    program = ShardyProgram(region, {mesh.name: mesh}, [None] * len(region.results))
     for name, dims in (shardings or {}).items():
         sharding = parse_sharding(f"#sdy.sharding<@{mesh.name}, {dims}>")
         if name == "result":
@@ -48,14 +48,14 @@ def program_of(
     return program, named
 
 
-def op_of(line: str, **parameters: str) -> Op:
+def op_of(line: str, **parameters: str) -> ShardyOp:
     """The operation of one line of HLO, its operands being parameters of these shapes."""
     declared = "\n".join(f"  {n} = {s} parameter({k})" for k, (n, s) in enumerate(parameters.items()))
     program, _ = program_of(f"HloModule m\n{_COMPUTATIONS}\nENTRY main {{\n{declared}\n  ROOT {line}\n}}\n")
     return program.body.ops[-1]
 
 
-def dims_of(value: Value) -> str:
+def dims_of(value: ShardyValue) -> str:
     """Its sharding's dimensions, "" if it has none."""
     return "" if value.sharding is None else "[" + ", ".join(map(str, value.sharding.dims)) + "]"
 

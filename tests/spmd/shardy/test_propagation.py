@@ -6,7 +6,7 @@ from tests.spmd.shardy.shardy_programs import MESH, dims_of, program_of
 from xlanb.spmd.sdy import parse_sharding
 from xlanb.spmd.shardy.factor_propagation import Strategy
 from xlanb.spmd.shardy.groups import unify_groups
-from xlanb.spmd.shardy.program import DataFlowEdge, Kind, Program, Region, Value, add_edge
+from xlanb.spmd.shardy.program import DataFlowEdge, ShardyProgram, ShardyRegion, ShardyValue, ValueKind, add_edge
 from xlanb.spmd.shardy.propagation import PropagationOptions, propagate
 
 
@@ -140,15 +140,15 @@ def test_groups_share_one_sharding() -> None:
     assert dims_of(named["c"]) == dims_of(named["y"]) == '[{"a", ?}]'
 
 
-def _loop(program: Program, named: dict[str, Value]) -> tuple[Value, Value]:
+def _loop(program: ShardyProgram, named: dict[str, ShardyValue]) -> tuple[ShardyValue, ShardyValue]:
     """Make the operation `w` a while loop over its operand with a body that negates; its argument and the negation."""
     while_op = named["w"].producer
     negation = named["n"].producer
     assert while_op is not None
     assert negation is not None
-    while_op.kind = Kind.WHILE
-    argument = Value("argument", named["w"].shape)
-    body = Region([argument], [negation], [named["n"]], while_op)
+    while_op.kind = ValueKind.WHILE
+    argument = ShardyValue("argument", named["w"].shape)
+    body = ShardyRegion([argument], [negation], [named["n"]], while_op)
     program.body.ops.remove(negation)
     negation.region = body
     negation.operands[0].uses.remove((negation, 0))
@@ -172,7 +172,7 @@ def test_loop_has_one_sharding_for_all_its_rounds() -> None:
     assert dims_of(argument) == dims_of(negation) == dims_of(named["s"]) == '[{"a", ?}]'
 
 
-def _sources(body: Region) -> dict[str, tuple[object, ...]]:
+def _sources(body: ShardyRegion) -> dict[str, tuple[object, ...]]:
     return {"operands": (0,), "results": ((body, 0),)}
 
 
@@ -183,7 +183,7 @@ def test_barrier_lets_shardings_pass_one_way() -> None:
         )
         op = named["b"].producer
         assert op is not None
-        op.kind = Kind.BARRIER
+        op.kind = ValueKind.BARRIER
         op.attributes["allowed_direction"] = direction
         propagate(program)
         assert dims_of(named["b"]) == expected
@@ -216,6 +216,6 @@ def test_group_of_values_with_different_shardings_gets_open_constraints() -> Non
     propagate(program)
     assert dims_of(named["x"]) == '[{"a"}]'
     assert dims_of(named["y"]) == '[{"b"}]'
-    constraints = [op for op in program.body.ops if op.kind is Kind.CONSTRAINT]
+    constraints = [op for op in program.body.ops if op.kind is ValueKind.CONSTRAINT]
     assert [dims_of(op.results[0]) for op in constraints] == ['[{"b", ?}]'] * 2
     assert program.body.ops[-1].operands == [op.results[0] for op in reversed(constraints)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import shardy
 from benchmarks._shardy_cases import cases, read_case
-from xlanb.spmd.shardy.program import Kind
+from xlanb.spmd.shardy.program import ValueKind
 
 _CASES = """
 sdy.mesh @m = <["a"=2, "b"=2]>
@@ -35,7 +35,7 @@ def test_cases_are_read_with_what_they_expect() -> None:
     assert pointwise.shardings == ['<@m, [{"a"}, {"b", ?}]>', '<@m, [{"a", ?}, {"b", ?}]>']
     program = read_case(pointwise)
     assert [op.hlo.opcode.text for op in program.walk()] == ["multiply"]
-    assert [op.kind for op in read_case(barrier).walk()] == [Kind.BARRIER, Kind.HLO]
+    assert [op.kind for op in read_case(barrier).walk()] == [ValueKind.BARRIER, ValueKind.HLO]
 
 
 def test_table_counts_what_agrees(tmp_path: Path) -> None:

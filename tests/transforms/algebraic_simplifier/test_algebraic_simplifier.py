@@ -17,7 +17,7 @@ from xlanb.shape.primitive_type import BY_TEXT
 from xlanb.shape.shape import array, common_factors
 from xlanb.tracing import Decision, observing
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import RULES, AlgebraicSimplifier
-from xlanb.transforms.match import Anything, Constant, Op, Pattern
+from xlanb.transforms.match import Anything, ConstantPattern, OpPattern, Pattern
 from xlanb.transforms.rules import Rule, RuleSet
 
 SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }\n"
@@ -246,14 +246,14 @@ def build(
     if name in made:
         return made[name]
     shape = array(kind, (3, 4))
-    if isinstance(pattern, Constant):
+    if isinstance(pattern, ConstantPattern):
         value = 1 if pattern.value is None else pattern.value
         new = entry.add(O.BROADCAST, (entry.constant(np.asarray(value, kind.dtype)),), shape, dimensions=())
     elif isinstance(pattern, Anything):
         type_here = array(PrimitiveType.PRED, (3, 4)) if name == "p" else shape
         new = entry.add(O.PARAMETER, (), type_here, name=name, parameter_number=len(entry.parameters))
     else:
-        assert isinstance(pattern, Op)
+        assert isinstance(pattern, OpPattern)
         chosen = opcode if opcode is not None else pattern.codes[0]
         operands = [build(p, None, kind, entry, made) for p in pattern.operands or ()]
         attributes = {"direction": "NE"} if chosen is O.COMPARE else {}

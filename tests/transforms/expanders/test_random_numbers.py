@@ -11,7 +11,7 @@ from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms import PASSES
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.expanders.philox import Counter, philox_bits
+from xlanb.transforms.expanders.philox import PhiloxCounter, philox_bits
 
 U64 = PrimitiveType.U64
 ONES = 2**64 - 1
@@ -28,7 +28,7 @@ def test_known_answers_of_philox(key, low, high, words):
     module = parse("HloModule m\nENTRY main {\n  ROOT x = f32[] parameter(0)\n}")
     b = Builder(module.entry_computation.root)
     values = [b.scalar(v, U64) for v in (key, low, high)]
-    bits, after = philox_bits(b, values[0], Counter(*values[1:]), array(PrimitiveType.U32, (4,)))
+    bits, after = philox_bits(b, values[0], PhiloxCounter(*values[1:]), array(PrimitiveType.U32, (4,)))
     module.entry_computation.set_root(b.tuple((bits, after.low, after.high)))
     got, new_low, new_high = evaluate(module, np.float32(0))
     assert tuple(got.tolist()) == words

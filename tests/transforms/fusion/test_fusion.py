@@ -17,7 +17,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion import cpu_instruction_fusion, instruction_fusion
 from xlanb.transforms.fusion.cpu_instruction_fusion import CONDITIONS, CpuInstructionFusion
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
-from xlanb.transforms.fusion.instruction_fusion import Condition, Edge, FusionRun
+from xlanb.transforms.fusion.instruction_fusion import Condition, FusionEdge, FusionRun
 
 
 class Recorder:
@@ -155,7 +155,7 @@ def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
     asked = [0]
 
     def counted(c: Condition) -> Condition:
-        def holds(edge: Edge) -> bool:
+        def holds(edge: FusionEdge) -> bool:
             asked[0] += 1
             return c.holds(edge)
 
@@ -182,7 +182,7 @@ def test_a_shared_operand_that_opens_a_block_is_refused_once(monkeypatch, is_obs
     asked = Counter()
     condition = next(c for c in CONDITIONS if c.name == "code duplication is low")
 
-    def counting(edge: Edge) -> bool:
+    def counting(edge: FusionEdge) -> bool:
         asked[edge.producer, edge.consumer] += edge.consumer.opcode is HloOpcode.FUSION
         return condition.holds(edge)
 
@@ -257,7 +257,7 @@ def test_reductions_beyond_the_limit_are_refused_once(monkeypatch):
     asked = []
     condition = next(c for c in CONDITIONS if c.name == "not too many reductions in one fusion")
 
-    def counting(edge: Edge) -> bool:
+    def counting(edge: FusionEdge) -> bool:
         asked.append(edge.producer)
         return condition.holds(edge)
 

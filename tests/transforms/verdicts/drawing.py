@@ -18,7 +18,7 @@ from xlanb.hlo.attributes import ConvolutionDimensionNumbers, PaddingDimension, 
 from xlanb.hlo.regions import binary_region, comparator
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
-from xlanb.transforms.match import Anything, Constant, Op, Pattern
+from xlanb.transforms.match import Anything, ConstantPattern, OpPattern, Pattern
 
 T = PrimitiveType
 Dims = tuple[int, ...]
@@ -205,7 +205,7 @@ class Drawing:
             if known.shape.without_layout() != array(kind, dims).without_layout():
                 raise RedrawError
             return known
-        if isinstance(p, Constant):
+        if isinstance(p, ConstantPattern):
             new = self._of_pattern(p, dims, kind)
         elif isinstance(p, Anything):
             new = self.free(dims, kind, p.name)
@@ -215,7 +215,7 @@ class Drawing:
             self.made[name] = new
         return new
 
-    def _of_pattern(self, p: Constant, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def _of_pattern(self, p: ConstantPattern, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         if p.value is not None:
             is_zero = p.value == 0 and kind.is_floating and self._often(0.3)
             return self.constant(dims, kind, -0.0 if is_zero else p.value)
@@ -229,7 +229,7 @@ class Drawing:
 
     def op(self, p: Pattern, code: HloOpcode, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         """An instruction of an opcode with the operands that a pattern wants."""
-        assert isinstance(p, Op)
+        assert isinstance(p, OpPattern)
         if (code in _SHIFTS and not kind.is_integral) or (code in _ORDERS and kind.is_complex):
             raise RedrawError  # the verifier lets them pass, and they have no value
         if code in _LOGIC and not (kind.is_integral or kind is T.PRED):
@@ -241,13 +241,13 @@ class Drawing:
             self.made[p.name] = made
         return made
 
-    def inner(self, p: Op | None, k: int, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def inner(self, p: OpPattern | None, k: int, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         """Operand k of an instruction of a pattern."""
         return self.pattern(p.operands[k] if p is not None and p.operands is not None else None, dims, kind)
 
     # -- elementwise ------------------------------------------------------------------------------------------------
 
-    def elementwise(self, p: Op, code: HloOpcode, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def elementwise(self, p: OpPattern, code: HloOpcode, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         kinds = self._operand_kinds(code, kind)
         if code is O.CLAMP and kind.is_integral and self._often(0.3):
             self.constants = [ml_dtypes.iinfo(kind.dtype).min, ml_dtypes.iinfo(kind.dtype).max]
@@ -296,16 +296,16 @@ class Drawing:
 
     # -- movement ---------------------------------------------------------------------------------------------------
 
-    def draw_reshape(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_reshape(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         return self.entry.add(O.RESHAPE, (self.inner(p, 0, self._refactored(dims), kind),), self._shape(dims, kind))
 
-    def draw_bitcast(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_bitcast(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         a = self.inner(p, 0, self._refactored(dims), kind)
         if not a.array_shape.layout or not a.array_shape.layout.is_default:
             raise RedrawError
         return self.entry.add(O.BITCAST, (a,), array(kind, dims))
 
-    def draw_copy(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_copy(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         return self.entry.add(O.COPY, (self.inner(p, 0, dims, kind),), self._shape(dims, kind))
 
     def _shape(self, dims: Dims, kind: PrimitiveType) -> Any:
@@ -329,7 +329,7 @@ class Drawing:
                 made[k : k + 1] = [2, made[k] // 2] if self._often(0.5) else [made[k] // 2, 2]
         return tuple(made)
 
-    def draw_transpose(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_transpose(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         order = self._permutation(len(dims))
         source = [0] * len(dims)
         for place, d in enumerate(order):
@@ -340,7 +340,7 @@ class Drawing:
             return self.entry.add(O.TRANSPOSE, (a,), array(kind, dims).with_layout(layout), dimensions=tuple(order))
         return self.entry.add(O.TRANSPOSE, (a,), self._shape(dims, kind), dimensions=tuple(order))
 
-    def draw_broadcast(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_broadcast(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         kept = [d for d in self._permutation(len(dims)) if self._often(0.6)]
         if self._often(0.5):
             kept.sort()
@@ -349,23 +349,23 @@ class Drawing:
         a = self.inner(p, 0, tuple(dims[d] for d in kept), kind)
         return self.entry.add(O.BROADCAST, (a,), self._shape(dims, kind), dimensions=tuple(kept))
 
-    def draw_iota(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_iota(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         del p
         if not dims or kind is T.PRED or kind.is_complex:
             raise RedrawError
         return self.entry.add(O.IOTA, (), array(kind, dims), iota_dimension=int(self.rng.integers(len(dims))))
 
-    def draw_constant(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_constant(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         del p
         if 0 in dims:
             raise RedrawError
         return self.entry.constant(self._values(dims, kind))
 
-    def draw_reverse(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_reverse(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         turned = tuple(d for d in range(len(dims)) if self._often(0.6))
         return self.entry.add(O.REVERSE, (self.inner(p, 0, dims, kind),), dimensions=turned)
 
-    def draw_slice(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_slice(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         boxes, sizes = [], []
         whole, plain, front = self._often(0.2), self._often(0.4), self._often(0.2)
         for k, n in enumerate(dims):
@@ -382,7 +382,7 @@ class Drawing:
             sizes.append(limit + int(self._choice((0, 0, 1, 2))))
         return self.entry.add(O.SLICE, (self.inner(p, 0, tuple(sizes), kind),), slice=tuple(boxes))
 
-    def draw_pad(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_pad(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         rows, sizes = [], []
         nothing, cut, empty = self._often(0.15), self._often(0.2), self._often(0.1)
         for n in dims:
@@ -399,7 +399,7 @@ class Drawing:
         a = self.inner(p, 0, tuple(sizes), kind)
         return self.entry.add(O.PAD, (a, self.inner(p, 1, (), kind)), array(kind, dims), padding=tuple(rows))
 
-    def draw_concatenate(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_concatenate(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         if not dims:
             raise RedrawError
         d = int(self.rng.integers(len(dims)))
@@ -442,7 +442,7 @@ class Drawing:
             return self.entry.add(O.CONCATENATE, both if self._often(0.5) else both[::-1], shape, dimensions=(d,))
         return None
 
-    def draw_dynamic_slice(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_dynamic_slice(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         sizes = self._larger(dims)
         a = self.inner(p, 0, sizes, kind) if p is not None and p.operands else self.free(sizes, kind)
         return self.entry.add(
@@ -459,7 +459,7 @@ class Drawing:
             return [self.entry.constant(np.asarray(self._choice((0, 1, 2, 7)), t.dtype)) for _ in range(count)]
         return [self.parameter((), t, "start") for _ in range(count)]
 
-    def draw_dynamic_update_slice(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_dynamic_update_slice(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         del p
         whole = self._often(0.2)
         update = dims if whole else tuple(int(self.rng.integers(n + 1)) for n in dims)
@@ -476,21 +476,21 @@ class Drawing:
         )
         return self.entry.add(O.DYNAMIC_UPDATE_SLICE, (a, b, *starts))
 
-    def draw_sort(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_sort(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         if not dims or kind.is_complex:
             raise RedrawError
         d = int(self.rng.integers(len(dims)))
         region = comparator(self.module, self.regions, "LT", [kind])
         return self.entry.add(O.SORT, (self.inner(p, 0, dims, kind),), dimensions=(d,), to_apply=region)
 
-    def draw_get_tuple_element(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_get_tuple_element(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         del p
         parts = [self.parameter(self._some_dims(), kind), self.parameter(dims, kind)]
         made = self.entry.add(O.TUPLE, parts, name="t")
         self.made["t"] = made
         return self.entry.add(O.GET_TUPLE_ELEMENT, (made,), index=1)
 
-    def draw_conditional(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_conditional(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         which = self.entry.add(O.CONVERT, (self.parameter((), T.PRED),), array(T.S32))
         branches = []
         for name in ("kept", "reversed"):
@@ -502,7 +502,7 @@ class Drawing:
         operands = (which, *(self.inner(p, k, dims, kind) for k in (1, 2)))
         return self.entry.add(O.CONDITIONAL, operands, array(kind, dims), branch_computations=tuple(branches))
 
-    def draw_map(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_map(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         del p
         region = binary_region(self.module, self.regions, self._choice(self.binaries(kind)), kind)
         if self._often(0.5):
@@ -524,9 +524,11 @@ class Drawing:
         code: HloOpcode = self.regions["reducer"]
         return code
 
-    def start(self, p: Op | None, k: int, kind: PrimitiveType) -> HloInstruction:
+    def start(self, p: OpPattern | None, k: int, kind: PrimitiveType) -> HloInstruction:
         """What a fold starts with: a neutral constant, most times."""
-        if (p is not None and p.operands is not None and isinstance(p.operands[k], Constant)) or self._often(0.3):
+        if (p is not None and p.operands is not None and isinstance(p.operands[k], ConstantPattern)) or self._often(
+            0.3
+        ):
             return self.inner(p, k, (), kind)
         ends = {O.MAXIMUM: -np.inf, O.MINIMUM: np.inf} if kind.is_floating else {}
         neutral = {O.MULTIPLY: 1, O.AND: 1, **ends}.get(self.reducer(kind), 0)
@@ -535,7 +537,7 @@ class Drawing:
             self.made[getattr(p.operands[k], "name", "")] = made
         return made
 
-    def draw_reduce(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_reduce(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         kept: list[int | None] = list(dims)
         of_ones = self.plain or self._often(0.2)
         for _ in range(int(self.rng.integers(2 if self.plain else 3))):
@@ -547,13 +549,13 @@ class Drawing:
         region = binary_region(self.module, self.regions, self.reducer(kind), kind)
         return self.entry.add(O.REDUCE, (a, init), array(kind, dims), dimensions=tuple(folded), to_apply=region)
 
-    def draw_reduce_window(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_reduce_window(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         init = self.start(p, 1, kind)
         window = Window(tuple(WindowDimension(1) for _ in dims))
         region = binary_region(self.module, self.regions, self.reducer(kind), kind)
         return self.entry.add(O.REDUCE_WINDOW, (self.inner(p, 0, dims, kind), init), window=window, to_apply=region)
 
-    def draw_dot(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_dot(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         batch = int(self.rng.integers(len(dims) + 1))
         left = int(self.rng.integers(batch, len(dims) + 1))
         contracted = self._some_dims(0, 2)
@@ -571,7 +573,7 @@ class Drawing:
             attributes[f"{name}_contracting_dims"] = tuple(place[d] for d in range(first, len(side)))
         return self.entry.add(O.DOT, operands, array(kind, dims), **attributes)
 
-    def draw_convolution(self, p: Op | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
+    def draw_convolution(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         """A window of size 1 over an image, features last."""
         if len(dims) < 2 or 0 in dims:
             raise RedrawError

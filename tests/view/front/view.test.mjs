@@ -71,7 +71,7 @@ test("a guess is scored against what the next pass did", () => {
   const result = score(new Set(["b", "d"]), marks, new Set(["a", "b", "c", "d"]));
   assert.deepEqual([result.right, result.wrong, result.missed], [["b"], ["d"], ["c"]]);
   assert.equal(result.words, "1 of 2 found, 1 wrong, 1 missed");
-  assert.match(score(new Set(["b", "c"]), marks, new Set(["b", "c"])).words, /all of it/);
+  assert.match(score(new Set(["b", "c"]), marks, new Set(["b", "c"])).words, /all of them/);
 });
 
 test("the reason why a node stays out of clusters is no change of it", () => {
@@ -95,7 +95,7 @@ test("two ops: what was decided about them, and how they stand", () => {
   assert.equal(dealings(payload.traces[0], "a", "d").length, 0);
   assert.equal(relation(store, 0, "a", "b")[0], "a feeds b.");
   assert.match(relation(store, 0, "d", "a")[0], /a → b → c → d/);
-  assert.equal(relation(store, 0, "a", "gone")[0], "gone is not there at this stage.");
+  assert.equal(relation(store, 0, "a", "gone")[0], "gone does not exist at this stage.");
 });
 
 test("innermost loops are found, the vector one is hot", () => {

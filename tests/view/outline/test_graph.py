@@ -4,7 +4,7 @@ from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.view.outline.graph import GraphOutlines
 from xlanb.view.outline.opening import default_opening
 from xlanb.view.outline.ops import INLINED, PASSED, RESULT
-from xlanb.view.outline.program import Program
+from xlanb.view.outline.program import ProgramOutline
 from xlanb.view.parts.graph import function_of
 
 
@@ -56,7 +56,7 @@ def test_a_variable_is_drawn_in_what_reads_it_and_its_initializer_apart():
     assert homes(part)["w/kernel/Initializer/zeros"].startswith("initializers")
     weights = dict(zip(part.ops.names, part.ops.weights, strict=True))
     assert weights["w/kernel/Initializer/zeros"] == 0 < weights["net/out/Relu"]
-    assert not any("initializers" in key for key in default_opening(Program("", {"": part})).open)
+    assert not any("initializers" in key for key in default_opening(ProgramOutline("", {"": part})).open)
 
 
 def test_ops_without_a_scope_lie_in_the_layer_whose_variables_they_read():

@@ -7,7 +7,7 @@ from xlanb.view.outline.data import part_data
 from xlanb.view.outline.module import ModuleOutlines
 from xlanb.view.outline.opening import MOST, Insides, Opening, Spot, default_opening
 from xlanb.view.outline.repeats import label_of_repeat
-from xlanb.view.outline.tree import Branch
+from xlanb.view.outline.tree import TreeBranch
 
 
 def program_of(text):
@@ -227,7 +227,7 @@ def test_of_a_computation_that_is_cut_groups_and_their_edges_are_told():
     [((0, 1, 2), "block 0-2"), ((2, 1, 0), "block 0-2"), ((0, 2, 1), "block 0-2"), ((9, 1, 5), "block 1, 5, 9")],
 )
 def test_a_stack_is_named_by_its_numbers_in_order(numbers, label):
-    assert label_of_repeat([Branch(f"block_{k}", f"block_{k}") for k in numbers]) == label
+    assert label_of_repeat([TreeBranch(f"block_{k}", f"block_{k}") for k in numbers]) == label
 
 
 def beside_a_group(count):

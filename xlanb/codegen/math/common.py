@@ -1,4 +1,6 @@
-"""What the functions share: polynomials, powers of two, bounds, the C library where arguments are rare."""
+"""Shared by the math functions: polynomials, powers of two, bounds, calls of the C library for rare
+arguments.
+"""
 
 from __future__ import annotations
 

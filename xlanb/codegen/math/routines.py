@@ -1,4 +1,5 @@
-"""Functions that a kernel has many times: written once beside it and called, where each would be thirty lines in its place.
+"""Out-of-line functions for code that a kernel would otherwise inline many times, some thirty lines
+each.
 
     %v7 = call <32 x float> @xlanb.sin.v32f32(<32 x float> %v6)
 

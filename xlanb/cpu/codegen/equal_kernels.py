@@ -1,4 +1,5 @@
-"""Which instructions have the same kernel, told before it is written: a network repeats its layers, and their kernels differ in nothing but the memory that they are called with.
+"""Find instructions with equal kernels before generating them: networks repeat layers, whose
+kernels differ only in the memory they are called with.
 
 A key holds all that the function of an instruction depends on: opcode, shapes, attributes, called computations by their content, constants by their values, and which of its arrays lie
 in the same memory. Names, metadata and what surrounds the instruction are no part of it.
@@ -21,7 +22,8 @@ _KEYED = frozenset(
     | {Op.BROADCAST, Op.COPY, Op.TRANSPOSE, Op.SLICE, Op.CONCATENATE, Op.PAD, Op.REVERSE, Op.IOTA, Op.CONVERT}
     | {o for o in Op if o.is_elementwise}
 )
-"""Opcodes whose kernels depend on nothing but what a key holds; those of others may ask who uses which result, or be calls of the runtime."""
+"""Opcodes whose kernels depend only on the fields of a key; kernels of others may depend on the
+users of a result, or be runtime calls."""
 
 
 class KernelSite(NamedTuple):

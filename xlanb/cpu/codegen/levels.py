@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 _LINES = 400
 """Kernels of more lines are not looked at."""
 _STRAIGHT = 160
-"""Lines without a loop that run once in a call: a register's trip to the stack for each of them is nothing beside the call."""
+"""Maximum number of lines outside of loops that run once per call: spilling a register for each is
+negligible.
+"""
 _BYTES = 256
 """Bytes that a round has to move: its counter goes over the stack meanwhile."""
 _OUTSIDE = 8
@@ -93,7 +95,7 @@ def _is_light(blocks: Sequence[_Block]) -> bool:
 
 
 def _vectors(blocks: Sequence[_Block]) -> set[str]:
-    """The values that are no addresses and counters."""
+    """The values that are neither addresses nor counters."""
     out: set[str] = set()
     for b in blocks:
         for line in b.lines:

@@ -31,7 +31,7 @@ from xlanb.codegen.types import I8, I32, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.equal_kernels import KernelSite, KernelSites, WrittenKernel
 from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
-from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step, Steps, steps_of
+from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, ProgramStep, ProgramSteps, steps_of
 from xlanb.cpu.codegen.units import LONG, Unit, cut, kernels_of_steps
 from xlanb.cpu.emitters.copies import emit_bytes
 from xlanb.errors import CompilationError
@@ -48,8 +48,8 @@ _QUICK = 1 << 23
 _TRANSCENDENTAL, _CALLED = 16, 16
 """Operations that a transcendental function, and a round's call of a kernel, take the time of."""
 _LEAST_ROUNDS = 16
-"""Rounds of a loop between two polls at least, where the rounds themselves do not poll: a condition
-that is evaluated once more costs nothing beside so many."""
+"""Minimum number of iterations between two polls if the iterations themselves do not poll; the cost
+of the additional check is then negligible."""
 _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.AFTER_ALL}) | FORWARDING
 
 
@@ -68,7 +68,7 @@ class Program:
     host: dict[str, HloInstruction] = field(default_factory=dict)
     target: Target = field(kw_only=True)
     loops: bool = False
-    steps: tuple[Step, ...] | None = None
+    steps: tuple[ProgramStep, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -98,7 +98,7 @@ class Program:
         """The program as modules that are compiled each for itself."""
         return cut(self.module, self.target, self.run, self.steps, loops=self.loops)
 
-    def parts(self) -> tuple[list[Unit], Steps | None]:
+    def parts(self) -> tuple[list[Unit], ProgramSteps | None]:
         """The same for this process, where a table of steps need not be one of LLVM's: the modules of all else, and the table. None where the program is no table."""
         steps = steps_of(self.module, self.run, self.steps) if self.steps is not None else None
         if steps is None:
@@ -159,7 +159,7 @@ class _Emitter:
         self._sites = KernelSites(assignment) if not (profile or self.module.debug) else None
         self._written: dict[Hashable, WrittenKernel] = {}
         self._bases: dict[int, Address] = {}
-        self._steps: list[Step] | None = []
+        self._steps: list[ProgramStep] | None = []
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
         self.depth = 0
@@ -180,7 +180,7 @@ class _Emitter:
         return bool(self.flow.loops or self.flow.choices)
 
     @property
-    def steps(self) -> tuple[Step, ...] | None:
+    def steps(self) -> tuple[ProgramStep, ...] | None:
         """The calls of `run`; None where it does something else too."""
         return None if self._steps is None else tuple(self._steps)
 
@@ -246,7 +246,7 @@ class _Emitter:
         if called is None:
             self._steps = None
         elif self._steps is not None:
-            self._steps.append(Step(called, addresses))
+            self._steps.append(ProgramStep(called, addresses))
 
     def constant(self, i: HloInstruction) -> str:
         """The name of the global that holds a constant, laid out as its shape says."""
@@ -271,7 +271,9 @@ class _Emitter:
         return name
 
     def _copies(self, position: int) -> None:
-        """What has to be copied at a position: first what others overwrite goes aside, then all of it to its place."""
+        """Emit the copies at a position: first save what later copies overwrite, then copy
+        everything to its destination.
+        """
         copies = self.assignment.copies.get(position, ())
         where: dict[LiveRange, Address] = {}
         for c in copies:
@@ -317,7 +319,8 @@ class _Emitter:
         self._work = polling.BUDGET
 
     def _rounds(self, condition: HloComputation, body: HloComputation, end: int, *, polls: bool) -> None:
-        """A loop, which may poll in each round, or between strips of many rounds, where it evaluates its condition anew.
+        """Emit a loop that polls in each iteration, or between strips of iterations, where it
+        evaluates its condition again.
 
         A poll among the rounds keeps LLVM from holding values in registers from round to round. Where a call does so anyway the loop polls in each round.
         """
@@ -357,7 +360,7 @@ class _Emitter:
         f.label(exit_)
 
     def _between_strips(self, again: Value, strip: str, ended: str, exit_: str) -> None:
-        """Behind a strip: poll, and begin another one where the loop is to go on."""
+        """After a strip: poll, and start another strip if the loop continues."""
         f = self.run
         behind = f.fresh("poll")
         f.label(ended)

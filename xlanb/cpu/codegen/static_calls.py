@@ -1,4 +1,4 @@
-"""Kernels that do nothing but call routines with addresses that are known before: as data, which needs no code of its own.
+"""Kernels that only call routines with constant addresses, represented as data without code.
 
 A product of matrices, a convolution or a copy is a kernel of a few calls, each with a context: words on the stack, that hold addresses of arrays some bytes on, tables and numbers.
 `static_calls` reads such a kernel's instructions; any other instruction among them, a loop or an address that is computed, makes it a kernel like others.

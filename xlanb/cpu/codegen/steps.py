@@ -1,4 +1,5 @@
-"""A program as data: where `run` does nothing but hand memory to kernels, of which the pool shares some, it is a table that one routine goes through.
+"""A program as data: if `run` only passes memory to kernels, some of them run by the pool, it is a
+table that one routine interprets.
 
     xlanb.steps (args, results, temp, table)
 
@@ -11,7 +12,7 @@ The table begins with the pool's entry and the number of constants, the constant
 with four words for each pointer of the context: which table it comes from (args, results, temp, constants, or none), the place in there, what is added, and a mask. The routine is compiled once in
 a process, and so is `run`, which gives it the table: a program's own module holds kernels alone, and there is none where all kernels are static calls. A function costs the code generator most of a millisecond, whatever it does.
 
-In this process the table is memory that is written when the addresses are known (`image`); in a file it is a global of LLVM's (`Steps.table`).
+In this process the table is memory that is written when the addresses are known (`image`); in a file it is a global of LLVM's (`ProgramSteps.table`).
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ class Address:
         return out
 
     def by(self, value: Value, offset: int, mask: int = -1) -> Address:
-        """The pointer so many bytes further, which is `value` in `run`."""
+        """The pointer plus an offset in bytes, which is `value` in `run`."""
         return Address(value, self.source, self.index, self.offset + offset, mask)
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """A call of a function with pointers."""
 
     function: str
@@ -90,7 +91,7 @@ class Step:
 
 
 @dataclass
-class Steps:
+class ProgramSteps:
     """The calls of a program in order, each with its words but for the function.
 
     `parts` names the kernels of which nothing but their parts for threads is called, `static` those that are calls of routines, and no code.
@@ -158,13 +159,13 @@ class Steps:
         return source, index, offset + word.offset, mask
 
 
-def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[Step]) -> Steps | None:
+def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[ProgramStep]) -> ProgramSteps | None:
     """The calls of a program as a table, where threads share one of them at least or no kernel has code of its own; None of others, and where a kernel needs LLVM's passes."""
     kernels = {f.name: f for f in module.functions if f is not run}
     if not calls or any(not f.ready for f in kernels.values()):
         return None
     has_pool = PARALLEL in module.declarations
-    steps = Steps(has_pool=has_pool)
+    steps = ProgramSteps(has_pool=has_pool)
     for c in calls:
         known = _static_calls(module, kernels, c)
         if known is None and not has_pool:
@@ -173,7 +174,9 @@ def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[Step]) -> Ste
     return steps if steps.parts or len(steps.static) == len({c.function for c in calls}) else None
 
 
-def _static_calls(module: ModuleBuilder, kernels: Mapping[str, Function], call: Step) -> tuple[StaticCall, ...] | None:
+def _static_calls(
+    module: ModuleBuilder, kernels: Mapping[str, Function], call: ProgramStep
+) -> tuple[StaticCall, ...] | None:
     """What a kernel calls, where it is no more than words of a table; None of others."""
     known = static_calls(kernels[call.function])
     for word in [w for c in known or () for w in c.words]:
@@ -199,7 +202,9 @@ def _shared_whole(kernel: Function) -> Outlined | None:
     return part if isinstance(part.count, int) and isinstance(part.chunks, int) else None
 
 
-def image(steps: Steps, contents: Mapping[str, Content], addresses: Mapping[str, int]) -> tuple[int, NDArray[np.uint8]]:
+def image(
+    steps: ProgramSteps, contents: Mapping[str, Content], addresses: Mapping[str, int]
+) -> tuple[int, NDArray[np.uint8]]:
     """The table in memory: its address, and the memory that has to be kept. `addresses` are those of its functions and of constants that are memory already, `contents` all others."""
     own = [c for c in steps.constants if c not in addresses]
     parts = [_bytes(contents[c], addresses) for c in own]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from xlanb.codegen.function import Function
 from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.outlining import Body, Definition, thunk
+from xlanb.codegen.outlining import Definition, OutlinedBody, thunk
 from xlanb.codegen.target import Target
 from xlanb.cpu.codegen.levels import is_light
-from xlanb.cpu.codegen.steps import STEPS, Step, Steps, run_text, steps_of, steps_text
+from xlanb.cpu.codegen.steps import STEPS, ProgramStep, ProgramSteps, run_text, steps_of, steps_text
 
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""
@@ -48,7 +48,7 @@ class _Piece:
     functions: dict[str, Definition] = field(default_factory=dict)
     lines: int = 0
     calls_only: bool = False
-    steps: Steps | None = None
+    steps: ProgramSteps | None = None
 
     @property
     def weight(self) -> float:
@@ -61,7 +61,7 @@ class _Piece:
 
 
 def cut(
-    module: ModuleBuilder, target: Target, run: Function, calls: Sequence[Step] | None, *, loops: bool
+    module: ModuleBuilder, target: Target, run: Function, calls: Sequence[ProgramStep] | None, *, loops: bool
 ) -> list[Unit]:
     """The modules of a program for a target whose entry is `run`.
 
@@ -98,7 +98,7 @@ def cut(
     return [*made, *_shared(module, own, others)]
 
 
-_ROUTINES: dict[tuple[Body, str], Unit] = {}
+_ROUTINES: dict[tuple[OutlinedBody, str], Unit] = {}
 """The modules of functions that programs share, by their bodies and names."""
 
 
@@ -114,7 +114,7 @@ def _shared(module: ModuleBuilder, own: Mapping[str, Function], functions: Itera
     return made
 
 
-def kernels_of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Function) -> list[Unit]:
+def kernels_of_steps(module: ModuleBuilder, target: Target, steps: ProgramSteps, run: Function) -> list[Unit]:
     """The modules of a program that is a table of steps, of which the table is none: its kernels, where they have code, and the routines that programs share."""
     own = _of_steps(module, target, steps, run, _Piece(True, calls_only=True))
     return [*own, routine_of_steps(target), *_shared(module, {}, module.functions)]
@@ -125,7 +125,7 @@ def routine_of_steps(target: Target) -> Unit:
     return Unit(steps_text(target), True, 0, STEPS)
 
 
-def _of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Function, main: _Piece) -> list[Unit]:
+def _of_steps(module: ModuleBuilder, target: Target, steps: ProgramSteps, run: Function, main: _Piece) -> list[Unit]:
     """The modules of kernels, with what is in `main` already."""
     own = {f.name: f for f in module.functions if f is not run}
     kernels = [f for f in own.values() if not f.shared and f.name not in steps.static]
@@ -139,7 +139,7 @@ def _part(f: Function) -> _Piece:
     return _piece(f, {name: f.definitions()[name]})
 
 
-def _joined(run: Function, kernel: Function, call: Step) -> _Piece:
+def _joined(run: Function, kernel: Function, call: ProgramStep) -> _Piece:
     """A ready kernel as `run` of a program that does nothing but call it: each function has its price."""
     own = dict(kernel.definitions())
     body = own.pop(kernel.name)

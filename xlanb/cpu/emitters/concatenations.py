@@ -12,13 +12,13 @@ from xlanb.codegen.indexing import strides
 from xlanb.codegen.lanes import MAX_CUTS
 from xlanb.cpu.emitters.copies import Copy, emit_copy
 from xlanb.cpu.emitters.kernel import Kernel, emitter
-from xlanb.cpu.emitters.matmul.contraction import Axis
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.hlo.opcode import HloOpcode as Op
 
 
 @emitter(Op.CONCATENATE)
 def emit_copied(k: Kernel) -> bool:
-    """Copy the operands of a concatenation that is no fusion; False where they are few."""
+    """Copy the operands of an unfused concatenation; False if there are few."""
     i, f, shape = k.root, k.f, k.output.shape
     if k.instruction is not i or len(i.operands) < MAX_CUTS:
         return False
@@ -27,7 +27,9 @@ def emit_copied(k: Kernel) -> bool:
     to, offset = array(t, k.output.pointer), 0
     for o in i.operands:
         source = array_of(o)
-        axes = tuple(Axis(n, a, 0, c) for n, a, c in zip(source.dimensions, strides(source), steps, strict=True))
+        axes = tuple(
+            ContractionAxis(n, a, 0, c) for n, a, c in zip(source.dimensions, strides(source), steps, strict=True)
+        )
         emit_copy(f, Copy(axes, t, t), k.memory(o).pointer, to.address(offset))
         offset += source.dimensions[d] * steps[d]
     f.ready = f.calls_only = True

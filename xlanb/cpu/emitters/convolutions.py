@@ -22,14 +22,14 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.types import I1, I8
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.conv.lowering import Part, part_of
-from xlanb.cpu.emitters.conv.padded import Padded, emit_padded, padded
+from xlanb.cpu.emitters.conv.lowering import ConvolutionPart, part_of
+from xlanb.cpu.emitters.conv.padded import PaddedInput, emit_padded, padded
 from xlanb.cpu.emitters.conv.phases import combinations, phases
 from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.lanes import can_load
 from xlanb.cpu.emitters.matmul.literals import with_literal
-from xlanb.cpu.emitters.matmul.plan import Plan, plan
+from xlanb.cpu.emitters.matmul.plan import MatmulPlan, plan
 from xlanb.hlo.instruction import HloInstruction
 
 _BLOCK = 512
@@ -44,8 +44,8 @@ class _Planned:
     """A convolution as contractions over the input, padded where it has to be. Of outputs that see no tap at all there is no part."""
 
     c: Convolution
-    source: Padded
-    parts: tuple[tuple[Part, Plan], ...]
+    source: PaddedInput
+    parts: tuple[tuple[ConvolutionPart, MatmulPlan], ...]
     whole: bool
 
     @property
@@ -112,7 +112,9 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: 
 
 
 def _skip_padding(e: Elemental, i: HloInstruction, output: IrArray) -> None:
-    """Compute anew each result that is NaN: a weight of NaN or infinity was multiplied with a zero of the padding."""
+    """Recompute each result that is NaN: a weight of NaN or infinity was multiplied by a zero of
+    the padding.
+    """
     f, shape = e.f, output.shape
     count = shape.element_count
     f.ready = f.calls_only = False

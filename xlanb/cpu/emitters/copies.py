@@ -21,7 +21,7 @@ from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import ATTRIBUTES, routine, word
 from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.matmul.contraction import Axis, merged
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis, merged
 from xlanb.cpu.emitters.matmul.grid import PART, Span, Work, call_part, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import Lanes, has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
@@ -36,25 +36,27 @@ _PARAMETERS = (Parameter(PTR, "p0", "noalias noundef"), Parameter(PTR, "p1", "no
 class Copy:
     """Elements of `source_type` at strides `a`, converted to `type` at strides `c`."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[ContractionAxis, ...]
     source_type: PrimitiveType
     type: PrimitiveType
     pair: int = 0
-    """Elements from each line of the source to another that is put beside it, as 16-bit halves of each lane (see Lanes.together); 0: to none."""
+    """Distance to a second source line whose elements are interleaved as 16-bit halves of each lane
+    (see Lanes.together); 0: none.
+    """
 
     def normalized(self) -> Copy:
         """Without axes of one element, neighbours joined, in falling order of the target's strides; where nothing is converted, as integers of that size."""
         axes, source, to = self.axes, self.source_type, self.type
         if source is to:
             if to.byte_size == 16:
-                axes = (Axis(2, 1, 0, 1), *(replace(x, a=2 * x.a, c=2 * x.c) for x in axes))
+                axes = (ContractionAxis(2, 1, 0, 1), *(replace(x, a=2 * x.a, c=2 * x.c) for x in axes))
             source = to = _UNITS[min(to.byte_size, 8)]
         axes = merged(axes, lambda x: (x.c, x.a))
-        return Copy(axes if axes and axes[-1].c == 1 else (*axes, Axis(1, 1, 0, 1)), source, to, self.pair)
+        return Copy(axes if axes and axes[-1].c == 1 else (*axes, ContractionAxis(1, 1, 0, 1)), source, to, self.pair)
 
 
 @dataclass(frozen=True)
-class Moves:
+class CopyLoops:
     """A copy as blocks: the routine `name` with the table `words` at each, some `nanoseconds` long."""
 
     spans: list[Span]
@@ -76,19 +78,19 @@ def is_turned(copy: Copy) -> bool:
     return copy.normalized().axes[-1].a != 1
 
 
-def moves(f: Function, copy: Copy) -> Moves:
+def moves(f: Function, copy: Copy) -> CopyLoops:
     """The blocks of a copy of some elements."""
     copy = copy.normalized()
     across = next((n for n, x in enumerate(copy.axes[:-1]) if x.a == 1), None)
     return _lines(f, copy) if across is None or copy.axes[-1].a == 1 else _squares(f, copy, across)
 
 
-def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[Axis, int]) -> Moves:
+def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[ContractionAxis, int]) -> CopyLoops:
     """The blocks that have so many elements along some axes, and one along the others."""
     sizes = copy.source_type.byte_size, copy.type.byte_size
     spans = [Span(x.size, steps.get(x, 1), (x.a * sizes[0], 0, x.c * sizes[1])) for x in copy.axes]
     elements = prod(steps.values())
-    return Moves(spans, name, words, 3 + elements * sizes[1] * f.target.costs.turned_byte_ns)
+    return CopyLoops(spans, name, words, 3 + elements * sizes[1] * f.target.costs.turned_byte_ns)
 
 
 def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | None:
@@ -122,7 +124,7 @@ def _emit_bytes(f: Function) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
+class CopyLine:
     """Lines of elements, one below the other: a vector at a time where they lie side by side in the source too. The routine's table:
 
     lines, a, c             how many, and bytes from one to the next in the source and in the target
@@ -146,17 +148,17 @@ class Line:
         return f"lines.{types_text(self.source_type, self.type)}.x{self.width}{kind}{end}"
 
 
-def _lines(f: Function, copy: Copy) -> Moves:
+def _lines(f: Function, copy: Copy) -> CopyLoops:
     *outer, fast = copy.axes
     size = even(fast.size, COMMON.block_elements)
-    below = outer[-1] if outer and size == fast.size else Axis(1)
+    below = outer[-1] if outer and size == fast.size else ContractionAxis(1)
     count = even(below.size, max(1, COMMON.block_elements // size))
     source, to = copy.source_type, copy.type
     width = lanes_of(f.target, to.bits)
     lanes = size % width
     strided = fast.a != 1
     tail = 0 if strided else -1 if lanes and has_masks(f.target) else lanes
-    line = Line(width, tail, strided, copy.pair != 0, source, to)
+    line = CopyLine(width, tail, strided, copy.pair != 0, source, to)
     words = [count, below.a * source.byte_size, below.c * to.byte_size]
     words += [size, fast.a * source.byte_size] if strided else [size // width, lanes]
     words.append(copy.pair * source.byte_size)
@@ -164,7 +166,7 @@ def _lines(f: Function, copy: Copy) -> Moves:
     return _moves(f, copy, name, words, {below: count, fast: size})
 
 
-def _emit_lines(f: Function, line: Line) -> None:
+def _emit_lines(f: Function, line: CopyLine) -> None:
     a, _, c, p = map(f.argument, ROUTINE)
     count, a_step, c_step, *sizes = (word(p, k) for k in range(6))
     write = _elements if line.strided else _vectors
@@ -174,7 +176,7 @@ def _emit_lines(f: Function, line: Line) -> None:
         lines.next = [displaced(here, a_step), displaced(there, c_step)]
 
 
-def _elements(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Value) -> None:
+def _elements(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: Value) -> None:
     """Elements that lie a step apart in the source."""
     (count, step, _), one = sizes, Lanes(f, line.type, 1)
     with f.carried(count, [a, c]) as loop:
@@ -183,7 +185,7 @@ def _elements(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Valu
         loop.next = [displaced(here, step), displaced(there, line.type.byte_size)]
 
 
-def _vectors(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Value) -> None:
+def _vectors(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: Value) -> None:
     """Whole vectors and what remains."""
     (vectors, lanes, pair), v = sizes, Lanes(f, line.type, line.width)
 
@@ -220,7 +222,7 @@ class Squares:
     type: PrimitiveType
 
 
-def _squares(f: Function, copy: Copy, across: int) -> Moves:
+def _squares(f: Function, copy: Copy, across: int) -> CopyLoops:
     fast, along = copy.axes[-1], copy.axes[across]
     source, to = copy.source_type, copy.type
     limit = min(f.target.vector_bits // to.bits, 16, fast.size, along.size)

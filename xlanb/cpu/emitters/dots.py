@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from xlanb.codegen import costs
-from xlanb.codegen.contractions import DotDimensions
+from xlanb.codegen.contractions import DotLoops
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.indexing import IrArray, strides
 from xlanb.codegen.products import accumulator_type
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction
+from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.literals import with_literal
 from xlanb.cpu.emitters.matmul.plan import plan
@@ -24,22 +24,25 @@ from xlanb.shape import ArrayShape
 
 def contraction_of(i: HloInstruction) -> Contraction:
     """A dot as axes with strides."""
-    return _contraction(array_of(i.operands[0]), array_of(i.operands[1]), array_of(i), DotDimensions.of(i))
+    return _contraction(array_of(i.operands[0]), array_of(i.operands[1]), array_of(i), DotLoops.of(i))
 
 
 @lru_cache(maxsize=1024)
-def _contraction(a: ArrayShape, b: ArrayShape, c: ArrayShape, d: DotDimensions) -> Contraction:
+def _contraction(a: ArrayShape, b: ArrayShape, c: ArrayShape, d: DotLoops) -> Contraction:
     sa, sb, sc = strides(a), strides(b), strides(c)
     batch = len(d.lhs_batch)
     rows = batch + len(d.lhs_free)
     return Contraction(
         tuple(
-            Axis(a.dimensions[p], sa[p], sb[q], sc[k])
+            ContractionAxis(a.dimensions[p], sa[p], sb[q], sc[k])
             for k, (p, q) in enumerate(zip(d.lhs_batch, d.rhs_batch, strict=True))
         ),
-        tuple(Axis(a.dimensions[p], sa[p], 0, sc[batch + k]) for k, p in enumerate(d.lhs_free)),
-        tuple(Axis(b.dimensions[q], 0, sb[q], sc[rows + k]) for k, q in enumerate(d.rhs_free)),
-        tuple(Axis(a.dimensions[p], sa[p], sb[q]) for p, q in zip(d.lhs_contracting, d.rhs_contracting, strict=True)),
+        tuple(ContractionAxis(a.dimensions[p], sa[p], 0, sc[batch + k]) for k, p in enumerate(d.lhs_free)),
+        tuple(ContractionAxis(b.dimensions[q], 0, sb[q], sc[rows + k]) for k, q in enumerate(d.rhs_free)),
+        tuple(
+            ContractionAxis(a.dimensions[p], sa[p], sb[q])
+            for p, q in zip(d.lhs_contracting, d.rhs_contracting, strict=True)
+        ),
         a.element_type,
         b.element_type,
         accumulator_type(c.element_type),
@@ -77,7 +80,9 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | 
 
 
 def place_of(e: Elemental, i: HloInstruction) -> Value | None:
-    """Where an operand lies, a constant too; None where its elements are computed anew for every use, which would not pay."""
+    """The memory of an operand, constants included; None if its elements would have to be
+    recomputed for every use, which does not pay.
+    """
     if i.opcode is Op.CONSTANT:
         return e.constants(i).pointer
     source = e.bindings.get(i, {}).get(())

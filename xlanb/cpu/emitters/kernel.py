@@ -85,7 +85,7 @@ CUSTOM_FUSIONS: dict[str, CustomFusion] = {}
 
 
 def custom_fusion(i: HloInstruction) -> CustomFusion | None:
-    """The kernel for a fusion's kind; None where its root decides, and for what is no fusion."""
+    """The kernel for a fusion's kind; None where its root decides, and for what is not a fusion."""
     if i.opcode is not Op.FUSION or i.get("kind") != "kCustom":
         return None
     return next((made for kind, made in CUSTOM_FUSIONS.items() if f'"{kind}"' in i.backend_config), None)

@@ -16,15 +16,16 @@ from xlanb.codegen.nest import Folding, Nest, Vectors, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.variadic import Pairs, choice
-from xlanb.cpu.emitters.vector_plan import Plan, plan
+from xlanb.cpu.emitters.variadic import VariadicPairs, choice
+from xlanb.cpu.emitters.vector_plan import VectorPlan, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 PARTS = 16
-"""Partial results of one sum over all of an array: so many whoever takes which, so that the result is always the same."""
+"""Number of partial results of a full reduction: constant, whatever the number of threads, so that
+the result is reproducible."""
 
 
 class Reducer:
@@ -41,7 +42,7 @@ class Reducer:
         op = simple_reducer(self.target) if count == 1 else None
         made = choice(self.target) if count == 2 else None
         self.one = AnyOrder(e.f, op, self.types[0], self.target.root.name) if op is not None else None
-        self.pairs = Pairs(e.f, made, self.types) if made is not None else None
+        self.pairs = VariadicPairs(e.f, made, self.types) if made is not None else None
 
     def start(self) -> list[Element]:
         """The initial values."""
@@ -65,7 +66,7 @@ class Reducer:
         return made
 
     @property
-    def any_order(self) -> AnyOrder | Pairs | None:
+    def any_order(self) -> AnyOrder | VariadicPairs | None:
         """What makes one partial result of two, however the elements are shared between them; None where their order matters."""
         if self.pairs is not None:
             return self.pairs if self.pairs.choice.any_order(self.instruction) else None
@@ -193,10 +194,10 @@ class AlongRows:
 
         return found[0] if vectorize(f, count, write) else None
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> VectorPlan:
         return plan(self.e.bindings, [(i, ()) for i in self.reducer.inputs], self.e.f.target.costs)
 
-    def _nest(self, p: Plan) -> Nest:
+    def _nest(self, p: VectorPlan) -> Nest:
         sizes = tuple(self._sizes([*self.slow, *self.fast]))
         return Nest(sizes, len(self.fast), Vectors(*p.vectors(self.e.f.target.vector_bits)), p.nanoseconds)
 

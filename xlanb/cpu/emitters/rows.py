@@ -1,4 +1,5 @@
-"""Kernels along rows (softmax, normalisations): which reductions of a row come before its elements, what is kept in the result's row meanwhile, and which operands may lie there.
+"""Kernels along rows (softmax, normalisations): reductions of a row, the values kept in the
+result's row meanwhile, and operands that may share its memory.
 
     for row: for r in reductions: r of the row (the elements of `kept` are written to the result's row in that of `keeper`); for element of the row: the result
 
@@ -37,7 +38,9 @@ class Rows:
 
 
 def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> Rows | None:
-    """The rows of `run` fastest dimensions of a kernel with one result; None where they are no rows with dimensions around them."""
+    """The rows of `run` fastest dimensions of a kernel with one result; None where they are not
+    rows with dimensions around them.
+    """
     slowest = tuple(reversed(order(shape)))
     numbered = slowest[:-run] if run else slowest
     if root in bound or not 0 < run < len(slowest) or numbered != tuple(range(shape.rank - run)):
@@ -80,7 +83,9 @@ def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dic
 
 
 def unshaped(root: HloInstruction, bound: Bound) -> HloInstruction:
-    """What a reshape or bitcast at the end is of, in the same memory: its own dimensions need no divisions to be told from a counter."""
+    """The operand of a final reshape or bitcast, which shares its memory: its own dimensions can be
+    derived from a counter without divisions.
+    """
     while (root.opcode is Op.BITCAST or is_plain_reshape(root)) and root not in bound:
         inner = root.operands[0]
         if not inner.shape.is_array or array_of(inner).element_type is not array_of(root).element_type:

@@ -43,7 +43,7 @@ class Cumulative:
     reverse: bool
 
     def place(self, f: Function, size: int, at: Ix) -> Ix:
-        """Where element `at` of a line of so many lies."""
+        """The position of element `at` of a line of the given length."""
         return f.sub(size - 1, at) if self.reverse else at
 
     @property
@@ -109,7 +109,7 @@ class _Scan:
         self.others = [d for d in slowest if d != scan.axis and self.source.dimensions[d] != 1]
         # An axis of one element has no place in the order.
         behind = slowest[slowest.index(scan.axis) :] if scan.axis in slowest else []
-        self.beside = sum(d in behind for d in self.others)
+        self.minor_dims = sum(d in behind for d in self.others)
 
     def emit(self) -> None:
         """Write it: vectors within a line, lines side by side as the lanes of vectors, or one line after the other."""
@@ -118,12 +118,12 @@ class _Scan:
         p = plan(self.e.bindings, [(o, ()) for o in self.reducer.inputs], costs)
         lanes, registers = p.vectors(f.target.vector_bits)
         combiner = self.reducer.any_order
-        run = min(p.run, self.beside)
+        run = min(p.run, self.minor_dims)
         if f.target.explicit_vectors and run:
             f.decided("scan", "one line per vector lane", f"{math.prod(sizes[-run:])} lines of {scan.m} steps")
             nest = Nest(sizes, run, Vectors(lanes, registers), scan.m * costs.scan_step_ns / lanes, Tail.OVERLAP)
             f.ready = nest.each(f, self._line)
-        elif isinstance(combiner, AnyOrder) and not self.beside and p.run and scan.steps >= 2 * lanes:
+        elif isinstance(combiner, AnyOrder) and not self.minor_dims and p.run and scan.steps >= 2 * lanes:
             vectors = scan.m / lanes + scan.m % lanes / 3
             f.ready = self._rows(sizes, combiner, lanes, vectors * costs.scan_vector_ns + costs.scan_row_ns)
         if not f.ready:

@@ -20,7 +20,7 @@ from xlanb.codegen.lanes import split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, is_turned
-from xlanb.cpu.emitters.matmul.contraction import Axis
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
@@ -65,7 +65,7 @@ class Permuted:
         """The copy that makes `target` of it."""
         steps = zip(target.dimensions, self.strides, strides(target), strict=True)
         t = target.element_type
-        return Copy(tuple(Axis(size, a, 0, c) for size, a, c in steps), t, t)
+        return Copy(tuple(ContractionAxis(size, a, 0, c) for size, a, c in steps), t, t)
 
 
 def emit_transposed(k: Kernel) -> bool:
@@ -176,7 +176,7 @@ def _tile(
         begin: Ix = 0
         for d, v in at.items():
             begin = f.add(begin, f.mul(v, step[d]))
-        copy = Copy((Axis(rows, step[j], 0, columns), Axis(columns, step[fast], 0, 1)), t, t)
+        copy = Copy((ContractionAxis(rows, step[j], 0, columns), ContractionAxis(columns, step[fast], 0, 1)), t, t)
         emit_copy(f, copy, array(t, source.array.pointer).address(begin), buffers[i])
     with f.loop(rows) as r:
 

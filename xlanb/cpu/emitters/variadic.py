@@ -61,7 +61,7 @@ _GIVEN = [_Lanes(pair[k], np.full(len(_CASES), k == 1)) for k in (0, 1) for pair
 
 
 @dataclass(frozen=True)
-class Choice:
+class VariadicChoice:
     """What a reducer does: when it takes the second value and the second position.
 
     `free`: pairs may be taken in any order; `sortable`: they may be where two that meet are put in the order of their positions first; `sortable_numbers`: that
@@ -96,7 +96,7 @@ _COMPARE = {
 _LOGIC: dict[Op, Callable[[Any, Any], Any]] = {Op.AND: operator.and_, Op.OR: operator.or_, Op.XOR: operator.xor}
 
 
-def choice(target: HloComputation) -> Choice | None:
+def choice(target: HloComputation) -> VariadicChoice | None:
     """The table of a reducer of (value, position) pairs; None where it does anything but compare and select."""
     if len(target.parameters) != 4 or target.root.opcode is not Op.TUPLE or not _compares_only(target):
         return None
@@ -114,7 +114,7 @@ def choice(target: HloComputation) -> Choice | None:
         for case in ("eq", "nn"):
             (value[order].add if case in position[order] else value[order].discard)(case)
     frozen = [tuple((k, frozenset(v)) for k, v in which.items()) for which in (value, position)]
-    return Choice(dict(frozen[0]), dict(frozen[1]), *_freedom(*frozen))
+    return VariadicChoice(dict(frozen[0]), dict(frozen[1]), *_freedom(*frozen))
 
 
 def _compares_only(target: HloComputation) -> bool:
@@ -177,7 +177,7 @@ def _selected_lanes(condition: NDArray[np.bool_], then: _Lanes, otherwise: _Lane
 def _freedom(
     values: tuple[tuple[str, frozenset[str]], ...], positions: tuple[tuple[str, frozenset[str]], ...]
 ) -> tuple[bool, bool, bool]:
-    """`free`, `sortable` and `sortable_numbers` of a table (see `Choice`).
+    """`free`, `sortable` and `sortable_numbers` of a table (see `VariadicChoice`).
 
     Three values and NaN at three positions make every order that three pairs can have, so what holds of these holds of all.
     """
@@ -224,7 +224,7 @@ _PREDICATES = {
 }  # fmt: skip
 
 
-class Pairs:
+class VariadicPairs:
     """The reducer of a table, as a combiner of values and positions; without a neutral pair, as a pair that is met twice changes nothing.
 
     Where NaN makes the order matter (`minds_nan`), each pair has a third part: whether its value is NaN.
@@ -232,7 +232,7 @@ class Pairs:
 
     neutral = None
 
-    def __init__(self, f: Function, made: Choice, types: Sequence[PrimitiveType]) -> None:
+    def __init__(self, f: Function, made: VariadicChoice, types: Sequence[PrimitiveType]) -> None:
         self.f, self.choice = f, made
         self.t, self.p = types
         self.minds_nan = self.t.is_floating and not (made.free or made.sortable)

@@ -1,4 +1,6 @@
-"""Along which dimensions consecutive elements can be computed as vectors, how wide, and what an element costs: found by looking at what a kernel inlines."""
+"""Choose the dimensions and width of vectorization, and estimate the cost of an element, from the
+instructions that a kernel inlines.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ HARD = frozenset(
 
 
 @dataclass
-class Plan:
+class VectorPlan:
     """What is known of the code of one element.
 
     `run` is how many of the fastest dimensions can be gone through with one counter; 0 where the code of an element itself goes along rows of memory, so that elements are better
@@ -47,12 +49,14 @@ class Plan:
     costs: Costs = COMMON
 
     def vectors(self, register: int) -> tuple[int, int]:
-        """(elements of a vector register of so many bits, registers that a vector should have)."""
+        """(elements of a vector register of this many bits, registers that a vector should span)."""
         bits = self.widest if self.widest <= 32 or self.narrowest == 64 else 32
         return register // bits, 1 if self.hard or len(self.seen) > 16 else 2 if len(self.seen) > 4 else 4
 
     def width(self, register: int, count: int) -> tuple[int, int]:
-        """(elements of a vector register of so many bits, elements of the vectors to use for so many): the latter are several registers wide where the code is short."""
+        """(elements of a vector register of this many bits, elements of the vectors to use); the
+        latter span several registers if the code is short.
+        """
         one, registers = self.vectors(register)
         while one > 2 and one // 2 >= count:
             one //= 2
@@ -62,23 +66,25 @@ class Plan:
         return one, wide
 
 
-def plan(bound: Collection[HloInstruction], roots: list[tuple[HloInstruction, Leaf]], costs: Costs = COMMON) -> Plan:
+def plan(
+    bound: Collection[HloInstruction], roots: list[tuple[HloInstruction, Leaf]], costs: Costs = COMMON
+) -> VectorPlan:
     """The plan of the elements of instructions of one shape; those that are `bound` are read from memory."""
-    made = Plan(costs=costs)
+    made = VectorPlan(costs=costs)
     for i, leaf in roots:
         _use(made, array_of(i, leaf), 1.0)
         made.run = min(made.run, _run(made, bound, i, leaf))
     return made
 
 
-def _use(p: Plan, shape: ArrayShape, bytes_: float) -> None:
+def _use(p: VectorPlan, shape: ArrayShape, bytes_: float) -> None:
     t = part(shape.element_type)
     bits = 8 if t is PrimitiveType.PRED else 32 if t.is_floating and t.bits < 32 else max(8, t.bits)
     p.widest, p.narrowest = max(p.widest, bits), min(p.narrowest, bits)
     p.nanoseconds += bytes_ * max(1, shape.element_type.bits // 8) * p.costs.byte_ns
 
 
-def _run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
+def _run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
     """How many of the fastest dimensions of the array at a leaf can be gone through as one."""
     found = p.runs.get((i, leaf))
     if found is None:
@@ -94,7 +100,7 @@ def _run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Le
     return found
 
 
-def _fresh_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
+def _fresh_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
     if not array_of(i, leaf).dimensions:
         return ALL
     if i in bound:
@@ -130,7 +136,7 @@ def _fresh_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, le
     return min(1, *runs) if runs else 1
 
 
-def _operand_run(p: Plan, bound: Collection[HloInstruction], o: HloInstruction, shape: ArrayShape) -> int:
+def _operand_run(p: VectorPlan, bound: Collection[HloInstruction], o: HloInstruction, shape: ArrayShape) -> int:
     if o.shape.is_tuple:
         return 1
     run = _run(p, bound, o, ())
@@ -142,7 +148,7 @@ def _is_row_major(shape: ArrayShape) -> bool:
     return list(found) == sorted(found, reverse=True)
 
 
-def _broadcast_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction) -> int:
+def _broadcast_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruction) -> int:
     """As many dimensions as are all repeated, or all those of the operand in its own order."""
     operand = array_of(i.operands[0])
     if not order(operand):
@@ -153,7 +159,7 @@ def _broadcast_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction
         return ALL
     count = next((k for k, v in enumerate(kept) if v != kept[0]), len(kept))
     if not kept[0]:
-        inner = Plan(costs=p.costs)
+        inner = VectorPlan(costs=p.costs)
         _run(inner, bound, i.operands[0], ())
         for d in fastest[:count]:
             inner.nanoseconds /= max(array_of(i).dimensions[d], 1)
@@ -164,7 +170,7 @@ def _broadcast_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction
     return min(_run(p, bound, i.operands[0], ()), count if same else 1)
 
 
-def _reduce_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
+def _reduce_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
     """The fastest dimensions that are kept; 0 where the fastest is reduced."""
     source = array_of(i.operands[0])
     count = len(i.operands) // 2

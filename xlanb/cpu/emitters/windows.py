@@ -1,4 +1,5 @@
-"""Pooling: windows folded without a test per element, as the part of each window that lies in the array is known before it is gone through.
+"""Pooling: windows reduced without bounds checks per element, as each window is clipped to the
+array beforehand.
 
 for each result but along the fastest dimension: ranges of the window that lie inside
   fastest dimension not windowed (NHWC):  vectors of results, folded over the ranges

@@ -30,7 +30,7 @@ from xlanb.codegen.target import Target
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import entry, guard, result_memory
-from xlanb.cpu.runtime.layouts import Entry, PyArrayObject, Table
+from xlanb.cpu.runtime.layouts import EntryLayout, PyArrayObject, TableLayout
 from xlanb.errors import CancelledError
 
 _LOCK = threading.RLock()
@@ -64,7 +64,7 @@ class Bridge:
 
     def __init__(self) -> None:
         target = jit.host()
-        memory = result_memory.Memory()
+        memory = result_memory.ResultMemory()
         symbols = {name: _address(getattr(ctypes.pythonapi, name)) for name in _API}
         symbols |= {
             "ndarray": id(np.ndarray),
@@ -125,9 +125,9 @@ def _bridge() -> Bridge:
 
 
 _WORD = 8
-CANCELLATION_AT, RUNNING_WORD = Table.cancelled.offset, Table.running.offset // _WORD
+CANCELLATION_AT, RUNNING_WORD = TableLayout.cancelled.offset, TableLayout.running.offset // _WORD
 """Where in a table its `Cancellation` is, in bytes, and the word that counts its executions."""
-_FREE_ARENA = Table.free_arena.offset // _WORD
+_FREE_ARENA = TableLayout.free_arena.offset // _WORD
 Array = tuple["np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
 """An array's dtype, its dimensions and, where it is not row-major, its strides."""
 
@@ -136,7 +136,7 @@ def table(run: int, steps: int, temp: int, arrays: Sequence[Array], results: int
     """The table of a program, to be kept alive and in place; `steps` is the table of its steps (or
     0), `arrays` are its arguments and then its `results` results.
     """
-    head, each = ctypes.sizeof(Table) // _WORD, ctypes.sizeof(Entry) // _WORD
+    head, each = ctypes.sizeof(TableLayout) // _WORD, ctypes.sizeof(EntryLayout) // _WORD
     words = head + each * len(arrays)
     sizes = [d for _, dims, strides in arrays for d in (*dims, *(strides or ()))]
     memory = np.zeros(words + len(sizes), np.int64)

@@ -1,5 +1,5 @@
-"""The function behind an executable's calls: it checks the arguments against a table, makes the
-results and runs the program.
+"""The function that implements an executable's calls: it checks the arguments against a table,
+allocates the results and runs the program.
 
 Whatever is unusual, a lack of memory too, it hands to a Python function that explains or copies.
 
@@ -18,7 +18,7 @@ import ctypes
 from dataclasses import dataclass
 
 from xlanb.codegen.function import Function
-from xlanb.codegen.native import Native, NativeModule, null
+from xlanb.codegen.native import NativeFunction, NativeModule, null
 from xlanb.codegen.places import Fields, Place, displaced
 from xlanb.codegen.types import I1, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
@@ -27,9 +27,9 @@ from xlanb.cpu.runtime.layouts import (
     ENTRY_BYTES,
     GIVES_TUPLE,
     RELEASES_GIL,
-    Entry,
+    EntryLayout,
     PyArrayObject,
-    Table,
+    TableLayout,
 )
 from xlanb.cpu.runtime.system import element, is_null
 
@@ -44,7 +44,7 @@ _UNUSUAL, _TABLE, _MESSAGE = 0, 1, 3
 address, (the table), the message of CancelledError."""
 
 
-def write(m: NativeModule, guarded: Native, place: Native, result: Native) -> None:
+def write(m: NativeModule, guarded: NativeFunction, place: NativeFunction, result: NativeFunction) -> None:
     """Write `xlanb.call` and `xlanb.entry`."""
     run = _write_call(m, guarded)
     accept = _write_accept(m)
@@ -54,16 +54,16 @@ def write(m: NativeModule, guarded: Native, place: Native, result: Native) -> No
 
 @dataclass(frozen=True)
 class _Parts:
-    place: Native
-    result: Native
-    accept: Native
-    arena: Native
-    call: Native
-    drop: Native
-    fail: Native
+    place: NativeFunction
+    result: NativeFunction
+    accept: NativeFunction
+    arena: NativeFunction
+    call: NativeFunction
+    drop: NativeFunction
+    fail: NativeFunction
 
 
-def _write_call(m: NativeModule, guarded: Native) -> Native:
+def _write_call(m: NativeModule, guarded: NativeFunction) -> NativeFunction:
     @m.define(CALL, I32, exported=True, run=PTR, args=PTR, results=PTR, temp=PTR, extra=PTR, cancellation=PTR)
     def call(
         f: Function, run: Value, args: Value, results: Value, temp: Value, extra: Value, cancellation: Value
@@ -77,7 +77,7 @@ def _write_call(m: NativeModule, guarded: Native) -> Native:
     return call
 
 
-def _write_arena(m: NativeModule) -> Native:
+def _write_arena(m: NativeModule) -> NativeFunction:
     @m.define("arena.new", PTR, size=I64)
     def new(f: Function, size: Value) -> Value:
         """An arena; null where there is no memory."""
@@ -94,7 +94,7 @@ def _write_arena(m: NativeModule) -> Native:
     @m.define("arena", PTR, table=PTR)
     def arena(f: Function, at: Value) -> Value:
         """The arena that a table keeps, or a new one; null where there is no memory."""
-        table = Fields(at, Table)
+        table = Fields(at, TableLayout)
         kept = table["free_arena"].exchange(0, "acq_rel")
         with f.when(kept.differs(0)):
             f.give(kept.cast("inttoptr", PTR))
@@ -103,15 +103,15 @@ def _write_arena(m: NativeModule) -> Native:
     return arena
 
 
-def _write_accept(m: NativeModule) -> Native:
+def _write_accept(m: NativeModule) -> NativeFunction:
     ndarray = m.external("ndarray")
 
     @m.define("accept", I1, object=PTR, at=PTR)
     def accept(f: Function, given: Value, at: Value) -> Value:
-        """Whether an object is an array as an `Entry` describes it, which the program may read
+        """Whether an object is an array as an `EntryLayout` describes it, which the program may read
         where it lies.
         """
-        array, entry = Fields(given, PyArrayObject), Fields(at, Entry)
+        array, entry = Fields(given, PyArrayObject), Fields(at, EntryLayout)
 
         def refuse_unless(condition: Value) -> None:
             with f.when(~condition):
@@ -129,7 +129,7 @@ def _write_accept(m: NativeModule) -> Native:
     return accept
 
 
-def _write_drop(m: NativeModule) -> Native:
+def _write_drop(m: NativeModule) -> NativeFunction:
     @m.define("drop", VOID, objects=PTR, count=I64)
     def drop(f: Function, objects: Value, count: Value) -> None:
         """Give up references."""
@@ -139,14 +139,12 @@ def _write_drop(m: NativeModule) -> Native:
     return drop
 
 
-def _write_fail(m: NativeModule) -> Native:
+def _write_fail(m: NativeModule) -> NativeFunction:
     cancelled_error = m.external("cancelled_error")
 
     @m.define("fail", I1, own=PTR, status=I32)
     def fail(f: Function, self: Value, status: Value) -> Value:
-        """Set the exception of a program that was stopped; false where there was no memory, which
-        Python is to explain.
-        """
+        """Set the exception of a cancelled program; false if memory ran out, which Python reports."""
         with f.when(status.equals(guard.CANCELLED)):
             message = f.call(PTR, "PyTuple_GetItem", self, f.const(I64, _MESSAGE))
             f.call(VOID, "PyErr_SetObject", cancelled_error.address(f), message)
@@ -172,19 +170,19 @@ class _Call:
         return f.call(PTR, "PyObject_Vectorcall", function, self.given, self.count, null(f))
 
     def words(self, count: Value) -> Value:
-        """Room on the stack for so many pointers."""
+        """Stack memory for a number of pointers."""
         return self.f.stack_bytes((count << 3) + 8)
 
     def entry(self, number: Value) -> Value:
-        """The `Entry` of an array by its number, arguments first."""
-        return displaced(self.table.base, number * ENTRY_BYTES + ctypes.sizeof(Table))
+        """The `EntryLayout` of an array by its number, arguments first."""
+        return displaced(self.table.base, number * ENTRY_BYTES + ctypes.sizeof(TableLayout))
 
 
 def _write_entry(m: NativeModule, parts: _Parts) -> None:
     @m.define(ENTRY, PTR, exported=True, own=PTR, given=PTR, count=I64)
     def entry(f: Function, self: Value, given: Value, count: Value) -> Value:
         number = f.call(PTR, "PyTuple_GetItem", self, f.const(I64, _TABLE))
-        table = Fields(f.call(PTR, "PyLong_AsVoidPtr", number), Table)
+        table = Fields(f.call(PTR, "PyLong_AsVoidPtr", number), TableLayout)
         call = _Call(f, self, table, given, count)
         arguments, results = table["arguments"].load(), table["results"].load()
         with f.when(arguments.differs(count)):
@@ -248,7 +246,7 @@ def _run(call: _Call, parts: _Parts, args: Value, places: Value, objects: Value,
     released = (table["flags"].load() & RELEASES_GIL).differs(0)
 
     def under_guard() -> list[Value]:
-        cancellation = displaced(table.base, Table.cancelled.offset)
+        cancellation = displaced(table.base, TableLayout.cancelled.offset)
         return [parts.call(f, run, args, places, temp, steps, cancellation)]
 
     def directly() -> list[Value]:

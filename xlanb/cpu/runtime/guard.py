@@ -1,5 +1,5 @@
-"""Executions that can be stopped: what a program runs under, what its polls call, and who asks it
-to stop.
+"""Executions that can be cancelled: the record under which a program runs, the function that its
+polls call, and requests to stop.
 
 Compiled code polls (see xlanb.codegen.polling): where `xlanb.attention` is not zero it calls
 `xlanb.check`, which says whether this thread's execution is to stop. The code then returns,
@@ -38,13 +38,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlanb.codegen.function import Function
-from xlanb.codegen.native import Native, NativeModule, Variable, null, stack
+from xlanb.codegen.native import NativeFunction, NativeModule, NativeVariable, null, stack
 from xlanb.codegen.places import Fields, displaced
 from xlanb.codegen.polling import ATTENTION, CHECK
 from xlanb.codegen.types import I1, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.runtime import system
-from xlanb.cpu.runtime.layouts import Cancellation, Frame, Record
+from xlanb.cpu.runtime.layouts import Cancellation, FrameLayout, Record
 from xlanb.cpu.runtime.system import is_null
 from xlanb.cpu.runtime.watcher import Watcher, write_watcher
 
@@ -64,13 +64,13 @@ SYMBOLS: Final = (GUARD, HOST, CANCEL, RECORD, BEGIN, FORKED, CHECK, ATTENTION)
 class Guard:
     """The functions and variables of this file, as they are written one after the other."""
 
-    attention: Variable
-    key: Variable
-    records: Variable
-    lock: Variable
+    attention: NativeVariable
+    key: NativeVariable
+    records: NativeVariable
+    lock: NativeVariable
     watcher: Watcher
-    withdraw: Native
-    cancelled: Native
+    withdraw: NativeFunction
+    cancelled: NativeFunction
 
     def own(self, f: Function) -> Value:
         """This thread's record; null where it has none."""
@@ -82,11 +82,11 @@ class Guard:
 
     def stop(self, f: Function, frame: Value, why: int) -> None:
         """Have an execution of this thread end."""
-        Fields(frame, Frame)["why"].store(why)
+        Fields(frame, FrameLayout)["why"].store(why)
         self.attention(f).add(1)
 
 
-def write(m: NativeModule) -> Native:
+def write(m: NativeModule) -> NativeFunction:
     """Write the functions; gives `xlanb.guard`."""
     attention = m.variable(ATTENTION, I64, exported=True)
     key, records, lock = m.variable("guard.key", I64), m.variable("guard.records", PTR), m.variable("guard.lock", I32)
@@ -104,10 +104,10 @@ def write(m: NativeModule) -> Native:
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-def _write_withdraw(m: NativeModule, attention: Variable) -> Native:
+def _write_withdraw(m: NativeModule, attention: NativeVariable) -> NativeFunction:
     @m.define("guard.withdraw", I1, record=PTR)
     def withdraw(f: Function, record: Value) -> Value:
-        """Nobody waits for this record's thread to look any more; whether somebody did."""
+        """Mark that no waiter watches this record's thread any more; returns whether one did."""
         asked = Fields(record, Record)["asked"]
         with f.when(asked.load("monotonic").equals(0)):
             f.give(system.no(f))
@@ -119,7 +119,7 @@ def _write_withdraw(m: NativeModule, attention: Variable) -> Native:
     return withdraw
 
 
-def _write_ask(m: NativeModule, attention: Variable, withdraw: Native) -> Native:
+def _write_ask(m: NativeModule, attention: NativeVariable, withdraw: NativeFunction) -> NativeFunction:
     @m.define("guard.ask", VOID, record=PTR)
     def ask(f: Function, record: Value) -> None:
         """Have a record's thread look at its next poll. One whose execution has ended meanwhile is
@@ -134,7 +134,7 @@ def _write_ask(m: NativeModule, attention: Variable, withdraw: Native) -> Native
     return ask
 
 
-def _write_cancelled(m: NativeModule) -> Native:
+def _write_cancelled(m: NativeModule) -> NativeFunction:
     @m.define("guard.cancelled", I1, record=PTR)
     def cancelled(f: Function, record: Value) -> Value:
         """Whether an execution of this thread was cancelled: the innermost one, or one that it is
@@ -142,7 +142,7 @@ def _write_cancelled(m: NativeModule) -> Native:
         """
         first = Fields(record, Record)["frame"].load()
         with f.rounds([first], guard=~is_null(first)) as loop:
-            frame = Fields(loop.values[0], Frame)
+            frame = Fields(loop.values[0], FrameLayout)
             now = Fields(frame["cancellation"].load(), Cancellation)["cancelled"].load("seq_cst")
             with f.when(now.differs(frame["cancelled"].load())):
                 f.give(system.yes(f))
@@ -177,8 +177,8 @@ def _write_cancel(m: NativeModule, g: Guard) -> None:
 
 
 @contextmanager
-def locked(f: Function, lock: Variable) -> Iterator[None]:
-    """What is written within runs while nobody else is in such a block."""
+def locked(f: Function, lock: NativeVariable) -> Iterator[None]:
+    """Run the enclosed code exclusively."""
     with f.rounds([]) as wait:
         taken = lock(f).exchange(1, "acquire").equals(0)
         with f.when(~taken):
@@ -188,7 +188,7 @@ def locked(f: Function, lock: Variable) -> Iterator[None]:
     lock(f).store(0, "release")
 
 
-def _write_record(m: NativeModule, g: Guard) -> Native:
+def _write_record(m: NativeModule, g: Guard) -> NativeFunction:
     @m.define("guard.unused", PTR)
     def unused(f: Function) -> Value:
         """A record that no thread has, new where all have one; null where there is no memory. Under
@@ -227,7 +227,7 @@ def _write_record(m: NativeModule, g: Guard) -> Native:
 def _write_begin(m: NativeModule, g: Guard) -> None:
     @m.define("guard.thread.ends", VOID, record=PTR)
     def thread_ends(f: Function, record: Value) -> None:
-        """A thread ends: its record is free, and nobody asks it any more."""
+        """Release the record of a thread that ends."""
         with locked(f, g.lock):
             g.withdraw(f, record)
             Fields(record, Record)["used"].store(0)
@@ -272,7 +272,7 @@ def _write_check(m: NativeModule, g: Guard) -> None:
 
     @m.define(CHECK, I1, exported=True)
     def check(f: Function) -> Value:
-        """What a poll calls: whether this thread is to stop what it computes."""
+        """The function called by polls: whether this thread must stop its computation."""
         own = g.own(f)
         with f.when(is_null(own)):
             f.give(system.no(f))
@@ -283,7 +283,7 @@ def _write_check(m: NativeModule, g: Guard) -> None:
         frame = record["frame"].load()
         with f.when(record["computes"].load().equals(0) | is_null(frame)):
             f.give(system.no(f))
-        with f.when(Fields(frame, Frame)["why"].load().differs(OK)):
+        with f.when(Fields(frame, FrameLayout)["why"].load().differs(OK)):
             f.give(system.yes(f))
         asked = g.withdraw(f, own)
         with f.when(asked & g.is_main(f)):
@@ -298,11 +298,11 @@ def _write_check(m: NativeModule, g: Guard) -> None:
         return told
 
 
-def _write_guard(m: NativeModule, g: Guard, record_of: Native) -> Native:
+def _write_guard(m: NativeModule, g: Guard, record_of: NativeFunction) -> NativeFunction:
     @m.define("guard.enter", VOID, record=PTR, frame=PTR, cancellation=PTR)
     def enter(f: Function, at: Value, frame: Value, cancellation: Value) -> None:
         """Publish an execution."""
-        record, fields, counts = Fields(at, Record), Fields(frame, Frame), Fields(cancellation, Cancellation)
+        record, fields, counts = Fields(at, Record), Fields(frame, FrameLayout), Fields(cancellation, Cancellation)
         fields["outer"].store(record["frame"].load())
         fields["cancellation"].store(cancellation)
         fields["cancelled"].store(counts["cancelled"].load("seq_cst"))
@@ -315,7 +315,7 @@ def _write_guard(m: NativeModule, g: Guard, record_of: Native) -> Native:
     @m.define("guard.leave", I32, record=PTR, frame=PTR)
     def leave(f: Function, at: Value, frame: Value) -> Value:
         """Take an execution back; why it has stopped."""
-        fields = Fields(frame, Frame)
+        fields = Fields(frame, FrameLayout)
         outer, why = fields["outer"].load(), fields["why"].load()
         Fields(at, Record)["frame"].store(outer, "seq_cst")
         with f.when(is_null(outer)):
@@ -333,7 +333,7 @@ def _write_guard(m: NativeModule, g: Guard, record_of: Native) -> Native:
         own = record_of(f)
         with f.when(is_null(own)):
             f.give(f.const(I32, NO_MEMORY))
-        computes, frame = Fields(own, Record)["computes"], stack(f, ctypes.sizeof(Frame))
+        computes, frame = Fields(own, Record)["computes"], stack(f, ctypes.sizeof(FrameLayout))
         enter(f, own, frame, cancellation)
         early = g.cancelled(f, own)
         with f.when(early):
@@ -376,7 +376,7 @@ def _write_host(m: NativeModule, g: Guard) -> None:
         own = g.own(f)
         record = Fields(own, Record)
         frame = record["frame"].load()
-        with f.when(Fields(frame, Frame)["why"].load().differs(OK)):
+        with f.when(Fields(frame, FrameLayout)["why"].load().differs(OK)):
             f.give()
         record["computes"].store(0)
         raised = python(f, function, table)

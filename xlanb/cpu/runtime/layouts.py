@@ -1,8 +1,8 @@
 """Structures in memory that native code and Python share.
 
 Who owns what: a `Record` belongs to its thread and lives as long as the process, a later thread
-takes over the record of one that has ended; a `Frame` lies on the stack of `xlanb.guard`; a `Table`
-and its arrays' `Entry`s belong to the Python object that runs the program, which keeps them in
+takes over the record of one that has ended; a `FrameLayout` lies on the stack of `xlanb.guard`; a `TableLayout`
+and its arrays' `EntryLayout`s belong to the Python object that runs the program, which keeps them in
 place; NumPy owns a `PyArrayObject`.
 """
 
@@ -32,7 +32,7 @@ class Record(ctypes.Structure):
     )
 
 
-class Frame(ctypes.Structure):
+class FrameLayout(ctypes.Structure):
     """An execution: the one around it on the same thread, the program's `Cancellation`, what
     `cancelled` was at its beginning, and why it stops (0: it does not).
     """
@@ -51,10 +51,10 @@ class Cancellation(ctypes.Structure):
     _fields_ = (("cancelled", ctypes.c_int64), ("running", ctypes.c_int64))
 
 
-class Table(ctypes.Structure):
+class TableLayout(ctypes.Structure):
     """A program: its code, the table of its steps (or null), how many arrays go in and come out,
     bytes of its arena, `flags`, an arena that is free (or null), its `Cancellation`; then an
-    `Entry` for each array.
+    `EntryLayout` for each array.
     """
 
     _fields_ = (
@@ -74,7 +74,7 @@ RELEASES_GIL, GIVES_TUPLE = 1, 2
 """Flags of a table."""
 
 
-class Entry(ctypes.Structure):
+class EntryLayout(ctypes.Structure):
     """An array of a program: dtype, rank, where its dimensions are, where its strides are (null:
     row-major; of results only), and its bytes where it is large (0: small).
     """
@@ -88,7 +88,7 @@ class Entry(ctypes.Structure):
     )
 
 
-ENTRY_BYTES: Final = ctypes.sizeof(Entry)
+ENTRY_BYTES: Final = ctypes.sizeof(EntryLayout)
 
 
 class PyArrayObject(ctypes.Structure):

@@ -43,7 +43,7 @@ from functools import cache
 from xlanb.codegen import jit
 from xlanb.codegen.cpus import MAX_THREADS, Quota, asked_threads, quotas
 from xlanb.codegen.function import PARALLEL, Function
-from xlanb.codegen.native import Native, NativeModule, Variable, null
+from xlanb.codegen.native import NativeFunction, NativeModule, NativeVariable, null
 from xlanb.codegen.places import Fields, Place, displaced, fence
 from xlanb.codegen.polling import ATTENTION, CHECK
 from xlanb.codegen.target import Target
@@ -93,15 +93,15 @@ class _Job(ctypes.Structure):
 class _Pool:
     """The variables, each in a cache line of its own where threads write it."""
 
-    ticket: Variable
-    done: Variable
-    job: Variable
-    busy: Variable
-    sleepers: Variable
-    created: Variable
-    abandoned: Variable
-    start: Variable
-    waiting: Variable
+    ticket: NativeVariable
+    done: NativeVariable
+    job: NativeVariable
+    busy: NativeVariable
+    sleepers: NativeVariable
+    created: NativeVariable
+    abandoned: NativeVariable
+    start: NativeVariable
+    waiting: NativeVariable
     processors: Processors
 
     @staticmethod
@@ -144,9 +144,9 @@ class _Work:
     or -1; `run(job..., number, slot)` runs and counts it.
     """
 
-    claim_first: Native
-    claim_last: Native
-    run: Native
+    claim_first: NativeFunction
+    claim_last: NativeFunction
+    run: NativeFunction
 
 
 def write(m: NativeModule) -> None:
@@ -164,7 +164,7 @@ def write(m: NativeModule) -> None:
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def _write_claim(m: NativeModule, pool: _Pool, *, from_end: bool) -> Native:
+def _write_claim(m: NativeModule, pool: _Pool, *, from_end: bool) -> NativeFunction:
     """The caller claims from the front, workers from the end."""
 
     @m.define("claim.last" if from_end else "claim.first", I64, generation=I64, chunks=I64)
@@ -190,7 +190,7 @@ def _write_chunk(f: Function, job: dict[str, Value], k: Value, slot: Value) -> N
     f.call_pointer(job["part"], job["context"], low, high, slot)
 
 
-def _write_run(m: NativeModule, pool: _Pool) -> Native:
+def _write_run(m: NativeModule, pool: _Pool) -> NativeFunction:
     @m.define("run.part", VOID, part=PTR, context=PTR, count=I64, chunks=I64, k=I64, slot=I64)
     def run(f: Function, part: Value, context: Value, count: Value, chunks: Value, k: Value, slot: Value) -> None:
         """Run a claimed part, unless the job is given up, and count it."""
@@ -206,7 +206,7 @@ def _write_run(m: NativeModule, pool: _Pool) -> Native:
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> Native:
+def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> NativeFunction:
     @m.define("member", VOID, generation=I64, slot=I64)
     def member(f: Function, generation: Value, slot: Value) -> None:
         """A worker's share of a job."""
@@ -223,7 +223,7 @@ def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> Native:
     return member
 
 
-def _write_worker(m: NativeModule, pool: _Pool, member: Native) -> Native:
+def _write_worker(m: NativeModule, pool: _Pool, member: NativeFunction) -> NativeFunction:
     @m.define("sleep", VOID, seen=I32, slot=I32)
     def sleep(f: Function, seen: Value, slot: Value) -> None:
         """Sleep until there is a job, or, beyond the limit, until that changes."""
@@ -268,11 +268,11 @@ def _write_worker(m: NativeModule, pool: _Pool, member: Native) -> Native:
     return worker
 
 
-def _write_create(m: NativeModule, pool: _Pool, worker: Native) -> Native:
+def _write_create(m: NativeModule, pool: _Pool, worker: NativeFunction) -> NativeFunction:
     @m.define("create", VOID, threads=I64)
     def create(f: Function, threads: Value) -> None:
-        """Make workers until there are so many threads, the caller counted; where there can be no
-        more threads there are fewer.
+        """Start workers until there are this many threads, including the caller; fewer if no more
+        can be created.
         """
         pool.start(f).store(pool.ticket(f).load("acquire").lshr(32).trunc(I32), "release")
         first = pool.created(f).load() + 1
@@ -286,12 +286,12 @@ def _write_create(m: NativeModule, pool: _Pool, worker: Native) -> Native:
 # -- callers -----------------------------------------------------------------------------------------------------------
 
 
-def _write_poll(m: NativeModule) -> Native:
+def _write_poll(m: NativeModule) -> NativeFunction:
     attention = m.variable(ATTENTION, I64, external=True)
 
     @m.define("poll", I1)
     def poll(f: Function) -> Value:
-        """Whether this thread is to stop."""
+        """Whether this thread must stop."""
         with f.when(attention(f).load_volatile().equals(0)):
             f.give(system.no(f))
         return f.call(I1, CHECK)
@@ -299,7 +299,7 @@ def _write_poll(m: NativeModule) -> Native:
     return poll
 
 
-def _write_alone(m: NativeModule, poll: Native) -> Native:
+def _write_alone(m: NativeModule, poll: NativeFunction) -> NativeFunction:
     @m.define("alone", VOID, part=PTR, context=PTR, count=I64, chunks=I64)
     def alone(f: Function, part: Value, context: Value, count: Value, chunks: Value) -> None:
         """The whole job by its caller."""
@@ -312,7 +312,7 @@ def _write_alone(m: NativeModule, poll: Native) -> Native:
     return alone
 
 
-def _write_finish(m: NativeModule, pool: _Pool, poll: Native) -> Native:
+def _write_finish(m: NativeModule, pool: _Pool, poll: NativeFunction) -> NativeFunction:
     @m.define("finish", VOID, chunks=I64, patience=I64)
     def finish(f: Function, chunks: Value, patience: Value) -> None:
         """Wait until all parts are counted, and give the pool to others."""
@@ -341,11 +341,13 @@ def _write_finish(m: NativeModule, pool: _Pool, poll: Native) -> Native:
     return finish
 
 
-def _write_own(m: NativeModule, pool: _Pool, work: _Work, poll: Native, create: Native, finish: Native) -> Native:
+def _write_own(
+    m: NativeModule, pool: _Pool, work: _Work, poll: NativeFunction, create: NativeFunction, finish: NativeFunction
+) -> NativeFunction:
     @m.define("publish", I64, part=PTR, context=PTR, count=I64, chunks=I64, threads=I64)
     def publish(f: Function, part: Value, context: Value, count: Value, chunks: Value, threads: Value) -> Value:
-        """Describe the job while the ticket is closed, open it, and wake who sleeps; gives the
-        generation.
+        """Describe the job while the ticket is closed, open it, and wake sleeping workers; returns
+        the generation.
         """
         ticket = pool.ticket(f)
         closed = ticket.load("monotonic") | _CLOSED
@@ -381,7 +383,7 @@ def _write_own(m: NativeModule, pool: _Pool, work: _Work, poll: Native, create: 
     return own
 
 
-def _write_parallel(m: NativeModule, pool: _Pool, alone: Native, own: Native) -> None:
+def _write_parallel(m: NativeModule, pool: _Pool, alone: NativeFunction, own: NativeFunction) -> None:
     @m.define(PARALLEL, VOID, exported=True, part=PTR, context=PTR, count=I64, wanted=I64, threads=I64)
     def parallel(f: Function, part: Value, context: Value, count: Value, wanted: Value, threads: Value) -> None:
         chunks = wanted.umin(MOST)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from xlanb.codegen.cpus import MAX_THREADS, Quota
 from xlanb.codegen.function import Function
-from xlanb.codegen.native import Native, NativeModule, Variable, null, stack
+from xlanb.codegen.native import NativeFunction, NativeModule, NativeVariable, null, stack
 from xlanb.codegen.places import Place, word_at
 from xlanb.codegen.types import I8, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
@@ -59,16 +59,16 @@ class QuotaFiles(ctypes.Structure):
 class Processors:
     """The variables, and what the rest of the pool calls."""
 
-    asked: Variable
-    limit: Variable
-    looked: Variable
-    mask: Variable
-    handles: Variable
-    excluded: Variable
-    caller: Variable
-    crowded: Variable
-    look: Native
-    keep_off: Native
+    asked: NativeVariable
+    limit: NativeVariable
+    looked: NativeVariable
+    mask: NativeVariable
+    handles: NativeVariable
+    excluded: NativeVariable
+    caller: NativeVariable
+    crowded: NativeVariable
+    look: NativeFunction
+    keep_off: NativeFunction
 
     def due(self, f: Function) -> None:
         """By the owner of the pool: look, where the last look is long ago."""
@@ -129,7 +129,9 @@ def write(m: NativeModule) -> Processors:
     return Processors(asked, limit, looked, mask, handles, excluded, caller, crowded, look, keep_off)
 
 
-def _write_keep_off(m: NativeModule, mask: Variable, handles: Variable, excluded: Variable) -> Native:
+def _write_keep_off(
+    m: NativeModule, mask: NativeVariable, handles: NativeVariable, excluded: NativeVariable
+) -> NativeFunction:
     @m.define("keep.off", VOID, cpu=I32)
     def keep_off(f: Function, cpu: Value) -> None:
         """Let workers run on the owner's processors but for one (-1: on all), where others are left."""
@@ -156,15 +158,15 @@ def _write_keep_off(m: NativeModule, mask: Variable, handles: Variable, excluded
 
 @dataclass(frozen=True)
 class _Looks:
-    asked: Variable
-    limit: Variable
-    mask: Variable
-    allow: Native
-    keep_off: Native
-    granted: Native
+    asked: NativeVariable
+    limit: NativeVariable
+    mask: NativeVariable
+    allow: NativeFunction
+    keep_off: NativeFunction
+    granted: NativeFunction
 
 
-def _write_allow(m: NativeModule, limit: Variable) -> Native:
+def _write_allow(m: NativeModule, limit: NativeVariable) -> NativeFunction:
     @m.define("allow", VOID, count=I64)
     def allow(f: Function, count: Value) -> None:
         """Set the limit; workers that were beyond it look again."""
@@ -175,7 +177,7 @@ def _write_allow(m: NativeModule, limit: Variable) -> Native:
     return allow
 
 
-def _write_limit(m: NativeModule, asked: Variable, looked: Variable, allow: Native) -> None:
+def _write_limit(m: NativeModule, asked: NativeVariable, looked: NativeVariable, allow: NativeFunction) -> None:
     @m.define(LIMIT, VOID, exported=True, count=I64)
     def limit(f: Function, count: Value) -> None:
         """Python's limit; without one the next job looks."""
@@ -186,7 +188,7 @@ def _write_limit(m: NativeModule, asked: Variable, looked: Variable, allow: Nati
             allow(f, count)
 
 
-def _write_look(m: NativeModule, parts: _Looks) -> Native:
+def _write_look(m: NativeModule, parts: _Looks) -> NativeFunction:
     @m.define("look", VOID)
     def look(f: Function) -> None:
         """See on which processors this thread may run, and what the quotas grant."""
@@ -214,7 +216,7 @@ def _write_look(m: NativeModule, parts: _Looks) -> Native:
     return look
 
 
-def _write_granted(m: NativeModule) -> Native:
+def _write_granted(m: NativeModule) -> NativeFunction:
     files, count, mode = (
         m.variable("quota.files", PTR),
         m.variable("quota.count", I64),

@@ -1,5 +1,5 @@
-"""Memory of large results, where the code that fills it works best: at a cache line, and not
-shortly behind a large argument in a page.
+"""Allocate large results at addresses that suit the code: aligned to cache lines, and without 4K
+aliasing with large arguments.
 
 NumPy's own memory begins at any multiple of 16 bytes, so stores of whole vectors would cross two
 lines. A large result is an array like any other: it owns its memory, which an allocator of ours
@@ -20,12 +20,12 @@ import ctypes
 from typing import Any
 
 from xlanb.codegen.function import Function
-from xlanb.codegen.native import Native, NativeModule, null
+from xlanb.codegen.native import NativeFunction, NativeModule, null
 from xlanb.codegen.places import Fields, displaced
 from xlanb.codegen.types import I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.runtime import system
-from xlanb.cpu.runtime.layouts import ENTRY_BYTES, Entry, PyArrayObject
+from xlanb.cpu.runtime.layouts import ENTRY_BYTES, EntryLayout, PyArrayObject
 from xlanb.cpu.runtime.system import is_null
 
 LARGE = 16384
@@ -54,18 +54,18 @@ def _header(memory: Value) -> Fields:
     return Fields(displaced(memory, -ctypes.sizeof(_Header)), _Header)
 
 
-def write(m: NativeModule) -> tuple[Native, Native]:
+def write(m: NativeModule) -> tuple[NativeFunction, NativeFunction]:
     """Write the functions; gives `xlanb.place` and `xlanb.result`."""
     take = _write_take(m)
     free = _write_allocator(m, take)
     return _write_place(m), _write_result(m, take, free)
 
 
-def _write_take(m: NativeModule) -> Native:
+def _write_take(m: NativeModule) -> NativeFunction:
     @m.define("result.take", PTR, size=I64, place=I64)
     def take(f: Function, size: Value, place: Value) -> Value:
-        """Memory of so many bytes at an address that is `place` modulo the size of a page; null
-        where there is none.
+        """Memory of this many bytes at an address that is `place` modulo the page size; null if
+        there is none.
         """
         whole = size + (_PAGE + ctypes.sizeof(_Header))
         with f.when(~whole.ugt(size)):
@@ -86,7 +86,7 @@ def _write_take(m: NativeModule) -> Native:
     return take
 
 
-def _write_allocator(m: NativeModule, take: Native) -> Native:
+def _write_allocator(m: NativeModule, take: NativeFunction) -> NativeFunction:
     """The functions of the allocator, which take a context first; gives `free`."""
 
     @m.define("xlanb.memory.malloc", PTR, exported=True, context=PTR, size=I64)
@@ -121,14 +121,14 @@ def _write_allocator(m: NativeModule, take: Native) -> Native:
     return free
 
 
-def _write_place(m: NativeModule) -> Native:
+def _write_place(m: NativeModule) -> NativeFunction:
     @m.define("xlanb.place", I64, entries=PTR, arguments=PTR, count=I64)
     def place(f: Function, entries: Value, arguments: Value, count: Value) -> Value:
         """Where in a page results should begin that are computed from these arguments: not within
         `_APART` bytes behind the begin of a large one.
         """
         with f.carried(count, [f.const(I64, 0)], guarded=True) as loop:
-            large = Fields(displaced(entries, f.mul(loop.index, ENTRY_BYTES)), Entry)["large"].load()
+            large = Fields(displaced(entries, f.mul(loop.index, ENTRY_BYTES)), EntryLayout)["large"].load()
             argument = system.element(arguments, loop.index, I64).load()
             bit = f.const(I64, 1) << ((argument + _APART).udiv(_APART) & (_PAGE // _APART - 1))
             loop.next = [loop.values[0] | large.differs(0).select(bit, 0)]
@@ -139,15 +139,15 @@ def _write_place(m: NativeModule) -> Native:
     return place
 
 
-def _write_result(m: NativeModule, take: Native, free: Native) -> Native:
+def _write_result(m: NativeModule, take: NativeFunction, free: NativeFunction) -> NativeFunction:
     ndarray, handler = m.external("ndarray"), m.external("handler")
 
     @m.define("xlanb.result", PTR, at=PTR, place=I64)
     def result(f: Function, at: Value, place: Value) -> Value:
-        """A new array as an `Entry` describes it; null, and no exception or MemoryError, where
+        """A new array as an `EntryLayout` describes it; null, and no exception or MemoryError, where
         there is no memory.
         """
-        entry = Fields(at, Entry)
+        entry = Fields(at, EntryLayout)
         descr, size = entry["dtype"].load(), entry["large"].load()
 
         def made(memory: Value, flags: int) -> Value:
@@ -178,8 +178,8 @@ def _write_result(m: NativeModule, take: Native, free: Native) -> Native:
 
 
 def large(size: int) -> int:
-    """What the bridge's table has of an array of so many bytes: these where its memory is ours, 0
-    where it is NumPy's (which also refuses what no memory could hold).
+    """The entry of the bridge's table for an array of this many bytes: its size if xlanb allocates
+    its memory, 0 if NumPy does (which also rejects impossible sizes).
     """
     return size if LARGE <= size < 1 << 62 else 0
 
@@ -201,8 +201,8 @@ class _Handler(ctypes.Structure):
 FUNCTIONS = ("malloc", "calloc", "realloc", "free")
 
 
-class Memory:
-    """The allocator of large results, once `connect` has told it where its functions are."""
+class ResultMemory:
+    """The allocator of large results, once `connect` has set the addresses of its functions."""
 
     def __init__(self) -> None:
         self._handler = _Handler(name=_NAME, version=1)

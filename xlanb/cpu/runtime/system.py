@@ -1,4 +1,4 @@
-"""What native code asks of the C library and of Python, and small things that it says often.
+"""Functions of the C library and of Python used by native code, and small helpers.
 
 Invariants: a function of Python's C API is called with the GIL only; `no_signals` is for the moment
 in which a thread is made, which inherits the mask.
@@ -75,7 +75,7 @@ def now(f: Function, clock: int = MONOTONIC) -> Value:
 
 
 def futex(f: Function, word: Value, operation: int, value: Value, timeout: Value) -> None:
-    """The system call: wait as long as a word of 32 bits has this value, or wake so many that wait;
+    """The futex system call: wait while a 32-bit word has this value, or wake a number of waiters;
     `timeout` may be null.
     """
     number = FUTEX[f.target.triple.split("-", maxsplit=1)[0]]
@@ -105,7 +105,7 @@ def no_signals(f: Function) -> Iterator[None]:
 
 
 def start_thread(f: Function, code: Value, argument: Value) -> Value:
-    """Make a thread that nobody joins; i1: whether there is one."""
+    """Create a detached thread; i1: whether it succeeded."""
     place = Place(f.alloca(PTR), PTR)
     made = f.call(I32, "pthread_create", place.address, f.const(PTR, 0), code, argument).equals(0)
     with f.when(made):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.codegen.function import Function
-from xlanb.codegen.native import Native, NativeModule, Variable, null, stack
+from xlanb.codegen.native import NativeFunction, NativeModule, NativeVariable, null, stack
 from xlanb.codegen.places import Fields, fence
 from xlanb.codegen.types import I1, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
@@ -31,12 +31,12 @@ _IDLE = 60
 class Watcher:
     """What the rest of the guard needs of it: `ask(record)` has a thread look at its next poll."""
 
-    ask: Native
-    main_thread: Variable
-    main_record: Variable
-    count: Variable
-    watching: Variable
-    start: Native
+    ask: NativeFunction
+    main_thread: NativeVariable
+    main_record: NativeVariable
+    count: NativeVariable
+    watching: NativeVariable
+    start: NativeFunction
 
     def begun(self, f: Function, record: Value) -> None:
         """The main thread begins an execution: it is watched."""
@@ -46,13 +46,13 @@ class Watcher:
             self.start(f)
 
     def reset(self, f: Function, main: Value) -> None:
-        """In the child of a fork nobody watches."""
+        """In the child of a fork there is no watcher."""
         self.main_thread(f).store(main)
         self.watching(f).store(0, "release")
         self.main_record(f).store(null(f))
 
 
-def write_watcher(m: NativeModule, ask: Native) -> Watcher:
+def write_watcher(m: NativeModule, ask: NativeFunction) -> Watcher:
     """Write the thread's code, and what starts it."""
     main_thread, count = m.variable("guard.main.thread", I64), m.variable("guard.main.begun", I64)
     main_record, watching = m.variable("guard.main.record", PTR), m.variable("guard.watching", I32)
@@ -90,8 +90,8 @@ def write_watcher(m: NativeModule, ask: Native) -> Watcher:
 
     @m.define("guard.start.watch", VOID)
     def start(f: Function) -> None:
-        """Make the watcher where there is none; where there can be no thread nobody watches, and
-        the next execution tries again.
+        """Start the watcher if there is none; if no thread can be created, executions are not
+        watched and the next one tries again.
         """
         with f.when(watching(f).exchange(1).differs(0)):
             f.give()
@@ -103,7 +103,7 @@ def write_watcher(m: NativeModule, ask: Native) -> Watcher:
     return Watcher(ask, main_thread, main_record, count, watching, start)
 
 
-def _write_ends(m: NativeModule, count: Variable, watching: Variable) -> Native:
+def _write_ends(m: NativeModule, count: NativeVariable, watching: NativeVariable) -> NativeFunction:
     @m.define("guard.watch.ends", I1, seen=I64)
     def ends(f: Function, seen: Value) -> Value:
         """Whether the watcher may end: the main thread has begun nothing since, or has another

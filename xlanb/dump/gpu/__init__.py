@@ -1,1 +1,1 @@
-"""What XLA:GPU and NVIDIA's tools leave beside the HLO, read back as frozen records."""
+"""What XLA:GPU and NVIDIA's tools write besides the HLO, as frozen records."""

@@ -52,7 +52,7 @@ _PLAIN = {  # fields that say nothing where they have these values
 
 
 @dataclass(frozen=True)
-class Emitter:
+class KernelBackend:
     """How the code of an instruction is made.
 
     `kind` is "loop", "reduction", "transpose", "scatter", "Triton (matrix product)", "cuBLASLt",
@@ -75,7 +75,7 @@ class Emitter:
         return self.kind + tiles + warps + "".join(f", {name} {value}" for name, value in self.settings)
 
 
-def emitter_of(instruction: InstructionRecord, fused: Mapping[str, InstructionRecord] | None = None) -> Emitter:
+def emitter_of(instruction: InstructionRecord, fused: Mapping[str, InstructionRecord] | None = None) -> KernelBackend:
     """How the code of a fusion, or of a library's call, is made.
 
     `fused` are the instructions of its computation.
@@ -87,7 +87,7 @@ def emitter_of(instruction: InstructionRecord, fused: Mapping[str, InstructionRe
         return _fusion_emitter(kind, fusion)
     if instruction.opcode is HloOpcode.CUSTOM_CALL:
         return _library(instruction, config)
-    return Emitter(_hero(instruction, fused or {}))
+    return KernelBackend(_hero(instruction, fused or {}))
 
 
 def read_config(text: str) -> Mapping[str, Any]:
@@ -109,7 +109,7 @@ def _number(value: Any) -> int:
     return int(text) if re.fullmatch(r"\d{1,18}", text) else 0
 
 
-def _fusion_emitter(kind: str, fusion: Mapping[str, Any]) -> Emitter:
+def _fusion_emitter(kind: str, fusion: Mapping[str, Any]) -> KernelBackend:
     block = _mapping(fusion.get("block_level_fusion_config"))
     gemm = _mapping(fusion.get("triton_gemm_config"))
     custom = _mapping(fusion.get("custom_fusion_config"))
@@ -119,7 +119,7 @@ def _fusion_emitter(kind: str, fusion: Mapping[str, Any]) -> Emitter:
     if custom.get("name"):
         settings.append(("name", str(custom["name"])))
     settings += [(k, str(block[k])) for k, plain in _PLAIN.items() if k in block and block[k] not in plain]
-    return Emitter(
+    return KernelBackend(
         _TRITON.get(kind, kind.strip("_").replace("_", " ")),
         tuple(tuple(_number(n) for n in s) for s in sizes if isinstance(s, list)),
         _number(block.get("num_warps", 0)),
@@ -127,14 +127,14 @@ def _fusion_emitter(kind: str, fusion: Mapping[str, Any]) -> Emitter:
     )
 
 
-def _library(instruction: InstructionRecord, config: Mapping[str, Any]) -> Emitter:
+def _library(instruction: InstructionRecord, config: Mapping[str, Any]) -> KernelBackend:
     target = str(instruction.attributes.get("custom_call_target", ""))
     name = next((words for part, words in _LIBRARIES if part in target), "") or f"custom call {target}"
-    return Emitter(name, settings=tuple(_settings(target, config)))
+    return KernelBackend(name, settings=tuple(_settings(target, config)))
 
 
 def _settings(target: str, config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a library is told, as far as it differs from the plain case."""
+    """The options of a library call that differ from the default."""
     found: list[tuple[str, str]] = [("call", target)] if target.startswith("__") else []
     gemm = _mapping(config.get("gemm_backend_config"))
     if gemm:

@@ -1,4 +1,4 @@
-"""What `ptxas -v` reports of kernels.
+"""Parse the output of `ptxas -v` for kernels.
 
 ptxas info    : Compiling entry function 'fusion_53' for 'sm_90a'
 ptxas info    : Function properties for fusion_53

@@ -1,4 +1,4 @@
-"""What XLA:TPU leaves under --xla_jf_dump_to (the LLO dumps), read into frozen records.
+"""Read XLA:TPU's files under --xla_jf_dump_to (the LLO dumps) into frozen records.
 
 `names` tells the files apart, `grouping` gives them to compilations, `bundles`, `utilization`,
 `analysis`, `fingerprints` and `memory_space` read one kind of file each, `program` and `schedule`

@@ -77,7 +77,7 @@ _CALLED = re.compile(r"%(\S+) = |(<[\w-]+>)")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class BundleOperation:
     """One instruction of a bundle.
 
     Its column in `UNITS`, text, the predicate that it runs under ("!%p1"), and comment.
@@ -99,7 +99,7 @@ class Bundle:
     """
 
     address: int
-    operations: tuple[Operation, ...]
+    operations: tuple[BundleOperation, ...]
     label: str = ""
     loops: int = 0
     regions: tuple[int, ...] = ()
@@ -117,7 +117,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class BundleLoop:
     """Bundles `start` to `end` (positions, both included) that a branch runs again.
 
     `depth` is 1 for an outermost loop.
@@ -140,7 +140,7 @@ class BundleProgram:
     bundles: tuple[Bundle, ...]
 
     @cached_property
-    def loops(self) -> tuple[Loop, ...]:
+    def loops(self) -> tuple[BundleLoop, ...]:
         """Its loops, in order of their first bundle, an outer loop before those in it."""
         return tuple(_loops(self.bundles))
 
@@ -209,27 +209,27 @@ def _bundle(head: re.Match[str], rest: str) -> Bundle:
     )
 
 
-def _target(operations: Sequence[Operation]) -> int:
+def _target(operations: Sequence[BundleOperation]) -> int:
     """The region that a branch goes to, -1 where there is none."""
     found = next((m for o in operations if (m := _TARGET.search(o.text))), None)
     return int(found[1]) if found is not None and len(found[1]) < _DIGITS else -1
 
 
-def _called(operations: Sequence[Operation]) -> str:
+def _called(operations: Sequence[BundleOperation]) -> str:
     """The HLO instruction whose program is called: the comment of the call begins with it."""
     comments = [o.comment for o in operations if o.unit == "BRANCH" and "inlined_call" in o.text]
     found = next((m for c in comments if (m := _CALLED.search(c))), None)
     return (found[1] or found[2]) if found is not None else ""
 
 
-def _operation(text: str, plain: str) -> Operation:
+def _operation(text: str, plain: str) -> BundleOperation:
     """`plain` is the text with blanks in place of comments."""
     words = " ".join(plain.split())
     found = _MNEMONIC.match(words)
     predicate = _PREDICATE.search(words)
     comments = " ".join(" ".join(text[a + 2 : b - 2].split()) for a, b in _comments(text))
     unit = unit_of(found["name"]) if found is not None else "OTHER"
-    return Operation(unit, words, predicate[1] if predicate is not None else "", comments)
+    return BundleOperation(unit, words, predicate[1] if predicate is not None else "", comments)
 
 
 def _comments(text: str) -> Iterator[tuple[int, int]]:
@@ -252,7 +252,7 @@ def _without_comments(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _loops(bundles: tuple[Bundle, ...]) -> Iterator[Loop]:
+def _loops(bundles: tuple[Bundle, ...]) -> Iterator[BundleLoop]:
     """Find the loops: each begins with a bundle marked as its body.
 
     It ends with the last bundle marked as deep, or with the branch back to its beginning.
@@ -267,7 +267,7 @@ def _loops(bundles: tuple[Bundle, ...]) -> Iterator[Loop]:
     ends = _marked_ends(bundles)
     for k in starts:
         depth = max(bundles[k].loops, 1)
-        yield Loop(k, max(back.get(k, k), ends[k] if bundles[k].loops else k), depth)
+        yield BundleLoop(k, max(back.get(k, k), ends[k] if bundles[k].loops else k), depth)
 
 
 def _marked_ends(bundles: tuple[Bundle, ...]) -> list[int]:

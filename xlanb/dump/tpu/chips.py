@@ -63,7 +63,7 @@ class TpuChip:
         return self.bf16_flops / self.hbm_bandwidth
 
     def seconds(self, bundles: float) -> float:
-        """The time that so many bundles take, one each cycle."""
+        """The time of a number of bundles, one per cycle."""
         return bundles / self.clock
 
     def roofline(self, flops: float, bytes_accessed: float) -> tuple[float, str]:

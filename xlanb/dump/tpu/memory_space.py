@@ -1,4 +1,4 @@
-"""What memory space assignment decided: which buffers live in the fast memory, and when.
+"""Results of memory space assignment: which buffers are in fast memory, and when.
 
 The fast memory is VMEM, CMEM of a v4. bufferinfo has every buffer that could live there, allocinfo
 the stretches of the schedule for which one does, scheduleinfo the schedule that both count in:

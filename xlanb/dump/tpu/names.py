@@ -71,7 +71,7 @@ class LloName(NamedTuple):
 
 
 def decode_llo_name(name: str) -> LloName | None:
-    """The parts of a name; None where it is no LLO dump's."""
+    """The parts of a name; None if it is not that of an LLO dump."""
     found = _NAME.fullmatch(name)
     if found is not None:
         return LloName(int(found["time"]), found["program"], int(found["n"]), found["label"], found["ext"])

@@ -1,4 +1,6 @@
-"""One LLO program of a compilation: its stages, its final bundles and what they use, put together from its files."""
+"""One LLO program of a compilation: its stages, final bundles and unit usage, read from several
+files.
+"""
 
 from __future__ import annotations
 

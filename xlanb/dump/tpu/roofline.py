@@ -1,4 +1,4 @@
-"""What a TPU program could take at best, by the peaks of the chip, beside what its bundles say."""
+"""The roofline of a TPU program by the peaks of the chip, compared with its bundles."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def roofline_of(
     hbm_bytes: float,
     cost_analysis: Mapping[str, float],
 ) -> Roofline:
-    """The roofline of a program of so many bundles.
+    """The roofline of a program with this many bundles.
 
     The flops and seconds of XLA's `cost_analysis` count where it has them, its bytes do not: VMEM
     is among them.

@@ -109,7 +109,7 @@ class ScheduledInstruction:
 
 @dataclass(frozen=True, slots=True)
 class AsyncSpan:
-    """A copy or collective that runs beside others.
+    """An asynchronous copy or collective.
 
     From position `start` (instruction `name`) until `done` waits for it at `end`.
 
@@ -182,7 +182,7 @@ class TpuScheduleRecord(Displayable):
         return roofline_of(self.chip, bundles, self.mxu_share, sum(i.flops for i in rows), traffic, told)
 
     def seconds(self, bundles: float) -> float | None:
-        """The time of so many bundles; None where the chip is not known."""
+        """The time of a number of bundles; None if the chip is unknown."""
         return self.chip.seconds(bundles) if self.chip is not None else None
 
     def frame(self) -> pd.DataFrame:
@@ -218,7 +218,7 @@ class TpuScheduleRecord(Displayable):
         return pd.DataFrame(rows)
 
     def span_frame(self) -> pd.DataFrame:
-        """One row per copy or collective that runs beside others."""
+        """One row per asynchronous copy or collective."""
         import pandas as pd
 
         names = ["name", "kind", "start", "end", "size", "source", "target", "bundles"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from xlanb.errors import UnimplementedError
 from xlanb.frontends.stablehlo import elements
-from xlanb.frontends.stablehlo.ir import Opaque, ScalarType, Symbol, TensorType, Type
+from xlanb.frontends.stablehlo.ir import Opaque, ScalarType, StablehloType, Symbol, TensorType
 from xlanb.frontends.stablehlo.lexer import MlirCursor
 from xlanb.frontends.stablehlo.locations import LocationParser
 from xlanb.frontends.stablehlo.source import placed
@@ -130,7 +130,7 @@ class AttributeParser:
     def _typed(self, raw: elements.RawElements, type_: TensorType) -> elements.Elements:
         return elements.typed(raw, type_, self.cursor.source)
 
-    def _fail_type(self, type_: Type, start: int) -> NoReturn:
+    def _fail_type(self, type_: StablehloType, start: int) -> NoReturn:
         self.cursor.fail(f"expects elements of a tensor type, not {type_}", start)
 
     def _resource(self, start: int) -> elements.Elements:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlanb.errors import ShapeError
-from xlanb.frontends.stablehlo.ir import Operation
+from xlanb.frontends.stablehlo.ir import StablehloOperation
 from xlanb.frontends.stablehlo.linalg import precisions
-from xlanb.frontends.stablehlo.scope import RULES, Instructions, Scope, rule
+from xlanb.frontends.stablehlo.scope import RULES, Instructions, RegionScope, rule
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
 from xlanb.shape import PrimitiveType
@@ -28,7 +28,7 @@ _BINARY = (
 BROADCASTING = {f"chlo.broadcast_{name}": BY_TEXT[name.replace("_", "-")] for name in _BINARY}
 
 
-def broadcast(s: Scope, op: Operation, operands: Sequence[HloInstruction]) -> list[HloInstruction]:
+def broadcast(s: RegionScope, op: StablehloOperation, operands: Sequence[HloInstruction]) -> list[HloInstruction]:
     """Operands in one shape, as NumPy broadcasts them; `broadcast_dimensions` say where the dimensions of a lower rank are."""
     if not operands:
         s.fail(op, "expected operands")
@@ -50,35 +50,35 @@ def broadcast(s: Scope, op: Operation, operands: Sequence[HloInstruction]) -> li
 
 
 @rule(*BROADCASTING)
-def _broadcast_binary(s: Scope, op: Operation) -> HloInstruction:
+def _broadcast_binary(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, y = broadcast(s, op, s.operands(op, 2))
     return s.instruction(BROADCASTING[op.name], (x, y))
 
 
 @rule("chlo.broadcast_compare")
-def _broadcast_compare(s: Scope, op: Operation) -> HloInstruction:
+def _broadcast_compare(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, y = broadcast(s, op, s.operands(op, 2))
     total = op.attributes.get("compare_type") == "TOTALORDER" and x.array_shape.element_type.is_floating
     return s.b.compare(x, y, s.word(op, "comparison_direction"), "TOTALORDER" if total else None)
 
 
 @rule("chlo.broadcast_select")
-def _broadcast_select(s: Scope, op: Operation) -> HloInstruction:
+def _broadcast_select(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.b.select(*broadcast(s, op, s.operands(op, 3)))
 
 
 @rule("chlo.broadcast_next_after", "chlo.broadcast_zeta", "chlo.broadcast_polygamma")
-def _broadcast_special(s: Scope, op: Operation) -> HloInstruction | Instructions:
+def _broadcast_special(s: RegionScope, op: StablehloOperation) -> HloInstruction | Instructions:
     operands = broadcast(s, op, s.operands(op, 2))
-    plain = Operation(op.name.replace("broadcast_", ""), op.operands, {}, [], op.results, op.offset)
-    inner = Scope(s.program, s.b, s)
+    plain = StablehloOperation(op.name.replace("broadcast_", ""), op.operands, {}, [], op.results, op.offset)
+    inner = RegionScope(s.program, s.b, s)
     for value, x in zip(op.operands, operands, strict=True):
         inner.bind(value, x)
     return RULES[plain.name](inner, plain)
 
 
 @rule("chlo.constant_like")
-def _constant_like(s: Scope, op: Operation) -> HloInstruction:
+def _constant_like(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     value = op.attributes.get("value")
     if not isinstance(value, int | float):
@@ -88,13 +88,13 @@ def _constant_like(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("chlo.square")
-def _square(s: Scope, op: Operation) -> HloInstruction:
+def _square(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.multiply(x, x)
 
 
 @rule("chlo.atan")
-def _atan(s: Scope, op: Operation) -> HloInstruction:
+def _atan(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     if x.array_shape.element_type.is_complex:
         return s.b.atan(x)
@@ -102,7 +102,7 @@ def _atan(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("chlo.conj")
-def _conj(s: Scope, op: Operation) -> HloInstruction:
+def _conj(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     if not x.array_shape.element_type.is_complex:
         return x
@@ -113,7 +113,7 @@ _INFINITE = {"chlo.is_inf": None, "chlo.is_pos_inf": math.inf, "chlo.is_neg_inf"
 
 
 @rule(*_INFINITE)
-def _is_infinite(s: Scope, op: Operation) -> HloInstruction:
+def _is_infinite(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     wanted = _INFINITE[op.name]
     if wanted is None:
@@ -122,7 +122,7 @@ def _is_infinite(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("chlo.next_after")
-def _next_after(s: Scope, op: Operation) -> HloInstruction:
+def _next_after(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     """The number next to x towards y: its bits, counted as integers, less or more by one."""
     x, y = s.operands(op, 2)
     b, element = s.b, x.array_shape.element_type
@@ -145,12 +145,12 @@ def _next_after(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("chlo.top_k")
-def _top_k(s: Scope, op: Operation) -> Instructions:
+def _top_k(s: RegionScope, op: StablehloOperation) -> Instructions:
     (x,) = s.operands(op, 1)
     return s.unpacked(_topk(s, x, s.integer(op, "k")), op)
 
 
-def _topk(s: Scope, x: HloInstruction, k: int) -> HloInstruction:
+def _topk(s: RegionScope, x: HloInstruction, k: int) -> HloInstruction:
     shape = x.array_shape
     if not shape.rank or not 0 <= k <= shape.dimensions[-1]:
         raise ShapeError(f"k is {k}, expected at most the size of the last dimension of {shape.text(layout=False)}")
@@ -160,7 +160,7 @@ def _topk(s: Scope, x: HloInstruction, k: int) -> HloInstruction:
 
 
 @rule("chlo.ragged_dot")
-def _ragged_dot(s: Scope, op: Operation) -> HloInstruction:
+def _ragged_dot(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     fields = s.fields(op, "ragged_dot_dimension_numbers")
     named = {
         "lhs_batch_dims": "lhs_batching_dimensions",
@@ -177,7 +177,7 @@ def _ragged_dot(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("chlo.scan")
-def _scan(s: Scope, op: Operation) -> Instructions:
+def _scan(s: RegionScope, op: StablehloOperation) -> Instructions:
     operands = s.operands(op, at_least=1)
     segments = s.ints(op, "operandSegmentSizes") if "operandSegmentSizes" in op.attributes else ()
     carries = segments[1] if len(segments) == 2 else len(operands) // 2

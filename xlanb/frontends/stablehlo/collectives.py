@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.frontends.stablehlo.elements import Elements
-from xlanb.frontends.stablehlo.ir import Operation
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.frontends.stablehlo.ir import StablehloOperation
+from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, rule
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -16,7 +16,7 @@ from xlanb.shape.shape import array, tuple_of
 _O = HloOpcode
 
 
-def _rows(s: Scope, op: Operation, name: str) -> list[list[int]]:
+def _rows(s: RegionScope, op: StablehloOperation, name: str) -> list[list[int]]:
     value = op.attributes.get(name)
     if not isinstance(value, Elements) or len(value.dimensions) != 2 or value.full().size > 2**20:
         s.fail(op, f"expected a matrix as '{name}'")
@@ -24,7 +24,7 @@ def _rows(s: Scope, op: Operation, name: str) -> list[list[int]]:
     return rows
 
 
-def _groups(s: Scope, op: Operation) -> str:
+def _groups(s: RegionScope, op: StablehloOperation) -> str:
     """XLA's text of the groups; a row is filled up with -1."""
     if not isinstance(op.attributes.get("replica_groups"), Elements):
         s.refuse(op, "expected replica_groups as a matrix of numbers")
@@ -32,7 +32,7 @@ def _groups(s: Scope, op: Operation) -> str:
     return "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows if row) + "}"
 
 
-def _named(s: Scope, op: Operation, *, ids: bool = True) -> dict[str, Any]:
+def _named(s: RegionScope, op: StablehloOperation, *, ids: bool = True) -> dict[str, Any]:
     found: dict[str, Any] = {"channel_id": s.channel(op), "replica_groups": _groups(s, op)}
     if ids:
         found["use_global_device_ids"] = s.flag(op, "use_global_device_ids") or None
@@ -40,7 +40,7 @@ def _named(s: Scope, op: Operation, *, ids: bool = True) -> dict[str, Any]:
 
 
 @rule("stablehlo.all_reduce")
-def _all_reduce(s: Scope, op: Operation) -> Instructions:
+def _all_reduce(s: RegionScope, op: StablehloOperation) -> Instructions:
     operands = s.operands(op)
     reducer = s.reducer(op, 0, 1)
     for n, x in enumerate(operands):
@@ -50,14 +50,14 @@ def _all_reduce(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.cross-replica-sum")
-def _cross_replica_sum(s: Scope, op: Operation) -> HloInstruction:
+def _cross_replica_sum(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     add = s.b.region(_O.ADD, [x.array_shape.element_type])
     return s.instruction(_O.ALL_REDUCE, (x,), replica_groups=_groups(s, op), to_apply=add)
 
 
 @rule("stablehlo.all_gather")
-def _all_gather(s: Scope, op: Operation) -> Instructions:
+def _all_gather(s: RegionScope, op: StablehloOperation) -> Instructions:
     operands = s.operands(op)
     shapes = [s.result_shape(op, n) for n in range(len(op.results))]
     made = s.instruction(
@@ -71,7 +71,7 @@ def _all_gather(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.reduce_scatter")
-def _reduce_scatter(s: Scope, op: Operation) -> HloInstruction:
+def _reduce_scatter(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     reducer = s.reducer(op, 0, 1)
     _check_promotion(s, op, x, reducer, 0)
@@ -85,7 +85,9 @@ def _reduce_scatter(s: Scope, op: Operation) -> HloInstruction:
     )
 
 
-def _check_promotion(s: Scope, op: Operation, x: HloInstruction, reducer: HloComputation, number: int) -> None:
+def _check_promotion(
+    s: RegionScope, op: StablehloOperation, x: HloInstruction, reducer: HloComputation, number: int
+) -> None:
     """The region reduces in the element type of the result, and scalars."""
     given, made = x.array_shape.element_type, reducer.root.shape
     result = s.result_element(op, number)
@@ -97,11 +99,11 @@ def _check_promotion(s: Scope, op: Operation, x: HloInstruction, reducer: HloCom
 
 
 @rule("stablehlo.all_to_all")
-def _all_to_all(s: Scope, op: Operation) -> Instructions:
+def _all_to_all(s: RegionScope, op: StablehloOperation) -> Instructions:
     return [_exchanged(s, op, x, n) for n, x in enumerate(s.operands(op))]
 
 
-def _exchanged(s: Scope, op: Operation, x: HloInstruction, number: int) -> HloInstruction:
+def _exchanged(s: RegionScope, op: StablehloOperation, x: HloInstruction, number: int) -> HloInstruction:
     """Split and joined along two dimensions as XlaBuilder does it: the pieces stand in a dimension of their own meanwhile."""
     named = _named(s, op, ids=False)
     split, concat, count = (s.integer(op, n) for n in ("split_dimension", "concat_dimension", "split_count"))
@@ -118,7 +120,7 @@ def _exchanged(s: Scope, op: Operation, x: HloInstruction, number: int) -> HloIn
 
 
 @rule("stablehlo.collective_permute")
-def _collective_permute(s: Scope, op: Operation) -> Instructions:
+def _collective_permute(s: RegionScope, op: StablehloOperation) -> Instructions:
     rows = _rows(s, op, "source_target_pairs")
     if any(len(row) != 2 for row in rows):
         s.fail(op, "expected pairs as 'source_target_pairs'")
@@ -128,17 +130,17 @@ def _collective_permute(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.collective_broadcast")
-def _collective_broadcast(s: Scope, op: Operation) -> Instructions:
+def _collective_broadcast(s: RegionScope, op: StablehloOperation) -> Instructions:
     rooted = s.flag(op, "has_dynamic_root") or None
     made = s.instruction(_O.COLLECTIVE_BROADCAST, s.operands(op), **_named(s, op, ids=False), has_dynamic_root=rooted)
     return s.unpacked(made, op)
 
 
 @rule("stablehlo.replica_id")
-def _replica_id(s: Scope, op: Operation) -> HloInstruction:
+def _replica_id(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.instruction(_O.REPLICA_ID, (), array(PrimitiveType.U32))
 
 
 @rule("stablehlo.partition_id")
-def _partition_id(s: Scope, op: Operation) -> HloInstruction:
+def _partition_id(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.instruction(_O.PARTITION_ID, (), array(PrimitiveType.U32))

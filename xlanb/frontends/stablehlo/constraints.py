@@ -1,4 +1,6 @@
-"""What StableHLO asks of an operation's attributes beyond what its HLO needs (stablehlo/dialect/TypeInference.cpp, StablehloOps.cpp)."""
+"""Constraints of StableHLO on attributes beyond those of HLO (stablehlo/dialect/TypeInference.cpp,
+StablehloOps.cpp).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import re
 from typing import Any
 
 from xlanb.frontends.stablehlo.elements import Elements
-from xlanb.frontends.stablehlo.ir import FunctionType, Opaque, Operation, Symbol, TensorType, Type
-from xlanb.frontends.stablehlo.scope import Scope, constraint, is_integer
+from xlanb.frontends.stablehlo.ir import FunctionType, Opaque, StablehloOperation, StablehloType, Symbol, TensorType
+from xlanb.frontends.stablehlo.scope import RegionScope, constraint, is_integer
 
 _PRECISIONS = frozenset({"DEFAULT", "HIGH", "HIGHEST"})
 _OP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*(?:\.[a-zA-Z0-9_$]+)+")
@@ -16,14 +18,14 @@ _UNIFIED, _TYPED_FFI = 3, 4
 
 
 @constraint("stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.dynamic_conv")
-def _precision(s: Scope, op: Operation) -> None:
+def _precision(s: RegionScope, op: StablehloOperation) -> None:
     words = op.attributes.get("precision_config", ())
     if not isinstance(words, tuple) or len(words) > 2 or any(w not in _PRECISIONS for w in words):
         s.fail(op, f"expected at most two of {', '.join(sorted(_PRECISIONS))} as 'precision_config'")
 
 
 @constraint("stablehlo.dot_general")
-def _algorithm(s: Scope, op: Operation) -> None:
+def _algorithm(s: RegionScope, op: StablehloOperation) -> None:
     fields = s.fields(op, "algorithm")
     for name in ("lhs_component_count", "rhs_component_count", "num_primitive_operations"):
         if fields and s.number(op, fields, name, 1) < 1:
@@ -31,7 +33,7 @@ def _algorithm(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.convolution", "stablehlo.dynamic_conv")
-def _same_kind(s: Scope, op: Operation) -> None:
+def _same_kind(s: RegionScope, op: StablehloOperation) -> None:
     types = [v.type for v in op.operands[:2]]
     x, kernel = types if len(types) == 2 else (None, None)
     if not isinstance(x, TensorType) or not isinstance(kernel, TensorType):
@@ -41,7 +43,7 @@ def _same_kind(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.composite")
-def _composite(s: Scope, op: Operation) -> None:
+def _composite(s: RegionScope, op: StablehloOperation) -> None:
     name = op.attributes.get("name")
     if not isinstance(name, str) or not _OP_NAME.fullmatch(name):
         s.fail(op, f"expected a name with the namespace of its dialect, such as dialect.op, not {name!r}")
@@ -54,7 +56,9 @@ def _composite(s: Scope, op: Operation) -> None:
     _same_types(s, op, "result", [v.type for v in op.results], list(type_.results))
 
 
-def _same_types(s: Scope, op: Operation, what: str, here: list[Type], there: list[Type]) -> None:
+def _same_types(
+    s: RegionScope, op: StablehloOperation, what: str, here: list[StablehloType], there: list[StablehloType]
+) -> None:
     if len(here) != len(there):
         s.fail(op, f"has {len(here)} {what}s, but its decomposition {len(there)}")
     for n, (a, b) in enumerate(zip(here, there, strict=True)):
@@ -62,7 +66,7 @@ def _same_types(s: Scope, op: Operation, what: str, here: list[Type], there: lis
             s.fail(op, f"{what} {n} is {a}, but {b} in its decomposition")
 
 
-def _compatible(a: Type, b: Type) -> bool:
+def _compatible(a: StablehloType, b: StablehloType) -> bool:
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
         return a == b
     same = a.element_text == b.element_text and len(a.dimensions) == len(b.dimensions)
@@ -70,14 +74,14 @@ def _compatible(a: Type, b: Type) -> bool:
 
 
 @constraint("stablehlo.infeed", "stablehlo.recv")
-def _arrays_before_a_token(s: Scope, op: Operation) -> None:
+def _arrays_before_a_token(s: RegionScope, op: StablehloOperation) -> None:
     for value in op.results[:-1]:
         if not isinstance(value.type, TensorType):
             s.fail(op, f"expected arrays and a token as results, not {value.type} before the last")
 
 
 @constraint("stablehlo.infeed")
-def _infeed_layout(s: Scope, op: Operation) -> None:
+def _infeed_layout(s: RegionScope, op: StablehloOperation) -> None:
     layout = op.attributes.get("layout")
     if layout is None:
         return
@@ -89,7 +93,7 @@ def _infeed_layout(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.send", "stablehlo.recv")
-def _channel_type(s: Scope, op: Operation) -> None:
+def _channel_type(s: RegionScope, op: StablehloOperation) -> None:
     on_host = _HOST_TO_DEVICE if op.name == "stablehlo.recv" else _DEVICE_TO_HOST
     wanted = on_host if s.flag(op, "is_host_transfer") else _DEVICE_TO_DEVICE
     kind = s.fields(op, "channel_handle").get("type", wanted)
@@ -98,7 +102,7 @@ def _channel_type(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.map")
-def _mapped(s: Scope, op: Operation) -> None:
+def _mapped(s: RegionScope, op: StablehloOperation) -> None:
     """Every dimension of the operands, in order."""
     type_ = op.operands[0].type if op.operands else None
     given = op.attributes.get("dimensions")
@@ -110,7 +114,7 @@ def _mapped(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.custom_call")
-def _layouts(s: Scope, op: Operation) -> None:
+def _layouts(s: RegionScope, op: StablehloOperation) -> None:
     names = ("operand_layouts", "result_layouts")
     given = [op.attributes.get(n) for n in names]
     if given == [None, None]:
@@ -128,7 +132,7 @@ def _layouts(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.custom_call")
-def _backend_config(s: Scope, op: Operation) -> None:
+def _backend_config(s: RegionScope, op: StablehloOperation) -> None:
     version, config = op.attributes.get("api_version", 1), op.attributes.get("backend_config")
     if config is None:
         return
@@ -140,7 +144,7 @@ def _backend_config(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.all_to_all")
-def _group_size(s: Scope, op: Operation) -> None:
+def _group_size(s: RegionScope, op: StablehloOperation) -> None:
     groups, count = op.attributes.get("replica_groups"), op.attributes.get("split_count")
     if not isinstance(groups, Elements) or len(groups.dimensions) != 2:
         return
@@ -157,14 +161,14 @@ def _group_size(s: Scope, op: Operation) -> None:
     "stablehlo.collective_broadcast",
     "stablehlo.reduce_scatter",
 )
-def _group_members(s: Scope, op: Operation) -> None:
+def _group_members(s: RegionScope, op: StablehloOperation) -> None:
     groups: Any = op.attributes.get("replica_groups")
     if isinstance(groups, Elements) and (groups.array < -1).any():
         s.fail(op, "expected participants from 0 on in replica_groups, and -1 where a group has fewer than the others")
 
 
 @constraint("stablehlo.gather", "stablehlo.dynamic_gather")
-def _batching(s: Scope, op: Operation) -> None:
+def _batching(s: RegionScope, op: StablehloOperation) -> None:
     """Batching dimensions are of equal size, and are not indexed; XLA asks that of a scatter alone."""
     fields = s.fields(op, "dimension_numbers")
     of_x, of_indices = (s.dims(op, fields, f"{n}_batching_dims") for n in ("operand", "start_indices"))
@@ -181,8 +185,8 @@ def _batching(s: Scope, op: Operation) -> None:
 
 
 @constraint("stablehlo.collective_broadcast")
-def _roots(s: Scope, op: Operation) -> None:
-    """With has_dynamic_root, the last operand says for each other one who sends it."""
+def _roots(s: RegionScope, op: StablehloOperation) -> None:
+    """With has_dynamic_root, the last operand gives the sender for each of the others."""
     if not s.flag(op, "has_dynamic_root"):
         return
     if len(op.operands) < 2:

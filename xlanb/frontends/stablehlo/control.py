@@ -7,8 +7,16 @@ from typing import Any
 
 from xlanb.errors import HloVerifierError
 from xlanb.frontends.stablehlo.elements import Elements
-from xlanb.frontends.stablehlo.ir import Block, FunctionType, Opaque, Operation, Symbol, TensorType, Value
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.frontends.stablehlo.ir import (
+    Block,
+    FunctionType,
+    Opaque,
+    StablehloOperation,
+    StablehloValue,
+    Symbol,
+    TensorType,
+)
+from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, rule
 from xlanb.frontends.stablehlo.shapes import fits, tuple_or_single
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -25,12 +33,12 @@ _MAX_CALL_DEPTH = 60
 _MAX_SPECIALIZATIONS = 10_000
 
 
-def free_values(s: Scope, block: Block) -> dict[Value, None]:
+def free_values(s: RegionScope, block: Block) -> dict[StablehloValue, None]:
     """The values from around a region that it uses, in the order of their first use."""
     known = s.program.free_values.get(id(block))
     if known is not None:
         return known
-    found: dict[Value, None] = {}
+    found: dict[StablehloValue, None] = {}
     defined = set(block.arguments)
     for op in block.operations:
         inner = [v for region in op.regions for v in free_values(s, region)]
@@ -40,14 +48,14 @@ def free_values(s: Scope, block: Block) -> dict[Value, None]:
     return found
 
 
-def captured(s: Scope, blocks: Sequence[Block]) -> list[Value]:
+def captured(s: RegionScope, blocks: Sequence[Block]) -> list[StablehloValue]:
     """What regions use from around them, without constants, which are made again within."""
     every = dict.fromkeys(v for block in blocks for v in free_values(s, block))
     return [v for v in every if not s.is_constant(v)]
 
 
 @rule("stablehlo.while")
-def _while(s: Scope, op: Operation) -> Instructions:
+def _while(s: RegionScope, op: StablehloOperation) -> Instructions:
     """The state is a tuple of the operands, and behind them of what the regions use from around the loop."""
     blocks = [s.block(op, 0), s.block(op, 1)]
     extra = captured(s, blocks)
@@ -62,7 +70,13 @@ def _while(s: Scope, op: Operation) -> Instructions:
 
 
 def _loop_region(
-    s: Scope, op: Operation, block: Block, shapes: Sequence[Shape], extra: Sequence[Value], *, keeps: bool
+    s: RegionScope,
+    op: StablehloOperation,
+    block: Block,
+    shapes: Sequence[Shape],
+    extra: Sequence[StablehloValue],
+    *,
+    keeps: bool,
 ) -> HloComputation:
     """The condition or, where it `keeps` the state, the body of a loop."""
     inner = s.inner("region")
@@ -83,7 +97,7 @@ def _loop_region(
     return inner.b.build_computation(inner.packed(results) if keeps else results[0])
 
 
-def _parameter(inner: Scope, shapes: Sequence[Shape]) -> list[HloInstruction]:
+def _parameter(inner: RegionScope, shapes: Sequence[Shape]) -> list[HloInstruction]:
     """One parameter for values of these shapes: a tuple, unless there is one alone."""
     if len(shapes) == 1:
         return [inner.b.parameter(0, shapes[0], "Arg_0")]
@@ -92,7 +106,7 @@ def _parameter(inner: Scope, shapes: Sequence[Shape]) -> list[HloInstruction]:
 
 
 @rule("stablehlo.if", "stablehlo.case")
-def _conditional(s: Scope, op: Operation) -> Instructions:
+def _conditional(s: RegionScope, op: StablehloOperation) -> Instructions:
     (selector,) = s.operands(op, 1)
     if not op.regions or any(r.arguments for r in op.regions):
         s.fail(op, "expected branches without arguments")
@@ -109,12 +123,12 @@ def _conditional(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("func.call", "stablehlo.call")
-def _call(s: Scope, op: Operation) -> Instructions:
+def _call(s: RegionScope, op: StablehloOperation) -> Instructions:
     made = s.b.call(function(s, op, "callee", s.operands(op)), s.operands(op))
     return s.unpacked(made, op)
 
 
-def function(s: Scope, op: Operation, attribute: str, arguments: Instructions) -> HloComputation:
+def function(s: RegionScope, op: StablehloOperation, attribute: str, arguments: Instructions) -> HloComputation:
     """The computation of the function that an attribute names, for arguments of these shapes.
 
     A function whose types leave sizes open is made anew for other constants: sizes may be computed from them.
@@ -144,7 +158,7 @@ def function(s: Scope, op: Operation, attribute: str, arguments: Instructions) -
     return made
 
 
-def _is_open(callee: Operation) -> bool:
+def _is_open(callee: StablehloOperation) -> bool:
     """Whether the types of a function leave a size open."""
     type_ = callee.attributes.get("function_type")
     if not isinstance(type_, FunctionType):
@@ -153,9 +167,9 @@ def _is_open(callee: Operation) -> bool:
 
 
 def _made_function(
-    s: Scope, callee: Operation, name: str, arguments: Instructions, constants: Sequence[Any]
+    s: RegionScope, callee: StablehloOperation, name: str, arguments: Instructions, constants: Sequence[Any]
 ) -> HloComputation:
-    scope = Scope(s.program, s.program.builder.sub_computation(name.rpartition("::")[2]))
+    scope = RegionScope(s.program, s.program.builder.sub_computation(name.rpartition("::")[2]))
     block = callee.regions[0]
     for n, (value, argument, known) in enumerate(zip(block.arguments, arguments, constants, strict=True)):
         if not fits(argument.shape, value.type):
@@ -172,8 +186,8 @@ def _made_function(
 
 
 @rule("stablehlo.composite")
-def _composite(s: Scope, op: Operation) -> Instructions:
-    """A call of the function that says what it does; its name and attributes stay beside it."""
+def _composite(s: RegionScope, op: StablehloOperation) -> Instructions:
+    """A call of the function with the decomposition; its name and attributes are kept."""
     operands = s.operands(op)
     made = s.instruction(
         _O.CALL,
@@ -192,7 +206,7 @@ def _composite(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.optimization_barrier")
-def _optimization_barrier(s: Scope, op: Operation) -> Instructions:
+def _optimization_barrier(s: RegionScope, op: StablehloOperation) -> Instructions:
     if not op.operands:
         return []
     return s.unpacked(s.instruction(_O.OPT_BARRIER, (s.packed(s.operands(op)),)), op)
@@ -208,7 +222,7 @@ _API = {
 
 
 @rule("stablehlo.custom_call")
-def _custom_call(s: Scope, op: Operation) -> Instructions:
+def _custom_call(s: RegionScope, op: StablehloOperation) -> Instructions:
     operands = s.operands(op)
     target = s.word(op, "call_target_name")
     special = _TARGETS.get(target)
@@ -237,10 +251,10 @@ def _custom_call(s: Scope, op: Operation) -> Instructions:
     return s.unpacked(made, op)
 
 
-_TARGETS: dict[str, Callable[[Scope, Operation], Instructions]] = {}
+_TARGETS: dict[str, Callable[[RegionScope, StablehloOperation], Instructions]] = {}
 """Custom calls that stand for operations of HLO."""
 
-Target = Callable[[Scope, Operation], Instructions]
+Target = Callable[[RegionScope, StablehloOperation], Instructions]
 
 
 def target(*names: str) -> Callable[[Target], Target]:
@@ -254,13 +268,13 @@ def target(*names: str) -> Callable[[Target], Target]:
     return register
 
 
-def _order(s: Scope, op: Operation, layout: Any, shape: Shape) -> Shape:
+def _order(s: RegionScope, op: StablehloOperation, layout: Any, shape: Shape) -> Shape:
     if not isinstance(layout, Elements) or not isinstance(shape, ArrayShape) or layout.full().size != shape.rank:
         s.fail(op, f"the layout does not match {shape.text(layout=False)}")
     return shape.with_layout([int(d) for d in layout.full().reshape(-1)])
 
 
-def _constraints(s: Scope, op: Operation, operands: Instructions, layouts: Any) -> tuple[Shape, ...]:
+def _constraints(s: RegionScope, op: StablehloOperation, operands: Instructions, layouts: Any) -> tuple[Shape, ...]:
     if not isinstance(layouts, tuple) or len(layouts) != len(operands):
         s.fail(op, f"expected {len(operands)} operand_layouts")
     return tuple(
@@ -269,7 +283,7 @@ def _constraints(s: Scope, op: Operation, operands: Instructions, layouts: Any) 
     )
 
 
-def _laid_out(s: Scope, op: Operation, shape: Shape, layouts: Any) -> Shape:
+def _laid_out(s: RegionScope, op: StablehloOperation, shape: Shape, layouts: Any) -> Shape:
     if not isinstance(shape, TupleShape):
         return _order(s, op, layouts[0], shape)
     if not isinstance(layouts, tuple) or len(layouts) != len(shape.shapes):
@@ -278,7 +292,7 @@ def _laid_out(s: Scope, op: Operation, shape: Shape, layouts: Any) -> Shape:
     return tuple_of(parts)
 
 
-def _aliasing(op: Operation) -> str | None:
+def _aliasing(op: StablehloOperation) -> str | None:
     """XLA's text of `output_operand_aliases`: which result lies where which operand does."""
     value = op.attributes.get("output_operand_aliases")
     if not isinstance(value, tuple) or not value:
@@ -294,11 +308,11 @@ def _index(numbers: Sequence[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def _called(s: Scope, op: Operation) -> tuple[HloComputation, ...] | None:
+def _called(s: RegionScope, op: StablehloOperation) -> tuple[HloComputation, ...] | None:
     value = op.attributes.get("called_computations")
     if not isinstance(value, tuple) or not value:
         return None
-    holder = Operation(op.name, op.operands, {}, [], [], op.offset)
+    holder = StablehloOperation(op.name, op.operands, {}, [], [], op.offset)
     found = []
     for symbol in value:
         holder.attributes["callee"] = symbol
@@ -310,12 +324,12 @@ def _called(s: Scope, op: Operation) -> tuple[HloComputation, ...] | None:
 
 
 @rule("stablehlo.after_all", "stablehlo.create_token")
-def _after_all(s: Scope, op: Operation) -> HloInstruction:
+def _after_all(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.b.after_all(s.operands(op))
 
 
 @rule("stablehlo.async_start")
-def _async_start(s: Scope, op: Operation) -> HloInstruction:
+def _async_start(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     operands = s.operands(op)
     called = s.region(op, 0, [x.shape for x in operands])
     state = tuple_of([tuple_of([x.shape for x in operands]), called.root.shape, _CONTEXT])
@@ -323,7 +337,7 @@ def _async_start(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.async_done")
-def _async_done(s: Scope, op: Operation) -> Instructions:
+def _async_done(s: RegionScope, op: StablehloOperation) -> Instructions:
     (state,) = s.operands(op, 1)
     parts = state.shape.shapes if isinstance(state.shape, TupleShape) else ()
     if len(parts) < 2:
@@ -332,7 +346,7 @@ def _async_done(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.infeed")
-def _infeed(s: Scope, op: Operation) -> Instructions:
+def _infeed(s: RegionScope, op: StablehloOperation) -> Instructions:
     """The data come in a tuple, whatever their number; the token stands behind them."""
     (token,) = s.operands(op, 1)
     data = tuple_of([s.shape(op, r.type) for r in op.results[:-1]]).with_default_layout()
@@ -344,7 +358,7 @@ def _infeed(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.outfeed")
-def _outfeed(s: Scope, op: Operation) -> HloInstruction:
+def _outfeed(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     *data, token = s.operands(op, at_least=1)
     whole = s.b.tuple(data)
     config = s.word(op, "outfeed_config", "") or None
@@ -352,7 +366,7 @@ def _outfeed(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.send")
-def _send(s: Scope, op: Operation) -> HloInstruction:
+def _send(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     *data, token = s.operands(op, at_least=1)
     given = s.packed(data)
     named = {"channel_id": s.channel(op), "is_host_transfer": s.flag(op, "is_host_transfer") or None}
@@ -362,7 +376,7 @@ def _send(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.recv")
-def _recv(s: Scope, op: Operation) -> Instructions:
+def _recv(s: RegionScope, op: StablehloOperation) -> Instructions:
     (token,) = s.operands(op, 1)
     data = tuple_or_single([s.shape(op, r.type).with_default_layout() for r in op.results[:-1]])
     named = {"channel_id": s.channel(op), "is_host_transfer": s.flag(op, "is_host_transfer") or None}

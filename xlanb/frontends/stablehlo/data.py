@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlanb.frontends.stablehlo.ir import Operation
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.frontends.stablehlo.ir import StablehloOperation
+from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, rule
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape.shape import array
@@ -16,18 +16,18 @@ _O = HloOpcode
 
 
 @rule("stablehlo.broadcast")
-def _broadcast(s: Scope, op: Operation) -> HloInstruction:
+def _broadcast(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.broadcast(x, s.ints(op, "broadcast_sizes"))
 
 
 @rule("stablehlo.broadcast_in_dim")
-def _broadcast_in_dim(s: Scope, op: Operation) -> HloInstruction:
+def _broadcast_in_dim(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return broadcast_in_dim(s, op, x, s.result_shape(op).dimensions)
 
 
-def broadcast_in_dim(s: Scope, op: Operation, x: HloInstruction, sizes: Sequence[int]) -> HloInstruction:
+def broadcast_in_dim(s: RegionScope, op: StablehloOperation, x: HloInstruction, sizes: Sequence[int]) -> HloInstruction:
     """`x` broadcast to sizes; HLO's broadcast wants the dimensions in order, so `x` is transposed where they are not."""
     dims = s.ints(op, "broadcast_dimensions")
     if len(dims) != x.array_shape.rank or len(set(dims)) != len(dims):
@@ -39,25 +39,25 @@ def broadcast_in_dim(s: Scope, op: Operation, x: HloInstruction, sizes: Sequence
 
 
 @rule("stablehlo.reshape")
-def _reshape(s: Scope, op: Operation) -> HloInstruction:
+def _reshape(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.reshape(x, s.result_shape(op).dimensions)
 
 
 @rule("stablehlo.transpose")
-def _transpose(s: Scope, op: Operation) -> HloInstruction:
+def _transpose(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.transpose(x, s.ints(op, "permutation"))
 
 
 @rule("stablehlo.reverse")
-def _reverse(s: Scope, op: Operation) -> HloInstruction:
+def _reverse(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.reverse(x, s.ints(op, "dimensions"))
 
 
 @rule("stablehlo.slice")
-def _slice(s: Scope, op: Operation) -> HloInstruction:
+def _slice(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     starts, limits, strides = (s.ints(op, n) for n in ("start_indices", "limit_indices", "strides"))
     if not len(starts) == len(limits) == len(strides) == x.array_shape.rank:
@@ -66,26 +66,26 @@ def _slice(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.dynamic_slice")
-def _dynamic_slice(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_slice(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, *starts = s.operands(op, at_least=1)
     return s.b.dynamic_slice(x, starts, s.ints(op, "slice_sizes"))
 
 
 @rule("stablehlo.dynamic_update_slice")
-def _dynamic_update_slice(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_update_slice(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, update, *starts = s.operands(op, at_least=2)
     return s.b.dynamic_update_slice(x, update, starts)
 
 
 @rule("stablehlo.pad")
-def _pad(s: Scope, op: Operation) -> HloInstruction:
+def _pad(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, value = s.operands(op, 2)
     parts = [s.ints(op, n) for n in ("edge_padding_low", "edge_padding_high", "interior_padding")]
     return pad(s, op, x, value, parts)
 
 
 def pad(
-    s: Scope, op: Operation, x: HloInstruction, value: HloInstruction, parts: Sequence[Sequence[int]]
+    s: RegionScope, op: StablehloOperation, x: HloInstruction, value: HloInstruction, parts: Sequence[Sequence[int]]
 ) -> HloInstruction:
     """`x` in a padding; `parts` are the low, the high and the interior padding of each dimension."""
     low, high, interior = parts
@@ -95,17 +95,19 @@ def pad(
 
 
 @rule("stablehlo.concatenate")
-def _concatenate(s: Scope, op: Operation) -> HloInstruction:
+def _concatenate(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.b.concatenate(s.operands(op), s.integer(op, "dimension"))
 
 
 @rule("stablehlo.gather")
-def _gather(s: Scope, op: Operation) -> HloInstruction:
+def _gather(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, indices = s.operands(op, 2)
     return gather(s, op, x, indices, s.ints(op, "slice_sizes"))
 
 
-def gather(s: Scope, op: Operation, x: HloInstruction, indices: HloInstruction, sizes: Sequence[int]) -> HloInstruction:
+def gather(
+    s: RegionScope, op: StablehloOperation, x: HloInstruction, indices: HloInstruction, sizes: Sequence[int]
+) -> HloInstruction:
     """A gather of slices of given sizes."""
     numbers = s.fields(op, "dimension_numbers")
     names = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims")
@@ -121,7 +123,7 @@ def gather(s: Scope, op: Operation, x: HloInstruction, indices: HloInstruction, 
 
 
 @rule("stablehlo.scatter")
-def _scatter(s: Scope, op: Operation) -> Instructions:
+def _scatter(s: RegionScope, op: StablehloOperation) -> Instructions:
     operands = s.operands(op)
     count = len(operands) // 2
     if len(operands) != 2 * count + 1 or not count:
@@ -148,7 +150,7 @@ def _scatter(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.sort")
-def _sort(s: Scope, op: Operation) -> Instructions:
+def _sort(s: RegionScope, op: StablehloOperation) -> Instructions:
     operands = s.operands(op)
     if not operands:
         s.fail(op, "expected operands")
@@ -164,18 +166,18 @@ def _sort(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.tuple")
-def _tuple(s: Scope, op: Operation) -> HloInstruction:
+def _tuple(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.b.tuple(s.operands(op))
 
 
 @rule("stablehlo.get_tuple_element")
-def _get_tuple_element(s: Scope, op: Operation) -> HloInstruction:
+def _get_tuple_element(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.get_tuple_element(x, s.integer(op, "index"))
 
 
 @rule("stablehlo.get_dimension_size")
-def _get_dimension_size(s: Scope, op: Operation) -> HloInstruction:
+def _get_dimension_size(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     """A constant, unless the size is known only when the program runs."""
     (x,) = s.operands(op, 1)
     shape, dimension = x.array_shape, s.integer(op, "dimension")
@@ -190,13 +192,13 @@ def _get_dimension_size(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.set_dimension_size")
-def _set_dimension_size(s: Scope, op: Operation) -> HloInstruction:
+def _set_dimension_size(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, size = s.operands(op, 2)
     return s.instruction(_O.SET_DIMENSION_SIZE, (x, size), dimensions=(s.integer(op, "dimension"),))
 
 
 @rule("stablehlo.torch_index_select")
-def _torch_index_select(s: Scope, op: Operation) -> HloInstruction:
+def _torch_index_select(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     """Slices of one dimension at indices; with batch dimensions, those of each batch."""
     x, indices = s.operands(op, 2)
     dim, batch = s.integer(op, "dim"), s.integer(op, "batch_dims", 0)
@@ -220,7 +222,7 @@ def _torch_index_select(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.rng")
-def _rng(s: Scope, op: Operation) -> HloInstruction:
+def _rng(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     low, high, size = s.operands(op, 3)
     distribution = s.word(op, "rng_distribution").lower()
     known = s.constant_of(size)
@@ -234,7 +236,7 @@ _ALGORITHMS = {"DEFAULT": "rng_default", "THREE_FRY": "rng_three_fry", "PHILOX":
 
 
 @rule("stablehlo.rng_bit_generator")
-def _rng_bit_generator(s: Scope, op: Operation) -> Instructions:
+def _rng_bit_generator(s: RegionScope, op: StablehloOperation) -> Instructions:
     (state,) = s.operands(op, 1)
     if len(op.results) != 2:
         s.fail(op, "expected two results: the new state and the bits")

@@ -1,15 +1,17 @@
-"""Operations whose sizes are operands: where these depend on constants alone, they are the operations with sizes as attributes."""
+"""Operations with sizes as operands: if these are constant, they equal the operations with sizes as
+attributes.
+"""
 
 from __future__ import annotations
 
 from xlanb.frontends.stablehlo import data, elementwise, linalg
 from xlanb.frontends.stablehlo.control import target
-from xlanb.frontends.stablehlo.ir import Operation
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.frontends.stablehlo.ir import StablehloOperation
+from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, rule
 from xlanb.hlo.instruction import HloInstruction
 
 
-def _sizes(s: Scope, op: Operation, operand: HloInstruction) -> list[int]:
+def _sizes(s: RegionScope, op: StablehloOperation, operand: HloInstruction) -> list[int]:
     """The numbers of an operand that must be known."""
     known = s.constant_of(operand)
     if known is None:
@@ -20,13 +22,13 @@ def _sizes(s: Scope, op: Operation, operand: HloInstruction) -> list[int]:
 
 
 @rule("stablehlo.dynamic_broadcast_in_dim")
-def _dynamic_broadcast_in_dim(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_broadcast_in_dim(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, shape = s.operands(op, 2)
     return data.broadcast_in_dim(s, op, x, _sizes(s, op, shape))
 
 
 @rule("stablehlo.dynamic_reshape", "chlo.dynamic_reshape")
-def _dynamic_reshape(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_reshape(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, shape = s.operands(op, 2)
     sizes = _sizes(s, op, shape)
     if sizes.count(-1) == 1:
@@ -38,19 +40,19 @@ def _dynamic_reshape(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.dynamic_iota")
-def _dynamic_iota(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_iota(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (shape,) = s.operands(op, 1)
     return elementwise.iota(s, op, tuple(_sizes(s, op, shape)))
 
 
 @rule("stablehlo.dynamic_pad")
-def _dynamic_pad(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_pad(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, value, *parts = s.operands(op, 5)
     return data.pad(s, op, x, value, [_sizes(s, op, p) for p in parts])
 
 
 @rule("stablehlo.real_dynamic_slice")
-def _real_dynamic_slice(s: Scope, op: Operation) -> HloInstruction:
+def _real_dynamic_slice(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, *parts = s.operands(op, 4)
     starts, limits, strides = (_sizes(s, op, p) for p in parts)
     if not len(starts) == len(limits) == len(strides) == x.array_shape.rank:
@@ -59,13 +61,13 @@ def _real_dynamic_slice(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.dynamic_gather")
-def _dynamic_gather(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_gather(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, indices, sizes = s.operands(op, 3)
     return data.gather(s, op, x, indices, _sizes(s, op, sizes))
 
 
 @rule("stablehlo.dynamic_conv")
-def _dynamic_conv(s: Scope, op: Operation) -> HloInstruction:
+def _dynamic_conv(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, kernel, padding = s.operands(op, 3)
     flat = _sizes(s, op, padding)
     if len(flat) % 2:
@@ -74,7 +76,7 @@ def _dynamic_conv(s: Scope, op: Operation) -> HloInstruction:
 
 
 @target("shape_assertion")
-def _shape_assertion(s: Scope, op: Operation) -> Instructions:
+def _shape_assertion(s: RegionScope, op: StablehloOperation) -> Instructions:
     """What JAX checks of symbolic sizes: nothing is left of it where it holds."""
     condition, *numbers = s.operands(op, at_least=1)
     known = s.constant_of(condition)

@@ -1,11 +1,11 @@
-"""Operations on each element alone: an opcode of HLO each."""
+"""Elementwise operations, each lowered to one HLO opcode."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from xlanb.frontends.stablehlo.ir import Operation
-from xlanb.frontends.stablehlo.scope import Scope, rule
+from xlanb.frontends.stablehlo.ir import StablehloOperation
+from xlanb.frontends.stablehlo.scope import RegionScope, rule
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
 from xlanb.shape.shape import array
@@ -25,7 +25,7 @@ OPCODES |= {"chlo.asin": _O.ASIN, "chlo.asinh": _O.ASINH, "chlo.mulhi": _O.MULHI
 
 
 @rule(*OPCODES)
-def _elementwise(s: Scope, op: Operation) -> HloInstruction:
+def _elementwise(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     opcode = OPCODES[op.name]
     operands = s.operands(op)
     if opcode.arity is not None and len(operands) != opcode.arity:
@@ -41,7 +41,7 @@ _COMPLEX = frozenset((_O.MAXIMUM, _O.MINIMUM, _O.CBRT))
 """Opcodes that HLO has for real numbers only, StableHLO for complex ones too."""
 
 
-def _of_complex(s: Scope, opcode: HloOpcode, operands: list[HloInstruction]) -> HloInstruction:
+def _of_complex(s: RegionScope, opcode: HloOpcode, operands: list[HloInstruction]) -> HloInstruction:
     """The power 1/3, or the larger or smaller by the real part, among equals by the imaginary one."""
     b, x = s.b, operands[0]
     if opcode is _O.CBRT:
@@ -53,7 +53,7 @@ def _of_complex(s: Scope, opcode: HloOpcode, operands: list[HloInstruction]) -> 
     return b.select(b.or_(b.compare(*real, direction), among_equals), x, y)
 
 
-def _accuracy(s: Scope, op: Operation) -> str | None:
+def _accuracy(s: RegionScope, op: StablehloOperation) -> str | None:
     """XLA's text of `#stablehlo.result_accuracy<...>`."""
     fields = s.fields(op, "result_accuracy")
     mode = fields.get("mode", "DEFAULT")
@@ -72,25 +72,25 @@ def _plain(value: Any) -> str:
 
 
 @rule("stablehlo.select")
-def _select(s: Scope, op: Operation) -> HloInstruction:
+def _select(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     if len(op.operands) != 3:
         s.fail(op, f"expected 3 operands, not {len(op.operands)}")
     return s.b.select(*s.operands(op))
 
 
 @rule("stablehlo.compare")
-def _compare(s: Scope, op: Operation) -> HloInstruction:
+def _compare(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, y = _two(s, op)
     return s.b.compare(x, y, s.word(op, "comparison_direction"), _comparison_type(s, op, x))
 
 
-def _comparison_type(s: Scope, op: Operation, x: HloInstruction) -> str | None:
+def _comparison_type(s: RegionScope, op: StablehloOperation, x: HloInstruction) -> str | None:
     """The type where the elements do not say it: total order."""
     kind = op.attributes.get("compare_type")
     return "TOTALORDER" if kind == "TOTALORDER" and x.array_shape.element_type.is_floating else None
 
 
-def _two(s: Scope, op: Operation) -> tuple[HloInstruction, HloInstruction]:
+def _two(s: RegionScope, op: StablehloOperation) -> tuple[HloInstruction, HloInstruction]:
     operands = s.operands(op)
     if len(operands) != 2:
         s.fail(op, f"expected 2 operands, not {len(operands)}")
@@ -98,35 +98,35 @@ def _two(s: Scope, op: Operation) -> tuple[HloInstruction, HloInstruction]:
 
 
 @rule("stablehlo.convert")
-def _convert(s: Scope, op: Operation) -> HloInstruction:
+def _convert(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.convert(x, s.result_element(op))
 
 
 @rule("stablehlo.bitcast_convert")
-def _bitcast_convert(s: Scope, op: Operation) -> HloInstruction:
+def _bitcast_convert(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.bitcast_convert(x, s.result_element(op))
 
 
 @rule("stablehlo.reduce_precision")
-def _reduce_precision(s: Scope, op: Operation) -> HloInstruction:
+def _reduce_precision(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.b.reduce_precision(x, s.integer(op, "exponent_bits"), s.integer(op, "mantissa_bits"))
 
 
 @rule("stablehlo.constant", "chlo.constant", "arith.constant")
-def _constant(s: Scope, op: Operation) -> HloInstruction:
+def _constant(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.constant(op.attributes.get("value"))
 
 
 @rule("stablehlo.iota")
-def _iota(s: Scope, op: Operation) -> HloInstruction:
+def _iota(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     """An iota of one dimension that is broadcast, as XlaBuilder makes it."""
     return iota(s, op, s.result_shape(op).dimensions)
 
 
-def iota(s: Scope, op: Operation, sizes: tuple[int, ...]) -> HloInstruction:
+def iota(s: RegionScope, op: StablehloOperation, sizes: tuple[int, ...]) -> HloInstruction:
     """An iota of given sizes, along `iota_dimension`."""
     dimension = s.integer(op, "iota_dimension")
     if not 0 <= dimension < len(sizes):

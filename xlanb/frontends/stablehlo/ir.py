@@ -1,4 +1,4 @@
-"""A program of MLIR as it was written: operations with operands, attributes and regions, before any of them means anything."""
+"""A parsed MLIR program: operations with operands, attributes and regions, before interpretation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from xlanb.shape import PrimitiveType
 
 
-class Type:
+class StablehloType:
     """The type of a value."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarType(Type):
+class ScalarType(StablehloType):
     """An element type standing alone, as in `1 : i32`; `name` is MLIR's."""
 
     name: str
@@ -23,7 +23,7 @@ class ScalarType(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class TensorType(Type):
+class TensorType(StablehloType):
     """A ranked tensor. A dimension that is not known is None, and has a bound where `bounds` says so.
 
     `element` is None for what HLO has no element type for (quantized, index vectors of other dialects); `element_text` is MLIR's text of it.
@@ -45,10 +45,10 @@ class TensorType(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class TupleType(Type):
+class TupleType(StablehloType):
     """A tuple of types; `leaf_count` are the values in it and in its tuples."""
 
-    types: tuple[Type, ...]
+    types: tuple[StablehloType, ...]
     leaf_count: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class TupleType(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenType(Type):
+class TokenType(StablehloType):
     """A token: the order of effects."""
 
     def __str__(self) -> str:
@@ -68,25 +68,25 @@ class TokenType(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionType(Type):
+class FunctionType(StablehloType):
     """The types of a function's arguments and results."""
 
-    inputs: tuple[Type, ...]
-    results: tuple[Type, ...]
+    inputs: tuple[StablehloType, ...]
+    results: tuple[StablehloType, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class FutureType(Type):
+class FutureType(StablehloType):
     """What an async_start gives: the values of these types, once an async_done has waited for them."""
 
-    types: tuple[Type, ...]
+    types: tuple[StablehloType, ...]
 
     def __str__(self) -> str:
         return f"!stablehlo.future<{', '.join(map(str, self.types))}>"
 
 
 @dataclass(frozen=True, slots=True)
-class OpaqueType(Type):
+class OpaqueType(StablehloType):
     """A type that StableHLO's operations do not take; `text` is as it was written."""
 
     text: str
@@ -114,16 +114,16 @@ class TypedNumber:
     """A float that was written as the bits of it, `0x7FC00000 : f32`, or a number with its type."""
 
     value: int | float
-    type: Type
+    type: StablehloType
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class StablehloValue:
     """What an operation gives, or what a block takes."""
 
     name: str
-    type: Type
-    owner: Operation | None = None
+    type: StablehloType
+    owner: StablehloOperation | None = None
     location: Any = None
 
     def __str__(self) -> str:
@@ -134,18 +134,18 @@ class Value:
 class Block:
     """Arguments and operations in order; the last one is the terminator."""
 
-    arguments: list[Value] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
+    arguments: list[StablehloValue] = field(default_factory=list)
+    operations: list[StablehloOperation] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
-class Operation:
+class StablehloOperation:
     """One operation. `offset` is where it begins in the text; `location` is what `loc(...)` says of it."""
 
     name: str
-    operands: list[Value]
+    operands: list[StablehloValue]
     attributes: dict[str, Any]
     regions: list[Block]
-    results: list[Value]
+    results: list[StablehloValue]
     offset: int
     location: Any = None

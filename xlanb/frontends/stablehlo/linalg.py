@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from xlanb.frontends.stablehlo.elements import Elements
-from xlanb.frontends.stablehlo.ir import Operation, ScalarType
+from xlanb.frontends.stablehlo.ir import ScalarType, StablehloOperation
 from xlanb.frontends.stablehlo.reductions import make_window, pairs
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, rule
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -19,7 +19,7 @@ _O = HloOpcode
 _SIDES = ("lhs", "rhs")
 
 
-def precisions(s: Scope, op: Operation) -> tuple[str, ...] | None:
+def precisions(s: RegionScope, op: StablehloOperation) -> tuple[str, ...] | None:
     """The precision of each operand; None where all are the default."""
     value = op.attributes.get("precision_config", ())
     if not isinstance(value, tuple) or any(not isinstance(v, str) for v in value):
@@ -29,19 +29,19 @@ def precisions(s: Scope, op: Operation) -> tuple[str, ...] | None:
 
 
 @rule("stablehlo.dot")
-def _dot(s: Scope, op: Operation) -> HloInstruction:
+def _dot(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, y = s.operands(op, 2)
     lhs, rhs = (x.array_shape.rank - 1,), (0,)
     return _product(s, op, x, y, {"lhs_contracting_dims": lhs, "rhs_contracting_dims": rhs})
 
 
 @rule("stablehlo.dot_general")
-def _dot_general(s: Scope, op: Operation) -> HloInstruction:
+def _dot_general(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, y = s.operands(op, 2)
     return _product(s, op, x, y, _dot_dimensions(s, op))
 
 
-def _dot_dimensions(s: Scope, op: Operation) -> dict[str, tuple[int, ...]]:
+def _dot_dimensions(s: RegionScope, op: StablehloOperation) -> dict[str, tuple[int, ...]]:
     """The dimension numbers by HLO's names; the short form keeps those of both operands in pairs."""
     fields = s.fields(op, "dot_dimension_numbers")
     found: dict[str, tuple[int, ...]] = {}
@@ -57,7 +57,7 @@ def _dot_dimensions(s: Scope, op: Operation) -> dict[str, tuple[int, ...]]:
 
 
 def _product(
-    s: Scope, op: Operation, x: HloInstruction, y: HloInstruction, dims: dict[str, tuple[int, ...]]
+    s: RegionScope, op: StablehloOperation, x: HloInstruction, y: HloInstruction, dims: dict[str, tuple[int, ...]]
 ) -> HloInstruction:
     named: dict[str, Any] = {name: value or None for name, value in dims.items()}
     made = s.instruction(
@@ -70,7 +70,7 @@ def _product(
     return _typed(s, op, made)
 
 
-def _typed(s: Scope, op: Operation, made: HloInstruction) -> HloInstruction:
+def _typed(s: RegionScope, op: StablehloOperation, made: HloInstruction) -> HloInstruction:
     """A sum of products in the element type that the text gives its result."""
     element = s.result_element(op)
     if element is not made.array_shape.element_type:
@@ -78,7 +78,7 @@ def _typed(s: Scope, op: Operation, made: HloInstruction) -> HloInstruction:
     return made
 
 
-def _algorithm(s: Scope, op: Operation) -> str | None:
+def _algorithm(s: RegionScope, op: StablehloOperation) -> str | None:
     """XLA's name of an algorithm, from its types and how many products it takes."""
     fields = s.fields(op, "algorithm")
     if not fields:
@@ -98,13 +98,17 @@ def _algorithm(s: Scope, op: Operation) -> str | None:
 
 
 @rule("stablehlo.convolution")
-def _convolution(s: Scope, op: Operation) -> HloInstruction:
+def _convolution(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, kernel = s.operands(op, 2)
     return convolution(s, op, x, kernel, None)
 
 
 def convolution(
-    s: Scope, op: Operation, x: HloInstruction, kernel: HloInstruction, padding: list[tuple[int, int]] | None
+    s: RegionScope,
+    op: StablehloOperation,
+    x: HloInstruction,
+    kernel: HloInstruction,
+    padding: list[tuple[int, int]] | None,
 ) -> HloInstruction:
     """A convolution, with the padding that its attribute says or another."""
     labels = _labels(s, op)
@@ -137,7 +141,7 @@ def convolution(
     return _typed(s, op, made)
 
 
-def _flags(s: Scope, op: Operation, count: int) -> tuple[int, ...]:
+def _flags(s: RegionScope, op: StablehloOperation, count: int) -> tuple[int, ...]:
     value = op.attributes.get("window_reversal")
     if isinstance(value, Elements):
         return tuple(int(v) for v in value.full().reshape(-1)[: count + 1])
@@ -146,7 +150,7 @@ def _flags(s: Scope, op: Operation, count: int) -> tuple[int, ...]:
     return s.ints(op, "window_reversal", (0,) * count)
 
 
-def _labels(s: Scope, op: Operation) -> ConvolutionDimensionNumbers:
+def _labels(s: RegionScope, op: StablehloOperation) -> ConvolutionDimensionNumbers:
     value: Any = op.attributes.get("dimension_numbers")
     if isinstance(value, ConvolutionDimensionNumbers):
         return value
@@ -162,19 +166,19 @@ def _labels(s: Scope, op: Operation) -> ConvolutionDimensionNumbers:
 
 
 @rule("stablehlo.fft")
-def _fft(s: Scope, op: Operation) -> HloInstruction:
+def _fft(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.instruction(_O.FFT, (x,), fft_type=s.word(op, "fft_type"), fft_length=s.ints(op, "fft_length"))
 
 
 @rule("stablehlo.cholesky")
-def _cholesky(s: Scope, op: Operation) -> HloInstruction:
+def _cholesky(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     return s.instruction(_O.CHOLESKY, (x,), lower=s.flag(op, "lower") or None)
 
 
 @rule("stablehlo.triangular_solve")
-def _triangular_solve(s: Scope, op: Operation) -> HloInstruction:
+def _triangular_solve(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     return s.instruction(
         _O.TRIANGULAR_SOLVE,
         s.operands(op),
@@ -193,7 +197,7 @@ _NORMS = {
 
 
 @rule(*_NORMS)
-def _batch_norm(s: Scope, op: Operation) -> Instructions:
+def _batch_norm(s: RegionScope, op: StablehloOperation) -> Instructions:
     epsilon = op.attributes.get("epsilon")
     if not isinstance(epsilon, int | float):
         s.fail(op, "expected a number as 'epsilon'")
@@ -207,7 +211,7 @@ def _batch_norm(s: Scope, op: Operation) -> Instructions:
 
 
 @rule("stablehlo.einsum", "stablehlo.unary_einsum")
-def _einsum(s: Scope, op: Operation) -> HloInstruction:
+def _einsum(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     """A product, sums over what one operand alone has, and a transpose."""
     inputs, arrow, output = s.word(op, "einsum_config").replace(" ", "").partition("->")
     labels = inputs.split(",")
@@ -229,7 +233,7 @@ def _einsum(s: Scope, op: Operation) -> HloInstruction:
     return made if order == output else s.b.transpose(made, [order.index(c) for c in output])
 
 
-def _summed(s: Scope, x: HloInstruction, letters: str, kept: set[str]) -> tuple[HloInstruction, str]:
+def _summed(s: RegionScope, x: HloInstruction, letters: str, kept: set[str]) -> tuple[HloInstruction, str]:
     dims = [i for i, c in enumerate(letters) if c not in kept]
     if not dims:
         return x, letters
@@ -238,7 +242,7 @@ def _summed(s: Scope, x: HloInstruction, letters: str, kept: set[str]) -> tuple[
 
 
 def _contracted(
-    s: Scope, op: Operation, operands: list[HloInstruction], labels: list[str], output: str
+    s: RegionScope, op: StablehloOperation, operands: list[HloInstruction], labels: list[str], output: str
 ) -> tuple[HloInstruction, str]:
     left, right = labels
     batch = [c for c in left if c in right and c in output]

@@ -22,9 +22,9 @@ from xlanb.frontends.stablehlo import (  # noqa: F401 - importing a file of rule
     shardy,
     special,
 )
-from xlanb.frontends.stablehlo.ir import FunctionType, Opaque, Operation, Type
+from xlanb.frontends.stablehlo.ir import FunctionType, Opaque, StablehloOperation, StablehloType
 from xlanb.frontends.stablehlo.parser import Parser
-from xlanb.frontends.stablehlo.scope import Program, Scope
+from xlanb.frontends.stablehlo.scope import RegionScope, StablehloProgram
 from xlanb.frontends.stablehlo.shapes import closed, is_open
 from xlanb.hlo.builder import HloBuilder
 from xlanb.hlo.module import HloModule
@@ -48,20 +48,20 @@ def module_of(text: str, entry: str = "", arguments: Sequence[Any] = ()) -> HloM
     """
     parser = Parser(text)
     top = parser.program()
-    functions: dict[str, Operation] = {}
+    functions: dict[str, StablehloOperation] = {}
     module_op = _collect(top, "", functions)
     start = functions[_entry(functions, entry)]
     name = str(module_op.attributes.get("sym_name") or start.attributes.get("sym_name"))
     module = HloModule(sanitized(name) or "main")
     builder = HloBuilder(_name(start), module)
-    program = Program(text, module, builder, parser.locations, functions, _meshes(module_op))
+    program = StablehloProgram(text, module, builder, parser.locations, functions, _meshes(module_op))
     _lower_entry(program, builder, start, arguments)
     _set_header(module, module_op, start)
     module.remove_unused_computations()
     return module
 
 
-def _collect(top: Operation, prefix: str, functions: dict[str, Operation]) -> Operation:
+def _collect(top: StablehloOperation, prefix: str, functions: dict[str, StablehloOperation]) -> StablehloOperation:
     """Gather the functions of a module and of those within it, by name; give the module that holds them."""
     found = top
     for region in top.regions:
@@ -79,7 +79,7 @@ def _collect(top: Operation, prefix: str, functions: dict[str, Operation]) -> Op
     return top if _has_functions(top) else found
 
 
-def _meshes(module: Operation) -> dict[str, str]:
+def _meshes(module: StablehloOperation) -> dict[str, str]:
     """The meshes that a module defines: their texts by name."""
     found = {}
     for op in (o for region in module.regions for o in region.operations if o.name == "sdy.mesh"):
@@ -88,18 +88,18 @@ def _meshes(module: Operation) -> dict[str, str]:
     return found
 
 
-def _has_functions(top: Operation) -> bool:
+def _has_functions(top: StablehloOperation) -> bool:
     return any(op.name == "func.func" for region in top.regions for op in region.operations)
 
 
-def _name(function: Operation) -> str:
+def _name(function: StablehloOperation) -> str:
     name = function.attributes.get("sym_name")
     if not isinstance(name, str) or not name:
         raise HloVerifierError("the function has no name")
     return name
 
 
-def _entry(functions: dict[str, Operation], wanted: str) -> str:
+def _entry(functions: dict[str, StablehloOperation], wanted: str) -> str:
     if wanted:
         if wanted in functions:
             return wanted
@@ -113,8 +113,10 @@ def _entry(functions: dict[str, Operation], wanted: str) -> str:
     raise HloVerifierError(f"the program has no entry function @{wanted or 'main'}; it has {names}")
 
 
-def _lower_entry(program: Program, builder: HloBuilder, function: Operation, given: Sequence[Any] = ()) -> None:
-    scope = Scope(program, builder)
+def _lower_entry(
+    program: StablehloProgram, builder: HloBuilder, function: StablehloOperation, given: Sequence[Any] = ()
+) -> None:
+    scope = RegionScope(program, builder)
     type_ = function.attributes.get("function_type")
     if not function.regions or not isinstance(type_, FunctionType):
         program.fail(HloVerifierError, function, f"@{_name(function)} has no body")
@@ -134,7 +136,9 @@ def _lower_entry(program: Program, builder: HloBuilder, function: Operation, giv
     builder.build(scope.packed(results))
 
 
-def _parameter_shapes(scope: Scope, function: Operation, types: list[Type], given: Sequence[Any]) -> list[Shape]:
+def _parameter_shapes(
+    scope: RegionScope, function: StablehloOperation, types: list[StablehloType], given: Sequence[Any]
+) -> list[Shape]:
     """The shapes of the entry's parameters: sizes that the text leaves open are those of the arguments."""
     if not any(map(is_open, types)):
         return [scope.shape(function, t) for t in types]
@@ -152,7 +156,7 @@ def _parameter_shapes(scope: Scope, function: Operation, types: list[Type], give
     return shapes
 
 
-def _listed(function: Operation, name: str) -> tuple[dict[str, Any], ...]:
+def _listed(function: StablehloOperation, name: str) -> tuple[dict[str, Any], ...]:
     value = function.attributes.get(name, ())
     return tuple(v if isinstance(v, dict) else {} for v in value) if isinstance(value, tuple) else ()
 
@@ -162,8 +166,10 @@ def _sharding(attributes: dict[str, Any]) -> str:
     return parse_sharding(Cursor(text)) if isinstance(text, str) and text.startswith("{") else ""
 
 
-def _set_header(module: HloModule, top: Operation, function: Operation) -> None:
-    """What XLA keeps of a module's and a function's attributes: how often it runs beside itself, and which results may lie where arguments lay."""
+def _set_header(module: HloModule, top: StablehloOperation, function: StablehloOperation) -> None:
+    """The module and function attributes that XLA keeps: the number of replicas and partitions, and
+    aliases of results and arguments.
+    """
     for name, attribute in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
         count = top.attributes.get(attribute, 1)
         if isinstance(count, int) and count > 1:

@@ -11,7 +11,7 @@ from typing import Any
 
 from xlanb.frontends.stablehlo import pretty
 from xlanb.frontends.stablehlo.attributes import AttributeParser
-from xlanb.frontends.stablehlo.ir import Block, FunctionType, Operation, Symbol, Type, Value
+from xlanb.frontends.stablehlo.ir import Block, FunctionType, StablehloOperation, StablehloType, StablehloValue, Symbol
 from xlanb.frontends.stablehlo.lexer import MlirCursor
 
 _RESOURCE = re.compile(r'([\w.$\-]+|"[^"\n]*")[ \t\n\r]*:[ \t\n\r]*"0x([0-9a-fA-F]*)"')
@@ -26,7 +26,7 @@ _DEFAULT_DIALECT = {
 }
 
 
-def parse(text: str) -> Operation:
+def parse(text: str) -> StablehloOperation:
     """The module of a text; where there is none around its functions, one that holds them.
 
     Raises:
@@ -46,13 +46,13 @@ class Parser:
         self.types = self.attributes.types
         self.locations = self.attributes.locations
         self.source = text
-        self._values: dict[str, list[Value]] = {}
+        self._values: dict[str, list[StablehloValue]] = {}
         self._scopes: list[list[str]] = [[]]
         self.attributes.resources = _resources(text)
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
-    def program(self) -> Operation:
+    def program(self) -> StablehloOperation:
         """All of the text."""
         c = self.cursor
         top = Block()
@@ -67,7 +67,7 @@ class Parser:
                 top.operations.append(self.operation())
         if len(top.operations) == 1 and top.operations[0].name == "builtin.module":
             return top.operations[0]
-        return Operation("builtin.module", [], {}, [top], [], 0)
+        return StablehloOperation("builtin.module", [], {}, [top], [], 0)
 
     def _attribute_alias(self) -> None:
         c = self.cursor
@@ -100,7 +100,7 @@ class Parser:
 
     # -- values --------------------------------------------------------------------------------------------------------
 
-    def operand(self) -> Value:
+    def operand(self) -> StablehloValue:
         """A use of a value."""
         c = self.cursor
         start = c.pos
@@ -113,23 +113,23 @@ class Parser:
             c.fail(f"%{name} has {len(found)} values, no number {number}", start)
         return found[number]
 
-    def operands(self) -> list[Value]:
+    def operands(self) -> list[StablehloValue]:
         """Uses of values with commas between them, none perhaps; a comma behind the last one is eaten too."""
-        found: list[Value] = []
+        found: list[StablehloValue] = []
         while self.cursor.at("%"):
             found.append(self.operand())
             if not self.cursor.accept(","):
                 break
         return found
 
-    def operands_in_parentheses(self) -> list[Value]:
+    def operands_in_parentheses(self) -> list[StablehloValue]:
         """`(%0, %1)`."""
         self.cursor.expect("(", "before the operands")
         found = self.operands()
         self.cursor.expect(")", "after the operands")
         return found
 
-    def define(self, name: str, values: list[Value], at: int) -> None:
+    def define(self, name: str, values: list[StablehloValue], at: int) -> None:
         """Make a name stand for values as far as the scope goes."""
         if name in self._values:
             self.cursor.fail(f"%{name} is defined twice", at)
@@ -146,7 +146,7 @@ class Parser:
 
     # -- regions -------------------------------------------------------------------------------------------------------
 
-    def region(self, arguments: Sequence[tuple[str, int, Value]] = (), *, isolated: bool = False) -> Block:
+    def region(self, arguments: Sequence[tuple[str, int, StablehloValue]] = (), *, isolated: bool = False) -> Block:
         """`{ ... }`: one block, whose arguments may be given."""
         c = self.cursor
         c.expect("{", "at the start of a region")
@@ -184,21 +184,21 @@ class Parser:
             c.expect(")", "after the arguments of a block")
         c.expect(":", "after the label of a block")
 
-    def _argument(self) -> Value:
+    def _argument(self) -> StablehloValue:
         name, at, value = self.typed_argument()
         self.define(name, [value], at)
         return value
 
-    def typed_argument(self) -> tuple[str, int, Value]:
+    def typed_argument(self) -> tuple[str, int, StablehloValue]:
         """`%arg0: tensor<f32> loc(...)`, not yet defined."""
         name, at = self.argument_name()
         self.cursor.expect(":", "and the type of an argument")
         type_ = self.types.type()
-        return name, at, Value(name, type_, location=self.locations.optional())
+        return name, at, StablehloValue(name, type_, location=self.locations.optional())
 
     # -- operations ----------------------------------------------------------------------------------------------------
 
-    def operation(self) -> Operation:
+    def operation(self) -> StablehloOperation:
         """One operation with the names of its results."""
         c = self.cursor
         start = c.pos
@@ -227,7 +227,7 @@ class Parser:
             c.expect("=", "after the names of results")
         return names
 
-    def _define_results(self, op: Operation, names: list[tuple[str, int, int]], at: int) -> None:
+    def _define_results(self, op: StablehloOperation, names: list[tuple[str, int, int]], at: int) -> None:
         wanted = sum(count for _, count, _ in names)
         if names and wanted != len(op.results):
             self.cursor.fail(f"{op.name} gives {len(op.results)} results, not {wanted}", at)
@@ -243,17 +243,17 @@ class Parser:
         self,
         name: str,
         at: int,
-        operands: list[Value],
+        operands: list[StablehloValue],
         attributes: dict[str, Any],
-        types: Sequence[Type],
+        types: Sequence[StablehloType],
         regions: list[Block] | None = None,
-    ) -> Operation:
+    ) -> StablehloOperation:
         """An operation with new results."""
-        op = Operation(name, operands, attributes, regions or [], [], at)
-        op.results = [Value("", t, op) for t in types]
+        op = StablehloOperation(name, operands, attributes, regions or [], [], at)
+        op.results = [StablehloValue("", t, op) for t in types]
         return op
 
-    def _generic(self, at: int) -> Operation:
+    def _generic(self, at: int) -> StablehloOperation:
         c = self.cursor
         name = c.quoted()
         operands = self.operands_in_parentheses()
@@ -281,7 +281,7 @@ class Parser:
         c.expect(")", "after the regions")
         return regions
 
-    def function_type(self, operands: list[Value]) -> FunctionType:
+    def function_type(self, operands: list[StablehloValue]) -> FunctionType:
         """`: (types) -> types`, which must be those of the operands."""
         c = self.cursor
         c.expect(":", "and the types of the operation")
@@ -292,7 +292,7 @@ class Parser:
         self.check_operands(operands, type_.inputs, start)
         return type_
 
-    def check_operands(self, operands: list[Value], types: Sequence[Type], at: int) -> None:
+    def check_operands(self, operands: list[StablehloValue], types: Sequence[StablehloType], at: int) -> None:
         """Fail where operands are not of the types that the text gives them."""
         if len(types) != len(operands):
             self.cursor.fail(f"{len(operands)} operands but {len(types)} types", at)
@@ -300,7 +300,7 @@ class Parser:
             if value.type != type_:
                 self.cursor.fail(f"{value} is of type {value.type}, not {type_}", at)
 
-    def _pretty(self, at: int) -> Operation:
+    def _pretty(self, at: int) -> StablehloOperation:
         c = self.cursor
         name = c.bare("an operation")
         name = _DEFAULT_DIALECT.get(name, name)
@@ -310,7 +310,7 @@ class Parser:
             return self._function(at)
         return pretty.parse(self, name, at)
 
-    def _module(self, at: int) -> Operation:
+    def _module(self, at: int) -> StablehloOperation:
         c = self.cursor
         attributes: dict[str, Any] = {}
         if c.at("@"):
@@ -321,7 +321,7 @@ class Parser:
 
     # -- functions -----------------------------------------------------------------------------------------------------
 
-    def _function(self, at: int) -> Operation:
+    def _function(self, at: int) -> StablehloOperation:
         c = self.cursor
         attributes: dict[str, Any] = {}
         word = c.peek_bare()
@@ -329,7 +329,7 @@ class Parser:
             attributes["sym_visibility"] = c.bare()
         attributes["sym_name"] = c.suffix("@")
         arguments, types, argument_attributes = self._parameters()
-        results: tuple[Type, ...] = ()
+        results: tuple[StablehloType, ...] = ()
         result_attributes: tuple[dict[str, Any], ...] = ()
         if c.accept("->"):
             results, result_attributes = self._result_types()
@@ -340,7 +340,9 @@ class Parser:
         regions = [self.region(arguments, isolated=True)] if c.at("{") else []
         return self.made("func.func", at, [], attributes, (), regions)
 
-    def _parameters(self) -> tuple[list[tuple[str, int, Value]], tuple[Type, ...], tuple[dict[str, Any], ...]]:
+    def _parameters(
+        self,
+    ) -> tuple[list[tuple[str, int, StablehloValue]], tuple[StablehloType, ...], tuple[dict[str, Any], ...]]:
         c = self.cursor
         c.expect("(", "before the arguments of a function")
         arguments, types, attributes = [], [], []
@@ -348,7 +350,7 @@ class Parser:
             if c.at("%"):
                 name, at = self.argument_name()
                 c.expect(":", "and the type of an argument")
-                value = Value(name, self.types.type())
+                value = StablehloValue(name, self.types.type())
                 arguments.append((name, at, value))
                 types.append(value.type)
             else:
@@ -362,7 +364,7 @@ class Parser:
         c.expect(")", "after the arguments of a function")
         return arguments, tuple(types), tuple(attributes)
 
-    def _result_types(self) -> tuple[tuple[Type, ...], tuple[dict[str, Any], ...]]:
+    def _result_types(self) -> tuple[tuple[StablehloType, ...], tuple[dict[str, Any], ...]]:
         c = self.cursor
         if not c.accept("("):
             return (self.types.type(),), ({},)

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.frontends.stablehlo import shardy_text
 from xlanb.frontends.stablehlo.elements import Elements
-from xlanb.frontends.stablehlo.ir import Block, FunctionType, Operation, TensorType, Type, Value
+from xlanb.frontends.stablehlo.ir import (
+    Block,
+    FunctionType,
+    StablehloOperation,
+    StablehloType,
+    StablehloValue,
+    TensorType,
+)
 
 if TYPE_CHECKING:
     from xlanb.frontends.stablehlo.parser import Parser
@@ -75,11 +82,11 @@ class Reading:
         self.cursor = parser.cursor
         self.name = name
         self.at = at
-        self.operands: list[Value] = []
+        self.operands: list[StablehloValue] = []
         self.attributes: dict[str, Any] = {}
 
 
-def parse(parser: Parser, name: str, at: int) -> Operation:
+def parse(parser: Parser, name: str, at: int) -> StablehloOperation:
     """An operation in its short form, from behind its name on."""
     c = parser.cursor
     if "." not in name:
@@ -135,7 +142,7 @@ def _keyword(reading: Reading, word: str, attribute: str) -> None:
         reading.attributes[attribute] = parser.attributes.attribute()
 
 
-def _results(reading: Reading) -> tuple[Type, ...]:
+def _results(reading: Reading) -> tuple[StablehloType, ...]:
     """The types of the results, from the types behind the colon: all of a function type, or by the form."""
     parser, c = reading.parser, reading.cursor
     if not c.accept(":"):
@@ -274,7 +281,7 @@ _ITEMS: dict[str, Callable[[Reading], None]] = {
 # -- whole operations ------------------------------------------------------------------------------------------------------
 
 
-def _generic_constant(parser: Parser, name: str, at: int) -> Operation:
+def _generic_constant(parser: Parser, name: str, at: int) -> StablehloOperation:
     c = parser.cursor
     c.expect("(")
     c.expect(")")
@@ -287,7 +294,7 @@ def _generic_constant(parser: Parser, name: str, at: int) -> Operation:
     return parser.made(name, at, [], attributes, parser.function_type([]).results)
 
 
-def _constant(parser: Parser, name: str, at: int) -> Operation:
+def _constant(parser: Parser, name: str, at: int) -> StablehloOperation:
     c = parser.cursor
     attributes = parser.attributes.dictionary() if c.at("{") else {}
     start = c.pos
@@ -299,7 +306,7 @@ def _constant(parser: Parser, name: str, at: int) -> Operation:
     return parser.made(name, at, [], attributes, (value.type,))
 
 
-def _while(parser: Parser, name: str, at: int) -> Operation:
+def _while(parser: Parser, name: str, at: int) -> StablehloOperation:
     """`(%iterArg = %0, ...) : types cond { ... } do { ... }`."""
     c = parser.cursor
     c.expect("(")
@@ -311,7 +318,7 @@ def _while(parser: Parser, name: str, at: int) -> Operation:
         if not c.accept(","):
             break
     c.expect(")")
-    types: list[Type] = []
+    types: list[StablehloType] = []
     if operands:
         c.expect(":", "and the types of a while")
         start = c.pos
@@ -323,15 +330,15 @@ def _while(parser: Parser, name: str, at: int) -> Operation:
     regions = []
     for word in ("cond", "do"):
         c.expect_bare(word)
-        regions.append(parser.region([(n, p, Value(n, t)) for (n, p), t in zip(names, types, strict=True)]))
+        regions.append(parser.region([(n, p, StablehloValue(n, t)) for (n, p), t in zip(names, types, strict=True)]))
     return parser.made(name, at, operands, attributes, types, regions)
 
 
-def _reduce(parser: Parser, name: str, at: int) -> Operation:
+def _reduce(parser: Parser, name: str, at: int) -> StablehloOperation:
     """`(%x init: %0), ... [applies stablehlo.add] across dimensions = [0] : types [reducer(...) {...}]`."""
     c = parser.cursor
-    inputs: list[Value] = []
-    inits: list[Value] = []
+    inputs: list[StablehloValue] = []
+    inits: list[StablehloValue] = []
     while c.accept("("):
         inputs.append(parser.operand())
         c.expect_bare("init")
@@ -356,13 +363,13 @@ def _reduce(parser: Parser, name: str, at: int) -> Operation:
     return made
 
 
-def _applied(parser: Parser, applied: str, inputs: list[Value], at: int) -> Block:
+def _applied(parser: Parser, applied: str, inputs: list[StablehloValue], at: int) -> Block:
     """The region over two scalars that `applies stablehlo.add` stands for."""
     type_ = inputs[0].type if inputs else None
     if not isinstance(type_, TensorType) or len(inputs) != 1:
         parser.cursor.fail("expects one tensor to reduce where an operation is applied", at)
     scalar = TensorType((), type_.element, type_.element_text)
-    left, right = Value("lhs", scalar), Value("rhs", scalar)
+    left, right = StablehloValue("lhs", scalar), StablehloValue("rhs", scalar)
     inner = parser.made(applied, at, [left, right], {}, (scalar,))
     last = parser.made("stablehlo.return", at, list(inner.results), {}, ())
     return Block([left, right], [inner, last])
@@ -381,7 +388,7 @@ def _reducer(parser: Parser) -> Block:
     return parser.region([*firsts, *seconds])
 
 
-def _scan(parser: Parser, name: str, at: int) -> Operation:
+def _scan(parser: Parser, name: str, at: int) -> StablehloOperation:
     """`(inputs) inits(inits) dimension=0 { ... } : types`."""
     c = parser.cursor
     inputs = parser.operands_in_parentheses()
@@ -400,7 +407,7 @@ def _scan(parser: Parser, name: str, at: int) -> Operation:
     return parser.made(name, at, operands, attributes, results, [region])
 
 
-_WHOLE: dict[str, Callable[[Parser, str, int], Operation]] = {
+_WHOLE: dict[str, Callable[[Parser, str, int], StablehloOperation]] = {
     "stablehlo.constant": _constant,
     "chlo.constant": _constant,
     "arith.constant": _constant,

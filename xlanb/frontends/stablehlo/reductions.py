@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.frontends.stablehlo.elements import Elements
-from xlanb.frontends.stablehlo.ir import Operation
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, is_integer, rule
+from xlanb.frontends.stablehlo.ir import StablehloOperation
+from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, is_integer, rule
 from xlanb.hlo.attributes import Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 
 
 @rule("stablehlo.reduce")
-def _reduce(s: Scope, op: Operation) -> Instructions:
+def _reduce(s: RegionScope, op: StablehloOperation) -> Instructions:
     inputs, inits = halves(s, op)
     made = s.b.reduce(inputs, inits, s.ints(op, "dimensions"), s.reducer(op, 0, len(inputs)))
     return s.unpacked(made, op)
 
 
-def halves(s: Scope, op: Operation) -> tuple[list[HloInstruction], list[HloInstruction]]:
+def halves(s: RegionScope, op: StablehloOperation) -> tuple[list[HloInstruction], list[HloInstruction]]:
     """The operands: arrays, and as many initial values behind them."""
     operands = s.operands(op)
     count = len(operands) // 2
@@ -29,7 +29,7 @@ def halves(s: Scope, op: Operation) -> tuple[list[HloInstruction], list[HloInstr
 
 
 @rule("stablehlo.reduce_window")
-def _reduce_window(s: Scope, op: Operation) -> Instructions:
+def _reduce_window(s: RegionScope, op: StablehloOperation) -> Instructions:
     inputs, inits = halves(s, op)
     sizes = s.ints(op, "window_dimensions")
     window = make_window(
@@ -44,7 +44,7 @@ def _reduce_window(s: Scope, op: Operation) -> Instructions:
     return s.unpacked(s.b.reduce_window(inputs, inits, window, s.reducer(op, 0, len(inputs))), op)
 
 
-def pairs(s: Scope, op: Operation, name: str, count: int) -> list[tuple[int, int]]:
+def pairs(s: RegionScope, op: StablehloOperation, name: str, count: int) -> list[tuple[int, int]]:
     """The low and high padding of each dimension: a matrix, a list of pairs, or zeros where it is missing."""
     value: Any = op.attributes.get(name)
     if value is None:
@@ -61,8 +61,8 @@ def pairs(s: Scope, op: Operation, name: str, count: int) -> list[tuple[int, int
 
 
 def make_window(
-    s: Scope,
-    op: Operation,
+    s: RegionScope,
+    op: StablehloOperation,
     sizes: Sequence[int],
     *,
     strides: Sequence[int],
@@ -85,7 +85,7 @@ def make_window(
 
 
 @rule("stablehlo.select_and_scatter")
-def _select_and_scatter(s: Scope, op: Operation) -> HloInstruction:
+def _select_and_scatter(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, source, init = s.operands(op, 3)
     rank = x.array_shape.rank
     ones = (1,) * rank
@@ -102,7 +102,7 @@ def _select_and_scatter(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("stablehlo.map")
-def _map(s: Scope, op: Operation) -> HloInstruction:
+def _map(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     operands = s.operands(op)
     if not operands:
         s.fail(op, "expected operands")

@@ -13,7 +13,7 @@ from xlanb.errors import HloVerifierError, LiteralError, ShapeError, Unimplement
 from xlanb.evaluator import evaluate_instruction
 from xlanb.frontends.stablehlo import shapes
 from xlanb.frontends.stablehlo.elements import Elements
-from xlanb.frontends.stablehlo.ir import Block, Opaque, Operation, TensorType, Type, Value
+from xlanb.frontends.stablehlo.ir import Block, Opaque, StablehloOperation, StablehloType, StablehloValue, TensorType
 from xlanb.frontends.stablehlo.locations import LocationParser
 from xlanb.frontends.stablehlo.source import placed
 from xlanb.hlo.builder import HloBuilder
@@ -25,11 +25,11 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 
 Instructions = Sequence[HloInstruction]
-Rule = Callable[["Scope", Operation], HloInstruction | Instructions]
+Rule = Callable[["RegionScope", StablehloOperation], HloInstruction | Instructions]
 RULES: dict[str, Rule] = {}
 """Lowers an operation to HLO, by its name. A rule returns the instruction, or one for each result."""
 
-Constraint = Callable[["Scope", Operation], None]
+Constraint = Callable[["RegionScope", StablehloOperation], None]
 CONSTRAINTS: dict[str, list[Constraint]] = {}
 """Additional constraints of an operation, by its name. Each raises an error if violated."""
 
@@ -65,52 +65,52 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 @dataclass
-class Program:
+class StablehloProgram:
     """What all scopes of one program share."""
 
     source: str
     module: HloModule
     builder: HloBuilder
     locations: LocationParser
-    functions: dict[str, Operation]
+    functions: dict[str, StablehloOperation]
     meshes: dict[str, str] = field(default_factory=dict)
     """The text of each mesh of devices, by its name."""
     called: dict[tuple[Any, ...], HloComputation] = field(default_factory=dict)
     being_lowered: list[str] = field(default_factory=list)
-    free_values: dict[int, dict[Value, None]] = field(default_factory=dict)
+    free_values: dict[int, dict[StablehloValue, None]] = field(default_factory=dict)
     folded: dict[HloInstruction, Any] = field(default_factory=dict)
     regions: int = 0
 
-    def fail(self, kind: type[XlanbError], op: Operation, problem: str) -> NoReturn:
+    def fail(self, kind: type[XlanbError], op: StablehloOperation, problem: str) -> NoReturn:
         """Raise an error about an operation, with its place in the text."""
         raise kind(placed(self.source, op.offset, f"{op.name}: {problem}"))
 
 
-class Scope:
+class RegionScope:
     """Values by name on their way to instructions of one computation; a region's `outer` is what stands around it."""
 
-    def __init__(self, program: Program, builder: HloBuilder, outer: Scope | None = None) -> None:
+    def __init__(self, program: StablehloProgram, builder: HloBuilder, outer: RegionScope | None = None) -> None:
         self.program = program
         self.b = builder
         self.outer = outer
-        self.made: dict[Value, HloInstruction] = {}
+        self.made: dict[StablehloValue, HloInstruction] = {}
         """The instructions of the values that this scope has had so far."""
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def bind(self, value: Value, instruction: HloInstruction) -> None:
+    def bind(self, value: StablehloValue, instruction: HloInstruction) -> None:
         """Let an instruction be the value."""
         self.made[value] = instruction
 
-    def value(self, value: Value) -> HloInstruction:
+    def value(self, value: StablehloValue) -> HloInstruction:
         """The instruction of a value; a constant from around the region is made again in it."""
         found = self.made.get(value)
         if found is None:
             found = self.made[value] = self._from_outside(value)
         return found
 
-    def operands(self, op: Operation, count: int | None = None, *, at_least: int = 0) -> list[HloInstruction]:
-        """The instructions of all operands, of which there must be so many."""
+    def operands(self, op: StablehloOperation, count: int | None = None, *, at_least: int = 0) -> list[HloInstruction]:
+        """The instructions of all operands; raises if their number is not `count`."""
         given = len(op.operands)
         if count is not None and given != count:
             self.fail(op, f"expected {count} operands, not {given}")
@@ -118,11 +118,11 @@ class Scope:
             self.fail(op, f"expected {at_least} operands or more, not {given}")
         return [self.value(v) for v in op.operands]
 
-    def is_constant(self, value: Value) -> bool:
+    def is_constant(self, value: StablehloValue) -> bool:
         """Whether a value is a constant that a region may make again."""
         return value.owner is not None and value.owner.name in _CONSTANTS
 
-    def _from_outside(self, value: Value) -> HloInstruction:
+    def _from_outside(self, value: StablehloValue) -> HloInstruction:
         if self.is_constant(value) and value.owner is not None:
             return self.constant(value.owner.attributes["value"])
         at = self.outer
@@ -132,7 +132,7 @@ class Scope:
             at = at.outer
         raise UnimplementedError(f"{value} is not a value of this computation")
 
-    def _again(self, found: HloInstruction, value: Value) -> HloInstruction:
+    def _again(self, found: HloInstruction, value: StablehloValue) -> HloInstruction:
         known = self.outer.constant_of(found) if self.outer is not None else None
         if known is None:
             raise UnimplementedError(f"the region captures {value}, which is not a constant")
@@ -189,7 +189,7 @@ class Scope:
 
     # -- attributes ---------------------------------------------------------------------------------------------------
 
-    def ints(self, op: Operation, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+    def ints(self, op: StablehloOperation, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """A list of integers: an array, or the elements of a vector."""
         value = op.attributes.get(name)
         if value is None:
@@ -202,39 +202,39 @@ class Scope:
             self.fail(op, f"expected a list of integers as '{name}'")
         return tuple(int(v) for v in value)
 
-    def integer(self, op: Operation, name: str, default: int | None = None) -> int:
+    def integer(self, op: StablehloOperation, name: str, default: int | None = None) -> int:
         """An integer."""
         value = op.attributes.get(name, default)
         if not is_integer(value):
             self.fail(op, f"expected an integer as '{name}'")
         return int(value)
 
-    def flag(self, op: Operation, name: str) -> bool:
+    def flag(self, op: StablehloOperation, name: str) -> bool:
         """true, false, or a name alone for true."""
         return op.attributes.get(name) is True
 
-    def word(self, op: Operation, name: str, default: str | None = None) -> str:
+    def word(self, op: StablehloOperation, name: str, default: str | None = None) -> str:
         """A string, or a case of an enumeration."""
         value = op.attributes.get(name, default)
         if not isinstance(value, str):
             self.fail(op, f"expected a keyword as '{name}'")
         return value
 
-    def fields(self, op: Operation, name: str) -> dict[str, Any]:
+    def fields(self, op: StablehloOperation, name: str) -> dict[str, Any]:
         """An attribute that has fields; empty where it is missing."""
         value = op.attributes.get(name, {})
         if not isinstance(value, dict):
             self.fail(op, f"expected fields as '{name}'")
         return value
 
-    def channel(self, op: Operation) -> int | None:
+    def channel(self, op: StablehloOperation) -> int | None:
         """The number of a channel; None where there is none."""
         handle = self.fields(op, "channel_handle").get("handle")
         return handle if isinstance(handle, int) and handle > 0 else None
 
     # -- shapes -------------------------------------------------------------------------------------------------------
 
-    def result_shape(self, op: Operation, number: int = 0) -> ArrayShape:
+    def result_shape(self, op: StablehloOperation, number: int = 0) -> ArrayShape:
         """The shape that the text gives a result, known to be an array.
 
         Raises:
@@ -245,19 +245,19 @@ class Scope:
             self.fail(op, f"expected a tensor as the result, not {op.results[number].type}")
         return shape
 
-    def result_element(self, op: Operation, number: int = 0) -> PrimitiveType:
+    def result_element(self, op: StablehloOperation, number: int = 0) -> PrimitiveType:
         """The element type of a result, whose sizes need not be known."""
         type_ = self._result(op, number).type
         if not isinstance(type_, TensorType) or type_.element is None:
             self.fail(op, f"expected a tensor of numbers as the result, not {type_}")
         return type_.element
 
-    def _result(self, op: Operation, number: int) -> Value:
+    def _result(self, op: StablehloOperation, number: int) -> StablehloValue:
         if number >= len(op.results):
             self.fail(op, f"expected {number + 1} results or more, not {len(op.results)}")
         return op.results[number]
 
-    def shape(self, op: Operation, type_: Type) -> Shape:
+    def shape(self, op: StablehloOperation, type_: StablehloType) -> Shape:
         """The shape of a type that an operation names."""
         try:
             return shapes.shape_of(type_)
@@ -266,11 +266,11 @@ class Scope:
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
-    def fail(self, op: Operation, problem: str) -> NoReturn:
+    def fail(self, op: StablehloOperation, problem: str) -> NoReturn:
         """Raise HloVerifierError that shows the operation."""
         self.program.fail(HloVerifierError, op, problem)
 
-    def refuse(self, op: Operation, problem: str) -> NoReturn:
+    def refuse(self, op: StablehloOperation, problem: str) -> NoReturn:
         """Raise UnimplementedError that shows the operation."""
         self.program.fail(UnimplementedError, op, problem)
 
@@ -280,7 +280,7 @@ class Scope:
         """An instruction of any opcode."""
         return self.b.instruction(opcode, operands, shape, **attributes)
 
-    def unpacked(self, i: HloInstruction, op: Operation) -> Instructions:
+    def unpacked(self, i: HloInstruction, op: StablehloOperation) -> Instructions:
         """The results of an instruction: itself, or the elements of the tuple that it gives where there are not exactly one."""
         if len(op.results) == 1:
             return [i]
@@ -302,7 +302,7 @@ class Scope:
         with self.placed(last):
             return self.operands(last)
 
-    def lower(self, op: Operation) -> None:
+    def lower(self, op: StablehloOperation) -> None:
         """Make the instructions of an operation, and check that they are of the types that the text gives."""
         if op.name in TERMINATORS:
             self.fail(op, "a return must be the last operation of its region")
@@ -323,8 +323,8 @@ class Scope:
             self.bind(value, i)
         self._annotate(op, given)
 
-    def _annotate(self, op: Operation, given: Instructions) -> None:
-        """Put on what JAX says beside an operation: its sharding and its frontend attributes."""
+    def _annotate(self, op: StablehloOperation, given: Instructions) -> None:
+        """Add JAX's annotations of an operation: its sharding and its frontend attributes."""
         named = op.attributes.get("mhlo.frontend_attributes")
         extra = [(str(k), _text(v)) for k, v in named.items()] if isinstance(named, dict) else []
         rule_ = op.attributes.get("sdy.sharding_rule")
@@ -335,7 +335,7 @@ class Scope:
             target.frontend_attributes = tuple(extra)
 
     @contextmanager
-    def placed(self, op: Operation) -> Iterator[None]:
+    def placed(self, op: StablehloOperation) -> Iterator[None]:
         """Show the operation in errors that do not say where they are."""
         try:
             yield
@@ -347,7 +347,7 @@ class Scope:
 
     # -- regions ------------------------------------------------------------------------------------------------------
 
-    def region(self, op: Operation, number: int, inputs: Sequence[Shape] | None = None) -> HloComputation:
+    def region(self, op: StablehloOperation, number: int, inputs: Sequence[Shape] | None = None) -> HloComputation:
         """The computation of a region: a parameter for each argument, of the given shapes or of the types that the text gives."""
         block = self.block(op, number)
         inner = self.inner("region")
@@ -358,8 +358,8 @@ class Scope:
             inner.bind(argument, inner.parameter(n, shape, argument))
         return inner.b.build_computation(inner.packed(inner.lower_block(block)))
 
-    def reducer(self, op: Operation, number: int, count: int) -> HloComputation:
-        """The computation of a region that folds so many values into as many."""
+    def reducer(self, op: StablehloOperation, number: int, count: int) -> HloComputation:
+        """The computation of a region that reduces this many values."""
         block = self.block(op, number)
         if len(block.arguments) != 2 * count:
             self.fail(op, f"expected a region of {2 * count} arguments, not {len(block.arguments)}")
@@ -376,32 +376,32 @@ class Scope:
                     )
         return made
 
-    def dims(self, op: Operation, fields: dict[str, Any], name: str) -> tuple[int, ...]:
+    def dims(self, op: StablehloOperation, fields: dict[str, Any], name: str) -> tuple[int, ...]:
         """A field that lists dimensions; empty where it is missing."""
         value = fields.get(name, ())
         if not isinstance(value, tuple) or not all(map(is_integer, value)):
             self.fail(op, f"expected a list of dimensions as '{name}'")
         return value
 
-    def number(self, op: Operation, fields: dict[str, Any], name: str, default: int = 0) -> int:
+    def number(self, op: StablehloOperation, fields: dict[str, Any], name: str, default: int = 0) -> int:
         """A field that is an integer."""
         value = fields.get(name, default)
         if not is_integer(value):
             self.fail(op, f"expected an integer as '{name}'")
         return value
 
-    def block(self, op: Operation, number: int) -> Block:
+    def block(self, op: StablehloOperation, number: int) -> Block:
         """A region of an operation."""
         if number >= len(op.regions):
             self.fail(op, f"expected {number + 1} regions, not {len(op.regions)}")
         return op.regions[number]
 
-    def inner(self, name: str) -> Scope:
+    def inner(self, name: str) -> RegionScope:
         """The scope of a region in this one."""
         self.program.regions += 1
-        return Scope(self.program, self.b.sub_computation(f"{name}_{self.program.regions - 1}"), self)
+        return RegionScope(self.program, self.b.sub_computation(f"{name}_{self.program.regions - 1}"), self)
 
-    def parameter(self, number: int, shape: Shape, value: Value | None = None) -> HloInstruction:
+    def parameter(self, number: int, shape: Shape, value: StablehloValue | None = None) -> HloInstruction:
         """A parameter, with the name that a location gives its argument."""
         metadata = self.program.locations.metadata(value.location if value is not None else None)
         with self.b.metadata(metadata):

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import ArgumentError, UnimplementedError
-from xlanb.frontends.stablehlo.ir import FutureType, TensorType, TokenType, TupleType, Type
+from xlanb.frontends.stablehlo.ir import FutureType, StablehloType, TensorType, TokenType, TupleType
 from xlanb.shape import Shape
 from xlanb.shape.shape import TOKEN, ArrayShape, TupleShape, array, tuple_of
 
 
-def shape_of(type_: Type) -> Shape:
+def shape_of(type_: StablehloType) -> Shape:
     """The shape of a type, row major.
 
     Raises:
@@ -44,7 +44,7 @@ def _array(type_: TensorType) -> ArrayShape:
     return replace(array(type_.element, [s for s in sizes if s is not None]), dynamic=dynamic)
 
 
-def is_open(type_: Type) -> bool:
+def is_open(type_: StablehloType) -> bool:
     """Whether an array's type leaves a size open that has no bound either."""
     if not isinstance(type_, TensorType) or type_.is_static:
         return False
@@ -52,7 +52,7 @@ def is_open(type_: Type) -> bool:
     return any(d is None and b is None for d, b in zip(type_.dimensions, bounds, strict=True))
 
 
-def closed(type_: Type, argument: Any) -> Shape:
+def closed(type_: StablehloType, argument: Any) -> Shape:
     """The shape of a parameter whose open sizes are those of an argument: an array, or what else has a shape.
 
     Raises:
@@ -66,7 +66,7 @@ def closed(type_: Type, argument: Any) -> Shape:
     return _array(replace(type_, dimensions=sizes, bounds=()))
 
 
-def fits(shape: Shape, type_: Type) -> bool:
+def fits(shape: Shape, type_: StablehloType) -> bool:
     """Whether a shape is one that the type stands for; a size that the type leaves open may be any."""
     if isinstance(type_, TensorType):
         return (

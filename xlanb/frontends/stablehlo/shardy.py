@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import re
 
-from xlanb.frontends.stablehlo.ir import Opaque, Operation
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.frontends.stablehlo.ir import Opaque, StablehloOperation
+from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, rule
 
 _SIZE = re.compile(r"=\s*(\d{1,9})")
 _MESH = re.compile(r"<\s*@([\w.$-]+)")
 
 
 @rule("sdy.sharding_constraint", "sdy.reshard")
-def _constraint(s: Scope, op: Operation) -> Instructions:
+def _constraint(s: RegionScope, op: StablehloOperation) -> Instructions:
     return s.operands(op, 1)
 
 
 @rule("sdy.manual_computation")
-def _manual_computation(s: Scope, op: Operation) -> Instructions:
+def _manual_computation(s: RegionScope, op: StablehloOperation) -> Instructions:
     """What each device computes of its part: on one device the whole, in place."""
     operands, block = s.operands(op), s.block(op, 0)
     count = _device_count(s, op)
@@ -31,7 +31,7 @@ def _manual_computation(s: Scope, op: Operation) -> Instructions:
     return s.lower_block(block)
 
 
-def _device_count(s: Scope, op: Operation) -> int:
+def _device_count(s: RegionScope, op: StablehloOperation) -> int:
     """The devices of the meshes that the shardings name; 1 where they name none."""
     texts = [op.attributes.get(name) for name in ("in_shardings", "out_shardings")]
     names = {m for t in texts if isinstance(t, Opaque) for m in _MESH.findall(t.text)}

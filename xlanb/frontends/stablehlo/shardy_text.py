@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from xlanb.frontends.stablehlo.ir import Opaque, Operation, Value
+from xlanb.frontends.stablehlo.ir import Opaque, StablehloOperation, StablehloValue
 
 if TYPE_CHECKING:
     from xlanb.frontends.stablehlo.parser import Parser
@@ -14,7 +14,7 @@ _PIECE = re.compile(r"[^<>\[\]{}()\"]*")
 _CLOSING = {"<": ">", "[": "]", "{": "}", "(": ")"}
 
 
-def mesh(parser: Parser, name: str, at: int) -> Operation:
+def mesh(parser: Parser, name: str, at: int) -> StablehloOperation:
     """`@mesh = <["x"=2, "y"=4]> {...}`."""
     c = parser.cursor
     attributes: dict[str, Any] = {"sym_name": c.suffix("@")}
@@ -25,7 +25,7 @@ def mesh(parser: Parser, name: str, at: int) -> Operation:
     return parser.made(name, at, [], attributes, ())
 
 
-def constraint(parser: Parser, name: str, at: int) -> Operation:
+def constraint(parser: Parser, name: str, at: int) -> StablehloOperation:
     """`%x <@mesh, [{"x"}, {}]> : type`."""
     c = parser.cursor
     operand = parser.operand()
@@ -39,7 +39,7 @@ def constraint(parser: Parser, name: str, at: int) -> Operation:
     return parser.made(name, at, [operand], attributes, (type_,))
 
 
-def manual_computation(parser: Parser, name: str, at: int) -> Operation:
+def manual_computation(parser: Parser, name: str, at: int) -> StablehloOperation:
     """`(%x) in_shardings=[...] out_shardings=[...] manual_axes={...} (%a: type) { ... } : types`."""
     c = parser.cursor
     operands = parser.operands_in_parentheses()
@@ -49,7 +49,7 @@ def manual_computation(parser: Parser, name: str, at: int) -> Operation:
         c.expect("=", f"behind '{word}'")
         attributes[word] = _verbatim(parser)
     c.expect("(", "before the arguments of the region")
-    arguments: list[tuple[str, int, Value]] = []
+    arguments: list[tuple[str, int, StablehloValue]] = []
     while not c.at(")"):
         arguments.append(parser.typed_argument())
         if not c.accept(","):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from xlanb.frontends.stablehlo.ir import Operation
-from xlanb.frontends.stablehlo.scope import Scope, rule
+from xlanb.frontends.stablehlo.ir import StablehloOperation
+from xlanb.frontends.stablehlo.scope import RegionScope, rule
 from xlanb.hlo import special_functions
 from xlanb.hlo.builder import HloBuilder
 from xlanb.hlo.instruction import HloInstruction
@@ -34,7 +34,7 @@ _UNARY: dict[str, Callable[[HloBuilder, HloInstruction], HloInstruction]] = {
 
 
 @rule(*_UNARY)
-def _unary(s: Scope, op: Operation) -> HloInstruction:
+def _unary(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     (x,) = s.operands(op, 1)
     element = x.array_shape.element_type
     if not element.is_floating:
@@ -44,7 +44,7 @@ def _unary(s: Scope, op: Operation) -> HloInstruction:
 
 
 @rule("chlo.zeta", "chlo.polygamma")
-def _binary(s: Scope, op: Operation) -> HloInstruction:
+def _binary(s: RegionScope, op: StablehloOperation) -> HloInstruction:
     x, y = s.operands(op, 2)
     element = x.array_shape.element_type
     function = _zeta if op.name == "chlo.zeta" else _polygamma
@@ -52,7 +52,9 @@ def _binary(s: Scope, op: Operation) -> HloInstruction:
 
 
 def _zeta(b: HloBuilder, s: HloInstruction, q: HloInstruction) -> HloInstruction:
-    """The sum over n >= 0 of (q + n)^-s: so many terms, the rest by Euler and Maclaurin; infinite at the poles, NaN for s < 1."""
+    """The sum over n >= 0 of (q + n)^-s: a fixed number of terms, the rest by Euler-Maclaurin;
+    infinite at the poles, NaN for s < 1.
+    """
     power = b.negate(s)
     total, at = b.power(q, power), q
     for _ in range(_TERMS - 1):
@@ -82,7 +84,9 @@ def _at_poles(b: HloBuilder, s: HloInstruction, q: HloInstruction, value: HloIns
 
 
 def _polygamma(b: HloBuilder, n: HloInstruction, x: HloInstruction) -> HloInstruction:
-    """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x); NaN where n is no natural number."""
+    """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x); NaN where n is not a natural
+    number.
+    """
     order = b.add(n, filled(b, n, 1))
     size = b.multiply(b.exp(special_functions.lgamma(b, order)), _zeta(b, order, x))
     is_odd = b.compare(b.remainder(n, filled(b, n, 2)), filled(b, n, 1), "EQ")

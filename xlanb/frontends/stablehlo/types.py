@@ -12,10 +12,10 @@ from xlanb.frontends.stablehlo.ir import (
     FutureType,
     OpaqueType,
     ScalarType,
+    StablehloType,
     TensorType,
     TokenType,
     TupleType,
-    Type,
 )
 from xlanb.frontends.stablehlo.lexer import MlirCursor
 from xlanb.frontends.stablehlo.source import placed
@@ -54,10 +54,10 @@ class TypeParser:
 
     def __init__(self, cursor: MlirCursor, attribute: Callable[[], Any]) -> None:
         self.cursor = cursor
-        self.aliases: dict[str, Type] = {}
+        self.aliases: dict[str, StablehloType] = {}
         self._attribute = attribute
 
-    def type(self) -> Type:
+    def type(self) -> StablehloType:
         """Any type.
 
         Raises:
@@ -89,11 +89,11 @@ class TypeParser:
         finally:
             c.depth -= 1
 
-    def types(self) -> tuple[Type, ...]:
+    def types(self) -> tuple[StablehloType, ...]:
         """One type, or several in parentheses."""
         return self._list("(", ")") if self.cursor.at("(") else (self.type(),)
 
-    def _list(self, start: str, stop: str) -> tuple[Type, ...]:
+    def _list(self, start: str, stop: str) -> tuple[StablehloType, ...]:
         c = self.cursor
         c.expect(start)
         found = []
@@ -109,7 +109,7 @@ class TypeParser:
         self.cursor.expect("->", "between the types of a function")
         return FunctionType(inputs, self.types())
 
-    def _dialect_type(self) -> Type:
+    def _dialect_type(self) -> StablehloType:
         c = self.cursor
         start = c.pos
         name = c.suffix("!")

@@ -22,7 +22,7 @@ from xlanb.codegen.products import accumulator_type, multiply_add
 from xlanb.codegen.types import I1
 from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.hero import hero_of, index_for, roots_of
-from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
+from xlanb.gpu.emitters.kernel import GpuKernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
 from xlanb.gpu.emitters.matrices import Matrices, matrices_of
 from xlanb.gpu.emitters.tensor_cores import Fragments, WarpTile, tensor_type
@@ -108,7 +108,7 @@ def _emit_by_threads(lowering: Lowering, hero: HloInstruction, matrices: Matrice
         tiles.store(k, t, spill)
 
 
-def _sum_by_threads(k: KernelFunction, tiles: _Tiles, t: PrimitiveType) -> tuple[list[Element], Ix, Ix]:
+def _sum_by_threads(k: GpuKernelFunction, tiles: _Tiles, t: PrimitiveType) -> tuple[list[Element], Ix, Ix]:
     """(this thread's results, row after row; its first row and column in the tile)."""
     f, across, count = k.f, tiles.width // _OWN, _OWN * _OWN
     row, column = f.mul(f.div(k.thread, across), _OWN), f.mul(f.rem(k.thread, across), _OWN)
@@ -184,7 +184,7 @@ class _Tiles:
         """How many tiles there are."""
         return self.batch * self.down * self.across
 
-    def begin(self, k: KernelFunction) -> None:
+    def begin(self, k: GpuKernelFunction) -> None:
         """Find the block's tile."""
         f, each = k.f, self.down * self.across
         tile, self.number = f.rem(k.block, each), f.div(k.block, each)
@@ -195,7 +195,7 @@ class _Tiles:
 
     def load(
         self,
-        k: KernelFunction,
+        k: GpuKernelFunction,
         t: PrimitiveType,
         memory: Value,
         first: Ix,
@@ -248,7 +248,7 @@ class _Tiles:
 
     # -- results --------------------------------------------------------------------------------------------------
 
-    def store(self, k: KernelFunction, t: PrimitiveType, spill: Callable[[Value], None]) -> None:
+    def store(self, k: GpuKernelFunction, t: PrimitiveType, spill: Callable[[Value], None]) -> None:
         """`spill(memory)` writes this thread's results, of type t, to their places in the tile; then consecutive threads have consecutive results."""
         f = k.f
         memory = k.shared_array(t, self.height * self.width)
@@ -265,7 +265,7 @@ class _Tiles:
             with f.when(inside) if inside.number is None else f.aside():
                 self._result(k, t, load(t, memory, f.add(f.mul(y, self.width), x)), down, across)
 
-    def _result(self, k: KernelFunction, t: PrimitiveType, value: Element, down: Ix, across: Ix) -> None:
+    def _result(self, k: GpuKernelFunction, t: PrimitiveType, value: Element, down: Ix, across: Ix) -> None:
         """Compute what is fused behind an element of the product, and store it."""
         made = arithmetic.convert(k.f, t, array_of(self.hero).element_type, value)
         k.e.bindings[self.hero] = {(): lambda _: made}  # type: ignore[index]
@@ -275,7 +275,7 @@ class _Tiles:
             store_elements(k, [leaf], index_for(k, own, self.hero, multi))
 
 
-def _within(k: KernelFunction, at: Ix, most: int, size: int) -> Value:
+def _within(k: GpuKernelFunction, at: Ix, most: int, size: int) -> Value:
     """i1: whether a place of a tile of some size lies in a matrix."""
     return k.f.const(I1, True) if most % size == 0 else k.f.within(at, 0, most)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, flatten
-from xlanb.gpu.emitters.kernel import KernelFunction
+from xlanb.gpu.emitters.kernel import GpuKernelFunction
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
@@ -54,7 +54,7 @@ def roots_of(root: HloInstruction) -> tuple[HloInstruction, ...]:
     return tuple(root.operands) if root.opcode is Op.TUPLE else (root,)
 
 
-def index_for(k: KernelFunction, shape: ArrayShape, hero: HloInstruction, multi: list[Ix]) -> Index:
+def index_for(k: GpuKernelFunction, shape: ArrayShape, hero: HloInstruction, multi: list[Ix]) -> Index:
     """The index of a result of some shape, of as many elements, where the hero's result is at `multi`."""
     own = array_of(hero, (0,) if hero.shape.is_tuple else ())
     if shape.dimensions == own.dimensions:

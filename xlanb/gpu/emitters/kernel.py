@@ -18,7 +18,7 @@ from xlanb.codegen.types import DOUBLE, FLOAT, I32, I64, PTR, Type, integer
 from xlanb.codegen.values import Ix, Value
 from xlanb.errors import CompilationError
 from xlanb.gpu.emitters.elements import RULES
-from xlanb.gpu.launches import Argument, Code, Copy, Fill, Kernel, Launch, Place
+from xlanb.gpu.launches import CopyLaunch, Fill, KernelArgument, KernelLaunch, Launch, LaunchedCode, MemoryRange
 from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -39,13 +39,13 @@ class Memories(Protocol):
     target: GpuTarget
     line_of: dict[str, int] | None
 
-    def place(self, i: HloInstruction, leaf: Leaf = ()) -> Place:
+    def place(self, i: HloInstruction, leaf: Leaf = ()) -> MemoryRange:
         """Where the array at a leaf of an instruction's result lies."""
 
-    def scratch(self, i: HloInstruction) -> Place | None:
+    def scratch(self, i: HloInstruction) -> MemoryRange | None:
         """Where an instruction's scratch memory lies."""
 
-    def constant(self, i: HloInstruction) -> Place:
+    def constant(self, i: HloInstruction) -> MemoryRange:
         """Where a constant lies that is memory of the program."""
 
     def unique(self, name: str) -> str:
@@ -55,7 +55,7 @@ class Memories(Protocol):
         """Append to the launch sequence."""
 
 
-class KernelFunction:
+class GpuKernelFunction:
     """A kernel's function while it is written.
 
     `f` writes it, `e` its elements; `thread` and `block` are the numbers of this thread in its block and of its block in the grid, as indices. All blocks are of `threads` threads in one dimension.
@@ -71,8 +71,8 @@ class KernelFunction:
         self.shared_bytes = 0
         self.waits = False
         self._shared_arrays = 0
-        self._places: dict[Place, str] = {}
-        self._written: set[Place] = set()
+        self._places: dict[MemoryRange, str] = {}
+        self._written: set[MemoryRange] = set()
         self._constants: dict[object, IrArray] = {}
         self.thread: Ix = self._number("tid", threads)
         self.block: Ix = self._number("ctaid", blocks)
@@ -94,7 +94,7 @@ class KernelFunction:
 
     # -- memory -------------------------------------------------------------------------------------------------
 
-    def pointer(self, place: Place, *, written: bool = False) -> Value:
+    def pointer(self, place: MemoryRange, *, written: bool = False) -> Value:
         """The address of a place, which becomes a parameter; one for both where a result lies in an operand's place."""
         if written:
             self._written.add(place)
@@ -221,17 +221,17 @@ class KernelFunction:
             with self.below(q, count, rounds * total):
                 body(q)
 
-    def finish(self) -> tuple[Code, tuple[Argument, ...]]:
+    def finish(self) -> tuple[LaunchedCode, tuple[KernelArgument, ...]]:
         """The code of the finished kernel, and its arguments."""
         parameters = [
             Parameter(PTR, name, self._promise(place, place in self._written)) for place, name in self._places.items()
         ]
         self.f.sign(parameters, f'nounwind "nvvm.reqntid"="{self.threads}"')
-        given = tuple(Argument(name, place, place in self._written) for place, name in self._places.items())
-        return Code(self.name, self.module.text(), self.shared_bytes, self.waits), given
+        given = tuple(KernelArgument(name, place, place in self._written) for place, name in self._places.items())
+        return LaunchedCode(self.name, self.module.text(), self.shared_bytes, self.waits), given
 
     @staticmethod
-    def _promise(place: Place, is_written: bool) -> str:
+    def _promise(place: MemoryRange, is_written: bool) -> str:
         """The attributes of a parameter: memory of a program begins at multiples of 64 bytes, and places in it at multiples of 16."""
         access = "" if is_written else " readonly"
         size = f" dereferenceable({place.size})" if place.size else ""
@@ -252,7 +252,7 @@ class Lowering:
         """Where the result has arrays that are not empty."""
         return [leaf for leaf, s in self.instruction.shape.leaves() if not s.is_token and s.as_array().element_count]
 
-    def bindings(self, k: KernelFunction) -> dict[HloInstruction, Mapping[Leaf, Any]]:
+    def bindings(self, k: GpuKernelFunction) -> dict[HloInstruction, Mapping[Leaf, Any]]:
         """The arrays of the operands, by the instruction that stands for each in the code: a parameter of the fusion, or the operand."""
         i = self.instruction
         targets = i.fused_computation.parameters if self.is_fusion else i.operands
@@ -262,7 +262,7 @@ class Lowering:
             if self.is_fusion or operand.opcode is not Op.CONSTANT
         }
 
-    def operand_place(self, target: HloInstruction) -> Place | None:
+    def operand_place(self, target: HloInstruction) -> MemoryRange | None:
         """Where an operand of the root lies; None where it is computed in the fusion."""
         i = self.instruction
         if not self.is_fusion:
@@ -271,12 +271,12 @@ class Lowering:
             return None
         return self.program.place(i.operands[target.parameter_number])
 
-    def scratch(self) -> Place | None:
+    def scratch(self) -> MemoryRange | None:
         """The instruction's scratch memory (see policy.GpuPolicy.scratch_bytes)."""
         return self.program.scratch(self.instruction)
 
     @contextmanager
-    def kernel(self, blocks: int, threads: int, suffix: str = "") -> Iterator[KernelFunction]:
+    def kernel(self, blocks: int, threads: int, suffix: str = "") -> Iterator[GpuKernelFunction]:
         """Write a kernel and launch it.
 
         Raises:
@@ -288,23 +288,23 @@ class Lowering:
             )
         wanted = self.instruction.name + (f"_{suffix}" if suffix else "")
         name = self._unused.pop(wanted, None) or self.program.unique(wanted)
-        k = KernelFunction(self, name, blocks, threads)
+        k = GpuKernelFunction(self, name, blocks, threads)
         self._unused[wanted] = name  # for another way, where this one fails
         yield k
         del self._unused[wanted]
         code, given = k.finish()
         self.program.launch(
-            Kernel(
+            KernelLaunch(
                 name, self.instruction, self.emitter, (blocks, 1, 1), (threads, 1, 1), given, code, self.program.target
             )
         )
 
-    def copy(self, target: Place, source: Place) -> None:
+    def copy(self, target: MemoryRange, source: MemoryRange) -> None:
         """Copy between two places, unless they are one."""
         if target != source and source.size:
-            self.program.launch(Copy(target, source))
+            self.program.launch(CopyLaunch(target, source))
 
-    def fill(self, target: Place, byte: int) -> None:
+    def fill(self, target: MemoryRange, byte: int) -> None:
         """Set all bytes of a place."""
         if target.size:
             self.program.launch(Fill(target, byte))
@@ -313,7 +313,7 @@ class Lowering:
 class _Arrays(dict[Leaf, Any]):
     """The arrays of an operand by leaf: each becomes a parameter of the kernel when it is first read."""
 
-    def __init__(self, k: KernelFunction, operand: HloInstruction) -> None:
+    def __init__(self, k: GpuKernelFunction, operand: HloInstruction) -> None:
         super().__init__()
         self.k, self.operand = k, operand
 
@@ -339,4 +339,4 @@ def constant_bytes(i: HloInstruction) -> bytes:
     return value.tobytes()
 
 
-__all__ = ["Element", "KernelFunction", "Lowering", "Memories", "constant_bytes"]
+__all__ = ["Element", "GpuKernelFunction", "Lowering", "Memories", "constant_bytes"]

@@ -11,7 +11,7 @@ from xlanb.codegen.elemental import Leaf, array_of
 from xlanb.codegen.elements import Element
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order, same_order, unflatten
-from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
+from xlanb.gpu.emitters.kernel import GpuKernelFunction, Lowering
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
@@ -69,7 +69,7 @@ def _all(i: HloInstruction) -> Iterator[HloInstruction]:
             yield from _all(j)
 
 
-def _run(k: KernelFunction, shape: ArrayShape, count: int) -> Iterator[Index]:
+def _run(k: GpuKernelFunction, shape: ArrayShape, count: int) -> Iterator[Index]:
     """The indices of a thread's elements: of a row whose length is a multiple of them all dimensions but one are the same."""
     f = k.f
     first = f.mul(k.index, count)
@@ -85,7 +85,7 @@ def _run(k: KernelFunction, shape: ArrayShape, count: int) -> Iterator[Index]:
         yield Index(shape, at, flat)
 
 
-def _store_run(k: KernelFunction, leaves: Sequence[Leaf], indices: Sequence[Index]) -> None:
+def _store_run(k: GpuKernelFunction, leaves: Sequence[Leaf], indices: Sequence[Index]) -> None:
     """Compute the elements at some indices, then store them all."""
     made: list[tuple[IrArray, Index, Element]] = []
     for index in indices:
@@ -107,7 +107,7 @@ def group_leaves(lowering: Lowering) -> list[_Group]:
     return groups
 
 
-def store_elements(k: KernelFunction, leaves: Sequence[Leaf], index: Index) -> None:
+def store_elements(k: GpuKernelFunction, leaves: Sequence[Leaf], index: Index) -> None:
     """Compute the elements of some results at an index, then store them: a result may lie in the place of another's operand."""
     arrays = [k.output(leaf) for leaf in leaves]
     values = [k.e.element(k.lowering.root, index, leaf) for leaf in leaves]

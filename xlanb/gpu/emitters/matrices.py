@@ -1,4 +1,5 @@
-"""Dots and convolutions as products of matrices: which elements of the operands a row, a column and a depth stand for, and which element of the result.
+"""Dots and convolutions as matrix products: the elements of the operands and the result for a row,
+a column and a depth.
 
 A convolution's rows are the places of its result, its columns the output features, and its depth the places of the window with the input features of each; groups of features are products of their own.
 """
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from xlanb.codegen.contractions import DotDimensions
+from xlanb.codegen.contractions import DotLoops
 from xlanb.codegen.convolution import Convolution
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.folds import window_position
@@ -65,7 +66,7 @@ class DotMatrices:
     """A dot: batch dimensions, free dimensions of either side, contracting ones."""
 
     instruction: HloInstruction
-    dims: DotDimensions
+    dims: DotLoops
     batch: tuple[int, ...]
     row: tuple[int, ...]
     column: tuple[int, ...]
@@ -74,7 +75,7 @@ class DotMatrices:
     @staticmethod
     def of(i: HloInstruction) -> DotMatrices:
         """Of a dot instruction."""
-        d = DotDimensions.of(i)
+        d = DotLoops.of(i)
         a, b = (array_of(o).dimensions for o in i.operands[:2])
         sizes = (
             [a[p] for p in d.lhs_batch],

@@ -1,4 +1,5 @@
-"""Reductions by threads together: along rows of memory by the lanes of warps, over columns by the warps of a block.
+"""Cooperative reductions: along rows of memory by the lanes of warps, over columns by the warps of
+a block.
 
     rows       a warp, or a block, for each result: lanes read consecutive elements, then combine what they have by shuffles, and warps by shared memory
     columns    a lane for each result: the warps of a block take rows of the operand in turns, and combine what they have by shared memory
@@ -21,7 +22,7 @@ from xlanb.codegen.lanes import split
 from xlanb.codegen.types import I1, I32
 from xlanb.codegen.values import Value
 from xlanb.gpu.emitters.hero import hero_of, index_for, roots_of
-from xlanb.gpu.emitters.kernel import WARP, KernelFunction, Lowering
+from xlanb.gpu.emitters.kernel import WARP, GpuKernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -75,7 +76,7 @@ class Reduced:
         fastest = next((d for d in self.source.minor_to_major if self.source.dimensions[d] != 1), None)
         return fastest is None or fastest in self.dims
 
-    def index(self, k: KernelFunction, result: Ix, element: Ix) -> list[Ix]:
+    def index(self, k: GpuKernelFunction, result: Ix, element: Ix) -> list[Ix]:
         """The index of an element of a result in the source."""
         multi: list[Ix] = [0] * self.source.rank
         for dims, number in ((self.kept, result), (self.dims, element)):
@@ -83,7 +84,7 @@ class Reduced:
                 multi[d] = v
         return multi
 
-    def result_index(self, k: KernelFunction, result: Ix) -> list[Ix]:
+    def result_index(self, k: GpuKernelFunction, result: Ix) -> list[Ix]:
         """The index of a result: its dimensions are the kept ones in the order of their numbers."""
         at = dict(zip(self.kept, split(k.f, result, self.sizes(self.kept)), strict=True))
         return [at[d] for d in sorted(at)]
@@ -138,7 +139,9 @@ def emit_reduction(lowering: Lowering) -> None:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Leaves of the result by who computes them: `own` with the reductions' results, `others` in loops of their own."""
+    """Leaves of the result by how they are computed: `own` with the reductions' results, `others`
+    in separate loops.
+    """
 
     own: list[Leaf]
     others: list[Leaf]
@@ -156,7 +159,7 @@ def _leaves(lowering: Lowering, made: Sequence[HloInstruction]) -> _Groups:
 class Partial:
     """The accumulators of reductions over the same elements, as they go from thread to thread."""
 
-    def __init__(self, k: KernelFunction, reductions: Sequence[HloInstruction], what: Reduced) -> None:
+    def __init__(self, k: GpuKernelFunction, reductions: Sequence[HloInstruction], what: Reduced) -> None:
         self.k, self.reductions, self.what = k, reductions, what
         self.counts = [len(i.operands) // 2 for i in reductions]
         self.types = [
@@ -195,7 +198,10 @@ class Partial:
         return -(-count // -(-count // size)) if self.is_ordered else min(count, size)
 
     def along(self, result: Ix, rank: Ix, size: int) -> list[Element]:
-        """What the thread of a rank has of a result that `size` threads share: every so many elements, or where they are to stay in order consecutive ones; of a thread that has none, anything."""
+        """The part of a result that the thread of a rank computes if `size` threads share it:
+        strided elements, or consecutive ones if the order matters; unspecified for threads without
+        a part.
+        """
         k, f, count = self.k, self.k.f, self.what.count
         rounds = -(-count // size)
         first = f.mul(rank, rounds) if self.is_ordered else rank
@@ -240,7 +246,7 @@ class Partial:
         return pack(self.types, made)
 
     def across_block(self, values: Sequence[Element], warps: int) -> list[Element]:
-        """The partial results of all threads of a block of so many warps combined in the first lane of each warp."""
+        """Combine the partial results of all threads of a block in the first lane of each warp."""
         k, f = self.k, self.k.f
         have = self.sharers(warps * WARP)
         valid: Ix = WARP
@@ -278,11 +284,11 @@ def is_commutative(target: HloComputation) -> bool:
 _COMMUTATIVE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR, Op.XOR})
 
 
-def _nothing(k: KernelFunction, t: PrimitiveType) -> list[Value]:
+def _nothing(k: GpuKernelFunction, t: PrimitiveType) -> list[Value]:
     return [k.f.zero(register(t))] * (2 if t.is_complex else 1)
 
 
-def _shuffle_bit(k: KernelFunction, v: Value, offset: int) -> Value:
+def _shuffle_bit(k: GpuKernelFunction, v: Value, offset: int) -> Value:
     return k.shuffle("down", v.zext(I32), offset).differs(0)
 
 
@@ -290,7 +296,9 @@ def _constant(value: Element) -> Callable[[Index], Element]:
     return lambda _: value
 
 
-def _store_results(k: KernelFunction, hero: HloInstruction, what: Reduced, result: Ix, leaves: Sequence[Leaf]) -> None:
+def _store_results(
+    k: GpuKernelFunction, hero: HloInstruction, what: Reduced, result: Ix, leaves: Sequence[Leaf]
+) -> None:
     """The elements of the results of the shape that the reductions have, or of bitcasts of it, at the index of one."""
     instruction = k.lowering.instruction
     at = what.result_index(k, result)
@@ -298,8 +306,8 @@ def _store_results(k: KernelFunction, hero: HloInstruction, what: Reduced, resul
         store_elements(k, [leaf], index_for(k, array_of(instruction, leaf), hero, at))
 
 
-def _store_others(k: KernelFunction, leaves: Sequence[Leaf]) -> None:
-    """Results that are no reductions, by all threads."""
+def _store_others(k: GpuKernelFunction, leaves: Sequence[Leaf]) -> None:
+    """Results that are not reductions, computed by all threads."""
     groups: list[list[Leaf]] = []
     for leaf in leaves:
         shape = array_of(k.lowering.instruction, leaf)
@@ -331,7 +339,7 @@ def _emit_warp_rows(lowering: Lowering, made: list[HloInstruction], what: Reduce
             _store_others(k, groups.others)
 
 
-def _forget(k: KernelFunction, made: Sequence[HloInstruction]) -> None:
+def _forget(k: GpuKernelFunction, made: Sequence[HloInstruction]) -> None:
     """What is computed next computes the reductions itself, if it needs them."""
     for i in made:
         k.e.bindings.pop(i, None)  # type: ignore[attr-defined]

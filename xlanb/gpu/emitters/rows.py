@@ -16,7 +16,7 @@ from xlanb.codegen.indexing import Index
 from xlanb.codegen.types import I1, I32
 from xlanb.codegen.values import Value
 from xlanb.errors import XlanbError
-from xlanb.gpu.emitters.kernel import WARP, KernelFunction, Lowering
+from xlanb.gpu.emitters.kernel import WARP, GpuKernelFunction, Lowering
 from xlanb.gpu.emitters.loops import emit_loop, store_elements
 from xlanb.gpu.emitters.reductions import Partial, Reduced
 from xlanb.hlo.instruction import HloInstruction
@@ -117,7 +117,7 @@ def _emit_blocks(lowering: Lowering, what: Reduced) -> None:
 class _WarpTeam:
     """The lanes of a warp."""
 
-    def __init__(self, k: KernelFunction) -> None:
+    def __init__(self, k: GpuKernelFunction) -> None:
         self.k = k
 
     def reduce(self, partial: Partial, values: Sequence[Element]) -> list[Element]:
@@ -129,7 +129,7 @@ class _WarpTeam:
 class _BlockTeam:
     """The threads of a block."""
 
-    def __init__(self, k: KernelFunction) -> None:
+    def __init__(self, k: GpuKernelFunction) -> None:
         self.k, self.warps = k, k.threads // WARP
 
     def reduce(self, partial: Partial, values: Sequence[Element]) -> list[Element]:
@@ -138,7 +138,7 @@ class _BlockTeam:
         return pack(partial.types, [_from_first(self.k, v) for v in flat(total)])
 
 
-def _from_first(k: KernelFunction, v: Value) -> Value:
+def _from_first(k: GpuKernelFunction, v: Value) -> Value:
     """The first lane's value."""
     if v.type is I1:
         return k.shuffle("idx", v.zext(I32), 0).differs(0)
@@ -149,7 +149,7 @@ class _Row:
     """A row that is being written: `rank` is this thread's number among the `size` that have it."""
 
     def __init__(
-        self, k: KernelFunction, what: Reduced, row: Ix, rank: Ix, size: int, team: _WarpTeam | _BlockTeam
+        self, k: GpuKernelFunction, what: Reduced, row: Ix, rank: Ix, size: int, team: _WarpTeam | _BlockTeam
     ) -> None:
         self.k, self.what, self.row, self.rank, self.size, self.team = k, what, row, rank, size, team
         self.number = what.result_index(k, row)

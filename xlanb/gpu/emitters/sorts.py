@@ -17,7 +17,7 @@ from xlanb.codegen.indexing import Index, IrArray
 from xlanb.codegen.lanes import split
 from xlanb.codegen.types import I32
 from xlanb.codegen.values import Value
-from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
+from xlanb.gpu.emitters.kernel import GpuKernelFunction, Lowering
 from xlanb.gpu.emitters.updates import put_in_place
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -57,7 +57,9 @@ def scratch_bytes(i: HloInstruction) -> int:
 
 
 def carries_places(i: HloInstruction) -> bool:
-    """Whether elements that are equal to the comparator may be told apart: they keep their order, whether the sort is to be stable or not, so that results are the same each time."""
+    """Whether elements that compare equal may be distinguishable: they keep their order even if the
+    sort need not be stable, so that results are reproducible.
+    """
     root = i.to_apply.root
     if len(i.operands) > 1 or root.opcode is not Op.COMPARE or set(root.operands) != set(i.to_apply.parameters):
         return True
@@ -106,27 +108,27 @@ class _Sort:
             tile *= 2
         self.tile = tile
 
-    def _index(self, k: KernelFunction, leaf: Leaf, line: Ix, at: Ix) -> Index:
+    def _index(self, k: GpuKernelFunction, leaf: Leaf, line: Ix, at: Ix) -> Index:
         """Element `at` of a line of a result."""
         multi = split(k.f, line, self.others) if self.others else []
         multi.insert(self.dimension, at)
         return Index(array_of(self.lowering.instruction, leaf), multi)
 
-    def _places(self, k: KernelFunction) -> Value:
+    def _places(self, k: GpuKernelFunction) -> Value:
         """Where the first places of a stable sort's elements are."""
         scratch = self.lowering.scratch()
         if scratch is None:
             raise AssertionError("the stable sort has no scratch memory")
         return k.pointer(scratch, written=True)
 
-    def _is_before(self, k: KernelFunction, a: Sequence[Element], b: Sequence[Element]) -> Value:
+    def _is_before(self, k: GpuKernelFunction, a: Sequence[Element], b: Sequence[Element]) -> Value:
         given = [v for pair in zip(a, b, strict=True) for v in pair]
         return real(k.e.apply(self.instruction.to_apply, given)[0])
 
     def _swaps(
-        self, k: KernelFunction, a: Sequence[Element], b: Sequence[Element], at: tuple[Value, Value] | None
+        self, k: GpuKernelFunction, a: Sequence[Element], b: Sequence[Element], at: tuple[Value, Value] | None
     ) -> Value:
-        """i1: whether b, which comes later, is to come before a."""
+        """i1: whether b, which comes later, must be ordered before a."""
         swaps = self._is_before(k, b, a)
         if at is None:
             return swaps
@@ -148,7 +150,7 @@ class _Sort:
 
             k.each(total, compare)
 
-    def _exchange(self, k: KernelFunction, line: Ix, low: Ix, high: Ix, *, first: bool) -> None:
+    def _exchange(self, k: GpuKernelFunction, line: Ix, low: Ix, high: Ix, *, first: bool) -> None:
         f = k.f
         arrays = [k.output(leaf) for leaf in self.leaves]
         indices = [[self._index(k, leaf, line, at) for leaf in self.leaves] for at in (low, high)]
@@ -218,7 +220,7 @@ class _Sort:
                         )
 
     def _exchange_shared(
-        self, k: KernelFunction, shared: Sequence[Value], places: Value | None, low: Ix, high: Ix
+        self, k: GpuKernelFunction, shared: Sequence[Value], places: Value | None, low: Ix, high: Ix
     ) -> None:
         a, b = ([load(t, memory, at) for t, memory in zip(self.types, shared, strict=True)] for at in (low, high))
         at = None
@@ -233,7 +235,7 @@ class _Sort:
                 store(PrimitiveType.S32, places, high, at[0])
 
 
-def _partners(k: KernelFunction, pair: Ix, step: _Step) -> tuple[Ix, Ix]:
+def _partners(k: GpuKernelFunction, pair: Ix, step: _Step) -> tuple[Ix, Ix]:
     """The two places that a pair of a step compares, the lesser first."""
     f, distance = k.f, step.distance
     wide = f.value(pair)

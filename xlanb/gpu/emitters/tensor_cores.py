@@ -1,4 +1,5 @@
-"""Products of f16 and bf16 by tensor cores: the instruction mma.sync.m16n8k16, which the lanes of a warp do together, and which lane has which elements.
+"""Products of f16 and bf16 on tensor cores by mma.sync.m16n8k16, and the assignment of elements to
+lanes.
 
     A, 16 x 16     lane l has rows l / 4 and l / 4 + 8, of each the pairs of columns at 2 (l % 4) and 2 (l % 4) + 8
     B, 16 x 8      column l / 4, the pairs of rows at 2 (l % 4) and 2 (l % 4) + 8
@@ -19,7 +20,7 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import FLOAT, HALF, I32
 from xlanb.codegen.values import Value
 from xlanb.gpu.devices import GpuDevice
-from xlanb.gpu.emitters.kernel import KernelFunction
+from xlanb.gpu.emitters.kernel import GpuKernelFunction
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
@@ -55,7 +56,7 @@ class WarpTile:
     STRIDE: ClassVar[int] = 40
     """Elements from row to row: the lanes' pairs then lie in different banks."""
 
-    def __init__(self, k: KernelFunction, t: PrimitiveType, top: Ix, left: Ix) -> None:
+    def __init__(self, k: GpuKernelFunction, t: PrimitiveType, top: Ix, left: Ix) -> None:
         self.k, self.type, self.top, self.left = k, t, top, left
         f = k.f
         self.group, self.pair = f.div(k.lane, 4), f.mul(f.rem(k.lane, 4), 2)
@@ -105,7 +106,7 @@ class WarpTile:
         return [f.let(FLOAT, f"extractvalue {result} {made}, {n}") for n in range(4)]
 
     def spill(self, memory: Value, width: int, totals: Sequence[Value]) -> None:
-        """Write the results to their places in the block's tile of so many columns."""
+        """Write the results to their positions in the block's tile."""
         f, pointer = self.k.f, Pointer(memory, FLOAT)
         for m in range(2):
             for n in range(4):

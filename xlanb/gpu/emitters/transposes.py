@@ -16,7 +16,7 @@ from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index
 from xlanb.codegen.lanes import split
 from xlanb.gpu.emitters.hero import hero_of, index_for, roots_of
-from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
+from xlanb.gpu.emitters.kernel import GpuKernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -128,7 +128,7 @@ def emit_transpose(lowering: Lowering) -> None:
                     store_elements(k, [leaf], index_for(k, shape, hero, multi))
 
 
-def _source_index(k: KernelFunction, hero: HloInstruction, turn: Turn, at: dict[int, Ix]) -> list[Ix]:
+def _source_index(k: GpuKernelFunction, hero: HloInstruction, turn: Turn, at: dict[int, Ix]) -> list[Ix]:
     """The index in the operand where the groups have these places."""
     shape = array_of(hero.operands[0])
     multi: list[Ix] = [0] * shape.rank

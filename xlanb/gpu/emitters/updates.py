@@ -19,7 +19,7 @@ from xlanb.codegen.movement import starts
 from xlanb.codegen.scatter import Scatter
 from xlanb.codegen.types import I1, Type, integer
 from xlanb.codegen.values import Value
-from xlanb.gpu.emitters.kernel import KernelFunction, Lowering
+from xlanb.gpu.emitters.kernel import GpuKernelFunction, Lowering
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -125,7 +125,7 @@ class _Scatter(Scatter):
             return True
         return self.types[0].is_complex and simple_reducer(self.instruction.to_apply) is not Op.ADD
 
-    def element(self, k: KernelFunction, q: Ix) -> None:
+    def element(self, k: GpuKernelFunction, q: Ix) -> None:
         """Combine element `q` of the updates, in their order in memory, into its place, where its whole window fits."""
         f = k.f
         multi = unflatten(f, q, self.update)
@@ -141,7 +141,7 @@ class _Scatter(Scatter):
             ]
             self._combine(k, places, new)
 
-    def _combine(self, k: KernelFunction, places: Sequence[tuple[IrArray, Index]], new: Sequence[Element]) -> None:
+    def _combine(self, k: GpuKernelFunction, places: Sequence[tuple[IrArray, Index]], new: Sequence[Element]) -> None:
         target = self.instruction.to_apply
         if self.is_assignment:
             places[0][0].store(places[0][1], new[0])
@@ -155,7 +155,7 @@ class _Scatter(Scatter):
         combine_atomically(k, array, index, new[0], self)
 
 
-def combine_atomically(k: KernelFunction, array: IrArray, index: Index, value: Element, scatter: _Scatter) -> None:
+def combine_atomically(k: GpuKernelFunction, array: IrArray, index: Index, value: Element, scatter: _Scatter) -> None:
     """Combine a value into an element of an array that other threads combine values into."""
     f, t = k.f, array.shape.element_type
     target = scatter.instruction.to_apply
@@ -185,16 +185,16 @@ def _instruction(op: Op | None, t: PrimitiveType) -> str | None:
     return None
 
 
-def _modify(k: KernelFunction, name: str, address: Value, value: Value) -> None:
+def _modify(k: GpuKernelFunction, name: str, address: Value, value: Value) -> None:
     k.f.let(value.type, f'atomicrmw {name} {address!r}, {value!r} syncscope("device") monotonic')
 
 
-def _combined(k: KernelFunction, scatter: _Scatter, t: PrimitiveType, old: Value, value: Element) -> Value:
+def _combined(k: GpuKernelFunction, scatter: _Scatter, t: PrimitiveType, old: Value, value: Element) -> Value:
     made = k.e.apply(scatter.instruction.to_apply, [from_memory(k.f, t, old), value])[0]
     return to_memory(k.f, t, real(made))
 
 
-def _compare_and_swap(k: KernelFunction, address: Value, type_: Type, combined: object) -> None:
+def _compare_and_swap(k: GpuKernelFunction, address: Value, type_: Type, combined: object) -> None:
     """Try until nothing has come between reading a value and writing what `combined` makes of it."""
     f, bits = k.f, integer(type_.bits)
     first = f.let(bits, f'load atomic {bits.text}, {address!r} syncscope("device") monotonic, align {bits.bytes}')

@@ -22,7 +22,7 @@ from xlanb.errors import ArgumentError, EvaluationError
 from xlanb.gpu.emulator.machine import EmulatedBlock, Emulator, address_of
 from xlanb.gpu.emulator.scheduler import OK, EmulatorModule
 from xlanb.gpu.emulator.warp_trace import WarpStep, WarpTrace
-from xlanb.gpu.launches import Code, Kernel
+from xlanb.gpu.launches import KernelLaunch, LaunchedCode
 
 WARP = 32
 _MOST = 2_000_000
@@ -74,7 +74,7 @@ def run_warp(emulator: Emulator, memories: Sequence[Any], name: str, block: int,
     return WarpTrace(kernel.name, block, warp, lanes, kernel.code.ir, steps, watched.is_cut)
 
 
-def _chosen(kernels: Sequence[Kernel], name: str) -> Kernel:
+def _chosen(kernels: Sequence[KernelLaunch], name: str) -> KernelLaunch:
     known = {k.name: k for k in kernels} | {k.instruction.name: k for k in kernels}
     if not name and len(kernels) == 1:
         return kernels[0]
@@ -87,7 +87,7 @@ def _chosen(kernels: Sequence[Kernel], name: str) -> Kernel:
 class _Watched:
     """A kernel that says what its threads compute."""
 
-    def __init__(self, kernel: Kernel, addresses: Sequence[int], threads: range) -> None:
+    def __init__(self, kernel: KernelLaunch, addresses: Sequence[int], threads: range) -> None:
         self.kernel, self.addresses, self.threads = kernel, addresses, threads
         self.types: dict[int, str] = {}
         self.texts = kernel.code.ir.split("\n")
@@ -111,7 +111,7 @@ class _Watched:
         module = EmulatorModule(target)
         made = module.add(code, self.kernel.threads)
         text = module.text()
-        data = translate(text + conversions(text, target), llvm.Model(target, 1), _PASSES)
+        data = translate(text + conversions(text, target), llvm.TargetModel(target, 1), _PASSES)
         told = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)(self._told)
         symbols = {"malloc": address_of("malloc"), _SAID: ctypes.cast(told, ctypes.c_void_p).value or 0}
         loaded = jit.LoadedCode([data], [made.symbol], symbols, told)
@@ -136,8 +136,8 @@ class _Watched:
 
     # -- the kernel that speaks -----------------------------------------------------------------------------------
 
-    def _instrumented(self) -> Code:
-        """The kernel with a call behind each instruction whose value can be told."""
+    def _instrumented(self) -> LaunchedCode:
+        """The kernel with a call after each instruction whose value can be recorded."""
         out: list[str] = []
         inside = False
         waiting: list[str] = []  # for the end of a block's phis
@@ -257,7 +257,9 @@ def _in_order(before: Mapping[tuple[int, int], Mapping[tuple[int, int], None]]) 
 
 
 def result_type(instruction: str) -> str:
-    """The type of an instruction's result by its text (behind `%v = `): "float", "ptr", "i32"; "" where it is none that is told."""
+    """The type of an instruction's result by its text (after `%v = `): "float", "ptr", "i32"; "" if
+    it is not recorded.
+    """
     opcode, _, rest = instruction.partition(" ")
     if opcode in _CASTS or (opcode == "addrspacecast"):
         to = _TO.search(instruction)

@@ -17,8 +17,8 @@ from xlanb.errors import EvaluationError, RaceError
 from xlanb.gpu.emulator.races import Watch
 from xlanb.gpu.emulator.rewriting import EXCHANGED
 from xlanb.gpu.emulator.scheduler import OK, EmulatorModule
-from xlanb.gpu.launches import Kernel, LibraryCall, Place
-from xlanb.gpu.program import GpuProgram
+from xlanb.gpu.launches import KernelLaunch, LibraryCall, MemoryRange
+from xlanb.gpu.program import LaunchProgram
 from xlanb.gpu.running import run
 from xlanb.memory import out_of_memory
 
@@ -33,7 +33,7 @@ _WORDS = 7
 class EmulatedBlock:
     """What the threads of one block share while they run: its record and the memory that it names."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: KernelLaunch) -> None:
         threads = kernel.threads
         self._memory: list[Array] = [
             np.zeros(kernel.shared_bytes + 64, np.uint8),
@@ -65,7 +65,7 @@ class Emulator:
         CompilationError: a kernel has an intrinsic that the emulator does not know, or LLVM refuses the IR.
     """
 
-    def __init__(self, program: GpuProgram, *, check: bool = False) -> None:
+    def __init__(self, program: LaunchProgram, *, check: bool = False) -> None:
         self.program, self.check = program, check
         self._hidden = HiddenState()
         target = jit.host()
@@ -76,7 +76,7 @@ class Emulator:
         self._functions: dict[str, Any] = {}
         if kernels:
             text = self.text + conversions(self.text, target)
-            data = translate(text, llvm.Model(target, _LEVEL), _PASSES)
+            data = translate(text, llvm.TargetModel(target, _LEVEL), _PASSES)
             self._code = jit.LoadedCode([data], [m.symbol for m in made.values()], {"malloc": address_of("malloc")})
             signature = ctypes.CFUNCTYPE(
                 ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
@@ -112,11 +112,11 @@ class Emulator:
         """
         run(self.program.launches, _Machine(self, memories))
 
-    def function(self, kernel: Kernel) -> Any:
+    def function(self, kernel: KernelLaunch) -> Any:
         """What runs blocks of a kernel: (arguments, first, last, record) -> how it ended."""
         return self._functions[kernel.name]
 
-    def run_until(self, memories: Sequence[Array], kernel: Kernel) -> list[int] | None:
+    def run_until(self, memories: Sequence[Array], kernel: KernelLaunch) -> list[int] | None:
         """Go through the launch sequence to the first launch of a kernel, which does not run; the addresses of its arguments then.
 
         None where no launch comes to it.
@@ -139,28 +139,28 @@ class _ReachedError(Exception):
 class _Machine:
     """Memory of one run, and what a launch does with it (see running.Machine); the run ends before it launches the kernel `until`."""
 
-    def __init__(self, emulator: Emulator, memories: Sequence[Array], until: Kernel | None = None) -> None:
+    def __init__(self, emulator: Emulator, memories: Sequence[Array], until: KernelLaunch | None = None) -> None:
         self.emulator, self.memories, self._until = emulator, memories, until
         self._bases = [m.ctypes.data for m in memories]
         self._calls: dict[int, Any] = {}
 
-    def address(self, place: Place) -> int:
+    def address(self, place: MemoryRange) -> int:
         """Where a place is."""
         return self._bases[place.memory] + place.offset
 
-    def _bytes(self, place: Place) -> Array:
+    def _bytes(self, place: MemoryRange) -> Array:
         return self.memories[place.memory][place.offset : place.offset + place.size]
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: MemoryRange) -> bytes:
         return self._bytes(place).tobytes()
 
-    def copy(self, target: Place, source: Place) -> None:
+    def copy(self, target: MemoryRange, source: MemoryRange) -> None:
         self._bytes(target)[...] = self._bytes(source).copy()
 
-    def fill(self, target: Place, byte: int) -> None:
+    def fill(self, target: MemoryRange, byte: int) -> None:
         self._bytes(target)[...] = byte
 
-    def launch(self, kernel: Kernel) -> None:
+    def launch(self, kernel: KernelLaunch) -> None:
         if kernel is self._until:
             raise _ReachedError
         call = self._calls.get(id(kernel))

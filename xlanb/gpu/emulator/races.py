@@ -1,4 +1,5 @@
-"""Races of a kernel's threads, found while they run one after the other: each byte of memory remembers who wrote it and who read it, and since how many barriers.
+"""Detect data races of a kernel's threads while they run one after the other: each byte of memory
+remembers its last writer and readers, and the number of barriers since.
 
 Two threads race for a place where one writes it and nothing orders the two: within a block no barrier between, and between blocks nothing at all orders them. Atomic accesses race with plain ones alone.
 
@@ -22,7 +23,7 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import I1, I32, I64, PTR
 from xlanb.codegen.values import Value
-from xlanb.gpu.launches import Code, Kernel
+from xlanb.gpu.launches import KernelLaunch, LaunchedCode
 
 ACCESS = "xlanb.emu.access"
 _READ, _WRITE, _ATOMIC = range(3)
@@ -39,8 +40,8 @@ _HEAD = 10
 _MANY = -1
 
 
-def watched(code: Code) -> Code:
-    """A kernel whose accesses to memory are told."""
+def watched(code: LaunchedCode) -> LaunchedCode:
+    """A kernel whose memory accesses are recorded."""
     lines = list(_watched_lines(code.ir.split("\n")))
     lines.append(f"declare void @{ACCESS}(ptr, ptr, i32, i32, i32, i32, i32)")
     return replace(code, ir="\n".join(lines))
@@ -76,7 +77,7 @@ def _size(type_: str) -> int:
 
 
 def define_access(module: ModuleBuilder) -> None:
-    """Write the function that is told of accesses."""
+    """Write the function that records accesses."""
     names = (("block", PTR), ("address", PTR), *((n, I32) for n in ("tid", "ctaid", "size", "kind", "line")))
     parameters = [Parameter(t, n) for n, t in names]
     f = Function(module, ACCESS, parameters, "nounwind", None, "internal")
@@ -115,7 +116,7 @@ class _Access:
     is_shared: Value
 
     def note(self, cell: Pointer) -> None:
-        """Compare with who was there before, then remember."""
+        """Compare with previous accesses, then record this one."""
         writer, write_epoch, write_atomic, write_line, reader, read_epoch, read_block, read_line = (
             cell[k] for k in range(8)
         )
@@ -159,7 +160,7 @@ class _Access:
 class Watch:
     """What is remembered of the memory of one launch of a kernel."""
 
-    def __init__(self, kernel: Kernel, addresses: Sequence[int], shared: int) -> None:
+    def __init__(self, kernel: KernelLaunch, addresses: Sequence[int], shared: int) -> None:
         self.kernel = kernel
         self.ranges = [(a.name, start, a.place.size, 0) for a, start in zip(kernel.arguments, addresses, strict=True)]
         if kernel.shared_bytes:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xlanb.errors import CompilationError
-from xlanb.gpu.launches import Code
+from xlanb.gpu.launches import LaunchedCode
 
 WAITS_FOR_NOTHING, WAITS_FOR_BLOCK, WAITS_FOR_WARP = 0, 1, 2
 """What a thread waits for: it has ended, a barrier, its warp."""
@@ -59,7 +59,7 @@ class _Kernel:
         return f"emu.{name}{self.count}"
 
 
-def parameters_text(code: Code) -> str:
+def parameters_text(code: LaunchedCode) -> str:
     """The parameters of a kernel as its definition has them."""
     for line in code.ir.split("\n"):
         found = _DEFINE.match(line)
@@ -68,7 +68,7 @@ def parameters_text(code: Code) -> str:
     raise CompilationError(f"the IR of {code.function} does not define a kernel")
 
 
-def rewritten(code: Code, prefix: str) -> tuple[list[str], list[str], str]:
+def rewritten(code: LaunchedCode, prefix: str) -> tuple[list[str], list[str], str]:
     """(globals and other functions, declarations, the kernel's function) of a kernel for the CPU; module-level symbols get a prefix, as many kernels become one module.
 
     The function takes the kernel's parameters, and (i32 %emu.tid, i32 %emu.ctaid, ptr %emu.block). A coroutine returns its handle.

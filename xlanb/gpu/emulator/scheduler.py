@@ -26,7 +26,7 @@ from xlanb.gpu.emulator.rewriting import (
     parameters_text,
     rewritten,
 )
-from xlanb.gpu.launches import Code
+from xlanb.gpu.launches import LaunchedCode
 
 OK, DIVERGED = 0, 1
 """What `run` gives: all threads have ended; lanes of a warp wait for others that do not come."""
@@ -62,8 +62,8 @@ class EmulatorModule:
         self._multipliers: set[str] = set()
         self._count = 0
 
-    def add(self, code: Code, threads: int) -> Emulated:
-        """Add a kernel with blocks of so many threads.
+    def add(self, code: LaunchedCode, threads: int) -> Emulated:
+        """Add a kernel with blocks of this many threads.
 
         Raises:
             CompilationError: it has an NVVM intrinsic without a meaning here.

@@ -1,4 +1,6 @@
-"""What one warp of a kernel did, as the emulator watched it (see lanes.py): an object that shows itself, and imports nothing of what runs kernels."""
+"""The recorded execution of one warp by the emulator (see lanes.py): a displayable object without
+dependencies on the emulator.
+"""
 
 from __future__ import annotations
 

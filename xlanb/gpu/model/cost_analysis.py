@@ -69,7 +69,7 @@ class GpuCostAnalysis:
         return found
 
     def forget(self, i: HloInstruction) -> None:
-        """Count an instruction anew when it is asked for again: it has changed."""
+        """Recompute an instruction's cost when it is next requested: it has changed."""
         self._known.pop(i, None)
 
     def cycles(self, opcode: O, shape: Shape) -> int:

@@ -315,7 +315,9 @@ def _loop_shape(owner: HloInstruction, hero: HloInstruction) -> Shape:
 
 
 def producer_objection(producer: HloInstruction, *, is_in_place: bool) -> str:
-    """Why an instruction cannot give its result beside that of one that reads it; "" where it can."""
+    """Why an instruction's result cannot be an additional result of its user's fusion; "" if it
+    can.
+    """
     if producer.opcode is O.FUSION and isinstance(producer.shape, TupleShape):
         return f"{producer.name} already has several results"
     if is_in_place:

@@ -61,7 +61,9 @@ class Transpose:
 
 
 def tiled_transpose(i: HloInstruction) -> Transpose | None:
-    """How a transpose would go through shared memory; None for one that would not, and for what is no transpose."""
+    """How a transpose would go through shared memory; None for one that would not, and for what is
+    not a transpose.
+    """
     if i.opcode is not O.TRANSPOSE:
         return None
     read, permutation = grouped_transpose(i)

@@ -1,4 +1,4 @@
-"""How many blocks of how many threads the kernel of a fusion would have, by the emitter that it gets.
+"""Launch dimensions of the kernel of a fusion, by its emitter.
 
 Sources: launch_dimensions.cc, gpu_fusible.cc (unrolling) and the emitters of xla/backends/gpu/codegen/emitters.
 """
@@ -36,26 +36,26 @@ _SCATTER_WARPS: Final = 4
 _VECTOR_BITS: Final = 128
 
 
-class Launch(NamedTuple):
+class LaunchDimensions(NamedTuple):
     """A kernel's launch: blocks, and threads of each."""
 
     blocks: int
     threads: int
 
 
-def launch_of(analysis: FusionAnalysis) -> Launch:
+def launch_of(analysis: FusionAnalysis) -> LaunchDimensions:
     """The launch of the kernel that a fusion would be."""
     return _BY_KIND.get(analysis.kind, _estimated)(analysis)
 
 
-def loop_launch(shape: Shape, device: GpuDevice, unroll: int = 1) -> Launch:
+def loop_launch(shape: Shape, device: GpuDevice, unroll: int = 1) -> LaunchDimensions:
     """The launch of a loop over a shape where each thread takes `unroll` elements."""
     count = elements_in(shape)
     if count <= 1:
-        return Launch(1, 1)
+        return LaunchDimensions(1, 1)
     count = _ceil(count, unroll)
     threads = min(device.architecture.threads_per_warp * 4, count)
-    return Launch(_ceil(count, threads), threads)
+    return LaunchDimensions(_ceil(count, threads), threads)
 
 
 def unroll_factor(analysis: FusionAnalysis, shape: Shape) -> int:
@@ -107,7 +107,7 @@ def _minor_is_short(i: HloInstruction, unroll: int) -> bool:
 # -- by emitter ------------------------------------------------------------------------------------------------------
 
 
-def _loop(analysis: FusionAnalysis) -> Launch:
+def _loop(analysis: FusionAnalysis) -> LaunchDimensions:
     update = _updated_in_place(analysis)
     if update is not None:
         return loop_launch(update, analysis.device, unroll_factor(analysis, update))
@@ -166,7 +166,7 @@ def _reads_in_place(user: HloInstruction, update: HloInstruction, update_shape: 
     return user.opcode in (O.BITCAST, O.TUPLE, O.COPY) or user.opcode.is_elementwise
 
 
-def _concatenate(analysis: FusionAnalysis) -> Launch:
+def _concatenate(analysis: FusionAnalysis) -> LaunchDimensions:
     hero = analysis.heroes[0]
     dimension = hero.dimensions[0]
     largest = max((o.array_shape for o in hero.operands), key=lambda s: s.dimensions[dimension])
@@ -176,18 +176,18 @@ def _concatenate(analysis: FusionAnalysis) -> Launch:
     return loop_launch(largest, analysis.device, unroll)
 
 
-def _transpose(analysis: FusionAnalysis) -> Launch:
+def _transpose(analysis: FusionAnalysis) -> LaunchDimensions:
     t = analysis.transpose
     if t is None:
         return _estimated(analysis)
     threads = _TRANSPOSE_THREADS * (2 if analysis.device.architecture.platform == "ROCM" else 1)
     if t.tile:
-        return Launch(math.prod(map(_ceil, t.canonical, t.tile)), threads)
+        return LaunchDimensions(math.prod(map(_ceil, t.canonical, t.tile)), threads)
     inverse = [t.permutation.index(n) for n in range(len(t.permutation))]
     read = [t.dimensions[n] for n in inverse]
     keeps_minor = t.permutation[-1] == len(read) - 1
     if keeps_minor:
-        return Launch(_transpose_blocks(read, t.permutation, read[-1]), threads)
+        return LaunchDimensions(_transpose_blocks(read, t.permutation, read[-1]), threads)
     blocks = _transpose_blocks(read, t.permutation, 1)
     widths = [h.array_shape.element_type.byte_size for h in analysis.heroes if tiled_transpose(h) is not None]
     shared = sum(_TILE * (_TILE + 1) * w for w in widths)
@@ -197,9 +197,9 @@ def _transpose(analysis: FusionAnalysis) -> Launch:
         enough = blocks * threads >= vector * vector * cores * arch.threads_per_core
         fits = shared * vector * vector <= arch.shared_memory_per_block
         if enough and fits and read[-1] % vector == 0 and read[t.permutation[-1]] % vector == 0:
-            return Launch(_transpose_blocks(read, t.permutation, vector), threads)
+            return LaunchDimensions(_transpose_blocks(read, t.permutation, vector), threads)
         vector //= 2
-    return Launch(blocks, threads)
+    return LaunchDimensions(blocks, threads)
 
 
 def _transpose_blocks(read: list[int], permutation: tuple[int, ...], vector: int) -> int:
@@ -212,7 +212,7 @@ def _transpose_blocks(read: list[int], permutation: tuple[int, ...], vector: int
     return math.prod(map(_ceil, read, tile))
 
 
-def _reduction(analysis: FusionAnalysis) -> Launch:
+def _reduction(analysis: FusionAnalysis) -> LaunchDimensions:
     reduction = dimensions_of(analysis.hero_reduction)
     if reduction.is_row:
         blocks, threads = _many_rows(analysis, reduction) or _row(analysis, reduction)
@@ -221,11 +221,13 @@ def _reduction(analysis: FusionAnalysis) -> Launch:
     else:
         vector = _vector_size(analysis, reduction.dimensions[2], _TILE)
         blocks, threads = reduction.dimensions[0] * _ceil(reduction.dimensions[2], _TILE * vector), _TILE * _TILE
-    return Launch(blocks * _disjoint_groups(analysis), threads)
+    return LaunchDimensions(blocks * _disjoint_groups(analysis), threads)
 
 
-def _many_rows(analysis: FusionAnalysis, reduction: ReductionDimensions) -> Launch | None:
-    """Several short rows for each warp; None where they are too long, or of a length that is no power of two."""
+def _many_rows(analysis: FusionAnalysis, reduction: ReductionDimensions) -> LaunchDimensions | None:
+    """Several short rows for each warp; None where they are too long, or of a length that is not a
+    power of two.
+    """
     _, kept, minor = reduction.dimensions
     if minor & (minor - 1):
         return None
@@ -245,13 +247,13 @@ def _many_rows(analysis: FusionAnalysis, reduction: ReductionDimensions) -> Laun
     return None if minor > warp * vector else launch
 
 
-def _rows_launch(kept: int, minor: int, vector: int) -> Launch:
+def _rows_launch(kept: int, minor: int, vector: int) -> LaunchDimensions:
     reduced = minor // vector
     rows = kept if kept * reduced <= _BLOCK_TARGET else _BLOCK_TARGET // reduced
-    return Launch(_ceil(kept, rows), rows * reduced)
+    return LaunchDimensions(_ceil(kept, rows), rows * reduced)
 
 
-def _row(analysis: FusionAnalysis, reduction: ReductionDimensions) -> Launch:
+def _row(analysis: FusionAnalysis, reduction: ReductionDimensions) -> LaunchDimensions:
     _, kept, minor = reduction.dimensions
     warp = analysis.device.architecture.threads_per_warp
     reduced = min(MIN_THREADS_ROW_REDUCTION, _ceil(_ceil(minor, _ROW_ELEMENTS), warp) * warp)
@@ -261,10 +263,10 @@ def _row(analysis: FusionAnalysis, reduction: ReductionDimensions) -> Launch:
     vector = _vector_size(analysis, minor, reduced)
     vectors = minor // vector
     tile = min(_ROW_ELEMENTS // vector, _ceil(vectors, reduced))
-    return Launch(_ceil(kept, rows) * _ceil(vectors, tile * reduced), rows * reduced)
+    return LaunchDimensions(_ceil(kept, rows) * _ceil(vectors, tile * reduced), rows * reduced)
 
 
-def _small_column(analysis: FusionAnalysis, reduction: ReductionDimensions) -> Launch:
+def _small_column(analysis: FusionAnalysis, reduction: ReductionDimensions) -> LaunchDimensions:
     major, middle, minor = reduction.dimensions
     vector = _vector_size(analysis, middle * minor, _TILE)
     threads = 128
@@ -274,7 +276,7 @@ def _small_column(analysis: FusionAnalysis, reduction: ReductionDimensions) -> L
         rows //= 2
     if rows > _TILE:
         threads //= rows // _TILE
-    return Launch(major, threads)
+    return LaunchDimensions(major, threads)
 
 
 def _vector_size(analysis: FusionAnalysis, minor: int, threads: int) -> int:
@@ -330,7 +332,7 @@ def _joined_by(i: HloInstruction, roots: list[HloInstruction], reduced: set[HloI
     return [r for r in roots if r not in reduced or r is first]
 
 
-def _scatter(analysis: FusionAnalysis) -> Launch:
+def _scatter(analysis: FusionAnalysis) -> LaunchDimensions:
     scatter = analysis.heroes[0]
     count = len(scatter.operands) // 2
     output, indices = scatter.operands[0].array_shape, scatter.operands[count].array_shape
@@ -347,28 +349,28 @@ def _scatter(analysis: FusionAnalysis) -> Launch:
         most = _VECTOR_BITS // indices.element_type.bits
         if indices.dimensions[1] == 1 and per_warp > most:
             per_warp = _ceil(per_warp, most) * most
-        return Launch(_ceil(slices, per_warp * _SCATTER_WARPS), _SCATTER_WARPS * warp)
+        return LaunchDimensions(_ceil(slices, per_warp * _SCATTER_WARPS), _SCATTER_WARPS * warp)
     vector = math.gcd(per_slice, unroll_factor(analysis, updates))
     launch = loop_launch(updates, analysis.device, vector)
-    return Launch(launch.blocks, _ceil(launch.threads, warp) * warp)
+    return LaunchDimensions(launch.blocks, _ceil(launch.threads, warp) * warp)
 
 
-def _triton(analysis: FusionAnalysis) -> Launch:
+def _triton(analysis: FusionAnalysis) -> LaunchDimensions:
     """A block for each tile that the config has; of a pair it may be that of a producer with a result of another rank."""
     given = given_tiling(analysis.config)
     if given is None:
         return _estimated(analysis)
     sizes, warps = given
     blocks = math.prod(_ceil(n, t) for n, t in zip(analysis.roots[0].array_shape.dimensions, sizes, strict=False))
-    return Launch(blocks, warps * analysis.device.architecture.threads_per_warp)
+    return LaunchDimensions(blocks, warps * analysis.device.architecture.threads_per_warp)
 
 
-def _estimated(analysis: FusionAnalysis) -> Launch:
+def _estimated(analysis: FusionAnalysis) -> LaunchDimensions:
     count = elements_in(analysis.roots[0].shape)
-    return Launch(_ceil(count, 128), 128)
+    return LaunchDimensions(_ceil(count, 128), 128)
 
 
-_BY_KIND: Final[Mapping[EmitterKind, Callable[[FusionAnalysis], Launch]]] = {
+_BY_KIND: Final[Mapping[EmitterKind, Callable[[FusionAnalysis], LaunchDimensions]]] = {
     EmitterKind.LOOP: _loop,
     EmitterKind.CONCATENATE: _concatenate,
     EmitterKind.TRANSPOSE: _transpose,

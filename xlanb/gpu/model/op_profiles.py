@@ -1,4 +1,4 @@
-"""How many clock cycles a GPU takes for one element of an elementwise operation, by opcode and element type.
+"""Clock cycles per element of elementwise operations on a GPU, by opcode and element type.
 
 XLA's published measurements (xla/service/gpu/model/hlo_op_profiles_data.h), by compute capability. What was not measured
 counts as DEFAULT_CYCLES.

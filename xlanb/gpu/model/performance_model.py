@@ -1,4 +1,5 @@
-"""How long a kernel takes, alone and with a producer fused into it (gpu_performance_model.h).
+"""Estimate the run time of a kernel, alone and with a producer fused into it
+(gpu_performance_model.h).
 
     model = PerformanceModel(gpu_device("a100"))
     model.instruction(i).exec_time          in quarters of a nanosecond

@@ -70,7 +70,7 @@ def combined(compute_time: int, memory_time: int) -> int:
 
 
 def compute_time(device: GpuDevice, flops: int, blocks: int, threads: int) -> int:
-    """Ticks for some operations in so many blocks."""
+    """Ticks of some operations in this many blocks."""
     active = min(blocks, device.cores) * min(threads, device.architecture.fpus_per_core)
     per_nanosecond = int(f32(device.clock_ghz) * 2 * active)
     return rounded(f32(f32(flops) / per_nanosecond) * 4) if per_nanosecond else 0

@@ -46,7 +46,7 @@ class TileViolationError(Exception):
     """A tile of the result with which something inside has none."""
 
 
-class Dimension(NamedTuple):
+class TiledDimension(NamedTuple):
     """A tile along one dimension: `size` elements, `stride` apart; `offset` tells tiles of one size apart.
 
     Only one that is `of_result` can be cut into several: neither what a reduction runs through nor what a slice moves.
@@ -62,7 +62,7 @@ class Tile(NamedTuple):
     """The tile of an instruction."""
 
     instruction: HloInstruction
-    dimensions: tuple[Dimension, ...]
+    dimensions: tuple[TiledDimension, ...]
 
     @property
     def padded(self) -> int:
@@ -71,10 +71,10 @@ class Tile(NamedTuple):
 
     @property
     def as_of_result(self) -> Tile:
-        """The same elements, told from no others by where their dimensions are from."""
+        """The same elements, ignoring where their dimensions come from."""
         if all(d.of_result for d in self.dimensions):
             return self
-        return Tile(self.instruction, tuple(Dimension(*d[:3]) for d in self.dimensions))
+        return Tile(self.instruction, tuple(TiledDimension(*d[:3]) for d in self.dimensions))
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _tiles(view: FusionView, sizes: Sequence[int]) -> dict[Tile, int]:
     """
     root = view.roots[0]
     counts = zip(root.array_shape.dimensions, sizes, strict=True)
-    first = tuple(Dimension(t, 1, ("block", n, t) if t < size else 0) for n, (size, t) in enumerate(counts))
+    first = tuple(TiledDimension(t, 1, ("block", n, t) if t < size else 0) for n, (size, t) in enumerate(counts))
     stack, found = [Tile(root, first)], {Tile(root, first): Tile(root, first).padded}
     seen = set(stack)
     while stack:
@@ -197,7 +197,7 @@ def _tiles(view: FusionView, sizes: Sequence[int]) -> dict[Tile, int]:
     return found
 
 
-def operand_tiles(i: HloInstruction, tile: tuple[Dimension, ...]) -> list[tuple[Dimension, ...]]:
+def operand_tiles(i: HloInstruction, tile: tuple[TiledDimension, ...]) -> list[tuple[TiledDimension, ...]]:
     """The tiles of the operands that a tile of an instruction needs.
 
     Raises:
@@ -221,30 +221,30 @@ def operand_tiles(i: HloInstruction, tile: tuple[Dimension, ...]) -> list[tuple[
     raise UntileableError(f"{i.name}: a {i.opcode} cannot be tiled")
 
 
-def _sliced(d: Dimension, start: int, stride: int) -> Dimension:
+def _sliced(d: TiledDimension, start: int, stride: int) -> TiledDimension:
     if start == 0 and stride == 1:
         return d
-    return Dimension(d.size, d.stride * stride, ("slice", start, stride, d.offset), of_result=False)
+    return TiledDimension(d.size, d.stride * stride, ("slice", start, stride, d.offset), of_result=False)
 
 
-def _reduced(i: HloInstruction, tile: tuple[Dimension, ...]) -> list[tuple[Dimension, ...]]:
+def _reduced(i: HloInstruction, tile: tuple[TiledDimension, ...]) -> list[tuple[TiledDimension, ...]]:
     count = len(i.operands) // 2
     kept = iter(tile)
     sizes = i.operands[0].array_shape.dimensions
-    read = tuple(Dimension(n, of_result=False) if d in i.dimensions else next(kept) for d, n in enumerate(sizes))
+    read = tuple(TiledDimension(n, of_result=False) if d in i.dimensions else next(kept) for d, n in enumerate(sizes))
     return [read] * count + [()] * count
 
 
-def _reshaped(given: ArrayShape, made: ArrayShape, tile: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
+def _reshaped(given: ArrayShape, made: ArrayShape, tile: tuple[TiledDimension, ...]) -> tuple[TiledDimension, ...]:
     """The tile of a reshape's operand: dimensions are cut into several or merged into one, by row-major order in memory."""
     order_given, order_made = given.minor_to_major[::-1], made.minor_to_major[::-1]
     a = [given.dimensions[d] for d in order_given]
     b = [made.dimensions[d] for d in order_made]
     physical = [tile[d] for d in order_made]
-    found: list[Dimension] = [Dimension(1)] * len(a)
+    found: list[TiledDimension] = [TiledDimension(1)] * len(a)
     for places_a, places_b in _groups(tuple(a), tuple(b)):
         _fill(found, [(p, a[p]) for p in places_a], [(physical[p], b[p]) for p in places_b])
-    result = [Dimension(1)] * len(a)
+    result = [TiledDimension(1)] * len(a)
     for place, d in enumerate(order_given):
         result[d] = found[place]
     return tuple(result)
@@ -274,7 +274,7 @@ def _groups(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[tuple[int, ..
     return tuple(found)
 
 
-def _fill(found: list[Dimension], given: list[tuple[int, int]], made: list[tuple[Dimension, int]]) -> None:
+def _fill(found: list[TiledDimension], given: list[tuple[int, int]], made: list[tuple[TiledDimension, int]]) -> None:
     """The tile of a group: one dimension for one, several for one, or one for several."""
     if len(given) == len(made) == 1:
         found[given[0][0]] = made[0][0]
@@ -284,7 +284,7 @@ def _fill(found: list[Dimension], given: list[tuple[int, int]], made: list[tuple
         found[given[0][0]] = _merged(made)
 
 
-def _cut(found: list[Dimension], given: list[tuple[int, int]], tile: Dimension) -> None:
+def _cut(found: list[TiledDimension], given: list[tuple[int, int]], tile: TiledDimension) -> None:
     """A dimension of the result that is several of the operand: the tile takes the fastest ones first."""
     if not tile.of_result:
         raise UntileableError(f"a dimension of a reduction or a slice is split into {len(given)}")
@@ -297,7 +297,7 @@ def _cut(found: list[Dimension], given: list[tuple[int, int]], tile: Dimension) 
     for place, size in reversed(given):
         taken = min(size, rest)
         offset = 0 if taken == size else ("cut", place, tile.offset)
-        found[place] = Dimension(taken, 1, offset)
+        found[place] = TiledDimension(taken, 1, offset)
         rest = -(-rest // size)
 
 
@@ -311,7 +311,7 @@ def _divides(left: int, sizes: list[int]) -> bool:
     return True
 
 
-def _merged(made: list[tuple[Dimension, int]]) -> Dimension:
+def _merged(made: list[tuple[TiledDimension, int]]) -> TiledDimension:
     """Several dimensions of the result that are one of the operand: the tile must be one strided run of it."""
     for pad in (lambda n: n, _padded):
         if _strided_run([(pad(d.size), size) for d, size in made]) is None:
@@ -321,7 +321,7 @@ def _merged(made: list[tuple[Dimension, int]]) -> Dimension:
     run = _strided_run([(d.size, size) for d, size in made])
     assert run is not None  # noqa: S101 - it is one of those asked above
     offsets = tuple(d.offset for d, _ in made)
-    return Dimension(*run, 0 if not any(offsets) else ("merged", offsets))
+    return TiledDimension(*run, 0 if not any(offsets) else ("merged", offsets))
 
 
 def _strided_run(made: list[tuple[int, int]]) -> tuple[int, int] | None:

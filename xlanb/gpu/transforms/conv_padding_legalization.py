@@ -143,7 +143,7 @@ def _evened(window: _Windows) -> _Windows:
 
 @reason("input gradient(dY, K) => slice(input gradient(dY, K))")
 def _backward_input(i: HloInstruction, window: _Windows) -> None:
-    """With less padding the call gives more, of which a slice is what is wanted."""
+    """With less padding the call computes more; a slice of it is the result."""
     labels: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
     shape, b = cudnn_convolution.result_shape(i), Builder(i)
     starts, limits, sizes = [0] * shape.rank, list(shape.dimensions), list(shape.dimensions)

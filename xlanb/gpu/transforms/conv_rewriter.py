@@ -60,12 +60,12 @@ class ConvRewriter(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c:
-                if i.opcode is O.CONVOLUTION and _holds("call cuDNN", _CALLABLE, conv := Convolution(i, self.device)):
+                if i.opcode is O.CONVOLUTION and _holds("call cuDNN", _CALLABLE, conv := ConvCandidate(i, self.device)):
                     _rewrite(conv)
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ConvCandidate:
     """A convolution that may become a call."""
 
     instruction: HloInstruction
@@ -101,7 +101,7 @@ class Convolution:
         return _windows(self, _filter_gradient)
 
 
-def _rewrite(conv: Convolution) -> None:
+def _rewrite(conv: ConvCandidate) -> None:
     if _holds("rewrite as the gradient of the input", _OF_INPUT, conv):
         _call_backward_input(conv)
     elif _holds("rewrite as the gradient of the filter", _OF_FILTER, conv):
@@ -114,14 +114,14 @@ def _rewrite(conv: Convolution) -> None:
 
 
 def _windows(
-    conv: Convolution, of: Callable[[Convolution, int], WindowDimension | str]
+    conv: ConvCandidate, of: Callable[[ConvCandidate, int], WindowDimension | str]
 ) -> tuple[WindowDimension, ...] | str:
     found = [of(conv, n) for n in range(len(conv.window))]
     reasons = [w for w in found if isinstance(w, str)]
     return reasons[0] if reasons else tuple(w for w in found if isinstance(w, WindowDimension))
 
 
-def _input_gradient(conv: Convolution, n: int) -> WindowDimension | str:
+def _input_gradient(conv: ConvCandidate, n: int) -> WindowDimension | str:
     """One dimension: holes between the outputs are strides, and what is padded is what the filter reaches less the old padding."""
     w, numbers = conv.window[n], conv.numbers
     stride, low = w.base_dilation, w.size - 1 - w.padding_low
@@ -136,7 +136,7 @@ def _input_gradient(conv: Convolution, n: int) -> WindowDimension | str:
     )  # fmt: skip
 
 
-def _filter_gradient(conv: Convolution, n: int) -> WindowDimension | str:
+def _filter_gradient(conv: ConvCandidate, n: int) -> WindowDimension | str:
     """One dimension: the result is the filter, holes in the outputs are strides."""
     w, numbers = conv.window[n], conv.numbers
     (given,) = conv.sizes(numbers.input_spatial[n : n + 1], 0)
@@ -155,7 +155,7 @@ def _nearest(wanted: int, least: int, stride: int) -> int:
 # -- which call -------------------------------------------------------------------------------------------------------
 
 
-def _type_objection(conv: Convolution) -> str:
+def _type_objection(conv: ConvCandidate) -> str:
     i = conv.instruction
     for t in (i.shape.element_type, *(o.shape.element_type for o in i.operands)):
         if t.is_complex or t is T.PRED:
@@ -169,7 +169,7 @@ def _count(i: HloInstruction) -> int:
     return i.array_shape.element_count
 
 
-def _window_objection(conv: Convolution, *, of_input: bool) -> str:
+def _window_objection(conv: ConvCandidate, *, of_input: bool) -> str:
     """What stands against a window as that of a gradient."""
     for w in conv.window:
         if w.stride != 1:
@@ -185,7 +185,7 @@ def _window_objection(conv: Convolution, *, of_input: bool) -> str:
     return ""
 
 
-def _is_reversed(conv: Convolution) -> bool:
+def _is_reversed(conv: ConvCandidate) -> bool:
     """Whether the filter is reversed in space, or could be without a difference: that of one element, or a constant, where the input has holes."""
     k, spatial = conv.instruction.operands[1], conv.numbers.kernel_spatial
     if k.opcode is O.REVERSE and sorted(k.dimensions) == sorted(spatial):
@@ -196,7 +196,7 @@ def _is_reversed(conv: Convolution) -> bool:
     return has_holes and (k.opcode is O.CONSTANT or all(w.size == 1 for w in conv.window))
 
 
-def _is_from_one_dimension(conv: Convolution) -> bool:
+def _is_from_one_dimension(conv: ConvCandidate) -> bool:
     """Whether a convolution in two dimensions has a filter in one, whose other one a reshape puts in."""
     k = conv.instruction.operands[1]
     if len(conv.window) != 2 or k.opcode is not O.RESHAPE:
@@ -207,7 +207,7 @@ def _is_from_one_dimension(conv: Convolution) -> bool:
     return bool(places) and places[0] in conv.numbers.kernel_spatial
 
 
-def _looks_forward(conv: Convolution) -> bool:
+def _looks_forward(conv: ConvCandidate) -> bool:
     """Whether batch and features of the result are those of the input and of the filter, and the filter is no larger than the result: in a gradient of the filter they have changed places."""
     n, i = conv.numbers, conv.instruction
     if conv.sizes([n.input_batch], 0) != conv.sizes([n.output_batch]):
@@ -218,7 +218,7 @@ def _looks_forward(conv: Convolution) -> bool:
     return all(k <= made for k, made in zip(kernel, conv.sizes(n.output_spatial), strict=True))
 
 
-def _has_large_filter(conv: Convolution) -> bool:
+def _has_large_filter(conv: ConvCandidate) -> bool:
     """Whether the window is larger than the result, as that of a gradient of a filter is; holes in the window are a sign too."""
     if any(w.window_dilation != 1 for w in conv.window):
         return True
@@ -228,7 +228,7 @@ def _has_large_filter(conv: Convolution) -> bool:
     return bool(n.kernel_spatial) and (small == 0 or (small == 1 and _is_from_one_dimension(conv)))
 
 
-_CALLABLE: Final[tuple[Condition[Convolution], ...]] = (
+_CALLABLE: Final[tuple[Condition[ConvCandidate], ...]] = (
     Condition(
         "it has no control dependencies",
         lambda c: not (c.instruction.control_predecessors or c.instruction.control_successors),
@@ -236,7 +236,7 @@ _CALLABLE: Final[tuple[Condition[Convolution], ...]] = (
     objecting("cuDNN supports its element types", _type_objection),
     Condition("its sizes are static", lambda c: not any(o.array_shape.is_dynamic for o in c.instruction.operands)),
 )
-_OF_INPUT: Final[tuple[Condition[Convolution], ...]] = (
+_OF_INPUT: Final[tuple[Condition[ConvCandidate], ...]] = (
     Condition("feature_group_count is 1", lambda c: c.groups[0] == 1, lambda c: f"{c.groups[0]} groups"),
     Condition("batch_group_count is 1", lambda c: c.groups[1] == 1, lambda c: f"{c.groups[1]} groups"),
     Condition(
@@ -250,7 +250,7 @@ _OF_INPUT: Final[tuple[Condition[Convolution], ...]] = (
         lambda c: c.input_window if isinstance(c.input_window, str) else "",
     ),
 )
-_OF_FILTER: Final[tuple[Condition[Convolution], ...]] = (
+_OF_FILTER: Final[tuple[Condition[ConvCandidate], ...]] = (
     Condition("feature_group_count is 1", lambda c: c.groups[0] == 1, lambda c: f"{c.groups[0]} groups"),
     Condition(
         "its batch and feature dimensions are not those of a forward convolution", lambda c: not _looks_forward(c)
@@ -262,7 +262,7 @@ _OF_FILTER: Final[tuple[Condition[Convolution], ...]] = (
         lambda c: c.filter_window if isinstance(c.filter_window, str) else "",
     ),
 )
-_FORWARD: Final[tuple[Condition[Convolution], ...]] = (
+_FORWARD: Final[tuple[Condition[ConvCandidate], ...]] = (
     Condition(
         f"it has at most {_MAX_SPATIAL} spatial dimensions",
         lambda c: len(c.window) <= _MAX_SPATIAL,
@@ -276,7 +276,7 @@ _FORWARD: Final[tuple[Condition[Convolution], ...]] = (
 )
 
 
-def _holds(action: str, conditions: Sequence[Condition[Convolution]], conv: Convolution) -> bool:
+def _holds(action: str, conditions: Sequence[Condition[ConvCandidate]], conv: ConvCandidate) -> bool:
     return decide(action, (conv.instruction.name,), conditions, conv)
 
 
@@ -284,7 +284,7 @@ def _holds(action: str, conditions: Sequence[Condition[Convolution]], conv: Conv
 
 
 @reason("conv(dY, reverse(K)) => cuDNN's gradient of the input")
-def _call_backward_input(conv: Convolution) -> None:
+def _call_backward_input(conv: ConvCandidate) -> None:
     i, n = conv.instruction, conv.numbers
     b = Builder(i)
     kernel = i.operands[1]
@@ -303,7 +303,7 @@ def _call_backward_input(conv: Convolution) -> None:
 
 
 @reason("conv(X, dY) => cuDNN's gradient of the filter")
-def _call_backward_filter(conv: Convolution) -> None:
+def _call_backward_filter(conv: ConvCandidate) -> None:
     n = conv.numbers
     labels = ConvolutionDimensionNumbers(
         n.input_feature, n.input_batch, n.input_spatial,
@@ -315,7 +315,7 @@ def _call_backward_filter(conv: Convolution) -> None:
 
 
 @reason("conv(X, K) => cuDNN's convolution")
-def _call_forward(conv: Convolution) -> None:
+def _call_forward(conv: ConvCandidate) -> None:
     features, batches = conv.groups
     x, k = conv.instruction.operands
     if batches > 1:
@@ -323,7 +323,7 @@ def _call_forward(conv: Convolution) -> None:
     _call(conv, cudnn_convolution.FORWARD, (x, k), conv.window, conv.numbers, features)
 
 
-def _batches_as_features(conv: Convolution, groups: int) -> HloInstruction:
+def _batches_as_features(conv: ConvCandidate, groups: int) -> HloInstruction:
     """The input with the groups of its batch as groups of its features."""
     b, x, n = Builder(conv.instruction), conv.instruction.operands[0], conv.numbers
     dims = x.array_shape.dimensions
@@ -338,14 +338,14 @@ def _batches_as_features(conv: Convolution, groups: int) -> HloInstruction:
 
 
 def _call(
-    conv: Convolution,
+    conv: ConvCandidate,
     target: str,
     operands: Sequence[HloInstruction],
     window: tuple[WindowDimension, ...] | str,
     labels: ConvolutionDimensionNumbers,
     groups: int,
 ) -> None:
-    """Put a call in the place of a convolution; beside the result it gives memory, of a size that is chosen later."""
+    """Replace a convolution by a call, which also returns workspace memory of a size chosen later."""
     if isinstance(window, str):
         raise TypeError(f"{conv.instruction.name}: its window is not that of a gradient: {window}")
     i = conv.instruction
@@ -367,4 +367,4 @@ def _call(
     c.replace(i, c.add(O.GET_TUPLE_ELEMENT, (call,), i.shape, like=i, index=0))
 
 
-__all__ = ["NAMES", "NO_ACTIVATION", "ConvRewriter", "Convolution"]
+__all__ = ["NAMES", "NO_ACTIVATION", "ConvCandidate", "ConvRewriter"]

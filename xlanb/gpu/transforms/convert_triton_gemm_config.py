@@ -116,7 +116,7 @@ def _carried(path: list[HloInstruction], tile: Tile) -> Tile | None:
 
 
 def _through_bitcast(source: ArrayShape, target: ArrayShape, tile: Tile) -> Tile | None:
-    """The tile of `source` whose bytes are those of a tile of `target`; None where it is no box."""
+    """The tile of `source` whose bytes are those of a tile of `target`; None where it is not a box."""
     if source.element_count != target.element_count:
         return None
     order, places = permutation(source), permutation(target)

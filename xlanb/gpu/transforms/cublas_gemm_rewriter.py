@@ -384,7 +384,9 @@ def _vector(use: _Use) -> bool:
 
 
 def _may_be_overwritten(i: HloInstruction) -> bool:
-    """Whether the memory of an addend may hold the result: nobody else reads it, and it is no parameter but a donated one."""
+    """Whether the result may overwrite an addend's memory: it has no other users, and is not a
+    parameter unless donated.
+    """
     if i.user_count > 1 or i.is_root:
         return False
     if i.opcode is not O.PARAMETER:
@@ -404,7 +406,9 @@ def _slice_objection(u: _Use) -> str:
 
 
 def _added_type(u: _Use) -> bool:
-    """Whether the call may give the sum in its type: its own, or that of a result which nobody computes with."""
+    """Whether the call may return the sum's type: its own, or that of a result with no further
+    computation.
+    """
     wanted, t = u.instruction.shape.element_type, u.call.shape.element_type
     if wanted is t:
         return True
@@ -497,8 +501,8 @@ def _is_gelu(u: _Use) -> bool:
     def once(i: HloInstruction, opcode: O) -> bool:
         return i.opcode is opcode and i.user_count == 1
 
-    def beside(i: HloInstruction, is_wanted: Callable[[HloInstruction], bool]) -> HloInstruction | None:
-        """The operand beside the one that is wanted."""
+    def other_operand(i: HloInstruction, is_wanted: Callable[[HloInstruction], bool]) -> HloInstruction | None:
+        """The other operand than the one for which `is_wanted` holds."""
         a, b = i.operands
         return b if is_wanted(a) else a if is_wanted(b) else None
 
@@ -529,7 +533,7 @@ def _is_gelu(u: _Use) -> bool:
     for opcode, is_wanted in steps:
         if at is None or not once(at, opcode):
             return False
-        at = at.operands[0] if opcode is O.TANH else beside(at, is_wanted)
+        at = at.operands[0] if opcode is O.TANH else other_operand(at, is_wanted)
     return at is not None and once(at, O.MULTIPLY) and all(o is x for o in at.operands)
 
 

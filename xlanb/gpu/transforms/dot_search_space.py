@@ -1,4 +1,5 @@
-"""The tiling that XLA:GPU's autotuner takes for a dot in a Triton kernel where there is no device to measure on.
+"""The tiling that XLA:GPU's autotuner chooses for a dot in a Triton kernel without a device to
+measure on.
 
     default_config(TritonDot(dot, gpu_device("a100")))    =>    TritonGemmConfig(block_m=16, block_n=8, block_k=128, ...)
 
@@ -187,12 +188,12 @@ def _has_expensive(operand: HloInstruction) -> bool:
 
 
 def _power_above(n: int) -> int:
-    """The smallest power of two that is no less; 1 for 0."""
+    """The smallest power of two that is not smaller; 1 for 0."""
     return 1 << (n - 1).bit_length() if n > 0 else 1
 
 
 def _power_below(n: int) -> int:
-    """The largest power of two that is no greater; 1 for 0."""
+    """The largest power of two that is not larger; 1 for 0."""
     return 1 << (n.bit_length() - 1) if n > 0 else 1
 
 

@@ -82,7 +82,7 @@ def _is_slow_transpose(root: HloInstruction) -> bool:
 
 
 @dataclass(slots=True)
-class Candidate:
+class BlockLevelCandidate:
     """A fusion, the device, and the tiling once it is asked for."""
 
     fusion: HloInstruction
@@ -96,16 +96,16 @@ class Candidate:
         return self.tiling if isinstance(self.tiling, str) else ""
 
 
-CONDITIONS: tuple[Condition[Candidate], ...] = (
+CONDITIONS: tuple[Condition[BlockLevelCandidate], ...] = (
     objecting("Triton supports its instructions", lambda c: support.objection(c.fusion, c.device)),
     Condition("it has no tile yet", lambda c: "block_level_fusion_config" not in fusion_config(c.fusion)),
-    objecting("it has tiles", Candidate.find_tiling),
+    objecting("it has tiles", BlockLevelCandidate.find_tiling),
 )
 """Conditions for rewriting a slow fusion."""
 
 
 def _rewrite(fusion: HloInstruction, device: GpuDevice) -> None:
-    candidate = Candidate(fusion, device)
+    candidate = BlockLevelCandidate(fusion, device)
     holds = first_failing(CONDITIONS, candidate) is None
     if is_observed():
         predicates = asked(CONDITIONS, candidate)

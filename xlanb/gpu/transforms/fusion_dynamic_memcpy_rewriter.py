@@ -45,7 +45,7 @@ class FusionDynamicMemcpyRewriter(HloPass):
                     _rewrite(candidate)
 
 
-class Candidate(NamedTuple):
+class MemcpyCandidate(NamedTuple):
     """A fusion, the slice or update in it, and what would be copied."""
 
     fusion: HloInstruction
@@ -53,14 +53,14 @@ class Candidate(NamedTuple):
     copied: HloInstruction
 
 
-def _candidate(fusion: HloInstruction) -> Candidate | None:
+def _candidate(fusion: HloInstruction) -> MemcpyCandidate | None:
     root = fusion.fused_computation.root
     slicing = _behind_free(root)
     if "dynamic_slice_config" not in read(slicing):
         return None
     if slicing.opcode is O.DYNAMIC_SLICE:
-        return Candidate(fusion, slicing, root)
-    return Candidate(fusion, slicing, slicing.operands[1]) if slicing.opcode is O.DYNAMIC_UPDATE_SLICE else None
+        return MemcpyCandidate(fusion, slicing, root)
+    return MemcpyCandidate(fusion, slicing, slicing.operands[1]) if slicing.opcode is O.DYNAMIC_UPDATE_SLICE else None
 
 
 def _behind_free(i: HloInstruction) -> HloInstruction:
@@ -82,7 +82,7 @@ def is_contiguous(whole: ArrayShape, part: ArrayShape) -> bool:
     return True
 
 
-def _scattered(c: Candidate) -> str:
+def _scattered(c: MemcpyCandidate) -> str:
     for i in c.fusion.fused_computation:
         if i.opcode not in _SLICES:
             continue
@@ -95,8 +95,8 @@ def _scattered(c: Candidate) -> str:
     return ""
 
 
-def _computed(c: Candidate) -> str:
-    """What of the copied array is no parameter, or a part of one."""
+def _computed(c: MemcpyCandidate) -> str:
+    """What of the copied array is not a parameter, or a part of one."""
     source = _behind_free(c.copied)
     if source.opcode in (O.DYNAMIC_SLICE, O.SLICE):
         source = _behind_free(source.operands[0])
@@ -105,11 +105,11 @@ def _computed(c: Candidate) -> str:
     return "" if source.opcode is O.PARAMETER else f"{source.name} is computed"
 
 
-def _results(c: Candidate) -> str:
+def _results(c: MemcpyCandidate) -> str:
     return "it has several results" if isinstance(c.fusion.shape, TupleShape) else ""
 
 
-CONDITIONS: tuple[Condition[Candidate], ...] = (
+CONDITIONS: tuple[Condition[MemcpyCandidate], ...] = (
     objecting("one result", _results),
     objecting("every slice is contiguous, at an offset computed from the loop counter", _scattered),
     objecting("it copies part of a parameter", _computed),
@@ -117,7 +117,7 @@ CONDITIONS: tuple[Condition[Candidate], ...] = (
 """Conditions for a fusion whose root is such a slice or update."""
 
 
-def _decided(c: Candidate) -> bool:
+def _decided(c: MemcpyCandidate) -> bool:
     holds = first_failing(CONDITIONS, c) is None
     if is_observed():
         predicates = asked(CONDITIONS, c)
@@ -125,7 +125,7 @@ def _decided(c: Candidate) -> bool:
     return holds
 
 
-def _rewrite(c: Candidate) -> None:
+def _rewrite(c: MemcpyCandidate) -> None:
     fused = c.fusion.fused_computation
     where = f"{_FILE}:{_rewrite.__code__.co_firstlineno}"
     with because(

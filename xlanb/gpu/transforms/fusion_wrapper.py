@@ -1,4 +1,4 @@
-"""What XLA:GPU wraps into a fusion of its own (fusion_wrapper.cc): every instruction that its emitters can emit.
+"""Wrap every instruction that XLA:GPU's emitters can emit in a fusion (fusion_wrapper.cc).
 
 ROOT t = f32[64,32] transpose(f32[32,64] x), dimensions={1,0}
 =>    ROOT wrapped_transpose = f32[64,32] fusion(x), kind=kInput, calls={ROOT t = transpose(p0)}
@@ -39,7 +39,9 @@ _WRAPPED = frozenset(
 
 
 def is_wrapped(i: HloInstruction) -> bool:
-    """Whether an instruction outside fusions becomes one: it computes or moves elements, and is no copy and no bitcast."""
+    """Whether an instruction outside of fusions becomes one: it computes or moves elements, and is
+    neither a copy nor a bitcast.
+    """
     return i.opcode.is_elementwise or i.opcode in _WRAPPED
 
 

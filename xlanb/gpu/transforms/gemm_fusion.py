@@ -25,9 +25,9 @@ from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions,
 from xlanb.gpu.triton.tiling_propagation import (
     WHOLE,
     DimensionOrder,
-    Direction,
     DotSide,
     Propagated,
+    TilingDirection,
     combined,
     propagate,
     side_of_operand,
@@ -128,7 +128,7 @@ class _Step:
 
     instruction: HloInstruction
     order: DimensionOrder
-    direction: Direction
+    direction: TilingDirection
     side: DotSide
     device: GpuDevice
     major_part: int = WHOLE
@@ -157,7 +157,7 @@ def _kind_objection(s: _Step) -> str:
     i = s.instruction
     if i.control_predecessors or i.control_successors:
         return "it has control dependencies"
-    if i.opcode in _NOT_FUSED or (i.opcode is O.DYNAMIC_SLICE and s.direction is Direction.TO_OPERANDS):
+    if i.opcode in _NOT_FUSED or (i.opcode is O.DYNAMIC_SLICE and s.direction is TilingDirection.TO_OPERANDS):
         return f"{i.opcode} is not fused into a dot"
     if i.opcode is O.PARAMETER:
         return "it is a parameter"
@@ -205,7 +205,7 @@ _OUTPUT_CONDITIONS: Final = (
 
 
 def _takes(step: _Step, conditions: Sequence[Condition[_Step]], dot: HloInstruction) -> bool:
-    """Whether the fusion around `dot` takes the instruction in; told to observers."""
+    """Whether the instruction is fused with `dot`; reported to observers."""
     return decide("fuse", (step.instruction.name, dot.name), conditions, step)
 
 
@@ -217,7 +217,9 @@ def _reads_broadcast(s: _Step) -> bool:
     return any(
         o.opcode is O.BROADCAST
         and o.operands[0].opcode in (O.PARAMETER, O.CONSTANT)
-        and first_failing(_INPUT_CONDITIONS, _Step(o, s.orders.orders[o], Direction.TO_OPERANDS, s.side, s.device))
+        and first_failing(
+            _INPUT_CONDITIONS, _Step(o, s.orders.orders[o], TilingDirection.TO_OPERANDS, s.side, s.device)
+        )
         is None
         for o in i.operands
     )
@@ -238,7 +240,9 @@ def _is_input_worth_fusing(i: HloInstruction) -> bool:
 
 
 def _is_in_memory_anyway(cut: HloInstruction) -> bool:
-    """Whether what is cut is written as a whole anyway: it is given, or somebody else reads more of it."""
+    """Whether the sliced value is materialized anyway: it is a parameter, or another user reads
+    more of it.
+    """
     (whole,) = cut.operands
     if _is_effective_parameter(whole) or whole.opcode is O.CONSTANT:
         return True
@@ -308,7 +312,7 @@ def _planned(dot: HloInstruction, device: GpuDevice) -> _Plan:
     """What the fusion takes in, as far as all conditions hold."""
     trees, major_part = [], WHOLE
     for n, o in enumerate(dot.operands):
-        step = _Step(o, DimensionOrder.of(o.array_shape), Direction.TO_OPERANDS, side_of_operand(dot, n), device)
+        step = _Step(o, DimensionOrder.of(o.array_shape), TilingDirection.TO_OPERANDS, side_of_operand(dot, n), device)
         tree, part = _grown_up(step, dot, _MAX_PARAMETERS)
         trees.append(tree)
         major_part = part if n == 0 else major_part
@@ -331,7 +335,7 @@ def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> 
             waiting += 1
             continue
         waiting = 0
-        step = _Step(node.instruction, node.order, Direction.TO_OPERANDS, first.side, first.device, major_part)
+        step = _Step(node.instruction, node.order, TilingDirection.TO_OPERANDS, first.side, first.device, major_part)
         if node.instruction.opcode is O.PARAMETER or not _takes(step, _INPUT_CONDITIONS, dot):
             continue
         major_part = step.next_major_part or major_part
@@ -365,13 +369,13 @@ def _grown_down(
     side, last, order = side_of_result(major_part), dot, DimensionOrder.of(dot.array_shape)
     while last.user_count == 1 and not last.is_root:
         user = last.users[0]
-        step = _Step(user, order, Direction.TO_RESULT, side, device, major_part, user.operands.index(last))
+        step = _Step(user, order, TilingDirection.TO_RESULT, side, device, major_part, user.operands.index(last))
         if not _takes(step, _OUTPUT_CONDITIONS, dot):
             break
         major_part, order = step.next_major_part or major_part, step.orders.orders[user]
         trees: list[_Tree | None] = [None]
         if len(user.operands) > 1:
-            back = _Step(user, order, Direction.TO_OPERANDS, side, device, major_part)
+            back = _Step(user, order, TilingDirection.TO_OPERANDS, side, device, major_part)
             if isinstance(back.found, str) or back.next_major_part is None:
                 break
             major_part, trees = back.next_major_part, []
@@ -379,7 +383,7 @@ def _grown_down(
                 if o is last:
                     trees.append(None)
                     continue
-                start = _Step(o, back.orders.orders[o], Direction.TO_OPERANDS, side, device, major_part)
+                start = _Step(o, back.orders.orders[o], TilingDirection.TO_OPERANDS, side, device, major_part)
                 tree, major_part = _grown_up(start, dot, None)
                 trees.append(tree)
         users.append((user, trees))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from xlanb.conditions import Condition, asked_names, first_failing, objecting, told
+from xlanb.conditions import Condition, asked_names, first_failing, objecting, predicates_of
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.model.fusible import (
     budget_objection,
@@ -62,7 +62,7 @@ class MultiOutputFusion(HloPass):
 
 
 @dataclass(slots=True)
-class Pair:
+class FusionPair:
     """Two siblings that read `shared`, or a producer (`first`) and a consumer (`second`) of it."""
 
     first: HloInstruction
@@ -71,19 +71,19 @@ class Pair:
     run: _Run
 
 
-def _path(p: Pair) -> str:
+def _path(p: FusionPair) -> str:
     for a, b in ((p.first, p.second), (p.second, p.first)):
         if p.run.is_reachable(a, b):
             return f"{b.name} depends on {a.name}"
     return ""
 
 
-def _cycle(p: Pair) -> str:
+def _cycle(p: FusionPair) -> str:
     others = [o for o in p.second.operands if o is not p.first and p.run.is_reachable(p.first, o)]
     return f"{others[0].name} depends on {p.first.name}" if others else ""
 
 
-def _slices(p: Pair) -> str:
+def _slices(p: FusionPair) -> str:
     if not isinstance(p.shared.shape, ArrayShape) or p.shared.shape.byte_size < _SMALL_BYTES:
         return ""
     first, second = unique_slice(p.shared, p.first), unique_slice(p.shared, p.second)
@@ -106,25 +106,25 @@ def unique_slice(shared: HloInstruction, i: HloInstruction) -> HloInstruction | 
     return unique_slice(uses[0], uses[0].users[0])
 
 
-def _updates(p: Pair) -> str:
+def _updates(p: FusionPair) -> str:
     for i in (p.first, p.second):
         if i.opcode is O.FUSION and i.fused_computation.root.opcode is O.DYNAMIC_UPDATE_SLICE:
             return f"{i.name} updates an array in place"
     return ""
 
 
-def _saved(p: Pair) -> str:
+def _saved(p: FusionPair) -> str:
     times = p.run.model.multi_output_times(p.first, p.second)
     return f"{microseconds(times.saved):g} us: {times}"
 
 
-_ONE_LOOP: Condition[Pair] = objecting("both have the same loop", lambda p: loop_objection(p.first, p.second))
-_BUDGET: Condition[Pair] = objecting(
+_ONE_LOOP: Condition[FusionPair] = objecting("both have the same loop", lambda p: loop_objection(p.first, p.second))
+_BUDGET: Condition[FusionPair] = objecting(
     "kernel fits in shared memory, registers and parameters",
     lambda p: budget_objection(p.first, p.second, p.run.device),
 )
 
-SIBLING_CONDITIONS: tuple[Condition[Pair], ...] = (
+SIBLING_CONDITIONS: tuple[Condition[FusionPair], ...] = (
     objecting("no path between them", _path),
     _ONE_LOOP,
     objecting("they read the same slice", _slices),
@@ -133,7 +133,7 @@ SIBLING_CONDITIONS: tuple[Condition[Pair], ...] = (
 )
 """Conditions for fusing two siblings."""
 
-PRODUCER_CONDITIONS: tuple[Condition[Pair], ...] = (
+PRODUCER_CONDITIONS: tuple[Condition[FusionPair], ...] = (
     objecting(
         "producer's elements can be computed in a loop",
         lambda p: producer_objection(p.first, is_in_place=bool(updated_operands(p.first))),
@@ -183,7 +183,7 @@ def _is_multi_output(i: HloInstruction) -> bool:
 
 
 def _preference(i: HloInstruction) -> int:
-    """Fusions of several results go before others, these before what is no fusion."""
+    """Fusions of several results go before others, these before what is not a fusion."""
     return 2 if _is_multi_output(i) else int(i.opcode is O.FUSION)
 
 
@@ -237,7 +237,7 @@ class _Run:
             if first.opcode is not O.FUSION:
                 continue
             for second in siblings[n:]:
-                if self._holds("fuse siblings", SIBLING_CONDITIONS, Pair(first, second, shared, self)):
+                if self._holds("fuse siblings", SIBLING_CONDITIONS, FusionPair(first, second, shared, self)):
                     self._merge("fuse siblings", first, second)
                     siblings.remove(second)
 
@@ -246,7 +246,7 @@ class _Run:
         users = producer.users
         if len(users) == 1 and not _is_multi_output(users[0]):
             return None  # priority-fusion decided about it
-        found = [u for u in users if self._holds("fuse", PRODUCER_CONDITIONS, Pair(producer, u, producer, self))]
+        found = [u for u in users if self._holds("fuse", PRODUCER_CONDITIONS, FusionPair(producer, u, producer, self))]
         return max(found, key=_preference, default=None)
 
     def _fuse_producer(self, producer: HloInstruction, consumer: HloInstruction) -> None:
@@ -278,11 +278,11 @@ class _Run:
 
     # -- telling ---------------------------------------------------------------------------------------------------
 
-    def _holds(self, action: str, conditions: Sequence[Condition[Any]], pair: Pair) -> bool:
-        """Whether all conditions hold of a pair; told to observers."""
+    def _holds(self, action: str, conditions: Sequence[Condition[Any]], pair: FusionPair) -> bool:
+        """Whether all conditions hold of a pair; reported to observers."""
         failed = first_failing(conditions, pair)
         if self._observed:
             names = (pair.first.name, pair.second.name)
-            predicates = told(conditions, failed, pair, to_the_end=self._asked.issuperset(names))
+            predicates = predicates_of(conditions, failed, pair, to_the_end=self._asked.issuperset(names))
             emit(Decision(current_cause(), action, names, failed is None, predicates))
         return failed is None

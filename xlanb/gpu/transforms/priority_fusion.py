@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from xlanb.conditions import Condition, asked_names, first_failing, objecting, told
+from xlanb.conditions import Condition, asked_names, first_failing, objecting, predicates_of
 from xlanb.gpu.backend_config import changed
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.model.fusible import (
@@ -95,7 +95,7 @@ def _is_stream_annotated(i: HloInstruction) -> bool:
 
 
 @dataclass(slots=True)
-class Edge:
+class PriorityFusionEdge:
     """A producer, a consumer that uses it, and the run that asks."""
 
     producer: HloInstruction
@@ -118,12 +118,12 @@ def _is_fusible_bitcast(i: HloInstruction) -> bool:
     return i.opcode is O.BITCAST and keeps_bit_width(i)
 
 
-def _reductions(e: Edge) -> str:
+def _reductions(e: PriorityFusionEdge) -> str:
     first, second = significant_reduction(e.producer), significant_reduction(e.consumer)
     return f"{first.name} and {second.name}" if first is not None and second is not None else ""
 
 
-def _epilogue(e: Edge) -> str:
+def _epilogue(e: PriorityFusionEdge) -> str:
     analyses = e.run.model.analyses
     if analyses.of(e.producer).kind is not EmitterKind.REDUCTION:
         return ""
@@ -135,11 +135,11 @@ def _epilogue(e: Edge) -> str:
     )
 
 
-def _size(e: Edge) -> str:
+def _size(e: PriorityFusionEdge) -> str:
     return f"{e.run.model.costs.merged_size(e.producer, e.consumer)} instructions would be emitted"
 
 
-_ANY: tuple[Condition[Edge], ...] = (
+_ANY: tuple[Condition[PriorityFusionEdge], ...] = (
     Condition(
         "producer is not the root",
         lambda e: not e.producer.is_root,
@@ -149,7 +149,7 @@ _ANY: tuple[Condition[Edge], ...] = (
     Condition("consumer is fusible", lambda e: e.run.is_fusible(e.consumer), lambda e: str(e.consumer.opcode)),
 )
 
-CONDITIONS: tuple[Condition[Edge], ...] = (
+CONDITIONS: tuple[Condition[PriorityFusionEdge], ...] = (
     *_ANY,
     Condition(
         "consumer is not just a bitcast",
@@ -173,17 +173,17 @@ CONDITIONS: tuple[Condition[Edge], ...] = (
 """Conditions for fusing a producer and a consumer with XLA:GPU's own emitters."""
 
 
-def _untileable(e: Edge) -> str:
+def _untileable(e: PriorityFusionEdge) -> str:
     found = e.run.model.tiling(e.producer, e.consumer)
     return found if isinstance(found, str) else ""
 
 
-def _tile(e: Edge) -> str:
+def _tile(e: PriorityFusionEdge) -> str:
     found = e.run.model.tiling(e.producer, e.consumer)
     return "" if isinstance(found, str) else f"tiles of {'x'.join(map(str, found.sizes))}, {found.warps} warps"
 
 
-TRITON_CONDITIONS: tuple[Condition[Edge], ...] = (
+TRITON_CONDITIONS: tuple[Condition[PriorityFusionEdge], ...] = (
     *_ANY,
     objecting("producer can be emitted by Triton", lambda e: _not_triton(e.producer, e.run.device)),
     objecting("consumer can be emitted by Triton", lambda e: _not_triton(e.consumer, e.run.device)),
@@ -200,12 +200,12 @@ def _not_triton(i: HloInstruction, device: GpuDevice) -> str:
     return "" if is_triton_fusion(i) else triton_objection(i, device)
 
 
-def _saves(e: Edge) -> str:
+def _saves(e: PriorityFusionEdge) -> str:
     times, saved = e.run.times(e.producer), e.run.priority(e.producer)
     return f"priority {microseconds(saved):g} us: {times}" if isinstance(saved, int) else "it is free"
 
 
-_SAVES: Condition[Edge] = Condition(
+_SAVES: Condition[PriorityFusionEdge] = Condition(
     "fusing into all users saves time",
     lambda e: e.run.priority(e.producer) >= 0,
     _saves,
@@ -219,7 +219,7 @@ _NUMBERED = re.compile(r"(.*?)(?:\.(\d{1,9}))?\.\d{1,9}")
 
 
 def creation_ranks(computation: HloComputation) -> dict[HloInstruction, int]:
-    """The instructions of a computation by the order in which they were created, as far as it can be told.
+    """The instructions of a computation by the order of their creation, as far as it is known.
 
     XLA numbers instructions as they are created; text holds them in post order. Names tell what came first of equal names
     (`mul.3.0` before `mul.12.0`: the last number is of rename-instructions). What JAX has as a constant array is made before
@@ -335,13 +335,13 @@ class _Run:
         return self._queued[producer] + (times.unfused - update.gone.unfused) - (times.fused - update.gone.fused)
 
     def _may_fuse_into_all(self, producer: HloInstruction) -> bool:
-        """Whether every user that is no bitcast may have the producer in it."""
+        """Whether every user that is not a bitcast may have the producer in it."""
         users = [u for u in producer.users if not _is_fusible_bitcast(u)]
         for u in users:
             failed = self._first_failing(producer, u)
             if failed is not None:
                 if self._observed:
-                    self._tell(Edge(producer, u, self), failed)
+                    self._tell(PriorityFusionEdge(producer, u, self), failed)
                 return False
         return bool(users)
 
@@ -349,22 +349,28 @@ class _Run:
         """The place of the first condition that fails; None where all hold."""
         known = self._failing.setdefault(producer, {})
         if consumer not in known:
-            known[consumer] = first_failing(self._conditions(producer, consumer), Edge(producer, consumer, self))
+            known[consumer] = first_failing(
+                self._conditions(producer, consumer), PriorityFusionEdge(producer, consumer, self)
+            )
         return known[consumer]
 
-    def _conditions(self, producer: HloInstruction, consumer: HloInstruction) -> Sequence[Condition[Edge]]:
+    def _conditions(
+        self, producer: HloInstruction, consumer: HloInstruction
+    ) -> Sequence[Condition[PriorityFusionEdge]]:
         return TRITON_CONDITIONS if is_triton_fusion(producer) or is_triton_fusion(consumer) else CONDITIONS
 
     # -- fusing ----------------------------------------------------------------------------------------------------
 
     def _fuse_into_all(self, producer: HloInstruction, consumers: list[HloInstruction]) -> None:
-        """Fuse a producer into consumers, and estimate anew what is around them."""
+        """Fuse a producer into its consumers, and update the estimates of neighbouring
+        instructions.
+        """
         affected: dict[HloInstruction, None] = {}
         new: dict[HloInstruction, list[HloInstruction]] = {}
         tilings = {c: self._tiling(producer, c) for c in consumers}
         for consumer in consumers:
             if self._observed:
-                self._tell(Edge(producer, consumer, self), None)
+                self._tell(PriorityFusionEdge(producer, consumer, self), None)
             fusion = self._fuse(producer, consumer, tilings[consumer])
             if fusion is not consumer:
                 self._drop(consumer)
@@ -468,16 +474,16 @@ class _Run:
         """Say that fusing a producer would cost time."""
         for u in producer.users:
             if not _is_fusible_bitcast(u):
-                self._tell(Edge(producer, u, self), None)
+                self._tell(PriorityFusionEdge(producer, u, self), None)
 
-    def _tell(self, edge: Edge, failed: int | None) -> None:
+    def _tell(self, edge: PriorityFusionEdge, failed: int | None) -> None:
         """Say what was decided of an edge, with the conditions that were looked at; the same answer once."""
         conditions: list[Condition[Any]] = [*self._conditions(edge.producer, edge.consumer)]
         if failed is None:
             conditions.append(_SAVES)
             failed = None if self._priorities[edge.producer] >= 0 else len(conditions) - 1
         to_the_end = self._is_asked(edge)
-        predicates = told(conditions, failed, edge, to_the_end=to_the_end)
+        predicates = predicates_of(conditions, failed, edge, to_the_end=to_the_end)
         names = (edge.producer.name, edge.consumer.name)
         said = (failed is None, predicates)
         if self._said.get(names) == said:
@@ -485,7 +491,7 @@ class _Run:
         self._said[names] = said
         emit(Decision(current_cause(), "fuse", names, failed is None, predicates))
 
-    def _is_asked(self, edge: Edge) -> bool:
+    def _is_asked(self, edge: PriorityFusionEdge) -> bool:
         if not self._asked:
             return False
         inside = self._inside.get(edge.consumer, frozenset((edge.consumer.name,)))

@@ -1,4 +1,6 @@
-"""What the passes over reductions share: the operands bitcast, the reduction made anew, its results bitcast back."""
+"""Shared by the passes over reductions: bitcast the operands, recreate the reduction, bitcast its
+results back.
+"""
 
 from __future__ import annotations
 

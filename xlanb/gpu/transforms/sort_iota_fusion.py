@@ -32,7 +32,7 @@ class SortIotaFusion(HloPass):
 
 
 def _is_ordered(i: HloInstruction) -> bool:
-    """Whether control dependencies order it, which a fusion in its place would lose."""
+    """Whether it has control dependencies, which a fusion would lose."""
     return bool(i.control_predecessors or i.control_successors)
 
 

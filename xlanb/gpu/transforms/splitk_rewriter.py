@@ -104,7 +104,7 @@ class _Dot:
         return left, right
 
     def cost(self, parts: int) -> float:
-        """What the dot costs in so many parts, with the sum where there are several."""
+        """The cost of the dot in this many parts, including the sum if there are several."""
         weights = _weights(self.device)
         batches, rows, columns, length = self.sizes
         tiles = batches * parts * ceil(rows / _TILE) * ceil(columns / _TILE)

@@ -1,1 +1,1 @@
-"""What XLA:GPU's Triton emitters take, and how a dot's tiles are followed through the instructions around it."""
+"""XLA:GPU's Triton emitters: supported instructions, and propagation of a dot's tiling."""

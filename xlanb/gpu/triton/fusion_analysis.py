@@ -1,4 +1,6 @@
-"""Whether the emitter of gemm fusions can read a fusion as it stands (xla/service/gpu/triton_fusion_analysis.cc)."""
+"""Whether the emitter of gemm fusions supports a fusion
+(xla/service/gpu/triton_fusion_analysis.cc).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from dataclasses import dataclass, replace
 from xlanb.gpu.triton.tiling_propagation import (
     WHOLE,
     DimensionOrder,
-    Direction,
     DotSide,
     PropagationError,
+    TilingDirection,
     combined,
     propagate,
     reshaped,
@@ -45,13 +47,13 @@ class _Scope:
         for i, order in orders.items():
             self.orders.setdefault(i, order)
 
-    def follow(self, i: HloInstruction, direction: Direction) -> None:
+    def follow(self, i: HloInstruction, direction: TilingDirection) -> None:
         """Go across an instruction from the side that is known.
 
         Raises:
             PropagationError: the emitter cannot.
         """
-        order = self.orders[i if direction is Direction.TO_OPERANDS else _source(i, self.orders)]
+        order = self.orders[i if direction is TilingDirection.TO_OPERANDS else _source(i, self.orders)]
         found = propagate(i, order, direction, self.side)
         if isinstance(found, str):
             raise PropagationError(f"{i.name}: {found}")
@@ -67,7 +69,7 @@ class _Scope:
         pending = deque([start])
         while pending:
             i = pending.popleft()
-            self.follow(i, Direction.TO_OPERANDS)
+            self.follow(i, TilingDirection.TO_OPERANDS)
             for o in i.operands:
                 if o not in seen and o in self.orders:
                     seen.add(o)
@@ -100,7 +102,7 @@ def _check(dot: HloInstruction, *, swapped: bool) -> None:
         if output.user_count != 1:
             raise PropagationError(f"{output.name} has {output.user_count} users")
         (output,) = output.users
-        result.follow(output, Direction.TO_RESULT)
+        result.follow(output, TilingDirection.TO_RESULT)
     if output is not dot:
         result.follow_to_parameters(output, dot)
 

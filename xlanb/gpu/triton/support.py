@@ -1,4 +1,5 @@
-"""Which instructions the emitter of generic Triton fusions takes (xla/backends/gpu/codegen/triton/support.cc).
+"""Instructions that the emitter of generic Triton fusions supports
+(xla/backends/gpu/codegen/triton/support.cc).
 
 `objection` gives what stands against an instruction in words, "" where nothing does.
 """

@@ -1,4 +1,5 @@
-"""Which instructions the emitter of Triton's gemm fusions takes (xla/backends/gpu/codegen/triton/support_legacy.cc).
+"""Instructions that the emitter of Triton's gemm fusions supports
+(xla/backends/gpu/codegen/triton/support_legacy.cc).
 
 Each function gives what stands against an instruction in words, "" where nothing does.
 """

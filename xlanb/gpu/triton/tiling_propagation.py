@@ -1,4 +1,5 @@
-"""How the dimensions of a dot lie in the instructions around it (xla/service/gpu/triton_tiling_propagation.cc).
+"""Propagate the dimensions of a dot through the instructions around it
+(xla/service/gpu/triton_tiling_propagation.cc).
 
 A gemm fusion reads its inputs in tiles of the dot's dimensions. Through reshapes, transposes and slices a dimension of the
 dot becomes fragments of the memory of an instruction; the emitter can follow it as long as its fragments are strided in order:
@@ -34,7 +35,7 @@ _UNEVEN: Final = "its dimensions do not align with those of the dot"
 _OF_OTHER_SIZE: Final = "its operand and result differ in size"
 
 
-class Direction(Enum):
+class TilingDirection(Enum):
     """Which side of an instruction is known: its result or an operand."""
 
     TO_OPERANDS = auto()
@@ -159,7 +160,7 @@ def combined(a: int, b: int) -> int | None:
     return b if a == WHOLE else None
 
 
-def propagate(i: HloInstruction, order: DimensionOrder, direction: Direction, side: DotSide) -> Propagated | str:
+def propagate(i: HloInstruction, order: DimensionOrder, direction: TilingDirection, side: DotSide) -> Propagated | str:
     """The orders on the other side of `i` where the emitter can follow; else why not.
 
     Args:
@@ -227,8 +228,8 @@ def _size(order: DimensionOrder, places: Sequence[int]) -> int:
 _Orders = dict[HloInstruction, DimensionOrder]
 
 
-def _across(i: HloInstruction, order: DimensionOrder, direction: Direction, side: DotSide) -> _Orders:
-    to_operands = direction is Direction.TO_OPERANDS
+def _across(i: HloInstruction, order: DimensionOrder, direction: TilingDirection, side: DotSide) -> _Orders:
+    to_operands = direction is TilingDirection.TO_OPERANDS
     if (
         to_operands
         and i.opcode is not O.PARAMETER
@@ -280,8 +281,8 @@ def _dimension_labelled(shape: ArrayShape, order: DimensionOrder, label: int) ->
     return None
 
 
-def _reshaped(i: HloInstruction, order: DimensionOrder, direction: Direction) -> _Orders:
-    target = i.operands[0] if direction is Direction.TO_OPERANDS else i
+def _reshaped(i: HloInstruction, order: DimensionOrder, direction: TilingDirection) -> _Orders:
+    target = i.operands[0] if direction is TilingDirection.TO_OPERANDS else i
     return {target: reshaped(order, target.array_shape)}
 
 
@@ -336,15 +337,15 @@ def reshaped(order: DimensionOrder, shape: ArrayShape) -> DimensionOrder:
     return DimensionOrder(tuple(made), places)
 
 
-def _moved(i: HloInstruction, order: DimensionOrder, direction: Direction) -> _Orders:
+def _moved(i: HloInstruction, order: DimensionOrder, direction: TilingDirection) -> _Orders:
     """The fragments taken by whole dimensions to where the instruction has them: transpose, copy, broadcast, slice, concatenate."""
     if i.opcode is O.SLICE and i.array_shape.element_count == 1:
         raise PropagationError("a slice of one element is not followed")
-    known = i if direction is Direction.TO_OPERANDS else i.operands[0]
+    known = i if direction is TilingDirection.TO_OPERANDS else i.operands[0]
     dimensions = _grouped(known.array_shape, order)
     orders: _Orders = {}
     begun = 0
-    for n, target in enumerate(i.operands if direction is Direction.TO_OPERANDS else (i,)):
+    for n, target in enumerate(i.operands if direction is TilingDirection.TO_OPERANDS else (i,)):
         if i.opcode is O.DYNAMIC_SLICE and n > 0:
             continue
         moved = _dimensions_of(i, target, dimensions, order, direction, begun)
@@ -384,12 +385,12 @@ def _dimensions_of(
     target: HloInstruction,
     known: list[_Numbered],
     order: DimensionOrder,
-    direction: Direction,
+    direction: TilingDirection,
     begun: int,
 ) -> list[_Numbered]:
     """The fragments of each dimension of the other side."""
     if i.opcode is O.TRANSPOSE:
-        if direction is Direction.TO_RESULT:
+        if direction is TilingDirection.TO_RESULT:
             return [known[d] for d in i.dimensions]
         moved: list[_Numbered] = [[] for _ in known]
         for n, d in enumerate(i.dimensions):

@@ -216,7 +216,7 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
-    """Pieces along a dimension: so many equal ones, or of these sizes."""
+    """Pieces along a dimension: a number of equal ones, or the given sizes."""
     if isinstance(num_or_size_splits, int):
         return call_n("Split", axis, value, num_split=num_or_size_splits, name=name)
     sizes = convert_to_tensor(num_or_size_splits)
@@ -313,7 +313,7 @@ def pad(
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    """The tensor repeated so many times along each dimension."""
+    """The tensor repeated along each dimension."""
     return call("Tile", input, multiples, name=name)
 
 

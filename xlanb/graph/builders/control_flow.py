@@ -10,8 +10,8 @@ from xlanb.errors import GraphTypeError, GraphValueError
 from xlanb.graph.builders import nest
 from xlanb.graph.builders.array_ops import identity, stack
 from xlanb.graph.builders.control_flow_context import (
-    Branch,
-    Loop,
+    CondContext,
+    WhileContext,
     close_loop,
     enter,
     is_loop_constant,
@@ -57,8 +57,8 @@ def cond(
         sides = switch(pred, pred)
         pivot_true, pivot_false = identity(sides[1], name="switch_t"), identity(sides[0], name="switch_f")
         held = identity(pred, name="pred_id")
-        given_true, true = _side(Branch(held, pivot_true, 1), true_fn, "true_fn")
-        given_false, false = _side(Branch(held, pivot_false, 0), false_fn, "false_fn")
+        given_true, true = _side(CondContext(held, pivot_true, 1), true_fn, "true_fn")
+        given_false, false = _side(CondContext(held, pivot_false, 0), false_fn, "false_fn")
         if not strict:
             given_true, given_false = _alone(given_true), _alone(given_false)
         nest.check_alike(given_true, given_false, "the results of 'true_fn' and 'false_fn'")
@@ -75,7 +75,7 @@ def cond(
         return found if strict else _alone(found)
 
 
-def _side(context: Branch, function: Callable[[], Any], what: str) -> tuple[Any, list[Tensor]]:
+def _side(context: CondContext, function: Callable[[], Any], what: str) -> tuple[Any, list[Tensor]]:
     """What the function gave, and the tensors inside the context that stand for it."""
     context.enter()
     try:
@@ -90,7 +90,7 @@ def _side(context: Branch, function: Callable[[], Any], what: str) -> tuple[Any,
         context.exit()
 
 
-def _side_result(context: Branch, value: Any) -> Tensor:
+def _side_result(context: CondContext, value: Any) -> Tensor:
     if isinstance(value, Operation):
         found: Tensor = with_dependencies([value], context.pivot)
         return found
@@ -125,7 +125,8 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """What the function beside the first true predicate gives, else the default's; pairs in a list or a dictionary.
+    """The result of the function paired with the first true predicate, else of the default; pairs
+    in a list or a dictionary.
 
     Without a default a run in which no predicate is true fails, with `exclusive` one in which several are.
 
@@ -228,7 +229,7 @@ def while_loop(
             cond, body, loop_vars, shape_invariants = bounded(
                 cond, body, loop_vars, shape_invariants, limit, counter, same=return_same_structure
             )
-        context = Loop(limit, parallel_iterations, back_prop=back_prop, swap_memory=swap_memory)
+        context = WhileContext(limit, parallel_iterations, back_prop=back_prop, swap_memory=swap_memory)
         same = return_same_structure and limit is None
         result = _Builder(context).build(cond, body, loop_vars, shape_invariants, same=same)
         return result if limit is None else result[1]
@@ -243,7 +244,7 @@ def _loop_value(value: Any) -> Any:
 class _Builder:
     """Makes the nodes of one loop."""
 
-    def __init__(self, context: Loop) -> None:
+    def __init__(self, context: WhileContext) -> None:
         self._context = context
         self._graph = context.graph
 

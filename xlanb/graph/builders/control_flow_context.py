@@ -1,4 +1,5 @@
-"""What it means to be made inside a branch or a loop of version 1 (python/ops/control_flow_ops.py).
+"""Control flow contexts: the effects of building nodes inside of a TF1 branch or loop
+(python/ops/control_flow_ops.py).
 
 While a context is entered, each new operation is handed to it: inputs from outside come in through a Switch (branch) or a constant Enter (loop),
 and what has no inputs waits for the context's pivot.
@@ -104,7 +105,7 @@ def common_shape(shapes: Sequence[TensorShape]) -> TensorShape:
 # ---------------------------------------------------------------------------------------------------------- contexts
 
 
-class Context:
+class ControlFlowContext:
     """A branch or a loop: what is known inside, and the context around it.
 
     Attributes:
@@ -118,10 +119,10 @@ class Context:
         graph = get_default_graph()
         self.name = graph.unique_name(name)
         self.graph = graph
-        self.outer: Context | None = graph.scopes.context
+        self.outer: ControlFlowContext | None = graph.scopes.context
         self.values: set[Tensor] = set()
         self.external: dict[Tensor, Tensor] = {}
-        self._entered: list[Context | None] = []
+        self._entered: list[ControlFlowContext | None] = []
 
     def enter(self) -> None:
         """From now on operations are made inside."""
@@ -133,7 +134,7 @@ class Context:
         """Undo `enter`."""
         get_default_graph().scopes.context = self._entered.pop()
 
-    def loop(self) -> Loop | None:
+    def loop(self) -> WhileContext | None:
         """The innermost loop that this is, or lies in."""
         return None if self.outer is None else self.outer.loop()
 
@@ -179,8 +180,8 @@ class Context:
 class LoopGradients(Protocol):
     """A forward loop and the backward loop that makes its gradients, as far as contexts and ops know of them."""
 
-    forward: Loop
-    backward: Loop
+    forward: WhileContext
+    backward: WhileContext
     history: dict[Tensor, Tensor]
     merges: dict[Operation, Tensor]
 
@@ -200,7 +201,7 @@ class LoopGradients(Protocol):
         """The same of slices."""
 
 
-class Branch(Context):
+class CondContext(ControlFlowContext):
     """One side of a cond: `branch` 1 where `pred` is true, 0 where it is false."""
 
     def __init__(self, pred: Tensor, pivot: Tensor, branch: int) -> None:
@@ -235,7 +236,7 @@ class Branch(Context):
         with self.graph.control_dependencies(None):
             result = switch_beside(result, self.pred)[self.branch]
         set_context(result.op, self)
-        context: Context | None = self
+        context: ControlFlowContext | None = self
         while context is not None:
             context.values.add(result)
             context = context.outer
@@ -257,7 +258,7 @@ class Branch(Context):
             self.drop_outside_waits(op)
             if op.type in self.graph.functions:
                 op.add_control_input(self.pivot.op)
-        context: Context | None = self
+        context: ControlFlowContext | None = self
         while context is not None:
             context.values.update(op.outputs)
             context = context.outer
@@ -277,7 +278,7 @@ class Branch(Context):
         return inside
 
 
-class Loop(Context):
+class WhileContext(ControlFlowContext):
     """A while loop, forward, or backward where `grad_state` is set.
 
     Attributes:
@@ -300,7 +301,7 @@ class Loop(Context):
         self.enters: list[Any] = []
         self.exits: list[Any] = []
 
-    def loop(self) -> Loop | None:
+    def loop(self) -> WhileContext | None:
         """Itself."""
         return self
 
@@ -338,7 +339,7 @@ class Loop(Context):
                     tensor.op.add_control_input(other)
             self.graph.scopes.note_made(tensor.op)
 
-    def _reaches(self, wanted: Context | None) -> bool:
+    def _reaches(self, wanted: ControlFlowContext | None) -> bool:
         """Whether a context lies around this one within the same outer loop."""
         context, outer_loop = self.outer, None if self.outer is None else self.outer.loop()
         while context is not wanted:
@@ -381,8 +382,8 @@ class Loop(Context):
                 op.add_control_input(other)
 
 
-def _take_in(context: Context, op: Operation) -> None:
-    if isinstance(context, Loop):
+def _take_in(context: ControlFlowContext, op: Operation) -> None:
+    if isinstance(context, WhileContext):
         context.take_in(op)
     else:
         context.add_op(op)
@@ -391,24 +392,24 @@ def _take_in(context: Context, op: Operation) -> None:
 # ---------------------------------------------------------------------------------------------------------- questions
 
 
-def context_of(op: Operation) -> Context | None:
+def context_of(op: Operation) -> ControlFlowContext | None:
     """The context that an operation was made in."""
-    found: Context | None = op.graph.scopes.contexts.get(op)
+    found: ControlFlowContext | None = op.graph.scopes.contexts.get(op)
     return found
 
 
-def set_context(op: Operation, context: Context | None) -> None:
+def set_context(op: Operation, context: ControlFlowContext | None) -> None:
     """Say that an operation lies in a context."""
     op.graph.scopes.contexts[op] = context
 
 
-def output_context(op: Operation) -> Context | None:
+def output_context(op: Operation) -> ControlFlowContext | None:
     """The context that an operation's outputs lie in: of a loop's Exit the one around the loop."""
     found = context_of(op)
     return found.outer if found is not None and is_exit(op) else found
 
 
-def _current_loop() -> Loop | None:
+def _current_loop() -> WhileContext | None:
     context = get_default_graph().scopes.context
     return None if context is None else context.loop()
 
@@ -430,14 +431,14 @@ def is_loop_constant(op: Operation) -> bool:
 
 def is_loop_switch(op: Operation) -> bool:
     """Whether it is the Switch at a loop's head, and not one of a branch inside."""
-    if not is_switch(op) or not isinstance(context_of(op), Loop):
+    if not is_switch(op) or not isinstance(context_of(op), WhileContext):
         return False
     readers = [reader for t in op.outputs for reader in t.consumers()]
     contexts = [_reading_context(r) for r in readers]
-    return not (bool(op.outputs) and all(isinstance(c, Branch) for c in contexts))
+    return not (bool(op.outputs) and all(isinstance(c, CondContext) for c in contexts))
 
 
-def _reading_context(op: Operation) -> Context | None:
+def _reading_context(op: Operation) -> ControlFlowContext | None:
     """The context that an operation reads its inputs in: of a loop's Enter the one around the loop."""
     found = context_of(op)
     return found.outer if found is not None and op.type in {"Enter", "RefEnter"} else found

@@ -33,7 +33,9 @@ def _elements(elems: Any) -> tuple[list[Tensor], Any, int | None]:
 
 
 def _rounds(flat: list[Tensor], elems: Any, known: int | None) -> list[Any] | None:
-    """The elements one by one where the loop is to be unrolled: in a function that is compiled as a whole, whose shapes are known."""
+    """The elements one by one if the loop must be unrolled: in a function that is compiled as a
+    whole, with known shapes.
+    """
     if not get_default_graph().builds_function or known is None:
         return None
     return [nest.pack_like(elems, [t[i] for t in flat]) for i in range(known)]

@@ -129,7 +129,7 @@ def bounded(
     *,
     same: bool,
 ) -> tuple[Callable[..., Any], Callable[..., Any], Any, Any]:
-    """The same loop with a counter beside its variables, and its condition that of fewer rounds than `limit`."""
+    """The same loop with an additional counter, which limits the number of iterations."""
     single = len(loop_vars) == 1 and not same
     held = loop_vars[0] if single else loop_vars
 

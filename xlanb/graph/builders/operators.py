@@ -1,4 +1,4 @@
-"""What Python's operators on tensors build, with the names that TensorFlow gives those nodes."""
+"""Python's operators on tensors, with the node names that TensorFlow uses."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ from xlanb.graph.tensor_shape import TensorShape
 
 
 class TensorArray:
-    """A handle, and the flow that orders what is done with it: each write gives a new object, which is to be used from there on."""
+    """A handle, and the flow that orders operations on it: each write returns a new object, which
+    must be used from then on.
+    """
 
     def __init__(
         self, dtype: Any, size: Any = None, dynamic_size: bool | None = None, clear_after_read: bool | None = None,

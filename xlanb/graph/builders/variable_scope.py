@@ -1,4 +1,4 @@
-"""get_variable and variable_scope: variables by name, shared where reuse is asked for."""
+"""get_variable and variable_scope: variables by name, shared if reuse is requested."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Variable:
         raise AssertionError("abstract")
 
     def as_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
-        """The value (or the reference) where a tensor is wanted."""
+        """The value (or the reference) if a tensor is needed."""
         raise AssertionError("abstract")
 
     # What follows from it.

@@ -1,6 +1,6 @@
 """Gradients: functions by op type, and the walk from results back to what they are differentiated by."""
 
-from xlanb.graph.gradients import array, control, linalg, math, moved, nn, reductions, sparse, state
+from xlanb.graph.gradients import array, control, data_movement, linalg, math, nn, reductions, sparse, state
 from xlanb.graph.gradients.backprop import AggregationMethod, gradients
 from xlanb.graph.gradients.registry import (
     differentiable_ops,
@@ -13,13 +13,13 @@ __all__ = [
     "AggregationMethod",
     "array",
     "control",
+    "data_movement",
     "differentiable_ops",
     "gradient_function",
     "gradients",
     "is_differentiable",
     "linalg",
     "math",
-    "moved",
     "nn",
     "reductions",
     "register_gradient",

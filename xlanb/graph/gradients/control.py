@@ -7,9 +7,9 @@ from typing import Any
 from xlanb.errors import GraphValueError, UnimplementedError
 from xlanb.graph.builders.array_ops import identity
 from xlanb.graph.builders.control_flow_context import (
-    Branch,
-    Context,
-    Loop,
+    CondContext,
+    ControlFlowContext,
+    WhileContext,
     close_loop,
     context_of,
     enter,
@@ -33,16 +33,16 @@ not_differentiable(
 )  # fmt: skip
 
 
-def _current() -> Context | None:
-    found: Context | None = get_default_graph().scopes.context
+def _current() -> ControlFlowContext | None:
+    found: ControlFlowContext | None = get_default_graph().scopes.context
     return found
 
 
 @register_gradient("Switch", "RefSwitch")
 def _switch(op: Operation, *grads: Any) -> Any:
     context, current = context_of(op), _current()
-    if isinstance(context, Loop):
-        state = current.grad_state if isinstance(current, Loop | Branch) else None
+    if isinstance(context, WhileContext):
+        state = current.grad_state if isinstance(current, WhileContext | CondContext) else None
         if state is None:
             return None, None
         merged = state.merges.get(op)
@@ -55,7 +55,7 @@ def _switch(op: Operation, *grads: Any) -> Any:
         first = convert_to_tensor(grads[0])
         state.merges[op] = merge([first, first], name="b_switch")
         return state.merges[op], None
-    if isinstance(context, Branch):
+    if isinstance(context, CondContext):
         if grads[1 - context.branch] is None:
             if op.inputs[0].dtype.name == "resource":
                 taken = convert_to_tensor(grads[context.branch])
@@ -69,11 +69,11 @@ def _switch(op: Operation, *grads: Any) -> Any:
 @register_gradient("Merge", "RefMerge")
 def _merge(op: Operation, grad: Any, _: Any) -> Any:
     context, current = output_context(op.inputs[0].op), _current()
-    if isinstance(context, Loop) and isinstance(current, Loop):
+    if isinstance(context, WhileContext) and isinstance(current, WhileContext):
         return list(_switched(grad, current.pivot))
-    if isinstance(context, Branch):
+    if isinstance(context, CondContext):
         pred = context.pred
-        state = current.grad_state if isinstance(current, Loop | Branch) else None
+        state = current.grad_state if isinstance(current, WhileContext | CondContext) else None
         if state is not None:
             if pred not in state.history:
                 state.backward.exit()
@@ -98,9 +98,9 @@ def _switched(grad: Any, pred: Tensor, name: str = "Switch") -> tuple[Any, Any]:
 @register_gradient("Exit", "RefExit")
 def _exit(op: Operation, grad: Any) -> Any:
     current, forward = _current(), context_of(op)
-    if not isinstance(current, Loop) or not current.back_prop:
+    if not isinstance(current, WhileContext) or not current.back_prop:
         return None
-    if isinstance(forward, Loop) and forward.grad_state is not None:
+    if isinstance(forward, WhileContext) and forward.grad_state is not None:
         raise UnimplementedError(f"Second-order gradient for while loops not supported: {op.describe()}")
     parts = (grad.values, grad.indices, grad.dense_shape) if isinstance(grad, IndexedSlices) else (grad,)
     current.values.update(p for p in parts if p is not None)
@@ -119,7 +119,7 @@ def _next_iteration(_: Operation, grad: Any) -> Any:
 @register_gradient("Enter", "RefEnter")
 def _enter(op: Operation, grad: Any) -> Any:
     current = _current()
-    if not isinstance(current, Loop) or not current.back_prop or current.grad_state is None:
+    if not isinstance(current, WhileContext) or not current.back_prop or current.grad_state is None:
         return grad
     if op.attrs.get("is_constant"):
         if isinstance(grad, IndexedSlices):

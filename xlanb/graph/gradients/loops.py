@@ -13,9 +13,9 @@ from xlanb.errors import GraphTypeError
 from xlanb.graph.builders import math_ops
 from xlanb.graph.builders.array_ops import concat, shape, zeros, zeros_like
 from xlanb.graph.builders.control_flow_context import (
-    Branch,
-    Context,
-    Loop,
+    CondContext,
+    ControlFlowContext,
+    WhileContext,
     close_loop,
     context_of,
     enter,
@@ -41,7 +41,7 @@ from xlanb.graph.tensor_shape import TensorShape
 _HANDED_ON = frozenset({"Switch", "RefSwitch", "Identity", "RefIdentity"})
 
 
-def _inside(context: Context | None, make: Callable[[], Any]) -> Any:
+def _inside(context: ControlFlowContext | None, make: Callable[[], Any]) -> Any:
     """What `make` gives while the context, if there is one, is entered."""
     if context is None:
         return make()
@@ -52,7 +52,7 @@ def _inside(context: Context | None, make: Callable[[], Any]) -> Any:
         context.exit()
 
 
-class LoopState:
+class GradLoopState:
     """A forward loop and its backward loop.
 
     Attributes:
@@ -62,9 +62,9 @@ class LoopState:
         unused, deferred, pending: exits of the forward loop that no gradient comes to, that wait, and how many are to come.
     """
 
-    def __init__(self, forward: Loop, outer: LoopState | None) -> None:
+    def __init__(self, forward: WhileContext, outer: GradLoopState | None) -> None:
         self.forward = forward
-        self.backward: Loop
+        self.backward: WhileContext
         self.outer = outer
         self.history: dict[Tensor, Tensor] = {}
         self.merges: dict[Operation, Tensor] = {}
@@ -83,7 +83,7 @@ class LoopState:
         else:
             self.backward, self.index = _inside(around, lambda: self._count_down(count))
 
-    def _count_up(self, outer: LoopState | None) -> tuple[Tensor, Tensor]:
+    def _count_up(self, outer: GradLoopState | None) -> tuple[Tensor, Tensor]:
         """The rounds of the forward loop, and the counter inside."""
         loop = self.forward
         start = constant(0, name="f_count")
@@ -102,10 +102,10 @@ class LoopState:
         loop.exit()
         return total, back
 
-    def _count_down(self, count: Tensor) -> tuple[Loop, Tensor]:
+    def _count_down(self, count: Tensor) -> tuple[WhileContext, Tensor]:
         """The backward loop, and its counter."""
         forward = self.forward
-        loop = Loop(
+        loop = WhileContext(
             forward.maximum_iterations, forward.parallel, back_prop=forward.back_prop, swap_memory=forward.swap_memory, name=forward.name,
             grad_state=self,
         )  # fmt: skip
@@ -145,7 +145,7 @@ class LoopState:
         return self._backward_sync
 
     @staticmethod
-    def _sync(name: str, loop: Loop, index: Tensor) -> Operation:
+    def _sync(name: str, loop: WhileContext, index: Tensor) -> Operation:
         with get_default_graph().control_dependencies(None):
             made = call_op("ControlTrigger", name=name)
         set_context(made, loop)
@@ -170,7 +170,7 @@ class LoopState:
                 made = _inside(self.forward, pushed)
                 self.forward_index.op.add_control_input(made)
             else:
-                if not isinstance(where, Branch):
+                if not isinstance(where, CondContext):
                     raise GraphTypeError(
                         f"{value.name!r} is neither in the loop {self.forward.name!r} nor in a branch of it"
                     )
@@ -191,9 +191,9 @@ class LoopState:
         """The value of the forward round that this backward round belongs to."""
         stop = context_of(held.op)
         where = context_of(value.op)
-        while where is not None and where is not stop and not isinstance(where, Branch):
+        while where is not None and where is not stop and not isinstance(where, CondContext):
             where = where.outer
-        branch = where if isinstance(where, Branch) and where is not stop else None
+        branch = where if isinstance(where, CondContext) and where is not stop else None
         with held.graph.control_dependencies(None):
             self.backward.enter()
             if branch is not None:
@@ -206,8 +206,8 @@ class LoopState:
             self.backward_sync.add_control_input(popped.op)
         return popped
 
-    def _pred_of(self, branch: Branch) -> Tensor:
-        state: LoopState | None = self
+    def _pred_of(self, branch: CondContext) -> Tensor:
+        state: GradLoopState | None = self
         while state is not None:
             if branch.pred in state.history:
                 return state.history[branch.pred]
@@ -222,7 +222,7 @@ class LoopState:
 
     def _find(self, value: Tensor) -> Tensor:
         current: Tensor = value
-        state: LoopState = self
+        state: GradLoopState = self
         while True:
             source = _constant_enter(current)
             if source is None:
@@ -256,7 +256,7 @@ class LoopState:
                 loop.outer, lambda: constant(0, grad.dtype, shape=grad.shape.as_list(), name="b_acc")
             )
             return found
-        if isinstance(loop.outer, Loop) and loop.outer.grad_state is not None and self.outer is not None:
+        if isinstance(loop.outer, WhileContext) and loop.outer.grad_state is not None and self.outer is not None:
             sizes = _inside(self.forward.outer, lambda: shape(value, optimize=False))
             held = self.outer.push(sizes)
             outer = self.outer
@@ -336,23 +336,23 @@ class LoopWalk:
 
     def __init__(self, between: list[Operation]) -> None:
         """`between`: the operations of the walk; exits of their loops are added to it."""
-        self._states: dict[Loop, LoopState] = {}
+        self._states: dict[WhileContext, GradLoopState] = {}
         known = set(between)
         for op in between:  # grows while it is gone through
             if not is_exit(op):
                 continue
             loop = context_of(op)
-            if not isinstance(loop, Loop) or loop in self._states:
+            if not isinstance(loop, WhileContext) or loop in self._states:
                 continue
             around = None if loop.outer is None else loop.outer.loop()
-            state = LoopState(loop, None if around is None else self._states.get(around))
+            state = GradLoopState(loop, None if around is None else self._states.get(around))
             self._states[loop] = state
             for tensor in state.exits:
                 if tensor.op not in known:
                     known.add(tensor.op)
                     between.append(tensor.op)
 
-    def state_of(self, op: Operation, *, before: bool) -> LoopState | None:
+    def state_of(self, op: Operation, *, before: bool) -> GradLoopState | None:
         """The state of the loop that an operation lies in; of an Exit, `before` its gradient is taken, of the loop around."""
         context = output_context(op) if before else context_of(op)
         loop = None if context is None else context.loop()
@@ -421,7 +421,7 @@ class LoopWalk:
         value, dead = op.outputs[index], is_switch(op)
         if value.shape.is_fully_defined():
             found = constant(0, value.dtype, shape=value.shape.as_list())
-            if dead and isinstance(context, Branch):
+            if dead and isinstance(context, CondContext):
                 found = switch_beside(found, state.history[context.pred])[1 - context.branch]
             return found
         sizes = self._sizes(op, value, context, dead=dead)
@@ -431,9 +431,9 @@ class LoopWalk:
         return zeros(state.pop(held, sizes, dead=dead), value.dtype)
 
     @staticmethod
-    def _sizes(op: Operation, value: Tensor, context: Context, *, dead: bool) -> Tensor:
+    def _sizes(op: Operation, value: Tensor, context: ControlFlowContext, *, dead: bool) -> Tensor:
         """The shape of a value, taken in the forward loop; where it is dead, on the other side of the branch."""
-        if not dead or not isinstance(context, Branch):
+        if not dead or not isinstance(context, CondContext):
             found: Tensor = _inside(context, lambda: shape(value, optimize=False))
             return found
 
@@ -455,7 +455,7 @@ class LoopWalk:
                     merged.op.close_cycle(1, self._zero_round(state, merged))
 
     @staticmethod
-    def _zero_round(state: LoopState, merged: Tensor) -> Tensor:
+    def _zero_round(state: GradLoopState, merged: Tensor) -> Tensor:
         first, loop = merged.op.inputs[0], state.backward
         if first.shape.is_fully_defined():
             found: Tensor = _inside(loop, lambda: next_iteration(constant(0, first.dtype, shape=first.shape.as_list())))
@@ -468,7 +468,7 @@ class LoopWalk:
 def walk_of(between: Iterable[Operation]) -> tuple[LoopWalk | None, list[Operation]]:
     """The walk's loops, None where there are none, and its operations with those that the loops add."""
     ops = list(between)
-    if not any(is_exit(op) and isinstance(context_of(op), Loop) for op in ops):
+    if not any(is_exit(op) and isinstance(context_of(op), WhileContext) for op in ops):
         return None, ops
     return LoopWalk(ops), ops
 
@@ -477,7 +477,7 @@ def zeros_like_output(op: Operation, index: int) -> Tensor:
     """Zeros like an output outside of loops; of a branch's Switch, on the branch's other side."""
     value = op.outputs[index]
     context = context_of(op)
-    if not is_switch(op) or not isinstance(context, Branch):
+    if not is_switch(op) or not isinstance(context, CondContext):
         return _zeros(value)
     other = switch(op.inputs[0], context.pred)[1 - context.branch]
     pivot = call("Identity", other)

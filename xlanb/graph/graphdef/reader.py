@@ -107,7 +107,7 @@ def parse_meta_graphs(source: Any) -> list[Any]:
 
 
 def _contents(source: Any) -> tuple[bytes | str, str]:
-    """What is to be parsed, and what to call it."""
+    """The bytes or text to parse, and a name for it."""
     if isinstance(source, Message):
         source = source.SerializeToString()
     if isinstance(source, bytes):
@@ -245,7 +245,9 @@ def add_nodes(graph: Graph, nodes: Iterable[Any]) -> None:
 
 
 def _outputs_read(protos: list[Any]) -> dict[str, int]:
-    """How many outputs of each node are read: at least so many has an op that the table does not know."""
+    """The number of outputs of each node that are used: a lower bound for ops that the table does
+    not contain.
+    """
     found: dict[str, int] = {}
     for proto in protos:
         for text in proto.input:

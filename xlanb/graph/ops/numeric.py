@@ -1,4 +1,6 @@
-"""Linear algebra, transforms, random numbers and collectives beside those of the other tables: rows of the op table (see op_def for their form; facts of tensorflow/core/ops)."""
+"""Linear algebra, transforms, random numbers and collectives not in the other tables: rows of the
+op table (see op_def for their form; facts of tensorflow/core/ops).
+"""
 
 from __future__ import annotations
 

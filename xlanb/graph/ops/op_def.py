@@ -1,4 +1,4 @@
-"""OpDef: what an op type takes and gives, parsed from a row of the table.
+"""OpDef: the inputs, outputs and attributes of an op type, parsed from a row of the table.
 
     MatMul(a: T, b: T) -> (product: T) [transpose_a: bool = false; T: type in {f32, f64}] stateful
 

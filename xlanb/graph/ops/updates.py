@@ -1,4 +1,6 @@
-"""Updates of variables beside those of training: rows of the op table (see op_def for their form; facts of tensorflow/core/ops)."""
+"""Updates of variables other than those of training: rows of the op table (see op_def for their
+form; facts of tensorflow/core/ops).
+"""
 
 from __future__ import annotations
 

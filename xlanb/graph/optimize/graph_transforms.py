@@ -78,8 +78,10 @@ def _shown(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class Context:
-    """What all transforms of a call know: the names of the graph's inputs and outputs, and who evaluates constants."""
+class TransformContext:
+    """The context of all transforms of a call: the names of the graph's inputs and outputs, and the
+    evaluator of constants.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -138,7 +140,7 @@ def _check_name(name: str) -> None:
         raise GraphValueError(f"transform {name!r} is not recognized{nearest(name, [*TRANSFORMS, *REFUSED])}")
 
 
-def apply_transform(proto: Any, context: Context) -> Any:
+def apply_transform(proto: Any, context: TransformContext) -> Any:
     """The GraphDef after one transform; with ignore_errors=true the one before, where it fails.
 
     Raises:
@@ -187,10 +189,10 @@ def _with_nodes(proto: Any, nodes: Iterable[Any]) -> Any:
     return made
 
 
-def _each(change: Callable[[Any, Context], None]) -> Callable[[Any, Context], Any]:
+def _each(change: Callable[[Any, TransformContext], None]) -> Callable[[Any, TransformContext], Any]:
     """A transform that changes every node by itself."""
 
-    def transform(proto: Any, context: Context) -> Any:
+    def transform(proto: Any, context: TransformContext) -> Any:
         made = _copy(proto)
         for node in made.node:
             change(node, context)
@@ -199,10 +201,10 @@ def _each(change: Callable[[Any, Context], None]) -> Callable[[Any, Context], An
     return transform
 
 
-def _as_graph(change: Callable[[Graph, Context], Graph]) -> Callable[[Any, Context], Any]:
+def _as_graph(change: Callable[[Graph, TransformContext], Graph]) -> Callable[[Any, TransformContext], Any]:
     """A transform of the graph that a GraphDef holds."""
 
-    def transform(proto: Any, context: Context) -> Any:
+    def transform(proto: Any, context: TransformContext) -> Any:
         return graph_to_proto(change(graph_of_proto(proto), context))
 
     return transform
@@ -221,18 +223,18 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return caret + names.get(name, name) + colon + port
 
 
-def _add_default_attributes(node: Any, _context: Context) -> None:
+def _add_default_attributes(node: Any, _context: TransformContext) -> None:
     definition = find_op(node.op)
     for attr in definition.attrs if definition is not None else ():
         if attr.has_default and attr.name not in node.attr:
             attr_to_proto(attr.default, node.attr[attr.name])
 
 
-def _folded_norms(graph: Graph, context: Context) -> Graph:
+def _folded_norms(graph: Graph, context: TransformContext) -> Graph:
     return fold_batch_norms(graph, context.keep)
 
 
-def _folded_constants(graph: Graph, context: Context) -> Graph:
+def _folded_constants(graph: Graph, context: TransformContext) -> Graph:
     fed = {node_name(name) for name in context.inputs}
     folded = fold_constants(graph, context.keep, fed, context.evaluate)
     if context.transform.true("clear_output_shapes", True) and any("_output_shapes" in op.attrs for op in folded):
@@ -243,43 +245,43 @@ def _folded_constants(graph: Graph, context: Context) -> Graph:
     return folded
 
 
-def _merged(graph: Graph, context: Context) -> Graph:
+def _merged(graph: Graph, context: TransformContext) -> Graph:
     fed = {node_name(name) for name in context.inputs}
     while (merged := merge_common_subgraphs(graph, context.keep, fed)) is not graph:
         graph = merged
     return graph
 
 
-def _fed(context: Context) -> frozenset[str]:
+def _fed(context: TransformContext) -> frozenset[str]:
     return frozenset(map(node_name, context.inputs))
 
 
-def _arithmetic(graph: Graph, context: Context) -> Graph:
+def _arithmetic(graph: Graph, context: TransformContext) -> Graph:
     made, rewrites = arithmetic_optimizer(graph, context.keep, _fed(context))
     context.rewrites.extend(rewrites)
     return made
 
 
-def _remapped(graph: Graph, context: Context) -> Graph:
+def _remapped(graph: Graph, context: TransformContext) -> Graph:
     made, rewrites = remapper(graph, context.keep, _fed(context))
     context.rewrites.extend(rewrites)
     return made
 
 
-def _laid_out(graph: Graph, context: Context) -> Graph:
+def _laid_out(graph: Graph, context: TransformContext) -> Graph:
     made, rewrites = layout(graph, context.keep, _fed(context), context.transform.one("to", "NCHW"))
     context.rewrites.extend(rewrites)
     return made
 
 
-def _inlined(graph: Graph, _context: Context) -> Graph:
+def _inlined(graph: Graph, _context: TransformContext) -> Graph:
     copy = graph.copy()
     inline_calls(copy)
     return copy
 
 
-def _strip_unused_nodes(proto: Any, context: Context) -> Any:
-    """Only what the outputs need, fed by the inputs; inputs that are no Placeholder become one."""
+def _strip_unused_nodes(proto: Any, context: TransformContext) -> Any:
+    """Only what the outputs need, fed by the inputs; inputs that are not Placeholder become one."""
     fed = {node_name(name) for name in context.inputs}
     by_name = {node.name: node for node in proto.node}
     needed: set[str] = set()
@@ -299,7 +301,7 @@ def _strip_unused_nodes(proto: Any, context: Context) -> Any:
     return _with_nodes(proto, (_placeholder(n, context) if n.name in fed else n for n in nodes))
 
 
-def _placeholder(node: Any, context: Context) -> Any:
+def _placeholder(node: Any, context: TransformContext) -> Any:
     if node.op == "Placeholder":
         return node
     transform = context.transform
@@ -335,7 +337,7 @@ def _dimensions(text: str, transform: Transform) -> list[int]:
     return [int(p) for p in parts]
 
 
-def _remove_nodes(proto: Any, context: Context) -> Any:
+def _remove_nodes(proto: Any, context: TransformContext) -> Any:
     """Nodes of these ops with one input (or up to max_inputs) give way to their first input."""
     ops = context.transform.parameters.get("op", ())
     if not ops:
@@ -363,13 +365,13 @@ def _remove_nodes(proto: Any, context: Context) -> Any:
     return made
 
 
-def _remove_attribute(node: Any, context: Context) -> None:
+def _remove_attribute(node: Any, context: TransformContext) -> None:
     name, op = context.transform.one("attribute_name"), context.transform.one("op_name", "")
     if op in ("", node.op) and name in node.attr:
         del node.attr[name]
 
 
-def _rename_attribute(node: Any, context: Context) -> None:
+def _rename_attribute(node: Any, context: TransformContext) -> None:
     transform = context.transform
     old, new = transform.one("old_attribute_name"), transform.one("new_attribute_name")
     if transform.one("op_name", "") in ("", "*", node.op) and old in node.attr:
@@ -377,13 +379,13 @@ def _rename_attribute(node: Any, context: Context) -> None:
         del node.attr[old]
 
 
-def _rename_op(node: Any, context: Context) -> None:
+def _rename_op(node: Any, context: TransformContext) -> None:
     old, new = context.transform.one("old_op_name"), context.transform.one("new_op_name")
     if node.op == old:
         node.op = new
 
 
-def _rename_node(proto: Any, context: Context) -> Any:
+def _rename_node(proto: Any, context: TransformContext) -> Any:
     old, new = context.transform.one("old_node_name"), context.transform.one("new_node_name")
     names = {node.name for node in proto.node}
     if old not in names:
@@ -405,7 +407,7 @@ def _with_names(proto: Any, names: Mapping[str, str]) -> Any:
     return made
 
 
-def _obfuscate_names(proto: Any, context: Context) -> Any:
+def _obfuscate_names(proto: Any, context: TransformContext) -> Any:
     """Short names, "a", "b", ..., for all nodes but inputs and outputs."""
     fresh = (name for name in _short_names() if name not in context.keep)
     return _with_names(proto, {n.name: next(fresh) for n in proto.node if n.name not in context.keep})
@@ -422,22 +424,22 @@ def _short_names() -> Iterator[str]:
         number += 1
 
 
-def _remove_device(node: Any, _context: Context) -> None:
+def _remove_device(node: Any, _context: TransformContext) -> None:
     node.device = ""
 
 
-def _set_device(node: Any, context: Context) -> None:
+def _set_device(node: Any, context: TransformContext) -> None:
     if not (context.transform.true("if_default") and node.device):
         node.device = context.transform.one("device", "")
 
 
-def _remove_control_dependencies(node: Any, _context: Context) -> None:
+def _remove_control_dependencies(node: Any, _context: TransformContext) -> None:
     kept = [text for text in node.input if not text.startswith("^")]
     del node.input[:]
     node.input.extend(kept)
 
 
-def _sort_by_execution_order(proto: Any, _context: Context) -> Any:
+def _sort_by_execution_order(proto: Any, _context: TransformContext) -> Any:
     """Each node after its inputs; the back edges of loops are not waited for."""
     by_name = {node.name: node for node in proto.node}
     back = {n.name for n in proto.node if n.op in ("NextIteration", "RefNextIteration")}
@@ -460,7 +462,7 @@ def _sort_by_execution_order(proto: Any, _context: Context) -> Any:
 
 
 def _large_floats(node: Any, smallest: int) -> np.ndarray[Any, Any] | None:
-    """The value of a float Const of at least so many elements."""
+    """The value of a float Const with at least this many elements."""
     if node.op != "Const" or node.attr["value"].tensor.dtype != as_dtype("float32").as_datatype_enum:
         return None
     value = tensor_from_proto(node.attr["value"].tensor)
@@ -476,7 +478,7 @@ def _range(value: np.ndarray[Any, Any]) -> tuple[float, float]:
     return (low, 2 * low) if low > 0 else (2 * high, high)
 
 
-def _round_weights(node: Any, context: Context) -> None:
+def _round_weights(node: Any, context: TransformContext) -> None:
     """Each value of a large constant becomes the middle of one of num_steps equal steps between the extremes."""
     steps = context.transform.whole("num_steps", 256)
     if steps < 1:
@@ -497,7 +499,7 @@ def _set_value(node: Any, value: np.ndarray[Any, Any], dtype: DType) -> None:
     attr_to_proto(dtype, node.attr["dtype"])
 
 
-def _quantize_weights(proto: Any, context: Context) -> Any:
+def _quantize_weights(proto: Any, context: TransformContext) -> Any:
     """Large float constants become eight bits and a Dequantize of their name."""
     smallest = context.transform.whole("minimum_size", 1024)
     made = new_message("GraphDef")
@@ -523,7 +525,7 @@ def _quantize_weights(proto: Any, context: Context) -> Any:
     return made
 
 
-def _insert_logging(proto: Any, context: Context) -> Any:
+def _insert_logging(proto: Any, context: TransformContext) -> Any:
     """A Print behind the first output of each node that is read; its readers read the Print."""
     transform = context.transform
     ops, prefixes = transform.parameters.get("op", ()), transform.parameters.get("prefix", ())
@@ -564,7 +566,7 @@ def _logged(text: str, logged: Mapping[str, str]) -> str:
     return logged[name] if port in ("", "0") and name in logged else text
 
 
-def _flatten_atrous_conv(proto: Any, context: Context) -> Any:
+def _flatten_atrous_conv(proto: Any, context: TransformContext) -> Any:
     """BatchToSpaceND(conv(SpaceToBatchND(x), W)) -> conv(x, W with zeros between), padding SAME."""
     graph = graph_of_proto(proto)
     nodes = {node.name: node for node in proto.node}
@@ -599,7 +601,7 @@ def _flatten_atrous_conv(proto: Any, context: Context) -> Any:
     return _with_nodes(proto, found)
 
 
-def _backport_concatv2(node: Any, _context: Context) -> None:
+def _backport_concatv2(node: Any, _context: TransformContext) -> None:
     """ConcatV2(a, b, axis) -> Concat(axis, a, b)."""
     if node.op != "ConcatV2":
         return
@@ -612,7 +614,7 @@ def _backport_concatv2(node: Any, _context: Context) -> None:
         del node.attr["Tidx"]
 
 
-TRANSFORMS: Final[dict[str, Callable[[Any, Context], Any]]] = {
+TRANSFORMS: Final[dict[str, Callable[[Any, TransformContext], Any]]] = {
     "add_default_attributes": _each(_add_default_attributes),
     "arithmetic_optimizer": _as_graph(_arithmetic),
     "backport_concatv2": _each(_backport_concatv2),

@@ -89,7 +89,7 @@ class _Work:
         return is_free and len(tensor.uses) == 1 and (not op_type or op.type == op_type)
 
     def make(self, op_type: str, inputs: Sequence[Tensor], near: Operation, what: str, **attrs: Any) -> Tensor:
-        """A node beside another, called after it; of its element type."""
+        """Add a node named after another, with its element type."""
         dtype = near.outputs[0].dtype.base_dtype
         op = self.graph.add_op(
             op_type, self.graph.unique_name(f"{near.name}/{what}"), inputs, [dtype], {"T": dtype, **attrs},
@@ -99,13 +99,13 @@ class _Work:
         return op.outputs[0]
 
     def constant(self, value: Array, near: Operation, what: str) -> Tensor:
-        """A Const beside a node."""
+        """Add a Const named after a node."""
         dtype = as_dtype(value.dtype)
         name = self.graph.unique_name(f"{near.name}/{what}")
         return self.graph.add_op("Const", name, (), [dtype], {"dtype": dtype, "value": value}).outputs[0]
 
     def transposed(self, x: Tensor, permutation: Sequence[int], near: Operation, what: str) -> Tensor:
-        """A Transpose beside a node."""
+        """Add a Transpose named after a node."""
         perm = self.constant(np.asarray(permutation, np.int32), near, f"{what}_perm")
         return self.make("Transpose", [x, perm], near, what, Tperm=as_dtype("int32"))
 

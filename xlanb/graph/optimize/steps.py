@@ -1,4 +1,6 @@
-"""Rewrites of a graph before it is clustered; each gives a new graph, or the same object where nothing changed."""
+"""Graph rewrites before clustering; each returns a new graph, or the same object if nothing
+changed.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ def crc32c(data: bytes | memoryview, before: int = 0) -> int:
 
 
 def masked(checksum: int) -> int:
-    """How TensorFlow and LevelDB store a checksum: rotated, plus a constant, so that a checksum of checksums is no fixed point."""
+    """How TensorFlow and LevelDB store a checksum: rotated, plus a constant, so that a checksum of
+    checksums is not a fixed point.
+    """
     return (((checksum >> 15) | (checksum << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 

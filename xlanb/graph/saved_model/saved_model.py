@@ -19,7 +19,7 @@ from xlanb.graph.saved_model.tensor_bundle import read_bundle
 
 
 @dataclass(frozen=True)
-class Signature:
+class SignatureDef:
     """One way to call a model: names of tensors to feed and to fetch, by the signature's own names."""
 
     inputs: Mapping[str, str]
@@ -32,7 +32,7 @@ class SavedModel:
 
     graph: Graph
     tags: tuple[str, ...]
-    signatures: Mapping[str, Signature]
+    signatures: Mapping[str, SignatureDef]
     variables: Mapping[str, np.ndarray[Any, Any]]
 
     def variables_of_graph(self) -> dict[str, np.ndarray[Any, Any]]:
@@ -92,7 +92,7 @@ def read_saved_model(folder: str | Path, tags: tuple[str, ...] | None = None) ->
         there = "; ".join(", ".join(m.meta_info_def.tags) for m in metas) or "none"
         raise GraphError(f"{str(path)!r} has no graph with the tags {', '.join(tags or ())}; its tags are: {there}")
     signatures = {
-        name: Signature(
+        name: SignatureDef(
             {k: v.name for k, v in s.inputs.items()},
             {k: v.name for k, v in s.outputs.items()},
         )

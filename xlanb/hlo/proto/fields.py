@@ -75,7 +75,7 @@ def _words(path: str, words: Sequence[str], what: str) -> Codec:
 
 
 def _bytes(name: str) -> Codec:
-    """Text that may hold bytes that are no UTF-8."""
+    """Text that may hold bytes that are not UTF-8."""
     return Codec(
         lambda proto, value, _: setattr(proto, name, value.encode("utf-8", "surrogateescape")),
         lambda proto, _: getattr(proto, name).decode("utf-8", "surrogateescape") or None,

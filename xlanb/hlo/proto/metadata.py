@@ -1,4 +1,6 @@
-"""What any instruction may carry: metadata, frontend attributes, statistics, original values, and the stack frame tables of a module."""
+"""Optional fields of all instructions: metadata, frontend attributes, statistics, original values;
+and the stack frame tables of a module.
+"""
 
 from __future__ import annotations
 

@@ -200,7 +200,9 @@ def comparison_type(kind: PrimitiveType) -> str:
 
 
 def read_comparison(proto: Message, shapes: Sequence[Shape]) -> str | None:
-    """Read `comparison_type`, or `comparison_order`, which XLA of JAX 0.12 writes in its place; None where it is the default of the operands' type."""
+    """Read `comparison_type`, or `comparison_order`, which XLA of JAX 0.12 writes instead; None if
+    it is the default of the operands' type.
+    """
     kind = shapes[0].element_type if shapes else PrimitiveType.F32
     found: str = proto.comparison_type
     if not found and proto.comparison_order == "TOTAL" and kind.is_floating:
@@ -317,7 +319,7 @@ def write_shifts(proto: Message, shifts: Sequence[int], _: HloInstruction) -> No
 
 
 def read_shifts(proto: Message, shapes: Sequence[Shape]) -> tuple[int, ...] | None:
-    """How far each dimension is rotated; None where it is no rotation."""
+    """How far each dimension is rotated; None where it is not a rotation."""
     return tuple(proto.shuffle_mode.rotate.shifts) if read_shuffle_mode(proto, shapes) else None
 
 

@@ -26,7 +26,7 @@ def _all_reduce(site: Site) -> Shape:
 
 
 def _data(site: Site, shapes: Sequence[Shape]) -> Sequence[Shape]:
-    """The shapes of what is sent: where the root is dynamic, the last operand says who is the root."""
+    """The shapes of what is sent: if the root is dynamic, the last operand gives its number."""
     if not site.attributes.get("has_dynamic_root"):
         return shapes
     if len(shapes) < 2:

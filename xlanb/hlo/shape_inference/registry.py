@@ -216,7 +216,8 @@ def brackets(numbers: Sequence[int]) -> str:
 
 
 def group_prefix(ragged: int, batch: Sequence[int], contracting: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The dimensions of a ragged-dot's lhs, of this rank, that stand before the groups where its group sizes are no vector.
+    """The dimensions of a ragged-dot's lhs, of this rank, that precede the groups if its group
+    sizes are not a vector.
 
     These are the batch dimensions and those of the ragged one's own kind (contracting or free) before it; of a
     ragged batch dimension the batch dimensions before it.

@@ -205,7 +205,7 @@ class Cursor:
         return value
 
     def plain_integer(self) -> int:
-        """An integer in a list of integers, where `1_2` and `1x2` are no tokens of their own."""
+        """An integer in a list of integers, where `1_2` and `1x2` are not tokens of their own."""
         found = _INT.match(self.text, self.pos)
         if found is None:
             self.fail("expects integer")

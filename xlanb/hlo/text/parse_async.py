@@ -9,7 +9,7 @@ from xlanb.hlo.async_chain import async_start, producer, wrapped_computation
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.text.parse_scope import Scope
+from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parse_shape import compatible
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import array
@@ -29,7 +29,7 @@ class Async:
     def __init__(
         self,
         parser: InstructionParser,
-        scope: Scope,
+        scope: ParseScope,
         shape: Shape,
         opcode: HloOpcode,
         wrapped: HloOpcode | None,
@@ -127,7 +127,9 @@ class Async:
         return names
 
     def _complete(self, computation: HloComputation, begun: Shape) -> None:
-        """Give what runs aside the operands and the result that come with this link of the chain."""
+        """Add the operands and the result of this link of the chain to the asynchronous
+        instruction.
+        """
         if self.opcode is HloOpcode.ASYNC_UPDATE:
             operands, result = _parts(self.shape)
         else:
@@ -147,7 +149,7 @@ class Async:
     def _parameter(self, computation: HloComputation, number: int, shape: Shape) -> HloInstruction:
         name = f"async_param.{number}" if number else "async_param"
         attributes = {"parameter_number": number}
-        return self.parser.insert(Scope(computation), name, 0, HloOpcode.PARAMETER, shape, (), attributes, {})
+        return self.parser.insert(ParseScope(computation), name, 0, HloOpcode.PARAMETER, shape, (), attributes, {})
 
     def _wrap(self, wrapped: HloOpcode) -> HloComputation:
         """The computation that `add-start(..)` stands for: parameters and one instruction, which takes the attributes.
@@ -162,7 +164,7 @@ class Async:
             )
         inner = {k: attributes.pop(k) for k in list(attributes) if k in wrapped.attribute}
         parser.require(wrapped, inner)
-        inside = Scope(HloComputation("async_wrapped", parser.module))
+        inside = ParseScope(HloComputation("async_wrapped", parser.module))
         shapes, result = _parts(self.shape)
         missing = max((wrapped.arity or 0) - len(shapes), 0)
         parameters = [

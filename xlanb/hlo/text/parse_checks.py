@@ -1,4 +1,6 @@
-"""What XLA's parser itself checks or completes for single opcodes, beyond the table of opcode.py (CreateInstruction in hlo_parser.cc)."""
+"""Checks and completions of XLA's parser for single opcodes, beyond the table of opcode.py
+(CreateInstruction in hlo_parser.cc).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ Operands = list[HloInstruction]
 Attributes = dict[str, Any]
 Check = Callable[[Cursor, int, Shape | None, Operands, Attributes], Shape | None]
 refine: dict[HloOpcode, Check] = {}
-"""By opcode: (cursor, offset of the instruction, shape written, operands, attributes) -> the shape it gets, None where it is to be inferred."""
+"""By opcode: (cursor, offset of the instruction, declared shape, operands, attributes) -> its
+shape, None if it must be inferred.
+"""
 
 
 def _check(*opcodes: HloOpcode) -> Callable[[Check], Check]:

@@ -118,7 +118,9 @@ def _frontend(cursor: Cursor) -> str:
 
 
 def _recovery_table(cursor: Cursor) -> str:
-    """`{ {"a"} : {"b"}, "module text" ... }`, canonical text: sorted by the first, the modules printed anew."""
+    """`{ {"a"} : {"b"}, "module text" ... }` in canonical form: sorted by the first key, the
+    modules printed canonically.
+    """
     cursor.expect("{")
     rows: dict[str, str] = {}
     while not cursor.at("}"):

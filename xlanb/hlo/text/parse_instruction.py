@@ -29,7 +29,7 @@ from xlanb.hlo.text.parse_metadata import (
     parse_origin,
     parse_statistics,
 )
-from xlanb.hlo.text.parse_scope import Scope
+from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
 from xlanb.hlo.text.parse_sharding import parse_sharding, tuple_sharding
 from xlanb.shape import ArrayShape, Literal, Shape, TupleShape
@@ -94,7 +94,7 @@ class InstructionParser:
         cursor = self.cursor
         cursor.enter()
         cursor.expect("{", "at the beginning of instruction list")
-        scope = Scope(HloComputation(sanitized(name), self.module))
+        scope = ParseScope(HloComputation(sanitized(name), self.module))
         while True:
             self.instruction(scope)
             if cursor.accept("}"):
@@ -118,7 +118,7 @@ class InstructionParser:
 
     # -- instructions -------------------------------------------------------------------------------------------
 
-    def instruction(self, scope: Scope) -> None:
+    def instruction(self, scope: ParseScope) -> None:
         """`ROOT? name = shape? opcode(operands), attributes`."""
         cursor = self.cursor
         at = cursor.pos
@@ -126,7 +126,7 @@ class InstructionParser:
         if line is None or not self._common_line(scope, line):
             self._instruction_by_parts(scope, line)
 
-    def _common_line(self, scope: Scope, line: re.Match[str]) -> bool:
+    def _common_line(self, scope: ParseScope, line: re.Match[str]) -> bool:
         """An instruction whose opcode and attributes were read before, in the same words; False, and nothing is read, where anything else is there."""
         root, name, shape_text, opcode_text, operand_text, tail = line.groups()
         known, shape = self._plain.get((opcode_text, tail)), self.shapes.get(shape_text)
@@ -192,7 +192,7 @@ class InstructionParser:
         if all(n in rows and _says_the_same(rows[n].kind, n, tail) for n in _NAMED.findall(tail)):
             self._plain[opcode_text, tail] = opcode, attributes.copy()
 
-    def _instruction_by_parts(self, scope: Scope, line: re.Match[str] | None) -> None:
+    def _instruction_by_parts(self, scope: ParseScope, line: re.Match[str] | None) -> None:
         """The same, part after part; the words of a line are remembered."""
         cursor = self.cursor
         at = cursor.pos
@@ -212,7 +212,7 @@ class InstructionParser:
             scope.root = instruction
         return None
 
-    def _slow_instruction(self, scope: Scope) -> None:
+    def _slow_instruction(self, scope: ParseScope) -> None:
         cursor = self.cursor
         start = cursor.pos
         root = cursor.accept_word("ROOT")
@@ -225,11 +225,11 @@ class InstructionParser:
         if root:
             scope.root = instruction
 
-    def unnamed_instruction(self, scope: Scope, name: str) -> None:
+    def unnamed_instruction(self, scope: ParseScope, name: str) -> None:
         """A right-hand side that is the whole text."""
         self._right_side(scope, name, self.cursor.pos)
 
-    def _right_side(self, scope: Scope, name: str, at: int, *, nested: bool = False) -> HloInstruction:
+    def _right_side(self, scope: ParseScope, name: str, at: int, *, nested: bool = False) -> HloInstruction:
         cursor = self.cursor
         cursor.enter()
         shape = parse_shape(cursor, self.shapes) if at_shape(cursor) else None
@@ -266,7 +266,7 @@ class InstructionParser:
 
     def _create(
         self,
-        scope: Scope,
+        scope: ParseScope,
         name: str,
         at: int,
         shape: Shape | None,
@@ -334,7 +334,7 @@ class InstructionParser:
 
     def insert(
         self,
-        scope: Scope,
+        scope: ParseScope,
         name: str,
         at: int,
         opcode: HloOpcode,
@@ -358,7 +358,7 @@ class InstructionParser:
 
     def _insert(
         self,
-        scope: Scope,
+        scope: ParseScope,
         name: str,
         opcode: HloOpcode,
         shape: Shape,
@@ -390,7 +390,7 @@ class InstructionParser:
             elif name != "parameter_replication":
                 setattr(new, name, value)
 
-    def _anonymous_name(self, scope: Scope, opcode: HloOpcode) -> str:
+    def _anonymous_name(self, scope: ParseScope, opcode: HloOpcode) -> str:
         """`add.anon`, `add.anon.1`, ...: a name for an instruction that stands as an operand."""
         root = f"{opcode.text}.anon"
         while True:
@@ -402,7 +402,7 @@ class InstructionParser:
 
     # -- operands -----------------------------------------------------------------------------------------------
 
-    def _parameter_number(self, scope: Scope) -> int:
+    def _parameter_number(self, scope: ParseScope) -> int:
         cursor = self.cursor
         found = _PARAMETER.match(cursor.text, cursor.pos)
         if found is not None:
@@ -415,7 +415,7 @@ class InstructionParser:
             cursor.expect(")", "after parameter number")
         return number
 
-    def _operands(self, scope: Scope) -> list[HloInstruction]:
+    def _operands(self, scope: ParseScope) -> list[HloInstruction]:
         """Operands and the closing parenthesis."""
         cursor = self.cursor
         text, by_name, shapes = cursor.text, scope.by_name, self.shapes
@@ -440,7 +440,7 @@ class InstructionParser:
         cursor.expect(")", "at the end of operands")
         return operands
 
-    def _slow_operand(self, scope: Scope) -> HloInstruction:
+    def _slow_operand(self, scope: ParseScope) -> HloInstruction:
         """A name with or without a shape; else an instruction in place, whose own attributes cannot be given."""
         cursor = self.cursor
         if not scope.creates_parameters:
@@ -466,7 +466,7 @@ class InstructionParser:
         cursor.pos = at
         return self._right_side(scope, "", at, nested=True)
 
-    def _element(self, scope: Scope, name: str, shape: Shape | None, at: int) -> HloInstruction:
+    def _element(self, scope: ParseScope, name: str, shape: Shape | None, at: int) -> HloInstruction:
         """`p#0`, `p#0#1`: an element of a tuple, as XLA has printed them since July 2026; one get-tuple-element for all that use it."""
         cursor = self.cursor
         found = scope.by_name.get(name)
@@ -485,7 +485,7 @@ class InstructionParser:
             )
         return found
 
-    def _new_element(self, scope: Scope, operand: HloInstruction, index: int) -> HloInstruction:
+    def _new_element(self, scope: ParseScope, operand: HloInstruction, index: int) -> HloInstruction:
         last, by_name = scope.last, scope.by_name
         scope.by_name = {}  # its name is made when those of the text are known
         new = self.insert(
@@ -508,7 +508,7 @@ class InstructionParser:
         if found is not None:
             self.cursor.pos = found.end()
 
-    def _missing_parameter(self, scope: Scope, name: str, shape: Shape | None, at: int) -> HloInstruction:
+    def _missing_parameter(self, scope: ParseScope, name: str, shape: Shape | None, at: int) -> HloInstruction:
         if shape is None:
             self.cursor.fail(
                 "Operand had no shape in HLO text; cannot create parameter for single-instruction module.", at
@@ -525,7 +525,7 @@ class InstructionParser:
 
     def read_attributes(
         self,
-        scope: Scope,
+        scope: ParseScope,
         opcode: HloOpcode,
         allowed: dict[str, Attribute],
         attributes: dict[str, Any],
@@ -615,7 +615,7 @@ class InstructionParser:
 
     def _common_attribute(
         self,
-        scope: Scope,
+        scope: ParseScope,
         opcode: HloOpcode,
         allowed: dict[str, Attribute],
         name: str,
@@ -646,7 +646,7 @@ class InstructionParser:
             names = ", ".join(sorted({*allowed, *_COMMON} - {"parameter_number"}))
             cursor.fail(f'unexpected attribute "{name}" of {opcode}. Allowed attributes: {names}', found.start(1))
 
-    def _predecessors(self, scope: Scope) -> tuple[HloInstruction, ...]:
+    def _predecessors(self, scope: ParseScope) -> tuple[HloInstruction, ...]:
         cursor = self.cursor
         cursor.expect("{", "at the beginning of instruction name list")
         out: dict[HloInstruction, None] = {}

@@ -1,4 +1,4 @@
-"""What any instruction may carry in HLO text: metadata, frontend attributes, statistics, origin."""
+"""Parse optional fields of all instructions: metadata, frontend attributes, statistics, origin."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.text.lexer import Cursor
 
 
-class Scope:
+class ParseScope:
     """One computation while it is read: its instructions by the names in the text."""
 
     __slots__ = ("by_name", "computation", "creates_parameters", "elements", "last", "root")

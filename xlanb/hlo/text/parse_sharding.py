@@ -457,7 +457,9 @@ def _iota_array(dims: tuple[int, ...], perm: tuple[int, ...]) -> np.ndarray[Any,
 
 
 def _transposed(iota: Iota, tile: tuple[int, ...], perm: tuple[int, ...]) -> Iota | None:
-    """The iota whose tiles are transposed; None where a tile dimension is no run of the iota's own dimensions or of parts of them."""
+    """The iota whose tiles are transposed; None where a tile dimension is not a run of the iota's
+    own dimensions or of parts of them.
+    """
     pieces = [[size] for size in iota[0]]  # how each dimension of the reshape is split
     axes = [(axis, 0) for axis in iota[1] if iota[0][axis] != 1]
     runs: list[list[tuple[int, int]]] = []

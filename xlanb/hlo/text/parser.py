@@ -1,4 +1,4 @@
-"""HLO text in: `parse` makes an HloModule of any text that XLA's parser takes (hlo_parser.cc, 2026), and refuses what that refuses.
+"""Parse HLO text: `parse` accepts and rejects the same texts as XLA's parser (hlo_parser.cc, 2026).
 
 This file reads modules and computations; parse_instruction.py reads instructions, the other parse_*.py what stands in them.
 """
@@ -6,8 +6,8 @@ This file reads modules and computations; parse_instruction.py reads instruction
 from __future__ import annotations
 
 from xlanb.boundary import boundary
-from xlanb.collector import seldom
 from xlanb.errors import HloParseError, LiteralError, ShapeError
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.module import HloModule, parse_text, reread
 from xlanb.hlo.records import ModuleRecord
@@ -15,7 +15,7 @@ from xlanb.hlo.stack_frames import GivenFrames
 from xlanb.hlo.text.lexer import Cursor, check_characters
 from xlanb.hlo.text.parse_header import parse_header, parse_tables
 from xlanb.hlo.text.parse_instruction import InstructionParser
-from xlanb.hlo.text.parse_scope import Scope
+from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parse_shape import at_shape, compatible, parse_shape
 from xlanb.hlo.text.printer import PrintOptions, module_text
 
@@ -35,7 +35,7 @@ def parse(text: str) -> HloModule:
     check_characters(text)
     cursor = Cursor(text)
     try:
-        with seldom():  # all that is made stays
+        with raised_gc_thresholds():  # all that is made stays
             return ModuleParser(cursor).read()
     except (ShapeError, LiteralError) as error:
         raise HloParseError(str(error), text, cursor.pos) from error
@@ -165,7 +165,7 @@ class ModuleParser:
     def _single_instruction(self) -> None:
         """One instruction, with or without its name; operands that are not there become parameters of their declared shapes."""
         cursor, parser = self.cursor, self.instructions
-        scope = Scope(HloComputation("_", self.module), creates_parameters=True)
+        scope = ParseScope(HloComputation("_", self.module), creates_parameters=True)
         if at_shape(cursor):
             parser.unnamed_instruction(scope, "_")
         else:

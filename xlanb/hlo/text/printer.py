@@ -89,7 +89,9 @@ class PrintOptions:
 
     @staticmethod
     def human() -> PrintOptions:
-        """Without what nobody reads: %, row-major layouts, metadata, backend configuration, shardings of one device."""
+        """Omit details for readers: %, row-major layouts, metadata, backend configuration,
+        shardings of one device.
+        """
         return _HUMAN
 
 

@@ -23,7 +23,7 @@ from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.hlo.stack_frames import GivenFrames
 from xlanb.hlo.text.lexer import Cursor, check_characters
 from xlanb.hlo.text.parse_instruction import InstructionParser
-from xlanb.hlo.text.parse_scope import Scope
+from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parser import ModuleParser
 
 _BLOCK = re.compile(r"[^\n]*\{\n(?:[^}\n][^\n]*\n)*\}[^\n]*(?=\s*(?:\Z|%|ENTRY\b))")
@@ -234,7 +234,7 @@ class _RememberingParser(InstructionParser):
         self.lines: dict[str, HloInstruction] = {}
         self.is_special = False
 
-    def instruction(self, scope: Scope) -> None:
+    def instruction(self, scope: ParseScope) -> None:
         """The instruction that stands here."""
         cursor = self.cursor
         start = cursor.pos
@@ -259,7 +259,7 @@ class _RememberingParser(InstructionParser):
         ):
             self.lines[line] = new
 
-    def _repeat(self, scope: Scope, old: HloInstruction, line: str) -> bool:
+    def _repeat(self, scope: ParseScope, old: HloInstruction, line: str) -> bool:
         """Insert an instruction again whose line was read before.
 
         False where what it takes is not what it took then.

@@ -1,4 +1,5 @@
-"""What collectives ask for beyond their shape: groups, group sizes against the sizes of operand and result, sources and targets.
+"""Verify collectives beyond their shapes: groups, group sizes against the sizes of operand and
+result, sources and targets.
 
 By ShapeVerifier in hlo_verifier.cc and GetCollectiveOpGroupMode in collective_op_group_mode.cc. How many replicas and partitions there are
 stands in the module's header; a count of 1 is the default and taken as unknown, as XLA does.

@@ -1,4 +1,6 @@
-"""What the rules of HLO leave open and a compiler needs: code that trusts its shapes would read beyond its arrays where these do not hold."""
+"""Checks that a compiler needs beyond the rules of HLO: without them, generated code could read out
+of bounds.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def _sizes(shape: Shape) -> list[tuple[bool, ...]]:
 
 
 def _verify_bitcast(i: HloInstruction) -> None:
-    """A bitcast has the bits of its operand; of what is no array, the same shape."""
+    """A bitcast has the bits of its operand; of what is not an array, the same shape."""
     source, shape = i.operands[0].shape, i.shape
     if not (source.is_array and shape.is_array):
         if not compatible(source, shape):

@@ -1,4 +1,6 @@
-"""What single opcodes ask for beyond their shape (InstructionVerifier and the checks of pairs in hlo_verifier.cc)."""
+"""Verify single opcodes beyond their shapes (InstructionVerifier and the checks of pairs in
+hlo_verifier.cc).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Layouts where a value is handed on without being moved: who makes it and who takes it must see the same bytes (HloVerifierOpts::layout_sensitive).
+"""Check layouts where a value is passed without a copy: producer and consumer must agree on the
+bytes (HloVerifierOpts::layout_sensitive).
 
 t = (f32[2,3]{1,0}) tuple(f32[2,3]{0,1} x)      refused: the tuple would read x's bytes in another order
 """

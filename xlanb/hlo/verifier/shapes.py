@@ -49,7 +49,7 @@ KEEPS_LAYOUT = frozenset(o for o in HloOpcode if o.is_elementwise) | frozenset(
 
 
 def verify_shape(i: HloInstruction, options: VerifierOptions) -> None:
-    """The shape is the inferred one, layouts and dynamic dimensions aside."""
+    """The shape equals the inferred one, except for layouts and dynamic dimensions."""
     opcode, shape = i.opcode, i.shape
     if not options.allow_unbounded_dynamism and _is_unbounded(shape):
         fail(i, f"expected dimensions that are bounded, not {shape}")

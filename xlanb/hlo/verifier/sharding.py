@@ -53,14 +53,16 @@ def _verify_one(i: HloInstruction, text: str, shape: Shape) -> None:
 
 
 def _leaves(shape: Shape) -> list[Shape]:
-    """Subshapes that are no tuples; an empty tuple counts as one."""
+    """Subshapes that are not tuples; an empty tuple counts as one."""
     if not isinstance(shape, TupleShape):
         return [shape]
     return [leaf for s in shape.shapes for leaf in _leaves(s)] or [shape]
 
 
 def verify_origin(i: HloInstruction) -> None:
-    """Where the values of a result come from is told leaf by leaf, as the result is nested (VerifyOriginalValue in hlo_verifier.cc)."""
+    """The origin of a result has the same tuple structure as the result (VerifyOriginalValue in
+    hlo_verifier.cc).
+    """
     if i.origin == "{[synthetic_call]}":
         return
     told, wanted = _tree(_QUOTED.sub("", i.origin[1:-1])), _form(i.shape)

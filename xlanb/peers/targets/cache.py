@@ -31,7 +31,7 @@ _LEVEL = 1
 
 
 def cache_folder() -> Path | None:
-    """The folder of all compilations; None where nothing is to be kept, or others may write to it.
+    """The folder of all compilations; None if caching is off, or other users may write to it.
 
     Raises:
         FlagError: XLANB_CACHE_BYTES is no whole number.

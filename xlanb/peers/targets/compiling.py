@@ -19,12 +19,12 @@ from xlanb.dump.names import decode_name
 from xlanb.dump.reader import ModuleFiles, list_dump
 from xlanb.errors import MissingPeerError, XlanbError
 from xlanb.files import TemporaryFolder
-from xlanb.frontends.jax_lowering import Program
+from xlanb.frontends.jax_lowering import JaxProgram
 from xlanb.peers import cuda_tools
 from xlanb.peers.targets import serve
 from xlanb.peers.targets.cache import PART, cache_folder, compress, found, keep, key_of
 from xlanb.peers.targets.installed import NEEDS, check_installed, versions
-from xlanb.peers.targets.names import Target
+from xlanb.peers.targets.names import TargetName
 from xlanb.wording import counted
 
 _LOG = logging.getLogger("xlanb.peers")
@@ -43,7 +43,7 @@ class TargetCompilation:
     where the platform gives none.
     """
 
-    target: Target
+    target: TargetName
     folder: Path
     answer: dict[str, Any]
     owner: TemporaryFolder | None = None
@@ -87,8 +87,8 @@ class TargetCompilation:
 
 
 def compile_for(
-    target: Target,
-    program: Program,
+    target: TargetName,
+    program: JaxProgram,
     *,
     all_passes: bool = False,
     flags: str = "",
@@ -134,7 +134,9 @@ def compile_for(
 
 
 def _assemble(dumps: Path, progress: Progress) -> None:
-    """Have machine code made of the PTX; where the tools are not installed, that is told once and there is none."""
+    """Assemble the PTX to machine code; if the tools are not installed, log that once and return
+    nothing.
+    """
     progress("ptxas and nvdisasm")
     try:
         cuda_tools.assemble(dumps)
@@ -143,10 +145,10 @@ def _assemble(dumps: Path, progress: Progress) -> None:
 
 
 def _silent(_text: str) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
-def _request(target: Target, program: Program) -> dict[str, Any]:
+def _request(target: TargetName, program: JaxProgram) -> dict[str, Any]:
     return {
         "name": target.name,
         "platform": target.platform,
@@ -160,7 +162,7 @@ def _request(target: Target, program: Program) -> dict[str, Any]:
 
 
 def _run(
-    folder: Path, target: Target, program: Program, flags: str, python: str, timeout: float, progress: Progress
+    folder: Path, target: TargetName, program: JaxProgram, flags: str, python: str, timeout: float, progress: Progress
 ) -> None:
     """Let the child compile; it leaves its answer in the folder.
 
@@ -221,7 +223,7 @@ def _told(names: list[str]) -> str:
     return f"{counted(len(names), 'file')}: {last.describe()}"
 
 
-def _environment(dumps: Path, target: Target, flags: str, python: str = "") -> dict[str, str]:
+def _environment(dumps: Path, target: TargetName, flags: str, python: str = "") -> dict[str, str]:
     wanted = f"--xla_dump_to={dumps} --xla_dump_hlo_as_text --xla_dump_large_constants=true"
     if target.platform == "cuda":
         wanted = f"{wanted} {cuda_tools.toolkit_flag()}".rstrip()
@@ -277,7 +279,7 @@ _OF_THIS_ENVIRONMENT = ("TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_
 
 
 def _answer(folder: Path, obstacle: str = "") -> dict[str, Any]:
-    """What the child told; `obstacle` is what keeps the platform's plugin from starting, where something does.
+    """The child's answer; `obstacle` is the reason why the platform's plugin cannot start, if any.
 
     Raises:
         XlanbError: it told of an error.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.errors import MissingPeerError, XlanbError
 from xlanb.gpu.devices import DEVICES
-from xlanb.peers.targets.names import ALIASES_BY_KEY, PLATFORMS, TPUS, Target
+from xlanb.peers.targets.names import ALIASES_BY_KEY, PLATFORMS, TPUS, TargetName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +91,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def check_installed(target: Target, python: str = "") -> None:
+def check_installed(target: TargetName, python: str = "") -> None:
     """Raise MissingPeerError where a target's compiler is not installed; the message has the one command."""
     found = versions(python)
     needs = NEEDS[target.platform]

@@ -28,7 +28,7 @@ ALIASES_BY_KEY = {key: alias for alias, key in ALIASES.items() if not alias.star
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetName:
     """What is compiled for.
 
     `name` is its canonical name, `platform` the one under which JAX knows it ("cuda", "rocm", "oneapi", "tpu"),
@@ -61,7 +61,7 @@ class Target:
         return self.name
 
 
-def parse_target(name: str, devices: int = 0) -> Target:
+def parse_target(name: str, devices: int = 0) -> TargetName:
     """The target of a name.
 
     GPUs: a key or short name of `xlanb.gpu.devices`, with ":8" for eight of them in one host or ":2x8" for two such
@@ -99,7 +99,7 @@ def _plain(chip: str) -> str:
 _WHAT_THERE_IS = "(xlanb.targets() lists them; the .txtpb file of a GpuTargetConfigProto is also accepted)"
 
 
-def _tpu(chip: str, shape: str | None, name: str) -> Target:
+def _tpu(chip: str, shape: str | None, name: str) -> TargetName:
     key = chip if chip in TPUS else f"tpu{chip}"
     if key not in TPUS:
         raise ArgumentError(f"unknown TPU {name!r}; known TPUs: {', '.join(f'tpu {_plain(c)}' for c in TPUS)}")
@@ -107,10 +107,10 @@ def _tpu(chip: str, shape: str | None, name: str) -> Target:
     if wanted.count("x") != TPUS[key].count("x"):
         raise ArgumentError(f"{name!r}: a slice of {_plain(key)} is written as tpu {_plain(key)}:{TPUS[key]}")
     _check_count(wanted, name)
-    return Target(f"tpu {_plain(key)}:{wanted}", "tpu", f"{key}:{wanted}")
+    return TargetName(f"tpu {_plain(key)}:{wanted}", "tpu", f"{key}:{wanted}")
 
 
-def _gpu(key: str, device: GpuDevice | None, shape: str, devices: int, config: str) -> Target:
+def _gpu(key: str, device: GpuDevice | None, shape: str, devices: int, config: str) -> TargetName:
     wanted = shape or (str(devices) if devices > 1 else "")
     count = _check_count(wanted or "1", key)
     if shape and devices > 1 and devices != count:
@@ -118,7 +118,7 @@ def _gpu(key: str, device: GpuDevice | None, shape: str, devices: int, config: s
     platform = described(config).platform if device is None else device.architecture.platform
     hosts, _, each = (wanted or "1").rpartition("x")
     name = f"{key}:{wanted}" if wanted and wanted != "1" else key
-    return Target(name, PLATFORMS[platform], f"{hosts or 1}x{each}x1", config, device)
+    return TargetName(name, PLATFORMS[platform], f"{hosts or 1}x{each}x1", config, device)
 
 
 PLATFORMS = {"CUDA": "cuda", "ROCM": "rocm", "SYCL": "oneapi"}
@@ -136,7 +136,7 @@ def _check_count(shape: str, name: str) -> int:
     return count
 
 
-def _of_file(path: Path, devices: int) -> Target:
+def _of_file(path: Path, devices: int) -> TargetName:
     """The target that a GpuTargetConfigProto describes."""
     if not is_file(path):
         raise ArgumentError(f"{path}: no such file")

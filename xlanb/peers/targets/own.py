@@ -12,7 +12,7 @@ from typing import Any
 from xlanb.errors import ArgumentError
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
-from xlanb.peers.targets.names import Target, parse_target
+from xlanb.peers.targets.names import TargetName, parse_target
 from xlanb.peers.targets.trace import TargetTrace, trace_target
 
 OWN = "xlanb"
@@ -20,9 +20,9 @@ OWN = "xlanb"
 
 
 class OwnTrace(Trace):
-    """Our own compilation for a GPU, with what is told of the real one's (see TargetTrace)."""
+    """Our own compilation for a GPU, with the facts that a TargetTrace has of the real one."""
 
-    def __init__(self, compilation: Compilation, target: Target, seconds: float) -> None:
+    def __init__(self, compilation: Compilation, target: TargetName, seconds: float) -> None:
         made = compilation.trace
         super().__init__(f"xlanb ({target}): {made.name}", made.stages)
         self.pipeline, self.passes_from, self.sources = made.pipeline, made.passes_from, made.sources
@@ -44,7 +44,7 @@ class OwnTrace(Trace):
         return self.target.device.name if self.target.device is not None else str(self.target)
 
 
-def own_target(name: str) -> Target | None:
+def own_target(name: str) -> TargetName | None:
     """The target behind "xlanb "; None of a name that does not begin so.
 
     Raises:
@@ -62,7 +62,7 @@ def own_target(name: str) -> Target | None:
 def trace_own(
     x: Any,
     args: tuple[Any, ...],
-    target: Target,
+    target: TargetName,
     *,
     named: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,

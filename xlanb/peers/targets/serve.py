@@ -1,4 +1,4 @@
-"""What the child process runs: compile one program for a described device by the real XLA.
+"""The child process: compile one program for a described device with the real XLA.
 
 Run as `python serve.py REQUEST`, by any Python that has JAX: it imports nothing of xlanb's. REQUEST is a folder with
 request.json and the program (program.mlir: StableHLO, as bytecode or a portable artifact; or program.hlo: HLO text).
@@ -21,7 +21,7 @@ _UNKNOWN_FIELD = re.compile(r'has no field named "(\w+)"')
 
 
 def serve(folder: Path) -> dict[str, Any]:
-    """Compile what lies in a folder; what is to be told of it."""
+    """Compile the program in a folder; returns the answer."""
     request = json.loads((folder / "request.json").read_text())
     left_out: list[str] = []
     topology = _topology(request, left_out)
@@ -148,7 +148,7 @@ def _numbers(call: Callable[[], Any]) -> dict[str, float]:
 
 
 def main(folder: Path) -> int:
-    """Serve one request; what goes wrong is told in the answer."""
+    """Serve one request; errors are returned in the answer."""
     try:
         told = serve(folder)
     except Exception as error:  # noqa: BLE001 - whatever it was, the parent raises it

@@ -8,10 +8,10 @@ from typing import Any
 from xlanb.errors import ArgumentError
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.trace import Trace
-from xlanb.frontends.jax_lowering import Program, lower_for
+from xlanb.frontends.jax_lowering import JaxProgram, lower_for
 from xlanb.hlo import HloModule
 from xlanb.peers.targets.compiling import TIMEOUT_S, TargetCompilation, compile_for
-from xlanb.peers.targets.names import Target, parse_target
+from xlanb.peers.targets.names import TargetName, parse_target
 from xlanb.runtime.program import is_over_jax, to_module
 
 
@@ -25,7 +25,7 @@ class TargetTrace(Trace):
     def __init__(self, made: TargetCompilation) -> None:
         kind = "XLA:TPU" if made.target.is_tpu else "XLA:GPU"
         super().__init__(f"{kind} ({made.target}): {made.answer['name']}", dump_trace(made.files, made.cost).stages)
-        self.target: Target = made.target
+        self.target: TargetName = made.target
         self.compilation = made
         self.cost = made.cost
         self.memory = made.memory
@@ -78,14 +78,14 @@ def trace_target(
 
 
 def program_for(
-    target: Target,
+    target: TargetName,
     x: Any,
     args: tuple[Any, ...],
     named: Mapping[str, Any] | None = None,
     *,
     portable: bool = False,
     **options: Any,
-) -> Program:
+) -> JaxProgram:
     """What is compiled of what a user hands over: a function of JAX's is lowered for the target's platform, all else
     is HLO.
 
@@ -100,7 +100,7 @@ def program_for(
     module = to_module(x, *args, **(named or {}))
     partitions, replicas = _count(module, "num_partitions"), _count(module, "replica_count")
     text = str(module).encode()
-    return Program(module.name, text, text, is_hlo=True, partitions=partitions, replicas=replicas)
+    return JaxProgram(module.name, text, text, is_hlo=True, partitions=partitions, replicas=replicas)
 
 
 def _count(module: HloModule, name: str) -> int:

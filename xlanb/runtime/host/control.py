@@ -70,7 +70,7 @@ def _for(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any
 
 @host("FakeParam")
 def _fake(op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """A value that nobody uses."""
+    """A value that is unused."""
     dtype = op.attrs["dtype"]
     if not dtype.has_numpy_dtype:
         return [TensorListValue(np.dtype(np.float32), None, ())]

@@ -1,4 +1,4 @@
-"""Lists of tensors as values (core/kernels/list_kernels.cc): each op gives a new list, the old one stays as it was."""
+"""Lists of tensors as immutable values (core/kernels/list_kernels.cc): each op returns a new list."""
 
 from __future__ import annotations
 

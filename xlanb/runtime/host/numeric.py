@@ -57,7 +57,7 @@ def _tridiagonal(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seq
 
 @host("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
 def _quantized(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """The nearest of the values that so many bits can tell apart within the range."""
+    """Round to the nearest of the values that this number of bits can represent within the range."""
     x = np.asarray(inputs[0])
     if int(op.attrs.get("axis", -1)) != -1:
         raise _fail(op, "a separate range for each slice along an axis is not supported")

@@ -103,7 +103,9 @@ _MOST_DIMENSIONS = 254
 
 
 def check_rank(op: Operation, sizes: Any) -> np.ndarray[Any, Any]:
-    """The sizes of a shape, as an array. Raises GraphError where TensorFlow could not hold so many."""
+    """The sizes of a shape, as an array. Raises GraphError if TensorFlow does not support this many
+    dimensions.
+    """
     array = np.asarray(sizes)
     if array.size > _MOST_DIMENSIONS:
         raise GraphError(

@@ -71,7 +71,7 @@ class QueueValue:
         return self.turns[0] is turn and len(self.elements) < self.capacity
 
     def can_take(self, count: int) -> bool:
-        """Whether so many can be taken now and as many stay as must."""
+        """Whether this many elements can be dequeued now while the required minimum stays."""
         return len(self.elements) >= count + (0 if self.is_closed else self.least)
 
     def checked(self, op: Operation, parts: Sequence[Any]) -> Element:

@@ -35,7 +35,7 @@ def _re2() -> Any:
     return module if hasattr(module, "Options") else None
 
 
-class Pattern:
+class Re2Pattern:
     """A regular expression over bytes, of UTF-8 where RE2 matches it.
 
     Raises:
@@ -124,14 +124,16 @@ def _of_re2(engine: Any, text: bytes) -> Any:
 
 
 @lru_cache(256)
-def compiled(text: bytes) -> Pattern:
+def compiled(text: bytes) -> Re2Pattern:
     """The pattern of a text."""
-    return Pattern(text)
+    return Re2Pattern(text)
 
 
 @lru_cache(1024)
 def _steps(pattern: bytes, size: int, searches: bool) -> float:
-    """At most how many steps Python's re takes on a text of so many bytes: each repetition may begin and end anywhere, each choice doubles; infinite for repetitions of them."""
+    """An upper bound of the steps Python's re takes on a text of this many bytes: each repetition
+    may begin and end anywhere, each alternative doubles; infinite for nested repetitions.
+    """
     plain = _LAZY.sub(rb"\1", _GROUP.sub(b"(", _ATOM.sub(b"c", pattern)))
     if b"(" not in plain and b"|" in plain:
         return sum(_steps_of_branch(p, size, searches) for p in plain.split(b"|"))

@@ -1,4 +1,5 @@
-"""Candidate samplers (core/kernels/{candidate_sampler_ops,range_sampler}.cc): classes drawn for sampled losses, and how often each is to be expected.
+"""Candidate samplers (core/kernels/{candidate_sampler_ops,range_sampler}.cc): classes drawn for
+sampled losses, and their expected counts.
 
 Candidates are drawn from the session's generator of the node, not from TensorFlow's, so they differ from TensorFlow's; the expected counts
 are the same function of what was drawn.

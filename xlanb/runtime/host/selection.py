@@ -1,4 +1,6 @@
-"""Ops whose result's size depends on the values: which elements are there, where they are, how they are divided (core/kernels/{unique_op,where_op,dynamic_partition_op,segment_reduction_ops}.cc)."""
+"""Ops whose result's size depends on values: unique, where, partitions, segments
+(core/kernels/{unique_op,where_op,dynamic_partition_op,segment_reduction_ops}.cc).
+"""
 
 from __future__ import annotations
 

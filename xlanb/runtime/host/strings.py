@@ -142,7 +142,7 @@ def _string_to_number(op: Operation, inputs: Sequence[Any], _state: HostState) -
 
 @host("Substr")
 def _substr(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """From a position, counted from the end where negative, so many bytes (or characters)."""
+    """A number of bytes (or characters) from a position, which counts from the end if negative."""
     by_byte = op.attrs.get("unit", "BYTE") == "BYTE"
 
     def cut(text: Any, position: Any, length: Any) -> bytes:

@@ -15,7 +15,7 @@ from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.operation import Operation
 from xlanb.runtime.fingerprint import fingerprint64
 from xlanb.runtime.host.ops import HostState, host
-from xlanb.runtime.host.regular_expressions import Pattern, compiled
+from xlanb.runtime.host.regular_expressions import Re2Pattern, compiled
 from xlanb.runtime.host.strings import as_bytes, mapped
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +32,7 @@ def _fail(op: Operation, message: str) -> GraphError:
     return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
-def _pattern(op: Operation, text: Any) -> Pattern:
+def _pattern(op: Operation, text: Any) -> Re2Pattern:
     try:
         return compiled(as_bytes(text))
     except GraphValueError as error:

@@ -13,14 +13,14 @@ from xlanb.spmd.devices.writing import dimensions
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class DeviceAxis:
     """Where a dimension of an operand is in the result; a window may slide along it."""
 
     dim: int
     window: WindowDimension | None = None
 
 
-Axes = tuple[Axis | None, ...]
+Axes = tuple[DeviceAxis | None, ...]
 """Of each dimension of an operand; None: it has to be whole."""
 
 
@@ -35,7 +35,7 @@ def _ranks(i: HloInstruction) -> list[int]:
 
 
 def _identity(i: HloInstruction) -> list[Axes]:
-    return [tuple(map(Axis, range(rank))) for rank in _ranks(i)]
+    return [tuple(map(DeviceAxis, range(rank))) for rank in _ranks(i)]
 
 
 def _except(*wholes: Callable[[HloInstruction], Sequence[int]]) -> Callable[[HloInstruction], list[Axes]]:
@@ -43,30 +43,30 @@ def _except(*wholes: Callable[[HloInstruction], Sequence[int]]) -> Callable[[Hlo
 
     def rule(i: HloInstruction) -> list[Axes]:
         kept = {d for w in wholes for d in w(i)}
-        return [tuple(None if k in kept else Axis(k) for k in range(rank)) for rank in _ranks(i)]
+        return [tuple(None if k in kept else DeviceAxis(k) for k in range(rank)) for rank in _ranks(i)]
 
     return rule
 
 
 def _broadcast(i: HloInstruction) -> list[Axes]:
-    return [tuple(map(Axis, i.ints("dimensions")))]
+    return [tuple(map(DeviceAxis, i.ints("dimensions")))]
 
 
 def _transpose(i: HloInstruction) -> list[Axes]:
     order = i.ints("dimensions")
-    return [tuple(Axis(order.index(k)) for k in range(len(order)))]
+    return [tuple(DeviceAxis(order.index(k)) for k in range(len(order)))]
 
 
 def _reduce(i: HloInstruction) -> list[Axes]:
     gone = i.ints("dimensions")
     kept = [k for k in range(_ranks(i)[0]) if k not in gone]
-    array = tuple(None if k in gone else Axis(kept.index(k)) for k in range(_ranks(i)[0]))
+    array = tuple(None if k in gone else DeviceAxis(kept.index(k)) for k in range(_ranks(i)[0]))
     return [array if rank else () for rank in _ranks(i)]
 
 
 def _pad(i: HloInstruction) -> list[Axes]:
     padded = [bool(p.low or p.high or p.interior) for p in i.attributes["padding"]]
-    return [tuple(None if p else Axis(k) for k, p in enumerate(padded)), ()]
+    return [tuple(None if p else DeviceAxis(k) for k, p in enumerate(padded)), ()]
 
 
 def _dot(i: HloInstruction) -> list[Axes] | None:
@@ -76,14 +76,14 @@ def _dot(i: HloInstruction) -> list[Axes] | None:
     summed = i.ints("lhs_contracting_dims"), i.ints("rhs_contracting_dims")
     place, found = len(batch[0]), []
     for rank, batched, gone in zip(_ranks(i), batch, summed, strict=True):
-        axes: list[Axis | None] = []
+        axes: list[DeviceAxis | None] = []
         for k in range(rank):
             if k in gone:
                 axes.append(None)
             elif k in batched:
-                axes.append(Axis(batched.index(k)))
+                axes.append(DeviceAxis(batched.index(k)))
             else:
-                axes.append(Axis(place))
+                axes.append(DeviceAxis(place))
                 place += 1
         found.append(tuple(axes))
     return found
@@ -96,23 +96,23 @@ def _gather(i: HloInstruction) -> list[Axes] | None:
     vector, offsets = i.attributes["index_vector_dim"], i.ints("offset_dims")
     batch = iter(k for k in range(i.array_shape.rank) if k not in offsets)
     table, rank = _ranks(i)
-    return [(None,) * table, tuple(None if k == vector else Axis(next(batch)) for k in range(rank))]
+    return [(None,) * table, tuple(None if k == vector else DeviceAxis(next(batch)) for k in range(rank))]
 
 
 def _dynamic_slice(i: HloInstruction) -> list[Axes]:
     sizes = i.array_shape.dimensions
-    array = tuple(Axis(k) if n == m else None for k, (n, m) in enumerate(zip(sizes, dimensions(i.operands[0]), strict=True)))  # fmt: skip
+    array = tuple(DeviceAxis(k) if n == m else None for k, (n, m) in enumerate(zip(sizes, dimensions(i.operands[0]), strict=True)))  # fmt: skip
     return [array, *[()] * (len(i.operands) - 1)]
 
 
 def _dynamic_update_slice(i: HloInstruction) -> list[Axes]:
     array, update = dimensions(i.operands[0]), dimensions(i.operands[1])
-    axes = tuple(Axis(k) if n == m else None for k, (n, m) in enumerate(zip(array, update, strict=True)))
+    axes = tuple(DeviceAxis(k) if n == m else None for k, (n, m) in enumerate(zip(array, update, strict=True)))
     return [axes, axes, *[()] * (len(i.operands) - 2)]
 
 
 def _reduce_window(i: HloInstruction) -> list[Axes]:
-    array = tuple(Axis(k, None if w == WindowDimension(1) else w) for k, w in enumerate(i.window.dimensions))
+    array = tuple(DeviceAxis(k, None if w == WindowDimension(1) else w) for k, w in enumerate(i.window.dimensions))
     return [array if rank else () for rank in _ranks(i)]
 
 
@@ -120,14 +120,14 @@ def _convolution(i: HloInstruction) -> list[Axes] | None:
     if len(i.operands) != 2 or i.get("sparsity_config") or i.get("block_scaling_config"):
         return None
     numbers, window = i.attributes["dim_labels"], i.window.dimensions
-    image: list[Axis | None] = [None] * _ranks(i)[0]
-    kernel: list[Axis | None] = [None] * _ranks(i)[1]
+    image: list[DeviceAxis | None] = [None] * _ranks(i)[0]
+    kernel: list[DeviceAxis | None] = [None] * _ranks(i)[1]
     if i.get("batch_group_count") in (None, 1):
-        image[numbers.input_batch] = Axis(numbers.output_batch)
+        image[numbers.input_batch] = DeviceAxis(numbers.output_batch)
         if i.get("feature_group_count") in (None, 1):
-            kernel[numbers.kernel_output_feature] = Axis(numbers.output_feature)
+            kernel[numbers.kernel_output_feature] = DeviceAxis(numbers.output_feature)
     for place, to, w in zip(numbers.input_spatial, numbers.output_spatial, window, strict=True):
-        image[place] = Axis(to, w)
+        image[place] = DeviceAxis(to, w)
     return [tuple(image), tuple(kernel)]
 
 

@@ -1,4 +1,4 @@
-"""Distribution: how the whole arrays that go into a program and come out of it lie on its devices."""
+"""Distribution: how the whole arguments and results of a program are sharded over its devices."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import Shape, TupleShape
 from xlanb.shape.shape import tuple_of
-from xlanb.spmd.devices.axes import Axes, Axis, axes_of
+from xlanb.spmd.devices.axes import Axes, DeviceAxis, axes_of
 from xlanb.spmd.devices.tile_numbers import multiplied, reduced, reshaped
 from xlanb.spmd.devices.tiles import Tiles, Values, cut, tiles_of, widened
 from xlanb.spmd.devices.writing import Writer, dimensions, of_size, splat
@@ -135,7 +135,7 @@ def _devices(operands: Sequence[Tiles]) -> range:
     return range(len(operands[0].starts))
 
 
-def _cut_of(tiles: Tiles, dim: int, axis: Axis, result: Sequence[int]) -> _Cut | None:
+def _cut_of(tiles: Tiles, dim: int, axis: DeviceAxis, result: Sequence[int]) -> _Cut | None:
     """How a dimension of an operand cuts that of the result."""
     whole, starts = dimensions(tiles.whole)[dim], tiles.along(dim)
     w = axis.window

@@ -34,7 +34,7 @@ from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.spmd.devices.distribution import Distribution, row_major
 from xlanb.spmd.devices.lifting import lifted
-from xlanb.spmd.devices.split import Tiling, tiling
+from xlanb.spmd.devices.split import ShardTiling, tiling
 from xlanb.spmd.devices.tiles import Tiles, Values, cut, tiles_of, whole_of
 from xlanb.spmd.devices.writing import NotMergedError, Writer, dimensions, everything, splat
 from xlanb.spmd.hlo_sharding import HloSharding
@@ -479,7 +479,7 @@ class _Builder:
             return made
         return self.write.slice(made, everything(whole.dimensions))
 
-    def _together(self, tiles: dict[tuple[int, ...], HloInstruction], lies: Tiling) -> HloInstruction:
+    def _together(self, tiles: dict[tuple[int, ...], HloInstruction], lies: ShardTiling) -> HloInstruction:
         """Tiles as one array, the innermost dimension first."""
         if len(tiles) != math.prod(lies.tiles):
             raise NotMergedError("some tile of a result is on no device")

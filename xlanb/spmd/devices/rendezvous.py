@@ -1,4 +1,4 @@
-"""Rendezvous: where the threads of several devices meet for a collective, so that none waits for one that cannot come.
+"""Rendezvous: threads of several devices meet for a collective, with detection of deadlocks.
 
 The last member of a group that arrives computes what all get. A device is running, waits, or has ended. Whoever waits is freed with a DeviceError
 - at once, where a device that must come has ended or failed, or where all that have not ended wait and nobody can go on;
@@ -43,7 +43,7 @@ class _Meeting:
 
 
 class Rendezvous:
-    """Where so many devices meet; one for each run.
+    """Where the devices of one run meet.
 
     Args:
         count: how many devices there are.
@@ -139,14 +139,14 @@ class Rendezvous:
             self._check()
 
     def fail(self, device: int, error: BaseException) -> None:
-        """A device has failed: the others, who would wait for it, are told."""
+        """Notify the other devices, which would wait for it, that a device has failed."""
         with self._lock:
             self._state[device] = _ENDED
             if self._failure is None:
                 self._set_failure(self._failed(device, error))
 
     def abort(self, error: BaseException) -> None:
-        """Free everybody who waits, with an error of the one who asks."""
+        """Release all waiting devices with an error of this device."""
         with self._lock:
             if self._failure is None:
                 self._set_failure(error)

@@ -20,7 +20,7 @@ from xlanb.spmd.hlo_sharding import HloSharding
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class ShardTiling:
     """How one array lies on the devices: into how many tiles each dimension is cut, and which tile each device holds."""
 
     tiles: tuple[int, ...]
@@ -36,7 +36,7 @@ class Tiling:
 
 
 @lru_cache(maxsize=1024)
-def tiling(text: str, rank: int, devices: int) -> Tiling | None:
+def tiling(text: str, rank: int, devices: int) -> ShardTiling | None:
     """How an array of a rank lies on devices by a sharding's canonical text; None where each device holds all of it, or one does.
 
     Raises:
@@ -48,7 +48,7 @@ def tiling(text: str, rank: int, devices: int) -> Tiling | None:
     if sharding.num_devices != devices:
         raise UnimplementedError(f"the sharding {text} is for {sharding.num_devices} devices, not for {devices}")
     index = sharding.tile_indices
-    return Tiling(sharding.dimensions[:rank], tuple(index[d][:rank] for d in range(devices)))
+    return ShardTiling(sharding.dimensions[:rank], tuple(index[d][:rank] for d in range(devices)))
 
 
 def parts_of(text: str | None, shape: Shape) -> list[str]:

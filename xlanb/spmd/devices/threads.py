@@ -103,7 +103,9 @@ class _Run:
 
 
 class _Crew:
-    """Threads that wait for a run, one a device; they end when nobody has it any more, after the run that they are in."""
+    """Threads that wait for a run, one per device; they end after their current run once this
+    object is deleted.
+    """
 
     def __init__(self, count: int) -> None:
         self._queues: list[queue.SimpleQueue[_Run | None]] = [queue.SimpleQueue() for _ in range(count)]
@@ -135,7 +137,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _crew(count: int) -> Iterator[_Crew]:
-    """Threads for so many devices, which another run may have after this one; not where it fails, for one of them may never end."""
+    """Threads for this many devices, reused by later runs; not after a failure, when one of them
+    may never end.
+    """
     try:
         crew = _FREE.setdefault(count, []).pop()
     except IndexError:

@@ -1,4 +1,4 @@
-"""What devices have as tiles of one array."""
+"""The tiles of one array on several devices."""
 
 from __future__ import annotations
 

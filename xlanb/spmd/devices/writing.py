@@ -34,7 +34,7 @@ _SMALL: Final = 64
 
 
 class NotMergedError(XlanbError):
-    """Why the programs of the devices are no single program."""
+    """Why the programs of the devices cannot be merged into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +389,9 @@ def _nearer(
 
 
 def box_of(value: HloInstruction) -> tuple[HloInstruction, Box]:
-    """Which array a value is a slice of, and which elements; all of its own where it is no slice."""
+    """Which array a value is a slice of, and which elements; all of its own where it is not a
+    slice.
+    """
     if value.opcode is Op.SLICE:
         return value.operands[0], value.attributes["slice"]
     return value, everything(dimensions(value))

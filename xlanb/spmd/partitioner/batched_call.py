@@ -1,4 +1,5 @@
-"""Partition library calls that work on each element of a batch alone: JAX marks LAPACK's with the number of batch dimensions.
+"""Partition library calls that treat batch elements independently: JAX marks LAPACK's with the
+number of batch dimensions.
 
 custom-call(f32[16,8,8]), frontend_attributes={num_batch_dims="1"}    =>    custom-call(f32[4,8,8]) on each of 4 devices
 """

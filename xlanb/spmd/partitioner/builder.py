@@ -17,7 +17,7 @@ from xlanb.spmd.partitioner.utilities import as_tuple, set_sharding
 
 _O = HloOpcode
 UNREDUCED = "xla.sdy.has_unreduced_axes"
-"""The frontend attribute of an instruction whose result is to stay a term of a sum on each device."""
+"""The frontend attribute of an instruction whose result stays unreduced on each device."""
 _ELEMENTWISE = frozenset(o for o in HloOpcode if o.is_elementwise) | {_O.COPY}
 
 

@@ -28,7 +28,7 @@ class CauseKind(Enum):
 
 
 @dataclass(frozen=True)
-class Cause:
+class CollectiveCause:
     """The reason for one collective.
 
     `instruction`, `opcode`, `op_name` and `python_line` are of the instruction of the source program that needed it, `operand` the number of the operand that was moved (None: the
@@ -68,7 +68,7 @@ class _Frame:
     estimates: tuple[tuple[str, int], ...]
     weak: bool
 
-    def over(self, outer: Cause) -> Cause:
+    def over(self, outer: CollectiveCause) -> CollectiveCause:
         """The cause of what is made here, given that of the block around."""
         kind, reason, have, want = self.kind, self.reason, self.have, self.want
         if self.weak and outer.reason:
@@ -98,13 +98,13 @@ class _Frame:
 class Causes:
     """The causes of a module's collectives by channel id; `findings` are those worth a warning."""
 
-    by_channel: dict[int, Cause] = field(default_factory=dict)
+    by_channel: dict[int, CollectiveCause] = field(default_factory=dict)
     is_trial: bool = False
     """Whether it is of a trial of what something would cost, which warns of nothing."""
     _open: list[_Frame] = field(default_factory=list, repr=False)
 
     @property
-    def findings(self) -> tuple[Cause, ...]:
+    def findings(self) -> tuple[CollectiveCause, ...]:
         """Collectives that replicate a whole array only to cut it again (involuntary full rematerialization)."""
         return tuple(c for c in self.by_channel.values() if c.kind is CauseKind.FULL_REMATERIALIZATION)
 
@@ -130,7 +130,7 @@ class Causes:
 
     def record(self, channel_id: int, collective: str) -> None:
         """Note a collective under its channel, with the cause in force."""
-        cause = Cause(CauseKind.OTHER, "")
+        cause = CollectiveCause(CauseKind.OTHER, "")
         for frame in self._open:
             cause = frame.over(cause)
         self.by_channel[channel_id] = replace(cause, channel_id=channel_id, collective=collective)

@@ -1,4 +1,5 @@
-"""The collectives that the partitioner makes, and the groups of devices that take part (SPMDCollectiveOpsCreator, GetPartitionGroups...).
+"""Create the partitioner's collectives and their device groups (SPMDCollectiveOpsCreator,
+GetPartitionGroups...).
 
 A state of the partitioner may work within groups of devices: then device numbers are those within a group, and the collective is made for all groups at once.
 """
@@ -168,7 +169,9 @@ class CollectiveOps:
         )
 
     def collective_permute(self, operand: HloInstruction, pairs: Iterable[tuple[int, int]]) -> HloInstruction:
-        """The operand of each source at its target, zero where there is none; the operand itself where nobody sends to another."""
+        """The operand of each source at its target, zero where there is none; the operand itself if
+        no device sends to another.
+        """
         channel = self.channels.open("collective-permute")
         pairs = [(int(s), int(t)) for s, t in pairs]
         for device_groups in reversed(self.within):

@@ -16,8 +16,8 @@ from xlanb.spmd.partitioner.convolution_halo import grouped_dimension_is_split, 
 from xlanb.spmd.partitioner.dot_case import CreateSharded, DotCase, transposed
 from xlanb.spmd.partitioner.dot_dimensions import (
     DotDimensions,
+    DotOperand,
     PartitionCounts,
-    Side,
     partitions_of,
     with_batch_groups_as_batch,
     with_feature_groups_as_batch,
@@ -81,7 +81,8 @@ def partition_conv(c: DotCase) -> tuple[bool, HloInstruction | None]:
     """Whether what only convolutions have decides, and what it makes; nothing where no way is left but the default."""
     dims, counts = c.dims, c.counts
     spatial = max(
-        partitions_of(c.sharding(side), dims.conv_spatial, side) for side in (Side.LHS, Side.RHS, Side.OUTPUT)
+        partitions_of(c.sharding(side), dims.conv_spatial, side)
+        for side in (DotOperand.LHS, DotOperand.RHS, DotOperand.OUTPUT)
     )
     otherwise_split = max(counts.lhs_batch, counts.rhs_batch, counts.output_batch) > 1 or (
         counts.lhs_contracting > 1 and counts.rhs_contracting > 1
@@ -137,9 +138,9 @@ def _aligned(
 ) -> HloInstruction | None:
     """One operand is split by all devices along its dimension of groups: the other one follows, and the output too."""
     if shard_count_at_dim(c.lhs.sharding, lhs_dim) == c.num_partitions:
-        lhs, rhs = c.lhs, c.reshard(Side.RHS, transpose_sharding(c.lhs.sharding, rhs_to_lhs), reason)
+        lhs, rhs = c.lhs, c.reshard(DotOperand.RHS, transpose_sharding(c.lhs.sharding, rhs_to_lhs), reason)
     elif shard_count_at_dim(c.rhs.sharding, rhs_dim) == c.num_partitions:
-        lhs = c.reshard(Side.LHS, transpose_sharding(c.rhs.sharding, _inverse(rhs_to_lhs)), reason)
+        lhs = c.reshard(DotOperand.LHS, transpose_sharding(c.rhs.sharding, _inverse(rhs_to_lhs)), reason)
         rhs = c.rhs
     else:
         return None
@@ -224,14 +225,14 @@ def _with_tiled_output(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruc
         # A part of the output's batch is in every group of the input's.
         return None
     reason = "the output is split along its batch or spatial dimensions"
-    lhs = c.reshard(Side.LHS, target, reason)
-    rhs = c.reshard(Side.RHS, HloSharding.replicate(), reason)
+    lhs = c.reshard(DotOperand.LHS, target, reason)
+    rhs = c.reshard(DotOperand.RHS, HloSharding.replicate(), reason)
     window = [WindowDimension(1)] * rank
     for dim, wd in zip(n.input_spatial, c.window.dimensions, strict=True):
         window[dim] = wd
     zero = create_zero(array(c.output_shape.element_type), c.state.b)
     reason = "each device's part of the output reads input of other devices"
-    with c.because(Side.LHS, lhs.sharding, target, reason, CauseKind.HALO):
+    with c.because(DotOperand.LHS, lhs.sharding, target, reason, CauseKind.HALO):
         windowed = reshard_as_windowed_input(lhs, Window(tuple(window)), target, zero)
     if windowed is None:
         return None
@@ -266,17 +267,17 @@ def _partition_groups(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruct
     lhs_dim = n.input_batch if groups[0] > 1 else n.input_feature
     reason = f"the convolution is split by its groups, {most} ways, and replicated otherwise"
     for split, side, dim in (
-        (counts.lhs_batch, Side.LHS, lhs_dim),
-        (counts.rhs_batch, Side.RHS, n.kernel_output_feature),
-        (counts.output_batch, Side.OUTPUT, n.output_feature),
+        (counts.lhs_batch, DotOperand.LHS, lhs_dim),
+        (counts.rhs_batch, DotOperand.RHS, n.kernel_output_feature),
+        (counts.output_batch, DotOperand.OUTPUT, n.output_feature),
     ):
         if split == most:
             kept = partially_replicate_tiled_sharding_on_all_dims_except(c.sharding(side), (dim,))
             parts = []
-            for operand in (Side.LHS, Side.RHS):
+            for operand in (DotOperand.LHS, DotOperand.RHS):
                 first = kept if operand is side else transposed(kept, dims, side, operand)
                 parts.append(c.reshard(operand, first, reason))
-            output = kept if side is Side.OUTPUT else transposed(kept, dims, side, Side.OUTPUT)
+            output = kept if side is DotOperand.OUTPUT else transposed(kept, dims, side, DotOperand.OUTPUT)
             return c.finished(c.sharded(parts[0], parts[1]), output, reason)
     return None
 

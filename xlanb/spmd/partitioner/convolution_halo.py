@@ -18,7 +18,7 @@ from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind
 from xlanb.spmd.partitioner.collectives import EVERYONE, get_partition_groups_for_replication
 from xlanb.spmd.partitioner.dot_case import DotCase
-from xlanb.spmd.partitioner.dot_dimensions import Side
+from xlanb.spmd.partitioner.dot_dimensions import DotOperand
 from xlanb.spmd.partitioner.halo import exchange_halo_and_get_valid_data
 from xlanb.spmd.partitioner.offsets import MultiplyAddDivide
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
@@ -76,7 +76,7 @@ def _aligned_operands(
         target = transpose_sharding(reverse_sharding(rhs.sharding, reversed_dims), lhs_to_rhs)
         if unsupported(target, rhs.sharding):
             return None
-        lhs = c.reshard(Side.LHS, target, reason).pad_with_zero()
+        lhs = c.reshard(DotOperand.LHS, target, reason).pad_with_zero()
         return lhs, rhs.pad_with_zero(left_padded_dims=tuple(reversed_dims))
     target = reverse_sharding(transpose_sharding(c.lhs.sharding, rhs_to_lhs), reversed_dims)
     if unsupported(c.lhs.sharding, target):
@@ -89,7 +89,7 @@ def _aligned_operands(
         # Padding before the data, cut into other shards, would be taken for data.
         return None
     lhs = c.lhs.pad_with_zero()
-    with c.because(Side.RHS, rhs.sharding, target, reason):
+    with c.because(DotOperand.RHS, rhs.sharding, target, reason):
         rhs = rhs.reshard(target)
     return lhs, rhs.pad_with_zero(left_padded_dims=tuple(reversed_dims))
 
@@ -118,7 +118,7 @@ def partition_with_halo_on_lhs(c: DotCase, n: ConvolutionDimensionNumbers) -> Hl
         if count == 1:
             continue
         rhs_shard = -(-rhs.array_shape.dimensions[n.kernel_spatial[i]] // count)
-        with c.because(Side.LHS, lhs.sharding, lhs.sharding, _REACHES, CauseKind.HALO):
+        with c.because(DotOperand.LHS, lhs.sharding, lhs.sharding, _REACHES, CauseKind.HALO):
             wider = _with_halo(part, lhs, c.window.dimensions[i], dim, rhs_shard, ordinals[dim])
         if wider is None:
             return None
@@ -127,7 +127,7 @@ def partition_with_halo_on_lhs(c: DotCase, n: ConvolutionDimensionNumbers) -> Hl
     conv = c.create(lhs.with_hlo(part), rhs, Window(tuple(window)))
     whole = HloSharding.replicate()
     reason = "each device convolves with its own part of the kernel"
-    with c.because(Side.OUTPUT, lhs.sharding, whole, reason, CauseKind.PARTIAL_REDUCTION):
+    with c.because(DotOperand.OUTPUT, lhs.sharding, whole, reason, CauseKind.PARTIAL_REDUCTION):
         add = make_binary_add(c.output_shape.element_type, c.state.module)
         # Devices that hold the same parts have the same partial result: XLA adds it once for each of them.
         replicated = lhs.sharding.replicate_on_last_tile_dim

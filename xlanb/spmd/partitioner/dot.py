@@ -10,7 +10,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.spmd.partitioner.convolution import partition_conv, sharded_convolution
 from xlanb.spmd.partitioner.dot_case import CreateSharded, DotCase, infer_dot_operand_sharding
 from xlanb.spmd.partitioner.dot_contracting import partition_by_contracting, partition_without_output_replication
-from xlanb.spmd.partitioner.dot_dimensions import DotDimensions, Side, convolution_dimensions, dot_dimensions
+from xlanb.spmd.partitioner.dot_dimensions import DotDimensions, DotOperand, convolution_dimensions, dot_dimensions
 from xlanb.spmd.partitioner.dot_groups import partition_by_batch, partition_by_non_contracting
 from xlanb.spmd.partitioner.dot_whole import partition_after_grouping, partition_before_grouping
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
@@ -39,7 +39,7 @@ def partition_dot(c: DotCase) -> HloInstruction:
         return _with_operands_moved_to_output(c)
     whole = c.output_sharding.replicate()
     reason = "no partitioning of this convolution applies: every device computes all of it"
-    dot = c.sharded(c.reshard(Side.LHS, whole, reason), c.reshard(Side.RHS, whole, reason))
+    dot = c.sharded(c.reshard(DotOperand.LHS, whole, reason), c.reshard(DotOperand.RHS, whole, reason))
     return c.finished(dot, whole, reason)
 
 
@@ -58,7 +58,7 @@ def _partition(c: DotCase) -> HloInstruction | None:
 def _with_operands_moved_to_output(c: DotCase) -> HloInstruction:
     """Both operands as the output's sharding wants them, whatever they were."""
     moved = []
-    for side in (Side.LHS, Side.RHS):
+    for side in (DotOperand.LHS, DotOperand.RHS):
         target = infer_dot_operand_sharding(
             c.output_sharding,
             c.sharding(side),

@@ -13,7 +13,7 @@ from xlanb.shape import ArrayShape
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind
 from xlanb.spmd.partitioner.collectives import all_reduce_along_sharding_dims
-from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotDimensions, PartitionCounts, Side
+from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotDimensions, DotOperand, PartitionCounts
 from xlanb.spmd.partitioner.grouping import get_per_group_base_shape
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
 from xlanb.spmd.partitioner.utilities import make_binary_add, set_sharding
@@ -37,7 +37,7 @@ _NO_WINDOW = Window()
 
 @dataclass(frozen=True)
 class DotCase:
-    """Operands, the output that is wanted, and how to go on with a smaller case.
+    """Operands, the required output, and the function that handles a smaller case.
 
     Shapes and shardings are those among `num_partitions` devices: when devices are grouped, those inside a group.
     """
@@ -68,19 +68,19 @@ class DotCase:
         """How many shards each array has by kind of dimension."""
         return PartitionCounts.of(self.lhs.sharding, self.rhs.sharding, self.output_sharding, self.dims)
 
-    def sharding(self, side: Side) -> HloSharding:
+    def sharding(self, side: DotOperand) -> HloSharding:
         """How one of the arrays lies."""
-        if side is Side.OUTPUT:
+        if side is DotOperand.OUTPUT:
             return self.output_sharding
-        return self.lhs.sharding if side is Side.LHS else self.rhs.sharding
+        return self.lhs.sharding if side is DotOperand.LHS else self.rhs.sharding
 
-    def transposed(self, source: Side, target: Side) -> HloSharding | None:
+    def transposed(self, source: DotOperand, target: DotOperand) -> HloSharding | None:
         """The sharding of one array in the dimensions of another; None where it can't be expressed there."""
         return transposed(self.sharding(source), self.dims, source, target)
 
-    def reshard(self, side: Side, target: HloSharding | None, reason: str) -> PartitionedHlo:
+    def reshard(self, side: DotOperand, target: HloSharding | None, reason: str) -> PartitionedHlo:
         """An operand under another sharding; its collectives name this dot and the reason."""
-        operand = self.lhs if side is Side.LHS else self.rhs
+        operand = self.lhs if side is DotOperand.LHS else self.rhs
         if target is None:
             target = HloSharding.replicate()
         with self.because(side, operand.sharding, target, reason):
@@ -88,14 +88,14 @@ class DotCase:
 
     def because(
         self,
-        side: Side,
+        side: DotOperand,
         have: HloSharding,
         want: HloSharding,
         reason: str,
         kind: CauseKind = CauseKind.RESHARD,
     ) -> AbstractContextManager[None]:
         """Collectives made inside name this dot, the operand and the reason."""
-        index = {Side.LHS: 0, Side.RHS: 1, Side.OUTPUT: None}[side]
+        index = {DotOperand.LHS: 0, DotOperand.RHS: 1, DotOperand.OUTPUT: None}[side]
         return self.state.because(self.hlo, index, have, want, reason, kind=kind, estimates=self.estimates)
 
     def sharded(self, lhs: PartitionedHlo, rhs: PartitionedHlo) -> HloInstruction:
@@ -103,11 +103,11 @@ class DotCase:
         return self.create(lhs, rhs, self.window)
 
     def finished(self, dot: HloInstruction, sharding: HloSharding | None, reason: str) -> HloInstruction:
-        """The result, which lies as `sharding` says, under the sharding that is wanted."""
+        """The result, sharded by `sharding`, resharded to the required sharding."""
         have = HloSharding.replicate() if sharding is None else sharding
         set_sharding(dot, have)
         made = PartitionedHlo(dot, self.output_shape, self.state)
-        with self.because(Side.OUTPUT, have, self.output_sharding, reason):
+        with self.because(DotOperand.OUTPUT, have, self.output_sharding, reason):
             return made.reshard(self.output_sharding).hlo
 
     def among(self, devices: int, **changes: object) -> DotCase:
@@ -115,7 +115,9 @@ class DotCase:
         return replace(self, num_partitions=devices, **changes)  # type: ignore[arg-type]
 
 
-def transposed(sharding: HloSharding, dims: DotDimensions, source: Side, target: Side) -> HloSharding | None:
+def transposed(
+    sharding: HloSharding, dims: DotDimensions, source: DotOperand, target: DotOperand
+) -> HloSharding | None:
     """A sharding of one array in the dimensions of another, by the dimensions that they share."""
     return transpose_sharding_with_collapsed_dims(
         sharding, dims.index_map(source, target), dims.index_map(target, source)
@@ -154,7 +156,7 @@ def sum_along_sharding_dims(
     return all_reduce_along_sharding_dims(partial, sharding, dims, state.collectives, add)
 
 
-def numbers(dims: Sequence[DimNums], side: Side) -> list[int]:
+def numbers(dims: Sequence[DimNums], side: DotOperand) -> list[int]:
     """The numbers of dimensions in one of the arrays."""
     return [d.on(side) for d in dims]
 
@@ -162,23 +164,23 @@ def numbers(dims: Sequence[DimNums], side: Side) -> list[int]:
 def infer_dot_operand_sharding(
     output: HloSharding | None,
     other_operand: HloSharding | None,
-    side: Side,
+    side: DotOperand,
     dims: DotDimensions,
     *,
     consider_other_operand: bool,
     may_combine_partial_sharding: bool,
 ) -> HloSharding:
     """The sharding of an operand that fits the output's, and the other operand's where asked for."""
-    other = Side.RHS if side is Side.LHS else Side.LHS
+    other = DotOperand.RHS if side is DotOperand.LHS else DotOperand.LHS
     free, other_free = dims.non_contracting(side), dims.non_contracting(other)
     sharding = HloSharding.replicate()
     if output is not None:
         # A convolution's contracting dimension may be a spatial one of the output.
-        hidden = [*numbers(other_free, Side.OUTPUT), *(d.output for d in dims.contracting if d.output >= 0)]
+        hidden = [*numbers(other_free, DotOperand.OUTPUT), *(d.output for d in dims.contracting if d.output >= 0)]
         found = transpose_sharding_with_collapsed_dims(
             partially_replicate_tiled_sharding_on_dims(output, hidden),
-            _map(dims, Side.OUTPUT, side, dims.batch + free),
-            _map(dims, side, Side.OUTPUT, dims.batch + free),
+            _map(dims, DotOperand.OUTPUT, side, dims.batch + free),
+            _map(dims, side, DotOperand.OUTPUT, dims.batch + free),
         )
         # What has no place in the operand is replicated: there always is a sharding.
         sharding = found or sharding
@@ -196,7 +198,7 @@ def infer_dot_operand_sharding(
     return sharding
 
 
-def _map(dims: DotDimensions, source: Side, target: Side, shared: Sequence[DimNums]) -> tuple[int, ...]:
+def _map(dims: DotDimensions, source: DotOperand, target: DotOperand, shared: Sequence[DimNums]) -> tuple[int, ...]:
     """`index_map` of some dimensions only."""
     found = [-1] * dims.rank(source)
     for dim in shared:

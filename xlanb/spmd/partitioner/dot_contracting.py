@@ -11,7 +11,7 @@ from xlanb.hlo.attributes import Window
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind
 from xlanb.spmd.partitioner.dot_case import DotCase, GroupedShardings, numbers, sum_along_sharding_dims, transposed
-from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotDimensions, Side
+from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotDimensions, DotOperand
 from xlanb.spmd.partitioner.grouping import align_groups_with, find_matching_partitioned_dims_for_grouping
 from xlanb.spmd.partitioner.partitioned_hlo import PartitionedHlo
 from xlanb.spmd.partitioner.state import PartitioningState, ReshardCache, create_per_group_partitioning_state
@@ -43,7 +43,9 @@ def partition_by_contracting(c: DotCase) -> HloInstruction | None:
 
 
 def partition_without_output_replication(c: DotCase) -> HloInstruction | None:
-    """Every device has both operands whole, and groups of devices are to have the same part of the output."""
+    """Every device has both operands whole, and groups of devices compute the same part of the
+    output.
+    """
     replicated = c.lhs.sharding.is_replicated and c.rhs.sharding.is_replicated
     if not (replicated and c.output_sharding.replicate_on_last_tile_dim):
         return None
@@ -63,7 +65,7 @@ def _aligned_operands(
     c: DotCase, dims: Sequence[DimNums], reason: str
 ) -> tuple[PartitionedHlo, PartitionedHlo, GroupedSharding, GroupedSharding] | None:
     """Both operands in the same groups: the smaller one takes those of the larger; None where it may not move."""
-    sides = (Side.LHS, Side.RHS) if _lhs_is_larger(c) else (Side.RHS, Side.LHS)
+    sides = (DotOperand.LHS, DotOperand.RHS) if _lhs_is_larger(c) else (DotOperand.RHS, DotOperand.LHS)
     larger, smaller = sides
     reference = group_sharding_on_dims(c.sharding(larger), numbers(dims, larger))
     have = c.sharding(smaller)
@@ -76,7 +78,7 @@ def _aligned_operands(
     if c.exact_groups and have != target:
         return None
     moved = c.reshard(smaller, target, reason)
-    if smaller is Side.LHS:
+    if smaller is DotOperand.LHS:
         return moved, c.rhs, grouped, reference
     return c.lhs, moved, reference, grouped
 
@@ -103,10 +105,10 @@ def _group_on_contracting(c: DotCase, dims: Sequence[DimNums]) -> HloInstruction
     if aligned is None:
         return None
     lhs, rhs, lhs_grouped, rhs_grouped = aligned
-    lhs_dims = numbers(dims, Side.LHS)
+    lhs_dims = numbers(dims, DotOperand.LHS)
     lhs, rhs = (
         lhs.pad_with_zero_on_specified_dims(lhs_dims),
-        rhs.pad_with_zero_on_specified_dims(numbers(dims, Side.RHS)),
+        rhs.pad_with_zero_on_specified_dims(numbers(dims, DotOperand.RHS)),
     )
     output = _output_of_groups(c, lhs_grouped, rhs_grouped, group_count)
     kept_dims = [d for d in range(c.output_shape.rank) if d not in output.slice_dims]
@@ -119,7 +121,9 @@ def _group_on_contracting(c: DotCase, dims: Sequence[DimNums]) -> HloInstruction
     def partial_sum(left: PartitionedHlo, right: PartitionedHlo, window: Window) -> HloInstruction:
         """The dot on these parts, summed over the groups."""
         partial = c.create(left, right, window)
-        with c.because(Side.OUTPUT, ungroup_sharding(lhs_grouped), output.outer, reason, CauseKind.PARTIAL_REDUCTION):
+        with c.because(
+            DotOperand.OUTPUT, ungroup_sharding(lhs_grouped), output.outer, reason, CauseKind.PARTIAL_REDUCTION
+        ):
             if not output.slice_dims:
                 return sum_along_sharding_dims(state, partial, ungroup_sharding(lhs_grouped), lhs_dims)
             return _sum_and_slice(partial, output, kept_dims, c.output_shape.rank, state)
@@ -195,7 +199,7 @@ def _slice_dims_by_kind(c: DotCase, group_count: int) -> list[int]:
         (counts.output_batch, dims.batch),
     ):
         if split == group_count:
-            return numbers(kind, Side.OUTPUT)
+            return numbers(kind, DotOperand.OUTPUT)
     return []
 
 
@@ -211,10 +215,10 @@ def _widened_output(
     whole = lhs_grouped.sharding.is_replicated, rhs_grouped.sharding.is_replicated
     if whole not in ((True, False), (False, True)) or not c.dims.contracting:
         return sharding
-    side, grouped = (Side.RHS, rhs_grouped) if whole[0] else (Side.LHS, lhs_grouped)
+    side, grouped = (DotOperand.RHS, rhs_grouped) if whole[0] else (DotOperand.LHS, lhs_grouped)
     dims: DotDimensions = c.dims
     operand = partially_replicate_tiled_sharding_on_dims(ungroup_sharding(grouped), numbers(dims.contracting, side))
-    candidate = transposed(operand, dims, side, Side.OUTPUT)
+    candidate = transposed(operand, dims, side, DotOperand.OUTPUT)
     if candidate is not None and is_sub_tiling_or_equal_sharding(c.output_shape, sharding, candidate):
         return candidate
     return sharding

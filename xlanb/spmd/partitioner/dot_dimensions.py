@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xlanb.spmd.hlo_sharding import HloSharding
 
 
-class Side(Enum):
+class DotOperand(Enum):
     """One of the three arrays of a dot."""
 
     LHS = "lhs"
@@ -32,7 +32,7 @@ class DimNums:
     output: int = -1
     spatial_dim: int = -1
 
-    def on(self, side: Side) -> int:
+    def on(self, side: DotOperand) -> int:
         """Its number in one of the arrays."""
         return int(getattr(self, side.value))
 
@@ -55,15 +55,15 @@ class DotDimensions:
         """Every dimension, by kind."""
         return self.batch + self.contracting + self.lhs_non_contracting + self.rhs_non_contracting + self.conv_spatial
 
-    def non_contracting(self, side: Side) -> tuple[DimNums, ...]:
+    def non_contracting(self, side: DotOperand) -> tuple[DimNums, ...]:
         """The free dimensions of one operand."""
-        return self.lhs_non_contracting if side is Side.LHS else self.rhs_non_contracting
+        return self.lhs_non_contracting if side is DotOperand.LHS else self.rhs_non_contracting
 
-    def rank(self, side: Side) -> int:
+    def rank(self, side: DotOperand) -> int:
         """The number of dimensions of one of the arrays."""
-        return {Side.LHS: self.lhs_rank, Side.RHS: self.rhs_rank, Side.OUTPUT: self.output_rank}[side]
+        return {DotOperand.LHS: self.lhs_rank, DotOperand.RHS: self.rhs_rank, DotOperand.OUTPUT: self.output_rank}[side]
 
-    def index_map(self, source: Side, target: Side) -> tuple[int, ...]:
+    def index_map(self, source: DotOperand, target: DotOperand) -> tuple[int, ...]:
         """For every dimension of `source` its number in `target`, -1 where it has none."""
         numbers = [-1] * self.rank(source)
         for dim in self.all:
@@ -72,7 +72,7 @@ class DotDimensions:
         return tuple(numbers)
 
 
-def partitions_of(sharding: HloSharding, dims: Sequence[DimNums], side: Side) -> int:
+def partitions_of(sharding: HloSharding, dims: Sequence[DimNums], side: DotOperand) -> int:
     """Into how many shards a sharding splits these dimensions together."""
     count = 1
     for dim in dims:
@@ -98,15 +98,15 @@ class PartitionCounts:
     def of(lhs: HloSharding, rhs: HloSharding, output: HloSharding, dims: DotDimensions) -> PartitionCounts:
         """Count them."""
         return PartitionCounts(
-            lhs_batch=partitions_of(lhs, dims.batch, Side.LHS),
-            rhs_batch=partitions_of(rhs, dims.batch, Side.RHS),
-            output_batch=partitions_of(output, dims.batch, Side.OUTPUT),
-            lhs_contracting=partitions_of(lhs, dims.contracting, Side.LHS),
-            rhs_contracting=partitions_of(rhs, dims.contracting, Side.RHS),
-            lhs_non_contracting=partitions_of(lhs, dims.lhs_non_contracting, Side.LHS),
-            rhs_non_contracting=partitions_of(rhs, dims.rhs_non_contracting, Side.RHS),
-            output_lhs_non_contracting=partitions_of(output, dims.lhs_non_contracting, Side.OUTPUT),
-            output_rhs_non_contracting=partitions_of(output, dims.rhs_non_contracting, Side.OUTPUT),
+            lhs_batch=partitions_of(lhs, dims.batch, DotOperand.LHS),
+            rhs_batch=partitions_of(rhs, dims.batch, DotOperand.RHS),
+            output_batch=partitions_of(output, dims.batch, DotOperand.OUTPUT),
+            lhs_contracting=partitions_of(lhs, dims.contracting, DotOperand.LHS),
+            rhs_contracting=partitions_of(rhs, dims.contracting, DotOperand.RHS),
+            lhs_non_contracting=partitions_of(lhs, dims.lhs_non_contracting, DotOperand.LHS),
+            rhs_non_contracting=partitions_of(rhs, dims.rhs_non_contracting, DotOperand.RHS),
+            output_lhs_non_contracting=partitions_of(output, dims.lhs_non_contracting, DotOperand.OUTPUT),
+            output_rhs_non_contracting=partitions_of(output, dims.rhs_non_contracting, DotOperand.OUTPUT),
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.dot_case import DotCase, GroupedShardings, infer_dot_operand_sharding, numbers
-from xlanb.spmd.partitioner.dot_dimensions import DimNums, Side
+from xlanb.spmd.partitioner.dot_dimensions import DimNums, DotOperand
 from xlanb.spmd.partitioner.grouping import (
     align_groups_with,
     find_matching_partitioned_dims_for_grouping,
@@ -58,7 +58,7 @@ def group_on_batch(c: DotCase) -> HloInstruction | None:
     batch = c.dims.batch
     # The counts are those of the operands before they are looked at in groups.
     _ = c.counts
-    lhs_dims, rhs_dims = numbers(batch, Side.LHS), numbers(batch, Side.RHS)
+    lhs_dims, rhs_dims = numbers(batch, DotOperand.LHS), numbers(batch, DotOperand.RHS)
     matching = all(
         shard_count_at_dim(c.lhs.sharding, d.lhs) == shard_count_at_dim(c.rhs.sharding, d.rhs) for d in batch
     )
@@ -89,20 +89,20 @@ def _both_operands_in_groups(
     """The operands are split alike along batch dimensions: the smaller one takes the larger one's groups."""
     batch = c.dims.batch
     lhs, rhs = c.lhs, c.rhs
-    lhs_grouped = group_sharding_on_dims(lhs.sharding, numbers(batch, Side.LHS))
-    rhs_grouped = group_sharding_on_dims(rhs.sharding, numbers(batch, Side.RHS))
+    lhs_grouped = group_sharding_on_dims(lhs.sharding, numbers(batch, DotOperand.LHS))
+    rhs_grouped = group_sharding_on_dims(rhs.sharding, numbers(batch, DotOperand.RHS))
     reason = "devices are grouped by the batch dimensions of the {} (the larger operand, {} bytes per device)"
     if _bytes(lhs) > _bytes(rhs):
         rhs_grouped = align_groups_with(rhs_grouped, lhs_grouped)
-        rhs = c.reshard(Side.RHS, ungroup_sharding(rhs_grouped), reason.format("lhs", _bytes(lhs)))
+        rhs = c.reshard(DotOperand.RHS, ungroup_sharding(rhs_grouped), reason.format("lhs", _bytes(lhs)))
     else:
         lhs_grouped = align_groups_with(lhs_grouped, rhs_grouped)
-        lhs = c.reshard(Side.LHS, ungroup_sharding(lhs_grouped), reason.format("rhs", _bytes(rhs)))
+        lhs = c.reshard(DotOperand.LHS, ungroup_sharding(lhs_grouped), reason.format("rhs", _bytes(rhs)))
     tiles = list(c.output_sharding.dimensions)
     for dim in batch:
         tiles[dim.output] = shard_count_at_dim(lhs.sharding, dim.lhs)
     output = like(c.output_sharding, c.output_sharding.tile_assignment.reshape(tiles))
-    output_grouped = align_groups_with(group_sharding_on_dims(output, numbers(batch, Side.OUTPUT)), lhs_grouped)
+    output_grouped = align_groups_with(group_sharding_on_dims(output, numbers(batch, DotOperand.OUTPUT)), lhs_grouped)
     state = create_per_group_partitioning_state(c.state, lhs_grouped.device_groups)
     return held.in_group(lhs, lhs_grouped, state), held.in_group(rhs, rhs_grouped, state), output_grouped
 
@@ -111,20 +111,20 @@ def _operands_in_groups_of_output(
     c: DotCase, held: GroupedShardings
 ) -> tuple[PartitionedHlo, PartitionedHlo, GroupedSharding] | None:
     """Each operand moves to the output's groups; None where it can't."""
-    output_grouped = group_sharding_on_dims(c.output_sharding, numbers(c.dims.batch, Side.OUTPUT))
+    output_grouped = group_sharding_on_dims(c.output_sharding, numbers(c.dims.batch, DotOperand.OUTPUT))
     state = create_per_group_partitioning_state(c.state, output_grouped.device_groups)
-    lhs = _to_output_batch(c, Side.LHS, output_grouped, state, held)
+    lhs = _to_output_batch(c, DotOperand.LHS, output_grouped, state, held)
     if lhs is None:
         return None
-    rhs = _to_output_batch(c, Side.RHS, output_grouped, state, held)
+    rhs = _to_output_batch(c, DotOperand.RHS, output_grouped, state, held)
     return None if rhs is None else (lhs, rhs, output_grouped)
 
 
 def _to_output_batch(
-    c: DotCase, side: Side, output_grouped: GroupedSharding, state: PartitioningState, held: GroupedShardings
+    c: DotCase, side: DotOperand, output_grouped: GroupedSharding, state: PartitioningState, held: GroupedShardings
 ) -> PartitionedHlo | None:
     """One operand split along batch dimensions as the output is."""
-    operand = c.lhs if side is Side.LHS else c.rhs
+    operand = c.lhs if side is DotOperand.LHS else c.rhs
     batch_dims = numbers(c.dims.batch, side)
     reason = "devices are grouped by the output's batch dimensions"
     if operand.sharding.is_tile_maximal:
@@ -149,7 +149,7 @@ def _to_output_batch(
     return held.in_group(c.reshard(side, target, reason), grouped, state)
 
 
-def _fit_tiles(c: DotCase, side: Side, sharding: HloSharding, tiles: list[int]) -> bool:
+def _fit_tiles(c: DotCase, side: DotOperand, sharding: HloSharding, tiles: list[int]) -> bool:
     """Split other dimensions less where `tiles` needs more devices than there are; whether that was possible."""
     devices, wanted = sharding.num_devices, math.prod(tiles)
     if wanted > devices:
@@ -159,7 +159,7 @@ def _fit_tiles(c: DotCase, side: Side, sharding: HloSharding, tiles: list[int]) 
         counts = c.counts
         free, contracting, other_contracting = (
             (counts.lhs_non_contracting, counts.lhs_contracting, counts.rhs_contracting)
-            if side is Side.LHS
+            if side is DotOperand.LHS
             else (counts.rhs_non_contracting, counts.rhs_contracting, counts.lhs_contracting)
         )
         if sharding.replicate_on_last_tile_dim and sharding.dimensions[-1] % ratio == 0:
@@ -190,23 +190,23 @@ def partition_by_non_contracting(c: DotCase) -> HloInstruction | None:
         # Of two that fit, match the one that leaves less of the other to be replicated.
         rhs_copied = counts.lhs_non_contracting * _bytes(c.rhs)
         lhs_copied = counts.rhs_non_contracting * _bytes(c.lhs)
-        side = Side.LHS if lhs_may and (not rhs_may or rhs_copied < lhs_copied) else Side.RHS
+        side = DotOperand.LHS if lhs_may and (not rhs_may or rhs_copied < lhs_copied) else DotOperand.RHS
         dims = c.dims.non_contracting(side)
         if lhs_may and rhs_may:
             reason += f": gathering the rhs takes {rhs_copied} bytes, the lhs {lhs_copied}"
             c = replace(c, estimates=(("gather the rhs", rhs_copied), ("gather the lhs", lhs_copied)))
     elif counts.lhs_non_contracting > 1 and counts.output_lhs_non_contracting > 1:
-        side = Side.LHS
+        side = DotOperand.LHS
         dims = _equally_split(c, side)
     elif counts.rhs_non_contracting > 1 and counts.output_rhs_non_contracting > 1:
-        side = Side.RHS
+        side = DotOperand.RHS
         dims = _equally_split(c, side)
     else:
         return None
     return _group_on_non_contracting(c, side, dims, reason.format(side.value)) if dims else None
 
 
-def _equally_split(c: DotCase, side: Side) -> tuple[DimNums, ...]:
+def _equally_split(c: DotCase, side: DotOperand) -> tuple[DimNums, ...]:
     """The free dimensions that an operand splits, and the output likewise."""
     sharding = c.sharding(side)
     return tuple(
@@ -216,13 +216,15 @@ def _equally_split(c: DotCase, side: Side) -> tuple[DimNums, ...]:
     )
 
 
-def _group_on_non_contracting(c: DotCase, side: Side, dims: Sequence[DimNums], reason: str) -> HloInstruction | None:
-    output_grouped = group_sharding_on_dims(c.output_sharding, numbers(dims, Side.OUTPUT))
-    matching = c.lhs if side is Side.LHS else c.rhs
+def _group_on_non_contracting(
+    c: DotCase, side: DotOperand, dims: Sequence[DimNums], reason: str
+) -> HloInstruction | None:
+    output_grouped = group_sharding_on_dims(c.output_sharding, numbers(dims, DotOperand.OUTPUT))
+    matching = c.lhs if side is DotOperand.LHS else c.rhs
     matching_grouped = _grouping_of_matched_operand(c, side, dims, output_grouped)
     if c.exact_groups and matching.sharding != ungroup_sharding(matching_grouped):
         return None
-    other_side = Side.RHS if side is Side.LHS else Side.LHS
+    other_side = DotOperand.RHS if side is DotOperand.LHS else DotOperand.LHS
     other, other_grouped = _regrouped_other(c, side, dims, output_grouped, reason)
     if other_grouped is None:
         with c.because(other_side, other.sharding, HloSharding.replicate(), reason):
@@ -243,8 +245,8 @@ def _group_on_non_contracting(c: DotCase, side: Side, dims: Sequence[DimNums], r
         return c.recurse(
             c.among(
                 c.num_partitions // matching_grouped.num_groups,
-                lhs=first if side is Side.LHS else second,
-                rhs=second if side is Side.LHS else first,
+                lhs=first if side is DotOperand.LHS else second,
+                rhs=second if side is DotOperand.LHS else first,
                 output_shape=get_per_group_base_shape(output_grouped, c.output_shape),
                 output_sharding=output_grouped.sharding,
             )
@@ -259,7 +261,7 @@ def _sharding_among_groups(other: PartitionedHlo, grouped: GroupedSharding) -> H
 
 
 def _replicated_among_groups(other: PartitionedHlo, grouped: GroupedSharding) -> PartitionedHlo:
-    """The other operand, of which each group is to hold what it needs of it."""
+    """The other operand, of which each group needs a part."""
     rank = other.array_shape.rank
     target = ungroup_sharding(grouped)
     if tuple(grouped.group_dims) == (rank,):
@@ -275,7 +277,7 @@ def _replicated_among_groups(other: PartitionedHlo, grouped: GroupedSharding) ->
 
 
 def _grouping_of_matched_operand(
-    c: DotCase, side: Side, dims: Sequence[DimNums], output_grouped: GroupedSharding
+    c: DotCase, side: DotOperand, dims: Sequence[DimNums], output_grouped: GroupedSharding
 ) -> GroupedSharding:
     """The operand whose free dimensions match, grouped as the output is."""
     sharding = c.sharding(side)
@@ -287,11 +289,11 @@ def _grouping_of_matched_operand(
 
 
 def _regrouped_other(
-    c: DotCase, side: Side, dims: Sequence[DimNums], output_grouped: GroupedSharding, reason: str
+    c: DotCase, side: DotOperand, dims: Sequence[DimNums], output_grouped: GroupedSharding, reason: str
 ) -> tuple[PartitionedHlo, GroupedSharding | None]:
     """The other operand and how its devices are grouped: as it lies, or else as the output would have it."""
-    other_side = Side.RHS if side is Side.LHS else Side.LHS
-    other = c.rhs if side is Side.LHS else c.lhs
+    other_side = DotOperand.RHS if side is DotOperand.LHS else DotOperand.LHS
+    other = c.rhs if side is DotOperand.LHS else c.lhs
     grouped = _grouping_of_other_operand(c, side, other, dims, output_grouped)
     if grouped is None and not other.sharding.is_replicated and not c.dims.conv_spatial:
         expected = infer_dot_operand_sharding(
@@ -311,7 +313,7 @@ def _regrouped_other(
 
 
 def _grouping_of_other_operand(
-    c: DotCase, side: Side, other: PartitionedHlo, dims: Sequence[DimNums], output_grouped: GroupedSharding
+    c: DotCase, side: DotOperand, other: PartitionedHlo, dims: Sequence[DimNums], output_grouped: GroupedSharding
 ) -> GroupedSharding | None:
     """Dimensions of the operand that is not matched by which its devices fall into the output's groups; None where none."""
     count = math.prod(shard_count_at_dim(c.output_sharding, d.output) for d in dims)
@@ -346,17 +348,17 @@ def _grouping_of_other_operand(
 
 
 def _group_dims_of_other(
-    c: DotCase, side: Side, other: PartitionedHlo, count: int, output_grouped: GroupedSharding
+    c: DotCase, side: DotOperand, other: PartitionedHlo, count: int, output_grouped: GroupedSharding
 ) -> Sequence[int] | None:
     counts = c.counts
     # The counts are the dot's, also where the operand was moved meanwhile, as XLA has it.
-    if side is Side.LHS:
+    if side is DotOperand.LHS:
         other_contracting, other_free = counts.rhs_contracting, counts.rhs_non_contracting
         matching_contracting, output_other_free = counts.lhs_contracting, counts.output_rhs_non_contracting
     else:
         other_contracting, other_free = counts.lhs_contracting, counts.lhs_non_contracting
         matching_contracting, output_other_free = counts.rhs_contracting, counts.output_lhs_non_contracting
-    other_side = Side.RHS if side is Side.LHS else Side.LHS
+    other_side = DotOperand.RHS if side is DotOperand.LHS else DotOperand.LHS
     found = find_matching_partitioned_dims_for_grouping(other.sharding, output_grouped.device_groups)
     if found is not None:
         return found

@@ -10,7 +10,7 @@ from xlanb.errors import UnimplementedError
 from xlanb.spmd.partitioner.all_to_all import get_reshard_all_to_all_source_target_dims
 from xlanb.spmd.partitioner.causes import CauseKind
 from xlanb.spmd.partitioner.dot_case import DotCase, numbers, sum_along_sharding_dims
-from xlanb.spmd.partitioner.dot_dimensions import Side
+from xlanb.spmd.partitioner.dot_dimensions import DotOperand
 from xlanb.spmd.partitioner.permute import can_reshard_with_collective_permute
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def partition_before_grouping(c: DotCase) -> HloInstruction | None:
     if c.output_sharding.replicate_on_last_tile_dim:
         return None
     n, counts = c.num_partitions, c.counts
-    if counts.lhs_batch == counts.rhs_batch == n and c.transposed(Side.LHS, Side.RHS) == c.rhs.sharding:
-        have = c.transposed(Side.LHS, Side.OUTPUT)
+    if counts.lhs_batch == counts.rhs_batch == n and c.transposed(DotOperand.LHS, DotOperand.RHS) == c.rhs.sharding:
+        have = c.transposed(DotOperand.LHS, DotOperand.OUTPUT)
         return c.finished(c.sharded(c.lhs, c.rhs), have, "both operands are split along batch dimensions only")
     dot = _with_one_operand_moved_to_batch(c, may_gather=False)
     if dot is not None:
@@ -36,32 +36,32 @@ def partition_before_grouping(c: DotCase) -> HloInstruction | None:
     whole = c.output_sharding.replicate()
     if (
         counts.lhs_non_contracting == counts.output_lhs_non_contracting == n
-        and c.transposed(Side.LHS, Side.OUTPUT) == c.output_sharding
+        and c.transposed(DotOperand.LHS, DotOperand.OUTPUT) == c.output_sharding
     ):
         reason = "output and lhs are split along the same non-contracting dimensions: every device needs the whole rhs"
-        return c.sharded(c.lhs, c.reshard(Side.RHS, whole, reason))
+        return c.sharded(c.lhs, c.reshard(DotOperand.RHS, whole, reason))
     if (
         counts.rhs_non_contracting == counts.output_rhs_non_contracting == n
-        and c.transposed(Side.RHS, Side.OUTPUT) == c.output_sharding
+        and c.transposed(DotOperand.RHS, DotOperand.OUTPUT) == c.output_sharding
     ):
         reason = "output and rhs are split along the same non-contracting dimensions: every device needs the whole lhs"
-        return c.sharded(c.reshard(Side.LHS, whole, reason), c.rhs)
+        return c.sharded(c.reshard(DotOperand.LHS, whole, reason), c.rhs)
     return None
 
 
 def _with_one_operand_moved_to_batch(c: DotCase, *, may_gather: bool) -> HloInstruction | None:
     """One operand and the output are split along batch dimensions alike: bring the other one there."""
     n, counts = c.num_partitions, c.counts
-    for side, other in ((Side.LHS, Side.RHS), (Side.RHS, Side.LHS)):
-        batch = counts.lhs_batch if side is Side.LHS else counts.rhs_batch
-        if not (batch == counts.output_batch == n and c.transposed(side, Side.OUTPUT) == c.output_sharding):
+    for side, other in ((DotOperand.LHS, DotOperand.RHS), (DotOperand.RHS, DotOperand.LHS)):
+        batch = counts.lhs_batch if side is DotOperand.LHS else counts.rhs_batch
+        if not (batch == counts.output_batch == n and c.transposed(side, DotOperand.OUTPUT) == c.output_sharding):
             continue
         target = c.transposed(side, other)
         if not may_gather and not _moves_without_gathering(c.sharding(other), target):
             return None
         reason = f"the output and the {side.value} are split along batch dimensions: the {other.value} must be, too"
         moved = c.reshard(other, target, reason)
-        return c.sharded(c.lhs, moved) if side is Side.LHS else c.sharded(moved, c.rhs)
+        return c.sharded(c.lhs, moved) if side is DotOperand.LHS else c.sharded(moved, c.rhs)
     return None
 
 
@@ -85,13 +85,13 @@ def _check_windowed_einsum(c: DotCase) -> None:
         return
     lhs_stays = (
         counts.output_lhs_non_contracting == n
-        and c.transposed(Side.OUTPUT, Side.LHS) == c.lhs.sharding
+        and c.transposed(DotOperand.OUTPUT, DotOperand.LHS) == c.lhs.sharding
         and n in (counts.rhs_contracting, counts.rhs_non_contracting, counts.rhs_batch)
         and c.rhs.base_shape.byte_size >= threshold
     )
     rhs_stays = (
         counts.output_rhs_non_contracting == n
-        and c.transposed(Side.OUTPUT, Side.RHS) == c.rhs.sharding
+        and c.transposed(DotOperand.OUTPUT, DotOperand.RHS) == c.rhs.sharding
         and n in (counts.lhs_contracting, counts.lhs_non_contracting, counts.lhs_batch)
         and c.lhs.base_shape.byte_size >= threshold
     )
@@ -112,7 +112,7 @@ def partition_after_grouping(c: DotCase) -> HloInstruction | None:
         return None
     n, counts = c.num_partitions, c.counts
     whole = c.output_sharding.replicate()
-    to_lhs, to_rhs = c.transposed(Side.OUTPUT, Side.LHS), c.transposed(Side.OUTPUT, Side.RHS)
+    to_lhs, to_rhs = c.transposed(DotOperand.OUTPUT, DotOperand.LHS), c.transposed(DotOperand.OUTPUT, DotOperand.RHS)
     for split, lhs_target, rhs_target, kind in (
         (counts.output_batch, to_lhs, to_rhs, "batch"),
         (counts.output_lhs_non_contracting, to_lhs, whole, "the lhs's non-contracting"),
@@ -120,7 +120,9 @@ def partition_after_grouping(c: DotCase) -> HloInstruction | None:
     ):
         if split == n:
             reason = f"the output is split along {kind} dimensions"
-            return c.sharded(c.reshard(Side.LHS, lhs_target, reason), c.reshard(Side.RHS, rhs_target, reason))
+            return c.sharded(
+                c.reshard(DotOperand.LHS, lhs_target, reason), c.reshard(DotOperand.RHS, rhs_target, reason)
+            )
     if not c.output_sharding.is_replicated:
         return None
     return _reduced_to_everyone(c)
@@ -132,18 +134,18 @@ def _reduced_to_everyone(c: DotCase) -> HloInstruction | None:
     lhs, rhs = c.lhs, c.rhs
     reason = "reducing partial sums of {} elements is cheaper than gathering {} elements"
     if counts.rhs_contracting == n and lhs.sharding.is_replicated and rhs.array_shape.element_count > output:
-        split, moved = Side.RHS, Side.LHS
+        split, moved = DotOperand.RHS, DotOperand.LHS
     elif counts.lhs_contracting == n and rhs.sharding.is_replicated and lhs.array_shape.element_count > output:
-        split, moved = Side.LHS, Side.RHS
+        split, moved = DotOperand.LHS, DotOperand.RHS
     else:
         return None
-    gathered = (lhs if split is Side.LHS else rhs).array_shape
+    gathered = (lhs if split is DotOperand.LHS else rhs).array_shape
     text = reason.format(output, gathered.element_count)
     costs = (("reduce the output", c.output_shape.byte_size), (f"gather the {split.value}", gathered.byte_size))
     c = replace(c, estimates=costs)
     resharded = c.reshard(moved, c.transposed(split, moved), text)
-    lhs, rhs = (lhs, resharded) if moved is Side.RHS else (resharded, rhs)
+    lhs, rhs = (lhs, resharded) if moved is DotOperand.RHS else (resharded, rhs)
     lhs, rhs = lhs.pad_with_zero(), rhs.pad_with_zero()
     dot = c.sharded(lhs, rhs)
-    with c.because(Side.OUTPUT, lhs.sharding, c.output_sharding, text, CauseKind.PARTIAL_REDUCTION):
-        return sum_along_sharding_dims(lhs.state, dot, lhs.sharding, numbers(c.dims.contracting, Side.LHS))
+    with c.because(DotOperand.OUTPUT, lhs.sharding, c.output_sharding, text, CauseKind.PARTIAL_REDUCTION):
+        return sum_along_sharding_dims(lhs.state, dot, lhs.sharding, numbers(c.dims.contracting, DotOperand.LHS))

@@ -19,7 +19,7 @@ from xlanb.spmd.partitioner.preprocess import preprocess_hlos
 from xlanb.spmd.partitioner.state import PartitionerOptions
 from xlanb.spmd.partitioner.unreduced import clear_marks, convert_unreduced
 from xlanb.spmd.partitioner.utilities import set_sharding, sharding_of
-from xlanb.spmd.partitioner.visitor import Program, SpmdPartitioningVisitor
+from xlanb.spmd.partitioner.visitor import SpmdPartitioningVisitor, SpmdProgram
 from xlanb.spmd.sharding_util import replicate_all_data_dims
 
 _O = HloOpcode
@@ -49,7 +49,7 @@ def partition(
     _record_shardings(module)
     convert_unreduced(module)
     causes = Causes()
-    program = Program(
+    program = SpmdProgram(
         num_partitions, num_replicas, options or PartitionerOptions(), Channels(causes, _next_channel(module))
     )
     before = module.entry_layout

@@ -113,7 +113,9 @@ def _phase(hlo: HloInstruction, n: int, state: PartitioningState) -> HloInstruct
 
 
 def _over_devices(hlo: HloInstruction, n: int, sharding: HloSharding, state: PartitioningState) -> HloInstruction:
-    """The transform over the devices: n turns of a ring in which each adds what comes by, turned by its phase."""
+    """The transform over the devices: n steps around a ring, in each of which a device adds the
+    received value times its phase.
+    """
     b, shape, module = state.b, hlo.array_shape, state.module
     count = b.constant(np.uint32(0))
     device = b.add(_O.CONVERT, (state.partition_id,), state.partition_id.array_shape.with_type(shape.element_type))

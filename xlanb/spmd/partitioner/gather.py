@@ -20,7 +20,7 @@ from xlanb.spmd.partitioner.collectives import all_reduce_along_sharding_dims
 from xlanb.spmd.partitioner.gather_dimensions import IndexedDimensions, MatchingDims
 from xlanb.spmd.partitioner.grouping import align_groups_with, get_per_group_base_shape
 from xlanb.spmd.partitioner.indexed_groups import (
-    Groups,
+    IndexedGroups,
     clamp_indices,
     grouped_on_replicated,
     index_bounds,
@@ -155,7 +155,7 @@ def _partition_parallel(g: GatherCase, dims: MatchingDims, *, need_offset: bool)
         output = merge_sharding_if_compatible(passed, output) or output
     if need_offset:
         indices = indices_from_shard(g.dims, operand, indices, dims, g.b)
-    with Groups(g.dims.hlo, _PARALLEL) as groups:
+    with IndexedGroups(g.dims.hlo, _PARALLEL) as groups:
         indices_grouped = group_sharding_on_dims(indices.sharding, dims.indices)
         operand_grouped = align_groups_with(group_sharding_on_dims(operand.sharding, dims.operand), indices_grouped)
         output_grouped = align_groups_with(group_sharding_on_dims(output, dims.output), indices_grouped)
@@ -181,7 +181,7 @@ def partition_operand_passthrough(g: GatherCase) -> HloInstruction | None:
     )
     output_dims = [d for d in range(output.tiled_data_rank) if output.dimension(d) != 1]
     output = merge_sharding_if_compatible(g.output_sharding, output) or output
-    with Groups(g.dims.hlo, _WHOLE_SLICES) as groups:
+    with IndexedGroups(g.dims.hlo, _WHOLE_SLICES) as groups:
         output_grouped = group_sharding_on_dims(output, output_dims)
         operand_grouped = align_groups_with(group_sharding_on_dims(g.operand.sharding, dims), output_grouped)
         indices_grouped = grouped_on_replicated(
@@ -212,7 +212,7 @@ def partition_index_passthrough(g: GatherCase) -> HloInstruction | None:
     if output.is_tile_maximal:
         return None
     output = merge_sharding_if_compatible(g.output_sharding, output) or output
-    with Groups(g.dims.hlo, _SPLIT_INDICES) as groups:
+    with IndexedGroups(g.dims.hlo, _SPLIT_INDICES) as groups:
         output_grouped = group_sharding_on_dims(output, dims.output)
         indices_grouped = align_groups_with(group_sharding_on_dims(indices.sharding, dims.indices), output_grouped)
         operand_grouped = grouped_on_replicated(
@@ -239,7 +239,7 @@ def partition_trivial_slices(g: GatherCase) -> HloInstruction | None:
     low, high = index_bounds(d, operand, indices, trivial, b)
     relative = indices.with_hlo(b.add(_O.SUBTRACT, (indices.hlo, low), indices.hlo.shape), indices.sharding)
     sharding = operand.sharding
-    with Groups(d.hlo, _TRIVIAL_SLICES) as groups:
+    with IndexedGroups(d.hlo, _TRIVIAL_SLICES) as groups:
         inner_operand = groups.of(operand, operand_grouped, 0)
         inner_indices = groups.of(relative, indices_grouped, 1)
         gathered = partition_gather(g.per_group(inner_operand, inner_indices, output_grouped))

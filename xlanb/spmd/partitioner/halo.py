@@ -184,7 +184,8 @@ def exchange_halo_and_get_valid_data(
     mask_invalid_region: bool = True,
     force_mask_in_compact: bool = False,
 ) -> HloInstruction | None:
-    """Exchange halos along `dim`, cut each shard's window of `shard_size_with_halo` out, and mask what is no data.
+    """Exchange halos along `dim`, slice out each shard's window of `shard_size_with_halo`, and mask
+    padding.
 
     `explicit_left_padding` and `padded_full_size` describe the whole dimension with its padding, in which
     `offset_on_padded_shape` (s32[]) is where this shard's window starts. None where replicating is the better way.

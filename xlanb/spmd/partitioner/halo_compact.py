@@ -328,7 +328,7 @@ def exchange_halo_compact(
     shard_ordinal: HloInstruction,
     state: PartitioningState,
 ) -> HloInstruction:
-    """Give every shard its window along `dim`; without a pad value what is no data stays unmasked."""
+    """Give every shard its window along `dim`; without a pad value, padding stays unmasked."""
     groups = group_sharding_on_all_dims_except(sharding, (dim,)).device_groups
     value = create_zero(array(hlo.array_shape.element_type), state.b) if pad_value is None else pad_value
     e = _Compact(

@@ -37,7 +37,7 @@ _O = HloOpcode
 _S32 = PrimitiveType.S32
 
 
-class Groups:
+class IndexedGroups:
     """Arrays as each group of devices sees them, for the time of a `with`: behind it their instructions have their shardings again.
 
     Collectives that bring an operand of `hlo` into its groups have `reason` as their cause.
@@ -82,7 +82,7 @@ class Groups:
 
 
 def make_a_copy(phlo: PartitionedHlo) -> PartitionedHlo:
-    """The same in another instruction, where one instruction is to have two shardings at once."""
+    """A copy of the instruction, if one instruction would need two shardings."""
     copy = phlo.state.b.add(_O.COPY, (phlo.hlo,), phlo.hlo.shape)
     return phlo.with_hlo(copy, phlo.sharding)
 

@@ -33,7 +33,7 @@ Cost = tuple[int, int]
 IMPOSSIBLE: Cost = (2**63 - 1, 2**63 - 1)
 
 
-class Case(Protocol):
+class PartitionCase(Protocol):
     """Something to partition in one of several ways."""
 
     @property
@@ -48,7 +48,7 @@ class Case(Protocol):
         """The same with parameters of another module for operands, and not to be split further."""
 
 
-C = TypeVar("C", bound=Case)
+C = TypeVar("C", bound=PartitionCase)
 Way = Callable[[C], "HloInstruction | None"]
 
 
@@ -93,7 +93,7 @@ class DryRun:
 
 
 @dataclass(frozen=True)
-class Estimate(Generic[C]):
+class PartitionEstimate(Generic[C]):
     """A way to partition, what it costs, and what all ways cost, by name."""
 
     name: str
@@ -110,7 +110,7 @@ class Estimate(Generic[C]):
 
 def cheapest_first(
     ways: Sequence[tuple[str, Way[C]]], case: C, opcode: HloOpcode, preferred: Sequence[str]
-) -> list[Estimate[C]]:
+) -> list[PartitionEstimate[C]]:
     """The ways by name and function in the order of their cost; those that are preferred cost nothing."""
     found = []
     for name, way in ways:
@@ -118,7 +118,7 @@ def cheapest_first(
         if name not in preferred:
             run = DryRun(case.state)
             cost = run.cost(way, case.dry(run), opcode)
-        found.append(Estimate(name, way, cost))
+        found.append(PartitionEstimate(name, way, cost))
     known = [e for e in found if e.name not in preferred and e.cost != IMPOSSIBLE]
     memory = [(f"memory of {e.name}", e.cost[0]) for e in known]
     sent = [(f"sent by {e.name}", e.cost[1]) for e in known]

@@ -93,7 +93,9 @@ class PartitionedHlo:
     def reshard_no_cache(
         self, target: HloSharding, pad_value: Any | None = None, *, allow_full_replication: bool = True
     ) -> PartitionedHlo:
-        """The same value under `target`, made anew; unchanged where only full replication would do and that is not allowed."""
+        """Reshard the value to `target`; returned unchanged if that would need full replication and
+        it is not allowed.
+        """
         shape = self.hlo.shape
         if shape.is_token:
             return self

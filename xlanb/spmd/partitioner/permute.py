@@ -22,7 +22,7 @@ def can_reshard_with_collective_permute(source: HloSharding, target: HloSharding
 
 
 def reshard_with_collective_permute(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo:
-    """Each device sends its tile to the one that is to have it; a copy does where all that move are equal."""
+    """Each device sends its tile to its new device; a copy suffices if all of them are equal."""
     b, source = p.state.b, p.sharding
     repeated = sorted(b.broadcast_dims(p.hlo))
     if repeated:

@@ -100,7 +100,9 @@ class _Windows:
 
 
 def _losing_value(hlo: HloInstruction) -> float | None:
-    """What `select` never chooses over data; None where `select` is no comparison of its two parameters."""
+    """What `select` never chooses over data; None where `select` is not a comparison of its two
+    parameters.
+    """
     root = hlo.attributes["select"].root
     if root.opcode is not HloOpcode.COMPARE or any(o.opcode is not HloOpcode.PARAMETER for o in root.operands):
         return None

@@ -1,4 +1,5 @@
-"""Scatters: the ways of gathers, turned round, tried in the order of what they would cost (gather_scatter_handler.cc).
+"""Partition scatters: the methods of gathers, reversed, tried in the order of their cost
+(gather_scatter_handler.cc).
 
 explicit batch, index parallel  operand, indices and updates are split alike: nothing moves
 operand passthrough             operand and updates are split in dimensions that every update has whole
@@ -26,7 +27,7 @@ from xlanb.spmd.partitioner.collectives import (
 from xlanb.spmd.partitioner.gather_dimensions import IndexedDimensions, MatchingDims
 from xlanb.spmd.partitioner.grouping import align_groups_with, get_per_group_base_shape
 from xlanb.spmd.partitioner.indexed_groups import (
-    Groups,
+    IndexedGroups,
     grouped_on_replicated,
     index_bounds,
     index_dims_by_priority,
@@ -202,7 +203,7 @@ def _partition_parallel(s: ScatterCase, dims: MatchingDims, *, need_offset: bool
     updates = [u.reshard(update) for u in s.updates]
     if need_offset:
         indices = indices_from_shard(s.dims, operand, indices, dims, s.b)
-    with Groups(s.dims.hlo, _PARALLEL) as groups:
+    with IndexedGroups(s.dims.hlo, _PARALLEL) as groups:
         indices_grouped = group_sharding_on_dims(indices.sharding, dims.indices)
         operand_grouped = align_groups_with(group_sharding_on_dims(operand.sharding, dims.operand), indices_grouped)
         update_grouped = align_groups_with(group_sharding_on_dims(updates[0].sharding, dims.output), indices_grouped)
@@ -229,7 +230,7 @@ def partition_operand_passthrough(s: ScatterCase) -> HloInstruction | None:
     )
     update_dims = [d for d in range(update.tiled_data_rank) if update.dimension(d) != 1]
     update = merge_sharding_if_compatible(s.update.sharding, update) or update
-    with Groups(s.dims.hlo, _WHOLE_SLICES) as groups:
+    with IndexedGroups(s.dims.hlo, _WHOLE_SLICES) as groups:
         update_grouped = group_sharding_on_dims(update, update_dims)
         operand_grouped = align_groups_with(group_sharding_on_dims(s.operand.sharding, dims), update_grouped)
         indices_grouped = grouped_on_replicated(
@@ -257,7 +258,7 @@ def partition_index_passthrough(s: ScatterCase) -> HloInstruction | None:
     if passed.is_tile_maximal:
         return None
     passed = merge_sharding_if_compatible(update.sharding, passed) or passed
-    with Groups(s.dims.hlo, _SPLIT_INDICES) as groups:
+    with IndexedGroups(s.dims.hlo, _SPLIT_INDICES) as groups:
         update_grouped = group_sharding_on_dims(passed, dims.output)
         operand_grouped = grouped_on_replicated(
             s.operand.sharding, sharding, dims.indices, s.operand.array_shape.rank,
@@ -300,7 +301,9 @@ def _identity(s: ScatterCase) -> object | None:
 def _identity_but_on_first(
     operand: PartitionedHlo, indices: PartitionedHlo, identity: object, update_grouped: GroupedSharding
 ) -> PartitionedHlo:
-    """The operand in the first group of devices, the identity in the others: the all-reduce is to count the operand once."""
+    """The operand in the first group of devices, the identity in the others: the all-reduce must
+    count the operand once.
+    """
     b, shape = operand.state.b, operand.hlo.array_shape
     neutral = create_constant(shape, identity, b)
     other = b.add(_O.CONVERT, (_group_number(indices, update_grouped),), ArrayShape(PrimitiveType.PRED, ()))
@@ -339,7 +342,7 @@ def partition_trivial_slices(s: ScatterCase) -> HloInstruction | None:
     indices = s.indices.reshard(ungroup_sharding(indices_grouped))
     low, _ = index_bounds(d, s.operand, indices, trivial, b)
     indices = indices.with_hlo(b.add(_O.SUBTRACT, (indices.hlo, low), indices.hlo.shape), indices.sharding)
-    with Groups(d.hlo, _TRIVIAL_SLICES) as groups:
+    with IndexedGroups(d.hlo, _TRIVIAL_SLICES) as groups:
         operands = groups.of_each(s.operands, operand_grouped)
         updates = groups.of_each(s.updates, update_grouped, len(s.operands) + 1)
         inner_indices = groups.of(indices, indices_grouped, len(s.operands))

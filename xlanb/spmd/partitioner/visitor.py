@@ -57,7 +57,7 @@ def handles_target(*targets: str) -> Callable[[Handler], Handler]:
 
 
 @dataclass(frozen=True)
-class Program:
+class SpmdProgram:
     """What is the same for all computations of a module that is partitioned."""
 
     num_partitions: int
@@ -74,7 +74,7 @@ class Program:
 class SpmdPartitioningVisitor:
     """Partitions one computation. `b` builds that of a device; `state` is what handlers hand to a PartitionedHlo."""
 
-    def __init__(self, computation: HloComputation, program: Program) -> None:
+    def __init__(self, computation: HloComputation, program: SpmdProgram) -> None:
         self.source = computation
         self.program = program
         self.b = SpmdBuilder(computation.module.add_computation(f"{computation.name}_spmd"))
@@ -138,7 +138,7 @@ class SpmdPartitioningVisitor:
         self._partitioned[hlo] = made
 
     def replace_partitioned(self, hlo: HloInstruction, made: PartitionedHlo) -> None:
-        """Say anew what an instruction has become."""
+        """Replace the partitioned value of an instruction."""
         self._partitioned[hlo] = made
 
     def default_action(self, hlo: HloInstruction) -> None:
@@ -198,7 +198,7 @@ class SpmdPartitioningVisitor:
         return self.b.finish(made.hlo)
 
     def dispatch(self, hlo: HloInstruction) -> None:
-        """Let who is registered partition an instruction."""
+        """Partition an instruction by its registered handler."""
         handler = HANDLERS.get(hlo.opcode)
         if hlo.opcode is _O.CUSTOM_CALL:
             handler = TARGET_HANDLERS.get(hlo.attributes["custom_call_target"], handler)

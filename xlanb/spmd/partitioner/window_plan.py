@@ -1,4 +1,6 @@
-"""DimensionPlan: what each shard of one dimension reads for its windows, and which shards nobody needs."""
+"""DimensionPlan: the elements that each shard of one dimension reads for its windows, and the
+shards that are not needed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Give every device what its windows read: the input of a windowed operation laid out as its output is to be.
+"""Give every device what its windows read: reshard the input of a windowed operation for its
+output.
 
     reduce-window over [16] in 4 shards of 4, window 3, padding 1 and 1
     shard 1 has elements 4..7, and reads 3..8: one from the left neighbor, one from the right one
@@ -102,7 +103,7 @@ class _Reshard:
         return self.result(part)
 
     def trimmed_target(self) -> HloSharding:
-        """The target without the shards whose input nobody reads."""
+        """The target without the shards whose input is unused."""
         if not any(p.trimmed for p in self.plans):
             return self.target
         tiles = self.target.tile_assignment

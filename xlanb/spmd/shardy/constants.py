@@ -11,24 +11,24 @@ from typing import Any
 
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.spmd.shardy.editing import clone_op, erase, replace_uses, set_operand, set_result
-from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyProgram, ShardyRegion, ShardyValue, ValueKind
 
 _PRESERVING = frozenset((O.BROADCAST, O.RESHAPE, O.SLICE, O.CONVERT, O.BITCAST_CONVERT, O.CLAMP, O.SELECT, O.COMPARE))
 
 
-def split_constants(program: Program) -> None:
+def split_constants(program: ShardyProgram) -> None:
     """Give each use of a constant expression, and of a broadcast scalar, a copy of its own; scalars are shared."""
     for op in list(program.walk()):
-        if op.kind is Kind.NAMED:
+        if op.kind is ValueKind.NAMED:
             for region in op.regions:
                 _split(program, region)
     _split(program, program.body)
 
 
-def _split(program: Program, region: Region) -> None:
-    constants: dict[Op, None] = {}
-    expansions: dict[Op, None] = {}
-    copies: dict[Value, list[Value]] = {}
+def _split(program: ShardyProgram, region: ShardyRegion) -> None:
+    constants: dict[ShardyOp, None] = {}
+    expansions: dict[ShardyOp, None] = {}
+    copies: dict[ShardyValue, list[ShardyValue]] = {}
     _split_region(region, constants, expansions, copies)
     for group in program.groups:
         group += [c for v in list(group) for c in copies.get(v, ())]
@@ -40,7 +40,10 @@ def _split(program: Program, region: Region) -> None:
 
 
 def _split_region(
-    region: Region, constants: dict[Op, None], expansions: dict[Op, None], copies: dict[Value, list[Value]]
+    region: ShardyRegion,
+    constants: dict[ShardyOp, None],
+    expansions: dict[ShardyOp, None],
+    copies: dict[ShardyValue, list[ShardyValue]],
 ) -> None:
     shared = (constants, expansions)
     for op in list(region.ops):
@@ -52,7 +55,7 @@ def _split_region(
             for n, value in enumerate(op.operands):
                 if value.producer is not None and any(value.producer in s for s in shared):
                     set_operand(op, n, _copied(value, {}, copies))
-        if op.kind is not Kind.NAMED:
+        if op.kind is not ValueKind.NAMED:
             for inner in op.regions:
                 _split_region(inner, constants, expansions, copies)
     for n, value in enumerate(region.results):
@@ -60,8 +63,8 @@ def _split_region(
             set_result(region, n, _copied(value, {}, copies))
 
 
-def _is_constant(op: Op, constants: dict[Op, None]) -> bool:
-    if op.kind is not Kind.HLO:
+def _is_constant(op: ShardyOp, constants: dict[ShardyOp, None]) -> bool:
+    if op.kind is not ValueKind.HLO:
         return False
     if op.opcode in (O.CONSTANT, O.IOTA):
         return True
@@ -70,7 +73,9 @@ def _is_constant(op: Op, constants: dict[Op, None]) -> bool:
     return all(v.producer in constants for v in op.operands)
 
 
-def _copied(value: Value, made: dict[Value, Value], copies: dict[Value, list[Value]]) -> Value:
+def _copied(
+    value: ShardyValue, made: dict[ShardyValue, ShardyValue], copies: dict[ShardyValue, list[ShardyValue]]
+) -> ShardyValue:
     """A copy of the expression that gives a value, down to its scalars."""
     if not value.rank or value.producer is None:
         return value
@@ -82,13 +87,13 @@ def _copied(value: Value, made: dict[Value, Value], copies: dict[Value, list[Val
     return made[value]
 
 
-def merge_constants(program: Program) -> None:
+def merge_constants(program: ShardyProgram) -> None:
     """Share constants, and broadcasts of one scalar, that have the same value and the same sharding within a body."""
     _merge(program.body)
 
 
-def _merge(region: Region) -> None:
-    seen: dict[Any, Op] = {}
+def _merge(region: ShardyRegion) -> None:
+    seen: dict[Any, ShardyOp] = {}
     for op in list(region.ops):
         for inner in op.regions:
             _merge(inner)
@@ -101,9 +106,9 @@ def _merge(region: Region) -> None:
             erase(op)
 
 
-def _key(op: Op) -> Any:
+def _key(op: ShardyOp) -> Any:
     """What must be the same for two operations to be one; None for one that is not looked at."""
-    if op.kind is not Kind.HLO:
+    if op.kind is not ValueKind.HLO:
         return None
     result = op.results[0] if op.results else None
     if op.opcode is O.CONSTANT and result is not None:

@@ -10,33 +10,35 @@ from dataclasses import replace
 
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy.editing import set_operand, set_result
-from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyProgram, ShardyRegion, ShardyValue, ValueKind
 
-_CONSTRAINING = (Kind.CONSTRAINT, Kind.MANUAL)
+_CONSTRAINING = (ValueKind.CONSTRAINT, ValueKind.MANUAL)
 
 
-def apply_constraints(program: Program) -> None:
-    """Give values the closed shardings that constraints and manual computations want of them, unless they have one or two are wanted."""
+def apply_constraints(program: ShardyProgram) -> None:
+    """Assign the closed shardings that constraints and manual computations require, unless a value
+    has one or two are required.
+    """
     for op in _inner_first(program):
-        if op.kind is Kind.CONSTRAINT:
+        if op.kind is ValueKind.CONSTRAINT:
             _use_end_of_chain(op)
             sharding = op.results[0].sharding
             if sharding is not None:
                 _apply(op.operands[0], sharding, lambda op=op: _moved_after(op, op.operands[0]))  # type: ignore[misc]
-        elif op.kind is Kind.MANUAL:
+        elif op.kind is ValueKind.MANUAL:
             for n, sharding in enumerate(op.attributes["in_shardings"]):
                 value = op.operands[n]
                 _apply(value, sharding, lambda v=value, s=sharding, op=op: _constraint_after(v, s, op))  # type: ignore[misc]
 
 
-def _inner_first(program: Program) -> list[Op]:
-    def walk(ops: list[Op]) -> list[Op]:
+def _inner_first(program: ShardyProgram) -> list[ShardyOp]:
+    def walk(ops: list[ShardyOp]) -> list[ShardyOp]:
         return [o for op in ops for o in (*(i for r in op.regions for i in walk(r.ops)), op)]
 
     return walk(program.body.ops)
 
 
-def _apply(value: Value, sharding: TensorSharding, constraint: Callable[[], Op]) -> None:
+def _apply(value: ShardyValue, sharding: TensorSharding, constraint: Callable[[], ShardyOp]) -> None:
     if not value.is_array or value.sharding is not None or not sharding.is_fully_closed:
         return
     if any(_wanted_by(*use) not in (None, sharding) for use in value.uses):
@@ -56,17 +58,17 @@ def _apply(value: Value, sharding: TensorSharding, constraint: Callable[[], Op])
         value.sharding = replace(opened, unreduced=sharding.unreduced)
 
 
-def _wanted_by(user: Op, number: int) -> TensorSharding | None:
+def _wanted_by(user: ShardyOp, number: int) -> TensorSharding | None:
     """The sharding that a user wants of its operand."""
-    if user.kind is Kind.CONSTRAINT:
+    if user.kind is ValueKind.CONSTRAINT:
         return user.results[0].sharding
-    if user.kind is Kind.MANUAL:
+    if user.kind is ValueKind.MANUAL:
         wanted: TensorSharding = user.attributes["in_shardings"][number]
         return wanted
     return None
 
 
-def _moved_after(op: Op, value: Value) -> Op:
+def _moved_after(op: ShardyOp, value: ShardyValue) -> ShardyOp:
     """The constraint, right behind the value that it constrains."""
     region = value.producer.region if value.producer is not None else _region_of_argument(op, value)
     if region is None or op.region is None:
@@ -78,34 +80,34 @@ def _moved_after(op: Op, value: Value) -> Op:
     return op
 
 
-def _constraint_after(value: Value, sharding: TensorSharding, like: Op) -> Op:
+def _constraint_after(value: ShardyValue, sharding: TensorSharding, like: ShardyOp) -> ShardyOp:
     """A new constraint of a value."""
-    made = Op(Kind.CONSTRAINT, like.opcode, like.hlo, [value], region=like.region)
-    made.results = [Value(value.name, value.shape, made, own_sharding=sharding)]
+    made = ShardyOp(ValueKind.CONSTRAINT, like.opcode, like.hlo, [value], region=like.region)
+    made.results = [ShardyValue(value.name, value.shape, made, own_sharding=sharding)]
     value.uses.append((made, 0))
     if like.region is not None:
         like.region.ops.insert(like.region.ops.index(like), made)
     return _moved_after(made, value)
 
 
-def _region_of_argument(op: Op, value: Value) -> Region | None:
+def _region_of_argument(op: ShardyOp, value: ShardyValue) -> ShardyRegion | None:
     region = op.region
     while region is not None and value not in region.arguments:
         region = region.parent.region if region.parent is not None else None
     return region
 
 
-def _use_end_of_chain(head: Op) -> None:
+def _use_end_of_chain(head: ShardyOp) -> None:
     """Of a chain of constraints, let later users of the first input use the end."""
     value = head.operands[0]
-    if value.producer is not None and value.producer.kind is Kind.CONSTRAINT:
+    if value.producer is not None and value.producer.kind is ValueKind.CONSTRAINT:
         return
     if value.sharding is not None or any(u.kind in _CONSTRAINING and u is not head for u, _ in value.uses):
         return
     tail = head
     while len(tail.results[0].uses) == 1 and not tail.results[0].returned:
         user = tail.results[0].uses[0][0]
-        if user.kind is not Kind.CONSTRAINT:
+        if user.kind is not ValueKind.CONSTRAINT:
             break
         tail = user
     if tail is head or any(u.kind in _CONSTRAINING for u, _ in tail.results[0].uses) or tail.region is None:

@@ -1,4 +1,4 @@
-"""The events of a propagation as decisions of its pass, for who watches the compilation: what a view walks through, and what `trace.why` answers from.
+"""Report the events of a propagation as decisions of its pass, for views and `trace.why`.
 
 split          (source, array)    an array got axes along a factor, from an array that had them
 split          (array,)           not taken: a factor wanted axes that another factor of the array has

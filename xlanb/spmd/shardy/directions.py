@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.spmd.shardy.factor_propagation import Direction
-from xlanb.spmd.shardy.program import Kind, Op, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyValue, ValueKind
 from xlanb.spmd.shardy.rules import is_elementwise, sharding_rule
 
 LAST_PRIORITY = 4
@@ -23,23 +23,23 @@ _SLICING = frozenset((HloOpcode.DYNAMIC_SLICE, HloOpcode.DYNAMIC_UPDATE_SLICE))
 _OFFLOADING = ("MoveToDevice", "MoveToHost")
 
 
-def _is_pass_through(op: Op) -> bool:
+def _is_pass_through(op: ShardyOp) -> bool:
     if is_elementwise(op):
         return True
-    if op.kind is not Kind.HLO:
+    if op.kind is not ValueKind.HLO:
         return False
     return op.opcode in _RESHAPING or (
         op.opcode is HloOpcode.CUSTOM_CALL and op.hlo.get("custom_call_target") in _OFFLOADING
     )
 
 
-def directions(op: Op, priority: int, use_count: Callable[[Value], int]) -> tuple[Direction, ...]:
+def directions(op: ShardyOp, priority: int, use_count: Callable[[ShardyValue], int]) -> tuple[Direction, ...]:
     """For each factor of the operation's rule the way in which it may be propagated up to this priority."""
     rule = sharding_rule(op)
     if rule is None:
         return ()
     whole = _of_operation(op, priority, use_count)
-    broadcast = op.kind is Kind.HLO and op.opcode is HloOpcode.BROADCAST
+    broadcast = op.kind is ValueKind.HLO and op.opcode is HloOpcode.BROADCAST
     mostly = Direction.BACKWARD if broadcast else Direction.BOTH
     out = []
     for factor in range(len(rule.factor_sizes)):
@@ -50,11 +50,11 @@ def directions(op: Op, priority: int, use_count: Callable[[Value], int]) -> tupl
     return tuple(out)
 
 
-def _of_operation(op: Op, priority: int, use_count: Callable[[Value], int]) -> Direction:
+def _of_operation(op: ShardyOp, priority: int, use_count: Callable[[ShardyValue], int]) -> Direction:
     """What holds for all its factors."""
     if priority >= LAST_PRIORITY:
         return Direction.BOTH
-    slicing = op.kind is Kind.HLO and op.opcode in _SLICING
+    slicing = op.kind is ValueKind.HLO and op.opcode in _SLICING
     if not slicing and not _is_pass_through(op):
         return Direction.NONE
     if priority == 0 and any(v.rank and use_count(v) > 1 for v in op.operands):

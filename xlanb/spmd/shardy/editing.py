@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlanb.spmd.shardy.program import Kind, Op, Region, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyRegion, ShardyValue, ValueKind
 
 
-def remove_dead(region: Region) -> None:
+def remove_dead(region: ShardyRegion) -> None:
     """Take out operations that nothing uses and that have no side effect."""
     for op in reversed(list(region.ops)):
-        if op.hlo.has_side_effect and op.kind not in (Kind.CONSTRAINT, Kind.BARRIER):
+        if op.hlo.has_side_effect and op.kind not in (ValueKind.CONSTRAINT, ValueKind.BARRIER):
             continue
         if any(r.uses or r.returned for r in op.results):
             for inner in op.regions:
@@ -19,7 +19,7 @@ def remove_dead(region: Region) -> None:
         erase(op)
 
 
-def erase(op: Op) -> None:
+def erase(op: ShardyOp) -> None:
     """Take an operation out of its region; its operands lose a use."""
     if op.region is not None:
         op.region.ops.remove(op)
@@ -31,9 +31,9 @@ def erase(op: Op) -> None:
             value.returned.remove((region, n))
 
 
-def captured(regions: Sequence[Region]) -> list[Value]:
+def captured(regions: Sequence[ShardyRegion]) -> list[ShardyValue]:
     """The values that bodies use and that are defined outside of them, in the order of their first use."""
-    found: dict[Value, None] = {}
+    found: dict[ShardyValue, None] = {}
     for region in regions:
         inside = {*region.arguments}
         for op in region.walk():
@@ -43,7 +43,7 @@ def captured(regions: Sequence[Region]) -> list[Value]:
     return list(found)
 
 
-def _capture(region: Region, inside: set[Value], found: dict[Value, None]) -> None:
+def _capture(region: ShardyRegion, inside: set[ShardyValue], found: dict[ShardyValue, None]) -> None:
     for op in region.ops:
         for inner in op.regions:
             _capture(inner, inside, found)
@@ -51,7 +51,7 @@ def _capture(region: Region, inside: set[Value], found: dict[Value, None]) -> No
     found.update((v, None) for v in region.results if v not in inside)
 
 
-def replace_uses_within(regions: Sequence[Region], old: Value, new: Value) -> None:
+def replace_uses_within(regions: Sequence[ShardyRegion], old: ShardyValue, new: ShardyValue) -> None:
     """Let bodies use another value."""
     every = [r for region in regions for r in _nested(region)]
     ops = {o for r in every for o in r.ops}
@@ -61,21 +61,21 @@ def replace_uses_within(regions: Sequence[Region], old: Value, new: Value) -> No
         set_result(*at, new)
 
 
-def _nested(region: Region) -> list[Region]:
+def _nested(region: ShardyRegion) -> list[ShardyRegion]:
     return [region, *(n for op in region.ops for r in op.regions for n in _nested(r))]
 
 
-def set_operand(op: Op, number: int, value: Value) -> None:
+def set_operand(op: ShardyOp, number: int, value: ShardyValue) -> None:
     """Let an operation use another value."""
     op.operands[number].uses.remove((op, number))
     op.operands[number] = value
     value.uses.append((op, number))
 
 
-def clone_op(op: Op, operands: list[Value]) -> Op:
+def clone_op(op: ShardyOp, operands: list[ShardyValue]) -> ShardyOp:
     """A copy of an operation without bodies, in front of it, with other operands; its results have the same shardings."""
-    copy = Op(op.kind, op.opcode, op.hlo, operands, attributes=dict(op.attributes), region=op.region)
-    copy.results = [Value(r.name, r.shape, copy, r.index, own_sharding=r.own_sharding) for r in op.results]
+    copy = ShardyOp(op.kind, op.opcode, op.hlo, operands, attributes=dict(op.attributes), region=op.region)
+    copy.results = [ShardyValue(r.name, r.shape, copy, r.index, own_sharding=r.own_sharding) for r in op.results]
     for n, value in enumerate(operands):
         value.uses.append((copy, n))
     if op.region is not None:
@@ -83,7 +83,7 @@ def clone_op(op: Op, operands: list[Value]) -> Op:
     return copy
 
 
-def replace_uses(old: Value, new: Value) -> None:
+def replace_uses(old: ShardyValue, new: ShardyValue) -> None:
     """Let everything use another value."""
     for op, number in list(old.uses):
         set_operand(op, number, new)
@@ -91,7 +91,7 @@ def replace_uses(old: Value, new: Value) -> None:
         set_result(region, number, new)
 
 
-def set_result(region: Region, number: int, value: Value) -> None:
+def set_result(region: ShardyRegion, number: int, value: ShardyValue) -> None:
     """Let a region give another value."""
     region.results[number].returned.remove((region, number))
     region.results[number] = value

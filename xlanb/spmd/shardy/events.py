@@ -13,14 +13,14 @@ from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy.axes import Axes, is_list_prefix
 from xlanb.spmd.shardy.factor_propagation import Conflict, Direction, Setting, Strategy, propagate_factors
-from xlanb.spmd.shardy.program import DataFlowEdge, Op, Program, Value
+from xlanb.spmd.shardy.program import DataFlowEdge, ShardyOp, ShardyProgram, ShardyValue
 from xlanb.spmd.shardy.projection import ShardingProjection
 from xlanb.spmd.shardy.rule import OpShardingRule, symbol
 from xlanb.spmd.shardy.rules import is_elementwise, sharding_rule
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PropagationStep:
     """When: the user's priority, the priority of operations (directions.py), the strategy."""
 
     user_priority: int
@@ -71,8 +71,8 @@ class Event:
     `before` are the shardings of its operands and results; `changed` the new ones by their place among these.
     """
 
-    step: Step
-    node: Op | DataFlowEdge | int
+    step: PropagationStep
+    node: ShardyOp | DataFlowEdge | int
     rule: OpShardingRule
     names: tuple[str, ...]
     before: tuple[TensorSharding | None, ...]
@@ -83,14 +83,14 @@ class Event:
     @property
     def name(self) -> str:
         """The operation's name; of an edge that of the operation that it enters or leaves."""
-        if isinstance(self.node, Op):
+        if isinstance(self.node, ShardyOp):
             return self.node.name
         return f"result {self.node}" if isinstance(self.node, int) else self.node.op.name
 
     @property
     def kind(self) -> str:
         """What passes them on: an opcode, "data flow edge" or "result"."""
-        if isinstance(self.node, Op):
+        if isinstance(self.node, ShardyOp):
             return self.node.opcode.text if self.node.kind.value == "hlo" else self.node.kind.value
         return "result" if isinstance(self.node, int) else "data flow edge"
 
@@ -101,7 +101,7 @@ class Event:
         old = ShardingProjection.of(*sides, self.rule, self.mesh)
         new = ShardingProjection.of(*sides, self.rule, self.mesh)
         conflicts: list[Conflict] = []
-        elementwise = isinstance(self.node, Op) and is_elementwise(self.node)
+        elementwise = isinstance(self.node, ShardyOp) and is_elementwise(self.node)
         setting = Setting(new, self.rule.factor_sizes, self.mesh, self.directions.__getitem__, elementwise, conflicts)
         propagate_factors(setting, self.step.strategy)
         return old, new, conflicts
@@ -157,7 +157,7 @@ class Disagreement:
 class Propagation:
     """The record of a propagation over a program."""
 
-    program: Program
+    program: ShardyProgram
     events: list[Event]
 
     def of(self, name: str) -> list[Event]:
@@ -182,8 +182,8 @@ class Propagation:
         return "\n".join(map(str, self.events))
 
 
-def _disagreements(op: Op, rule: OpShardingRule, projection: ShardingProjection) -> Iterator[Disagreement]:
-    values: list[Value] = [*op.operands, *op.results]
+def _disagreements(op: ShardyOp, rule: OpShardingRule, projection: ShardingProjection) -> Iterator[Disagreement]:
+    values: list[ShardyValue] = [*op.operands, *op.results]
     for factor in range(len(rule.factor_sizes)):
         kinds = tuple(
             (value.name, tensor.factors[factor].axes)

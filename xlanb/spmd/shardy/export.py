@@ -22,7 +22,7 @@ from xlanb.spmd.module_meshes import module_frontend_attributes
 from xlanb.spmd.sdy import MESHES, TensorSharding
 from xlanb.spmd.shardy.editing import captured
 from xlanb.spmd.shardy.import_ import CONSTRAINT, PREFIX
-from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyProgram, ShardyRegion, ShardyValue, ValueKind
 from xlanb.spmd.shardy.result_layouts import result_shape
 
 FULL_TO_SHARD = "SPMDFullToShardShape"
@@ -48,7 +48,7 @@ class _Body:
     exporter: _Exporter
     computation: HloComputation
     manual: _Manual
-    env: dict[Value, HloInstruction] = field(default_factory=dict)
+    env: dict[ShardyValue, HloInstruction] = field(default_factory=dict)
 
     # -- shardings ----------------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class _Body:
         known = manual.axes if not manual.axes or sharding.mesh == manual.mesh else tuple(mesh.sizes)
         return to_hlo_sharding(sharding.without_axes(known), mesh, known)
 
-    def shardings(self, values: Sequence[Value], *, always: bool = False) -> list[HloSharding] | None:
+    def shardings(self, values: Sequence[ShardyValue], *, always: bool = False) -> list[HloSharding] | None:
         """The shardings of the results of one operation: replicated where others have one; None where none has (and `always` does not ask)."""
         found = [self.sharding(v.sharding, v.rank) for v in values]
         if not always and all(s is None for s in found):
@@ -80,16 +80,16 @@ class _Body:
 
     # -- operations ---------------------------------------------------------------------------------------------
 
-    def write(self, region: Region) -> None:
+    def write(self, region: ShardyRegion) -> None:
         """Append the operations of a region."""
         for op in region.ops:
             _WRITERS[op.kind](self, op)
 
-    def operands(self, op: Op) -> list[HloInstruction]:
+    def operands(self, op: ShardyOp) -> list[HloInstruction]:
         """The instructions of an operation's operands."""
         return [self.env[v] for v in op.operands]
 
-    def bind(self, i: HloInstruction, results: Sequence[Value], shardings: Sequence[HloSharding] | None) -> None:
+    def bind(self, i: HloInstruction, results: Sequence[ShardyValue], shardings: Sequence[HloSharding] | None) -> None:
         """Say which values an instruction gives: itself, or its parts where they are used."""
         self.set_sharding(i, shardings)
         if results:
@@ -123,7 +123,7 @@ class _Body:
         return self.computation.add(O.TUPLE, list(values), metadata=like.metadata)
 
 
-def _write_hlo(body: _Body, op: Op) -> None:
+def _write_hlo(body: _Body, op: ShardyOp) -> None:
     operands = body.operands(op)
     if any(isinstance(o.shape, TupleShape) for o in op.hlo.operands):
         operands = _regrouped(body, op.hlo, operands)
@@ -143,18 +143,18 @@ def _regrouped(body: _Body, source: HloInstruction, leaves: list[HloInstruction]
     return [made(o.shape) for o in source.operands]
 
 
-def _write_copy(body: _Body, op: Op) -> None:
+def _write_copy(body: _Body, op: ShardyOp) -> None:
     (operand,) = body.operands(op)
     copy = body.computation.add(O.COPY, [operand], operand.shape, name=op.name, metadata=op.hlo.metadata)
     body.bind(copy, op.results, body.shardings(op.results))
 
 
-def _write_nothing(body: _Body, op: Op) -> None:
+def _write_nothing(body: _Body, op: ShardyOp) -> None:
     for source, result in zip(op.operands, op.results, strict=True):
         body.env[result] = body.env[source]
 
 
-def _write_barrier(body: _Body, op: Op) -> None:
+def _write_barrier(body: _Body, op: ShardyOp) -> None:
     operands = body.operands(op)
     given = operands[0] if len(operands) == 1 else body.tuple(operands, op.hlo)
     shardings = body.shardings(op.results)
@@ -163,7 +163,7 @@ def _write_barrier(body: _Body, op: Op) -> None:
     body.bind(made, op.results, shardings)
 
 
-def _write_while(body: _Body, op: Op) -> None:
+def _write_while(body: _Body, op: ShardyOp) -> None:
     free = captured(op.regions)
     carried = [*op.operands, *free]
     shardings = [*(body.shardings(op.results, always=True) or ()), *(body.shardings(free, always=True) or ())]
@@ -196,7 +196,7 @@ def _together(
     return body.set_sharding(body.tuple(values, like), shardings)
 
 
-def _write_case(body: _Body, op: Op) -> None:
+def _write_case(body: _Body, op: ShardyOp) -> None:
     operands = body.operands(op)
     computations = []
     shardings = body.shardings(op.results, always=True)
@@ -212,7 +212,7 @@ def _write_case(body: _Body, op: Op) -> None:
     body.bind(made, op.results, shardings)
 
 
-def _write_named(body: _Body, op: Op) -> None:
+def _write_named(body: _Body, op: ShardyOp) -> None:
     (region,) = op.regions
     free = captured([region])
     results = [r.sharding for r in op.results]
@@ -225,7 +225,7 @@ def _write_named(body: _Body, op: Op) -> None:
     body.bind(made, op.results, body.shardings(op.results))
 
 
-def _write_manual(body: _Body, op: Op) -> None:
+def _write_manual(body: _Body, op: ShardyOp) -> None:
     (region,) = op.regions
     outer, axes = body.manual, op.attributes["manual_axes"]
     edges = [v.edge for v in (*region.arguments, *op.results)]
@@ -274,21 +274,21 @@ def _kept(i: HloInstruction) -> tuple[tuple[str, str], ...]:
 
 
 _WRITERS = {
-    Kind.HLO: _write_hlo,
-    Kind.CONSTRAINT: _write_copy,
-    Kind.BARRIER: _write_nothing,
-    Kind.OPTIMIZATION_BARRIER: _write_barrier,
-    Kind.WHILE: _write_while,
-    Kind.CASE: _write_case,
-    Kind.NAMED: _write_named,
-    Kind.MANUAL: _write_manual,
+    ValueKind.HLO: _write_hlo,
+    ValueKind.CONSTRAINT: _write_copy,
+    ValueKind.BARRIER: _write_nothing,
+    ValueKind.OPTIMIZATION_BARRIER: _write_barrier,
+    ValueKind.WHILE: _write_while,
+    ValueKind.CASE: _write_case,
+    ValueKind.NAMED: _write_named,
+    ValueKind.MANUAL: _write_manual,
 }
 
 
 @dataclass
 class _Exporter:
     module: HloModule
-    program: Program
+    program: ShardyProgram
     source_names: dict[str, str] = field(default_factory=dict)
 
     def called(self, value: object, manual: _Manual) -> object:
@@ -317,12 +317,12 @@ class _Exporter:
 
     def looped(
         self,
-        region: Region,
+        region: ShardyRegion,
         name: str,
-        arguments: Sequence[Value],
+        arguments: Sequence[ShardyValue],
         shardings: Sequence[HloSharding] | None,
         manual: _Manual,
-        passed: Sequence[Value] | None,
+        passed: Sequence[ShardyValue] | None,
         result_shardings: Sequence[HloSharding] | None = None,
     ) -> HloComputation:
         """A body with one parameter: a tuple of the arguments unless there is one only; `passed` are given back behind its results."""
@@ -348,9 +348,9 @@ class _Exporter:
 
     def function(
         self,
-        region: Region,
+        region: ShardyRegion,
         name: str,
-        free: Sequence[Value],
+        free: Sequence[ShardyValue],
         results: Sequence[TensorSharding | None],
         manual: _Manual,
         root: Shape | None = None,
@@ -436,7 +436,7 @@ def _nested(body: _Body, leaves: Iterable[HloInstruction], shape: Shape) -> HloI
     return made(shape)
 
 
-def _used(region: Region) -> set[Value]:
+def _used(region: ShardyRegion) -> set[ShardyValue]:
     """The values that a body uses, in the bodies within too."""
     out = set(region.results)
     for op in region.walk():
@@ -446,7 +446,7 @@ def _used(region: Region) -> set[Value]:
     return out
 
 
-def export_program(program: Program, module: HloModule) -> None:
+def export_program(program: ShardyProgram, module: HloModule) -> None:
     """Replace a module's computations by those of a program; Shardy's attributes go, `num_partitions` comes."""
     entry = module.entry_computation
     exporter = _Exporter(module, program)
@@ -471,7 +471,7 @@ def export_program(program: Program, module: HloModule) -> None:
         module.header["frontend_attributes"] = frontend_attributes_text(kept)
 
 
-def make_ends_even(program: Program) -> None:
+def make_ends_even(program: ShardyProgram) -> None:
     """Parameters and results have tiles of one size (UpdateNonDivisibleInputOutputShardings)."""
     for value in program.body.arguments:
         if value.sharding is not None:

@@ -256,7 +256,9 @@ def _propagate_aggressive(setting: Setting) -> None:
 
 
 def _bounded_by_results(axes: Axes, results: Iterable[TensorFactorShardings], factor: int) -> Axes:
-    """No more than the results of an elementwise operation got: to split an operand further than the result serves nobody."""
+    """At most the axes of the results of an elementwise operation: splitting an operand further is
+    useless.
+    """
     for tensor in results:
         at = tensor.factors.get(factor)
         if at is not None and is_strict_list_prefix(at.axes, axes):

@@ -10,12 +10,12 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy.editing import set_operand, set_result
-from xlanb.spmd.shardy.program import Kind, Op, Program, Region, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyProgram, ShardyRegion, ShardyValue, ValueKind
 
 
-def unify_groups(program: Program) -> None:
+def unify_groups(program: ShardyProgram) -> None:
     """Join groups that have a value in common; each value stands in its group once."""
-    joined: list[list[Value]] = []
+    joined: list[list[ShardyValue]] = []
     for group in program.groups:
         members = dict.fromkeys(group)
         overlapping = [g for g in joined if any(v in members for v in g)]
@@ -29,7 +29,7 @@ def unify_groups(program: Program) -> None:
     program.groups = joined
 
 
-def share_shardings(program: Program) -> None:
+def share_shardings(program: ShardyProgram) -> None:
     """Give all of a group the one sharding that its values have; where they have several, let open constraints of them be the group."""
     for group in program.groups:
         given = [v.sharding for v in group if v.sharding is not None and not _is_open_and_empty(v.sharding)]
@@ -46,14 +46,16 @@ def _is_open_and_empty(sharding: TensorSharding) -> bool:
     return all(not d.axes and not d.is_closed for d in sharding.dims)
 
 
-def _opened(program: Program, value: Value, mesh: str) -> Value:
+def _opened(program: ShardyProgram, value: ShardyValue, mesh: str) -> ShardyValue:
     """A constraint right behind the value that leaves every dimension open, for all its users."""
     like = _instruction_at(program, value)
     if like is None:
         return value
     region, place = _behind(program.body, value)
-    made = Op(Kind.CONSTRAINT, HloOpcode.COPY, like, [value], region=region)
-    made.results = [Value(value.name, value.shape, made, own_sharding=TensorSharding.fully_open(mesh, value.rank))]
+    made = ShardyOp(ValueKind.CONSTRAINT, HloOpcode.COPY, like, [value], region=region)
+    made.results = [
+        ShardyValue(value.name, value.shape, made, own_sharding=TensorSharding.fully_open(mesh, value.rank))
+    ]
     for user, number in list(value.uses):
         set_operand(user, number, made.results[0])
     for at, number in list(value.returned):
@@ -63,14 +65,14 @@ def _opened(program: Program, value: Value, mesh: str) -> Value:
     return made.results[0]
 
 
-def _instruction_at(program: Program, value: Value) -> HloInstruction | None:
+def _instruction_at(program: ShardyProgram, value: ShardyValue) -> HloInstruction | None:
     """An instruction whose metadata the constraint can have; None in a program without any."""
     if value.producer is not None:
         return value.producer.hlo
     return next((op.hlo for op in (*(u for u, _ in value.uses), *program.walk())), None)
 
 
-def _behind(region: Region, value: Value) -> tuple[Region, int]:
+def _behind(region: ShardyRegion, value: ShardyValue) -> tuple[ShardyRegion, int]:
     """The region of a value, and the place in it directly behind its definition."""
     if value.producer is not None and value.producer.region is not None:
         home = value.producer.region

@@ -24,7 +24,17 @@ from xlanb.spmd.sdy import (
     parse_shardings,
 )
 from xlanb.spmd.shardy.editing import captured, remove_dead, replace_uses_within
-from xlanb.spmd.shardy.program import DataFlowEdge, Kind, Op, Program, Region, Value, add_edge, add_op, set_results
+from xlanb.spmd.shardy.program import (
+    DataFlowEdge,
+    ShardyOp,
+    ShardyProgram,
+    ShardyRegion,
+    ShardyValue,
+    ValueKind,
+    add_edge,
+    add_op,
+    set_results,
+)
 
 PREFIX = "xla.sdy."
 CONSTRAINT = "Sharding"
@@ -34,16 +44,18 @@ _OPEN_DIMS = "unspecified_dims=["
 
 @dataclass
 class _Importer:
-    program: Program
-    aliases: dict[Value, tuple[Value, TensorSharding]] = field(default_factory=dict)
+    program: ShardyProgram
+    aliases: dict[ShardyValue, tuple[ShardyValue, TensorSharding]] = field(default_factory=dict)
     """What xla.sdy.FuncResultSharding gives: the value, and the sharding wanted of the entry's result."""
-    groups: dict[str, list[Value]] = field(default_factory=dict)
+    groups: dict[str, list[ShardyValue]] = field(default_factory=dict)
 
     # -- a computation ------------------------------------------------------------------------------------------
 
-    def computation(self, source: HloComputation, arguments: Sequence[list[Value]], region: Region) -> list[Value]:
+    def computation(
+        self, source: HloComputation, arguments: Sequence[list[ShardyValue]], region: ShardyRegion
+    ) -> list[ShardyValue]:
         """Append the operations of a computation to a region; the leaves of its root."""
-        env: dict[HloInstruction, list[Value]] = {}
+        env: dict[HloInstruction, list[ShardyValue]] = {}
         live = _live(source)
         for i in source.post_order():
             if i not in live:
@@ -58,7 +70,9 @@ class _Importer:
                 env[i] = self._instruction(i, env, region)
         return env[source.root]
 
-    def _instruction(self, i: HloInstruction, env: dict[HloInstruction, list[Value]], region: Region) -> list[Value]:
+    def _instruction(
+        self, i: HloInstruction, env: dict[HloInstruction, list[ShardyValue]], region: ShardyRegion
+    ) -> list[ShardyValue]:
         given = [v for o in i.operands for v in env[o]]
         operands = [self.seen(v) for v in given]
         if i.opcode is O.WHILE:
@@ -68,7 +82,7 @@ class _Importer:
         if i.opcode is O.CALL:
             return self._call(i, operands, region)
         if i.opcode is O.OPT_BARRIER:
-            op = add_op(region, Kind.OPTIMIZATION_BARRIER, i, operands, _leaf_shapes(i.shape))
+            op = add_op(region, ValueKind.OPTIMIZATION_BARRIER, i, operands, _leaf_shapes(i.shape))
             for result in op.results:
                 add_edge(self.program, DataFlowEdge(result, [result], op, (result.index,)))
             return op.results
@@ -76,15 +90,15 @@ class _Importer:
             special = self._custom_call(i, operands, region)
             if special is not None:
                 return special
-        op = add_op(region, Kind.HLO, i, operands, _leaf_shapes(i.shape))
+        op = add_op(region, ValueKind.HLO, i, operands, _leaf_shapes(i.shape))
         self.annotate(i, op.results)
         return op.results
 
-    def seen(self, value: Value) -> Value:
+    def seen(self, value: ShardyValue) -> ShardyValue:
         """The value behind a wanted result."""
         return self.aliases[value][0] if value in self.aliases else value
 
-    def annotate(self, i: HloInstruction, values: Sequence[Value]) -> None:
+    def annotate(self, i: HloInstruction, values: Sequence[ShardyValue]) -> None:
         """Give values the shardings that their instruction names."""
         text = dict(i.frontend_attributes).get(SHARDING)
         if not text:
@@ -105,7 +119,9 @@ class _Importer:
 
     # -- custom calls -------------------------------------------------------------------------------------------
 
-    def _custom_call(self, i: HloInstruction, operands: list[Value], region: Region) -> list[Value] | None:
+    def _custom_call(
+        self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion
+    ) -> list[ShardyValue] | None:
         """What one of Shardy's custom calls gives; None for one that is not Shardy's."""
         target = i.attributes.get("custom_call_target", "")
         attributes = dict(i.frontend_attributes)
@@ -113,21 +129,21 @@ class _Importer:
             return self._constraint(i, operands, region)
         if target == f"{PREFIX}FuncResultSharding":
             (sharding,) = self.parse(attributes[SHARDING])
-            alias = Value(i.name, i.shape)
+            alias = ShardyValue(i.name, i.shape)
             self.aliases[alias] = operands[0], sharding
             return [alias]
         if target == f"{PREFIX}ShardingGroup":
             self.groups.setdefault(attributes[f"{PREFIX}sharding_group_id"], []).append(operands[0])
             return []
         if target == f"{PREFIX}PropagationBarrier":
-            op = add_op(region, Kind.BARRIER, i, operands, [i.shape])
+            op = add_op(region, ValueKind.BARRIER, i, operands, [i.shape])
             op.attributes["allowed_direction"] = attributes.get(f"{PREFIX}allowed_direction", "NONE").split()[-1]
             return op.results
         if target in (f"{PREFIX}GlobalToLocalShape", f"{PREFIX}LocalToGlobalShape"):
             return operands  # the call between them looks at both
         return None
 
-    def _constraint(self, i: HloInstruction, operands: list[Value], region: Region) -> list[Value]:
+    def _constraint(self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion) -> list[ShardyValue]:
         text = dict(i.frontend_attributes).get(SHARDING)
         if not text:
             raise UnimplementedError(f"the sharding constraint has no Shardy sharding: {i}")
@@ -137,22 +153,22 @@ class _Importer:
             listed = config.partition(_OPEN_DIMS)[2].partition("]")[0]
             for d in map(int, listed.split(",")):
                 sharding = sharding.with_dim(d, replace(sharding.dims[d], is_closed=False))
-        op = add_op(region, Kind.CONSTRAINT, i, operands, [i.shape])
+        op = add_op(region, ValueKind.CONSTRAINT, i, operands, [i.shape])
         op.results[0].sharding = sharding
         return op.results
 
     # -- bodies -------------------------------------------------------------------------------------------------
 
-    def _while(self, i: HloInstruction, operands: list[Value], region: Region) -> list[Value]:
+    def _while(self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion) -> list[ShardyValue]:
         condition, body = i.attributes["condition"], i.attributes["body"]
         shapes = _leaf_shapes(i.shape)
         passed = self._passed_through(body, shapes)
         kept = [n for n in range(len(shapes)) if n not in passed]
-        op = add_op(region, Kind.WHILE, i, [operands[n] for n in kept], [shapes[n] for n in kept])
+        op = add_op(region, ValueKind.WHILE, i, [operands[n] for n in kept], [shapes[n] for n in kept])
         for source in (condition, body):
-            inner = Region(parent=op)
+            inner = ShardyRegion(parent=op)
             op.regions.append(inner)
-            inner.arguments = [Value(f"{source.name}.{n}", shapes[n]) for n in kept]
+            inner.arguments = [ShardyValue(f"{source.name}.{n}", shapes[n]) for n in kept]
             own = iter(inner.arguments)
             leaves = [operands[n] if n in passed else next(own) for n in range(len(shapes))]
             results = self.computation(source, [leaves], inner)
@@ -168,16 +184,18 @@ class _Importer:
 
     def _passed_through(self, body: HloComputation, shapes: list[Shape]) -> frozenset[int]:
         """The elements of a loop's state that its body gives back as it gets them."""
-        scratch = _Importer(Program(Region(), dict(self.program.meshes)))
-        arguments = [Value("", s) for s in shapes]
-        results = scratch.computation(body, [arguments], Region())
+        scratch = _Importer(ShardyProgram(ShardyRegion(), dict(self.program.meshes)))
+        arguments = [ShardyValue("", s) for s in shapes]
+        results = scratch.computation(body, [arguments], ShardyRegion())
         return frozenset(n for n, (a, r) in enumerate(zip(arguments, results, strict=True)) if a is r)
 
-    def _conditional(self, i: HloInstruction, operands: list[list[Value]], region: Region) -> list[Value]:
-        op = add_op(region, Kind.CASE, i, operands[0], _leaf_shapes(i.shape))
+    def _conditional(
+        self, i: HloInstruction, operands: list[list[ShardyValue]], region: ShardyRegion
+    ) -> list[ShardyValue]:
+        op = add_op(region, ValueKind.CASE, i, operands[0], _leaf_shapes(i.shape))
         branches = i.called_computations
         for source, given in zip(branches, operands[1:], strict=True):
-            inner = Region(parent=op)
+            inner = ShardyRegion(parent=op)
             op.regions.append(inner)
             set_results(inner, self.computation(source, [given], inner))
         for n, result in enumerate(op.results):
@@ -185,13 +203,13 @@ class _Importer:
         self.annotate(i, op.results)
         return op.results
 
-    def _call(self, i: HloInstruction, operands: list[Value], region: Region) -> list[Value]:
+    def _call(self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion) -> list[ShardyValue]:
         if _MANUAL_BODY in i.to_apply.name:
             return self._manual(i, operands, region)
-        op = add_op(region, Kind.NAMED, i, operands, _leaf_shapes(i.shape))
-        inner = Region(parent=op)
+        op = add_op(region, ValueKind.NAMED, i, operands, _leaf_shapes(i.shape))
+        inner = ShardyRegion(parent=op)
         op.regions.append(inner)
-        inner.arguments = [Value(f"{i.to_apply.name}.{n}", v.shape) for n, v in enumerate(operands)]
+        inner.arguments = [ShardyValue(f"{i.to_apply.name}.{n}", v.shape) for n, v in enumerate(operands)]
         set_results(inner, self.computation(i.to_apply, _by_parameter(i.to_apply, inner.arguments), inner))
         self._edges(op, inner)
         for p in i.to_apply.parameters:
@@ -199,14 +217,14 @@ class _Importer:
         self.annotate(i, op.results)
         return op.results
 
-    def _edges(self, op: Op, inner: Region) -> None:
+    def _edges(self, op: ShardyOp, inner: ShardyRegion) -> None:
         """The edges of a body that runs once: into each argument, and out to each result."""
         for n, argument in enumerate(inner.arguments):
             add_edge(self.program, DataFlowEdge(argument, [argument], op, (n,)))
         for n, result in enumerate(op.results):
             add_edge(self.program, DataFlowEdge(result, [result], op, (), ((inner, n),)))
 
-    def _manual(self, i: HloInstruction, operands: list[Value], region: Region) -> list[Value]:
+    def _manual(self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion) -> list[ShardyValue]:
         """shard_map: xla.sdy.GlobalToLocalShape, the call, xla.sdy.LocalToGlobalShape."""
         before, after = _shape_change(i.operands, "GlobalToLocalShape"), _shape_change(i.users, "LocalToGlobalShape")
         in_shardings = self._shape_shardings(before, "in_shardings")
@@ -214,15 +232,15 @@ class _Importer:
         if len(in_shardings) != len(operands):
             raise XlanbError(f"{len(in_shardings)} shardings do not match the {len(operands)} operands of {i}")
         shapes = _leaf_shapes(after.shape) if after else _leaf_shapes(i.shape)
-        op = add_op(region, Kind.MANUAL, i, operands, shapes)
+        op = add_op(region, ValueKind.MANUAL, i, operands, shapes)
         manual = next((dict(c.frontend_attributes).get(f"{PREFIX}manual_axes") for c in (before, after) if c), None)
         every = [*in_shardings, *out_shardings]
         axes = _nontrivial(parse_manual_axes(manual) if manual else (), every, self.program.meshes)
         op.attributes.update(manual_axes=axes, in_shardings=in_shardings, out_shardings=out_shardings)
-        inner = Region(parent=op)
+        inner = ShardyRegion(parent=op)
         op.regions.append(inner)
         local = _leaf_shapes_of(i.to_apply)
-        inner.arguments = [Value(f"{i.to_apply.name}.{n}", s) for n, s in enumerate(local)]
+        inner.arguments = [ShardyValue(f"{i.to_apply.name}.{n}", s) for n, s in enumerate(local)]
         set_results(inner, self.computation(i.to_apply, _by_parameter(i.to_apply, inner.arguments), inner))
         for n, (source, argument) in enumerate(zip(operands, inner.arguments, strict=True)):
             edge = DataFlowEdge(argument, [argument], op, (n,), owner_is_inside=True)
@@ -302,9 +320,9 @@ def _leaf_shapes_of(source: HloComputation) -> list[Shape]:
     return [s for p in source.parameters for s in _leaf_shapes(p.shape)]
 
 
-def _by_parameter(source: HloComputation, leaves: Sequence[Value]) -> list[list[Value]]:
+def _by_parameter(source: HloComputation, leaves: Sequence[ShardyValue]) -> list[list[ShardyValue]]:
     """Leaves of a computation's parameters, a list a parameter."""
-    out: list[list[Value]] = []
+    out: list[list[ShardyValue]] = []
     start = 0
     for p in source.parameters:
         count = len(_leaf_shapes(p.shape))
@@ -313,14 +331,14 @@ def _by_parameter(source: HloComputation, leaves: Sequence[Value]) -> list[list[
     return out
 
 
-def _part(leaves: list[Value], shape: Shape, index: int) -> list[Value]:
+def _part(leaves: list[ShardyValue], shape: Shape, index: int) -> list[ShardyValue]:
     if not isinstance(shape, TupleShape):
         raise XlanbError(f"cannot take an element of {shape}, which is not a tuple")
     start = sum(len(_leaf_shapes(s)) for s in shape.shapes[:index])
     return leaves[start : start + len(_leaf_shapes(shape.shapes[index]))]
 
 
-def import_module(module: HloModule) -> Program:
+def import_module(module: HloModule) -> ShardyProgram:
     """The Program of a module.
 
     Raises:
@@ -329,14 +347,14 @@ def import_module(module: HloModule) -> Program:
     """
     meshes = {n: Mesh(n, tuple(a for a in m.axes if a[1] != 1), m.device_ids) for n, m in meshes_of(module).items()}
     entry = module.entry_computation
-    program = Program(Region(), meshes)
+    program = ShardyProgram(ShardyRegion(), meshes)
     importer = _Importer(program)
     for p in entry.parameters:
         if not isinstance(p.shape, ArrayShape):
             raise UnimplementedError(
                 f"Shardy propagation does not support the entry parameter, which is not an array: {p}"
             )
-        value = Value(p.name, p.shape)
+        value = ShardyValue(p.name, p.shape)
         program.body.arguments.append(value)
         importer.annotate(p, [value])
     leaves = importer.computation(entry, [[v] for v in program.body.arguments], program.body)
@@ -348,12 +366,12 @@ def import_module(module: HloModule) -> Program:
     return program
 
 
-def open_free_values_of_loops(program: Program, region: Region) -> None:
+def open_free_values_of_loops(program: ShardyProgram, region: ShardyRegion) -> None:
     """Give what a loop uses of its surroundings, where it has a sharding, a constraint in front of the loop that leaves every dimension open."""
     for op in list(region.ops):
         for inner in op.regions:
             open_free_values_of_loops(program, inner)
-        if op.kind is not Kind.WHILE:
+        if op.kind is not ValueKind.WHILE:
             continue
         for value in captured(op.regions):
             sharding = value.sharding
@@ -362,7 +380,9 @@ def open_free_values_of_loops(program: Program, region: Region) -> None:
             opened = TensorSharding.fully_open(sharding.mesh, sharding.rank)
             if opened == sharding:
                 continue
-            made = add_op(region, Kind.CONSTRAINT, op.hlo, [value], [value.shape], opcode=O.COPY, names=[value.name])
+            made = add_op(
+                region, ValueKind.CONSTRAINT, op.hlo, [value], [value.shape], opcode=O.COPY, names=[value.name]
+            )
             region.ops.remove(made)
             region.ops.insert(region.ops.index(op), made)
             made.results[0].sharding = opened

@@ -21,7 +21,7 @@ from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What an Op is."""
 
     HLO = "hlo"
@@ -41,17 +41,17 @@ class Kind(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class ShardyValue:
     """One array. `producer` None: an argument of a region. Values that an edge makes one array share their owner's sharding."""
 
     name: str
     shape: Shape
-    producer: Op | None = None
+    producer: ShardyOp | None = None
     index: int = 0
     edge: DataFlowEdge | None = None
     """The edge of which it is a target."""
-    uses: list[tuple[Op, int]] = field(default_factory=list)
-    returned: list[tuple[Region, int]] = field(default_factory=list)
+    uses: list[tuple[ShardyOp, int]] = field(default_factory=list)
+    returned: list[tuple[ShardyRegion, int]] = field(default_factory=list)
     """Regions that give it as a result, and at which place."""
     own_sharding: TensorSharding | None = None
 
@@ -85,15 +85,15 @@ class Value:
 
 
 @dataclass(eq=False)
-class Region:
+class ShardyRegion:
     """A body: its arguments, its operations in order, and what it gives."""
 
-    arguments: list[Value] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
-    results: list[Value] = field(default_factory=list)
-    parent: Op | None = None
+    arguments: list[ShardyValue] = field(default_factory=list)
+    ops: list[ShardyOp] = field(default_factory=list)
+    results: list[ShardyValue] = field(default_factory=list)
+    parent: ShardyOp | None = None
 
-    def walk(self) -> Iterator[Op]:
+    def walk(self) -> Iterator[ShardyOp]:
         """Every operation, one before those of its bodies."""
         for op in self.ops:
             yield op
@@ -102,17 +102,17 @@ class Region:
 
 
 @dataclass(eq=False)
-class Op:
+class ShardyOp:
     """One operation. `hlo` is the instruction it comes from (several operations may come from one); `rule` is for the propagation to keep."""
 
-    kind: Kind
+    kind: ValueKind
     opcode: HloOpcode
     hlo: HloInstruction
-    operands: list[Value]
-    results: list[Value] = field(default_factory=list)
-    regions: list[Region] = field(default_factory=list)
+    operands: list[ShardyValue]
+    results: list[ShardyValue] = field(default_factory=list)
+    regions: list[ShardyRegion] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
-    region: Region | None = None
+    region: ShardyRegion | None = None
     """The region in which it stands."""
     rule: Any = None
 
@@ -133,13 +133,13 @@ class DataFlowEdge:
     `shape` the outer shape. Elsewhere `manual` is empty and all shapes are the owner's.
     """
 
-    owner: Value
-    targets: list[Value]
-    op: Op
+    owner: ShardyValue
+    targets: list[ShardyValue]
+    op: ShardyOp
     """The operation whose body it enters or leaves."""
     operands: tuple[int, ...] = ()
     """Sources: operands of the operation, by their places."""
-    results: tuple[tuple[Region, int], ...] = ()
+    results: tuple[tuple[ShardyRegion, int], ...] = ()
     """Sources: results of its bodies."""
     manual: tuple[tuple[AxisRef, ...], ...] = ()
     manual_axes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class DataFlowEdge:
     """Of a manual computation: the owner is an argument of the body, whose own sharding names no manual axis; else it is a result and names them."""
 
     @property
-    def sources(self) -> list[Value]:
+    def sources(self) -> list[ShardyValue]:
         """The values that flow into the targets."""
         return [*(self.op.operands[n] for n in self.operands), *(r.results[n] for r, n in self.results)]
 
@@ -174,7 +174,7 @@ class DataFlowEdge:
             sharding = sharding.without_axes(self.manual_axes)
         self.owner.own_sharding = sharding
 
-    def source_sharding(self, source: Value) -> TensorSharding | None:
+    def source_sharding(self, source: ShardyValue) -> TensorSharding | None:
         """The sharding of a source as the outer side sees it: one inside a manual computation gains the manual axes."""
         sharding = source.sharding
         if not self.manual_axes or self.owner_is_inside or sharding is None:
@@ -182,30 +182,30 @@ class DataFlowEdge:
         dims = tuple(replace(d, axes=(*m, *d.axes)) for d, m in zip(sharding.dims, self.manual, strict=True))
         return replace(sharding, dims=dims, replicated=(*self.replicated, *sharding.replicated))
 
-    def set_source_sharding(self, source: Value, sharding: TensorSharding) -> None:
+    def set_source_sharding(self, source: ShardyValue, sharding: TensorSharding) -> None:
         """Give a source the sharding that the outer side sees."""
         inside = self.manual_axes and not self.owner_is_inside
         source.sharding = sharding.without_axes(self.manual_axes) if inside else sharding
 
 
 @dataclass(eq=False)
-class Program:
+class ShardyProgram:
     """A module: its entry as a Region, the meshes, and what else steers the propagation.
 
     `result_shardings` are those that the user (or the propagation) gives to the entry's results; None where there is none. `groups` are values that must have one sharding.
     """
 
-    body: Region
+    body: ShardyRegion
     meshes: dict[str, Mesh]
     result_shardings: list[TensorSharding | None] = field(default_factory=list)
     edges: list[DataFlowEdge] = field(default_factory=list)
-    groups: list[list[Value]] = field(default_factory=list)
+    groups: list[list[ShardyValue]] = field(default_factory=list)
 
-    def walk(self) -> Iterator[Op]:
+    def walk(self) -> Iterator[ShardyOp]:
         """Every operation in program order, one before those of its bodies."""
         return self.body.walk()
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Iterator[ShardyValue]:
         """Every value: arguments of a region first, then results in program order."""
         yield from _values(self.body)
 
@@ -214,7 +214,7 @@ class Program:
         return self.meshes[sharding.mesh]
 
 
-def _values(region: Region) -> Iterator[Value]:
+def _values(region: ShardyRegion) -> Iterator[ShardyValue]:
     yield from region.arguments
     for op in region.ops:
         yield from op.results
@@ -223,32 +223,32 @@ def _values(region: Region) -> Iterator[Value]:
 
 
 def add_op(
-    region: Region,
-    kind: Kind,
+    region: ShardyRegion,
+    kind: ValueKind,
     hlo: HloInstruction,
-    operands: list[Value],
+    operands: list[ShardyValue],
     shapes: list[Shape],
     *,
     opcode: HloOpcode | None = None,
     names: list[str] | None = None,
-) -> Op:
+) -> ShardyOp:
     """Append an operation to a region, with results of these shapes."""
-    op = Op(kind, opcode or hlo.opcode, hlo, operands, region=region)
-    op.results = [Value(names[n] if names else hlo.name, s, op, n) for n, s in enumerate(shapes)]
+    op = ShardyOp(kind, opcode or hlo.opcode, hlo, operands, region=region)
+    op.results = [ShardyValue(names[n] if names else hlo.name, s, op, n) for n, s in enumerate(shapes)]
     for n, value in enumerate(operands):
         value.uses.append((op, n))
     region.ops.append(op)
     return op
 
 
-def set_results(region: Region, values: list[Value]) -> None:
+def set_results(region: ShardyRegion, values: list[ShardyValue]) -> None:
     """Say what a region gives."""
     region.results = values
     for n, value in enumerate(values):
         value.returned.append((region, n))
 
 
-def add_edge(program: Program, edge: DataFlowEdge) -> DataFlowEdge:
+def add_edge(program: ShardyProgram, edge: DataFlowEdge) -> DataFlowEdge:
     """Add an edge: from now on its targets share the owner's sharding."""
     for target in edge.targets:
         target.edge = edge
@@ -260,12 +260,12 @@ __all__ = [
     "AxisRef",
     "DataFlowEdge",
     "DimensionSharding",
-    "Kind",
-    "Op",
-    "Program",
-    "Region",
+    "ShardyOp",
+    "ShardyProgram",
+    "ShardyRegion",
+    "ShardyValue",
     "TensorSharding",
-    "Value",
+    "ValueKind",
     "add_edge",
     "add_op",
     "set_results",

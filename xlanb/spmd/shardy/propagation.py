@@ -14,15 +14,15 @@ from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy import user_priorities
 from xlanb.spmd.shardy.directions import LAST_PRIORITY, directions
-from xlanb.spmd.shardy.events import Event, Propagation, Step
+from xlanb.spmd.shardy.events import Event, Propagation, PropagationStep
 from xlanb.spmd.shardy.factor_propagation import Direction, Setting, Strategy, propagate_factors
 from xlanb.spmd.shardy.groups import share_shardings, unify_groups
-from xlanb.spmd.shardy.program import DataFlowEdge, Kind, Op, Program, Region, Value
+from xlanb.spmd.shardy.program import DataFlowEdge, ShardyOp, ShardyProgram, ShardyRegion, ShardyValue, ValueKind
 from xlanb.spmd.shardy.projection import ShardingProjection, TensorFactorShardings
 from xlanb.spmd.shardy.rule import OpShardingRule, TensorMapping, pointwise_rule
 from xlanb.spmd.shardy.rules import is_elementwise, sharding_rule
 
-Node = Op | DataFlowEdge
+Node = ShardyOp | DataFlowEdge
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class PropagationOptions:
     user_priorities: bool = True
 
 
-def propagate(program: Program, options: PropagationOptions | None = None) -> Propagation:
+def propagate(program: ShardyProgram, options: PropagationOptions | None = None) -> Propagation:
     """Give every value of the program that it can a sharding; returns what was done, step by step."""
     chosen = options or PropagationOptions()
     unify_groups(program)
@@ -48,7 +48,7 @@ def propagate(program: Program, options: PropagationOptions | None = None) -> Pr
             user_priorities.admit(program, later[user_priority], user_priority)
         for op_priority in range(LAST_PRIORITY + 1) if chosen.op_priorities else (LAST_PRIORITY,):
             for strategy in chosen.strategies:
-                state.run(Step(user_priority, op_priority, strategy))
+                state.run(PropagationStep(user_priority, op_priority, strategy))
     return Propagation(program, state.events)
 
 
@@ -71,13 +71,13 @@ class _Worklist:
 
 
 class _Propagator:
-    """The state of a propagation: what is to do, who must be told, what happened."""
+    """The state of a propagation: the work list, the dependents to notify, and the events."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ShardyProgram) -> None:
         self.program = program
         self.events: list[Event] = []
         self.work = _Worklist()
-        self.step = Step(0, 0, Strategy.BASIC)
+        self.step = PropagationStep(0, 0, Strategy.BASIC)
         self.edges_of: dict[int, list[DataFlowEdge]] = defaultdict(list)
         self.edges_from: dict[int, list[DataFlowEdge]] = defaultdict(list)
         for edge in program.edges:
@@ -91,7 +91,7 @@ class _Propagator:
 
     # -- order ------------------------------------------------------------------------------------------------------
 
-    def _walk(self, region: Region) -> Iterator[Node]:
+    def _walk(self, region: ShardyRegion) -> Iterator[Node]:
         """Operations before their bodies; an edge directly behind the value that owns it."""
         for op in region.ops:
             yield op
@@ -103,7 +103,7 @@ class _Propagator:
             mine = {id(r) for r in op.results}
             yield from (e for e in edges if id(e.owner) in mine)
 
-    def run(self, step: Step) -> None:
+    def run(self, step: PropagationStep) -> None:
         """One walk over the whole program."""
         if step.op_priority != self.step.op_priority or not self.directions:
             for op in self.program.walk():
@@ -116,18 +116,18 @@ class _Propagator:
             node = self.work.pop()
             if isinstance(node, DataFlowEdge):
                 self._visit_edge(node)
-            elif node.kind is Kind.BARRIER:
+            elif node.kind is ValueKind.BARRIER:
                 self._visit_barrier(node)
             else:
                 self._visit_op(node)
         self._propagate_results()
 
-    def _use_count(self, value: Value) -> int:
+    def _use_count(self, value: ShardyValue) -> int:
         return len(value.uses) + len(value.returned) + (id(value) in self.group_of)
 
     # -- nodes ------------------------------------------------------------------------------------------------------
 
-    def _visit_op(self, op: Op) -> None:
+    def _visit_op(self, op: ShardyOp) -> None:
         rule = sharding_rule(op)
         if rule is None:
             return
@@ -140,7 +140,7 @@ class _Propagator:
             return
         self._propagate(_Site(op, rule, op.operands, op.results, operands, results, allowed, is_elementwise(op)))
 
-    def _visit_barrier(self, op: Op) -> None:
+    def _visit_barrier(self, op: ShardyOp) -> None:
         shape = op.results[0].dimensions
         direction = Direction[op.attributes["allowed_direction"]]
         rule = pointwise_rule([shape], [shape])
@@ -233,7 +233,7 @@ class _Propagator:
                 if not isinstance(node, int):
                     self._notify(other, node)
 
-    def _notify(self, value: Value, but: Node) -> None:
+    def _notify(self, value: ShardyValue, but: Node) -> None:
         edge = value.edge
         owner = edge.owner if edge is not None else value
         if edge is not None:
@@ -246,7 +246,7 @@ class _Propagator:
             self.work.push(owner.producer)
         self._notify_users(owner, but)
 
-    def _notify_users(self, value: Value, but: Node) -> None:
+    def _notify_users(self, value: ShardyValue, but: Node) -> None:
         """The users of a value, such that the first of them comes first."""
         edges = self.edges_from.get(id(value), ())
         for region, _ in reversed(value.returned):
@@ -266,8 +266,8 @@ class _Site:
 
     node: Node | int
     rule: OpShardingRule
-    operands: list[Value]
-    results: list[Value]
+    operands: list[ShardyValue]
+    results: list[ShardyValue]
     operand_shardings: list[TensorSharding | None]
     result_shardings: list[TensorSharding | None]
     directions: tuple[Direction, ...]
@@ -278,7 +278,7 @@ class _Site:
         return self.node if isinstance(self.node, int) else id(self.node)
 
     @property
-    def values(self) -> list[Value]:
+    def values(self) -> list[ShardyValue]:
         return [*self.operands, *self.results]
 
     @property

@@ -16,16 +16,16 @@ from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import AxisRef, TensorSharding
 from xlanb.spmd.shardy.axes import Axes, is_strict_list_prefix, overlaps, prefix_without_overlaps, total_size
 from xlanb.spmd.shardy.editing import set_operand, set_result
-from xlanb.spmd.shardy.program import Kind, Op, Program, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyProgram, ShardyValue, ValueKind
 from xlanb.spmd.shardy.projection import ShardingProjection, TensorFactorShardings
 from xlanb.spmd.shardy.rule import OpShardingRule
 from xlanb.spmd.shardy.rules import sharding_rule
 
 
-def insert_reshards(program: Program) -> None:
+def insert_reshards(program: ShardyProgram) -> None:
     """Insert the reshards of concatenations, ragged dots and dots."""
     for op in list(program.walk()):
-        if op.kind is not Kind.HLO or op.opcode not in (O.CONCATENATE, O.RAGGED_DOT, O.DOT):
+        if op.kind is not ValueKind.HLO or op.opcode not in (O.CONCATENATE, O.RAGGED_DOT, O.DOT):
             continue
         site = _site(program, op)
         if site is None:
@@ -40,7 +40,7 @@ def insert_reshards(program: Program) -> None:
 class _Site:
     """An operation, its rule, and its shardings by factors."""
 
-    op: Op
+    op: ShardyOp
     rule: OpShardingRule
     mesh: Mesh
     inputs: list[TensorSharding | None]
@@ -52,14 +52,14 @@ class _Site:
         return [_element_count(v) for v in (*self.op.operands, *self.op.results)]
 
 
-def _element_count(value: Value) -> int:
+def _element_count(value: ShardyValue) -> int:
     count = 1
     for d in value.dimensions:
         count *= d
     return count
 
 
-def _site(program: Program, op: Op) -> _Site | None:
+def _site(program: ShardyProgram, op: ShardyOp) -> _Site | None:
     rule = sharding_rule(op)
     inputs = [None if v.sharding is None else v.sharding.closed() for v in op.operands]
     outputs = [None if v.sharding is None else v.sharding.closed() for v in op.results]
@@ -72,23 +72,23 @@ def _site(program: Program, op: Op) -> _Site | None:
 # -- changes --------------------------------------------------------------------------------------------------------
 
 
-def _reshard_operand(op: Op, number: int, sharding: TensorSharding) -> None:
+def _reshard_operand(op: ShardyOp, number: int, sharding: TensorSharding) -> None:
     value = op.operands[number]
-    made = Op(Kind.CONSTRAINT, O.COPY, op.hlo, [value], region=op.region)
-    made.results = [Value(value.name, value.shape, made, own_sharding=sharding)]
+    made = ShardyOp(ValueKind.CONSTRAINT, O.COPY, op.hlo, [value], region=op.region)
+    made.results = [ShardyValue(value.name, value.shape, made, own_sharding=sharding)]
     value.uses.append((made, 0))
     set_operand(op, number, made.results[0])
     if op.region is not None:
         op.region.ops.insert(op.region.ops.index(op), made)
 
 
-def _reshard_result(op: Op, number: int, computed: TensorSharding) -> None:
+def _reshard_result(op: ShardyOp, number: int, computed: TensorSharding) -> None:
     """Compute a result with another sharding; its users see the old one."""
     value = op.results[number]
     seen = value.sharding or TensorSharding.fully_closed(computed.mesh, value.rank)
     uses, returned = list(value.uses), list(value.returned)
-    made = Op(Kind.CONSTRAINT, O.COPY, op.hlo, [value], region=op.region)
-    made.results = [Value(value.name, value.shape, made, own_sharding=seen)]
+    made = ShardyOp(ValueKind.CONSTRAINT, O.COPY, op.hlo, [value], region=op.region)
+    made.results = [ShardyValue(value.name, value.shape, made, own_sharding=seen)]
     value.uses.append((made, 0))
     for user, place in uses:
         set_operand(user, place, made.results[0])

@@ -1,4 +1,6 @@
-"""Layouts of what is written back: XLA infers each shape anew from those of the operands (ShapeInference), so that layouts follow transposes."""
+"""Layouts of the converted program: XLA infers each shape from those of the operands
+(ShapeInference), so layouts follow transposes.
+"""
 
 from __future__ import annotations
 

@@ -226,5 +226,5 @@ class RuleBuilder:
 
 
 def pointwise_rule(operands: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]]) -> OpShardingRule:
-    """The rule where every array has the same dimensions; scalars beside them are left alone."""
+    """The rule for arrays with equal dimensions; scalars are ignored."""
     return RuleBuilder(operands, results).add_pointwise(results[0]).build()

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
 from xlanb.spmd.shardy.axes import in_mesh_order
-from xlanb.spmd.shardy.program import Program, Value
+from xlanb.spmd.shardy.program import ShardyProgram, ShardyValue
 
-Reference = tuple[Value | int, TensorSharding]
+Reference = tuple[ShardyValue | int, TensorSharding]
 """A value, or the number of a result of the program, with the sharding that the user gave it."""
 
 
-def initialize(program: Program) -> dict[int, list[Reference]]:
+def initialize(program: ShardyProgram) -> dict[int, list[Reference]]:
     """Hide dimensions of a priority above 0; returns for each such priority what it will bring."""
     later: dict[int, list[Reference]] = defaultdict(list)
     for place, sharding in _shardings(program):
@@ -27,33 +27,33 @@ def initialize(program: Program) -> dict[int, list[Reference]]:
     return later
 
 
-def admit(program: Program, references: list[Reference], priority: int) -> None:
+def admit(program: ShardyProgram, references: list[Reference], priority: int) -> None:
     """Bring in what the user gave this priority."""
     for place, original in references:
         _set(program, place, _admitted(_get(program, place), original, priority))
 
 
-def _shardings(program: Program) -> list[Reference]:
+def _shardings(program: ShardyProgram) -> list[Reference]:
     """Values with a sharding of their own (no targets of data flow edges), and the program's results."""
     values = [(v, v.own_sharding) for v in program.values() if v.edge is None and v.own_sharding is not None]
     return [*values, *((n, s) for n, s in enumerate(program.result_shardings) if s is not None)]
 
 
-def _get(program: Program, place: Value | int) -> TensorSharding:
+def _get(program: ShardyProgram, place: ShardyValue | int) -> TensorSharding:
     sharding = program.result_shardings[place] if isinstance(place, int) else place.sharding
     if sharding is None:
         raise AssertionError("internal error: a sharding with priorities was lost")
     return sharding
 
 
-def _set(program: Program, place: Value | int, sharding: TensorSharding) -> None:
+def _set(program: ShardyProgram, place: ShardyValue | int, sharding: TensorSharding) -> None:
     if isinstance(place, int):
         program.result_shardings[place] = sharding
     else:
         place.sharding = sharding
 
 
-def _hidden(program: Program, sharding: TensorSharding) -> TensorSharding:
+def _hidden(program: ShardyProgram, sharding: TensorSharding) -> TensorSharding:
     dims: list[DimensionSharding] = []
     replicated: list[AxisRef] = list(sharding.replicated)
     for dim in sharding.dims:

@@ -17,9 +17,9 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import float32
 from xlanb.graph.operation import Tensor
 from xlanb.tf import layers as _layers
+from xlanb.tf.adaptive_optimizers import FtrlOptimizer
 from xlanb.tf.contrib.arg_scope import add_arg_scope
 from xlanb.tf.generated import function_of
-from xlanb.tf.more_optimizers import FtrlOptimizer
 from xlanb.tf.optimizers import (
     AdagradOptimizer,
     AdamOptimizer,

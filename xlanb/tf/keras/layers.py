@@ -15,8 +15,8 @@ from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.tf import layers as _layers
+from xlanb.tf.initializers import he_normal, he_uniform, lecun_normal, lecun_uniform
 from xlanb.tf.keras import activations
-from xlanb.tf.more_initializers import he_normal, he_uniform, lecun_normal, lecun_uniform
 
 Layer = _layers.Layer
 INITIALIZERS: dict[str, Callable[..., Any]] = {

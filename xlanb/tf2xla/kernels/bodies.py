@@ -13,7 +13,7 @@ from xlanb.hlo import HloComputation, HloInstruction
 from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import TupleShape
 from xlanb.tf2xla.compiler import lower_body
-from xlanb.tf2xla.context import NotConstantError, OpContext, PendingList, Store, Value, Variable
+from xlanb.tf2xla.context import NotConstantError, OpContext, PendingList, Store, Value, VariableState
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +30,7 @@ def held(ctx: OpContext, value: Value, b: HloBuilder | None = None) -> HloInstru
     """The HLO of an input; of a variable, its value now."""
     if isinstance(value, Store | PendingList) and getattr(value, "value", None) is None:
         return (b or ctx.b).constant(np.zeros((), np.bool_))  # nobody reads it before it has a form
-    if isinstance(value, Variable):
+    if isinstance(value, VariableState):
         return ctx.value_of(value)
     if value is None or isinstance(value, PendingList):
         ctx.fail("an input has no value")
@@ -65,10 +65,10 @@ class Body:
         self.b: HloBuilder = ctx.b.sub_computation(body.name)
         self.parameter = self.b.parameter(0, operand.shape)
         self.inside: list[Value] = []
-        variables: dict[int, Variable] = {}
+        variables: dict[int, VariableState] = {}
         for index, (value, constant) in enumerate(zip(given, known, strict=True)):
             element = self.b.get_tuple_element(self.parameter, index)
-            if isinstance(value, Variable):
+            if isinstance(value, VariableState):
                 if id(value) not in variables:
                     variables[id(value)] = _entered(value, element)
                 self.inside.append(variables[id(value)])
@@ -92,7 +92,7 @@ class Body:
     @property
     def writes(self) -> list[bool]:
         """Which inputs are variables that the function writes."""
-        return [isinstance(v, Variable) and v.is_written for v in self.inside]
+        return [isinstance(v, VariableState) and v.is_written for v in self.inside]
 
     def after(self, index: int) -> HloInstruction:
         """The value of an input variable at the end."""
@@ -106,17 +106,17 @@ class Body:
         """The HLO of a value inside. Raises GraphError where there is none."""
         if isinstance(value, Store) and value.value is None:
             return self.b.constant(np.zeros((), np.bool_))
-        found = value.value if isinstance(value, Variable) else value
+        found = value.value if isinstance(value, VariableState) else value
         if found is None or isinstance(found, PendingList):
             self.ctx.fail("a function returns no value where one is expected")
         return found
 
 
-def _entered(value: Variable, element: HloInstruction) -> Variable:
+def _entered(value: VariableState, element: HloInstruction) -> VariableState:
     if isinstance(value, Store):
         formed = None if value.value is None else element
         return replace(value, value=formed, is_written=False, pushes=0, gradients={})
-    return Variable(value.name, value.argument, element)
+    return VariableState(value.name, value.argument, element)
 
 
 def zeros_like(b: HloBuilder, x: HloInstruction) -> HloInstruction:

@@ -142,7 +142,7 @@ def _product(ctx: OpContext, x: _Operand, y: _Operand, result: Labels) -> _Opera
 
 
 def _repeat_labels(ctx: OpContext, o: _Operand, result: Labels) -> HloInstruction:
-    """A label that stands twice in the result: the value on that diagonal, 0 beside it."""
+    """A label that occurs twice in the result: the value on that diagonal, 0 elsewhere."""
     if result == o.labels:
         return o.value
     sizes = dict(zip(o.labels, o.value.array_shape.dimensions, strict=True))

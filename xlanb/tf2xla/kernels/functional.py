@@ -14,7 +14,7 @@ from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import same
 from xlanb.tf2xla.compiler import lower_body
 from xlanb.tf2xla.const_analysis import unchanged_arguments
-from xlanb.tf2xla.context import OpContext, Value, Variable
+from xlanb.tf2xla.context import OpContext, Value, VariableState
 from xlanb.tf2xla.kernels.bodies import Body, body_of, held, known_value, zeros_like
 from xlanb.tf2xla.kernels.settling import settle_branches, settle_loop
 from xlanb.tf2xla.registry import register
@@ -48,7 +48,7 @@ def _branches(ctx: OpContext, selector: HloInstruction, names: Sequence[str]) ->
     given = ctx.values[1:]
     operand = ctx.b.tuple([held(ctx, v) for v in given])
     made = [Body(ctx, body_of(ctx, name), given, known, operand) for name in names]
-    written = [i for i, v in enumerate(given) if isinstance(v, Variable) and any(m.writes[i] for m in made)]
+    written = [i for i, v in enumerate(given) if isinstance(v, VariableState) and any(m.writes[i] for m in made)]
     results = _of_one_shape(made, _filled(made))
     computations = [m.close([*r, *(m.after(i) for i in written)]) for m, r in zip(made, results, strict=True)]
     whole = ctx.b.conditional(selector, computations, [operand] * len(names))
@@ -126,7 +126,8 @@ def _while(ctx: OpContext) -> Sequence[Value]:
     results = loop.results
     # what was known goes round as it came in
     after = [
-        loop.after(i) if isinstance(v, Variable) or i >= len(results) else results[i] for i, v in enumerate(ctx.values)
+        loop.after(i) if isinstance(v, VariableState) or i >= len(results) else results[i]
+        for i, v in enumerate(ctx.values)
     ]
     for index, (before, result) in enumerate(zip(state.operands, after, strict=True)):
         if not same(before.shape, result.shape):
@@ -140,9 +141,9 @@ def _while(ctx: OpContext) -> Sequence[Value]:
     out: list[Value] = []
     for index, value in enumerate(ctx.values):
         element = ctx.b.get_tuple_element(whole, index)
-        if isinstance(value, Variable) and loop.writes[index]:
+        if isinstance(value, VariableState) and loop.writes[index]:
             ctx.assign_variable(index, element)
-        if isinstance(value, Variable):
+        if isinstance(value, VariableState):
             out.append(value)
         else:
             out.append(element if known[index] is None else state.operands[index])

@@ -66,7 +66,7 @@ def _not_zero(ctx: OpContext, x: HloInstruction) -> HloInstruction:
 
 
 def _moves(ctx: OpContext, change: HloInstruction, whole: HloInstruction) -> HloInstruction:
-    """Where a term still counts beside the whole."""
+    """Where a term is still significant compared with the sum."""
     b = ctx.b
     return b.compare(b.abs(change), _times(ctx, b.abs(whole), _EPSILON), "GT")
 
@@ -249,7 +249,9 @@ _elementwise("Zeta")(_zeta)
 
 @_elementwise("Polygamma")
 def _polygamma(ctx: OpContext, n: HloInstruction, x: HloInstruction) -> HloInstruction:
-    """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x); NaN where n is no natural number."""
+    """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x); NaN where n is not a natural
+    number.
+    """
     b = ctx.b
     order = _plus(ctx, n, 1)
     size = b.multiply(b.exp(lgamma(ctx.b, order)), _zeta(ctx, order, x))

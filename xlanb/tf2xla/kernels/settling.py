@@ -13,7 +13,7 @@ from xlanb.hlo import HloInstruction, HloModule, HloOpcode
 from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import TupleShape
 from xlanb.shape.shape import same
-from xlanb.tf2xla.context import OpContext, PendingList, Store, Value, Variable
+from xlanb.tf2xla.context import OpContext, PendingList, Store, Value, VariableState
 from xlanb.tf2xla.kernels.bodies import Body, held, known_value
 from xlanb.tf2xla.kernels.tensor_lists import zeros_list
 
@@ -154,7 +154,7 @@ def _bound(trial: OpContext, test: Body, part: HloInstruction, seen: Body, start
     condition = test.b.build_computation(compared)
     results: list[HloInstruction] = []
     for i, element in enumerate(start.operands):
-        after = seen.after(i) if isinstance(seen.inside[i], Variable) else _result(seen, i)
+        after = seen.after(i) if isinstance(seen.inside[i], VariableState) else _result(seen, i)
         fits = after is not None and same(after.shape, element.shape)
         results.append(after if fits and after is not None else seen.b.get_tuple_element(seen.parameter, i))
     return trip_count(trial.b.while_(condition, seen.close(results), start))

@@ -148,12 +148,12 @@ def _tridiagonal_matmul(ctx: OpContext) -> HloInstruction:
         size = diagonal.array_shape.dimensions
         return broadcast_to(b, b.reshape(diagonal, [*size[:-2], size[-1], 1]), dims)
 
-    def moved(by: int) -> HloInstruction:
+    def shifted(by: int) -> HloInstruction:
         sides = [(0, 0, 0)] * len(dims)
         sides[row] = (-by, by, 0)
         return b.pad(x, scalar(ctx, x, 0), sides)
 
-    parts = [b.multiply(spread(d), v) for d, v in ((main, x), (above, moved(1)), (below, moved(-1)))]
+    parts = [b.multiply(spread(d), v) for d, v in ((main, x), (above, shifted(1)), (below, shifted(-1)))]
     return b.add(b.add(parts[0], parts[1]), parts[2])
 
 

@@ -56,7 +56,7 @@ class HloComputationDeduplicator(HloPass):
 
 
 def _beside(c: HloComputation) -> Hashable:
-    """What the instructions carry beside what they compute."""
+    """Attributes of instructions that do not affect their results."""
     return tuple((i.backend_config, i.frontend_attributes, i.sharding) for i in c.post_order())
 
 

@@ -18,7 +18,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class ConditionalCanonicalizer(HloPass):
-    """Wraps operands and results that are no tuples."""
+    """Wraps operands and results that are not tuples."""
 
     name = "conditional-canonicalizer"
     triggers = frozenset((O.CONDITIONAL,))

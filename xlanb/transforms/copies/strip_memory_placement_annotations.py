@@ -20,7 +20,7 @@ _TARGETS = frozenset(
 
 @dataclass(frozen=True)
 class StripMemoryPlacementAnnotations(HloPass):
-    """Replaces every custom call that only says where a value is to be by the value."""
+    """Replaces every custom call that only annotates a value's placement by the value."""
 
     name = "strip-memory-placement-annotations"
     triggers = frozenset((O.CUSTOM_CALL,))

@@ -62,7 +62,7 @@ class DotMerger(HloPass):
 
     def _merged(self, a: HloInstruction, b: HloInstruction) -> HloInstruction | None:
         """One dot for both, whose places slices of it take; None where there is none."""
-        pair = Pair(a, b, self.max_size_to_merge)
+        pair = DotPair(a, b, self.max_size_to_merge)
         if not decide("merge", (a.name, b.name), _CONDITIONS, pair):
             return None
         if pair.shared is not None:
@@ -81,7 +81,7 @@ def _oldest_first(dots: list[HloInstruction]) -> list[HloInstruction]:
 
 
 @dataclass(frozen=True)
-class Pair:
+class DotPair:
     """Two dots that may become one."""
 
     a: HloInstruction
@@ -119,7 +119,7 @@ def _types(dot: HloInstruction) -> list[object]:
     return [i.shape.element_type for i in (dot, *dot.operands)]
 
 
-def _has_same_form(p: Pair) -> bool:
+def _has_same_form(p: DotPair) -> bool:
     """Whether what is multiplied with the shared operand can be one array: of the same type, numbers and layout, with one free dimension."""
     a, b = p.a, p.b
     if p.shared is None:
@@ -162,7 +162,7 @@ def _is_plain_product(dot: HloInstruction) -> bool:
     )
 
 
-_CONDITIONS: Final[tuple[Condition[Pair], ...]] = (
+_CONDITIONS: Final[tuple[Condition[DotPair], ...]] = (
     Condition(
         "one of them is small",
         lambda p: min(_bytes(p.a), _bytes(p.b)) <= p.limit,

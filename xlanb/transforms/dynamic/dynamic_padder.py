@@ -20,7 +20,7 @@ from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.shape.shape import array, has_dynamic, tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.dynamic.dynamic_padding import SIZE, Padded, Value, apply, static
+from xlanb.transforms.dynamic.dynamic_padding import SIZE, PaddedValue, Value, apply, static
 
 _BETWEEN = frozenset(("SliceToDynamic", "PadToStatic"))
 
@@ -60,7 +60,7 @@ class _Padder:
             before = set(c.instructions) if i.control_predecessors or i.control_successors else set()
             value = self.values[i] = self._padded(i)
             self._keep_order(i, [x for x in c if x not in before] if before else [])
-            if isinstance(value, Padded) and not has_dynamic(i.shape):
+            if isinstance(value, PaddedValue) and not has_dynamic(i.shape):
                 c.replace_uses(i, value.array)
         if c.root in self.values:
             c.set_root(self._dynamic(Builder(c.root), self.values[c.root], c.root.shape))
@@ -83,11 +83,11 @@ class _Padder:
             return [self._value(o) for o in i.operands]
         if i.opcode is O.GET_TUPLE_ELEMENT:
             parts = self._value(i.operands[0])
-            return parts[i.tuple_index] if isinstance(parts, list) else Padded(i)
+            return parts[i.tuple_index] if isinstance(parts, list) else PaddedValue(i)
         if i.opcode is O.PARAMETER or (i.opcode is O.CUSTOM_CALL and i.attributes["custom_call_target"] in _BETWEEN):
             return self._static(b, i)
         operands = [self._value(o) for o in i.operands]
-        arrays = [o for o in operands if isinstance(o, Padded)]
+        arrays = [o for o in operands if isinstance(o, PaddedValue)]
         made = apply(b, i, arrays) if len(arrays) == len(operands) else None
         return self._together(b, i, operands) if made is None else _sized(b, made, i.shape)
 
@@ -97,7 +97,7 @@ class _Padder:
         if isinstance(i.shape, TupleShape):
             b = Builder(i)
             return self._static(b, i)
-        return Padded(i)
+        return PaddedValue(i)
 
     def _together(self, b: Builder, i: HloInstruction, operands: list[Value]) -> Value:
         """The instruction over dynamic arrays, its result padded."""
@@ -109,15 +109,15 @@ class _Padder:
         if isinstance(i.shape, TupleShape):
             return [self._static(b, b.element(i, n)) for n in range(len(i.shape.shapes))]
         if not isinstance(i.shape, ArrayShape) or not i.shape.is_dynamic:
-            return Padded(i)
+            return PaddedValue(i)
         if i.opcode is O.CUSTOM_CALL and i.attributes["custom_call_target"] == "SliceToDynamic":
             full, *sizes = i.operands
             if full.shape == static(i.shape):
-                return Padded(full, {d: n for d, n in enumerate(sizes) if i.shape.is_dynamic_dimension(d)})
+                return PaddedValue(full, {d: n for d, n in enumerate(sizes) if i.shape.is_dynamic_dimension(d)})
         shape = tuple_of((static(i.shape), *[array(SIZE)] * i.shape.rank))
         made = b.add(O.CUSTOM_CALL, (i,), shape, custom_call_target="PadToStatic")
         sizes_of = {d: b.element(made, 1 + d) for d in range(i.shape.rank) if i.shape.is_dynamic_dimension(d)}
-        return Padded(b.element(made, 0), sizes_of)
+        return PaddedValue(b.element(made, 0), sizes_of)
 
     def _dynamic(self, b: Builder, value: Value, shape: Shape) -> HloInstruction:
         """A value as its shape says."""
@@ -137,4 +137,4 @@ def _sized(b: Builder, value: Value, shape: Shape) -> Value:
         return [_sized(b, v, s) for v, s in zip(value, shapes, strict=True)]
     if not isinstance(shape, ArrayShape):
         return value
-    return Padded(value.array, {d: n for d, n in value.sizes.items() if shape.is_dynamic_dimension(d)})
+    return PaddedValue(value.array, {d: n for d, n in value.sizes.items() if shape.is_dynamic_dimension(d)})

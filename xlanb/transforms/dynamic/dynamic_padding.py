@@ -23,15 +23,15 @@ Sizes = dict[int, HloInstruction]
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddedValue:
     """An array at its bound, and the sizes of its dynamic dimensions."""
 
     array: HloInstruction
     sizes: Sizes = field(default_factory=dict)
 
 
-Value: TypeAlias = "Padded | list[Value]"
-Rule = Callable[[Builder, HloInstruction, list[Padded]], "Value | None"]
+Value: TypeAlias = "PaddedValue | list[Value]"
+Rule = Callable[[Builder, HloInstruction, list[PaddedValue]], "Value | None"]
 
 
 def static(shape: Shape) -> Shape:
@@ -43,7 +43,7 @@ def static(shape: Shape) -> Shape:
     return shape
 
 
-def filled(b: Builder, x: Padded, dimensions: Iterable[int], value: HloInstruction) -> HloInstruction:
+def filled(b: Builder, x: PaddedValue, dimensions: Iterable[int], value: HloInstruction) -> HloInstruction:
     """The array with `value`, a scalar, beyond the sizes of those of `dimensions` that are dynamic."""
     made, shape = x.array, x.array.array_shape
     for d in dimensions:
@@ -54,7 +54,7 @@ def filled(b: Builder, x: Padded, dimensions: Iterable[int], value: HloInstructi
     return made
 
 
-def apply(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def apply(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     """The result of an instruction over padded operands; None where only the elements themselves will do."""
     rule = _RULES.get(i.opcode, _elementwise if i.opcode.is_elementwise else None)
     return rule(b, i, operands) if rule is not None else None
@@ -67,14 +67,14 @@ def _clone(i: HloInstruction, operands: Iterable[HloInstruction]) -> HloInstruct
 def _results(b: Builder, made: HloInstruction, sizes: Sizes) -> Value:
     """One array or several of the same sizes."""
     if isinstance(made.shape, TupleShape):
-        return [Padded(b.element(made, n), sizes) for n in range(len(made.shape.shapes))]
-    return Padded(made, sizes)
+        return [PaddedValue(b.element(made, n), sizes) for n in range(len(made.shape.shapes))]
+    return PaddedValue(made, sizes)
 
 
-def _elementwise(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _elementwise(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     full = [o for o in operands if o.array.array_shape.rank == i.array_shape.rank]
     sizes = _together(b, [o.sizes for o in full], implicit_broadcast=True)
-    return Padded(_clone(i, (_spread(b, o, sizes) if o in full else o.array for o in operands)), sizes)
+    return PaddedValue(_clone(i, (_spread(b, o, sizes) if o in full else o.array for o in operands)), sizes)
 
 
 def _together(b: Builder, given: Iterable[Sizes], *, implicit_broadcast: bool = False) -> Sizes:
@@ -99,7 +99,7 @@ def _meet(b: Builder, n: HloInstruction, m: HloInstruction, *, implicit_broadcas
     return b.select(b.compare(n, "EQ", one), m, b.select(b.compare(m, "EQ", one), n, met))
 
 
-def _spread(b: Builder, x: Padded, sizes: Sizes) -> HloInstruction:
+def _spread(b: Builder, x: PaddedValue, sizes: Sizes) -> HloInstruction:
     """The array with its only element repeated along each dimension whose size is 1 where that of the result may not be."""
     made, shape = x.array, x.array.array_shape
     for d, n in x.sizes.items():
@@ -114,27 +114,29 @@ def _spread(b: Builder, x: Padded, sizes: Sizes) -> HloInstruction:
     return made
 
 
-def _broadcast(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
-    return Padded(_clone(i, (operands[0].array,)), {i.dimensions[d]: n for d, n in operands[0].sizes.items()})
+def _broadcast(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
+    return PaddedValue(_clone(i, (operands[0].array,)), {i.dimensions[d]: n for d, n in operands[0].sizes.items()})
 
 
-def _transpose(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _transpose(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     sizes = operands[0].sizes
-    return Padded(_clone(i, (operands[0].array,)), {n: sizes[d] for n, d in enumerate(i.dimensions) if d in sizes})
+    return PaddedValue(_clone(i, (operands[0].array,)), {n: sizes[d] for n, d in enumerate(i.dimensions) if d in sizes})
 
 
-def _set_size(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _set_size(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     d = i.dimensions[0]
     sizes = {k: n for k, n in operands[0].sizes.items() if k != d}
-    return Padded(operands[0].array, sizes | {d: operands[1].array} if i.array_shape.is_dynamic_dimension(d) else sizes)
+    return PaddedValue(
+        operands[0].array, sizes | {d: operands[1].array} if i.array_shape.is_dynamic_dimension(d) else sizes
+    )
 
 
-def _get_size(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _get_size(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     x, d = operands[0], i.dimensions[0]
-    return Padded(x.sizes[d] if d in x.sizes else b.scalar(x.array.array_shape.dimensions[d], SIZE))
+    return PaddedValue(x.sizes[d] if d in x.sizes else b.scalar(x.array.array_shape.dimensions[d], SIZE))
 
 
-def _reduce(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _reduce(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     count = len(operands) // 2
     starts = [o.array for o in operands[count:]]
     arrays = [filled(b, x, i.dimensions, s) for x, s in zip(operands[:count], starts, strict=True)]
@@ -143,7 +145,7 @@ def _reduce(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | No
     return _results(b, _clone(i, (*arrays, *starts)), sizes)
 
 
-def _dot(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _dot(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     zero = b.scalar(0, operands[0].array.array_shape.element_type)
     arrays, given = [], []
     batch = len(i.ints("lhs_batch_dims"))
@@ -156,14 +158,14 @@ def _dot(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
         given.append({n: x.sizes[d] for n, d in enumerate(shared) if d in x.sizes})
         given.append({place + n: x.sizes[d] for n, d in enumerate(free) if d in x.sizes})
         place += len(free)
-    return Padded(_clone(i, arrays), _together(b, given))
+    return PaddedValue(_clone(i, arrays), _together(b, given))
 
 
-def _concatenate(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _concatenate(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     d = i.dimensions[0]
     sizes = _together(b, ({k: n for k, n in o.sizes.items() if k != d} for o in operands))
     if all(d not in o.sizes for o in operands):
-        return Padded(_clone(i, (o.array for o in operands)), sizes)
+        return PaddedValue(_clone(i, (o.array for o in operands)), sizes)
     shape = static(i.shape).as_array()
     first = operands[0].array.array_shape
     edges = [PaddingDimension()] * shape.rank
@@ -175,10 +177,10 @@ def _concatenate(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value
             starts = [end if k == d else b.scalar(0, SIZE) for k in range(shape.rank)]
             made = b.add(O.DYNAMIC_UPDATE_SLICE, (made, o.array, *starts), shape)
         end = b.binary(O.ADD, end, o.sizes.get(d) or b.scalar(o.array.array_shape.dimensions[d], SIZE))
-    return Padded(made, sizes | {d: end})
+    return PaddedValue(made, sizes | {d: end})
 
 
-def _pad(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _pad(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     """What lies beyond a size is padding already."""
     x, value = operands
     sizes: Sizes = {}
@@ -192,19 +194,19 @@ def _pad(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
             gaps = b.binary(O.MAXIMUM, b.binary(O.SUBTRACT, n, one), b.scalar(0, SIZE))
             size = b.binary(O.ADD, n, b.binary(O.MULTIPLY, gaps, b.scalar(edge.interior, SIZE)))
         sizes[d] = b.binary(O.ADD, size, b.scalar(edge.low + edge.high, SIZE))
-    return Padded(_clone(i, (filled(b, x, x.sizes, value.array), value.array)), sizes)
+    return PaddedValue(_clone(i, (filled(b, x, x.sizes, value.array), value.array)), sizes)
 
 
-def _whole(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _whole(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     """A slice that leaves dynamic dimensions as they are."""
     x = operands[0]
     dims = x.array.array_shape.dimensions
     if any(i.array_shape.dimensions[d] != dims[d] for d in x.sizes):
         return None
-    return Padded(_clone(i, (o.array for o in operands)), x.sizes)
+    return PaddedValue(_clone(i, (o.array for o in operands)), x.sizes)
 
 
-def _off(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _off(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     """What is done along `dimensions` does not touch others."""
     if any(d in o.sizes for o in operands for d in i.dimensions):
         return None
@@ -212,7 +214,7 @@ def _off(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
     return _results(b, _clone(i, (o.array for o in operands)), sizes)
 
 
-def _reduce_window(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _reduce_window(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     count = len(operands) // 2
     sizes = _together(b, (x.sizes for x in operands[:count]))
     plain = [
@@ -224,7 +226,7 @@ def _reduce_window(b: Builder, i: HloInstruction, operands: list[Padded]) -> Val
     return _results(b, _clone(i, (o.array for o in operands)), sizes)
 
 
-def _reshape(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _reshape(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     """Dynamic dimensions that are the most major ones of what they are split into or joined with."""
     x = operands[0]
     source, target = x.array.array_shape.dimensions, i.array_shape.dimensions
@@ -251,10 +253,10 @@ def _reshape(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | N
             sizes[major_out] = b.binary(O.DIVIDE, size, b.scalar(old // new, SIZE))
         else:
             return None
-    return Padded(b.add(O.RESHAPE, (x.array,), static(i.shape)), sizes)
+    return PaddedValue(b.add(O.RESHAPE, (x.array,), static(i.shape)), sizes)
 
 
-def _gather(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _gather(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     """Indices beyond a size are clamped like others; dynamic dimensions of `x` are taken whole."""
     x, indices = operands
     offsets = i.ints("offset_dims")
@@ -266,17 +268,17 @@ def _gather(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | No
     starts = [d for d in range(i.array_shape.rank) if d not in offsets]
     sizes = {offsets[windows.index(d)]: n for d, n in x.sizes.items()}
     sizes |= _index_sizes(i, indices, starts)
-    return Padded(_clone(i, (x.array, indices.array)), sizes)
+    return PaddedValue(_clone(i, (x.array, indices.array)), sizes)
 
 
-def _index_sizes(i: HloInstruction, indices: Padded, places: list[int]) -> Sizes:
+def _index_sizes(i: HloInstruction, indices: PaddedValue, places: list[int]) -> Sizes:
     """Sizes of the dimensions of index vectors, by the dimensions that they become."""
     vector = i.attributes["index_vector_dim"]
     outer = [d for d in range(indices.array.array_shape.rank) if d != vector]
     return {places[outer.index(d)]: n for d, n in indices.sizes.items()}
 
 
-def _scatter(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+def _scatter(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     """Indices beyond a size are moved out of bounds, where nothing is written."""
     count = len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
@@ -296,7 +298,7 @@ def _scatter(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | N
     kind = indices.array.array_shape.element_type
     if not kind.is_signed:
         return None
-    kept = filled(b, Padded(indices.array, sizes), outer, b.scalar(-1, kind))
+    kept = filled(b, PaddedValue(indices.array, sizes), outer, b.scalar(-1, kind))
     made = _clone(i, (*(x.array for x in arrays), kept, *(u.array for u in updates)))
     return _results(b, made, {})
 

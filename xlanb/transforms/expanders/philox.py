@@ -21,20 +21,22 @@ Words = list[HloInstruction]
 
 
 @dataclass(frozen=True)
-class Counter:
+class PhiloxCounter:
     """The counter, two scalars u64."""
 
     low: HloInstruction
     high: HloInstruction
 
-    def advanced(self, b: Builder, by: int) -> Counter:
+    def advanced(self, b: Builder, by: int) -> PhiloxCounter:
         """The counter after `by` steps."""
         low = b.binary(O.ADD, self.low, b.scalar(by, P.U64))
         carry = b.compare(low, "LT", self.low)
-        return Counter(low, b.select(carry, b.binary(O.ADD, self.high, b.scalar(1, P.U64)), self.high))
+        return PhiloxCounter(low, b.select(carry, b.binary(O.ADD, self.high, b.scalar(1, P.U64)), self.high))
 
 
-def philox_bits(b: Builder, key: HloInstruction, counter: Counter, shape: ArrayShape) -> tuple[HloInstruction, Counter]:
+def philox_bits(
+    b: Builder, key: HloInstruction, counter: PhiloxCounter, shape: ArrayShape
+) -> tuple[HloInstruction, PhiloxCounter]:
     """Bits u32 or u64 (by the width of the element type) in the dimensions of `shape`, and the counter after them; `key` is a scalar u64."""
     wide = shape.element_type.bits == 64
     count = shape.element_count
@@ -48,7 +50,7 @@ def philox_bits(b: Builder, key: HloInstruction, counter: Counter, shape: ArrayS
     return b.reshape(kept, shape.dimensions), counter.advanced(b, steps)
 
 
-def _counters(b: Builder, counter: Counter, steps: int) -> Words:
+def _counters(b: Builder, counter: PhiloxCounter, steps: int) -> Words:
     """Four words of each counter."""
     line = array(P.U64, (steps,))
     start = b.broadcast(counter.low, (), line)

@@ -89,7 +89,7 @@ def _philox_bits(
 ) -> tuple[HloInstruction, list[HloInstruction]]:
     """A state of two words has no room for the upper half of the counter: the key stands there."""
     key, low, *rest = state
-    bits, after = philox.philox_bits(b, key, philox.Counter(low, rest[0] if rest else key), shape)
+    bits, after = philox.philox_bits(b, key, philox.PhiloxCounter(low, rest[0] if rest else key), shape)
     return bits, [key, after.low, *([after.high] if rest else [])]
 
 

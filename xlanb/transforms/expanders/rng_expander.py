@@ -22,7 +22,7 @@ from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.expanders.philox import Counter, philox_bits
+from xlanb.transforms.expanders.philox import PhiloxCounter, philox_bits
 from xlanb.transforms.verdict import OTHER_NUMBERS
 
 P = PrimitiveType
@@ -82,7 +82,7 @@ def _computation(i: HloInstruction, shape: ArrayShape, made: Made) -> HloComputa
         )
         b = Builder(state)
         low, high = (b.reshape(b.slice(state, (k,), (k + 1,)), ()) for k in range(2))
-        draw = _Draw(b, key, Counter(low, high))
+        draw = _Draw(b, key, PhiloxCounter(low, high))
         c.set_root(draw.normal(a, spread, shape) if signature[0] == "rng_normal" else draw.uniform(a, spread, shape))
     return made[signature]
 
@@ -93,7 +93,7 @@ class _Draw:
 
     b: Builder
     key: HloInstruction
-    counter: Counter
+    counter: PhiloxCounter
 
     def _bits(self, shape: ArrayShape) -> HloInstruction:
         return philox_bits(self.b, self.key, self.counter, shape)[0]

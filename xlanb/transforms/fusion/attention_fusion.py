@@ -148,7 +148,7 @@ def _belongs(
     moved: set[HloInstruction],
     beside: set[HloInstruction],
 ) -> bool:
-    """Whether an operand of the fusion is to be computed in it."""
+    """Whether an operand is computed inside of the fusion."""
     if i.control_predecessors or i.control_successors or not i.shape.is_array:
         return False
     if i.opcode is O.CONSTANT:

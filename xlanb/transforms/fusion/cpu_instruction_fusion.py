@@ -24,7 +24,7 @@ from xlanb.transforms.fusion import in_place
 from xlanb.transforms.fusion.fusion_indexing import ALLOWED_CODE_DUPLICATION, opens_block
 from xlanb.transforms.fusion.fusion_loops import LOOP_CONDITIONS
 from xlanb.transforms.fusion.instruction_fusion import (
-    Edge,
+    FusionEdge,
     FusionPolicy,
     is_always_duplicable,
     is_effective_scalar,
@@ -106,12 +106,12 @@ class CpuInstructionFusion(HloPass):
 @dataclass(frozen=True)
 class _CpuPolicy(FusionPolicy):
     materialize_shifted_exponents: bool
-    loop_conditions: tuple[Condition[Edge], ...]
+    loop_conditions: tuple[Condition[FusionEdge], ...]
 
-    def conditions(self, edge: Edge) -> Sequence[Condition[Edge]]:
+    def conditions(self, edge: FusionEdge) -> Sequence[Condition[FusionEdge]]:
         return _OUTPUT_CONDITIONS if can_be_output_fused(edge.producer, edge.consumer) else self.loop_conditions
 
-    def kind(self, edge: Edge) -> str:
+    def kind(self, edge: FusionEdge) -> str:
         return "kOutput" if can_be_output_fused(edge.producer, edge.consumer) else "kLoop"
 
     def is_expensive(self, i: HloInstruction) -> bool:
@@ -222,13 +222,13 @@ def _has_narrow_pieces(i: HloInstruction) -> bool:
 # -- the conditions: whether each holds, and its value in words --------------------------------------------------------
 
 
-def _awaited(e: Edge) -> list[str]:
+def _awaited(e: FusionEdge) -> list[str]:
     if e.producer.opcode is not O.ADD:  # only an addition takes in a product
         return []
     return [o.name for o in e.producer.operands if o.opcode is O.DOT and can_be_output_fused(o, e.producer)]
 
 
-def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition[Edge]:
+def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition[FusionEdge]:
     return Condition(
         "not a concatenation that is cheaper to copy",
         lambda e: not is_awkward(e.producer) and not is_awkward(e.consumer),
@@ -237,7 +237,7 @@ def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition[E
     )
 
 
-def _awkward(e: Edge, is_awkward: Callable[[HloInstruction], bool]) -> str:
+def _awkward(e: FusionEdge, is_awkward: Callable[[HloInstruction], bool]) -> str:
     found = [i for i in (e.producer, e.consumer) if is_awkward(i)]
     return ", ".join(f"`{i.name}` has {counted(len(i.operands), 'piece')} along {i.shape}" for i in found)
 
@@ -247,36 +247,36 @@ _NO_SHORT_COPIED_ROWS = _no_concatenate(_is_awkward_by_bytes)
 _NO_NARROW_PIECES = _no_concatenate(_has_narrow_pieces)
 
 
-def _profitable(e: Edge) -> bool:
+def _profitable(e: FusionEdge) -> bool:
     expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
     return not (expensive and e.producer in e.run.reused(e.consumer))
 
 
-def _uses(e: Edge) -> str:
+def _uses(e: FusionEdge) -> str:
     expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
     reused = expensive and e.producer in e.run.reused(e.consumer)
     return f"producer {'expensive' if expensive else 'cheap'}{', its elements reused' if reused else ''}"
 
 
-def _no_expensive_duplicate(e: Edge) -> bool:
+def _no_expensive_duplicate(e: FusionEdge) -> bool:
     return e.producer.user_count == 1 or not is_expensive(e.producer) or is_always_duplicable(e.producer)
 
 
-def _few_reductions(e: Edge) -> bool:
+def _few_reductions(e: FusionEdge) -> bool:
     counts = e.producer.opcode is O.REDUCE and e.consumer.opcode is O.FUSION
     return not counts or e.run.reductions(e.consumer) < _MAX_REDUCTIONS
 
 
-def _code_stays_small(e: Edge) -> bool:
+def _code_stays_small(e: FusionEdge) -> bool:
     return e.consumer.opcode is not O.FUSION or not e.run.evaluation(e.consumer).code_duplication_too_high(e.producer)
 
 
-def _is_emitted_too_often(e: Edge) -> bool:
+def _is_emitted_too_often(e: FusionEdge) -> bool:
     """Whether what the fusion has by now is reason enough: it emits no operand less often when it grows."""
     return e.consumer.opcode is O.FUSION and e.run.evaluation(e.consumer).emitted_too_often(e.producer)
 
 
-def _feeds_small_product(e: Edge) -> bool:
+def _feeds_small_product(e: FusionEdge) -> bool:
     """Whether the consumer is a matrix-vector product whose vector is small enough to be read again and again."""
     c = e.consumer
     if c.opcode is not O.DOT or c.array_shape.rank > 1 or e.index > 1:
@@ -285,23 +285,23 @@ def _feeds_small_product(e: Edge) -> bool:
     return vector.array_shape.rank == 1 and vector.shape.byte_size < _SMALL_OPERAND_BYTES
 
 
-def _consumer_takes_it(e: Edge) -> bool:
+def _consumer_takes_it(e: FusionEdge) -> bool:
     c = e.consumer
     if c.opcode is O.FUSION:
         return bool(c.get("kind") == "kLoop")
     return can_be_loop_fused(c) or _feeds_small_product(e)
 
 
-def _taker(e: Edge) -> str:
+def _taker(e: FusionEdge) -> str:
     if _feeds_small_product(e):
         return "small matrix-vector product"
     return f"fusion of kind {e.consumer.get('kind')}" if e.consumer.opcode is O.FUSION else str(e.consumer.opcode)
 
 
-def _few_copies(limit: int) -> Condition[Edge]:
+def _few_copies(limit: int) -> Condition[FusionEdge]:
     """At most so many instructions of one fusion are computed or stored for a reduction too."""
 
-    def allowed(e: Edge) -> int:
+    def allowed(e: FusionEdge) -> int:
         return limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit
 
     return Condition(
@@ -312,7 +312,7 @@ def _few_copies(limit: int) -> Condition[Edge]:
     )
 
 
-CONDITIONS: tuple[Condition[Edge], ...] = (
+CONDITIONS: tuple[Condition[FusionEdge], ...] = (
     Condition(
         "producer is not an array constant",
         lambda e: e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape),
@@ -396,7 +396,7 @@ CONDITIONS: tuple[Condition[Edge], ...] = (
         is_required=True,
     ),
 )
-_OUTPUT_CONDITIONS: tuple[Condition[Edge], ...] = (
+_OUTPUT_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
     CONDITIONS[0],
     Condition(
         "matrix-vector product whose only use is an addition",
@@ -412,5 +412,5 @@ def required_conditions() -> frozenset[str]:
     return frozenset(c.name for c in (*CONDITIONS, *_OUTPUT_CONDITIONS) if c.is_required)
 
 
-def _emitted(e: Edge) -> int:
+def _emitted(e: FusionEdge) -> int:
     return e.run.evaluation(e.consumer).emitted(e.producer) if e.consumer.opcode is O.FUSION else 1

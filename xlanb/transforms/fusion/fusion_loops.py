@@ -16,7 +16,7 @@ from xlanb.analysis.operand_use import is_elementwise
 from xlanb.conditions import Condition
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.transforms.fusion.instruction_fusion import Edge
+from xlanb.transforms.fusion.instruction_fusion import FusionEdge
 
 _LARGE = 1024
 """The least number of elements for which a loop gets a kernel of its own."""
@@ -29,7 +29,7 @@ _SHORT_CHAIN = 2
 # -- reductions ------------------------------------------------------------------------------------------------------
 
 
-def _unlike_reduction(e: Edge) -> HloInstruction | None:
+def _unlike_reduction(e: FusionEdge) -> HloInstruction | None:
     """A reduction in the consumer that goes through its operand in another order than the producer.
 
     A reduction that depends on the producer is no such reduction: it contains the producer's loop.
@@ -71,7 +71,7 @@ def _dependent(i: HloInstruction) -> set[HloInstruction]:
 # -- broadcasts ------------------------------------------------------------------------------------------------------
 
 
-def _narrow_broadcast(e: Edge) -> HloInstruction | None:
+def _narrow_broadcast(e: FusionEdge) -> HloInstruction | None:
     """The broadcast that repeats the producer along a narrow fastest dimension, where computing it for each row is slow."""
     p, c = e.producer, e.consumer
     if not is_elementwise(p) or not p.shape.is_array or not _is_large(p) or not _computes_much(p):
@@ -101,7 +101,7 @@ def _computes_much(i: HloInstruction) -> bool:
     return len(seen) > _SHORT_CHAIN
 
 
-LOOP_CONDITIONS: tuple[Condition[Edge], ...] = (
+LOOP_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
     Condition(
         "large reductions of one fusion reduce the same dimensions",
         lambda e: _unlike_reduction(e) is None,

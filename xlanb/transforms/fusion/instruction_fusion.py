@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.cost import elements_of
 from xlanb.analysis.operand_use import reused_operands
-from xlanb.conditions import Condition, asked, asked_names, first_failing, told
+from xlanb.conditions import Condition, asked, asked_names, first_failing, predicates_of
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -36,7 +36,7 @@ _FREE_TO_DUPLICATE = frozenset((O.CONSTANT, O.BROADCAST, O.BITCAST, O.IOTA))
 
 
 @dataclass(slots=True)
-class Edge:
+class FusionEdge:
     """A producer, a consumer that uses it as operand `index`, and what the run knows of the computation around them."""
 
     producer: HloInstruction
@@ -45,7 +45,7 @@ class Edge:
     run: FusionRun
 
 
-_UNTOLD: Condition[Edge] = Condition("untold", lambda _: False)
+_UNTOLD: Condition[FusionEdge] = Condition("untold", lambda _: False)
 """Marks a decision about an edge that has not been reported."""
 
 
@@ -53,11 +53,11 @@ class FusionPolicy(ABC):
     """What a backend decides about fusion."""
 
     @abstractmethod
-    def conditions(self, edge: Edge) -> Sequence[Condition[Edge]]:
+    def conditions(self, edge: FusionEdge) -> Sequence[Condition[FusionEdge]]:
         """The conditions that an edge must meet, cheapest and most telling first."""
 
     @abstractmethod
-    def kind(self, edge: Edge) -> str:
+    def kind(self, edge: FusionEdge) -> str:
         """The fusion kind that fusing an edge gives."""
 
     @abstractmethod
@@ -89,16 +89,16 @@ class FusionRun:
         self._asked = asked_names()
         self._inside: dict[HloInstruction, frozenset[str]] = {}
         """The instructions inside the fusions created in this run; filled on demand."""
-        self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition[Edge], ...]]] = {}
+        self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition[FusionEdge], ...]]] = {}
         self._answers: dict[tuple[HloInstruction, int], bool] = {}
-        self._told: dict[tuple[HloInstruction, HloInstruction], Condition[Edge] | None] = {}
-        self._said: dict[int, tuple[Sequence[Condition[Edge]], dict[tuple[str, ...], tuple[Predicate, ...]]]] = {}
+        self._told: dict[tuple[HloInstruction, HloInstruction], Condition[FusionEdge] | None] = {}
+        self._said: dict[int, tuple[Sequence[Condition[FusionEdge]], dict[tuple[str, ...], tuple[Predicate, ...]]]] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
         self._shut_out: dict[HloInstruction, set[HloInstruction]] = {}
         self._shut_out_while_shared: dict[HloInstruction, set[HloInstruction]] = {}
-        self._failed: dict[tuple[HloInstruction, HloInstruction], Condition[Edge]] = {}
+        self._failed: dict[tuple[HloInstruction, HloInstruction], Condition[FusionEdge]] = {}
         self._copies: Counter[HloInstruction] = Counter()
         self._reductions: dict[HloInstruction, int] = {}
         order = computation.post_order()
@@ -112,7 +112,7 @@ class FusionRun:
 
     def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
         """Whether every condition of the backend holds; the answer is told to observers."""
-        edge = Edge(consumer.operands[index], consumer, index, self)
+        edge = FusionEdge(consumer.operands[index], consumer, index, self)
         if self.forced and self._is_forced(edge.producer, consumer):
             return self._required_hold(edge)
         if self._observed and not self._silent:
@@ -133,16 +133,16 @@ class FusionRun:
     def _is_forced(self, producer: HloInstruction, consumer: HloInstruction) -> bool:
         return (producer.name, consumer.name) in self.forced
 
-    def _required_hold(self, edge: Edge) -> bool:
+    def _required_hold(self, edge: FusionEdge) -> bool:
         """Whether the conditions hold without which an edge cannot be fused; told to observers."""
         required = [c for c in self.policy.conditions(edge) if c.is_required]
         failed = first_failing(required, edge)
         if self._observed and not self._silent:
             by_hand = Predicate("requested manually", True, "optional conditions are ignored")
-            self._emit(edge, failed is None, (by_hand, *told(required, failed, edge)))
+            self._emit(edge, failed is None, (by_hand, *predicates_of(required, failed, edge)))
         return failed is None
 
-    def _all_hold(self, edge: Edge) -> bool:
+    def _all_hold(self, edge: FusionEdge) -> bool:
         """Whether the conditions hold, those that ask of the producer only asked once of each."""
         lasting, passing = self._split(self.policy.conditions(edge))
         allowed = lasting.get(edge.producer)
@@ -167,15 +167,15 @@ class FusionRun:
         return False
 
     def _split(
-        self, conditions: Sequence[Condition[Edge]]
-    ) -> tuple[dict[HloInstruction, bool], tuple[Condition[Edge], ...]]:
+        self, conditions: Sequence[Condition[FusionEdge]]
+    ) -> tuple[dict[HloInstruction, bool], tuple[Condition[FusionEdge], ...]]:
         """What the lasting ones of some conditions answered by producer, and the others."""
         found = self._lasting.get(id(conditions))
         if found is None:
             found = self._lasting[id(conditions)] = ({}, tuple(c for c in conditions if not c.lasting))
         return found
 
-    def _explained(self, edge: Edge) -> bool:
+    def _explained(self, edge: FusionEdge) -> bool:
         """Whether the conditions hold, each told with its value up to the first that fails."""
         pair = (edge.producer, edge.consumer)
         before = self._told.get(pair, _UNTOLD)
@@ -194,7 +194,7 @@ class FusionRun:
         return n is None
 
     def _predicates(
-        self, conditions: Sequence[Condition[Edge]], failed: int | None, edge: Edge
+        self, conditions: Sequence[Condition[FusionEdge]], failed: int | None, edge: FusionEdge
     ) -> tuple[Predicate, ...]:
         """The conditions with their values, up to the one that failed: most edges of a program say the same, once."""
         holding = conditions if failed is None else conditions[:failed]
@@ -211,20 +211,20 @@ class FusionRun:
         last = conditions[failed]  # what would help is told of this edge: it seldom is the same twice
         return (*found, Predicate(last.name, False, last.value(edge), last.remedy(edge)))
 
-    def _is_asked(self, edge: Edge) -> bool:
+    def _is_asked(self, edge: FusionEdge) -> bool:
         """Whether somebody asks about the producer, and the consumer or what is in it by now."""
         inside = self._inside.get(edge.consumer, frozenset((edge.consumer.name,)))
         return edge.producer.name in self._asked and not inside.isdisjoint(self._asked)
 
     def _to_the_end(
-        self, edge: Edge, conditions: Sequence[Condition[Edge]], failed: int | None
+        self, edge: FusionEdge, conditions: Sequence[Condition[FusionEdge]], failed: int | None
     ) -> tuple[Predicate, ...]:
         """Every condition, those of the run first."""
         inside = sorted(self._inside.get(edge.consumer, frozenset()) & self._asked)
         grown = [Predicate(f"{name} is already in {edge.consumer.name}", True) for name in inside]
-        return (*grown, *asked(_OF_THE_RUN, edge), *told(conditions, failed, edge, to_the_end=True))
+        return (*grown, *asked(_OF_THE_RUN, edge), *predicates_of(conditions, failed, edge, to_the_end=True))
 
-    def _emit(self, edge: Edge, taken: bool, predicates: Sequence[Predicate]) -> None:
+    def _emit(self, edge: FusionEdge, taken: bool, predicates: Sequence[Predicate]) -> None:
         cause = current_cause()
         if self._asked:
             parts = tuple(("inside", n) for n in sorted(self._inside.get(edge.consumer, frozenset()) & self._asked))
@@ -305,12 +305,12 @@ class FusionRun:
             if not self.is_fusible(producer):
                 continue
             forced = bool(self.forced) and self._is_forced(producer, consumer)
-            refused = None if forced else first_failing(_OF_THE_RUN, edge := Edge(producer, consumer, n, self))
+            refused = None if forced else first_failing(_OF_THE_RUN, edge := FusionEdge(producer, consumer, n, self))
             if refused is not None:
                 if self._observed:
                     self._tell(edge, refused)
             elif self.should_fuse(consumer, n):
-                edge = Edge(producer, consumer, n, self)
+                edge = FusionEdge(producer, consumer, n, self)
                 if self._observed:
                     with self._because(edge):
                         self._fuse(edge)
@@ -319,11 +319,11 @@ class FusionRun:
                 return
 
     @staticmethod
-    def _because(edge: Edge) -> because:
+    def _because(edge: FusionEdge) -> because:
         parts = (("producer", edge.producer.name), ("consumer", edge.consumer.name))
         return because(rule="fuse", where=f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}", parts=parts)
 
-    def _fuse(self, edge: Edge) -> None:
+    def _fuse(self, edge: FusionEdge) -> None:
         producer, fusion = edge.producer, edge.consumer
         kind = self.policy.kind(edge)
         if fusion.opcode is not O.FUSION:
@@ -350,16 +350,16 @@ class FusionRun:
             self._queue[self._place.pop(producer)] = None
             self.computation.remove(producer)
 
-    def _tell(self, edge: Edge, refused: int) -> None:
+    def _tell(self, edge: FusionEdge, refused: int) -> None:
         """Say which condition of the run an edge fails; of a pair that somebody asks about, what else it fails."""
         if not (self._asked and self._is_asked(edge)):
-            self._emit(edge, False, (_OF_THE_RUN[refused].told(edge, holds=False),))
+            self._emit(edge, False, (_OF_THE_RUN[refused].predicate(edge, holds=False),))
             return
         policy = asked(self.policy.conditions(edge), edge, to_the_end=True)
-        self._emit(edge, False, (*told(_OF_THE_RUN, refused, edge, to_the_end=True), *policy))
+        self._emit(edge, False, (*predicates_of(_OF_THE_RUN, refused, edge, to_the_end=True), *policy))
 
 
-def _still_fails(condition: Condition[Edge], edge: Edge) -> bool:
+def _still_fails(condition: Condition[FusionEdge], edge: FusionEdge) -> bool:
     """Whether a condition fails for an edge without being asked again, having failed before."""
     return (
         condition.lasting
@@ -368,7 +368,7 @@ def _still_fails(condition: Condition[Edge], edge: Edge) -> bool:
     )
 
 
-def _vanishes_in_words(edge: Edge) -> str:
+def _vanishes_in_words(edge: FusionEdge) -> str:
     p = edge.producer
     if p not in edge.run.unfusible:
         return "it can"
@@ -377,7 +377,7 @@ def _vanishes_in_words(edge: Edge) -> str:
     )
 
 
-def one_user(edge: Edge) -> str:
+def one_user(edge: FusionEdge) -> str:
     """How a producer with several users comes to be fused: it is not copied where it has one."""
     others = [f"`{u.name}`" for u in edge.producer.users if u is not edge.consumer]
     if not others:
@@ -387,7 +387,7 @@ def one_user(edge: Edge) -> str:
     return f"let `{edge.producer.name}` have one user: {', '.join(others[:3])}{rest} {verb} it too"
 
 
-_OF_THE_RUN: tuple[Condition[Edge], ...] = (
+_OF_THE_RUN: tuple[Condition[FusionEdge], ...] = (
     Condition("operand can be duplicated", lambda e: e.producer not in e.run.unfusible, _vanishes_in_words, one_user),
     Condition(
         "the limit of duplicates is not reached",

@@ -168,7 +168,7 @@ class _Assignment:
             todo.extend(reversed(asked))
 
     def _read(self, i: HloInstruction) -> None:
-        """Let an instruction read each operand in the layout in which it is wanted, through a copy where it is not so."""
+        """Make an instruction read each operand in the required layout, through a copy if needed."""
         for n, o in enumerate(i.operands):
             if i.opcode is O.CONDITIONAL and n and o.users == (i,) and i.operands.count(o) == 1:
                 take_as(i.called_computations[n - 1].parameters[0], o.shape)  # other branches do not pay for it

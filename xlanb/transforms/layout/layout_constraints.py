@@ -171,7 +171,7 @@ class LayoutConstraints:
         return {leaf: self._buffers[b].orders[()] for leaf, b in self._sources[i].items()}
 
     def operand_orders(self, i: HloInstruction, number: int) -> dict[Leaf, Order] | None:
-        """How the arrays of an operand are wanted; None where any way does."""
+        """The layout required for an operand; None if any is accepted."""
         found = self._operands.get((i, number))
         return found.orders if found is not None else None
 

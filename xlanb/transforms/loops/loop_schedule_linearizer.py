@@ -42,7 +42,9 @@ class LoopScheduleLinearizer(HloPass):
 
 
 def _runs_beside(body: HloComputation) -> bool:
-    """Whether something asynchronous is under way in it: more order would keep it from running beside the rest."""
+    """Whether it contains asynchronous instructions: more order would prevent them from overlapping
+    the rest.
+    """
     return any(i.opcode.text.endswith(_ASYNC) or i.opcode in (O.SEND, O.RECV) for i in body)
 
 

@@ -149,7 +149,9 @@ def _products(loop: HloInstruction) -> list[_Sliced]:
 
 
 def _is_by_first(s: _Sliced) -> bool:
-    """Whether the slice is one of the first dimension, all of the others, and that dimension is no batch and not contracted."""
+    """Whether the slice is one of the first dimension, all of the others, and that dimension is not
+    a batch and not contracted.
+    """
     sizes, shape = s.slice.ints("dynamic_slice_sizes"), s.array.array_shape
     if shape.rank < 2 or sizes != (1, *shape.dimensions[1:]) or shape.is_dynamic:
         return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
-from xlanb.conditions import Condition, asked_names, first_failing, told
+from xlanb.conditions import Condition, asked_names, first_failing, predicates_of
 from xlanb.conditions import asked as asked_conditions
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -151,7 +151,7 @@ def _tell_apart(pair: _Pair) -> None:
     failed = first_failing(later, pair)
     if failed is not None:
         subject = (pair.first.name, pair.second.name)
-        emit(Decision(current_cause(), "cse", subject, False, told(later, failed, pair)))
+        emit(Decision(current_cause(), "cse", subject, False, predicates_of(later, failed, pair)))
 
 
 _SCALAR: Condition[HloInstruction] = Condition(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from xlanb.collector import seldom
 from xlanb.explorer import displays
 from xlanb.explorer.film import Film
 from xlanb.files import path_to_write
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.view.brief import last_drawn, trace_brief
 from xlanb.view.page import view_html, whole_page
 from xlanb.view.payload import Payload, build_payload
@@ -22,7 +22,7 @@ def write_film(film: Film, path: str | Path) -> None:
     path_to_write(path).write_text(html, encoding="utf-8")
 
 
-@seldom()
+@raised_gc_thresholds()
 def film_html(film: Film) -> str:
     """A film as a piece of HTML for a notebook's output; where no script runs, a picture of the program and ten lines."""
     drawn = last_drawn(film.trace)

@@ -17,7 +17,7 @@ from xlanb.view.outline.labels import CALLS, describe
 from xlanb.view.outline.ops import Ops
 from xlanb.view.outline.repeats import alike, label_of_repeat
 from xlanb.view.outline.scopes import BACKWARD, FORWARD, INITIALIZERS
-from xlanb.view.outline.tree import Branch
+from xlanb.view.outline.tree import TreeBranch
 
 _FEWEST = 3  # blocks that a group is cut into,
 _MANY = 5  # where two values are alive between them: one may be there all the time, a mask for all layers
@@ -33,12 +33,12 @@ class Item:
     """An op or a group, as one: the drawn ops in it, and the group where it is one."""
 
     members: tuple[int, ...]
-    branch: Branch | None
+    branch: TreeBranch | None
     is_heavy: bool
     is_free: bool  # to join others: a scope that is one of its kind stands alone
 
 
-def cut_into_blocks(branch: Branch, ops: Ops) -> bool:
+def cut_into_blocks(branch: TreeBranch, ops: Ops) -> bool:
     """Put what a group holds into blocks; whether there are any."""
     items, reads = _items(branch, ops)
     parts = _narrow(items, reads) or _units(items, reads)
@@ -48,16 +48,16 @@ def cut_into_blocks(branch: Branch, ops: Ops) -> bool:
     grouped = {id(item.branch) for part in parts for item in part if item.branch is not None}
     loose = {k for part in parts for item in part if item.branch is None for k in item.members}
     branch.branches = [b for b in branch.branches if id(b) not in grouped] + [
-        b for b in blocks if isinstance(b, Branch)
+        b for b in blocks if isinstance(b, TreeBranch)
     ]
-    branch.ops = [k for k in branch.ops if k not in loose] + [k for k in blocks if not isinstance(k, Branch)]
+    branch.ops = [k for k in branch.ops if k not in loose] + [k for k in blocks if not isinstance(k, TreeBranch)]
     return True
 
 
 # -- items ------------------------------------------------------------------------------------------------------
 
 
-def _items(branch: Branch, ops: Ops) -> tuple[list[Item], list[set[int]]]:
+def _items(branch: TreeBranch, ops: Ops) -> tuple[list[Item], list[set[int]]]:
     """What a group holds, each after what it reads where there is no cycle, and which ones each reads."""
     shown = [k for k in branch.all_ops() if ops.is_shown(k)]
     heavy = {k for k in shown if ops.heavy[k]}
@@ -73,12 +73,12 @@ def _items(branch: Branch, ops: Ops) -> tuple[list[Item], list[set[int]]]:
     return [found[n] for n in order], [{place[o] for o in reads[n]} for n in order]
 
 
-def _kind(branch: Branch) -> str:
+def _kind(branch: TreeBranch) -> str:
     """What a scope is called but for its numbers: `batch_normalization` of `batch_normalization_3_1`."""
     return _NUMBERS.sub("", branch.label)
 
 
-def _layers(branch: Branch, ops: Ops) -> list[tuple[Branch, tuple[int, ...]]]:
+def _layers(branch: TreeBranch, ops: Ops) -> list[tuple[TreeBranch, tuple[int, ...]]]:
     """The groups in a group and the drawn ops in each, without the passes of a step: backward, an optimizer."""
     found = [(b, tuple(k for k in b.all_ops() if ops.is_shown(k))) for b in branch.branches]
     backward = {k for b, members in found if b.key == BACKWARD for k in members}
@@ -208,7 +208,7 @@ def _units(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]]
 # -- blocks -----------------------------------------------------------------------------------------------------
 
 
-def _block(parent: Branch, part: Sequence[Item], ops: Ops) -> Branch | int:
+def _block(parent: TreeBranch, part: Sequence[Item], ops: Ops) -> TreeBranch | int:
     """One group of these items; an item that is alone stays as it is."""
     if len(part) == 1:
         (item,) = part
@@ -217,7 +217,7 @@ def _block(parent: Branch, part: Sequence[Item], ops: Ops) -> Branch | int:
     head = max(members, key=lambda k: (ops.heavy[k], ops.weights[k], -k))
     own = [k for item in part if item.branch is None for k in item.members]
     inner = [item.branch for item in part if item.branch is not None]
-    return Branch(f"{parent.key}~{ops.names[head]}", _label(part, members, ops), "flow", own, inner)
+    return TreeBranch(f"{parent.key}~{ops.names[head]}", _label(part, members, ops), "flow", own, inner)
 
 
 def _label(part: Sequence[Item], members: list[int], ops: Ops) -> str:
@@ -233,10 +233,10 @@ def _label(part: Sequence[Item], members: list[int], ops: Ops) -> str:
     return shared if any(letter.isdigit() for letter in shared) else f"{named[0]} … {named[-1]}"
 
 
-def _stacked(blocks: list[Branch | int], ops: Ops) -> list[Branch | int]:
+def _stacked(blocks: list[TreeBranch | int], ops: Ops) -> list[TreeBranch | int]:
     """Blocks with those that follow each other and do the same as one: single ones, or a few together."""
     content = [_content(b, ops) for b in blocks]
-    made: list[Branch | int] = []
+    made: list[TreeBranch | int] = []
     at = 0
     while at < len(blocks):
         length, times = _run(content, at)
@@ -245,13 +245,13 @@ def _stacked(blocks: list[Branch | int], ops: Ops) -> list[Branch | int]:
             at += 1
             continue
         inner = [_together(blocks[k : k + length], ops) for k in range(at, at + length * times, length)]
-        made.append(Branch(f"{inner[0].key}*", label_of_repeat(inner), "repeat", branches=inner))
+        made.append(TreeBranch(f"{inner[0].key}*", label_of_repeat(inner), "repeat", branches=inner))
         at += length * times
     return made
 
 
-def _content(block: Branch | int, ops: Ops) -> Counter[str]:
-    if not isinstance(block, Branch):
+def _content(block: TreeBranch | int, ops: Ops) -> Counter[str]:
+    if not isinstance(block, TreeBranch):
         return Counter()
     return Counter(ops.tokens[k] for k in block.all_ops() if ops.is_shown(k))
 
@@ -270,9 +270,9 @@ def _run(content: Sequence[Counter[str]], at: int) -> tuple[int, int]:
     return best
 
 
-def _together(blocks: Sequence[Branch | int], ops: Ops) -> Branch:
-    found = [b for b in blocks if isinstance(b, Branch)]
+def _together(blocks: Sequence[TreeBranch | int], ops: Ops) -> TreeBranch:
+    found = [b for b in blocks if isinstance(b, TreeBranch)]
     if len(found) == 1:
         return found[0]
     members = [k for b in found for k in b.all_ops() if ops.is_shown(k)]
-    return Branch(f"{found[0].key}+", describe(members, ops), "flow", branches=found)
+    return TreeBranch(f"{found[0].key}+", describe(members, ops), "flow", branches=found)

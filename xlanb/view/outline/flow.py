@@ -10,7 +10,7 @@ from xlanb.view.outline.labels import describe
 from xlanb.view.outline.ops import INPUT, RESULT, SHOWN, Ops
 from xlanb.view.outline.repeats import period
 from xlanb.view.outline.scopes import BACKWARD, FORWARD, INITIALIZERS
-from xlanb.view.outline.tree import Branch
+from xlanb.view.outline.tree import TreeBranch
 
 WIDE = 24
 """Nodes that a group may have side by side before they are grouped further."""
@@ -24,7 +24,7 @@ _SMALLEST = 3  # ops of the smallest such box
 _UPDATE, _OTHERS = "update", "other ops"  # what a step does with its gradients, and what has nothing to do with them
 
 
-def split_wide(root: Branch, ops: Ops) -> None:
+def split_wide(root: TreeBranch, ops: Ops) -> None:
     """Group what is in every group that has more than `WIDE` nodes.
 
     What is not connected, then blocks between which the flow is narrow, else what repeats, else segments of the order.
@@ -40,7 +40,7 @@ def split_wide(root: Branch, ops: Ops) -> None:
         todo.extend(branch.branches)
 
 
-def _gather_light(branch: Branch, ops: Ops) -> None:
+def _gather_light(branch: TreeBranch, ops: Ops) -> None:
     """Let light ops beside a group that does the work be groups too: what is joined, and reads the same of the groups.
 
     So that no group is read between two of them.
@@ -51,14 +51,14 @@ def _gather_light(branch: Branch, ops: Ops) -> None:
     if sum(ops.weights[k] for k in own) > _LIGHT * sum(ops.weights[k] for k in branch.all_ops()):
         return
     reads = _groups_read(branch, ops)
-    made: list[Branch] = []
+    made: list[TreeBranch] = []
     for mask in dict.fromkeys(reads[k] for k in own):
         parts = _connected([k for k in own if reads[k] == mask], ops)
         made.extend(_flow(branch, part, ops) for part in parts if len(part) >= _SMALLEST)
     _adopt(branch, made, ops, has_passes=False)
 
 
-def _groups_read(branch: Branch, ops: Ops) -> dict[int, int]:
+def _groups_read(branch: TreeBranch, ops: Ops) -> dict[int, int]:
     """By op of a group, at any depth, the groups in it that the op reads, through others too: a bit for each."""
     home = {k: 1 << number for number, b in enumerate(branch.branches) for k in b.all_ops()}
     found: dict[int, int] = {}
@@ -69,16 +69,16 @@ def _groups_read(branch: Branch, ops: Ops) -> dict[int, int]:
     return found
 
 
-def _has_loose_ops(branch: Branch, ops: Ops) -> bool:
+def _has_loose_ops(branch: TreeBranch, ops: Ops) -> bool:
     """Whether many ops stand beside a forward and a backward pass: an optimizer is a group as they are."""
     return _has_passes(branch) and sum(ops.is_shown(k) for k in branch.ops) > _LOOSE
 
 
-def _has_passes(branch: Branch) -> bool:
+def _has_passes(branch: TreeBranch) -> bool:
     return {FORWARD, BACKWARD} <= {b.key.split("/", 1)[0] for b in branch.branches}
 
 
-def _split(branch: Branch, ops: Ops) -> None:
+def _split(branch: TreeBranch, ops: Ops) -> None:
     own = [k for k in branch.ops if ops.is_shown(k)]
     has_passes = _has_passes(branch)
     is_apart = has_passes or not branch.branches
@@ -93,11 +93,11 @@ def _split(branch: Branch, ops: Ops) -> None:
         _adopt(branch, _repeated(branch, own, ops) or _segments(branch, own, ops), ops, has_passes=has_passes)
 
 
-def _adopt(branch: Branch, made: list[Branch], ops: Ops, *, has_passes: bool) -> None:
+def _adopt(branch: TreeBranch, made: list[TreeBranch], ops: Ops, *, has_passes: bool) -> None:
     """Let a group have these groups of its ops; beside a forward and a backward pass many of them become one."""
     if len(made) > _FEW and has_passes:
         label = _UPDATE if _reads_backward(branch, made, ops) else _OTHERS
-        made = [Branch(f"{branch.key}~{label}", label, "flow", branches=made)]
+        made = [TreeBranch(f"{branch.key}~{label}", label, "flow", branches=made)]
     elif len(made) == 1 and has_passes and made[0].kind == "repeat" and _reads_backward(branch, made, ops):
         made[0].label = _UPDATE
     taken = {k for b in made for part in b.walk() for k in part.ops}
@@ -106,21 +106,21 @@ def _adopt(branch: Branch, made: list[Branch], ops: Ops, *, has_passes: bool) ->
     _settle(branch, ops)
 
 
-def _reads_backward(branch: Branch, made: list[Branch], ops: Ops) -> bool:
+def _reads_backward(branch: TreeBranch, made: list[TreeBranch], ops: Ops) -> bool:
     backward = {k for b in branch.branches if b.key.split("/", 1)[0] == BACKWARD for k in b.all_ops()}
     return any(o in backward for b in made for k in b.all_ops() for o in ops.sources[k])
 
 
-def _settle(branch: Branch, ops: Ops) -> None:
+def _settle(branch: TreeBranch, ops: Ops) -> None:
     """Put what is not drawn as a node into the group of its first user."""
     home = {k: b for inner in branch.branches if inner.kind != "scope" for b in inner.walk() for k in b.ops}
     branch.ops = [k for k in branch.ops if not _follow(k, ops, home)]
 
 
-def _bundle(branch: Branch, ops: Ops) -> None:
+def _bundle(branch: TreeBranch, ops: Ops) -> None:
     """Put neighbours into groups where there are too many groups."""
 
-    def first(b: Branch) -> int:
+    def first(b: TreeBranch) -> int:
         return min((k for k in b.all_ops() if ops.is_shown(k)), default=0)
 
     ranked = sorted((b for b in branch.branches if b.key != INITIALIZERS), key=first)
@@ -130,12 +130,12 @@ def _bundle(branch: Branch, ops: Ops) -> None:
         inner = ranked[start : start + size]
         label = f"{inner[0].label} … {inner[-1].label}"
         made.append(
-            Branch(f"{branch.key}~{inner[0].key}", label, "flow", branches=inner) if len(inner) > 1 else inner[0]
+            TreeBranch(f"{branch.key}~{inner[0].key}", label, "flow", branches=inner) if len(inner) > 1 else inner[0]
         )
     branch.branches = made + [b for b in branch.branches if b.key == INITIALIZERS]
 
 
-def _follow(k: int, ops: Ops, home: dict[int, Branch]) -> bool:
+def _follow(k: int, ops: Ops, home: dict[int, TreeBranch]) -> bool:
     """Move what is not drawn as a node to its first user; whether it was moved."""
     if ops.roles[k] in (SHOWN, INPUT, RESULT):
         return False
@@ -148,16 +148,16 @@ def _follow(k: int, ops: Ops, home: dict[int, Branch]) -> bool:
     return True
 
 
-def _flow(branch: Branch, members: list[int], ops: Ops) -> Branch:
+def _flow(branch: TreeBranch, members: list[int], ops: Ops) -> TreeBranch:
     """A group of these ops, known by the heaviest of them."""
     head = max(members, key=lambda k: (ops.heavy[k], ops.weights[k], -k))
-    return Branch(f"{branch.key}~{ops.names[head]}", describe(members, ops), "flow", list(members))
+    return TreeBranch(f"{branch.key}~{ops.names[head]}", describe(members, ops), "flow", list(members))
 
 
 # -- what is not connected --------------------------------------------------------------------------------------
 
 
-def _components(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
+def _components(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
     """Connected parts as groups, where there are several; equal ones as repeats, single ops by what they do."""
     parts = _connected(own, ops)
     if len(parts) < 2 or max(map(len, parts)) > 0.9 * len(own):
@@ -166,11 +166,11 @@ def _components(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
     for part in parts:
         words = Counter(ops.words[k] for k in part)
         by_content.setdefault(tuple(sorted(words.items())), []).append(part)
-    made: list[Branch] = []
+    made: list[TreeBranch] = []
     for alike in by_content.values():
         if len(alike) > 2:
             inner = [_flow(branch, part, ops) for part in alike]
-            made.append(Branch(f"{inner[0].key}*", inner[0].label, "repeat", branches=inner))
+            made.append(TreeBranch(f"{inner[0].key}*", inner[0].label, "repeat", branches=inner))
         else:
             made.extend(_flow(branch, part, ops) for part in alike if len(part) > 1)
     return made
@@ -211,7 +211,7 @@ def _neighbours(own: list[int], ops: Ops) -> dict[int, list[int]]:
 # -- what repeats -----------------------------------------------------------------------------------------------
 
 
-def _repeated(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
+def _repeated(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
     """The longest sequence that is there several times, one after the other.
 
     What stands before and after it in segments.
@@ -221,7 +221,7 @@ def _repeated(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
         return []
     start, length, times = found
     inner = [_flow(branch, own[at : at + length], ops) for at in range(start, start + length * times, length)]
-    repeat = Branch(f"{inner[0].key}*", inner[0].label, "repeat", branches=inner)
+    repeat = TreeBranch(f"{inner[0].key}*", inner[0].label, "repeat", branches=inner)
     made = [repeat]
     for side in (own[:start], own[start + length * times :]):
         if len(side) > _SMALL:
@@ -232,7 +232,7 @@ def _repeated(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
 # -- segments ---------------------------------------------------------------------------------------------------
 
 
-def _segments(branch: Branch, own: list[int], ops: Ops) -> list[Branch]:
+def _segments(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
     """Cut the order of the ops, each before its users, into parts of about one size where the fewest edges cross."""
     count = max(2, min(_MOST, round(len(own) / (2 * _SMALL))))
     size = len(own) / count

@@ -10,7 +10,7 @@ from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.shape.primitive_type import BY_TEXT
 from xlanb.view.outline.graph_scopes import GraphScopes
 from xlanb.view.outline.ops import INLINED, INPUT, PASSED, RESULT, SHOWN, Ops
-from xlanb.view.outline.program import Part, Program
+from xlanb.view.outline.program import Part, ProgramOutline
 from xlanb.view.outline.scopes import is_gradient
 from xlanb.view.parts.families import VARIABLE_OPS, tf_family
 from xlanb.view.parts.items import operand_name
@@ -34,13 +34,13 @@ class GraphOutlines:
         self._function_of = function_of
         self._parts: dict[int, tuple[GraphRecord, Part]] = {}
 
-    def program(self, graph: GraphRecord) -> Program:
+    def program(self, graph: GraphRecord) -> ProgramOutline:
         """The graph, and the functions that its nodes call."""
         functions = {f.name: f for f in graph.functions}
         # a function may bear the graph's name: the graph is known as ""
         parts = {name: self._part(name, f, functions, frozenset((name,))) for name, f in functions.items()}
         parts[""] = self._part("", graph, functions, frozenset())
-        return Program("", parts)
+        return ProgramOutline("", parts)
 
     def _part(
         self, name: str, graph: GraphRecord, functions: Mapping[str, GraphRecord], inside: AbstractSet[str]

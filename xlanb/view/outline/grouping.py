@@ -9,7 +9,7 @@ from xlanb.view.outline.ops import INPUT, RESULT, Ops, settled_paths
 from xlanb.view.outline.prefixes import name_groups
 from xlanb.view.outline.repeats import stack_repeats
 from xlanb.view.outline.scopes import BACKWARD, FORWARD, INITIALIZERS, Path
-from xlanb.view.outline.tree import Branch, Outline, outline
+from xlanb.view.outline.tree import Outline, TreeBranch, outline
 
 _DEEP = 40  # parts of a path that are looked at
 _LETTERS = 24  # of two scopes' names for one group: beyond it the outer one alone
@@ -33,9 +33,9 @@ def _directed(paths: list[Path]) -> list[Path]:
     return [p[1:] if p and p[0] == FORWARD else p for p in paths]
 
 
-def _by_scopes(ops: Ops, paths: list[Path]) -> Branch:
-    root = Branch("", "")
-    found: dict[Path, Branch] = {(): root}
+def _by_scopes(ops: Ops, paths: list[Path]) -> TreeBranch:
+    root = TreeBranch("", "")
+    found: dict[Path, TreeBranch] = {(): root}
     for k, path in enumerate(paths):
         if ops.roles[k] in (INPUT, RESULT):
             root.ops.append(k)
@@ -52,14 +52,14 @@ def _by_scopes(ops: Ops, paths: list[Path]) -> Branch:
     return root
 
 
-def _branch(path: Path) -> Branch:
+def _branch(path: Path) -> TreeBranch:
     plain = [p for p in path if not p.startswith("\0")]
     if len(plain) < len(path) and not plain:
-        return Branch(f"[{path[0][1:]}]", path[0][1:], "cluster")
-    return Branch("/".join(plain), path[-1])
+        return TreeBranch(f"[{path[0][1:]}]", path[0][1:], "cluster")
+    return TreeBranch("/".join(plain), path[-1])
 
 
-def _prune(root: Branch, ops: Ops) -> None:
+def _prune(root: TreeBranch, ops: Ops) -> None:
     """Dissolve groups of fewer than two nodes.
 
     A group that holds nothing but another becomes one with it; so does the program with its only scope.
@@ -74,7 +74,7 @@ def _prune(root: Branch, ops: Ops) -> None:
         root.branches = only[0].branches + apart
 
 
-def _pruned(branch: Branch, ops: Ops, parent: Branch) -> list[Branch]:
+def _pruned(branch: TreeBranch, ops: Ops, parent: TreeBranch) -> list[TreeBranch]:
     branch.branches = [c for b in branch.branches for c in _pruned(b, ops, branch)]
     own = sum(ops.is_shown(k) for k in branch.ops)
     if branch.kind == "cluster":

@@ -11,7 +11,7 @@ from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import ArrayShape
 from xlanb.view.outline.callers import CallerPaths, Calls, calls_of
 from xlanb.view.outline.ops import INLINED, INPUT, PASSED, RESULT, SHOWN, Ops
-from xlanb.view.outline.program import Part, Program
+from xlanb.view.outline.program import Part, ProgramOutline
 from xlanb.view.outline.scopes import BACKWARD, UNUSED, Path, scope_path
 
 CALLERS: Final = {O.FUSION: "fusion", O.CALL: "call", O.WHILE: "call", O.CONDITIONAL: "call", O.ASYNC_START: "call"}
@@ -35,7 +35,7 @@ class ModuleOutlines:
         self._traits: dict[int, _Traits] = {}
         self._callers: dict[str, CallerPaths | None] = {}
 
-    def program(self, module: ModuleRecord) -> Program:
+    def program(self, module: ModuleRecord) -> ProgramOutline:
         """The entry and all that is drawn in the place of an op."""
         maker = _Maker(module, self._costs, self._traits)
         if module.name not in self._callers:  # from stage to stage the same
@@ -54,7 +54,7 @@ class ModuleOutlines:
                 self._parts[id(record)] = (record, part)  # the record too: an id is only unique while its object lives
             parts[name] = part
             todo.extend(c for called in part.calls.values() for c in called)
-        return Program(module.entry, parts)
+        return ProgramOutline(module.entry, parts)
 
 
 class _Traits(NamedTuple):  # of which there are as many as instructions: a frozen dataclass takes thrice as long

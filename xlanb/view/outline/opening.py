@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xlanb.view.outline.ops import INPUT, RESULT
-from xlanb.view.outline.program import Part, Program
+from xlanb.view.outline.program import Part, ProgramOutline
 
 MOST = 30
 """Nodes of the first picture."""
@@ -60,7 +60,7 @@ def group_key(prefix: str, key: str) -> str:
 
 
 def default_opening(
-    program: Program, previous: Opening | None = None, most: int = MOST, keys: Mapping[str, str] | None = None
+    program: ProgramOutline, previous: Opening | None = None, most: int = MOST, keys: Mapping[str, str] | None = None
 ) -> Opening:
     """The groups to open, so that there are about `most` nodes.
 
@@ -78,7 +78,7 @@ def default_opening(
 class Insides:
     """What is in the groups of a program."""
 
-    def __init__(self, program: Program, keys: Mapping[str, str] | None = None) -> None:
+    def __init__(self, program: ProgramOutline, keys: Mapping[str, str] | None = None) -> None:
         self.program = program
         self._keys = keys or {}
 

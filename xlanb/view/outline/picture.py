@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from xlanb.view.drawing import Drawing, Group, Node, draw
+from xlanb.view.drawing import Drawing, DrawnGroup, Node, draw
 from xlanb.view.outline.opening import MOST, Insides, Spot, default_opening, group_key
 from xlanb.view.outline.ops import INPUT, RESULT
-from xlanb.view.outline.program import Part, Program
+from xlanb.view.outline.program import Part, ProgramOutline
 
 _LETTER, _HEIGHT = 7.4, 42.0
 _PORTS = 8
@@ -22,7 +22,7 @@ class OutlineDrawing:
     titles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def outline_drawing(program: Program, most: int = MOST) -> OutlineDrawing:
+def outline_drawing(program: ProgramOutline, most: int = MOST) -> OutlineDrawing:
     """A program with the groups open that are open at first; at most about `most` nodes."""
     maker = _Maker(program, frozenset(default_opening(program, most=most).open))
     start = program.parts.get(program.entry)
@@ -41,11 +41,11 @@ def _width(title: tuple[str, str]) -> float:
 class _Maker:
     """Collects what is drawn. A closed group or call is one node, with its own key."""
 
-    def __init__(self, program: Program, opened: frozenset[str]) -> None:
+    def __init__(self, program: ProgramOutline, opened: frozenset[str]) -> None:
         self._insides = Insides(program)
         self._opened = opened
         self.nodes: dict[str, tuple[tuple[str, str], str]] = {}
-        self.groups: list[Group] = []
+        self.groups: list[DrawnGroup] = []
         self.edges: dict[tuple[str, str], None] = {}
         self._inner: dict[str, list[Spot]] = {}
 
@@ -59,7 +59,7 @@ class _Maker:
             times = self._insides.instances(part, g)
             label = f"{group.label} x{times}" if times else group.label
             if key in self._opened:
-                self.groups.append(Group(key, label, group.kind, box))
+                self.groups.append(DrawnGroup(key, label, group.kind, box))
                 self.add(Spot(part, g, prefix), key)
             else:
                 self.nodes[key] = (label, f"{self._insides.count(part, g):,} ops"), box
@@ -75,14 +75,14 @@ class _Maker:
             self.nodes[key] = (part.ops.words[k], part.ops.tokens[k].removeprefix(part.ops.words[k]).strip()), box
             return
         kind = "fusion" if part.ops.words[k] == "fusion" else "call"
-        self.groups.append(Group(key, part.ops.names[k], kind, box))
+        self.groups.append(DrawnGroup(key, part.ops.names[k], kind, box))
         for spot in spots:
             inner = key
             if len(spots) > 1:
                 inner = spot.prefix.removesuffix("/")
                 role = inner.rpartition("/")[2]
                 label = f"branch {role}" if role.isdecimal() else role
-                self.groups.append(Group(inner, label, "computation", key))
+                self.groups.append(DrawnGroup(inner, label, "computation", key))
             self.add(spot, inner)
         self._inner[key] = list(spots)
 

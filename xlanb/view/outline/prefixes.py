@@ -7,13 +7,13 @@ from collections import Counter
 
 from xlanb.view.outline.flow import WIDE
 from xlanb.view.outline.ops import Ops
-from xlanb.view.outline.tree import Branch
+from xlanb.view.outline.tree import TreeBranch
 
 _FEW = 6  # nodes of a group by name, beyond which names are looked at in it too
 _PREFIX = re.compile(r"(.*?\D\d+)[_.-](?=\D|\d+[_.-]\D)")
 
 
-def name_groups(root: Branch, ops: Ops) -> None:
+def name_groups(root: TreeBranch, ops: Ops) -> None:
     """In every group that has more than `WIDE` nodes put those whose names begin alike, up to a number, into one.
 
     conv2_block1_1_conv, conv2_block1_1_bn, ... -> conv2, and in it block1: what is above is left out of a label. An op
@@ -27,10 +27,10 @@ def name_groups(root: Branch, ops: Ops) -> None:
         todo.extend((b, inside.get(id(b), ""), _FEW if id(b) in inside else WIDE) for b in branch.branches)
 
 
-def _group(branch: Branch, ops: Ops, above: str) -> dict[str, Branch]:
+def _group(branch: TreeBranch, ops: Ops, above: str) -> dict[str, TreeBranch]:
     """The groups that were made, by the beginning of the names in them; all of these begin with `above`."""
     named = {k: prefix for k, prefix in _loose(branch, ops, above).items() if prefix}
-    found: dict[str, list[Branch]] = {}
+    found: dict[str, list[TreeBranch]] = {}
     for b in branch.branches:
         if prefix := _prefix(b.label):
             found.setdefault(prefix, []).append(b)
@@ -44,7 +44,7 @@ def _group(branch: Branch, ops: Ops, above: str) -> dict[str, Branch]:
             made[prefix].ops.append(k)
     branch.ops = [k for k in branch.ops if named.get(k) not in made]
     placed: set[str] = set()
-    children: list[Branch] = []
+    children: list[TreeBranch] = []
     for b in branch.branches:
         prefix = _prefix(b.label)
         if prefix not in made:
@@ -59,7 +59,7 @@ def _group(branch: Branch, ops: Ops, above: str) -> dict[str, Branch]:
     return made
 
 
-def _loose(branch: Branch, ops: Ops, above: str) -> dict[int, str]:
+def _loose(branch: TreeBranch, ops: Ops, above: str) -> dict[int, str]:
     """By op that lies in a group directly the beginning of its scope's name, "" where it has none."""
     paths = {k: ops.paths[k] or () for k in branch.ops}
     known = [set(path) for path in paths.values() if path]
@@ -81,8 +81,8 @@ def _rest(name: str, above: str) -> str:
     return name[len(above) :].strip("_.-")
 
 
-def _made(parent: Branch, prefix: str, inner: list[Branch]) -> Branch:
-    return Branch(f"{parent.key}/{prefix}" if parent.key else prefix, prefix, branches=inner)
+def _made(parent: TreeBranch, prefix: str, inner: list[TreeBranch]) -> TreeBranch:
+    return TreeBranch(f"{parent.key}/{prefix}" if parent.key else prefix, prefix, branches=inner)
 
 
 def _prefix(name: str) -> str:

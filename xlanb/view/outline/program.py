@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class ProgramOutline:
     """The parts of a program that can be drawn, by name; `entry` is what is drawn first."""
 
     entry: str

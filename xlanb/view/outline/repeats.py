@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from xlanb.view.outline.ops import Ops
-from xlanb.view.outline.tree import Branch
+from xlanb.view.outline.tree import TreeBranch
 
 _ALIKE = 0.9  # share of ops that two repeats have in common
 _FEWEST = 3  # repeats that are stacked
@@ -24,12 +24,12 @@ _COMPARISONS = 20_000_000
 _NUMBER = re.compile(r"\d+")
 
 
-def stack_repeats(root: Branch, ops: Ops) -> None:
+def stack_repeats(root: TreeBranch, ops: Ops) -> None:
     """Put sibling groups of one name, but for its number, that hold the same ops into a group of kind "repeat"."""
     for branch in list(root.walk()):
         if branch.kind == "repeat":
             continue
-        stems: dict[str, list[Branch]] = {}
+        stems: dict[str, list[TreeBranch]] = {}
         for b in branch.branches:
             stems.setdefault(_stem(b), []).append(b)
         many = {stem: found for stem, found in stems.items() if len(found) >= _FEWEST}
@@ -38,7 +38,7 @@ def stack_repeats(root: Branch, ops: Ops) -> None:
             _stack(branch, stem, found, ops, reads)
 
 
-def _stem(branch: Branch) -> str:
+def _stem(branch: TreeBranch) -> str:
     """The name without its last number, "" of a name that has none.
 
     What has no name of its own is known by what it says.
@@ -51,19 +51,19 @@ def _stem(branch: Branch) -> str:
     return f"{branch.label[: last.start()]}*{branch.label[last.end() :]}"
 
 
-def _stack(parent: Branch, stem: str, found: list[Branch], ops: Ops, reads: dict[int, set[int]]) -> None:
+def _stack(parent: TreeBranch, stem: str, found: list[TreeBranch], ops: Ops, reads: dict[int, set[int]]) -> None:
     for same in (run for every in _alike(found, ops) for run in _runs(every, reads)):
         if len(same) < _FEWEST:
             continue
         inner = {id(b) for b in same}
         at = next(k for k, b in enumerate(parent.branches) if id(b) in inner)
         prefix = f"{parent.key}/" if parent.key else ""
-        stacked = Branch(f"{prefix}{stem}", label_of_repeat(same), "repeat", branches=same)
+        stacked = TreeBranch(f"{prefix}{stem}", label_of_repeat(same), "repeat", branches=same)
         kept = [b for b in parent.branches if id(b) not in inner]
         parent.branches = [*kept[:at], stacked, *kept[at:]]
 
 
-def _reads(branch: Branch, ops: Ops) -> dict[int, set[int]]:
+def _reads(branch: TreeBranch, ops: Ops) -> dict[int, set[int]]:
     """By group (its id) or op in a group (-1 - its position) the others in it that it reads."""
     home = {k: id(b) for b in branch.branches for part in b.walk() for k in part.ops}
     home |= {k: -1 - k for k in branch.ops}
@@ -73,7 +73,7 @@ def _reads(branch: Branch, ops: Ops) -> dict[int, set[int]]:
     return found
 
 
-def _runs(same: list[Branch], reads: dict[int, set[int]]) -> Iterator[list[Branch]]:
+def _runs(same: list[TreeBranch], reads: dict[int, set[int]]) -> Iterator[list[TreeBranch]]:
     """Those groups together between which no other stands: all, else those whose numbers follow each other."""
     if not _is_interleaved(same, reads):
         yield same
@@ -85,16 +85,18 @@ def _runs(same: list[Branch], reads: dict[int, set[int]]) -> Iterator[list[Branc
             yield run
 
 
-def _is_interleaved(same: list[Branch], reads: dict[int, set[int]]) -> bool:
-    """Whether what these groups hand on comes back to them: conv_1, relu_1, conv_2, ... is no three times conv."""
+def _is_interleaved(same: list[TreeBranch], reads: dict[int, set[int]]) -> bool:
+    """Whether the outputs of these groups lead back to them: conv_1, relu_1, conv_2, ... is not
+    conv repeated three times.
+    """
     inside = {id(b) for b in same}
     feeders = {o for at in inside for o in reads.get(at, ())} - inside
     return any(not inside.isdisjoint(reads.get(o, ())) for o in feeders)
 
 
-def _alike(found: list[Branch], ops: Ops) -> list[list[Branch]]:
+def _alike(found: list[TreeBranch], ops: Ops) -> list[list[TreeBranch]]:
     """Groups of the same content, each list in its order."""
-    lists: list[tuple[Counter[str], list[Branch]]] = []
+    lists: list[tuple[Counter[str], list[TreeBranch]]] = []
     for branch in found:
         content = Counter(ops.tokens[k] for k in branch.all_ops() if ops.is_shown(k))
         for other, members in lists:
@@ -111,7 +113,7 @@ def alike(one: Counter[str], other: Counter[str]) -> bool:
     return 2 * (one & other).total() >= _ALIKE * (one.total() + other.total())
 
 
-def label_of_repeat(same: Sequence[Branch]) -> str:
+def label_of_repeat(same: Sequence[TreeBranch]) -> str:
     """What names a repeat: `block 0-5` of block_0 ... block_5, where the names differ in one number."""
     for at in range(-1, -1 - min(len(_NUMBER.findall(b.label)) for b in same), -1):
         numbers, words = zip(*(_without_number(b.label, at) for b in same), strict=True)

@@ -64,16 +64,16 @@ class Contents:
 
 
 @dataclass(eq=False)
-class Branch:
+class TreeBranch:
     """A group while the tree is made: `ops` are those that lie in it directly."""
 
     key: str
     label: str
     kind: str = "scope"
     ops: list[int] = field(default_factory=list)
-    branches: list[Branch] = field(default_factory=list)
+    branches: list[TreeBranch] = field(default_factory=list)
 
-    def walk(self) -> Iterator[Branch]:
+    def walk(self) -> Iterator[TreeBranch]:
         """This group and all within, parents first."""
         yield self
         for b in self.branches:
@@ -88,7 +88,7 @@ class Branch:
         return len(self.branches) + sum(ops.is_shown(k) for k in self.ops)
 
 
-def outline(root: Branch, ops: Ops) -> Outline:
+def outline(root: TreeBranch, ops: Ops) -> Outline:
     """The finished tree; keys that occur twice are numbered."""
     groups: list[OutlineGroup] = []
     member = [-1] * len(ops)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from xlanb.graph.records import GraphRecord, NodeRecord
-from xlanb.view.drawing import Group
+from xlanb.view.drawing import DrawnGroup
 from xlanb.view.parts.hlo import SheetNode, near
 from xlanb.view.parts.items import Item, label, node_item, operand_name
 
@@ -19,7 +19,7 @@ class GraphSheet:
 
     nodes: list[SheetNode] = field(default_factory=list)
     edges: list[tuple[str, str]] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    groups: list[DrawnGroup] = field(default_factory=list)
     subjects: dict[str, NodeRecord | Item] = field(default_factory=dict)
     note: str = ""
 
@@ -85,10 +85,10 @@ def _add(
             parent = f"{prefix}[{cluster}]"
             if parent not in boxes:
                 boxes.add(parent)
-                sheet.groups.append(Group(parent, cluster, "cluster", group))
+                sheet.groups.append(DrawnGroup(parent, cluster, "cluster", group))
         if called and functions[called].nodes:
             box = f"{key}/"
-            sheet.groups.append(Group(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group))
+            sheet.groups.append(DrawnGroup(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group))
             sheet.subjects[box] = n
             _add(sheet, functions[called], functions, box, box, depth - 1)
         else:
@@ -160,7 +160,7 @@ def _fold(graph: GraphRecord, scope_of: dict[str, str], note: str) -> GraphSheet
         clusters = {n.cluster for n in inside}
         cluster = clusters.pop() if len(clusters) == 1 else ""
         if cluster and f"[{cluster}]" not in {g.key for g in sheet.groups}:
-            sheet.groups.append(Group(f"[{cluster}]", cluster, "cluster"))
+            sheet.groups.append(DrawnGroup(f"[{cluster}]", cluster, "cluster"))
         sheet.nodes.append(SheetNode(scope, f"[{cluster}]" if cluster else ""))
     for n in graph.nodes:
         sheet.edges.extend((scope_of[s], scope_of[n.name]) for s in map(operand_name, n.inputs) if s in scope_of)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
-from xlanb.view.drawing import Group
+from xlanb.view.drawing import DrawnGroup
 
 _EXPANDED = {
     HloOpcode.FUSION: "fusion",
@@ -36,7 +36,7 @@ class Sheet:
 
     nodes: list[SheetNode] = field(default_factory=list)
     edges: list[tuple[str, str]] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    groups: list[DrawnGroup] = field(default_factory=list)
     subjects: dict[str, InstructionRecord] = field(default_factory=dict)
     note: str = ""
 
@@ -154,7 +154,7 @@ class _Expander:
     ) -> str:
         kind = _EXPANDED[i.opcode]
         detail = str(i.attributes.get("kind", "")) if i.opcode is HloOpcode.FUSION else ""
-        self.sheet.groups.append(Group(key, f"{i.name}  {detail}".rstrip(), kind, group))
+        self.sheet.groups.append(DrawnGroup(key, f"{i.name}  {detail}".rstrip(), kind, group))
         self.sheet.subjects[key] = i
         operands = [ends.get(o, "") for o in i.operands]
         root = ""
@@ -162,7 +162,7 @@ class _Expander:
             inner = key
             if len(callees) > 1:
                 inner = f"{key}/{callee.name}"
-                self.sheet.groups.append(Group(inner, callee.name, "computation", key))
+                self.sheet.groups.append(DrawnGroup(inner, callee.name, "computation", key))
                 self.sheet.subjects[inner] = i
             times = self.drawn[callee.name] = self.drawn.get(callee.name, 0) + 1
             parameters, root = self.add(callee, inner, f"{key}/" if times > 1 else "", depth - 1)

@@ -1,4 +1,4 @@
-"""Before and after of a text, line by line: for artifacts that are no HLO and no graph."""
+"""Before and after of a text, line by line: for artifacts that are neither HLO nor a graph."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _PALETTE: Final = ("#2867d6", "#c98a2b", "#2f8c9b", "#8a63d2", "#4f8a3c", "#b552
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """What is along an axis: categories, or numbers from `low` to `high`."""
 
     categories: tuple[str, ...] = ()
@@ -102,20 +102,20 @@ def figure_text(figure: Any) -> str:
 # -------------------------------------------------------------------------------------------------------------- axes
 
 
-def _axis(figure: Any, name: str) -> Axis:
+def _axis(figure: Any, name: str) -> PlotAxis:
     given = figure.layout[f"{name}axis"]
     values = [v for trace in figure.data for v in _along(trace, name)]
     if given.type == "category" or any(isinstance(v, str) for v in values):
         order = [str(v) for v in given.categoryarray] if given.categoryarray is not None else []
-        return Axis(tuple(dict.fromkeys([*order, *(str(v) for v in values if v is not None)])))
+        return PlotAxis(tuple(dict.fromkeys([*order, *(str(v) for v in values if v is not None)])))
     numbers = [n for v in values if (n := _number(v)) is not None]
     if given.type == "log":
         positive = [n for n in numbers if n > 0] or [0.1, 1.0]
         low, high = min(positive), max(positive)
-        return Axis((), low / 2, high * 2, is_log=True)
+        return PlotAxis((), low / 2, high * 2, is_log=True)
     low, high = min([0.0, *numbers]), max([0.0, *numbers])
     room = (high - low) * 0.04 or 1.0
-    return Axis((), low - (room if low < 0 else 0.0), high + room)
+    return PlotAxis((), low - (room if low < 0 else 0.0), high + room)
 
 
 def _along(trace: Any, name: str) -> Iterator[Any]:
@@ -169,7 +169,7 @@ def _round_step(step: float) -> float:
 
 
 def _frame(
-    figure: Any, x: Axis, y: Axis, at: Callable[[float, float], tuple[float, float]], height: float
+    figure: Any, x: PlotAxis, y: PlotAxis, at: Callable[[float, float], tuple[float, float]], height: float
 ) -> Iterator[str]:
     """Title, grid, what stands along the axes, and the names of what is drawn."""
     (left, bottom), (right, top) = at(0, 0), at(1, 1)
@@ -201,7 +201,7 @@ def _frame(
 
 
 def _bars(
-    trace: Any, x: Axis, y: Axis, at: Callable[[float, float], tuple[float, float]], colour: str
+    trace: Any, x: PlotAxis, y: PlotAxis, at: Callable[[float, float], tuple[float, float]], colour: str
 ) -> Iterator[str]:
     names, values = _pairs(trace)
     across = _is_across(trace)
@@ -232,7 +232,7 @@ def _bars(
 
 
 def _lines(
-    trace: Any, x: Axis, y: Axis, at: Callable[[float, float], tuple[float, float]], colour: str
+    trace: Any, x: PlotAxis, y: PlotAxis, at: Callable[[float, float], tuple[float, float]], colour: str
 ) -> Iterator[str]:
     shares = [(x.share(a), y.share(b)) for a, b in zip(_listed(trace.x), _listed(trace.y), strict=False)]
     points = [at(a, b) for a, b in shares if a is not None and b is not None]

@@ -33,11 +33,11 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parts
 from xlanb.codegen.types import FLOAT, I8, I64
 from xlanb.codegen.values import Value, Vector
-from xlanb.cpu.emitters.attention.plan import LANES, Tiling, attention_in, tiling
+from xlanb.cpu.emitters.attention.plan import LANES, AttentionTiling, attention_in, tiling
 from xlanb.cpu.emitters.attention.products import Product, has_pairs, pieces
 from xlanb.cpu.emitters.copies import Copy, emit_copy
 from xlanb.cpu.emitters.kernel import CUSTOM_FUSIONS, CustomFusion, Kernel
-from xlanb.cpu.emitters.matmul.contraction import Axis
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.cpu.emitters.matmul.lanes import Lanes, lanes_of
 from xlanb.errors import CompilationError
 from xlanb.hlo.instruction import HloInstruction
@@ -88,7 +88,7 @@ CUSTOM_FUSIONS[KIND] = CustomFusion(is_attention_kernel, emit_attention, scratch
 class _Emitter:
     """Writes the kernel."""
 
-    def __init__(self, k: Kernel, t: Tiling) -> None:
+    def __init__(self, k: Kernel, t: AttentionTiling) -> None:
         self.k, self.t, self.a, self.f = k, t, t.a, k.f
         a = t.a
         self.width = lanes_of(self.f.target, 32)
@@ -245,8 +245,8 @@ class _Emitter:
         given = a.q.array.array_shape.element_type
         source = Pointer(self._array(a.q), memory(given)).address(f.mul(self.row, a.q.step(a.rows)))
         axes = (
-            Axis(t.rows, a.q.step(a.rows), 0, t.depth_line),
-            Axis(a.depth.size, a.q.step(a.depth), 0, 1),
+            ContractionAxis(t.rows, a.q.step(a.rows), 0, t.depth_line),
+            ContractionAxis(a.depth.size, a.q.step(a.depth), 0, 1),
         )
         emit_copy(f, Copy(axes, given, self.first.type), source, self._place("queries"))
 
@@ -266,9 +266,9 @@ class _Emitter:
         unit = 4 if self.pairs else given.byte_size
         for first, count, size in pieces(a.keys.size, panel):
             axes = (
-                Axis(count, panel * key, 0, panel * lines),
-                Axis(lines, depth, 0, panel),
-                Axis(size, key, 0, 1),
+                ContractionAxis(count, panel * key, 0, panel * lines),
+                ContractionAxis(lines, depth, 0, panel),
+                ContractionAxis(size, key, 0, 1),
             )
             here = Pointer(source, I8).address(first * panel * key * unit)
             emit_copy(f, Copy(axes, *types), here, Pointer(goal, I8).address(4 * first * panel * lines))
@@ -291,10 +291,10 @@ class _Emitter:
         for first_tile, tiles, keys in pieces(a.keys.size, t.keys):
             for first, count, size in pieces(a.width.size, panel):
                 axes = (
-                    Axis(tiles, t.keys * key, 0, tile_lines * t.width_line),
-                    Axis(count, panel * column, 0, tile_lines * panel),
-                    Axis(keys // two, two * key, 0, panel),
-                    Axis(size, column, 0, 1),
+                    ContractionAxis(tiles, t.keys * key, 0, tile_lines * t.width_line),
+                    ContractionAxis(count, panel * column, 0, tile_lines * panel),
+                    ContractionAxis(keys // two, two * key, 0, panel),
+                    ContractionAxis(size, column, 0, 1),
                 )
                 here = Pointer(source, memory(given)).address(first_tile * t.keys * key + first * panel * column)
                 to = 4 * (first_tile * tile_lines * t.width_line + first * tile_lines * panel)
@@ -313,7 +313,7 @@ class _Emitter:
             self._note_finite(tile_lines * t.width_line)
 
     def _pack_odd_value(self, source: Value, goal: Value, panel: int) -> None:
-        """The last of an odd number of values: in the low half of lanes, beside zero."""
+        """The last of an odd number of values: in the low half of lanes, paired with zero."""
         a, t, f = self.a, self.t, self.f
         column, lines = a.v.step(a.width), t.keys // 2
         begin = (t.key_tiles - 1) * t.keys
@@ -321,7 +321,7 @@ class _Emitter:
             offset = (a.keys.size - 1) * a.v.step(a.keys) + first * panel * column
             line = first * lines * panel + (a.keys.size - 1 - begin) // 2 * panel
             there = 4 * ((t.key_tiles - 1) * lines * t.width_line + line)
-            axes = Axis(count, panel * column, 0, lines * panel), Axis(size, column, 0, 1)
+            axes = ContractionAxis(count, panel * column, 0, lines * panel), ContractionAxis(size, column, 0, 1)
             here = Pointer(source, memory(T.BF16)).address(offset)
             emit_copy(f, Copy(axes, T.U16, T.U32), here, Pointer(goal, I8).address(there))
 
@@ -515,8 +515,8 @@ class _Emitter:
                     line.store(at, x)
         if not along:
             axes = (
-                Axis(t.rows, t.width_line, 0, a.output.step(a.rows)),
-                Axis(a.width.size, 1, 0, a.output.step(a.width)),
+                ContractionAxis(t.rows, t.width_line, 0, a.output.step(a.rows)),
+                ContractionAxis(a.width.size, 1, 0, a.output.step(a.width)),
             )
             emit_copy(f, Copy(axes, T.F32, to), total.base, target)
 

@@ -1,4 +1,4 @@
-"""How an attention is cut into tiles, and where a thread keeps what it works with.
+"""Tiles of an attention, and the layout of a thread's scratch memory.
 
 Depends on the shapes and masks alone, not on the machine: the scratch is assigned before any code is emitted.
 """
@@ -23,9 +23,10 @@ _ROWS = 28, 72
 _BLOCK = 14
 """Rows of the micro-kernel at the most."""
 _CALL, _TILE = 0.5, 2.0
-"""What a call of the micro-kernel costs, and a tile, beside their rows: as so many rows."""
+"""Overhead of a micro-kernel call and of a tile, expressed in rows."""
 _ITEMS, _LEAST_TILES = 24, 4
-"""Items that threads share should be so many where a head's tiles can be cut in several runs, but a run, which packs keys and values anew, has so many tiles."""
+"""Preferred number of work items for threads if a head's tiles can be split into runs, and minimum
+number of tiles per run (each run packs keys and values again)."""
 _KEYS, _MASKED_KEYS = 256, 128
 """Keys of a tile at the most; fewer where a mask leaves out whole tiles, which fewer keys do better."""
 _LINE = 64
@@ -44,7 +45,7 @@ def attention_in(fusion: HloInstruction) -> Attention | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Tiling:
+class AttentionTiling:
     """Tiles of `rows` queries, of which the last ones overlap those before, and of `keys` keys, of which the last have fewer."""
 
     a: Attention
@@ -138,7 +139,7 @@ def _up(size: int, to: int) -> int:
     return -(-size // to) * to
 
 
-def tiling(a: Attention) -> Tiling:
+def tiling(a: Attention) -> AttentionTiling:
     """The tiles of an attention."""
     rows = _rows(a.rows.size)
     for most in (_MASKED_KEYS, _KEYS):
@@ -147,11 +148,13 @@ def tiling(a: Attention) -> Tiling:
         reach = reach_of(a, _blocks(a.rows.size, rows, overlap=True), _blocks(a.keys.size, keys, overlap=False))
         if reach is not None:
             break
-    return Tiling(a, rows, keys, reach)
+    return AttentionTiling(a, rows, keys, reach)
 
 
 def _rows(size: int) -> int:
-    """Queries of a tile: so many that the micro-kernel, whose last blocks overlap those before, computes the fewest rows twice."""
+    """The number of queries per tile that minimizes the rows which the micro-kernel computes twice
+    (its last blocks overlap the previous ones).
+    """
     least, most = _ROWS
 
     def cost(rows: int) -> float:

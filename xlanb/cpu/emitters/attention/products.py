@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xlanb.codegen.function import Function
-from xlanb.codegen.module import Target
+from xlanb.codegen.module import CodegenTarget
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.matmul.contraction import Axis
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
-from xlanb.cpu.emitters.matmul.tile import Tile, tile_routine, tile_table
+from xlanb.cpu.emitters.matmul.tile import MatmulTile, tile_routine, tile_table
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
@@ -37,7 +37,7 @@ class Product:
         """What a and b are of."""
         return T.BF16 if self.pairs else T.F32
 
-    def panel(self, target: Target) -> int:
+    def panel(self, target: CodegenTarget) -> int:
         """Columns of a panel."""
         width = lanes_of(target, 32)
         return 2 * width if self.columns % (2 * width) == 0 else width
@@ -47,7 +47,7 @@ class Product:
         width, panel = lanes_of(f.target, 32), self.panel(f.target)
         vectors = panel // width
         rows = even(self.rows, (f.target.vector_registers - vectors - 1) // vectors)
-        tile = Tile(
+        tile = MatmulTile(
             width,
             rows,
             vectors,
@@ -60,7 +60,7 @@ class Product:
             pairs=self.pairs,
             panel=True,
         )
-        depth = (Axis(self.depth, 1, 1),)
+        depth = (ContractionAxis(self.depth, 1, 1),)
         table = tile_table(tile, depth, [(r * self.a_line, r * self.c_line) for r in range(rows)], width)
         lines = self.depth // 2 if self.pairs else self.depth
         spans = [
@@ -71,7 +71,7 @@ class Product:
         emit_grid(f, spans, Work(tile_routine(f.module, tile), table, (a, b, c), nanoseconds))
 
 
-def has_pairs(target: Target, t: PrimitiveType) -> bool:
+def has_pairs(target: CodegenTarget, t: PrimitiveType) -> bool:
     """Whether the machine multiplies and adds pairs of a type."""
     return t is T.BF16 and "avx512bf16" in target.enabled and lanes_of(target, 32) == 16
 

@@ -19,11 +19,11 @@ from xlanb.shape import ArrayShape, PrimitiveType
 Numbers = NDArray[np.float64]
 _DEEPEST = 64
 _LOW = -1e3
-"""Logits up to here are worth leaving out: a row has others, as a rule, beside which they vanish."""
+"""Logits up to this value can be skipped: others in the row usually dominate them."""
 
 
 _ROUNDING = 2.0**-22
-"""More than what a sum or product of f32 is rounded by, beside it."""
+"""Larger than the relative rounding error of a sum or product of f32."""
 
 
 @dataclass(frozen=True)

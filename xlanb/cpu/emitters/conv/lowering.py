@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from xlanb.codegen.convolution import Convolution
 from xlanb.codegen.indexing import strides
-from xlanb.cpu.emitters.conv.padded import Padded
+from xlanb.cpu.emitters.conv.padded import PaddedInput
 from xlanb.cpu.emitters.conv.phases import Phase
-from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction
+from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 
 
 @dataclass(frozen=True)
-class Part:
+class ConvolutionPart:
     """A contraction, and the elements of input, kernel and result at which it begins."""
 
     x: Contraction
@@ -24,35 +24,35 @@ class Part:
     c: int
 
 
-def part_of(c: Convolution, p: Padded, chosen: tuple[Phase, ...]) -> Part:
+def part_of(c: Convolution, p: PaddedInput, chosen: tuple[Phase, ...]) -> ConvolutionPart:
     """The outputs of one phase of each dimension, over the padded input."""
     n, b, out = c.numbers, strides(c.kernel), strides(c.result)
     a, groups, parts = p.strides, c.feature_groups, c.batch_groups
     features = c.kernel.dimensions[n.kernel_output_feature] // (groups * parts)
     batch = c.source.dimensions[n.input_batch] // parts
     to_kernel, to_result = features * b[n.kernel_output_feature], features * out[n.output_feature]
-    rows = [Axis(batch, a[n.input_batch], 0, out[n.output_batch])]
-    depth = [Axis(c.features, a[n.input_feature], b[n.kernel_input_feature])]
+    rows = [ContractionAxis(batch, a[n.input_batch], 0, out[n.output_batch])]
+    depth = [ContractionAxis(c.features, a[n.input_feature], b[n.kernel_input_feature])]
     first = [0, 0, 0]
     spatial = zip(c.window, chosen, n.input_spatial, n.kernel_spatial, n.output_spatial, strict=True)
     for w, phase, d, k, o in spatial:
         tap = -b[k] if w.reversal else b[k]
-        rows.append(Axis(phase.count, phase.stride * a[d], 0, phase.step * out[o]))
-        depth.append(Axis(phase.taps, w.window_dilation * a[d], phase.step * tap))
+        rows.append(ContractionAxis(phase.count, phase.stride * a[d], 0, phase.step * out[o]))
+        depth.append(ContractionAxis(phase.taps, w.window_dilation * a[d], phase.step * tap))
         first[0] += (p.sides[d].low - phase.low) * a[d]
         first[1] += ((w.size - 1) * b[k] if w.reversal else 0) + phase.first * tap
         first[2] += phase.start * out[o]
     x = Contraction(
         (
-            Axis(groups, c.features * a[n.input_feature], to_kernel, to_result),
-            Axis(parts, batch * a[n.input_batch], to_kernel, to_result),
+            ContractionAxis(groups, c.features * a[n.input_feature], to_kernel, to_result),
+            ContractionAxis(parts, batch * a[n.input_batch], to_kernel, to_result),
         ),
         tuple(rows),
-        (Axis(features, 0, b[n.kernel_output_feature], out[n.output_feature]),),
+        (ContractionAxis(features, 0, b[n.kernel_output_feature], out[n.output_feature]),),
         tuple(depth),
         p.type,
         c.kernel.element_type,
         c.type,
         c.result.element_type,
     )
-    return Part(x, *first)
+    return ConvolutionPart(x, *first)

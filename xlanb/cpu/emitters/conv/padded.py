@@ -1,4 +1,6 @@
-"""The input as the window sees it: with its padding, with the holes of a base dilation, in the type that is summed in; copied into scratch where it is not so already."""
+"""The padded input of a convolution: with base dilation, in the accumulation type; copied into
+scratch memory unless the input has this form already.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from xlanb.codegen.routines import routine, word
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.conv.phases import phases
 from xlanb.cpu.emitters.copies import Copy, emit_copy
-from xlanb.cpu.emitters.matmul.contraction import Axis
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid
 from xlanb.cpu.emitters.matmul.shared import ROUTINE
 from xlanb.shape import PrimitiveType
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PaddedSide:
     """One dimension of the padded input: position p holds element (p - low) / dilation of `size`, where there is such a one, and else zero."""
 
     extent: int
@@ -51,10 +53,10 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddedInput:
     """The input that a convolution runs over: sides by dimension, `order` of the dimensions from slow to fast, strides by dimension; `bytes` of scratch, 0 where it is the input itself."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[PaddedSide, ...]
     order: tuple[int, ...]
     strides: tuple[int, ...]
     source_type: PrimitiveType
@@ -62,30 +64,30 @@ class Padded:
     bytes: int = 0
 
 
-def padded(c: Convolution) -> Padded:
+def padded(c: Convolution) -> PaddedInput:
     """The input of a convolution, or what has to be made of it."""
     spatial = c.numbers.input_spatial
-    sides = [Side(size, size) for size in c.source.dimensions]
+    sides = [PaddedSide(size, size) for size in c.source.dimensions]
     for d, w, found in zip(spatial, c.window, phases(c), strict=True):
         low = max(phase.low for phase in found)
         reach = max(
             (phase.count - 1) * phase.stride + max(phase.taps - 1, 0) * w.window_dilation + 1 - phase.low
             for phase in found
         )
-        sides[d] = Side(low + reach, c.source.dimensions[d], low, found[0].dilation)
+        sides[d] = PaddedSide(low + reach, c.source.dimensions[d], low, found[0].dilation)
     order = tuple(reversed(c.source.minor_to_major))
     source_type = c.source.element_type
     if all(s.is_plain for s in sides) and source_type is c.type:
-        return Padded(tuple(sides), order, strides(c.source), source_type, source_type)
+        return PaddedInput(tuple(sides), order, strides(c.source), source_type, source_type)
     steps, step = [0] * len(sides), 1
     for d in reversed(order):
         steps[d] = step
         step *= sides[d].extent
     size = -(-step * c.type.byte_size // 64) * 64
-    return Padded(tuple(sides), order, tuple(steps), source_type, c.type, size)
+    return PaddedInput(tuple(sides), order, tuple(steps), source_type, c.type, size)
 
 
-def emit_padded(f: Function, p: Padded, c: Convolution, source: Value, target: Value) -> None:
+def emit_padded(f: Function, p: PaddedInput, c: Convolution, source: Value, target: Value) -> None:
     """Fill the scratch: zeros around the elements, or everywhere where there are holes between them; then the elements."""
     from_ = strides(c.source)
     is_held = all(side.held for side in p.sides)
@@ -95,14 +97,16 @@ def emit_padded(f: Function, p: Padded, c: Convolution, source: Value, target: V
         for k, d in enumerate(p.order):
             _zero_ends(f, p, p.order[:k], d, array(p.type, target))
     if is_held:
-        axes = tuple(Axis(side.held, from_[d], 0, p.strides[d] * side.dilation) for d, side in enumerate(p.sides))
+        axes = tuple(
+            ContractionAxis(side.held, from_[d], 0, p.strides[d] * side.dilation) for d, side in enumerate(p.sides)
+        )
         a = sum(side.skipped * from_[d] for d, side in enumerate(p.sides))
         to = sum(side.first * p.strides[d] for d, side in enumerate(p.sides))
         begin, goal = array(p.source_type, source).address(a), array(p.type, target).address(to)
         emit_copy(f, Copy(axes, p.source_type, p.type), begin, goal)
 
 
-def _zero_ends(f: Function, p: Padded, outer: tuple[int, ...], d: int, target: Pointer) -> None:
+def _zero_ends(f: Function, p: PaddedInput, outer: tuple[int, ...], d: int, target: Pointer) -> None:
     """Zeros before and behind the elements of a dimension, at all elements of the outer ones."""
     side, step, size = p.sides[d], p.strides[d], p.type.byte_size
     low, high = side.first * step, (side.extent - side.first - side.held) * step

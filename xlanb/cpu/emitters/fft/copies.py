@@ -1,6 +1,6 @@
 """Routines that copy lines into scratch and out of it, and that turn spectra of complex lines into those of real ones.
 
-Numbers 0, 1, ... of a line per lane: numbers of a place lie side by side (`beside`), or lines lie one after the other (see
+Numbers 0, 1, ... of a line per lane: numbers of a place lie side by side (`strided`), or lines lie one after the other (see
 emitters/interleaved.py). A pointer to elements of two parts is one to complex numbers.
 """
 
@@ -55,7 +55,7 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FftLine:
     """Complex numbers of one line that lie one after the other: number k is a vector where k is a lane index."""
 
     numbers: Pointer
@@ -73,8 +73,8 @@ def _width(p: Pointer) -> int:
     return lanes_of(p.element.bytes)
 
 
-@shared("fft.beside")
-def beside(f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, out: bool, scale: Value | None) -> None:
+@shared("fft.strided")
+def strided(f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, out: bool, scale: Value | None) -> None:
     """Numbers of the first `lines` lines, number j at a[j stride], to scratch or `out` of it, perhaps times a number."""
     size = a.parts * _width(a)
     mask = Mask.first(f, size, f.mul(lines, a.parts))
@@ -88,11 +88,11 @@ def beside(f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, ou
             s.store(j, Complex(x, f.zero(x.type)) if a.parts == 1 else Complex(*f.apart(x)))
 
 
-@shared("fft.out.turned")
-def out_turned(
+@shared("fft.out.twiddled")
+def out_twiddled(
     f: Function, b: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, high: Pointer, low: Pointer, part: Ix, step: Ix
 ) -> None:
-    """Numbers back, as by `beside`, times high[j / part] low[j mod part], tables of a number per lane whose rows are `step` elements."""
+    """Numbers back, as by `strided`, times high[j / part] low[j mod part], tables of a number per lane whose rows are `step` elements."""
     mask, factors = Mask.first(f, 2 * _width(b), f.mul(lines, 2)), [Scratch.at(table) for table in (high, low)]
     groups = f.value(f.sub(f.add(n, part), 1)).udiv(f.value(part))
     with f.loop(groups) as group:
@@ -110,7 +110,7 @@ def _in_turns(value: Complex) -> Value:
 
 @shared("fft.mirror")
 def mirror(
-    f: Function, a: Scratch | Line, table: Line, b: Scratch | Line, h: Ix, forward: bool, begin: Ix, end: Ix
+    f: Function, a: Scratch | FftLine, table: FftLine, b: Scratch | FftLine, h: Ix, forward: bool, begin: Ix, end: Ix
 ) -> None:
     """Of complex lines of h numbers the spectra of real ones of 2 h, or back: numbers begin, ..., end - 1, and with begin = 1 also 0 and h.
 
@@ -131,7 +131,7 @@ def mirror(
             b.store(h, Complex(first.re - first.im, zero))
         else:
             b.store(0, Complex(first.re + last.re, first.re - last.re))
-    if isinstance(a, Line):
+    if isinstance(a, FftLine):
         vectors(f, begin, end, _width(a.numbers), write)
         return
     with f.loop(end, begin, guarded=True) as k:
@@ -139,7 +139,7 @@ def mirror(
 
 
 @shared("fft.conjugates")
-def conjugates(f: Function, a: Scratch | Line, n: Ix) -> None:
+def conjugates(f: Function, a: Scratch | FftLine, n: Ix) -> None:
     """The spectrum of n real numbers, n odd, from its first half; the imaginary part of number 0 counts as zero."""
     first = a.load(0)
     a.store(0, Complex(first.re, f.zero(first.re.type)))

@@ -12,8 +12,8 @@ from xlanb.codegen.parallel import parallel
 from xlanb.codegen.types import DOUBLE, FLOAT, I8
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.fft import copies, tables
-from xlanb.cpu.emitters.fft.copies import Line, Scratch
-from xlanb.cpu.emitters.fft.plan import Axis, Matrix
+from xlanb.cpu.emitters.fft.copies import FftLine, Scratch
+from xlanb.cpu.emitters.fft.plan import FftAxis, FftMatrix
 from xlanb.cpu.emitters.fft.radices import ELEMENT, call_pass
 from xlanb.cpu.emitters.interleaved import interleave
 from xlanb.cpu.emitters.kernel import Kernel
@@ -29,10 +29,10 @@ SOURCE, TARGET, SPARE, MATRIX = "source", "target", "spare", "matrix"
 """Where numbers of a line are: in memory before and after the transform, in scratch the complex numbers of a real line and the matrix."""
 
 
-class Transform:
+class FftEmitter:
     """Writes the transform of all lines along an axis."""
 
-    def __init__(self, k: Kernel, axis: Axis, source: Value, target: Value) -> None:
+    def __init__(self, k: Kernel, axis: FftAxis, source: Value, target: Value) -> None:
         self.k, self.f, self.axis, self.arrays = k, k.f, axis, (source, target)
         self.element = FLOAT if axis.part_bytes == 4 else DOUBLE
         self.scale = self.f.const(self.element, 1 / axis.n if axis.inverse else 1.0)
@@ -50,7 +50,7 @@ class Transform:
                 self._as_matrix(axis.matrix, part)
 
     def _pointer(self, base: Value, offset: Ix = 0, parts: int = 1) -> Pointer:
-        """Parts of numbers, or complex numbers, from so many bytes on."""
+        """Parts of numbers, or complex numbers, at an offset in bytes."""
         return Pointer(Pointer(base, I8).address(offset), self.element, parts)
 
     def _table(self, literal: Literal) -> Pointer:
@@ -74,9 +74,9 @@ class Transform:
         self.f.goes_on = False
         return here, spare
 
-    def _mirror(self, a: Scratch | Line, b: Scratch | Line, begin: Ix, end: Ix) -> None:
+    def _mirror(self, a: Scratch | FftLine, b: Scratch | FftLine, begin: Ix, end: Ix) -> None:
         h, inverse = self.axis.length, self.axis.inverse
-        table = Line(replace(self._table(tables.mirror(h, inverse, self.axis.part_bytes)), parts=2))
+        table = FftLine(replace(self._table(tables.mirror(h, inverse, self.axis.part_bytes)), parts=2))
         copies.mirror(self.f, a, table, b, h, not inverse, begin, end)
 
     # -- blocks of lines in lanes -------------------------------------------------------------------------------------
@@ -114,11 +114,11 @@ class Transform:
             first = f.mul(f.rem(block, blocks), axis.width)
             begin = f.add(f.mul(f.div(block, blocks), axis.n * axis.inner), first)
             numbers, lines = replace(memory, parts=2).by(begin), f.sub(axis.inner, first)
-            copies.beside(f, numbers, s, axis.n, axis.inner, lines, is_out, scale)
+            copies.strided(f, numbers, s, axis.n, axis.inner, lines, is_out, scale)
 
     # -- lines as matrices --------------------------------------------------------------------------------------------
 
-    def _as_matrix(self, way: Matrix, line: Ix | None) -> None:
+    def _as_matrix(self, way: FftMatrix, line: Ix | None) -> None:
         """The line of a number, or all lines; spectra of real lines are in the spare line before or after."""
         from_real, to_real = self.axis.reals
         if to_real:
@@ -160,26 +160,26 @@ class Transform:
             a, b = (self._place(name, own) for name in (source, target))
             if axis.is_half:
                 begin = f.add(f.mul(number, chunk), 1)
-                self._mirror(Line(a), Line(b), begin, f.value(f.add(begin, chunk)).smin(h))
+                self._mirror(FftLine(a), FftLine(b), begin, f.value(f.add(begin, chunk)).smin(h))
             else:
                 f.copy(b.base, a.base, (h // 2 + 1) * 2 * axis.part_bytes)
                 if axis.inverse:
-                    copies.conjugates(f, Line(b), h)
+                    copies.conjugates(f, FftLine(b), h)
 
-    def _columns(self, way: Matrix, line: Ix | None, source: str) -> None:
+    def _columns(self, way: FftMatrix, line: Ix | None, source: str) -> None:
         """Columns in lanes, transformed, times roots of unity, into the matrix."""
         f, axis = self.f, self.axis
         high, low = (self._table(tables.matrix(way, high, axis.part_bytes)) for high in (True, False))
         with self._stage(line, way.blocks[0], way.block_ns[0]) as (own, block):
             first, (here, spare) = f.mul(block, axis.width), self._buffers()
             lines, place = f.sub(way.columns, first), here.swapped if axis.inverse else here
-            copies.beside(f, self._place(source, own).by(first), place, way.rows, way.columns, lines, False, None)
+            copies.strided(f, self._place(source, own).by(first), place, way.rows, way.columns, lines, False, None)
             made, _ = self._passes(way.rows, here, spare)
             high_part, low_part = (table.by(f.mul(block, 2 * axis.width)) for table in (high, low))
             stride, into = way.row_bytes // (2 * axis.part_bytes), self._place(MATRIX, own).by(first)
-            copies.out_turned(f, into, made, way.rows, stride, lines, high_part, low_part, way.part, way.blocks[0])
+            copies.out_twiddled(f, into, made, way.rows, stride, lines, high_part, low_part, way.part, way.blocks[0])
 
-    def _rows(self, way: Matrix, line: Ix | None, target: str) -> None:
+    def _rows(self, way: FftMatrix, line: Ix | None, target: str) -> None:
         """Rows of the matrix in lanes, transformed, as columns of the result."""
         f, axis = self.f, self.axis
         stride = way.row_bytes // axis.part_bytes
@@ -189,4 +189,4 @@ class Transform:
             interleave(f, rows, here.re, here.im, 2 * way.columns, stride, lines, 1, False, None)
             made, _ = self._passes(way.columns, here, spare)
             place, out = made.swapped if axis.inverse else made, self._place(target, own).by(first)
-            copies.beside(f, out, place, way.columns, way.rows, lines, True, self.scale)
+            copies.strided(f, out, place, way.columns, way.rows, lines, True, self.scale)

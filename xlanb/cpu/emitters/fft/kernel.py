@@ -7,8 +7,8 @@ from functools import cache
 
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import part
-from xlanb.cpu.emitters.fft.emit import Transform
-from xlanb.cpu.emitters.fft.plan import Axis
+from xlanb.cpu.emitters.fft.emit import FftEmitter
+from xlanb.cpu.emitters.fft.plan import FftAxis
 from xlanb.cpu.emitters.kernel import MEMORY_ONLY, ROUNDS, SCRATCH, SCRATCH_EACH, Kernel, emitter
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -21,7 +21,7 @@ def has_kernel(i: HloInstruction) -> bool:
     return bool(_axes(i))
 
 
-def _axes(i: HloInstruction) -> tuple[Axis, ...]:
+def _axes(i: HloInstruction) -> tuple[FftAxis, ...]:
     """The dimensions in order; none where there is no kernel."""
     source, result = array_of(i.operands[0]), array_of(i)
     flat = all(s.minor_to_major == tuple(range(s.rank))[::-1] and s.element_count for s in (source, result))
@@ -38,16 +38,16 @@ def _kind(i: HloInstruction) -> str:
 @cache
 def _planned(
     kind: str, before: tuple[int, ...], after: tuple[int, ...], lengths: tuple[int, ...], part_bytes: int
-) -> tuple[Axis, ...]:
+) -> tuple[FftAxis, ...]:
     """The dimensions in order, the one with real lines the first or the last; none where a length has no way."""
     rank, inverse = len(before), kind in ("IFFT", "IRFFT")
     places = list(range(rank - len(lengths), rank))
-    dims, made = list(before), list[Axis]()
+    dims, made = list(before), list[FftAxis]()
     for place in places if kind == "IRFFT" else places[::-1]:
         outer, inner = math.prod(dims[:place]), math.prod(dims[place + 1 :])
         is_real = kind in ("RFFT", "IRFFT") and place == rank - 1
         sizes = dims[place], after[place]
-        axis = Axis(lengths[place - rank], outer, inner, sizes, part_bytes, inverse, is_real).planned()
+        axis = FftAxis(lengths[place - rank], outer, inner, sizes, part_bytes, inverse, is_real).planned()
         if axis is None:
             return ()
         made.append(axis)
@@ -91,7 +91,7 @@ def _fft(k: Kernel) -> bool:
     for axis in axes:
         target = k.output.pointer if axis is axes[-1] else between
         k.f.plans.append(axis.choice)
-        Transform(k, axis, source, target).emit()
+        FftEmitter(k, axis, source, target).emit()
         source = target
     k.f.ready = k.f.calls_only = True
     return True

@@ -1,6 +1,6 @@
 """How lines of a length are transformed: which algorithm, which radices, what it costs.
 
-Lines in lanes: a line per lane of a vector, by Stockham's passes. One line by itself: a matrix, whose columns are lines in lanes, then its rows (`Matrix`; the four
+Lines in lanes: a line per lane of a vector, by Stockham's passes. One line by itself: a matrix, whose columns are lines in lanes, then its rows (`FftMatrix`; the four
 steps of D. Bailey, FFTs in External or Hierarchical Memory, 1990). Lengths with a prime factor that is too large for a pass have no kernel: SciPy transforms them.
 """
 
@@ -60,7 +60,7 @@ def lanes_ns(n: int) -> float:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class FftMatrix:
     """One line as a matrix; `width` columns, or rows, are in lanes at once."""
 
     rows: int
@@ -97,15 +97,15 @@ class Matrix:
 
 
 @cache
-def matrix(n: int, width: int) -> Matrix:
+def matrix(n: int, width: int) -> FftMatrix:
     """The best matrix for a line of n numbers, not much longer than wide or the other way round if there is one."""
     root = math.isqrt(n)
     rows = [d for d in range(max(root // 8, 1), 8 * root + 8) if n % d == 0] or [1, n]
-    return min((Matrix(d, n // d, width) for d in rows), key=lambda way: way.nanoseconds)
+    return min((FftMatrix(d, n // d, width) for d in rows), key=lambda way: way.nanoseconds)
 
 
 @dataclass(frozen=True)
-class Axis:
+class FftAxis:
     """The transform of all lines along a dimension: `outer` times `inner` lines of n numbers, of which `sizes` are read and written in memory.
 
     With a `matrix` each is one, otherwise they are in lanes; a real line of even length is a complex one of half of it.
@@ -118,7 +118,7 @@ class Axis:
     part_bytes: int
     inverse: bool
     is_real: bool
-    matrix: Matrix | None = None
+    matrix: FftMatrix | None = None
 
     @cached_property
     def choice(self) -> Choice:
@@ -137,7 +137,7 @@ class Axis:
         )
 
     @property
-    def by_matrix(self) -> Axis | None:
+    def by_matrix(self) -> FftAxis | None:
         """The axis with a matrix for each line; None for lines that interleave."""
         return replace(self, matrix=matrix(self.length, self.width)) if self.inner == 1 else None
 
@@ -203,7 +203,7 @@ class Axis:
         own = 2 * self.buffer_bytes
         return (self.outer * self.line_bytes, own) if self.is_whole else (0, own + self.line_bytes)
 
-    def planned(self) -> Axis | None:
+    def planned(self) -> FftAxis | None:
         """The axis with the better way for its lines if two threads share the work; None if no way fits."""
         if radices_of(self.length) is None or self.n > _LONGEST:
             return None

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.cpu.emitters.fft.plan import Matrix, radices_of
+from xlanb.cpu.emitters.fft.plan import FftMatrix, radices_of
 from xlanb.cpu.emitters.fft.radices import BUTTERFLIES
 from xlanb.shape import Literal
 
@@ -47,7 +47,7 @@ def passes(n: int, part_bytes: int) -> tuple[tuple[int, int, int, Literal], ...]
 
 
 @lru_cache(maxsize=64)
-def matrix(way: Matrix, high: bool, part_bytes: int) -> Literal:
+def matrix(way: FftMatrix, high: bool, part_bytes: int) -> Literal:
     """Factors of a matrix: of the first row of each part, or of the rows of a part from its first on; in the form of scratch."""
     rows = np.arange(0, way.rows, way.part) if high else np.arange(min(way.part, way.rows))
     columns = np.arange(way.blocks[0] * way.width)

@@ -16,7 +16,7 @@ from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import integer
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.routine import LINE, Call, Fit, Routine, Way, element_type, number, size_of
+from xlanb.cpu.emitters.linalg.routine import LINE, Fit, Routine, RoutineCall, RoutineWay, element_type, number, size_of
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
@@ -39,7 +39,9 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Room:
-    """Scratch memory for matrices of so many rows and columns, one after the other, each from a cache line on."""
+    """Scratch memory for matrices of these sizes, one after the other, each aligned to a cache
+    line.
+    """
 
     type: PrimitiveType
     sizes: tuple[tuple[int, int], ...]
@@ -49,7 +51,7 @@ class Room:
         """Of all of them."""
         return sum(map(self._bytes, self.sizes))
 
-    def matrices(self, call: Call) -> list[Matrix]:
+    def matrices(self, call: RoutineCall) -> list[Matrix]:
         """All of them."""
         made, at, f = [], 0, call.f
         for rows, columns in self.sizes:
@@ -68,7 +70,7 @@ class Room:
 
 
 @dataclass
-class Steps:
+class ColumnSteps:
     """A loop that is being written: its counter, what it carries, and what that becomes."""
 
     index: Value
@@ -136,11 +138,11 @@ class Columns:
     # -- loops ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def count(self, low: Ix, high: Ix, state: Sequence[Value] = (), *, step: int = 1) -> Iterator[Steps]:
+    def count(self, low: Ix, high: Ix, state: Sequence[Value] = (), *, step: int = 1) -> Iterator[ColumnSteps]:
         """A loop over low, low + step, ... below high that carries values; it may execute zero times. After it `values` are the results."""
         first, last = self.f.value(low), self.f.value(high)
         with self.f.rounds((first, *state), first < last) as loop:
-            inner = Steps(loop.values[0], loop.values[1:])
+            inner = ColumnSteps(loop.values[0], loop.values[1:])
             yield inner
             after = loop.values[0] + step
             loop.next, loop.again = [after, *inner.next], after < last
@@ -166,20 +168,20 @@ class Columns:
 
 def columns_way(
     fit: Fit,
-    emit: Callable[[Call], None],
+    emit: Callable[[RoutineCall], None],
     nanoseconds: Callable[[HloInstruction, Routine], float],
     room: Callable[[HloInstruction, Routine], Room],
     in_place: tuple[int, ...] = (0,),
-) -> Way:
+) -> RoutineWay:
     """The way to compute a routine for a small matrix of real numbers on its columns."""
 
     def fits(i: HloInstruction) -> Routine | None:
         few = min(size_of(i)) <= costs.COMMON.small_matrix_rows
         return fit(i) if few and not element_type(i).is_complex else None
 
-    return Way("columns as vectors", fits, emit, nanoseconds, lambda i, r: room(i, r).bytes, in_place)
+    return RoutineWay("columns as vectors", fits, emit, nanoseconds, lambda i, r: room(i, r).bytes, in_place)
 
 
-def step(call: Call, write: Callable[..., None], *given: object) -> None:
+def step(call: RoutineCall, write: Callable[..., None], *given: object) -> None:
     """Call a function on columns that all programs share; `write(c, *given)` writes its body (see Call.step)."""
     call.step(write.__name__, lambda f, t, *own: write(Columns(f, t), *own), *given)

@@ -19,7 +19,7 @@ from xlanb.cpu.emitters.linalg.lapack import checked
 from xlanb.cpu.emitters.linalg.padded import ascending, bring, normalize, take
 from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflector, subtract_products, unitary
 from xlanb.cpu.emitters.linalg.rotations import Block, rotate_columns, rotation
-from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Routine, element_type, size_of
+from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Routine, RoutineCall, element_type, size_of
 from xlanb.cpu.emitters.linalg.table import syevd
 from xlanb.hlo.instruction import HloInstruction
 
@@ -34,7 +34,7 @@ def _room(i: HloInstruction, _routine: Routine) -> Room:
     return Room(t, ((n, n), (n, n), column, (n + 16, 1), column, column, column, (2 * n, 1), (2 * n, 1), (1, 1)))
 
 
-def emit_syevd(call: Call) -> None:
+def emit_syevd(call: RoutineCall) -> None:
     """Vectors in place of the first result (with mode V), eigenvalues, info."""
     a, z, *columns = _room(call.instruction, call.routine).matrices(call)
     d, e, tau, v, w, order, turns, back = (column.first for column in columns)

@@ -1,4 +1,4 @@
-"""Calls of LAPACK and BLAS routines by SciPy, checks for numbers that are not finite, and how failures are told.
+"""Call LAPACK and BLAS routines of SciPy; check for non-finite numbers; report failures.
 
 An iteration on a matrix with inf or NaN may not end, so such a matrix is not handed to one: its results are NaN and
 its info is -4, as LAPACK's newer routines give it.
@@ -21,10 +21,10 @@ from xlanb.cpu.emitters.linalg.routine import (
     WORK,
     Argument,
     Array,
-    Call,
     Fit,
     Routine,
-    Way,
+    RoutineCall,
+    RoutineWay,
     element_type,
     matrix_bytes,
     number,
@@ -60,7 +60,7 @@ def _scratch_bytes(i: HloInstruction, a: Argument) -> int:
     return -(-size // LINE) * LINE
 
 
-def emit_call(call: Call, *, serial: bool) -> list[Value]:
+def emit_call(call: RoutineCall, *, serial: bool) -> list[Value]:
     """Write a call, on one thread or on OpenBLAS's. Gives the addresses of the arguments, a workspace and its size being two."""
     f, i, addresses, offset = call.f, call.instruction, list[Value](), 0
     for a in _placed(i, call.routine):
@@ -92,18 +92,20 @@ def _constant(f: Function, t: PrimitiveType, value: Argument) -> Value:
 
 # -- ways of computing ----------------------------------------------------------------------------------------------
 
-Finish = Callable[[Call, Sequence[Value]], None]
+Finish = Callable[[RoutineCall, Sequence[Value]], None]
 
 
-def lapack_way(fit: Fit, *, finish: Finish = lambda _call, _arguments: None, in_place: tuple[int, ...] = (0,)) -> Way:
+def lapack_way(
+    fit: Fit, *, finish: Finish = lambda _call, _arguments: None, in_place: tuple[int, ...] = (0,)
+) -> RoutineWay:
     """The way to compute an instruction by one LAPACK routine; `finish` writes what follows a call, given its arguments."""
 
-    def emit(call: Call) -> None:
+    def emit(call: RoutineCall) -> None:
         c = costs.COMMON
         limit = c.serial_iteration_flops if call.routine.finite else c.serial_flops
         finish(call, emit_call(call, serial=not call.alone or call.routine.flops < limit))
 
-    return Way(
+    return RoutineWay(
         "calls of LAPACK",
         fit,
         checked(emit),
@@ -113,10 +115,10 @@ def lapack_way(fit: Fit, *, finish: Finish = lambda _call, _arguments: None, in_
     )
 
 
-def checked(emit: Callable[[Call], None]) -> Callable[[Call], None]:
+def checked(emit: Callable[[RoutineCall], None]) -> Callable[[RoutineCall], None]:
     """An iteration that is not begun on a matrix that is not finite; it and those that fail have results of NaN."""
 
-    def guarded(call: Call) -> None:
+    def guarded(call: RoutineCall) -> None:
         if not call.routine.finite:
             emit(call)
             return
@@ -133,7 +135,7 @@ def checked(emit: Callable[[Call], None]) -> Callable[[Call], None]:
     return guarded
 
 
-def emit_is_finite(call: Call) -> Value:
+def emit_is_finite(call: RoutineCall) -> Value:
     """An i1: whether operand 0 is finite, or the part of it that has to be. It takes a number of scratch memory."""
     rows, columns = size_of(call.instruction)
     parts, total = 2 if call.type.is_complex else 1, call.numbers(call.room())

@@ -27,7 +27,9 @@ def take(c: Columns, a: Matrix, target: Pointer, order: Pointer | None = None) -
 
 
 def normalize(c: Columns, a: Matrix) -> Value:
-    """Scale a matrix of very large or very small numbers by a power of two; gives what results are to be multiplied with."""
+    """Scale a matrix of very large or very small numbers by a power of two; returns the factor for
+    the results.
+    """
     rows = (0, c.up(a.rows))
     with c.count(0, a.columns, [c.zeros]) as loop:
         column = a[loop.index]

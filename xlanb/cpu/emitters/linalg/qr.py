@@ -1,4 +1,5 @@
-"""QR of small matrices: geqrf, a = Q R by reflections of columns, and orgqr, as many columns of Q as are wanted.
+"""QR of small matrices: geqrf, a = Q R by Householder reflections, and orgqr, the first columns of
+Q.
 
 Matrices are brought to scratch memory, where columns are whole vectors. Reflections are LAPACK's: R, below it the
 vectors v, beside it their factors tau. LAPACK works in blocks, which pays from some 200 rows on.
@@ -10,7 +11,7 @@ from xlanb.codegen.memory import Pointer
 from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Room, columns_way, step
 from xlanb.cpu.emitters.linalg.padded import bring, take
 from xlanb.cpu.emitters.linalg.reflections import reflect_columns, reflector, unitary
-from xlanb.cpu.emitters.linalg.routine import WAYS, Call, Routine, element_type, size_of
+from xlanb.cpu.emitters.linalg.routine import WAYS, Routine, RoutineCall, element_type, size_of
 from xlanb.cpu.emitters.linalg.table import geqrf, orgqr
 from xlanb.hlo.instruction import HloInstruction
 
@@ -25,7 +26,7 @@ def _orgqr_room(i: HloInstruction, routine: Routine) -> Room:
     return Room(element_type(i), ((m, n), (m, count), (m, 1)))
 
 
-def emit_geqrf(call: Call) -> None:
+def emit_geqrf(call: RoutineCall) -> None:
     """Factor the first result in place; the second one is tau."""
     a, tau = map(call.numbers, call.results)
     q, v = _geqrf_room(call.instruction, call.routine).matrices(call)
@@ -43,7 +44,7 @@ def factor(c: Columns, q: Matrix, tau: Pointer, v: Pointer) -> None:
         reflect_columns(c, q, v, (c.down(k), end), tau[k], k + 1)
 
 
-def emit_orgqr(call: Call) -> None:
+def emit_orgqr(call: RoutineCall) -> None:
     """The only result becomes Q, of the reflections in operand 0 and tau in operand 1."""
     q, packed, v = _orgqr_room(call.instruction, call.routine).matrices(call)
     a, tau = map(call.numbers, call.operands)

@@ -1,4 +1,5 @@
-"""Householder's reflections of the columns of a matrix in scratch (see columns.py): the steps that factorizations are made of.
+"""Householder reflections of the columns of a matrix in scratch memory (see columns.py): the steps
+of factorizations.
 
 A reflection is 1 - tau v v^T as LAPACK's larfg makes it: v[k] = 1, and v is zero before k. Rows are multiples of a vector.
 """

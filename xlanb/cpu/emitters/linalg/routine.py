@@ -89,7 +89,7 @@ Fit = Callable[[HloInstruction], Routine | None]
 
 
 @dataclass(frozen=True)
-class Call:
+class RoutineCall:
     """One call: the addresses of operands and results by leaf, and of this thread's scratch memory.
 
     `count` matrices are computed, more than one only side by side. `alone` says that the batch is a single matrix, so
@@ -111,7 +111,7 @@ class Call:
         return element_type(self.instruction)
 
     def room(self, offset: int = 0) -> Value:
-        """The address of the scratch memory, so many bytes further.
+        """The address of the scratch memory plus an offset in bytes.
 
         Raises:
             CompilationError: the way of computing asked for none.
@@ -130,7 +130,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Way:
+class RoutineWay:
     """One way to compute an instruction.
 
     how:          what it does, for the kernel's plan
@@ -145,7 +145,7 @@ class Way:
 
     how: str
     fit: Fit
-    emit: Callable[[Call], None]
+    emit: Callable[[RoutineCall], None]
     nanoseconds: Callable[[HloInstruction, Routine], float]
     scratch: Callable[[HloInstruction, Routine], int]
     in_place: tuple[int, ...] = (0,)
@@ -160,7 +160,7 @@ class Way:
         return -(-batch_of(i) // self.each(i))
 
 
-WAYS: dict[str | Op, list[Way]] = {}
+WAYS: dict[str | Op, list[RoutineWay]] = {}
 """Ways by LAPACK's name without the letter of the type, or by opcode, the preferred one first."""
 OPCODES = (Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
 """Opcodes among them, whose matrices may lie row after row too."""
@@ -171,12 +171,12 @@ def has_kernel(i: HloInstruction) -> bool:
     return way(i) is not None
 
 
-def way(i: HloInstruction) -> tuple[Way, Routine] | None:
+def way(i: HloInstruction) -> tuple[RoutineWay, Routine] | None:
     """The preferred way that fits an instruction, and the routine that it is; None if the runtime has to compute it."""
     return next(_fitting(i), None)
 
 
-def _fitting(i: HloInstruction) -> Iterator[tuple[Way, Routine]]:
+def _fitting(i: HloInstruction) -> Iterator[tuple[RoutineWay, Routine]]:
     """All ways that fit, the preferred one first."""
     found = lapack_name(str(i.get("custom_call_target"))) if i.opcode is Op.CUSTOM_CALL else None
     ways = WAYS.get(found[1] if found else i.opcode, [])
@@ -231,7 +231,7 @@ def _has_matrices(i: HloInstruction, letter: str) -> bool:
     return given[0].element_type in types and given[0].rank >= 2 and all(s.element_count for s in given)
 
 
-def _fits(i: HloInstruction, w: Way, routine: Routine) -> bool:
+def _fits(i: HloInstruction, w: RoutineWay, routine: Routine) -> bool:
     given, made = [array_of(o) for o in i.operands], _results(i)
     if (len(given), len(made)) != (len(routine.operands), len(routine.results)):
         return False
@@ -309,7 +309,7 @@ def _emit(k: Kernel) -> bool:
         for n in routine.zeros:
             if is_used(i, n):
                 f.fill(made[n], 0, result_bytes(i)[n])
-        w.emit(Call(f, i, routine, given, made, scratch, batch == 1, _count(f, first, each, batch)))
+        w.emit(RoutineCall(f, i, routine, given, made, scratch, batch == 1, _count(f, first, each, batch)))
     f.ready = f.calls_only = True  # the time is spent in routines
     _note_choice(f, i)
     return True

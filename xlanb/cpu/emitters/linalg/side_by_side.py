@@ -13,7 +13,7 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I32
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.interleaved import PADDING, VECTOR_BYTES, interleave, lanes_of
-from xlanb.cpu.emitters.linalg.routine import Call, number
+from xlanb.cpu.emitters.linalg.routine import RoutineCall, number
 from xlanb.shape import PrimitiveType
 
 Element = tuple[Value, ...]
@@ -21,17 +21,19 @@ Element = tuple[Value, ...]
 
 
 def vectors_bytes(t: PrimitiveType, elements: int) -> int:
-    """Bytes of scratch memory for so many elements of each matrix."""
+    """Bytes of scratch memory for a number of elements of each matrix."""
     return (elements * (2 if t.is_complex else 1) + PADDING) * VECTOR_BYTES
 
 
 def least_matrices(t: PrimitiveType, elements: int, n: int) -> int:
-    """How many matrices of order n, with so many elements, a batch must have for this to pay; 0 if it never does."""
+    """Minimum batch size for which this pays, for matrices of order n with this number of elements;
+    0 if it never does.
+    """
     fits = elements * (2 if t is PrimitiveType.C128 else 1) <= costs.COMMON.interleaved_elements
     return max(2, n // 4) if fits else 0
 
 
-def copy(call: Call, matrices: Value, scratch: Value, elements: int, *, out: bool = False) -> None:
+def copy(call: RoutineCall, matrices: Value, scratch: Value, elements: int, *, out: bool = False) -> None:
     """Interleave all elements of the matrices of a call, or put them back."""
     even, parts = call.numbers(scratch), elements * (2 if call.type.is_complex else 1)
     odd = even.by(lanes_of(even.element.bytes))

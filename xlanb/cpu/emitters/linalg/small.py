@@ -10,7 +10,7 @@ from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer, scatter
 from xlanb.codegen.types import I32, I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Fit, Routine, Way, element_type, size_of
+from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Fit, Routine, RoutineCall, RoutineWay, element_type, size_of
 from xlanb.cpu.emitters.linalg.side_by_side import (
     Element,
     SideBySide,
@@ -40,14 +40,14 @@ def _together(i: HloInstruction, routine: Routine) -> int:
     return least_matrices(element_type(i), _elements(routine), min(size_of(i)))
 
 
-def _way(fit: Fit, emit: Callable[[Call], None], in_place: int = 0) -> Way:
-    return Way("a matrix in each lane", fit, emit, _nanoseconds, _scratch, (in_place,), _together)
+def _way(fit: Fit, emit: Callable[[RoutineCall], None], in_place: int = 0) -> RoutineWay:
+    return RoutineWay("a matrix in each lane", fit, emit, _nanoseconds, _scratch, (in_place,), _together)
 
 
 # -- Cholesky factors -----------------------------------------------------------------------------------------------
 
 
-def emit_potrf(call: Call) -> None:
+def emit_potrf(call: RoutineCall) -> None:
     """The factor, and info in its result or, of the opcode, in scratch memory."""
     n, is_upper, room = size_of(call.instruction)[1], call.routine.arguments[0] == "U", call.room()
     info = call.results[1] if len(call.results) > 1 else call.room(vectors_bytes(call.type, n * n))
@@ -97,7 +97,7 @@ WAYS[Op.CHOLESKY].insert(0, _way(cholesky, emit_potrf))
 # -- LU factors -----------------------------------------------------------------------------------------------------
 
 
-def emit_getrf(call: Call) -> None:
+def emit_getrf(call: RoutineCall) -> None:
     """Factors, pivots, info."""
     (m, n), room, (factors, pivots, info) = size_of(call.instruction), call.room(), call.results
     copy(call, call.operands[0], room, m * n)
@@ -172,7 +172,7 @@ WAYS["getrf"].insert(0, _way(getrf, emit_getrf))
 # -- triangular systems ---------------------------------------------------------------------------------------------
 
 
-def emit_trsm(call: Call) -> None:
+def emit_trsm(call: RoutineCall) -> None:
     """Solve by steps that make every system t y = c for a lower triangular t: element (p, q) of t is corner + p down + q along of a, element (p, r) of y is start + p step + r side of x."""
     side, uplo, trans, diag, *_ = call.routine.arguments
     n, is_left = size_of(call.instruction)[0], side == "L"

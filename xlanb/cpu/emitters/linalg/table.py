@@ -22,8 +22,8 @@ from xlanb.cpu.emitters.linalg.routine import (
     WAYS,
     WORK,
     Arguments,
-    Call,
     Routine,
+    RoutineCall,
     Spec,
     element_type,
     is_by_rows,
@@ -40,7 +40,7 @@ COMPLEX = {T.F32: T.C64, T.F64: T.C128, T.C64: T.C64, T.C128: T.C128}
 """The complex type of the same precision."""
 _INFO: Spec = (T.S32, ())
 _NO_INFO = SCRATCH(4)
-"""An info that is no result."""
+"""An info that is not a result."""
 
 
 def _letter(i: HloInstruction, option: str, letters: str) -> str:
@@ -81,7 +81,7 @@ def cholesky(i: HloInstruction) -> Routine:
     return Routine((matrix,), (matrix,), "potrf", (uplo, n, RESULT(0), n, _NO_INFO), n**3 / 3)
 
 
-def finish_potrf(call: Call, arguments: Sequence[Value]) -> None:
+def finish_potrf(call: RoutineCall, arguments: Sequence[Value]) -> None:
     """Fill the triangles of factors with NaN where info, the last argument, is not 0. Of the opcode's factors set the other triangles to zero, and fill all of those that fail, or have a NaN."""
     upper, zeros = call.routine.arguments[0] == "U", len(call.results) == 1
     given = (call.results[0], arguments[-1], size_of(call.instruction)[1], call.count)
@@ -218,7 +218,7 @@ def ormqr(i: HloInstruction) -> Routine | None:
 
 
 def geqp3(i: HloInstruction) -> Routine | None:
-    """(a, columns that are to come first) -> (reflections and R, order of the columns, tau)"""
+    """(a, columns to put first) -> (reflections and R, order of the columns, tau)"""
     matrix, (m, n) = _matrix(i), size_of(i)
     order, tau = (T.S32, (n,)), (matrix[0], (min(m, n),))
     arguments: Arguments = (m, n, RESULT(0), m, RESULT(1), RESULT(2), WORK, *_reals(matrix[0], 2 * n), _NO_INFO)
@@ -346,7 +346,7 @@ def gehrd(i: HloInstruction) -> Routine | None:
     return Routine((matrix,), (matrix, (t, (n - 1,)), _INFO), "gehrd", arguments, 10 / 3 * n**3)
 
 
-def _finish_geev(call: Call, arguments: Sequence[Value]) -> None:
+def _finish_geev(call: RoutineCall, arguments: Sequence[Value]) -> None:
     """Make complex eigenvectors of LAPACK's real ones."""
     for k, result in enumerate((2, 3)):
         if call.routine.arguments[k] == "V" and not call.type.is_complex:

@@ -10,8 +10,8 @@ from itertools import pairwise
 from operator import attrgetter, itemgetter
 
 from xlanb.codegen.costs import Costs
-from xlanb.codegen.module import Target
-from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
+from xlanb.codegen.module import CodegenTarget
+from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
 
 _LINE = 64
@@ -50,9 +50,9 @@ class Blocking:
     cycles: float
     tiles: int
 
-    def offsets(self, axes: Sequence[Axis]) -> list[tuple[int, int]]:
+    def offsets(self, axes: Sequence[ContractionAxis]) -> list[tuple[int, int]]:
         """The rows, as elements from the first in a and in the result."""
-        partial, whole = (axes[n] if n >= 0 else Axis(1) for n in (self.axis, self.whole))
+        partial, whole = (axes[n] if n >= 0 else ContractionAxis(1) for n in (self.axis, self.whole))
         return [
             (p * partial.a + w * whole.a, p * partial.c + w * whole.c)
             for p in range(self.part)
@@ -64,7 +64,7 @@ class Blocking:
 
 
 @lru_cache(maxsize=1024)
-def blocking(x: Contraction, target: Target) -> Blocking:
+def blocking(x: Contraction, target: CodegenTarget) -> Blocking:
     """The best block for a contraction, whose last column axis is the one along which vectors lie."""
     width = lanes_of(target, x.type.bits)
     while width > 4 and width // 2 >= _column(x).size:
@@ -84,24 +84,24 @@ def blocking(x: Contraction, target: Target) -> Blocking:
     return (common or min(near.values(), key=itemgetter(0)))[1]
 
 
-def other_ways(x: Contraction, target: Target, made: Blocking, most: int = 3) -> list[tuple[str, str]]:
+def other_ways(x: Contraction, target: CodegenTarget, made: Blocking, most: int = 3) -> list[tuple[str, str]]:
     """The next best blocks of other shapes, with the cycles that they are guessed to take."""
     cycles = {str(o): o.cycles * _slowed(o, x, target.costs) for o in _options(x, target, made.width)}
     others = sorted((c, way) for way, c in cycles.items() if way != str(made))
     return [(way, f"{c / made.cycles:.2f} times the cycles") for c, way in others[:most]]
 
 
-def _column(x: Contraction) -> Axis:
-    return x.columns[-1] if x.columns else Axis(1)
+def _column(x: Contraction) -> ContractionAxis:
+    return x.columns[-1] if x.columns else ContractionAxis(1)
 
 
-def _options(x: Contraction, target: Target, width: int) -> Iterator[Blocking]:
+def _options(x: Contraction, target: CodegenTarget, width: int) -> Iterator[Blocking]:
     """The blocks whose sums fit the registers."""
     for vectors in _VECTORS:
         if vectors > -(-_column(x).size // width):
             continue
         limit = (target.vector_registers - vectors - 1) // vectors // (2 if x.is_complex else 1)
-        axes = list(enumerate(x.rows)) or [(-1, Axis(1))]
+        axes = list(enumerate(x.rows)) or [(-1, ContractionAxis(1))]
         for n, axis in axes:
             few = [(m, other.size) for m, other in axes if m != n and other.size <= limit // 2]
             for whole, size in [(-1, 1), *few]:
@@ -111,7 +111,7 @@ def _options(x: Contraction, target: Target, width: int) -> Iterator[Blocking]:
 
 def _option(x: Contraction, block: tuple[int, int, int, int], vectors: int, width: int, costs: Costs) -> Blocking:
     n, part, _, rows = block
-    axis, column = x.rows[n] if x.rows else Axis(1), _column(x)
+    axis, column = x.rows[n] if x.rows else ContractionAxis(1), _column(x)
     tiles = x.batch_count * count(x.rows) // (rows // part * axis.size) * -(-axis.size // part)
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
     parts = 2 if x.is_complex else 1

@@ -24,7 +24,7 @@ from xlanb.codegen.function import PARALLEL, Function, Ix, Parameter
 from xlanb.codegen.groups import Group, group_of
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.module import CodegenTarget, ModuleBuilder
 from xlanb.codegen.parallel import chunks, is_shared, note
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine
@@ -96,14 +96,14 @@ def _are_packed(x: Contraction) -> bool:
     return x.type in (T.S32, T.U32) and set(bytes_) <= {T.S8, T.U8} and bytes_ != (T.U8, T.U8)
 
 
-def group(x: Contraction, target: Target) -> Group | None:
+def group(x: Contraction, target: CodegenTarget) -> Group | None:
     """The groups that a machine multiplies of the operands' elements."""
     if x.a_type is x.b_type is T.BF16 and x.type is T.F32:
         return group_of(target, T.BF16)
     return group_of(target, T.S8) if x.type.is_integral else None
 
 
-def has_blocks(b: Blocks, target: Target) -> bool:
+def has_blocks(b: Blocks, target: CodegenTarget) -> bool:
     """Whether a machine has a tile for it: of bytes only one that multiplies groups of them."""
     return not b.x.type.is_integral or group(b.x, target) is not None
 
@@ -309,7 +309,7 @@ class _Made:
     wide: int
 
 
-def _made(blocks: Blocks, target: Target) -> _Made:
+def _made(blocks: Blocks, target: CodegenTarget) -> _Made:
     x, g = blocks.x, group(blocks.x, target)
     width = lanes_of(target, x.type.bits)
     most = (target.vector_registers - _VECTORS - 2) // _VECTORS

@@ -14,7 +14,7 @@ from xlanb.shape import PrimitiveType
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ContractionAxis:
     """One dimension: its size, and the elements from one index to the next in a, b and the result; 0 where an array does not have it."""
 
     size: int
@@ -22,23 +22,23 @@ class Axis:
     b: int = 0
     c: int = 0
 
-    def follows(self, outer: Axis) -> bool:
+    def follows(self, outer: ContractionAxis) -> bool:
         """Whether a step of `outer` is as far as all of this axis, in every array: the two are then one axis."""
         return all(o == self.size * i for o, i in ((outer.a, self.a), (outer.b, self.b), (outer.c, self.c)))
 
-    def swapped(self) -> Axis:
+    def swapped(self) -> ContractionAxis:
         """The axis with a and b exchanged."""
-        return Axis(self.size, self.b, self.a, self.c)
+        return ContractionAxis(self.size, self.b, self.a, self.c)
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """Axes by kind, outermost first. `a_type` and `b_type` are the operands' types in memory, `type` is what is summed in, `c_type` what is stored."""
 
-    batch: tuple[Axis, ...]
-    rows: tuple[Axis, ...]
-    columns: tuple[Axis, ...]
-    depth: tuple[Axis, ...]
+    batch: tuple[ContractionAxis, ...]
+    rows: tuple[ContractionAxis, ...]
+    columns: tuple[ContractionAxis, ...]
+    depth: tuple[ContractionAxis, ...]
     a_type: PrimitiveType
     b_type: PrimitiveType
     type: PrimitiveType
@@ -103,17 +103,19 @@ class Contraction:
         return count(self.batch)
 
 
-def count(axes: Iterable[Axis]) -> int:
+def count(axes: Iterable[ContractionAxis]) -> int:
     """Elements over axes."""
     return prod(x.size for x in axes)
 
 
-def merged(axes: Iterable[Axis], key: Callable[[Axis], tuple[int, ...]]) -> tuple[Axis, ...]:
+def merged(
+    axes: Iterable[ContractionAxis], key: Callable[[ContractionAxis], tuple[int, ...]]
+) -> tuple[ContractionAxis, ...]:
     """Axes of more than one element in falling order of their strides, those that follow one another in memory as one."""
-    out: list[Axis] = []
+    out: list[ContractionAxis] = []
     for x in sorted((x for x in axes if x.size != 1), key=key, reverse=True):
         if out and x.follows(out[-1]):
-            out[-1] = Axis(out[-1].size * x.size, x.a, x.b, x.c)
+            out[-1] = ContractionAxis(out[-1].size * x.size, x.a, x.b, x.c)
         else:
             out.append(x)
     return tuple(out)

@@ -13,12 +13,12 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, moves
 from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, other_ways
 from xlanb.cpu.emitters.matmul.blocks import emit_blocks, has_blocks
-from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
+from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_table
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
-from xlanb.cpu.emitters.matmul.plan import Plan
-from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, panel_axes, panel_bytes, tile_routine, tile_table
+from xlanb.cpu.emitters.matmul.plan import MatmulPlan
+from xlanb.cpu.emitters.matmul.tile import MatmulTile, has_pairs, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.shape import PrimitiveType
 
 _FOLDED = 4
@@ -27,7 +27,7 @@ Places = tuple[Value, Value, Value]
 """Addresses of a, b and the result."""
 
 
-def emit_contraction(f: Function, p: Plan, places: Places, scratch: Value | None) -> None:
+def emit_contraction(f: Function, p: MatmulPlan, places: Places, scratch: Value | None) -> None:
     """Emit a contraction; a and b are the operands as they were before the plan exchanged them. The scratch is that which the plan wants."""
     x = p.x
     a, b, c = places
@@ -61,14 +61,14 @@ def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None
     if f.module.debug:
         why = f"{made.cycles:.3g} cycles for {made.tiles} tiles"
         f.decided("tile", str(made), why, other_ways(x, target, made))
-    column = x.columns[-1] if x.columns else Axis(1, 0, 1, 1)
+    column = x.columns[-1] if x.columns else ContractionAxis(1, 0, 1, 1)
     width = made.width
     vectors = min(made.vectors, -(-column.size // width))
     step = min(column.size, vectors * width)
     lanes = step - (vectors - 1) * width
     rows = made.offsets(x.rows)
-    depth = x.depth or (Axis(1),)
-    tile = Tile(
+    depth = x.depth or (ContractionAxis(1),)
+    tile = MatmulTile(
         width,
         len(rows),
         vectors,
@@ -96,18 +96,21 @@ def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None
 def _panel(
     f: Function,
     x: Contraction,
-    tile: Tile,
+    tile: MatmulTile,
     walk: _Walk,
-    block: tuple[list[tuple[int, int]], tuple[Axis, ...], int, int],
+    block: tuple[list[tuple[int, int]], tuple[ContractionAxis, ...], int, int],
 ) -> list[int | str]:
     """The table of the routine that fills a panel and computes its rows; `block` is its rows, depth, columns and lanes of the last vector."""
     rows, depth, step, lanes = block
     line = tile.vectors * tile.width
-    axes = [Axis(axis.size, axis.b, 0, to.b * line) for axis, to in zip(depth, panel_axes(tile, depth), strict=True)]
+    axes = [
+        ContractionAxis(axis.size, axis.b, 0, to.b * line)
+        for axis, to in zip(depth, panel_axes(tile, depth), strict=True)
+    ]
     if tile.pairs:
-        axes[-1] = Axis(depth[-1].size // 2, 2 * depth[-1].b, 0, line)
+        axes[-1] = ContractionAxis(depth[-1].size // 2, 2 * depth[-1].b, 0, line)
     pair = depth[-1].b if tile.pairs else 0
-    copy = moves(f, Copy((Axis(step, x.columns[-1].b, 0, 1), *axes), x.b_type, x.type, pair))
+    copy = moves(f, Copy((ContractionAxis(step, x.columns[-1].b, 0, 1), *axes), x.b_type, x.type, pair))
     sizes = panel_bytes(tile, depth), positions(copy.spans), walk.blocks
     first = walk_table(copy.spans, copy.name, copy.words)
     second = walk_table(walk.inner, tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes))
@@ -118,7 +121,7 @@ def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType,
     return x.a_type, x.b_type, x.type, x.c_type
 
 
-def _span(x: Contraction, axis: Axis, step: int = 1) -> Span:
+def _span(x: Contraction, axis: ContractionAxis, step: int = 1) -> Span:
     strides = (axis.a * x.a_type.byte_size, axis.b * x.b_type.byte_size, axis.c * x.c_type.byte_size)
     return Span(axis.size, step, strides)
 
@@ -141,7 +144,7 @@ def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
     columns = [_span(x, axis, step if axis is x.columns[-1] else 1) for axis in x.columns]
     groups: list[Span] = []
     inner: list[Span] = []
-    within: list[Axis] = list(x.depth)
+    within: list[ContractionAxis] = list(x.depth)
     for n, axis in reversed(list(enumerate(x.rows))):
         by = axis.size if n == made.whole else made.part if n == made.axis else 1
         blocks = -(-axis.size // by)
@@ -156,8 +159,10 @@ def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
     return _Walk([*batch, *groups, *columns], inner)
 
 
-def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, rows: int) -> int:
-    """How many blocks of `by` rows have, with all of `within`, no more than so many elements of a; at least one."""
+def _blocks_that_fit(within: list[ContractionAxis], axis: ContractionAxis, by: int, rows: int) -> int:
+    """The maximum number of blocks of `by` rows whose elements of a, with all of `within`, do not
+    exceed a limit; at least one.
+    """
     dense = count(within)
     reach = 1 + sum((x.size - 1) * abs(x.a) for x in within)
     many = max(rows // dense, (rows - reach) // max(abs(axis.a), 1) + 1 if reach < rows else 0)
@@ -169,17 +174,17 @@ def _folds(f: Function, x: Contraction, places: Places) -> None:
     width = lanes_of(f.target, x.type.bits)
     while width > 4 and width // 2 >= x.depth[-1].size:
         width //= 2
-    row = x.rows[-1] if x.rows else Axis(1)
-    column = x.columns[-1] if x.columns else Axis(1)
+    row = x.rows[-1] if x.rows else ContractionAxis(1)
+    column = x.columns[-1] if x.columns else ContractionAxis(1)
     parts = 2 if x.is_complex else 1
     high, wide = min(row.size, _FOLDED), min(column.size, _FOLDED // parts)
     sets = max(1, costs.COMMON.independent_sums // (high * wide * parts))
     vectors, lanes = divmod(x.depth[-1].size, width)
     tail = (0 if has_masks(f.target) else lanes) if lanes else width
-    tile = Tile(width, high, wide, tail, len(x.depth), *_types(x), is_complex=x.is_complex, fold=sets)
+    tile = MatmulTile(width, high, wide, tail, len(x.depth), *_types(x), is_complex=x.is_complex, fold=sets)
     rows = [(r * row.a, r * row.c) for r in range(high)]
     columns = [(n * column.b, n * column.c) for n in range(wide)]
-    table = tile_table(tile, (*x.depth[:-1], Axis(vectors, width, width)), rows, lanes, columns)
+    table = tile_table(tile, (*x.depth[:-1], ContractionAxis(vectors, width, width)), rows, lanes, columns)
     spans = [_span(x, axis) for axis in x.batch]
     spans += [_span(x, axis, wide if axis is column else 1) for axis in x.columns]
     spans += [_span(x, axis, high if axis is row else 1) for axis in x.rows]

@@ -1,4 +1,5 @@
-"""Loops over the blocks of something, as one loop that threads share: one routine for all, which takes its counter apart into a position along each axis.
+"""Loops over blocks as one loop that threads share: one routine for all, which splits its counter
+into a position along each axis.
 
 What it walks over stands in a table (words of i64):
 
@@ -59,7 +60,9 @@ def positions(spans: Sequence[Span]) -> int:
 
 
 def even(size: int, most: int) -> int:
-    """The step of blocks of at most so many elements: as few as can be, none much larger than another."""
+    """The step of blocks with a limited number of elements: as few blocks as possible, all of about
+    equal size.
+    """
     return -(-size // -(-size // most))
 
 

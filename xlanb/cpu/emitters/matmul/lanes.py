@@ -9,7 +9,7 @@ from xlanb.codegen.elements import array, from_memory, memory, register, to_memo
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.module import Target
+from xlanb.codegen.module import CodegenTarget
 from xlanb.codegen.types import DOUBLE, I32, Type, integer
 from xlanb.codegen.values import Value
 from xlanb.shape import PrimitiveType
@@ -105,11 +105,11 @@ class Lanes:
         Pointer(pointer, held).store(offset, raw, mask)
 
 
-def lanes_of(target: Target, bits: int) -> int:
+def lanes_of(target: CodegenTarget, bits: int) -> int:
     """Elements of the vectors that kernels work with."""
     return min(max(target.vector_bits // bits, 1), 16)
 
 
-def has_masks(target: Target) -> bool:
+def has_masks(target: CodegenTarget) -> bool:
     """Whether loads and stores of some lanes are instructions, for elements of any size and lanes that only the run tells; other machines take lanes apart."""
     return target.vector_bits == 512

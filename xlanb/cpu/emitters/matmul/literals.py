@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy
-from xlanb.cpu.emitters.matmul.plan import Plan, packed
+from xlanb.cpu.emitters.matmul.plan import MatmulPlan, packed
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import Literal
 
 
 def with_literal(
-    e: Elemental, operands: tuple[HloInstruction, ...], p: Plan, first: int = 0
-) -> tuple[Plan, Value] | None:
-    """The plan of a contraction whose b is a constant, with b packed, and its address then; None where b is no constant, or is read as well unpacked.
+    e: Elemental, operands: tuple[HloInstruction, ...], p: MatmulPlan, first: int = 0
+) -> tuple[MatmulPlan, Value] | None:
+    """The plan of a contraction whose b is a constant, with b packed, and its address then; None
+    where b is not a constant, or is read as well unpacked.
 
     `operands` are a and b before the plan exchanged them; `first` is the element of the constant at which the contraction begins.
     """
@@ -46,7 +47,7 @@ def _elements(i: HloInstruction) -> NDArray[Any]:
 
 
 def _arranged(copy: Copy, source: NDArray[Any], count: int) -> NDArray[Any]:
-    """What the copy makes of the elements, in an array of so many; zeros where it puts none."""
+    """The array that the copy produces from the elements; zeros where it writes none."""
     made, item = np.zeros(count, source.dtype), source.itemsize
     sizes = [axis.size for axis in copy.axes]
     to = as_strided(made, sizes, [axis.c * item for axis in copy.axes])

@@ -193,7 +193,9 @@ class _Panel:
     # -- elements along depth -------------------------------------------------------------------
 
     def along(self, unit_step: Value, depth: Value) -> list[Value]:
-        """Squares of lanes, transposed. Rows beyond the last are that one again; nobody stores their sums."""
+        """Transpose squares of vector registers. Rows past the end repeat the last one; their sums
+        are not stored.
+        """
         f, p = self.f, self.p
         squares = (depth + (p.size * p.width - 1)).udiv(p.size * p.width)
         rows = [displaced(self.source, (self.left - 1).smin(u) * unit_step) for u in range(p.units)]

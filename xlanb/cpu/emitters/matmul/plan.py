@@ -12,7 +12,7 @@ from xlanb.codegen import costs
 from xlanb.codegen.elements import part
 from xlanb.cpu.emitters.copies import Copy
 from xlanb.cpu.emitters.matmul.blocks import Blocks, blocks_of
-from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
+from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
 from xlanb.shape import PrimitiveType
 
@@ -25,11 +25,11 @@ _PANEL = 32
 _PAGED = 64
 """Lines from which on it matters that they share sets."""
 _PAGE = 2048
-"""Lines that are multiples of so many bytes apart share a few sets of the caches."""
+"""Lines whose distance is a multiple of this many bytes map to few cache sets."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class MatmulPlan:
     """`x` is what the micro-kernel sees, after copies of a and b (None: read where they are)."""
 
     x: Contraction
@@ -52,7 +52,7 @@ class Plan:
 
 
 @lru_cache(maxsize=1024)
-def plan(x: Contraction) -> Plan | None:
+def plan(x: Contraction) -> MatmulPlan | None:
     """How to compute a contraction; None where its types, or a result whose fastest axis is a batch's, do not suit."""
     if 0 in (x.batch_count, x.row_count, x.column_count, x.depth_count):
         return None
@@ -61,11 +61,11 @@ def plan(x: Contraction) -> Plan | None:
     x = x.normalized() if x.type.is_complex else _along(x.normalized())
     if x.columns[-1].c != 1 if x.columns else x.rows:
         return None
-    inner = x.depth[-1] if x.depth else Axis(1)
+    inner = x.depth[-1] if x.depth else ContractionAxis(1)
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
-        return _in_parts(Plan(x, folds=True))
-    made = Plan(x, blocks=blocks_of(x) if _wants_blocks(x) else None)
+        return _in_parts(MatmulPlan(x, folds=True))
+    made = MatmulPlan(x, blocks=blocks_of(x) if _wants_blocks(x) else None)
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
@@ -73,7 +73,7 @@ def plan(x: Contraction) -> Plan | None:
     return _in_parts(made)
 
 
-def packed(p: Plan) -> tuple[Plan, Copy, int] | None:
+def packed(p: MatmulPlan) -> tuple[MatmulPlan, Copy, int] | None:
     """The plan where b is packed before the program runs: with it the copy, and the elements of the packed array; None where b is read as well unpacked, or is converted."""
     x = p.x
     if p.folds or x.is_complex or not x.columns or x.columns[-1].a:
@@ -95,22 +95,22 @@ def _has_vectors(x: Contraction) -> bool:
     return loads and can_sum(x.type) and can_store(x.type, x.c_type)
 
 
-def _in_parts(p: Plan) -> Plan:
+def _in_parts(p: MatmulPlan) -> MatmulPlan:
     """Of complex numbers: with strides that count real and imaginary parts, which lie side by side."""
     x = p.x
     if not x.type.is_complex:
         return p
     t = part(x.type)
     batch, rows, columns, depth = (
-        [Axis(axis.size, 2 * axis.a, 2 * axis.b, 2 * axis.c) for axis in axes]
+        [ContractionAxis(axis.size, 2 * axis.a, 2 * axis.b, 2 * axis.c) for axis in axes]
         for axes in (x.batch, x.rows, x.columns, x.depth)
     )
     if p.folds:
-        depth[-1] = Axis(2 * depth[-1].size, 1, 1)
+        depth[-1] = ContractionAxis(2 * depth[-1].size, 1, 1)
     elif columns:
-        columns[-1] = Axis(2 * columns[-1].size, 0, 1, 1)
+        columns[-1] = ContractionAxis(2 * columns[-1].size, 0, 1, 1)
     else:
-        columns = [Axis(2, 0, 1, 1)]
+        columns = [ContractionAxis(2, 0, 1, 1)]
     made = Contraction(
         tuple(batch), tuple(rows), tuple(columns), tuple(depth), t, t, t, t, x.is_swapped, is_complex=True
     )
@@ -177,7 +177,7 @@ def _wants_a(x: Contraction) -> bool:
 
 
 def _is_large(x: Contraction) -> bool:
-    """Whether copies are little beside the products."""
+    """Whether the cost of copies is small compared with the products."""
     size = x.depth_count * x.column_count * x.type.byte_size
     return (
         x.row_count >= costs.COMMON.copied_rows
@@ -200,7 +200,7 @@ def has_pairs(x: Contraction) -> bool:
     return x.type.bits == 32 and x.type.is_integral and x.a_type in narrow and x.b_type in narrow
 
 
-def _with_b(p: Plan) -> Plan:
+def _with_b(p: MatmulPlan) -> MatmulPlan:
     """With b copied: the axis of the vectors the fastest; where that can be, in panels of a few vectors over all of depth."""
     x = _in_panels(p.x)
     *columns, fast = x.columns
@@ -208,31 +208,33 @@ def _with_b(p: Plan) -> Plan:
     return replace(p, x=made, b=copy, b_bytes=size)
 
 
-def _with_a(p: Plan) -> Plan:
+def _with_a(p: MatmulPlan) -> MatmulPlan:
     """With a copied: depth the fastest."""
     x = p.x.swapped()
     made, copy, size = _packed(x, [*reversed(x.depth)], [*reversed(x.columns), *reversed(x.batch)])
     return replace(p, x=made.swapped(), a=copy, a_bytes=size)
 
 
-def _packed(x: Contraction, inner: list[Axis], outer: list[Axis]) -> tuple[Contraction, Copy, int]:
+def _packed(
+    x: Contraction, inner: list[ContractionAxis], outer: list[ContractionAxis]
+) -> tuple[Contraction, Copy, int]:
     """A contraction with b copied, the copy, and its bytes. Axes are given the fastest first; lines of the inner ones are a whole number of vectors apart, and not a multiple of a page."""
     to = x.b_type if has_pairs(x) else x.type
     inner, outer = ([axis for axis in axes if axis.b] for axes in (inner, outer))
     line = -(-count(inner) // _LANES) * _LANES
     if line * x.type.byte_size % _PAGE == 0:
         line += _LANES
-    steps: dict[Axis, int] = {}
+    steps: dict[ContractionAxis, int] = {}
     for axes, step in ((inner, 1), (outer, line)):
         for axis in axes:
             steps[axis] = step
             step *= axis.size
 
-    def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def with_steps(found: tuple[ContractionAxis, ...]) -> tuple[ContractionAxis, ...]:
         return tuple(replace(axis, b=steps.get(axis, 0)) for axis in found)
 
-    made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=to)
-    copy = Copy(tuple(Axis(axis.size, axis.b, 0, step) for axis, step in steps.items()), x.b_type, to)
+    made = replace(x, batch=with_steps(x.batch), columns=with_steps(x.columns), depth=with_steps(x.depth), b_type=to)
+    copy = Copy(tuple(ContractionAxis(axis.size, axis.b, 0, step) for axis, step in steps.items()), x.b_type, to)
     return made, copy, -(-line * count(outer) * x.type.byte_size // 64) * 64
 
 
@@ -241,5 +243,5 @@ def _in_panels(x: Contraction) -> Contraction:
     fast = x.columns[-1]
     if fast.size % _PANEL or fast.size == _PANEL:
         return x
-    panels = Axis(fast.size // _PANEL, 0, _PANEL * fast.b, _PANEL * fast.c)
+    panels = ContractionAxis(fast.size // _PANEL, 0, _PANEL * fast.b, _PANEL * fast.c)
     return replace(x, columns=(*x.columns[:-1], panels, replace(fast, size=_PANEL)))

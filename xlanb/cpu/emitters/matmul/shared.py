@@ -1,4 +1,6 @@
-"""What the routines for contractions have in common: (ptr a, ptr b, ptr c, ptr p), where p is a table of what they have to know of sizes and strides."""
+"""The common interface of the contraction routines: (ptr a, ptr b, ptr c, ptr p), where p is a
+table of sizes and strides.
+"""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ from xlanb.codegen import costs
 from xlanb.codegen.elements import register, store
 from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
-from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.module import CodegenTarget, ModuleBuilder
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine, word
 from xlanb.codegen.types import BFLOAT, I8, I16, I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.matmul.contraction import Axis, count
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import Lanes
 from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
 from xlanb.shape import PrimitiveType
@@ -46,7 +46,7 @@ _NARROW = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
 
 
 @dataclass(frozen=True)
-class Tile:
+class MatmulTile:
     """A block of `rows` by `vectors` of `width` lanes each over `levels` axes of depth."""
 
     width: int
@@ -66,7 +66,9 @@ class Tile:
     panel: bool = False
     """Whether b is such a panel: whole vectors of the type that is summed in, or of pairs, line after line."""
     is_complex: bool = False
-    """Whether elements are real parts beside imaginary parts: each row has sums of its real part's products and of its imaginary part's."""
+    """Whether elements are interleaved real and imaginary parts: each row has sums of products of
+    both.
+    """
     fold: int = 0
     """Sets of accumulators where vectors lie along depth, in a and b, and are folded to an element of the result for each row and column; `vectors` are columns then, and the tail is
     that of depth. 0: they lie along columns."""
@@ -106,7 +108,7 @@ class Tile:
         return f"tile.{types}.{self.rows}x{self.vectors}x{self.width}.depth{self.levels}{kind}{end}"
 
 
-def has_pairs(target: Target, tile: Tile, depth: Sequence[Axis]) -> bool:
+def has_pairs(target: CodegenTarget, tile: MatmulTile, depth: Sequence[ContractionAxis]) -> bool:
     """Whether a tile may take two steps of depth at once, two of a row side by side: bf16 or narrow integers, on a machine that multiplies and adds such pairs."""
     if tile.along or tile.is_complex or not depth or depth[-1].a != 1:
         return False
@@ -118,13 +120,16 @@ def has_pairs(target: Target, tile: Tile, depth: Sequence[Axis]) -> bool:
 
 
 def tile_table(
-    tile: Tile,
-    depth: Sequence[Axis],
+    tile: MatmulTile,
+    depth: Sequence[ContractionAxis],
     rows: Sequence[tuple[int, int]],
     lanes: int,
     columns: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    """The table of a tile over `depth` with rows at (offset in a, offset in the result), in elements, and so many lanes in the last vector; `columns` at (offset in b, in the result)."""
+    """The table of a tile over `depth` with rows at (offset in a, offset in the result), in
+    elements, and the given number of lanes in the last vector; `columns` at (offset in b, in the
+    result).
+    """
     a, b, c = (t.byte_size for t in (tile.a_type, tile.b_type, tile.c_type))
     if tile.panel:
         depth, b = panel_axes(tile, depth), tile.line_bytes
@@ -139,7 +144,7 @@ def tile_table(
     return [*words, *around, *(word for y, z in columns for word in (y * b, z * c))]
 
 
-def panel_axes(tile: Tile, depth: Sequence[Axis]) -> tuple[Axis, ...]:
+def panel_axes(tile: MatmulTile, depth: Sequence[ContractionAxis]) -> tuple[ContractionAxis, ...]:
     """The axes of depth with lines of the panel as steps of b; two steps of the last make one line where there are pairs."""
     *outer, inner = depth
     lines = inner.size // 2 if tile.pairs else inner.size
@@ -150,12 +155,12 @@ def panel_axes(tile: Tile, depth: Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(out)
 
 
-def panel_bytes(tile: Tile, depth: Sequence[Axis]) -> int:
+def panel_bytes(tile: MatmulTile, depth: Sequence[ContractionAxis]) -> int:
     """Bytes of a panel over depth."""
     return count(depth) // (2 if tile.pairs else 1) * tile.line_bytes
 
 
-def tile_routine(module: ModuleBuilder, tile: Tile) -> str:
+def tile_routine(module: ModuleBuilder, tile: MatmulTile) -> str:
     """The name of a tile's routine."""
     return routine(module, tile, tile.name, lambda f: _Emitter(f, tile).emit(), ROUTINE)
 
@@ -163,7 +168,7 @@ def tile_routine(module: ModuleBuilder, tile: Tile) -> str:
 class _Emitter:
     """Writes the routine of a tile."""
 
-    def __init__(self, f: Function, tile: Tile) -> None:
+    def __init__(self, f: Function, tile: MatmulTile) -> None:
         self.f = f
         self.tile = tile
         self.v = Lanes(f, tile.type, tile.width)

@@ -1,4 +1,4 @@
-"""Sorting by the digits of keys, least significant first (H. Hollerith's card sorter): stable, and as many rounds as a key has digits, whatever comes.
+"""LSD radix sort: stable, with a fixed number of rounds per key length.
 
 A line's elements become records: an i64 of key (high) and, low, the element itself where there is one operand of at most 32 bits, or its place. Keys of more than
 32 bits stand beside their places. A round whose digit is the same in all records is left out. Lines of up to `costs.counted_elements` are sorted by counting, for each record, those
@@ -35,7 +35,7 @@ Place = Callable[[int, Ix], Index]
 
 
 @dataclass(frozen=True)
-class Plan:
+class RadixPlan:
     """How lines of n elements are sorted: `value` says that records hold the elements themselves."""
 
     keys: tuple[Key, ...]
@@ -85,8 +85,10 @@ class Plan:
         return (self.rounds + 1) * self.n * c.digit_element_ns + counts
 
 
-def plan(i: HloInstruction) -> Plan | None:
-    """How a sort can be done by digits; None where its comparison is no order of keys of 64 bits, or lines are too short or too long."""
+def plan(i: HloInstruction) -> RadixPlan | None:
+    """How a sort can be done by digits; None where its comparison is not an order of keys of 64
+    bits, or lines are too short or too long.
+    """
     n = array_of(i.operands[0]).dimensions[i.dimensions[0]]
     keys = sort_keys(i.to_apply)
     if keys is None or not 1 <= n < 2**31:
@@ -96,7 +98,7 @@ def plan(i: HloInstruction) -> Plan | None:
     value = len(i.operands) == 1 and bits <= 32 and first.bits <= 32 and not first.is_complex
     if bits > 64 or (bits > 32 and n <= costs.COMMON.counted_elements):
         return None
-    return Plan(keys, n, bits, value)
+    return RadixPlan(keys, n, bits, value)
 
 
 def counts_places(i: HloInstruction, operand: int) -> bool:
@@ -115,7 +117,7 @@ def counts_places(i: HloInstruction, operand: int) -> bool:
 class SortedLine:
     """A line that is sorted from the operands into the results; `place(operand, v)` is where its element v lies."""
 
-    def __init__(self, k: Kernel, plan: Plan, place: Place) -> None:
+    def __init__(self, k: Kernel, plan: RadixPlan, place: Place) -> None:
         self.k, self.e, self.f = k, k.e, k.f
         self.plan, self.place = plan, place
         self.operands = k.root.operands
@@ -131,7 +133,8 @@ class SortedLine:
             self._by_digits()
 
     def _by_counting(self) -> None:
-        """An element's place is the number of records below its own, which are all different as they end in their places.
+        """An element's position is the number of smaller records; records are distinct because they
+        contain their positions.
 
         The records are on the stack, and with them the elements of operands that the results are written over.
         """
@@ -235,7 +238,7 @@ def place_of(v: Ix, records: Pointer, places: Pointer | None) -> Value:
 class Digits:
     """Records in scratch, and how they are brought into order. Keys of up to 32 bits stand in the records' high halves, longer ones have their places beside them."""
 
-    def __init__(self, f: Function, plan: Plan, scratch: Value) -> None:
+    def __init__(self, f: Function, plan: RadixPlan, scratch: Value) -> None:
         self.f, self.plan = f, plan
         self.wide = plan.bits > 32
         room = Pointer(scratch, I8)

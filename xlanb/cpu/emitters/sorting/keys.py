@@ -1,4 +1,5 @@
-"""What a sort's comparison compares: where it is the order of keys, each computed from one side alone, the keys can be sorted as plain unsigned numbers.
+"""Sort keys: if a comparison orders keys that are computed from one side each, lines can be sorted
+as unsigned numbers.
 
 lt(key(a), key(b))                                           one key; gt: the same, downwards
 or(lt(k(a), k(b)), and(eq(k(a), k(b)), rest(a, b)))          a key, and others where it is equal
@@ -46,7 +47,9 @@ class Key:
 
 
 def sort_keys(target: HloComputation) -> tuple[Key, ...] | None:
-    """The keys that a comparison compares, the most significant first; None where it is no comparison of keys."""
+    """The keys that a comparison compares, the most significant first; None where it is not a
+    comparison of keys.
+    """
     keys: list[Key] = []
     at: HloInstruction | None = target.root
     while at is not None:

@@ -66,7 +66,7 @@ OPTIONAL.add(Op.SORT)
 MEMORY_ONLY.add(Op.SORT)
 
 
-def _note(k: Kernel, plan: digits.Plan | None, n: int, cost: float) -> None:
+def _note(k: Kernel, plan: digits.RadixPlan | None, n: int, cost: float) -> None:
     """Record how lines are sorted, and why."""
     if not k.f.module.debug:
         return

@@ -1,4 +1,4 @@
-"""The k largest of each line, in order, and where they were.
+"""The k largest elements of each line, in order, and their positions.
 
 Of short lines and few: the least of all records (a key and its place), then the least of those behind it, and so on. Else by selection, in one pass over the line: the first elements
 fill a buffer, which is sorted and cut to k; from then on only elements beyond the last of those enter it, found a vector at a time, and it is sorted and cut again when it is full.
@@ -25,7 +25,7 @@ from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I8, I32, I64, PTR, Type, integer
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.kernel import MEMORY_ONLY, SCRATCH_EACH, Kernel, emitter
-from xlanb.cpu.emitters.sorting.digits import Digits, Order, Plan, place_of, rank
+from xlanb.cpu.emitters.sorting.digits import Digits, Order, RadixPlan, place_of, rank
 from xlanb.cpu.emitters.sorting.keys import unsigned_bits
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -36,7 +36,7 @@ T = PrimitiveType
 
 
 def _sizes(i: HloInstruction) -> tuple[int, int]:
-    """The elements of a line, and how many of them are wanted."""
+    """The number of elements of a line, and how many are requested."""
     return array_of(i.operands[0]).dimensions[-1], array_of(i, (0,)).dimensions[-1]
 
 
@@ -44,11 +44,11 @@ def _bits(i: HloInstruction) -> int:
     return max(array_of(i.operands[0]).element_type.bits, 8)
 
 
-def _buffer(i: HloInstruction) -> Plan:
+def _buffer(i: HloInstruction) -> RadixPlan:
     """The buffer of a selection: all of the line where it is short, or its keys long."""
     (n, k), c = _sizes(i), costs.COMMON
     room = n if _bits(i) > 32 else c.counted_elements if k <= c.counted_elements // 2 else max(2 * k, k + 256)
-    return Plan((), min(room, n), _bits(i), value=False)
+    return RadixPlan((), min(room, n), _bits(i), value=False)
 
 
 def _is_few(i: HloInstruction) -> bool:
@@ -61,13 +61,13 @@ def _few_nanoseconds(n: int, count: int) -> float:
     return count * (n * 0.04 + 6) + n * 0.15
 
 
-def _selecting_nanoseconds(plan: Plan, n: int) -> float:
+def _selecting_nanoseconds(plan: RadixPlan, n: int) -> float:
     c = costs.COMMON
     return n * (c.selected_element_ns if plan.bits <= 32 else c.selected_wide_ns) + plan.n * c.kept_element_ns
 
 
 def _record_bytes(n: int) -> int:
-    return Plan((), n, 32, value=False).record_bytes
+    return RadixPlan((), n, 32, value=False).record_bytes
 
 
 def _scratch_bytes(i: HloInstruction) -> int:
@@ -110,7 +110,7 @@ def _topk(k: Kernel) -> bool:
 class _Line:
     """A line of an array, by routines alone."""
 
-    def __init__(self, k: Kernel, plan: Plan, source: IrArray, at: Sequence[Ix]) -> None:
+    def __init__(self, k: Kernel, plan: RadixPlan, source: IrArray, at: Sequence[Ix]) -> None:
         self.f, self.plan = k.f, plan
         self.n, self.count = _sizes(k.root)
         self.type, self.down = source.shape.element_type, k.root.get("largest") is not False
@@ -164,7 +164,7 @@ class _Line:
 def _write_keys(
     f: Function, t: PrimitiveType, down: bool, form: str, is_row: bool, a: Value, step: Ix, target: Value, places: Value, n: Ix,
 ) -> None:  # fmt: skip
-    """Write the keys of n elements that are so many apart, and a vector of the largest behind them.
+    """Write the keys of n elements with a given stride, followed by a vector of the largest key.
 
     `form`: "keys" of 32 bits, "records" of a key and a place, or keys of 64 bits and "beside" them their places.
     """
@@ -194,7 +194,9 @@ def _write_results(
     f: Function, unit: Type, counted: Type, beside: bool,
     records: Value, places: Value, a: Value, a_step: Ix, values: Value, value_step: Ix, positions: Value, position_step: Ix, count: Ix,
 ) -> None:  # fmt: skip
-    """Write the elements and the places of `count` records; the operand's elements, the values and the positions are so many apart, as integers."""
+    """Write the elements and positions of `count` records; the strides of the operand's elements,
+    the values and the positions are integers.
+    """
     with f.loop(count) as v:
         place = place_of(v, Pointer(records, I64), Pointer(places, I32) if beside else None)
         Pointer(values, unit)[f.mul(v, value_step)] = Pointer(a, unit)[f.mul(place, a_step)]

@@ -11,7 +11,7 @@ custom_calls   calls by their target
 from __future__ import annotations
 
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.spmd.shardy.program import Kind, Op
+from xlanb.spmd.shardy.program import ShardyOp, ValueKind
 from xlanb.spmd.shardy.rule import OpShardingRule, parse_rule, pointwise_rule
 from xlanb.spmd.shardy.rules import algebra, custom_calls, indexed, pointwise, reductions, shapes
 from xlanb.spmd.shardy.rules.registry import RULES, dimensions
@@ -25,17 +25,17 @@ _FAMILIES = (algebra, custom_calls, indexed, pointwise, reductions, shapes)
 """Importing them fills the table."""
 
 
-def sharding_rule(op: Op) -> OpShardingRule | None:
+def sharding_rule(op: ShardyOp) -> OpShardingRule | None:
     """The rule of an operation, kept in `op.rule`; None if shardings do not pass through it (or pass along its data flow edges)."""
     if op.rule is None:
         op.rule = _made(op) or ()  # an empty tuple: there is none, do not ask again
     return op.rule or None
 
 
-def _made(op: Op) -> OpShardingRule | None:
-    if op.kind is Kind.CONSTRAINT:
+def _made(op: ShardyOp) -> OpShardingRule | None:
+    if op.kind is ValueKind.CONSTRAINT:
         return pointwise_rule(dimensions(op.operands), dimensions(op.results))
-    if op.kind is not Kind.HLO or not op.results:
+    if op.kind is not ValueKind.HLO or not op.results:
         return None
     if op.opcode is HloOpcode.CUSTOM_CALL:
         given = dict(op.hlo.frontend_attributes).get(CUSTOM_RULE)
@@ -45,11 +45,11 @@ def _made(op: Op) -> OpShardingRule | None:
     return make(op) if make else None
 
 
-def is_elementwise(op: Op) -> bool:
+def is_elementwise(op: ShardyOp) -> bool:
     """Whether Shardy counts the operation as elementwise when it chooses what to propagate first."""
-    if op.kind in (Kind.CONSTRAINT, Kind.BARRIER):
+    if op.kind in (ValueKind.CONSTRAINT, ValueKind.BARRIER):
         return True
-    if op.kind is not Kind.HLO:
+    if op.kind is not ValueKind.HLO:
         return False
     if op.opcode is HloOpcode.BITCAST_CONVERT:
         return op.operands[0].dimensions == op.results[0].dimensions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.spmd.shardy.program import Op
+from xlanb.spmd.shardy.program import ShardyOp
 from xlanb.spmd.shardy.rule import NO_DIM, FactorType, OpShardingRule, RuleBuilder
 from xlanb.spmd.shardy.rules.registry import builder, rule_of
 
@@ -14,7 +14,7 @@ _REDUCE = FactorType.REDUCTION
 
 
 @rule_of(_O.DOT)
-def dot(op: Op) -> OpShardingRule:
+def dot(op: ShardyOp) -> OpShardingRule:
     """Batch dimensions, then the free ones of each side, then those that are summed over."""
     left, right = op.operands[0].dimensions, op.operands[1].dimensions
     batch = list(zip(op.hlo.ints("lhs_batch_dims"), op.hlo.ints("rhs_batch_dims"), strict=True))
@@ -35,7 +35,7 @@ def dot(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.RAGGED_DOT)
-def ragged_dot(op: Op) -> OpShardingRule:
+def ragged_dot(op: ShardyOp) -> OpShardingRule:
     """As dot; the ragged dimension stays whole, and group sizes share the dimensions that stand before it."""
     left, right, groups = (v.dimensions for v in op.operands)
     batch = list(zip(op.hlo.ints("lhs_batch_dims"), op.hlo.ints("rhs_batch_dims"), strict=True))
@@ -78,7 +78,7 @@ def ragged_dot(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.CONVOLUTION)
-def convolution(op: Op) -> OpShardingRule:
+def convolution(op: ShardyOp) -> OpShardingRule:
     """Batch, space, and features, each with its groups."""
     numbers: ConvolutionDimensionNumbers = op.hlo.get("dim_labels")
     kernel, out = op.operands[1].dimensions, op.results[0].dimensions
@@ -105,7 +105,7 @@ def convolution(op: Op) -> OpShardingRule:
     return made.build()
 
 
-def _add_spatial(made: RuleBuilder, op: Op, lhs: int, rhs: int, out: int) -> None:
+def _add_spatial(made: RuleBuilder, op: ShardyOp, lhs: int, rhs: int, out: int) -> None:
     """Split an input's spatial dimension by windows (as the output) or within a window (as the kernel), by the larger first."""
     windows, window = op.results[0].dimensions[out], op.operands[1].dimensions[rhs]
     left = op.operands[0].dimensions[lhs]
@@ -121,14 +121,14 @@ def _add_spatial(made: RuleBuilder, op: Op, lhs: int, rhs: int, out: int) -> Non
 
 
 @rule_of(_O.CHOLESKY)
-def cholesky(op: Op) -> OpShardingRule:
+def cholesky(op: ShardyOp) -> OpShardingRule:
     """Batch dimensions are free; a matrix stays whole."""
     shape = op.operands[0].dimensions
     return builder(op).add_pointwise(shape, lambda d: FactorType.PASS_THROUGH if d < len(shape) - 2 else _NEED).build()
 
 
 @rule_of(_O.TRIANGULAR_SOLVE)
-def triangular_solve(op: Op) -> OpShardingRule:
+def triangular_solve(op: ShardyOp) -> OpShardingRule:
     """a x = b or x a = b: batch dimensions are free, the matrices' own need replication."""
     a, b = op.operands[0].dimensions, op.operands[1].dimensions
     row, column = len(a) - 2, len(a) - 1
@@ -148,7 +148,7 @@ def triangular_solve(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.FFT)
-def fft(op: Op) -> OpShardingRule:
+def fft(op: ShardyOp) -> OpShardingRule:
     """Transformed dimensions need replication; the last is not shared where its size changes."""
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     first = len(before) - len(op.hlo.ints("fft_length"))
@@ -161,7 +161,7 @@ def fft(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.BATCH_NORM_INFERENCE)
-def batch_norm_inference(op: Op) -> OpShardingRule:
+def batch_norm_inference(op: ShardyOp) -> OpShardingRule:
     """The feature dimension is the only one of the other operands."""
     feature = op.hlo.get("feature_index")
     made = builder(op)

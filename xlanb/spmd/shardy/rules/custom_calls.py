@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.spmd.shardy.program import Op
+from xlanb.spmd.shardy.program import ShardyOp
 from xlanb.spmd.shardy.rule import NO_DIM, FactorType, OpShardingRule
 from xlanb.spmd.shardy.rules.pointwise import pointwise
 from xlanb.spmd.shardy.rules.reductions import topk
@@ -35,7 +35,7 @@ _POINTWISE = (
 )
 
 
-def _eigh(op: Op) -> OpShardingRule:
+def _eigh(op: ShardyOp) -> OpShardingRule:
     """Of matrices their eigenvectors, and eigenvalues along the last dimension."""
     shape = op.operands[0].dimensions
     row, column = len(shape) - 2, len(shape) - 1
@@ -48,7 +48,7 @@ def _eigh(op: Op) -> OpShardingRule:
     )
 
 
-def _qr(op: Op) -> OpShardingRule:
+def _qr(op: ShardyOp) -> OpShardingRule:
     shape, taus = op.operands[0].dimensions, op.results[1].dimensions
     row, column = len(shape) - 2, len(shape) - 1
     return (
@@ -61,7 +61,7 @@ def _qr(op: Op) -> OpShardingRule:
     )
 
 
-def _householder_product(op: Op) -> OpShardingRule:
+def _householder_product(op: ShardyOp) -> OpShardingRule:
     shape, taus = op.operands[0].dimensions, op.operands[1].dimensions
     row, column = len(shape) - 2, len(shape) - 1
     return (
@@ -74,7 +74,7 @@ def _householder_product(op: Op) -> OpShardingRule:
     )
 
 
-def _approximate_topk(op: Op) -> OpShardingRule:
+def _approximate_topk(op: ShardyOp) -> OpShardingRule:
     """Values and indices with their initial scalars; the cut dimension is shared by the operands alone."""
     made = builder(op)
     sizes = zip(op.operands[0].dimensions, op.results[0].dimensions, strict=True)
@@ -87,7 +87,7 @@ def _approximate_topk(op: Op) -> OpShardingRule:
     return made.build()
 
 
-def _x64_combine(op: Op) -> OpShardingRule | None:
+def _x64_combine(op: ShardyOp) -> OpShardingRule | None:
     """Two halves; not propagated through where they are the state of a random number generator."""
     result = op.results[0]
     if any(user.opcode is HloOpcode.RNG_BIT_GENERATOR for user, _ in result.uses):
@@ -95,7 +95,7 @@ def _x64_combine(op: Op) -> OpShardingRule | None:
     return pointwise(op)
 
 
-_TARGETS: dict[str, Callable[[Op], OpShardingRule | None]] = {
+_TARGETS: dict[str, Callable[[ShardyOp], OpShardingRule | None]] = {
     **dict.fromkeys(_POINTWISE, pointwise),
     "Eigh": _eigh,
     "Qr": _qr,
@@ -109,7 +109,7 @@ _TARGETS: dict[str, Callable[[Op], OpShardingRule | None]] = {
 
 
 @rule_of(HloOpcode.CUSTOM_CALL)
-def custom_call(op: Op) -> OpShardingRule | None:
+def custom_call(op: ShardyOp) -> OpShardingRule | None:
     """The rule of its target; None for one that is not known."""
     make = _TARGETS.get(op.hlo.get("custom_call_target"))
     return make(op) if make else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, PrimitiveType
-from xlanb.spmd.shardy.program import Op
+from xlanb.spmd.shardy.program import ShardyOp
 from xlanb.spmd.shardy.rule import NO_DIM, FactorType, OpShardingRule
 from xlanb.spmd.shardy.rules.registry import builder, rule_of
 
@@ -70,7 +70,7 @@ class _Slices:
 
 
 @rule_of(_O.GATHER)
-def gather(op: Op) -> OpShardingRule:
+def gather(op: ShardyOp) -> OpShardingRule:
     """Whole slices are shared with the operand, batch dimensions with the indices."""
     made = builder(op)
     hlo = op.hlo
@@ -95,7 +95,7 @@ def gather(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.SCATTER)
-def scatter(op: Op) -> OpShardingRule:
+def scatter(op: ShardyOp) -> OpShardingRule:
     """As gather, with the updates for slices; dimensions of updates alone are summed over."""
     made = builder(op)
     hlo = op.hlo
@@ -141,7 +141,7 @@ def _combines_alike(computation: HloComputation, count: int) -> bool:
 
 
 @rule_of(_O.DYNAMIC_SLICE)
-def dynamic_slice(op: Op) -> OpShardingRule:
+def dynamic_slice(op: ShardyOp) -> OpShardingRule:
     """Cut dimensions are not shared."""
     return (
         builder(op).add_pointwise_but(op.operands[0].dimensions, op.results[0].dimensions, _NEED, blocked=True).build()
@@ -149,7 +149,7 @@ def dynamic_slice(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.DYNAMIC_UPDATE_SLICE)
-def dynamic_update_slice(op: Op) -> OpShardingRule:
+def dynamic_update_slice(op: ShardyOp) -> OpShardingRule:
     """Along a dimension that is updated in part, operand and result stay split and the update is replicated."""
     made = builder(op)
     indices = op.operands[2:]
@@ -165,7 +165,7 @@ def dynamic_update_slice(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.RNG_BIT_GENERATOR)
-def rng_bit_generator(op: Op) -> OpShardingRule:
+def rng_bit_generator(op: ShardyOp) -> OpShardingRule:
     """The state stays replicated; the bits are free."""
     made = builder(op)
     for dim, size in enumerate(op.operands[0].dimensions):

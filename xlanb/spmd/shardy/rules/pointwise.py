@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.spmd.shardy.program import Op
+from xlanb.spmd.shardy.program import ShardyOp
 from xlanb.spmd.shardy.rule import FactorType, OpShardingRule, pointwise_rule
 from xlanb.spmd.shardy.rules.registry import builder, dimensions, rule_of
 
@@ -15,7 +15,7 @@ _POINTWISE = (*ELEMENTWISE, _O.ALL_REDUCE, _O.COLLECTIVE_BROADCAST, _O.COLLECTIV
 
 
 @rule_of(*_POINTWISE)
-def pointwise(op: Op) -> OpShardingRule | None:
+def pointwise(op: ShardyOp) -> OpShardingRule | None:
     """Dimension by dimension; scalar operands (of select, clamp) are left alone."""
     shape = op.results[0].dimensions
     if not op.results[0].is_array or any(d not in ((), shape) for d in dimensions([*op.operands, *op.results])):
@@ -24,7 +24,7 @@ def pointwise(op: Op) -> OpShardingRule | None:
 
 
 @rule_of(_O.ALL_GATHER, _O.REDUCE_SCATTER)
-def gather_or_scatter(op: Op) -> OpShardingRule | None:
+def gather_or_scatter(op: ShardyOp) -> OpShardingRule | None:
     """The dimension that grows or shrinks is not shared: each side must have it replicated."""
     (dim,) = op.hlo.dimensions
     before, after = op.operands[0].dimensions, op.results[0].dimensions
@@ -38,6 +38,6 @@ def gather_or_scatter(op: Op) -> OpShardingRule | None:
 
 
 @rule_of(_O.ALL_TO_ALL)
-def all_to_all(op: Op) -> OpShardingRule | None:
+def all_to_all(op: ShardyOp) -> OpShardingRule | None:
     """The dimension that is split and put together is not shared."""
     return gather_or_scatter(op) if op.hlo.dimensions else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlanb.hlo.attributes import Window
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.spmd.shardy.program import Op
+from xlanb.spmd.shardy.program import ShardyOp
 from xlanb.spmd.shardy.rule import NO_DIM, FactorType, OpShardingRule
 from xlanb.spmd.shardy.rules.registry import builder, rule_of
 
@@ -12,7 +12,7 @@ _O = HloOpcode
 
 
 @rule_of(_O.REDUCE)
-def reduce(op: Op) -> OpShardingRule:
+def reduce(op: ShardyOp) -> OpShardingRule:
     """Reduced dimensions are factors of the inputs alone; initial values have none."""
     count = len(op.operands) // 2
     reduced = set(op.hlo.dimensions)
@@ -35,7 +35,7 @@ def _is_untouched(window: Window, dim: int) -> bool:
 
 
 @rule_of(_O.REDUCE_WINDOW)
-def reduce_window(op: Op) -> OpShardingRule:
+def reduce_window(op: ShardyOp) -> OpShardingRule:
     """One factor a dimension, of as many windows as there are; they need their neighbours' elements."""
     window = op.hlo.window
     return (
@@ -49,7 +49,7 @@ def reduce_window(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.SELECT_AND_SCATTER)
-def select_and_scatter(op: Op) -> OpShardingRule:
+def select_and_scatter(op: ShardyOp) -> OpShardingRule:
     """The source is replicated along a dimension with a window; operand and result share it."""
     window = op.hlo.window
     made = builder(op)
@@ -64,7 +64,7 @@ def select_and_scatter(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.SORT)
-def sort(op: Op) -> OpShardingRule:
+def sort(op: ShardyOp) -> OpShardingRule:
     """The sorted dimension needs replication; it is not propagated at all where no other could take its axes."""
     (sorted_dim,) = op.hlo.dimensions
     shape = op.operands[0].dimensions
@@ -79,7 +79,7 @@ def sort(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.TOPK)
-def topk(op: Op) -> OpShardingRule:
+def topk(op: ShardyOp) -> OpShardingRule:
     """The dimension that is cut stays whole."""
     return (
         builder(op)

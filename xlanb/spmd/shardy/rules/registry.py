@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.spmd.shardy.program import Op, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyValue
 from xlanb.spmd.shardy.rule import OpShardingRule, RuleBuilder
 
-RuleOf = Callable[[Op], OpShardingRule | None]
+RuleOf = Callable[[ShardyOp], OpShardingRule | None]
 """None: shardings do not pass through the operation."""
 
 RULES: dict[HloOpcode, RuleOf] = {}
@@ -25,11 +25,11 @@ def rule_of(*opcodes: HloOpcode) -> Callable[[RuleOf], RuleOf]:
     return register
 
 
-def dimensions(values: Sequence[Value]) -> list[tuple[int, ...]]:
+def dimensions(values: Sequence[ShardyValue]) -> list[tuple[int, ...]]:
     """The dimensions of each value."""
     return [v.dimensions for v in values]
 
 
-def builder(op: Op) -> RuleBuilder:
+def builder(op: ShardyOp) -> RuleBuilder:
     """A builder for the operation's operands and results."""
     return RuleBuilder(dimensions(op.operands), dimensions(op.results))

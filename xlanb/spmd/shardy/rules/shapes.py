@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.spmd.shardy.program import Op, Value
+from xlanb.spmd.shardy.program import ShardyOp, ShardyValue
 from xlanb.spmd.shardy.rule import NO_DIM, FactorType, OpShardingRule, RuleBuilder
 from xlanb.spmd.shardy.rules.registry import builder, rule_of
 
@@ -13,7 +13,7 @@ _O = HloOpcode
 
 
 @rule_of(_O.BITCAST_CONVERT)
-def bitcast_convert(op: Op) -> OpShardingRule:
+def bitcast_convert(op: ShardyOp) -> OpShardingRule:
     """The dimension that holds the pieces of a wider element stays whole."""
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     made = builder(op).add_pointwise(min(before, after, key=len))
@@ -25,7 +25,7 @@ def bitcast_convert(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.BROADCAST)
-def broadcast(op: Op) -> OpShardingRule:
+def broadcast(op: ShardyOp) -> OpShardingRule:
     """Every dimension of the result is a factor, the operand's where it comes from one."""
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     source = {out: dim for dim, out in enumerate(op.hlo.dimensions)}
@@ -40,7 +40,7 @@ def broadcast(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.TRANSPOSE)
-def transpose(op: Op) -> OpShardingRule:
+def transpose(op: ShardyOp) -> OpShardingRule:
     """The same factors in another order."""
     before = op.operands[0].dimensions
     made = builder(op)
@@ -50,7 +50,7 @@ def transpose(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.REVERSE)
-def reverse(op: Op) -> OpShardingRule:
+def reverse(op: ShardyOp) -> OpShardingRule:
     """Devices swap the pieces of a reversed dimension."""
     turned = op.hlo.dimensions
     return (
@@ -63,7 +63,7 @@ def reverse(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.PAD, _O.SLICE)
-def pad_or_slice(op: Op) -> OpShardingRule:
+def pad_or_slice(op: ShardyOp) -> OpShardingRule:
     """Dimensions whose size changes stay split too, their data moving between neighbours."""
     return (
         builder(op)
@@ -72,13 +72,13 @@ def pad_or_slice(op: Op) -> OpShardingRule:
     )
 
 
-def _before_slice(value: Value) -> Value:
+def _before_slice(value: ShardyValue) -> ShardyValue:
     if value.producer is not None and value.producer.opcode is _O.SLICE:
         return value.producer.operands[0]
     return value
 
 
-def _concatenated(op: Op) -> FactorType:
+def _concatenated(op: ShardyOp) -> FactorType:
     """What keeps the concatenated dimension split: an exchange where only slices, or slices of one array, are put together."""
     sliced = [_before_slice(v) is not v for v in op.operands]
     one = _before_slice(op.operands[0])
@@ -88,7 +88,7 @@ def _concatenated(op: Op) -> FactorType:
 
 
 @rule_of(_O.CONCATENATE)
-def concatenate(op: Op) -> OpShardingRule:
+def concatenate(op: ShardyOp) -> OpShardingRule:
     """Every dimension is shared, with the result's sizes."""
     (dim,) = op.hlo.dimensions
     return (
@@ -99,7 +99,7 @@ def concatenate(op: Op) -> OpShardingRule:
 
 
 @rule_of(_O.RESHAPE)
-def reshape(op: Op) -> OpShardingRule | None:
+def reshape(op: ShardyOp) -> OpShardingRule | None:
     """Common factors of the two shapes, from the slowest; where their sizes have no common divisor the sides go apart until they meet."""
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     return _Reshape(builder(op), before, after).build() if math.prod(before) else None

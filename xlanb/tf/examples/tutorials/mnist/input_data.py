@@ -33,7 +33,7 @@ class DataWarning(UserWarning):
 
 
 class DataError(XlanbError):
-    """A file that is no IDX file, or is cut short."""
+    """A file is not an IDX file, or is truncated."""
 
 
 class DataSet:

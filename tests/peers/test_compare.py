@@ -10,7 +10,7 @@ import pytest
 from xlanb.errors import XlanbError
 from xlanb.explorer.diff import diff_traces
 from xlanb.explorer.explore import trace
-from xlanb.peers.beside import Beside, beside, leave_out, ulp_distance
+from xlanb.peers.compare import PeerComparison, compare, leave_out, ulp_distance
 
 pytestmark = pytest.mark.peer
 
@@ -29,7 +29,7 @@ X = np.linspace(-2, 2, 64, dtype=np.float32)
 
 def test_results_times_and_passes_are_compared() -> None:
     pytest.importorskip("jax")
-    found = beside(PROGRAM, X, runs=5)
+    found = compare(PROGRAM, X, runs=5)
     assert found.ulp[0] < 16
     # 64 elements: an empty call takes as long, so that nothing can be said of the program's own time
     assert found.their_call > 0 < found.our_call
@@ -42,7 +42,7 @@ def test_results_times_and_passes_are_compared() -> None:
 
 
 def test_the_time_of_a_call_is_no_part_of_the_ratio() -> None:
-    made = Beside(TRACE, TRACE, diff_traces(TRACE, TRACE), (0.0,), 3e-6, 90e-6, 1e-6, 50e-6)
+    made = PeerComparison(TRACE, TRACE, diff_traces(TRACE, TRACE), (0.0,), 3e-6, 90e-6, 1e-6, 50e-6)
     assert made.run_ratio == pytest.approx(20)
     assert made.call_ratio == pytest.approx(30)
     assert "ratio without call overhead 20.00" in str(made)
@@ -60,7 +60,7 @@ def test_passes_are_left_out_of_the_real_compiler() -> None:
 
 def test_without_arguments_there_is_nothing_to_compare() -> None:
     with pytest.raises(XlanbError, match="give the arguments"):
-        beside(PROGRAM)
+        compare(PROGRAM)
 
 
 def test_distances_count_units_in_the_last_place() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import xlanb
 from xlanb.errors import EvaluationError
-from xlanb.evaluator import aside
+from xlanb.evaluator import interruptible
 from xlanb.evaluator.interpreter import Evaluator
 from xlanb.threads import Helper
 
@@ -55,7 +55,7 @@ def _module(applied: str, body: str) -> xlanb.hlo.HloModule:
 
 @pytest.mark.parametrize("opcode", LONG)
 def test_an_instruction_that_may_take_long_is_computed_aside(opcode):
-    assert aside.is_long(_module(*LONG[opcode]).entry_computation.root)
+    assert interruptible.is_long(_module(*LONG[opcode]).entry_computation.root)
 
 
 @pytest.mark.parametrize(
@@ -68,20 +68,20 @@ def test_an_instruction_that_may_take_long_is_computed_aside(opcode):
     ],
 )
 def test_what_is_short_or_calls_python_stays_in_the_thread_that_asked(body):
-    assert not aside.is_long(_module("", body).entry_computation.root)
+    assert not interruptible.is_long(_module("", body).entry_computation.root)
 
 
 def test_values_and_errors_come_out(monkeypatch):
-    monkeypatch.setattr(aside, "SHORT_BYTES", 0)
-    monkeypatch.setattr(aside, "SHORT_SUPERLINEAR_BYTES", 0)
+    monkeypatch.setattr(interruptible, "SHORT_BYTES", 0)
+    monkeypatch.setattr(interruptible, "SHORT_SUPERLINEAR_BYTES", 0)
     threads = set()
-    compute = aside._Call._compute
+    compute = interruptible._Call._compute
 
     def seen(call):
         threads.add(threading.get_ident())
         compute(call)
 
-    monkeypatch.setattr(aside._Call, "_compute", seen)
+    monkeypatch.setattr(interruptible._Call, "_compute", seen)
     x = np.float32([3, 1, 2])
     text = f"HloModule m\n{_LESS}ENTRY e {{ x = f32[3] parameter(0) ROOT r = f32[3] sort(x), dimensions={{0}}, to_apply=f }}"
     np.testing.assert_array_equal(xlanb.evaluate(text, x), [1, 2, 3])
@@ -112,7 +112,7 @@ def test_a_signal_interrupts_what_runs_aside():
     try:
         sender.start()
         with pytest.raises(KeyboardInterrupt):
-            aside.run(compute, abandon=lambda: abandoned.append(ended.is_set()))
+            interruptible.run(compute, abandon=lambda: abandoned.append(ended.is_set()))
     finally:
         signal.signal(signal.SIGINT, before)
         release.set()
@@ -130,7 +130,7 @@ def test_a_signal_while_the_thread_starts_abandons_the_call(monkeypatch):
 
     monkeypatch.setattr(Helper, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        aside.run(int, abandon=lambda: abandoned.append(True))
+        interruptible.run(int, abandon=lambda: abandoned.append(True))
     assert abandoned == [True]
 
 
@@ -144,7 +144,9 @@ def test_an_abandoned_evaluation_enters_no_further_computation():
 
 def test_another_thread_computes_in_place():
     found = []
-    thread = threading.Thread(target=lambda: found.append(aside.run(threading.current_thread, abandon=found.clear)))
+    thread = threading.Thread(
+        target=lambda: found.append(interruptible.run(threading.current_thread, abandon=found.clear))
+    )
     thread.start()
     thread.join()
     assert found == [thread]

@@ -1,8 +1,8 @@
-"""Long computations in a thread of their own, so that a signal interrupts the evaluator at once.
+"""Run long computations in a separate thread, so that a signal interrupts the evaluator at once.
 
-Python runs the handlers of signals in the main thread and between two of its instructions: one call of NumPy that sorts, factorizes or gathers for minutes
-holds them off. The main thread waits for such a call here instead. Where a handler raises, Ctrl-C's for one, the call is abandoned: its thread ends with the
-call that it is in, and what it gives is dropped.
+Python runs signal handlers in the main thread, between two bytecode instructions. A NumPy call that sorts, factorizes or
+gathers for minutes delays them. Here, the main thread waits for such a call instead of making it. If a handler raises (as
+that of Ctrl-C does), the call is abandoned: its thread ends when the call returns, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PASSED_ON = frozenset({Op.CALL, Op.FUSION, Op.WHILE, Op.CONDITIONAL})
 
 
 def is_long(i: HloInstruction) -> bool:
-    """Whether an instruction may take long, and calls nothing that must run in the thread that asked, as a function of Python's does."""
+    """Whether an instruction may take long, and calls no Python function that must run in the calling thread."""
     limit = SHORT_SUPERLINEAR_BYTES if i.opcode in SUPERLINEAR else SHORT_BYTES
     if i.opcode in _PASSED_ON or i.shape.byte_size + sum(o.shape.byte_size for o in i.operands) < limit:
         return False

@@ -6,7 +6,7 @@ import pandas as pd
 
 from xlanb.hlo import parse
 from xlanb.hlo.records import ModuleRecord
-from xlanb.peers.targets.beside import edges, holders, together
+from xlanb.peers.targets.compare import edges, holders, together
 
 PROGRAM = """HloModule m
 

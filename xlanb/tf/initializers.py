@@ -1,4 +1,4 @@
-"""Initial values beside those that get_variable and layers need: He's, LeCun's, the identity (python/ops/init_ops.py)."""
+"""Initializers of tf.initializers: He's, LeCun's, the identity (python/ops/init_ops.py)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Identity:
     dtype: Any = float32
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
-        """The initial value. Raises GraphValueError for what is no matrix."""
+        """The initial value. Raises GraphValueError for what is not a matrix."""
         sizes = [int(d) for d in shape]
         if len(sizes) != 2:
             raise GraphValueError(f"Identity matrix initializer can only be used for 2D matrices, not {sizes}")

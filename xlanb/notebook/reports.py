@@ -1,4 +1,4 @@
-"""What options of `%%xla_jit` ask for beside the summary: a difference, reasons, checks, the guilty pass, the annotated cell."""
+"""Reports that options of `%%xla_jit` add to the summary: differences, reasons, checks, the guilty pass, the annotated cell."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SECONDS = 10.0
 """Time limit for reducing the reproducer of a fault in a cell."""
 
 
-def check_asked(options: Any) -> None:
-    """Refuse what cannot be answered, before the cell runs; `--against` alone asks for `--check` too.
+def check_report_options(options: Any) -> None:
+    """Check the options before the cell runs; `--against` implies `--check`.
 
     Raises:
-        ArgumentError: `-d` names no two stages, or the tolerance of `--check` is no number.
+        ArgumentError: `-d` does not name two stages, or the tolerance of `--check` is not a number.
         MissingPeerError: `--against xla` without JAX.
     """
     if options.diff:
@@ -43,7 +43,7 @@ def check_asked(options: Any) -> None:
         xla.check_installed()
 
 
-def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: str) -> None:
+def show_reports(shell: InteractiveShell, options: Any, seen: Observation, cell: str) -> None:
     """Show what was asked for.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Functions of the tf namespace that are a few nodes, or none: printing, statistics, old names."""
+"""Functions of the tf namespace that are composed of a few ops: checks, printing, statistics, linear algebra, deprecated names."""
 
 from __future__ import annotations
 

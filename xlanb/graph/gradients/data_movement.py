@@ -1,4 +1,4 @@
-"""Gradients of ops that move whole slices: rolls, blocks, partitions, scatters, segments by extremes (python/ops/{array,data_flow,math,image}_grad.py)."""
+"""Gradients of data-movement ops: rolls, blocks, partitions, scatters, segment minima and maxima (python/ops/{array,data_flow,math,image}_grad.py)."""
 
 from __future__ import annotations
 

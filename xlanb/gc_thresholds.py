@@ -1,7 +1,9 @@
-"""Python's garbage collector while passes run, and while a trace is read and written for the step view.
+"""Raise the thresholds of Python's garbage collector while passes run, and while a trace is read and written for the step view.
 
-Passes make many objects that stay: instructions, snapshots, events. The collector looks at all young ones after every 700, and at everything there is whenever what is new has grown to a
-quarter of it: of a compilation that is watched this was a third of the time, and found nothing. While passes run it looks more rarely; what becomes garbage waits a little longer.
+Passes create many long-lived objects: instructions, snapshots, events. By default Python collects the youngest generation
+after every 700 allocations, and all of them whenever the new objects amount to a quarter of the old. In an observed
+compilation this took a third of the time and freed nothing. While passes run, collections are rarer; garbage is freed a
+little later.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ _before: list[tuple[int, int, int]] = []
 
 
 @contextmanager
-def seldom() -> Iterator[None]:
-    """Let the collector look more rarely until the block ends, the last one of those that run at once; a collector that was turned off or is as patient already stays as it is.
+def raised_gc_thresholds() -> Iterator[None]:
+    """Raise the thresholds until the block ends (of concurrent blocks, the last one). Does nothing if collection is off or the thresholds are higher already.
 
-    A block that an interrupt ends between its last two steps leaves the thresholds to the next one.
+    If an interrupt hits the last steps of a block, the thresholds stay raised until the next block ends.
     """
     token = object()
     try:

@@ -1,4 +1,4 @@
-"""What the guards of a rule saw, kept as it was and put into words when somebody reads it: a watched compilation asks them a hundred thousand times."""
+"""The guards of a rule as predicates with values. Values are captured when a rule is tried, and formatted only when read: an observed compilation tries guards a hundred thousand times."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MANY = 8
 """The most numbers of a list that is shown in a line."""
 
 
-def seen(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What stands under some names now: a name and a snapshot with its number of users for an instruction, a name and whether layouts count for options."""
+def captured(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Capture the values of some names: for an instruction its name, snapshot and number of users; for options the name and whether layouts count."""
     found: list[Any] = []
     for name in names:
         value = scope[name]
@@ -29,7 +29,7 @@ def seen(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-class Told(Sequence[Predicate]):
+class GuardPredicates(Sequence[Predicate]):
     """The guards of a rule as conditions with values; equal to a tuple of the same.
 
     `outcomes` are whether each held, as far as they were asked: None for one that could not be asked.
@@ -64,7 +64,7 @@ class Told(Sequence[Predicate]):
         return sum(holds is not None for holds in self._outcomes)
 
     def __eq__(self, other: object) -> bool:
-        return self._told() == (other._told() if isinstance(other, Told) else other)
+        return self._told() == (other._told() if isinstance(other, GuardPredicates) else other)
 
     def __hash__(self) -> int:
         return hash(self._told())

@@ -1,4 +1,4 @@
-"""tf.nn's functions that are several nodes, beside those of layers (python/ops/{nn_impl,nn_ops}.py)."""
+"""Functions of tf.nn that are composed of several ops (python/ops/{nn_impl,nn_ops}.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 
 
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
-    """relu of the features beside relu of their negatives."""
+    """Concatenated relu of the features and of their negatives."""
     with name_scope(name, "CRelu", [features]) as scope:
         x = convert_to_tensor(features, name="features")
         return call("Relu", concat([x, -x], axis, name=scope))
