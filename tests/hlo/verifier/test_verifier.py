@@ -565,14 +565,14 @@ def test_one_index_leads_into_each_array_of_a_scatter(rows, columns, said):
         ),
         (
             'x = f32[4] parameter(0)\n  n = s32[] parameter(1)\n  ROOT b = f32[<=5] custom-call(x, n), custom_call_target="SliceToDynamic"',
-            "SliceToDynamic to take an array",
+            "SliceToDynamic to convert between an array",
         ),
         (
             'x = f32[<=4] parameter(0)\n  ROOT b = (f32[4], s32[], s32[]) custom-call(x), custom_call_target="PadToStatic"',
             "each of 1 dimensions",
         ),
         ('x = f32[<=4] parameter(0)\n  ROOT b = f32[4] custom-call(x), custom_call_target="PadToStatic"', "not none"),
-        ('ROOT b = () custom-call(), custom_call_target="PadToStatic"', "PadToStatic to take an array"),
+        ('ROOT b = () custom-call(), custom_call_target="PadToStatic"', "PadToStatic to convert between an array"),
         ('ROOT b = f32[<=4] custom-call(), custom_call_target="SliceToDynamic"', "not none"),
     ],
 )
