@@ -78,7 +78,9 @@ def test_a_late_device_is_waited_for_no_longer_than_the_timeout():
     error, seconds = failure(work, timeout=0.3)
     freed.set()
     assert seconds < 3
-    assert "device 1, last seen at its beginning, did not arrive within 0.3 s, while devices 0, 2-3 waited" in str(error)
+    assert "device 1, last seen at its beginning, did not arrive within 0.3 s, while devices 0, 2-3 waited" in str(
+        error
+    )
 
 
 def test_an_error_in_the_computation_of_the_result_is_everybodys():
