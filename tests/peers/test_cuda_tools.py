@@ -108,11 +108,11 @@ def test_a_kernel_that_is_refused_says_so_and_the_others_are_assembled(tmp_path:
 def test_a_gpu_too_old_for_nvdisasm_keeps_its_report(tmp_path: Path) -> None:
     _write(tmp_path, {"fusion": "add;", "fusion_1": "deprecated;"})
     made = assemble(tmp_path)
-    assert [a.error for a in made] == ["no SASS: nvdisasm refuses it: CUDA architecture is deprecated"] * 2
+    assert [a.error for a in made] == ["no SASS: nvdisasm rejects the input: CUDA architecture is deprecated"] * 2
     for a in made:
         report = a.report.read_text()
         assert [r.registers for r in parse_ptxas(report)] == [len(a.entries[0])]
-        assert refusal(report) == "nvdisasm refuses it: CUDA architecture is deprecated"
+        assert refusal(report) == "nvdisasm rejects the input: CUDA architecture is deprecated"
 
 
 @pytest.mark.usefixtures("tools")

@@ -99,7 +99,7 @@ def test_an_unknown_target_is_named_with_the_way_out_when_it_is_compiled(tmp_pat
     script.write_text(_HEAD + textwrap.dedent(text))
     printed = finished([sys.executable, str(script)], "xlanb").stdout
     assert printed.startswith("UNIMPLEMENTED")
-    assert f'custom-call target "nowhere", called in {script}, line 5' in printed
+    assert f"custom-call target 'nowhere', called in {script}, line 5" in printed
     assert "JAX_PLATFORMS=xlanb,cpu" in printed
 
 
@@ -287,7 +287,7 @@ def test_a_registered_ffi_target_is_refused_when_it_is_compiled() -> None:
     try:
         jax.jit(lambda x: jax.ffi.ffi_call("mine", x)(x)).lower(jnp.ones(3)).compile()
     except jax.errors.JaxRuntimeError as error:
-        print('custom-call target "mine"' in str(error), "registered with jax.ffi run on XLA:CPU" in str(error))
+        print("custom-call target 'mine'" in str(error), "registered with jax.ffi run on XLA:CPU" in str(error))
     """
     assert run(text).split() == ["True", "True"]
 

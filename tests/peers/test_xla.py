@@ -132,7 +132,7 @@ def test_every_form_that_jax_has_becomes_hlo(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(xlanb.evaluate(xla.from_jax(*form), x, w), expected, rtol=1e-5)
     with pytest.raises(XlanbError, match="pass a function and its arguments"):
         xla.from_jax(7)
-    with pytest.raises(XlanbError, match="refuses the StableHLO"):
+    with pytest.raises(XlanbError, match="rejects the StableHLO"):
         xla.from_jax("module {")
 
 

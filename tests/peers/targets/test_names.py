@@ -46,7 +46,7 @@ def test_devices_say_how_many() -> None:
     ("name", "message"),
     [
         ("h1000", "did you mean 'h100'"),
-        ("tpu v9", "there are tpu v2, .* tpu v6e, tpu 7x"),
+        ("tpu v9", "known TPUs: tpu v2, .* tpu v6e, tpu 7x"),
         ("v5e:2x2x2", "written as tpu v5e:2x2"),
         ("a100:0", "1 to 65,536 devices"),
         ("a100:99999999999999999999", "1 to 65,536 devices"),
