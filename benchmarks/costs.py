@@ -324,6 +324,8 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "counted_elements": ([sort(512, n) for n in (24, 48, 64, 96)], (32, 128)),
     "wide_digit_elements": ([sort(8, n) for n in (1500, 3000, 6000, 20000)], (1000, 10000)),
     "recorded_elements": ([top_k(64, n, 8) for n in (1000, 4000, 16000)], (2048, 32768)),
+    "paged_rows": ((dot(1024, 1024, 256), dot(256, 1024, 1024)), (64, 512)),
+    "paged_products": ((dot(1024, 1024, 256), dot(256, 1024, 256)), (1 << 20, 1 << 30)),
     "written_products": ([dot(n, n, n) for n in (4, 6, 8, 10)], (128, 2048)),
     "tile_cycles": ((dot(48, 48, 8), dot(96, 64, 16), *_DOTS), (12.0, 48.0)),
     "crowded": ((dot(128, 128, 1024), dot(512, 512, 1024)), (0.1, 0.4)),

@@ -101,7 +101,7 @@ def test_tables_and_text(schedule: TpuScheduleRecord) -> None:
     assert lines[0] == "schedule of m: 10 instructions, 120 bundles, loops counted once"
     assert "    2 neg: 40 bundles, VALU 50%" in lines
     assert "    0 copy-start: 11.5 bundles of the top level" in lines
-    assert lines[-2] == "  copy-start (copy): 32 bytes HBM -> VMEM, 0 to 4, beside 80 bundles"
+    assert lines[-2] == "  copy-start (copy): 32 bytes HBM -> VMEM, 0 to 4, overlaps 80 bundles"
 
 
 def test_schedule_without_programs() -> None:
