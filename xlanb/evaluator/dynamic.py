@@ -33,6 +33,8 @@ def meeting(i: HloInstruction, found: EvaluationRule) -> EvaluationRule:
         return found
     if i.opcode is O.DOT:
         return lambda ev, i, /, *operands: found(ev, i, *_contracted(i, *operands))
+    if i.opcode is O.SCATTER:
+        return lambda ev, i, /, *operands: found(ev, i, *_scattered(i, operands))
     if i.opcode.is_elementwise or i.opcode in _TOGETHER:
         return lambda ev, i, /, *operands: found(ev, i, *_together(i, operands))
     return found
@@ -67,6 +69,20 @@ def _contracted(i: HloInstruction, a: Array, b: Array) -> tuple[Array, Array]:
             size = min(a.shape[p], b.shape[q])
             a, b = resized(a, p, size), resized(b, q, size)
     return a, b
+
+
+def _scattered(i: HloInstruction, operands: Sequence[Array]) -> list[Array]:
+    """Cut index vectors and updates to the same number along each scatter dimension."""
+    made, first = list(operands), len(operands) // 2
+    vector, windows = i.attributes["index_vector_dim"], i.ints("update_window_dims")
+    axes = [d for d in range(made[first].ndim) if d != vector]
+    places = [d for d in range(made[first + 1].ndim) if d not in windows]
+    for axis, place in zip(axes, places, strict=True):
+        cut = [(first, axis), *((n, place) for n in range(first + 1, len(made)))]
+        size = min(made[n].shape[d] for n, d in cut)
+        for n, d in cut:
+            made[n] = resized(made[n], d, size)
+    return made
 
 
 @rule("get-dimension-size")
