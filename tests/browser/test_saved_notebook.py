@@ -56,7 +56,7 @@ def test_what_is_kept_is_small_and_says_it_in_words_too(executed):
     assert "application/vnd.jupyter.widget-view+json" in widget
     assert len(widget["text/plain"]) < 200
     html = page["text/html"]
-    assert len(html) < 215_000  # most of it is the step view's own program, packed
+    assert len(html) < 205_000  # most of it is the step view's own program, packed
     assert len(re.sub(r"<script[^>]* data-code=.*?</script>", "", html, flags=re.DOTALL)) < 20_000
     assert "<td>algsimp</td>" in html
     assert "The program after" in html

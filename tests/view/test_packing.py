@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 from factory import EVIL, make_trace
-from unpacking import rows, unpacked
+from unpacking import rows, unpacked, unpacked_text
 
 from xlanb.view import assets
-from xlanb.view.packing import columns, packed
+from xlanb.view.packing import columns, packed, packed_text
 from xlanb.view.payload import build_payload
 
 NODE = shutil.which("node")
@@ -58,6 +58,29 @@ def test_an_item_whose_text_is_its_own_is_left_as_it_is():
     }
     payload = {"items": [odd, {**other, "h": ["add", " y", "f32[2]"]}], "traces": []}
     assert unpacked(packed(payload)) == payload
+
+
+@given(st.text())
+def test_texts_of_all_lengths_come_back(text):
+    packed = packed_text(text)
+    assert unpacked_text(packed) == text
+    assert not set(packed) & set("\"'<>&\\`$ \n")
+
+
+@pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+def test_the_front_end_unpacks_texts_of_all_lengths(tmp_path):
+    texts = ["".join(map(chr, range(33, 33 + size))) for size in range(64)]
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    shutil.copy(STEP / "unpack.js", tmp_path)
+    (tmp_path / "run.js").write_text(
+        'import { unpackText } from "./unpack.js";\n'
+        f"const texts = await Promise.all({json.dumps([packed_text(t) for t in texts])}.map(unpackText));\n"
+        "process.stdout.write(JSON.stringify(texts));\n",
+        encoding="utf-8",
+    )
+    found = subprocess.run([NODE, "run.js"], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout) == texts
 
 
 @pytest.mark.skipif(NODE is None, reason="Node.js is not installed")

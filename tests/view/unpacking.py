@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import zlib
+from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Any
 
-from xlanb.view.packing import instruction_begin, plain_label
+from xlanb.view.packing import DIGITS, instruction_begin, plain_label
 
 
 def code_of(html: str, name: str) -> str:
@@ -23,7 +23,12 @@ def payload_of(html: str) -> Any:
 
 
 def unpacked_text(packed: str) -> str:
-    return zlib.decompress(base64.b64decode(packed)).decode()
+    """Text deflated and written in base 85."""
+    fill = -len(packed) % 5
+    values = [*map(DIGITS.index, packed.encode("ascii")), *[84] * fill]
+    words = (reduce(lambda word, digit: word * 85 + digit, values[k : k + 5]) for k in range(0, len(values), 5))
+    data = b"".join(word.to_bytes(4, "big") for word in words)
+    return zlib.decompress(data[: len(data) - fill]).decode()
 
 
 def unpacked(packed: str) -> Any:

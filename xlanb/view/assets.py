@@ -50,8 +50,10 @@ def esm() -> str:
 
 @cache
 def version() -> str:
-    """A short digest of program and style, so that pages with several views load the program once."""
-    return hashlib.sha256((program() + css()).encode()).hexdigest()[:12]
+    """A short digest of program, style and what unpacks them, so that pages with several views load
+    the program once.
+    """
+    return hashlib.sha256((program() + css() + _put_together("", _STARTERS)).encode()).hexdigest()[:12]
 
 
 def script() -> str:

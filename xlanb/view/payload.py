@@ -137,7 +137,7 @@ def _fits(payload: Payload, max_bytes: int) -> bool:
 
 
 def _packs_into(text: str, room: int, level: int = 6) -> bool:
-    return len(zlib.compress(text.encode(), level)) * 4 // 3 <= room  # base64 takes a third more
+    return len(zlib.compress(text.encode(), level)) * 5 // 4 <= room  # base 85 takes a quarter more
 
 
 def _json(data: Any) -> str:

@@ -1,6 +1,6 @@
 // What stands where at each moment of a film: the stages in time, the places of all marks before and after each, and the kernels at the end as bars.
 import { grouped, time } from "./dom.js";
-import { holderOf, isQuiet, itemAt } from "./filmlineage.js";
+import { holderOf, isQuiet } from "./filmlineage.js";
 import { isHull, measure } from "./filmplan.js";
 
 /** @typedef {import("./filmlineage.js").Mark} Mark */
@@ -267,9 +267,4 @@ function fillBar(out, parts, box) {
     const r = Math.max(1, Math.min(box.h / lines, Math.max(step, 3)) * (isQuiet(m.item) ? 0.16 : 0.34));
     out.set([box.x + (Math.floor(n / lines) + 0.5) * step, box.y + ((n % lines) + 0.5) * (box.h / lines), r, 0, 0], m.id * 5);
   });
-}
-
-/** The op of a mark's name in a frame, where it is there. @param {Mark} m @param {number} f */
-export function nameIn(m, f) {
-  return itemAt(m, f).n;
 }
