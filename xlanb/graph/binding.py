@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -50,3 +51,11 @@ class Binding(Protocol):
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Assign new values to variables, by their nodes."""
+
+
+def python_signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a Python function; None where Python does not know it."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # some functions of extensions have none
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import ArgumentError
+from xlanb.graph.binding import python_signature
 from xlanb.graph.extensions import flatten_foreign_call
 
 Array = np.ndarray[Any, Any]
@@ -83,14 +84,6 @@ class FunctionBinding:
         """Assign to variables."""
         for name, value in values.items():
             self.variables[name].assign(value)
-
-
-def python_signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of a Python function; None where Python does not know it."""
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        return None
 
 
 def flat_leaves(

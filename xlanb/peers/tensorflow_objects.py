@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphError, MissingPeerError
-from xlanb.graph.binding import CallRequest
+from xlanb.graph.binding import CallRequest, python_signature
 from xlanb.graph.extensions import graph_of_objects, make_tf_function
 from xlanb.graph.foreign import is_model_file
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import read_graphdef
 from xlanb.graph.optimize.inline import inline_calls
-from xlanb.peers.tensorflow_binding import FunctionBinding, flat_leaves, python_signature
+from xlanb.peers.tensorflow_binding import FunctionBinding, flat_leaves
 from xlanb.runtime.host.strings import register_function
 
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2"})

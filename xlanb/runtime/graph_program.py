@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from xlanb.errors import ArgumentError, FunctionResultError, GraphError
 from xlanb.graph import dtypes
+from xlanb.graph.binding import python_signature
 from xlanb.graph.builders.nest import flatten
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.graph import Graph
@@ -78,12 +78,10 @@ def _foreign_graph(
 def _takes(program: Any, name: str) -> bool:
     """Whether a tf.function has a parameter of this name."""
     function = getattr(program, "python_function", None)
-    if function is None:
+    signature = None if function is None else python_signature(function)
+    if signature is None:
         return False
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
+    parameters = signature.parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 

@@ -15,6 +15,7 @@ from xlanb.display import Displayable
 from xlanb.frontends.jax import flat_call, is_array, is_traced, names_of_leaves, trace_context, trace_context_names
 from xlanb.frontends.jax_calling import JaxCalling
 from xlanb.frontends.jax_wrapped import Static
+from xlanb.graph.binding import python_signature
 from xlanb.graph.extensions import flatten_foreign_call
 from xlanb.shape import TupleShape
 
@@ -243,10 +244,8 @@ class CacheInfo(Displayable):
 
 def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names of a function's positional arguments, where Python knows them."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return ()
+    signature = python_signature(function)
+    parameters = () if signature is None else signature.parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(p.name for p in parameters if p.kind in positional)
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from math import prod
 
 from xlanb.hlo import HloInstruction, HloOpcode
-from xlanb.hlo.attributes import Window, WindowDimension
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axis
@@ -17,6 +16,7 @@ from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import filled, scalar_of
 from xlanb.tf2xla.kernels.gathering import gather_slices
 from xlanb.tf2xla.kernels.scattering import scatter_rows
+from xlanb.tf2xla.kernels.sequences import running
 from xlanb.tf2xla.registry import register
 
 _S32, _S64 = PrimitiveType.S32, PrimitiveType.S64
@@ -41,16 +41,7 @@ def without_dynamic(
 
 def running_count(ctx: OpContext, mask: HloInstruction) -> HloInstruction:
     """How many of pred [n] hold up to and with each element, s32 [n]."""
-    return running(ctx, ctx.b.convert(mask, _S32), 0, HloOpcode.ADD)
-
-
-def running(ctx: OpContext, x: HloInstruction, initial: int, opcode: HloOpcode) -> HloInstruction:
-    """The running reduction of a vector."""
-    n = x.array_shape.dimensions[0]
-    if not n:
-        return x
-    window = Window((WindowDimension(n, 1, n - 1, 0),))
-    return ctx.b.reduce_window(x, scalar_of(ctx, x.array_shape.element_type, initial), window, opcode)
+    return running(ctx, ctx.b.convert(mask, _S32), 0, scalar_of(ctx, _S32, 0), HloOpcode.ADD)
 
 
 def count_of(ctx: OpContext, mask: HloInstruction) -> HloInstruction:
@@ -167,20 +158,16 @@ def _first_of_sorted(ctx: OpContext, x: HloInstruction, is_real: HloInstruction 
     index = b.iota(array(_S32, [n]), 0)
     keys = [x] if is_real is None else [b.convert(b.not_(is_real), _S32), x]
     values, order = _sorted(ctx, keys, index)
-    one = [slice_of(ctx, v, 1, n) for v in values]
-    before = [slice_of(ctx, v, 0, n - 1) for v in values]
+    one = [b.slice(v, [1], [n]) for v in values]
+    before = [b.slice(v, [0], [n - 1]) for v in values]
     differs = b.compare(one[0], before[0], "NE")
     for p, q in zip(one[1:], before[1:], strict=True):
         differs = b.or_(differs, b.compare(p, q, "NE"))
     begins = b.concatenate([broadcast_to(b, scalar_of(ctx, PrimitiveType.PRED, True), [1]), differs], 0)
-    start = running(ctx, b.select(begins, index, filled(ctx, index, 0)), 0, HloOpcode.MAXIMUM)
+    places = b.select(begins, index, filled(ctx, index, 0))
+    start = running(ctx, places, 0, scalar_of(ctx, _S32, 0), HloOpcode.MAXIMUM)
     first = gather_slices(ctx, order, start, 0)  # sorting is stable: a group begins with its first
     return scatter_rows(ctx, filled(ctx, index, 0), order, first, None)
-
-
-def slice_of(ctx: OpContext, x: HloInstruction, low: int, high: int) -> HloInstruction:
-    """Elements of a vector."""
-    return ctx.b.slice(x, [low], [high])
 
 
 def _sorted(

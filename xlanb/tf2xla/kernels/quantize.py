@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
+from xlanb.errors import GraphError
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
+from xlanb.protos import Schema, decode
 from xlanb.shape import PrimitiveType
 from xlanb.tf2xla.broadcasting import binary, broadcast_to
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import filled, finite_limit, scalar
+from xlanb.tf2xla.kernels.windows import same_padding
 from xlanb.tf2xla.registry import register
 
 _FEWEST_BITS, _MOST_BITS = 1, 63
+_LABELS = """
+message UniformQuantizedConvolutionDimensionNumbersAttr
+  1 input_batch_dimension int64
+  2 input_feature_dimension int64
+  3 input_spatial_dimensions int64*
+  4 kernel_input_feature_dimension int64
+  5 kernel_output_feature_dimension int64
+  6 kernel_spatial_dimensions int64*
+  7 output_batch_dimension int64
+  8 output_feature_dimension int64
+  9 output_spatial_dimensions int64*
+"""
+"""Facts of tensorflow/core/util/quantization/uniform_quant_ops_attr.proto (see xlanb.protos for the form)."""
+
+
+@cache
+def _labels_message() -> Any:
+    return Schema("xlanb.quantize", _LABELS).UniformQuantizedConvolutionDimensionNumbersAttr
 
 
 def _bits(ctx: OpContext) -> int:
@@ -80,11 +104,15 @@ def _there_and_back(ctx: OpContext) -> HloInstruction:
 
 def _spread(ctx: OpContext, v: HloInstruction) -> HloInstruction:
     """A value for all, or one for each slice along `axis`, in the shape of the input."""
-    dims, axis = ctx.shape(0).dimensions, int(ctx.attr("axis", -1))
+    return _per_slice(ctx, v, int(ctx.attr("axis", -1)), ctx.shape(0).dimensions)
+
+
+def _per_slice(ctx: OpContext, v: HloInstruction, axis: int, dims: tuple[int, ...]) -> HloInstruction:
+    """A value for all, or one for each slice along an axis, in the shape `dims`; axis -1 is none."""
     if v.array_shape.rank == 0:
         return broadcast_to(ctx.b, v, dims)
     if not 0 <= axis < len(dims) or v.array_shape.dimensions != (dims[axis],):
-        ctx.fail(f"bounds {v.shape} do not match axis {axis} of {ctx.input(0).shape}")
+        ctx.fail(f"{v.shape} does not give axis {axis} of {list(dims)} one value a slice")
     return ctx.b.broadcast_in_dim(v, dims, [axis])
 
 
@@ -109,14 +137,11 @@ def _dequantize(ctx: OpContext) -> HloInstruction:
     return b.convert(value, ctx.element_type("dtype") if "dtype" in ctx.op.attrs else PrimitiveType.F32)
 
 
-def _channels(ctx: OpContext, index: int, axis: int) -> HloInstruction:
-    """Scales or zero points: one for all, or one for each slice along an axis; in the shape of the input, in f32."""
-    v, dims = ctx.b.convert(ctx.input(index), PrimitiveType.F32), ctx.shape(0).dimensions
-    if v.array_shape.rank == 0:
-        return broadcast_to(ctx.b, v, dims)
-    if not 0 <= axis < len(dims) or v.array_shape.dimensions != (dims[axis],):
-        ctx.fail(f"{v.shape} does not have one value for each slice of {ctx.input(0).shape} along axis {axis}")
-    return ctx.b.broadcast_in_dim(v, dims, [axis])
+def _channels(
+    ctx: OpContext, index: int, axis: int, dims: tuple[int, ...], kind: PrimitiveType = PrimitiveType.F32
+) -> HloInstruction:
+    """Scales or zero points in the shape `dims`: one for all, or one for each slice along an axis."""
+    return _per_slice(ctx, ctx.b.convert(ctx.input(index), kind), axis, dims)
 
 
 def _to_quantised(ctx: OpContext, x: HloInstruction, scales: HloInstruction, zeros: HloInstruction) -> HloInstruction:
@@ -136,7 +161,7 @@ def _uniform_quantize(ctx: OpContext) -> HloInstruction:
     """Rounded x / scale, plus the zero point, kept in bounds."""
     axis = int(ctx.attr("quantization_axis", -1))
     x = ctx.b.convert(ctx.input(0), PrimitiveType.F32)
-    return _to_quantised(ctx, x, _channels(ctx, 1, axis), _channels(ctx, 2, axis))
+    return _to_quantised(ctx, x, *(_channels(ctx, i, axis, x.array_shape.dimensions) for i in (1, 2)))
 
 
 @register("UniformDequantize")
@@ -148,7 +173,8 @@ def _uniform_dequantize(ctx: OpContext) -> HloInstruction:
 def _from_quantised(ctx: OpContext, axis_attr: str = "quantization_axis") -> HloInstruction:
     axis, b = int(ctx.attr(axis_attr, -1)), ctx.b
     x = b.convert(ctx.input(0), PrimitiveType.F32)
-    return b.multiply(b.subtract(x, _channels(ctx, 2, axis)), _channels(ctx, 1, axis))
+    scales, zeros = (_channels(ctx, i, axis, x.array_shape.dimensions) for i in (1, 2))
+    return b.multiply(b.subtract(x, zeros), scales)
 
 
 @register("UniformRequantize")
@@ -156,25 +182,14 @@ def _uniform_requantize(ctx: OpContext) -> HloInstruction:
     """From one scale and zero point to another."""
     axis = int(ctx.attr("output_quantization_axis", -1))
     x = _from_quantised(ctx, "input_quantization_axis")
-    return _to_quantised(ctx, x, _channels(ctx, 3, axis), _channels(ctx, 4, axis))
-
-
-def _channels_of(ctx: OpContext, index: int, axis: int, dims: tuple[int, ...], kind: PrimitiveType) -> HloInstruction:
-    """Scales or zero points in the shape `dims`: one for all, or one for each slice along an axis."""
-    v = ctx.b.convert(ctx.input(index), kind)
-    if v.array_shape.rank == 0:
-        return broadcast_to(ctx.b, v, dims)
-    place = axis + len(dims) if axis < 0 else axis
-    if not 0 <= place < len(dims) or v.array_shape.dimensions != (dims[place],):
-        ctx.fail(f"{v.shape} does not give axis {axis} of {list(dims)} one value a slice")
-    return ctx.b.broadcast_in_dim(v, dims, [place])
+    return _to_quantised(ctx, x, *(_channels(ctx, i, axis, x.array_shape.dimensions) for i in (3, 4)))
 
 
 def _whole(ctx: OpContext, side: int, axis_attr: str) -> HloInstruction:
     """The left (0) or right (1) operand less its zero point, s32."""
     x = ctx.b.convert(ctx.input(side), PrimitiveType.S32)
     axis, dims = int(ctx.attr(axis_attr, -1)), x.array_shape.dimensions
-    zeros = _channels_of(ctx, 3 + 2 * side, axis, dims, PrimitiveType.S32)
+    zeros = _channels(ctx, 3 + 2 * side, axis, dims, PrimitiveType.S32)
     return ctx.b.subtract(x, zeros)
 
 
@@ -182,7 +197,7 @@ def _rescaled(ctx: OpContext, x: HloInstruction, scale: HloInstruction, axis: in
     """Products or differences in f32 over the scale of the result, rounded, s32; without its zero point."""
     b, dims = ctx.b, x.array_shape.dimensions
     wide = b.convert(x, PrimitiveType.F32)
-    out = _channels_of(ctx, 6, axis, dims, PrimitiveType.F32)
+    out = _channels(ctx, 6, axis, dims)
     moved = b.multiply(wide, b.divide(scale, out))
     rounded = b.floor(b.add(moved, filled(ctx, moved, 0.5)))
     return b.convert(rounded, PrimitiveType.S32)
@@ -191,7 +206,7 @@ def _rescaled(ctx: OpContext, x: HloInstruction, scale: HloInstruction, axis: in
 def _bounded_result(ctx: OpContext, x: HloInstruction, axis: int) -> HloInstruction:
     """Plus the zero point of the result, kept in its bounds."""
     b, dims = ctx.b, x.array_shape.dimensions
-    moved = b.add(x, _channels_of(ctx, 7, axis, dims, PrimitiveType.S32))
+    moved = b.add(x, _channels(ctx, 7, axis, dims, PrimitiveType.S32))
     low, high = (filled(ctx, moved, int(ctx.attr(f"output_quantization_{m}_val"))) for m in ("min", "max"))
     return b.clamp(low, moved, high)
 
@@ -205,7 +220,7 @@ def _quantized_add(ctx: OpContext) -> HloInstruction:
         x = _whole(ctx, side, f"{name}_quantization_axis")
         own = int(ctx.attr(f"{name}_quantization_axis", -1))
         dims = x.array_shape.dimensions
-        scale = _channels_of(ctx, 2 + 2 * side, own, dims, PrimitiveType.F32)
+        scale = _channels(ctx, 2 + 2 * side, own, dims)
         parts.append(_rescaled(ctx, x, scale, axis))
     return _bounded_result(ctx, binary(ctx.b, HloOpcode.ADD, *parts), axis)
 
@@ -215,87 +230,80 @@ def _quantized_clip(ctx: OpContext) -> HloInstruction:
     """Between quantised bounds, one for all or one for each slice along the axis."""
     x, axis = ctx.input(0), int(ctx.attr("quantization_axis", -1))
     kind, dims = x.array_shape.element_type, x.array_shape.dimensions
-    low, high = (_channels_of(ctx, i, axis, dims, kind) for i in (1, 2))
+    low, high = (_channels(ctx, i, axis, dims, kind) for i in (1, 2))
     return ctx.b.minimum(ctx.b.maximum(x, low), high)
 
 
 @register("UniformQuantizedDot", ranks="2 2")
 def _quantized_dot(ctx: OpContext) -> HloInstruction:
     """The product of two matrices without their zero points, at the scale of the result."""
-    left, right = (_whole(ctx, i, f"{s}_quantization_axis") for i, s in enumerate(("lhs", "rhs")))
+    left, right = _factors(ctx)
     made = ctx.b.dot_general(
         left, right, lhs_contracting_dims=[1], rhs_contracting_dims=[0], element_type=PrimitiveType.S32
     )
     return _product_result(ctx, made, made.array_shape.rank - 1)
 
 
+def _factors(ctx: OpContext) -> tuple[HloInstruction, HloInstruction]:
+    """Both operands of a product less their zero points, s32."""
+    for index in (2, 3):
+        if ctx.shape(index).rank:
+            ctx.fail(f"lhs scales and zero points must be scalars, not {ctx.shape(index)}")
+    left, right = (_whole(ctx, i, f"{s}_quantization_axis") for i, s in enumerate(("lhs", "rhs")))
+    return left, right
+
+
 def _product_result(ctx: OpContext, made: HloInstruction, feature: int) -> HloInstruction:
     """Sums of products to the scale of the result; the right scales may differ by its features."""
     dims = made.array_shape.dimensions
     axis = feature if int(ctx.attr("output_quantization_axis", -1)) >= 0 else -1
-    for index in (2, 3):
-        if ctx.shape(index).rank:
-            ctx.fail(f"lhs scales and zero points must be scalars, not {ctx.shape(index)}")
-    left = _channels_of(ctx, 2, -1, dims, PrimitiveType.F32)
-    right = _channels_of(ctx, 4, feature, dims, PrimitiveType.F32)
+    left = _channels(ctx, 2, -1, dims)
+    right = _channels(ctx, 4, feature, dims)
     scaled = _rescaled(ctx, made, ctx.b.multiply(left, right), axis)
     return _bounded_result(ctx, scaled, axis)
 
 
 def _labels(ctx: OpContext) -> ConvolutionDimensionNumbers:
-    """UniformQuantizedConvolutionDimensionNumbersAttr: nine fields of numbers, the third of each three repeated."""
     text = ctx.attr("dimension_numbers", b"")
-    fields = numbers_of(text.encode("latin-1") if isinstance(text, str) else bytes(text))
-    if fields is None:
-        ctx.fail("dimension_numbers is no UniformQuantizedConvolutionDimensionNumbersAttr")
+    data = text.encode("latin-1") if isinstance(text, str) else bytes(text)
     rank = ctx.shape(0).rank
-    if not fields and not text:  # the default: NCHW and OIHW
-        fields = {2: [1], 3: list(range(2, rank)), 4: [1], 6: list(range(2, rank))}
-        fields |= {8: [1], 9: list(range(2, rank))}
-    one = {n: (fields.get(n) or [0])[-1] for n in range(1, 10)}
-    many = {n: tuple(fields.get(n, ())) for n in (3, 6, 9)}
-    used = [*(one[n] for n in (1, 2, 4, 5, 7, 8)), *(d for n in many for d in many[n])]
-    if any(len(many[n]) != rank - 2 for n in many) or any(not 0 <= d < rank for d in used):
+    spatial = range(2, rank)
+    if data:
+        try:
+            m = decode(_labels_message()(), data, GraphError)
+        except GraphError as error:
+            ctx.fail(f"dimension_numbers: {error}")
+    else:  # NCHW and OIHW
+        m = _labels_message()(
+            input_feature_dimension=1,
+            input_spatial_dimensions=spatial,
+            kernel_input_feature_dimension=1,
+            kernel_spatial_dimensions=spatial,
+            output_feature_dimension=1,
+            output_spatial_dimensions=spatial,
+        )
+    labels = ConvolutionDimensionNumbers(
+        m.input_batch_dimension,
+        m.input_feature_dimension,
+        tuple(m.input_spatial_dimensions),
+        m.kernel_input_feature_dimension,
+        m.kernel_output_feature_dimension,
+        tuple(m.kernel_spatial_dimensions),
+        m.output_batch_dimension,
+        m.output_feature_dimension,
+        tuple(m.output_spatial_dimensions),
+    )
+    lengths = {len(d) for d in (labels.input_spatial, labels.kernel_spatial, labels.output_spatial)}
+    used = [d for _, value in m.ListFields() for d in (value if isinstance(value, Sequence) else [value])]
+    if lengths != {len(spatial)} or any(not 0 <= d < rank for d in used):
         ctx.fail(f"dimension_numbers do not name the {rank} dimensions of each operand")
-    return ConvolutionDimensionNumbers(one[1], one[2], many[3], one[4], one[5], many[6], one[7], one[8], many[9])
-
-
-def numbers_of(data: bytes) -> dict[int, list[int]] | None:
-    """The fields of a serialised message that has only (repeated, or packed) non-negative integers; None of another."""
-    found: dict[int, list[int]] = {}
-    at = 0
-
-    def varint(at: int) -> tuple[int, int]:
-        value = shift = 0
-        while at < len(data) and shift < 64:
-            value |= (data[at] & 127) << shift
-            at, shift = at + 1, shift + 7
-            if not data[at - 1] & 128:
-                return value, at
-        return -1, len(data) + 1
-
-    while at < len(data):
-        key, at = varint(at)
-        number, at = varint(at)
-        if key < 0 or number < 0 or key & 7 not in (0, 2):
-            return None
-        values = found.setdefault(key >> 3, [])
-        end = at + number
-        if key & 7 == 0:
-            values.append(number)
-            continue
-        while at < end:
-            number, at = varint(at)
-            values.append(number)
-        if at != end:
-            return None
-    return found
+    return labels
 
 
 @register("UniformQuantizedConvolution")
 def _quantized_convolution(ctx: OpContext) -> HloInstruction:
     """The convolution of two arrays without their zero points, at the scale of the result."""
-    left, right = (_whole(ctx, i, f"{s}_quantization_axis") for i, s in enumerate(("lhs", "rhs")))
+    left, right = _factors(ctx)
     labels = _labels(ctx)
     sizes = [right.array_shape.dimensions[d] for d in labels.kernel_spatial]
     strides, base, dilations = (
@@ -308,7 +316,7 @@ def _quantized_convolution(ctx: OpContext) -> HloInstruction:
     elif padding == "SAME":
         extent = [left.array_shape.dimensions[d] for d in labels.input_spatial]
         edges = [
-            _same_edges((n - 1) * e + 1, (k - 1) * d + 1, s)
+            same_padding((n - 1) * e + 1, (k - 1) * d + 1, s)
             for n, e, k, d, s in zip(extent, base, sizes, dilations, strides, strict=True)
         ]
     if not len(sizes) == len(edges) == len(strides) == len(base) == len(dilations):
@@ -325,9 +333,3 @@ def _quantized_convolution(ctx: OpContext) -> HloInstruction:
         element_type=PrimitiveType.S32,
     )
     return _product_result(ctx, made, labels.output_feature)
-
-
-def _same_edges(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Padding below and above, with which there are ceil(size / stride) windows."""
-    whole = max(0, (-(-size // stride) - 1) * stride + kernel - size)
-    return whole // 2, whole - whole // 2

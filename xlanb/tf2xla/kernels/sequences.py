@@ -17,7 +17,6 @@ from xlanb.tf2xla.registry import register
 def _scan(ctx: OpContext, x: HloInstruction, initial: float, region: HloOpcode | HloComputation) -> HloInstruction:
     """Running reductions along the axis of input 1: a window over all that came before."""
     axis = canonical_axis(int(ctx.number(1)), x.array_shape.rank, ctx.op.name)
-    size = x.array_shape.dimensions[axis]
     b = ctx.b
     if x.array_shape.element_count == 0:
         return x
@@ -26,10 +25,26 @@ def _scan(ctx: OpContext, x: HloInstruction, initial: float, region: HloOpcode |
     if ctx.attr("exclusive", False):  # the element itself does not count: all move on by one
         step = (-1, 1, 0) if is_reversed else (1, -1, 0)
         x = b.pad(x, start, [step if i == axis else (0, 0, 0) for i in range(x.array_shape.rank)])
+    return running(ctx, x, axis, start, region, is_reversed=is_reversed)
+
+
+def running(
+    ctx: OpContext,
+    x: HloInstruction,
+    axis: int,
+    start: HloInstruction,
+    region: HloOpcode | HloComputation,
+    *,
+    is_reversed: bool = False,
+) -> HloInstruction:
+    """The running reduction along an axis, each element included; from the end if `is_reversed`."""
+    size = x.array_shape.dimensions[axis]
+    if x.array_shape.element_count == 0:
+        return x
     before, after = (0, size - 1) if is_reversed else (size - 1, 0)
     window = [WindowDimension(1)] * x.array_shape.rank
     window[axis] = WindowDimension(size, 1, before, after)
-    return b.reduce_window(x, start, Window(tuple(window)), region)
+    return ctx.b.reduce_window(x, start, Window(tuple(window)), region)
 
 
 @register("Cumsum", "Cumprod", constants=(1,))

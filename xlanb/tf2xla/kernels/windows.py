@@ -92,8 +92,7 @@ def spatial_windows(
             ctx.fail(f"window {window}, stride {stride} and dilation {dilation} of dimension {axis} must be positive")
         low, high = (explicit[2 * axis], explicit[2 * axis + 1]) if padding == "EXPLICIT" else (0, 0)
         if padding == "SAME":
-            total = max((-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size, 0)
-            low, high = total // 2, total - total // 2
+            low, high = same_padding(size, (window - 1) * dilation + 1, stride)
         made = SpatialWindow(size, window, stride, dilation, low, high)
         if made.size + low + high < made.extent and size:
             ctx.fail(
@@ -101,6 +100,12 @@ def spatial_windows(
             )
         out.append(made)
     return out
+
+
+def same_padding(size: int, extent: int, stride: int) -> tuple[int, int]:
+    """Padding below and above with which ceil(size / stride) windows of this extent fit (SAME)."""
+    total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+    return total // 2, total - total // 2
 
 
 def pooling_window(layout: ImageLayout, spatial: Sequence[SpatialWindow]) -> Window:
