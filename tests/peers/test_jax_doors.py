@@ -10,7 +10,7 @@ import pytest
 
 import xlanb
 from xlanb.cli import main
-from xlanb.errors import ArgumentError, XlanbError
+from xlanb.errors import ArgumentError, GraphError, XlanbError
 from xlanb.frontends.jax import refers_to_jax
 
 jax = pytest.importorskip("jax")
@@ -430,3 +430,10 @@ def test_functions_that_do_not_name_jax():
     assert not refers_to_jax(lambda x: x + 1)
     assert not refers_to_jax(np.sin)
     assert not refers_to_jax([].append)
+
+
+def test_code_that_names_xlanb_tf_is_never_traced_by_jax() -> None:
+    from xlanb import tf
+
+    with pytest.raises(GraphError, match="a string, which compiled code cannot hold"):
+        xlanb.compile(lambda _: tf.identity(tf.constant("a")), np.ones(2, np.float32))

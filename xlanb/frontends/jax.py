@@ -83,7 +83,12 @@ def _keras_backend() -> str:
 
 def packages_named_in(function: Any) -> set[str]:
     """The top-level packages of the values that a function's code names."""
-    return set().union(*(_packages(v) for v in _named_in(function)))
+    return {name.partition(".")[0] for name in modules_named_in(function)}
+
+
+def modules_named_in(function: Any) -> set[str]:
+    """The modules of the values that a function's code names."""
+    return set().union(*(_modules(v) for v in _named_in(function)))
 
 
 _PACKAGES = {
@@ -99,14 +104,14 @@ def _is_made_by_jax(function: Any) -> bool:
     return str(scope.get("__name__", "")).partition(".")[0] in _PACKAGES
 
 
-def _packages(value: Any) -> set[str]:
-    """The package of a module, of a function or class, and of the classes that an object's class is derived from: a `jax.jit` object bears the module of its function."""
+def _modules(value: Any) -> set[str]:
+    """The name of a module, the module of a function or class, and of the classes that an object's class is derived from: a `jax.jit` object bears the module of its function."""
     names = (
         [value.__name__]
         if isinstance(value, ModuleType)
         else [getattr(value, "__module__", None), *(c.__module__ for c in type(value).__mro__)]
     )
-    return {str(n).partition(".")[0] for n in names if n}
+    return {str(n) for n in names if n}
 
 
 def _named_in(function: Any) -> list[Any]:
@@ -512,6 +517,7 @@ __all__ = [
     "jax_module",
     "jitted_with_static",
     "lowered_for",
+    "modules_named_in",
     "names_of_leaves",
     "refers_to_jax",
     "refers_to_tensorflow",

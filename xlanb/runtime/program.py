@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import ArgumentTypeError, FunctionResultError, XlanbError
-from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax, refers_to_tensorflow
+from xlanb.frontends.jax import is_jax, jax_module, modules_named_in, refers_to_jax, refers_to_tensorflow
 from xlanb.frontends.mistakes import check_no_named, no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE, parse_text
 from xlanb.graph.extensions import make_tf_function
@@ -129,6 +129,8 @@ class _Guess:
         """Code that names neither (`lambda x: x + 1`) is over JAX where JAX is loaded and `xlanb.tf` is not."""
         if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named):
             return _Guess(is_over_jax=True, is_sure=True)
+        if any(name == "xlanb.tf" or name.startswith("xlanb.tf.") for name in modules_named_in(function)):
+            return _Guess(is_over_jax=False, is_sure=True)
         return _Guess(is_over_jax="jax" in sys.modules and "xlanb.tf" not in sys.modules, is_sure=False)
 
     def after(self, error: Exception) -> _Guess | None:
