@@ -49,7 +49,7 @@ _MARGIN = 8.0
 _SEED = 7
 
 
-# -- what is made wrong -----------------------------------------------------------------------------------------------
+# -- what is made wrong ----------------------------------------------------------------------------
 
 
 def _negated(b: Builder, x: HloInstruction) -> HloInstruction | None:
@@ -200,7 +200,7 @@ def _pass_wrong(fault: Fault, mutation: Mutation) -> Iterator[None]:
         HloComputation.replace = right  # type: ignore[method-assign]
 
 
-# -- programs ---------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 def texts_of(rule: Rule) -> Iterator[str]:
@@ -309,7 +309,7 @@ def moves(trace: Trace, given: Program) -> bool:
     return any(error > limit for error in error_of(trace, given))
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 Candidate = tuple[Fault, AbstractContextManager[None]]

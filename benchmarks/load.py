@@ -158,7 +158,7 @@ def _threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# -- load --------------------------------------------------------------------------------------------------------------
+# -- load ------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def _set_load(children: list[subprocess.Popen[bytes]], count: int) -> None:
     time.sleep(_SETTLE)
 
 
-# -- measuring ---------------------------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 
 
 def _measured(make: Callable[[], Program], children: list[subprocess.Popen[bytes]]) -> dict[str, float]:

@@ -72,7 +72,7 @@ def main() -> None:
     print(f"{site}: {size / 2**20:.0f} MiB; any server of static files will do: python -m http.server -d {site}")
 
 
-# ---------------------------------------------------------------------------------------------------- where it comes from
+# ------------------------------------------------------------------------------ where it comes from
 
 
 def npm_pyodide(work: Path) -> Path:
@@ -181,7 +181,7 @@ def from_wheel(path: Path, unpacked: Path) -> dict[str, Any]:
     }
 
 
-# --------------------------------------------------------------------------------------------------------- what is made
+# ------------------------------------------------------------------------------------- what is made
 
 
 def unpack(wheel: Path, unpacked: Path) -> Path:

@@ -1,6 +1,7 @@
-"""xlanb: compile TensorFlow graphs, JAX functions, StableHLO and HLO the way XLA does, one pass at a time, and see everything on the way.
+"""Compile TensorFlow graphs, JAX functions, StableHLO and HLO as XLA does, one pass at a time.
 
-Names are resolved when they are used: `import xlanb` itself loads next to nothing.
+Every step can be inspected. Names are resolved on first use: `import xlanb` itself loads next to
+nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _ROOMS = (
     "cpu", "dump", "errors", "explorer", "gpu", "graph", "hlo", "peers", "shape", "spmd", "teach", "tf", "tracing", "transforms", "view"
 )  # fmt: skip
 
-# hooks that packages declare: name -> the module above them that implements it, imported when the hook is first called
+# Hooks that packages declare: name -> the higher module that implements it.
+# It is imported when the hook is first called.
 _PROVIDERS = {
     "spmd.broadcast": "xlanb.spmd.partitioner.replicate",
     "spmd.replicate_partial": "xlanb.spmd.partitioner.replicate",
@@ -110,5 +112,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used; rooms that were imported on the way, and what this file imports, are not listed."""
+    """List the public names only, without imported subpackages and this file's own imports."""
     return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__"])

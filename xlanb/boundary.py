@@ -1,13 +1,15 @@
-"""The boundary between xlanb and its caller: an exception that xlanb did not raise on purpose leaves it as InternalError.
+"""The boundary between xlanb and its caller: turn unexpected exceptions into InternalError.
 
     with boundary("compile"):            @boundary("parse HLO text")
         ...                              def parse(text): ...
 
-What was raised is kept as `__cause__`. A MemoryError leaves it as OutOfMemoryError, which is one too. Errors of xlanb, of the user's own functions (see
-`let_pass`), of the handlers of signals that the user has set, of the operating system, warnings that were made errors, a debugger's quit, and interrupts
-pass as they are.
+The original exception becomes `__cause__`. A MemoryError becomes an OutOfMemoryError, which is a
+subclass of it. These pass unchanged: errors of xlanb, errors of the user's own functions (see
+`let_pass`) and signal handlers, errors of the operating system, warnings turned into errors, a
+debugger's quit, and interrupts.
 
-`filtered_traceback` is around what takes a function of the user's: what that function raises shows the user's lines, and none of xlanb's.
+`filtered_traceback` wraps calls of the user's functions: their tracebacks show the user's lines and
+none of xlanb's.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from xlanb.errors import InternalError, OutOfMemoryError, XlanbError
 
 _PASSED = (XlanbError, MemoryError, OSError, Warning)
 _LIBRARIES = (sys.stdlib_module_names - {"bdb"}) | {"google", "llvmlite", "ml_dtypes", "numpy", "pandas", "xlanb"}
-"""Packages whose exceptions indicate a bug of xlanb; other exception classes come from the user's own code."""
+"""Packages whose exceptions indicate a bug of xlanb. Other exception classes are the user's."""
 _USERS = "_xlanb_lets_pass"
 _SHOWN = 600
 _PACKAGE = __name__.partition(".")[0]
@@ -36,7 +38,10 @@ _HIDDEN = frozenset({_PACKAGE, "contextlib"})  # whose decorators xlanb uses
 
 
 class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary("compile")
-    """Turn a foreign exception of the block, or of the decorated function, into InternalError; `doing` is what xlanb does there, a verb first."""
+    """Turn an unexpected exception of the block or the decorated function into InternalError.
+
+    `doing` names xlanb's task there, a verb first: "compile".
+    """
 
     __slots__ = ("_doing",)
 
@@ -44,7 +49,7 @@ class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary(
         self._doing = doing
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
         if isinstance(error, MemoryError) and not isinstance(error, XlanbError) and not _is_the_users(error):
@@ -54,15 +59,17 @@ class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary(
 
 
 class filtered_traceback(ContextDecorator):  # noqa: N801 - read as words: with filtered_traceback()
-    """Remove xlanb's frames from the traceback of what the user's own function raises in the block, or JAX because of it.
+    """Remove xlanb's frames from tracebacks of exceptions that the user's function causes in the
+    block.
 
-    JAX_TRACEBACK_FILTERING=off, which has JAX show its own frames, shows those of xlanb too.
+    These are exceptions that the function raises, or that JAX raises because of it. With
+    JAX_TRACEBACK_FILTERING=off, which makes JAX show its own frames, xlanb's frames are shown too.
     """
 
     __slots__ = ()
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
         if error is not None:
@@ -70,10 +77,11 @@ class filtered_traceback(ContextDecorator):  # noqa: N801 - read as words: with 
 
 
 def filter_traceback(error: BaseException) -> None:
-    """Remove xlanb's frames from the traceback of an exception that called code raised; a bare
-    `raise` must follow.
+    """Remove xlanb's frames from the traceback of an exception of called code; follow it by a bare
+    `raise`.
 
-    An exception of xlanb's own, or of a library that it calls, keeps all frames unless `let_pass` has marked it: they say where it failed.
+    Exceptions of xlanb, or of a library that it calls, keep all frames unless `let_pass` marked
+    them: the frames say where it failed.
     """
     frames = list(_frames_of(error.__traceback__))
     ours = [n for n, t in enumerate(frames) if _package(t.tb_frame) == _PACKAGE]
@@ -95,7 +103,7 @@ def _frames_of(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _package(frame: FrameType) -> str:
-    """The package whose code a frame runs; "" where it has none."""
+    """Return the top-level package whose code a frame runs, or ""."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
@@ -114,10 +122,12 @@ def is_foreign(error: Exception) -> bool:
 def array_of(
     value: Any, refused: Callable[[Exception], XlanbError], dtype: Any = None, *, copy: bool = False
 ) -> NDArray[Any]:
-    """What a caller hands over as an array: `np.asarray(value, dtype)`, or with `copy` `np.array(value, dtype)`.
+    """Convert a caller's value: `np.asarray(value, dtype)`, or with `copy` `np.array(value,
+    dtype)`.
 
     Raises:
-        XlanbError: what `refused` makes of the exception, where NumPy or the value's own `__array__` raises one; errors that the user is to see pass as they are.
+        XlanbError: `refused(exception)`, where NumPy or the value's own `__array__` raises.
+            Exceptions meant for the user pass unchanged.
     """
     try:
         return np.array(value, dtype) if copy else np.asarray(value, dtype)
@@ -128,20 +138,27 @@ def array_of(
 
 
 def _is_the_users(error: Exception) -> bool:
-    """Whether code of the user's raised it: a function, a handler of a signal, or of a class that no library here has."""
+    """Whether the error is the user's: marked by `let_pass`, of a foreign class, or from a signal
+    handler.
+    """
     if getattr(error, _USERS, False) or type(error).__module__.partition(".")[0] not in _LIBRARIES:
         return True
     return _is_of_handler(error)
 
 
 def _is_of_handler(error: BaseException) -> bool:
-    """Whether the handler of a signal raised it: Python runs handlers between any two instructions of xlanb's."""
+    """Whether a signal handler raised it.
+
+    Python may run handlers between any two instructions of xlanb.
+    """
     handlers = {code for s in signal.valid_signals() if (code := _code_of(signal.getsignal(s))) is not None}
     return any(t.tb_frame.f_code in handlers for t in _frames_of(error.__traceback__))
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """The code of a function, a method, a partial application or an object that can be called; None of what is not Python's."""
+    """Return the code of a function, method, partial or callable object, or None if not
+    Python's.
+    """
     while isinstance(handler, partial):
         handler = handler.func
     if callable(handler) and not hasattr(handler, "__code__"):  # a method has that of its function
@@ -151,13 +168,15 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def let_pass(error: BaseException) -> None:
-    """Mark what a function of the user's has raised: it leaves xlanb as it is."""
+    """Mark an exception of a user's function, so that it leaves xlanb unchanged."""
     with suppress(AttributeError):  # an exception without a __dict__
         setattr(error, _USERS, True)
 
 
 def internal_error(error: BaseException, doing: str, path: tuple[str, ...] = ()) -> InternalError:
-    """The error that says what failed, at which instruction (or node), and what to do; raise it `from error`."""
+    """Return an error with what failed, at which instruction or node, and advice; raise it `from
+    error`.
+    """
     site = _site(error.__traceback__)
     at = f" at\n  {site}\n" if site else ": "
     way_round = f" To continue without this pass: --xla_disable_hlo_passes={path[-1]} in XLA_FLAGS." if path else ""
@@ -178,9 +197,9 @@ def _shortage(error: MemoryError, doing: str) -> OutOfMemoryError:
 
 
 def _site(traceback: TracebackType | None) -> str:
-    """The text of the innermost instruction or node that a frame of xlanb's was working on; "" where there is none.
+    """Return the text of the innermost instruction or node in xlanb's frames, or "".
 
-    Classes of what a program is made of have `is_program_site = True`.
+    Classes of program parts have `is_program_site = True`.
     """
     for frame in reversed([t.tb_frame for t in _frames_of(traceback)]):
         if _package(frame) == _PACKAGE:

@@ -1,7 +1,8 @@
-"""Conditions: what decides whether a rewrite, a fusion or a cluster is made, and explains it.
+"""Conditions that decide whether a rewrite, a fusion or a cluster is made, and explain it.
 
-A decision is a list of conditions on one subject: the captures of a rule, an edge between a producer and a consumer, two
-instructions, a node of a graph. The pass stops at the first that fails; `why` asks the same list to the end.
+A decision is a list of conditions on one subject: the captures of a rule, an edge between a
+producer and a consumer, two instructions, a node of a graph. A pass stops at the first that fails;
+`why` evaluates the same list to the end.
 
     wide = Condition(
         "the array is wide",
@@ -9,7 +10,7 @@ instructions, a node of a graph. The pass stops at the first that fails; `why` a
         value=lambda i: f"{i.shape.byte_size} bytes",
         remedy=lambda i: f"give `{i.name}` more than 64 bytes",
     )
-    first_failing([wide], i)             # None where all hold, else the place of the first that fails
+    first_failing([wide], i)             # None if all hold, else the index of the first that fails
     asked([wide], i, to_the_end=True)    # (Predicate("the array is wide", True, "256 bytes"),)
 """
 
@@ -39,14 +40,16 @@ def _never(_: Any) -> bool:
 class Condition(Generic[T]):
     """A named condition on a subject.
 
-    `holds` decides. `value` says in words what it looked at, and `remedy` what would have to change where it fails, with
-    names of instructions and nodes in backquotes; both are asked only where somebody listens. A subject that is a mapping
-    (the captures of a rule) is taken apart where there are `wants`: `holds` takes what they name.
+    `holds` decides. `value` describes the value that it checked; `remedy` says what would have to
+    change for it to hold, with names of instructions and nodes in backquotes. Both are called only
+    if there is an observer. If `wants` is given, the subject is a mapping (the captures of a rule),
+    and `holds` takes the entries that `wants` names.
 
-    Of fusion. `is_required`: an edge that fails it cannot be fused; one that fails another may be, where somebody asks for
-    it. `lasting`: it asks only what a producer is; what it answered once it answers for every consumer. `final`: whether a
-    failure for a fusion stays one however that fusion grows; `final_while_shared`: whether it does as long as the producer
-    has several users.
+    For fusion: an edge that fails an `is_required` condition cannot be fused; one that fails
+    another condition may be fused on request. A `lasting` condition depends on the producer only:
+    its first result is valid for every consumer. `final`: whether a failure for a fusion stays a
+    failure however that fusion grows. `final_while_shared`: the same, as long as the producer has
+    several users.
     """
 
     name: str
@@ -70,9 +73,10 @@ def objecting(
     value: Callable[[T], str] = _nothing,
     remedy: Callable[[T], str] = _nothing,
 ) -> Condition[T]:
-    """A condition that fails with a reason: `objection` gives it, "" where the condition holds.
+    """Make a condition that fails with a reason: `objection` returns it, or "" if the condition
+    holds.
 
-    `value` says what it saw where it holds.
+    `value` describes the value that it checked, if it holds.
     """
     return Condition(name, lambda s: not objection(s), lambda s: objection(s) or value(s), remedy)
 
@@ -93,10 +97,11 @@ def first_failing(conditions: Sequence[Condition[Any]], subject: Any) -> int | N
 
 
 def decide(action: str, names: tuple[str, ...], conditions: Sequence[Condition[Any]], subject: Any) -> bool:
-    """Whether all conditions hold of a subject; reported to observers as a decision about the
-    instructions of these names.
+    """Whether all conditions hold of a subject; observers get a decision about the named
+    instructions.
 
-    Conditions past the first that fails are told too where somebody asks about one of the instructions (see `asking`).
+    Conditions after the first that fails are reported too if one of these instructions is asked for
+    (see `asking`).
     """
     failed = first_failing(conditions, subject)
     if is_observed():
@@ -107,9 +112,10 @@ def decide(action: str, names: tuple[str, ...], conditions: Sequence[Condition[A
 
 
 def asked(conditions: Sequence[Condition[Any]], subject: Any, *, to_the_end: bool = False) -> tuple[Predicate, ...]:
-    """The conditions with their values, up to the first that fails, or `to_the_end`.
+    """Return the conditions with their values, up to the first that fails, or `to_the_end`.
 
-    Past one that failed a condition that cannot be asked any more, since it relies on one before, is left out.
+    After a failure, a condition that cannot be evaluated because it relies on a failed one is left
+    out.
     """
     failed = first_failing(conditions, subject)
     return predicates_of(conditions, failed, subject, to_the_end=to_the_end)
@@ -129,7 +135,7 @@ def predicates_of(
 
 
 def holding_beyond(conditions: Sequence[Condition[Any]], subject: Any) -> list[bool | None]:
-    """Whether each of the conditions after one that failed holds; None for one that relies on it."""
+    """Whether each condition holds, evaluated independently; None if it relies on a failed one."""
     return [_holds(c, subject) for c in conditions]
 
 

@@ -12,9 +12,10 @@ _Value = TypeVar("_Value")
 
 @contextmanager
 def bound(variable: ContextVar[_Value], value: _Value) -> Iterator[_Value]:
-    """Give a context variable this value until the block ends.
+    """Set a context variable until the block ends.
 
-    The value before is put back, and not a token that `set` gives: an interrupt between `set` and the assignment of its token would leave the new value for ever.
+    The old value is restored, rather than the token of `set`: an interrupt between `set` and the
+    assignment of its token would keep the new value for ever.
     """
     before = variable.get()
     try:

@@ -1,8 +1,9 @@
-"""DebugOptions: the flags of XLA_FLAGS and TF_XLA_FLAGS that xlanb obeys, as one frozen value.
+"""DebugOptions: the flags of XLA_FLAGS and TF_XLA_FLAGS that xlanb implements, as a frozen value.
 
-`current()` is the value in force: the environment's, changed by `flags(...)` blocks around. A block changes only its own context and never
-the environment, for the real XLA aborts on flags that it does not know; XLANB_FLAGS carries what is only ours. The names of 2017 and 2018 are taken too and
-mean what today's names mean.
+`current()` returns the options in force: the environment's, changed by enclosing `flags(...)`
+blocks. A block changes only its own context, never the environment, because the real XLA aborts on
+unknown flags. Flags that only xlanb has are read from XLANB_FLAGS. Flag names of 2017 and 2018 are
+accepted as aliases of today's.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ _CLOSE = 0.85
 
 
 def _flag(default: Any, meaning: str) -> Any:
-    """A flag: its default and, for the documentation, what it does."""
+    """Declare a flag: its default and, for the documentation, its meaning."""
     return field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, slots=True)
 class DebugOptions:
-    """Every flag by its name, with what it does; defaults are those of XLA and of TensorFlow.
+    """Every flag by its name, with its meaning; defaults are those of XLA and TensorFlow.
 
-    Compiled code of another `xlanb_generation` is not used again: another number compiles everything anew.
+    Change `xlanb_generation` to compile everything anew: compiled code is only reused within one
+    generation.
     """
 
     tf_xla_auto_jit: int = _flag(0, "0: no clustering unless a session requests it; 1 and 2: cluster compilable ops")
@@ -165,13 +167,14 @@ OLD_FLAGS: Mapping[str, tuple[str, Any]] = {
 
 
 def parse_flags(text: str, base: DebugOptions | None = None, *, strict: bool = True) -> DebugOptions:
-    """Options from `--name=value` words; `--flag` alone means true, and a later word wins.
+    """Parse options from `--name=value` words; `--flag` alone means true, and a later word wins.
 
-    Flags that the real XLA or TensorFlow know and xlanb does not obey change nothing. Not `strict`, a name that nobody knows is passed over too, unless it is one letter
-    from a known one: a newer XLA may have it.
+    Flags that the real XLA or TensorFlow know and xlanb does not implement change nothing. Without
+    `strict`, unknown names are ignored too, unless one letter from a known one: a newer XLA may
+    have them.
 
     Raises:
-        FlagError: a name is unknown (the message gives the nearest one) or a value does not fit.
+        FlagError: a name is unknown (the message gives the nearest one) or a value is invalid.
     """
     try:
         words = shlex.split(text)
@@ -190,7 +193,7 @@ def parse_flags(text: str, base: DebugOptions | None = None, *, strict: bool = T
 
 
 def _meaning(name: str, text: str, *, strict: bool) -> dict[str, Any]:
-    """What one flag sets."""
+    """Return the fields that one flag sets, by name."""
     own = _fields().get(name)
     if name == "tf_xla_auto_jit" and text == "fusible":
         return {"tf_xla_auto_jit": 1, "tf_xla_ops_to_cluster": ("FUSIBLE",)}
@@ -258,19 +261,20 @@ def current() -> DebugOptions:
 
 @contextmanager
 def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
-    """Change flags within a block: `with xlanb.flags("--xla_disable_hlo_passes=fusion"):` or by keyword, `xlanb.flags(xla_disable_hlo_passes=("fusion",))`.
+    """Change flags within a block: `with xlanb.flags("--xla_disable_hlo_passes=fusion"):`.
 
-    Names and meanings are those of XLA_FLAGS and TF_XLA_FLAGS, of today and of 2017; `%xla_flags` lists them.
+    Or by keyword: `xlanb.flags(xla_disable_hlo_passes=("fusion",))`. Names and meanings are those
+    of XLA_FLAGS and TF_XLA_FLAGS, of today and of 2017; `%xla_flags` lists them.
 
     Args:
-        text: flags as one would write them in XLA_FLAGS.
-        **values: flags by name, without the dashes; a tuple or list where a flag takes several.
+        text: flags, written as in XLA_FLAGS.
+        **values: flags by name, without the dashes; a tuple or list for a flag with several values.
 
     Yields:
         The options in force.
 
     Raises:
-        FlagError: a name is unknown or a value does not fit.
+        FlagError: a name is unknown or a value is invalid.
     """
     options = parse_flags(text, current())
     for name, value in values.items():
@@ -281,7 +285,9 @@ def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
 
 
 def set_for_session(options: DebugOptions | None) -> None:
-    """Have these options in force in this process wherever no block says otherwise; None goes back to the environment's."""
+    """Set the options of this process, where no block overrides them; None restores the
+    environment's.
+    """
     _SESSION.clear()
     if options is not None:
         _SESSION["options"] = options
@@ -289,7 +295,7 @@ def set_for_session(options: DebugOptions | None) -> None:
 
 @contextmanager
 def in_force(options: DebugOptions) -> Iterator[DebugOptions]:
-    """Have these options, and no others, in force within a block: what began under them goes on under them."""
+    """Use exactly these options within a block: work that began under them continues under them."""
     with bound(_CURRENT, options):
         yield options
 
@@ -309,7 +315,9 @@ def environment_number(name: str, otherwise: int) -> int:
 
 
 def flag_table() -> list[tuple[str, str, str]]:
-    """Every flag that is obeyed: name, default, what it does; then those of 2017 and 2018 with today's way to say it."""
+    """List all implemented flags (name, default, meaning), then those of 2017 and 2018 with today's
+    names.
+    """
     rows = [(f"--{f.name}", _shown(f.default), str(f.metadata["meaning"])) for f in fields(DebugOptions)]
     return rows + [(f"--{name}", "", f"2017-2018: {today}") for name, (today, _) in OLD_FLAGS.items()]
 

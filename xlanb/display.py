@@ -25,7 +25,7 @@ class Plottable:
     __slots__ = ()
 
     def plot(self) -> Any:
-        """A plotly Figure that fits a screen: the largest parts, the others as one.
+        """Plot the largest parts, the others as one, in a plotly Figure that fits a screen.
 
         Raises:
             XlanbError: there is nothing to draw.
@@ -38,12 +38,16 @@ _AROUND: list[Callable[[], AbstractContextManager[None]]] = []
 
 
 def show_within(around: Callable[[], AbstractContextManager[None]]) -> None:
-    """Have every object show itself within a context of this kind: a notebook shares code among its outputs. The last one counts."""
+    """Show every object within a context of this kind, so that outputs of a notebook share code.
+
+    Only the last registered one is used.
+    """
     _AROUND[:] = [around]
 
 
 class Displayable:
-    """Gives a class `_repr_mimebundle_`: HTML from `xlanb.view`, plain text from `str(self)` or its own text view.
+    """Provide `_repr_mimebundle_`: HTML from `xlanb.view`, plain text from `str(self)` or a text
+    view.
 
     The view is imported when a notebook first shows an object.
     """

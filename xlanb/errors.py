@@ -14,9 +14,10 @@ _FEW: Final = 12  # names that a message lists where none is near
 
 
 class XlanbError(Exception):
-    """Base of all errors that xlanb raises; `InternalError` alone among them is a bug of xlanb itself.
+    """Base of all errors that xlanb raises. Only `InternalError` means a bug of xlanb itself.
 
-    A notebook shows the message and the lines that are the user's; `%tb` shows all, `%debug` walks through them.
+    A notebook shows the message and the user's lines; `%tb` shows all frames, `%debug` steps
+    through them.
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -46,7 +47,7 @@ class HloParseError(XlanbError):
 
 
 class HloVerifierError(XlanbError):
-    """A module that breaks a rule of HLO; the message shows the instruction among its neighbours."""
+    """A module breaks a rule of HLO; the message shows the instruction and its neighbours."""
 
 
 class ShapeError(XlanbError):
@@ -54,7 +55,7 @@ class ShapeError(XlanbError):
 
 
 class LiteralError(XlanbError):
-    """A literal whose text or values do not fit its shape."""
+    """A literal's text or values do not match its shape."""
 
 
 class UnimplementedError(XlanbError):
@@ -66,7 +67,10 @@ class EvaluationError(XlanbError):
 
 
 class RaceError(EvaluationError):
-    """Two threads of a GPU's kernel access one place, one of them writes, and nothing orders them; the message says which, where, and by which instructions."""
+    """Two unordered threads of a GPU kernel access one address, and one of them writes.
+
+    The message names the address, the threads and the instructions.
+    """
 
 
 class OutOfMemoryError(XlanbError, MemoryError):
@@ -80,11 +84,13 @@ class OutOfMemoryError(XlanbError, MemoryError):
 
 
 class InstructionError(EvaluationError):
-    """The reference interpreter cannot evaluate an instruction; the message shows it, the innermost one at fault."""
+    """The reference interpreter cannot evaluate an instruction; the message shows the innermost
+    one.
+    """
 
 
 class UnimplementedInstructionError(InstructionError, UnimplementedError):
-    """The reference interpreter cannot evaluate an instruction because it needs what is not here, such as more devices."""
+    """An instruction needs something that the reference interpreter lacks, such as more devices."""
 
 
 class InstructionMemoryError(InstructionError, OutOfMemoryError):
@@ -92,7 +98,10 @@ class InstructionMemoryError(InstructionError, OutOfMemoryError):
 
 
 class PassError(XlanbError):
-    """A pass that does not exist, broke the module, or does not reach a fixed point. `path` names the pass last, the pipelines around it before, where one ran."""
+    """A pass is unknown, broke the module, or does not reach a fixed point.
+
+    `path` names the enclosing pipelines and, last, the pass; () if none ran.
+    """
 
     def __init__(self, message: str = "", path: tuple[str, ...] = ()) -> None:
         self.path = path
@@ -100,7 +109,7 @@ class PassError(XlanbError):
 
 
 class UnknownPassError(PassError, KeyError):
-    """A name that no pass has, where a mapping raises KeyError; the message has the nearest names."""
+    """No pass has this name (a mapping raises KeyError); the message lists the nearest names."""
 
     __str__ = Exception.__str__
 
@@ -128,7 +137,9 @@ class DeviceError(XlanbError):
 
 
 class CancelledError(XlanbError):
-    """An execution that `Executable.cancel`, or a run that `Session.close`, has stopped (TensorFlow's and XLA's status CANCELLED)."""
+    """`Executable.cancel` or `Session.close` stopped a run (status CANCELLED of TensorFlow and
+    XLA).
+    """
 
 
 class GraphError(XlanbError):
@@ -140,11 +151,14 @@ class GraphTypeError(GraphError, TypeError):
 
 
 class GraphValueError(GraphError, ValueError):
-    """Shapes, names or attribute values that do not fit an op, where TensorFlow raises ValueError."""
+    """Shapes, names or attributes are invalid for an op, where TensorFlow raises ValueError."""
 
 
 class FunctionResultError(GraphError):
-    """A function over `xlanb.tf` returns something other than tensors; `holds_tensors`: tensors in a structure, as JAX's functions may."""
+    """A function over `xlanb.tf` returns something other than tensors.
+
+    `holds_tensors`: it returns tensors in a structure, as JAX's functions may.
+    """
 
     def __init__(self, message: str, *, holds_tensors: bool = False) -> None:
         self.holds_tensors = holds_tensors
@@ -152,7 +166,9 @@ class FunctionResultError(GraphError):
 
 
 class DataLossError(GraphError):
-    """A file of values that is cut off, or whose checksum does not match its bytes; the message names the file and the value."""
+    """A file of values is truncated or its checksum is wrong; the message names the file and the
+    value.
+    """
 
 
 class UnknownOpError(GraphError):
@@ -160,7 +176,7 @@ class UnknownOpError(GraphError):
 
 
 class FeedError(XlanbError):
-    """A feed or a fetch of Session.run, or an array of a program's infeed or outfeed, that is missing, unknown, or of the wrong dtype or shape."""
+    """A feed, fetch, infeed or outfeed array is missing, unknown, or has a wrong dtype or shape."""
 
 
 class UninitializedError(XlanbError):
@@ -168,7 +184,7 @@ class UninitializedError(XlanbError):
 
 
 class FlagError(XlanbError):
-    """A flag in XLA_FLAGS, TF_XLA_FLAGS or XLANB_FLAGS that is unknown or has a value that does not fit."""
+    """A flag in XLA_FLAGS, TF_XLA_FLAGS or XLANB_FLAGS is unknown or has an invalid value."""
 
 
 class DumpError(XlanbError):
@@ -176,16 +192,16 @@ class DumpError(XlanbError):
 
 
 class MissingLibraryError(XlanbError, ImportError):
-    """A Python library that is needed for what was asked is not installed; the message says how to install it."""
+    """A required Python library is not installed; the message says how to install it."""
 
 
 class InternalError(XlanbError):
-    """A bug of xlanb: an exception that it did not raise on purpose, and which is this error's `__cause__`.
+    """A bug of xlanb: an exception that it did not raise on purpose, kept as `__cause__`.
 
     Attributes:
-        doing: What failed, such as "compile" or "run the pass cpu/algsimp"; "" where unknown.
-        instruction: The instruction at fault as HLO text, or a node of a graph; "" where unknown.
-        path: The pass that failed, the pipelines around it before; () where it was none.
+        doing: What failed, such as "compile" or "run the pass cpu/algsimp"; "" if unknown.
+        instruction: The instruction at fault as HLO text, or a graph node; "" if unknown.
+        path: The enclosing pipelines and, last, the pass that failed; () if it was not a pass.
     """
 
     def __init__(self, message: str, doing: str = "", instruction: str = "", path: tuple[str, ...] = ()) -> None:
@@ -196,7 +212,7 @@ class InternalError(XlanbError):
 
 
 class MissingPeerError(XlanbError):
-    """The real XLA or TensorFlow is asked for but not installed; the message names the extra."""
+    """The real XLA or TensorFlow is needed but not installed; the message names the extra."""
 
 
 def close_names(name: str, known: Iterable[str], count: int = 3, cutoff: float = 0.5) -> list[str]:
@@ -207,13 +223,15 @@ def close_names(name: str, known: Iterable[str], count: int = 3, cutoff: float =
 
 
 def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
-    """The end of a message: "; did you mean 'fusion' or 'row-fusion'?"; nothing where no name is near."""
+    """End a message with "; did you mean 'fusion' or 'row-fusion'?", or "" if no name is near."""
     close = close_names(name, known, count)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """The end of a message about a name that is not known: "; did you mean 'fusion'?", else how many there are."""
+    """End a message about an unknown name: "; did you mean 'fusion'?", else the names or their
+    number.
+    """
     names = list(dict.fromkeys(known))
     if not names:
         return "; none exist"

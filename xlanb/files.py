@@ -1,4 +1,4 @@
-"""Reading files of which nothing is known: never more than a limit, and never what blocks; writing files that others may read meanwhile."""
+"""Read untrusted files up to a limit and without blocking; write files atomically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlanb.errors import ArgumentError
 
 
 def at_home(path: Path) -> Path:
-    """The path with `~` and `~user` replaced; as it is where there is no such user."""
+    """Replace `~` and `~user` in a path; return it unchanged if there is no such user."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -23,7 +23,7 @@ def at_home(path: Path) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is such a directory; not so for names that no file can have, too long or with a null character."""
+    """Whether this directory exists. False for invalid names: too long or with a null character."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -56,12 +56,13 @@ def path_to_write(path: str | os.PathLike[str]) -> Path:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A regular file, open for reading.
+    """Open a regular file for reading.
 
     Raises:
-        OSError: it cannot be read, or is a pipe, a device, a directory: opening one might wait for ever, and reading it never end.
+        OSError: it cannot be read, or it is a pipe, device or directory. Opening one might block,
+            and reading it might never end.
     """
-    # Without O_NONBLOCK, opening a pipe waits for its other end before anything can be asked about it.
+    # Without O_NONBLOCK, opening a pipe blocks until its other end is open.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     file = os.fdopen(handle, "rb")
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -71,7 +72,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """The content of a regular file, up to `limit` + 1 bytes, so that a caller sees that there are more.
+    """Read up to `limit` + 1 bytes of a regular file, so that a caller can detect a longer one.
 
     Raises:
         OSError: as `open_regular`.
@@ -119,10 +120,12 @@ def own_folder(folder: Path) -> str:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file as a whole, in a folder that is made for this user alone: whoever reads it sees what was there before, or all of it.
+    """Write a file atomically: readers see the old content or all of the new.
+
+    A missing folder is created, accessible to this user only.
 
     Raises:
-        OSError: the disk does not take it; nothing of it is left.
+        OSError: the disk refuses the write; no partial file is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")

@@ -1,6 +1,8 @@
-"""The names of all flags that today's XLA and TensorFlow read from XLA_FLAGS and TF_XLA_FLAGS (jaxlib 0.10, tensorflow 2.21, and xla.proto's DebugOptions).
+"""The names of all flags that today's XLA and TensorFlow read from XLA_FLAGS and TF_XLA_FLAGS.
 
-Those that xlanb obeys stand in debug_options.DebugOptions; the others are known, so that a misspelt one can be told from one that is not ours to obey.
+They come from jaxlib 0.10, tensorflow 2.21 and DebugOptions in xla.proto.
+debug_options.DebugOptions has those that xlanb implements. The others are listed to distinguish a
+misspelt flag from one that xlanb ignores.
 """
 
 from __future__ import annotations

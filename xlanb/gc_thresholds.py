@@ -1,9 +1,10 @@
-"""Raise the thresholds of Python's garbage collector while passes run, and while a trace is read and written for the step view.
+"""Raise the thresholds of Python's garbage collector while passes run and traces are converted.
 
-Passes create many long-lived objects: instructions, snapshots, events. By default Python collects the youngest generation
-after every 700 allocations, and all of them whenever the new objects amount to a quarter of the old. In an observed
-compilation this took a third of the time and freed nothing. While passes run, collections are rarer; garbage is freed a
-little later.
+The step view reads and writes traces. Passes create many long-lived objects: instructions,
+snapshots, events. By default Python collects the youngest generation after every 700 allocations,
+and all of them whenever the new objects amount to a quarter of the old. In an observed compilation
+this took a third of the time and freed nothing. While passes run, collections are rarer; garbage is
+freed a little later.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ _before: list[tuple[int, int, int]] = []
 
 @contextmanager
 def raised_gc_thresholds() -> Iterator[None]:
-    """Raise the thresholds until the block ends (of concurrent blocks, the last one). Does nothing if collection is off or the thresholds are higher already.
+    """Raise the thresholds until the block ends (of concurrent blocks, the last one).
 
-    If an interrupt hits the last steps of a block, the thresholds stay raised until the next block ends.
+    Does nothing if collection is off or the thresholds are higher already.
+
+    If an interrupt hits the last steps of a block, the thresholds stay raised until the next block
+    ends.
     """
     token = object()
     try:

@@ -1,8 +1,9 @@
 """Hooks: functions that a lower package calls and a higher one implements.
 
-Imports go downwards only; still a `Trace` shows itself in a notebook, and an `HloModule` verifies itself. The lower package
-declares a `Hook`, the higher one registers its function with `@hook.implement` when it is imported. `xlanb/__init__.py` names
-the module to import when a hook is called before that.
+Imports go downwards only, and yet a `Trace` shows itself in a notebook and an `HloModule` verifies
+itself: the lower package declares a `Hook`, the higher one registers its function with
+`@hook.implement` when it is imported. `xlanb/__init__.py` names the module to import if a hook is
+called before that.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ else:
     P = R = None
 
     class Generic:
-        """Stands for typing.Generic at run time."""
+        """Replace typing.Generic at run time."""
 
         __slots__ = ()
 

@@ -1,8 +1,11 @@
 """Logs under the logger `xlanb`, with the lines and the levels of TensorFlow's own.
 
-A line has the level of TensorFlow's VLOG and the name of the file there that writes it. It is handed to Python's logging as INFO (VLOG 1) or DEBUG (VLOG 2 and more): who has
-configured logging filters there. It is written to stderr, as TensorFlow does, where the verbosity asks for it: `--vmodule=xla_compiler=2,hlo_*=1` (flag or TF_CPP_VMODULE) for parts,
-TF_CPP_MIN_VLOG_LEVEL or TF_CPP_MAX_VLOG_LEVEL for all. A pattern of `--vmodule` is the name of a file without its end, with * and ?.
+Each line has the level of TensorFlow's VLOG and the name of the TensorFlow file that writes it. It
+goes to Python's logging as INFO (VLOG 1) or DEBUG (VLOG 2 and more), where the user may filter it.
+It goes to stderr too, as in TensorFlow, if the verbosity is high enough:
+`--vmodule=xla_compiler=2,hlo_*=1` (flag or TF_CPP_VMODULE) sets it for some files,
+TF_CPP_MIN_VLOG_LEVEL or TF_CPP_MAX_VLOG_LEVEL for all. A pattern of `--vmodule` is a file name
+without its extension, with * and ?.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ _STDERR_FORMAT = logging.Formatter("%(asctime)s.%(msecs)03d: I %(name)s] %(messa
 
 
 class VLog:
-    """The lines of one of TensorFlow's files: `VLog("runtime", "xla_compiler")` logs as xlanb.runtime."""
+    """Log the lines of one of TensorFlow's files: `VLog("runtime", "xla_compiler")` is
+    xlanb.runtime.
+    """
 
     def __init__(self, room: str, module: str) -> None:
         self.module = module

@@ -13,7 +13,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size_text(count: int) -> str:
-    """Bytes for a reader: `2.5 GiB`; far beyond what a word holds as a power of ten."""
+    """Format bytes for a reader: `2.5 GiB`; beyond 2^80 as a power of ten."""
     if count >= 1 << 80:
         return f"about 10^{len(str(count)) - 1} bytes"
     unit = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
@@ -29,7 +29,7 @@ def available_bytes() -> int | None:
 
 
 def out_of_memory(what: str, wanted: int) -> OutOfMemoryError:
-    """The error for `what`, as in "result 0, f32[8]": how many bytes it wants, and how many there are."""
+    """Return the error for `what`, e.g. "result 0, f32[8]", with the bytes wanted and available."""
     left = available_bytes()
     there = "" if left is None else f"; {size_text(left)} are available"
     return OutOfMemoryError(f"out of memory for {what}: {size_text(wanted)} requested{there}", wanted)

@@ -1,4 +1,4 @@
-"""Protocol buffer messages from a compact table: no .proto files, no generated code, no other package's descriptors.
+"""Protocol buffer messages from a compact table, without .proto files or generated code.
 
     message WindowDimension
       1 size int64
@@ -6,9 +6,11 @@
     message Window
       1 dimensions WindowDimension*
 
-One field a line: number, name, type, with `*` where repeated and `?` where presence is kept. Types are the scalar types of the .proto language, messages of the same table, or
-enums that are given beside it (an enum may also be declared as int32: on the wire it is the same). `map:V` is a map<string, V>, `intmap:V` a map<uint32, V>; a word in
-parentheses behind the type names the oneof that the field belongs to, one for each message.
+One field a line: number, name, type, with `*` if repeated and `?` if presence is tracked. Types are
+the scalar types of the .proto language, messages of the same table, or enums of a separate table
+(an enum may also be declared as int32: its encoding is the same). `map:V` is a map<string, V>,
+`intmap:V` a map<uint32, V>; a word in parentheses after the type names the field's oneof, at most
+one per message.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class _Types:
-    """What a type's name stands for."""
+    """Resolve the type names of a table."""
 
     package: str
     enums: frozenset[str]
@@ -117,7 +119,8 @@ def decode(message: Message, data: bytes, error: type[XlanbError]) -> Message:
     """Fill a new message from its binary form.
 
     Raises:
-        XlanbError: of the kind given; the bytes are no such message (cut off, nested more than 100 deep, text that is no UTF-8).
+        XlanbError: of the class `error`; the bytes are no such message (truncated, nested more than
+            100 deep, text that is not UTF-8).
     """
     try:
         message.ParseFromString(data)
@@ -160,7 +163,9 @@ def _as_varint(value: int) -> bytes:
 
 
 def top_level_fields(data: bytes, limit: int = 1_000_000) -> dict[int, int]:
-    """How often each field number stands at the top level of a binary message; what cannot be read ends the walk."""
+    """Count each field number at the top level of a binary message, up to the first unreadable
+    byte.
+    """
     counts: dict[int, int] = {}
     position = 0
     for _ in range(limit):
@@ -180,7 +185,7 @@ def top_level_fields(data: bytes, limit: int = 1_000_000) -> dict[int, int]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at a position and the position behind it; (0, -1) where there is none."""
+    """Return the number at a position and the position behind it; (0, -1) if there is none."""
     value = 0
     for shift in range(0, 70, 7):
         if not 0 <= position < len(data):

@@ -1,4 +1,4 @@
-"""Stage: the one record of a step of a compilation, from the compiler that makes it to the trace that shows it."""
+"""Stage: the record of one step of a compilation, made by the compiler and shown by a trace."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HEAVY_BYTES = 1 << 18
 
 @singledispatch
 def named_parts(_artifact: Any) -> Mapping[str, Mapping[str, Any]]:
-    """The parts of an artifact by name, grouped by where they stand.
+    """Return the parts of an artifact by section and name.
 
-    Instructions stand in computations, nodes in the graph or in its functions. A name stands for one part of
-    the whole artifact. Each kind of artifact that has parts registers itself.
+    Instructions are grouped by computation, nodes by graph or function. A name is unique in the
+    whole artifact. Each kind of artifact that has parts registers itself.
     """
     return {}
 
@@ -34,11 +34,11 @@ def size_text(_artifact: Any) -> str:
 
 @dataclass(frozen=True)
 class Changes:
-    """What differs between two artifacts, by the names of their parts: the one count that every view shows.
+    """Differences between two artifacts, by names of their parts: every view shows these counts.
 
-    A part is the same where it has the same name, or the same `uid` under another name (`renamed`: before to
-    after). `modified` are the names, after, of those that have another text or name, or stand in another
-    computation.
+    Two parts are the same if they have the same name, or the same `uid` under different names
+    (`renamed`: before to after). `modified` are the names, after, of parts whose text, name or
+    computation changed.
     """
 
     added: frozenset[str] = frozenset()
@@ -58,7 +58,10 @@ class Changes:
 
 
 def changes_between(before: Any, after: Any) -> Changes:
-    """What differs between two artifacts of one kind; of another kind, all of `before` is gone and all of `after` new."""
+    """Compare two artifacts.
+
+    If their kinds differ, all of `before` is removed and all of `after` added.
+    """
     if before is after:
         return Changes()
     left, right = named_parts(before), named_parts(after)
@@ -80,7 +83,9 @@ def changes_between(before: Any, after: Any) -> Changes:
 def _differing_parts(
     sections: Mapping[str, Mapping[str, Any]], others: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, tuple[str, Any]]:
-    """(section, part) by name, without the parts that are one object in one section on both sides."""
+    """Return (section, part) by name, without the parts that are one object in one section on both
+    sides.
+    """
     found: dict[str, tuple[str, Any]] = {}
     for key, parts in sections.items():
         same = others.get(key, {})
@@ -94,7 +99,7 @@ def _differs(before: tuple[str, Any], after: tuple[str, Any]) -> bool:
 
 
 def is_other(before: Any, after: Any) -> bool:
-    """Whether a part of an artifact is another than before; of one that says its `essence`, by that alone."""
+    """Whether a part of an artifact changed; if it has an `essence`, only that is compared."""
     if before is after or before == after:
         return False
     return bool(getattr(before, "essence", before) != getattr(after, "essence", after))
@@ -102,9 +107,10 @@ def is_other(before: Any, after: Any) -> bool:
 
 @dataclass(eq=False)
 class Deferred:
-    """An artifact that is read when it is first looked at: a dump of thousands of files opens at once.
+    """An artifact that is read on first use, so that a dump of thousands of files opens at once.
 
-    Two stages that hold the same `Deferred` hold the same artifact: nothing changed between them. `size` is what has to be read, in bytes.
+    Two stages with the same `Deferred` have the same artifact: nothing changed between them. `size`
+    is the number of bytes to read.
     """
 
     load: Callable[[], Any]
@@ -132,13 +138,15 @@ class Deferred:
 class Stage(Displayable):
     """One stage of a compilation.
 
-    `kind` groups stages ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops", "tf2xla", "hlo", "hlo_pass", "schedule",
-    "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly", "execution", "compilation_cache"); `name` is the pass or step, `pipeline` the pipelines around it, outermost first.
-    `before` and `after` are records, the same object where nothing changed; None where there was nothing yet. They are given as such or as `Deferred`.
-    `seconds` is wall time, None where unknown.
+    `kind` groups stages ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs",
+    "build_xla_ops", "tf2xla", "hlo", "hlo_pass", "schedule", "buffer_assignment", "llvm_ir",
+    "llvm_ir_optimized", "assembly", "execution", "compilation_cache"); `name` is the pass or step,
+    `pipeline` the enclosing pipelines, outermost first. `before` and `after` are records, or
+    `Deferred` ones: the same object if nothing changed, None if there was nothing yet. `seconds` is
+    wall time, None if unknown.
 
-    The compiler makes it; a trace adds its `index` there, and the edits and decisions that led to it. A run of a pass that nobody watches has no records and is no stage: see
-    transforms.PassResult.
+    The compiler makes it; a trace adds its `index` and the edits and decisions that led to it. An
+    unobserved run of a pass makes no stage: see transforms.PassResult.
     """
 
     kind: str
@@ -192,11 +200,13 @@ class Stage(Displayable):
 
     @property
     def modified(self) -> frozenset[str]:
-        """Names of instructions or nodes that are on both sides and differ, or stand elsewhere."""
+        """Return the names of instructions or nodes on both sides whose text or computation
+        differs.
+        """
         return self.changes.modified
 
     def describe(self) -> str:
-        """One line on what it did: "algsimp: 14 removed, 3 added"."""
+        """Summarize the stage in one line: "algsimp: 14 removed, 3 added"."""
         if self.error is not None:
             return f"{self.name}: failed: {self.error.splitlines()[0]}"
         if self.summary:

@@ -1,13 +1,14 @@
-"""Exercises that check themselves: a question, a predicate over the answer, hints one at a time, and the truth once somebody has guessed.
+"""Exercises that check themselves: a question, a predicate on the answer, hints, and the solution.
 
-    teach.exercise("kernels", lambda n: n == len(exe.kernels), hints=["Look at the entry computation."], truth=lambda: len(exe.kernels))
+    teach.exercise("kernels", lambda n: n == len(exe.kernels), hints=["Look at the entry
+    computation."], truth=lambda: len(exe.kernels))
     teach.check("kernels", ...)     # not answered yet
-    teach.check("kernels", 3)       # right, or wrong with what the predicate says; never the solution
+    teach.check("kernels", 3)       # right, or wrong with the predicate's text; never the solution
     teach.hint("kernels")           # the next hint
-    teach.reveal("kernels")         # the truth, after a first answer
+    teach.reveal("kernels")         # the solution, after a first answer
 
-A predicate gives True, or False, or a text that says what is wrong with the answer. It computes what is right from the compiler at hand, so that an exercise stays right when the
-compiler changes.
+A predicate returns True, False, or a text that says what is wrong with the answer. It computes the
+right answer from the compiler itself, so that an exercise stays correct when the compiler changes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ _ANSWER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, 
 
 @dataclass(frozen=True)
 class AnswerVerdict:
-    """What is said of an answer: `outcome` is "right", "wrong", "open" (not answered yet) or "note" (a hint, the truth)."""
+    """A verdict on an answer.
+
+    `outcome`: "right", "wrong", "open" (no answer yet) or "note" (hint, solution).
+    """
 
     exercise: str
     outcome: str
@@ -73,7 +77,11 @@ class AnswerVerdict:
 
 @dataclass(eq=False)
 class Exercise:
-    """One question. `is_right` judges an answer, `right` is said of a right one, `truth` computes what is so; `attempts` counts the answers so far."""
+    """One question, with a predicate and a solution.
+
+    `is_right` judges an answer, `right` is the text for a right one, `truth` computes the solution;
+    `attempts` counts the answers so far.
+    """
 
     name: str
     is_right: Callable[[Any], bool | str]
@@ -84,7 +92,10 @@ class Exercise:
     _hints_given: int = field(default=0, repr=False)
 
     def check(self, answer: Any) -> AnswerVerdict:
-        """Judge an answer; `...` is none yet. A predicate that fails on an answer of another kind counts as wrong, with its message."""
+        """Judge an answer; `...` means none yet.
+
+        A predicate that raises on an answer of the wrong type counts as wrong, with its message.
+        """
         if answer is ...:
             more = f" (hints: teach.hint({self.name!r}))" if self.hints else ""
             return AnswerVerdict(self.name, _OPEN, f"put your answer in place of the dots{more}")
@@ -108,7 +119,7 @@ class Exercise:
         return AnswerVerdict(self.name, _NOTE, f"hint {at + 1} of {len(self.hints)}: {self.hints[at]}")
 
     def reveal(self) -> AnswerVerdict:
-        """What is so, as the compiler says; only after a first answer."""
+        """Return the solution, computed by the compiler; only after a first answer."""
         if self.truth is None:
             return AnswerVerdict(self.name, _NOTE, "the solution is folded below the question")
         if not self.attempts:
@@ -153,17 +164,19 @@ def hint(name: str) -> AnswerVerdict:
 
 
 def reveal(name: str) -> AnswerVerdict:
-    """What is so, once there was a first answer.
+    """Return the solution, after a first answer.
 
     Raises:
-        XlanbError: no exercise of this name was posed.
+        XlanbError: there is no exercise of this name.
     """
     return _found(name).reveal()
 
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table to be read: words at the left and in full, whatever pandas' options and the page's style say."""
+    """A table for readers: texts left-aligned and in full, whatever pandas' options and the page's
+    style.
+    """
 
     frame: pd.DataFrame
 
@@ -185,14 +198,17 @@ def table(frame: pd.DataFrame) -> ShownTable:
 
 
 class LessonStopped(MissingPeerError):  # noqa: N818 - a stop, no fault
-    """A lesson needs what is not installed: it ends here. A notebook shows the message alone, without a traceback."""
+    """A lesson stops because a package is not installed.
+
+    A notebook shows the message, no traceback.
+    """
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 def needs(package: str, extra: str = "peers") -> None:
-    """Stop a lesson that needs a package, with a word on how to install it, where there is none.
+    """Stop the lesson if a package is not installed, with a message on how to install it.
 
     Raises:
         LessonStopped: the package is not installed.

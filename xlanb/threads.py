@@ -24,9 +24,10 @@ _ACTIVE: set[Helper] = set()
 class Latch:
     """An event that is set once, for good.
 
-    An interrupt may come at any moment of `wait` and `set`: the other threads go on, SIGNALS_S later at the
-    latest. `threading.Event` cannot be used for that: its lock is taken by a method in Python, and an interrupt
-    at the end of that method leaves it taken; whoever sets the event or waits for it then hangs for ever.
+    An interrupt may come at any moment of `wait` and `set`: the other threads continue after
+    SIGNALS_S seconds at most. `threading.Event` is unsuitable: its lock is taken by a Python
+    method, and an interrupt at the end of that method leaves it taken. Any thread that sets the
+    event or waits for it then hangs for ever.
     """
 
     def __init__(self) -> None:
@@ -62,10 +63,10 @@ class Latch:
 
 
 class Monitor:
-    """A lock, and a way to wait for what others do with it held.
+    """A lock, and a way to wait for changes that other threads make while they hold it.
 
-    An interrupt may come at any moment and leaves the lock free, unlike that of a `threading.Condition`, which
-    Python methods take and release. `lock` is to be held by `with` alone.
+    An interrupt may come at any moment and leaves the lock free, unlike that of a
+    `threading.Condition`, which Python methods take and release. Hold `lock` by `with` only.
     """
 
     def __init__(self) -> None:
@@ -86,10 +87,11 @@ class Monitor:
     def attempt(self, act: Callable[[], _T | None], timeout: float | None) -> _T | None: ...
 
     def attempt(self, act: Callable[[], _T | None], timeout: float | None = None) -> _T | None:
-        """Call `act` with the lock held, and again after each change and every SIGNALS_S, until it gives something.
+        """Call `act` with the lock held, again after each change and every SIGNALS_S, until not
+        None.
 
         Returns:
-            What `act` gave; None after `timeout` seconds.
+            The result of `act`; None after `timeout` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -107,22 +109,22 @@ class Monitor:
 class Helper:
     """A thread for some work, which must not raise.
 
-    An interrupt may come at any moment of `start`, `wait` and `stop`, and `wait` and `stop` may be called
-    again after it. `threading.Thread` cannot be used for that:
+    An interrupt may come at any moment of `start`, `wait` and `stop`, and `wait` and `stop` may be
+    called again after it. `threading.Thread` is unsuitable:
 
-    - An interrupt while `Thread.start` waits for the new thread can leave the lock of its event taken; the
-      new thread then waits for that lock for ever, and the process never ends.
-    - Before Python 3.13 an interrupted `Thread.join` takes the thread for one that has ended.
-    - A wait without a limit may miss a signal that comes after Python looked for signals, but before the
-      system's call sleeps.
+    - An interrupt while `Thread.start` waits for the new thread can leave the lock of its event
+      taken; the new thread then waits for that lock for ever, and the process never ends.
+    - Before Python 3.13 an interrupted `Thread.join` treats the thread as ended.
+    - A wait without a limit may miss a signal that comes after Python looked for signals, but
+      before the system's call sleeps.
 
-    A process that ends waits for helpers that have begun their work, except for daemons.
+    At exit, the process waits for helpers that have begun their work, except for daemons.
     """
 
     def __init__(self, work: Callable[[], object], *, daemon: bool = False) -> None:
         self._work, self._is_daemon = work, daemon
         self._claim: dict[str, str] = {}
-        """Whether `_run` or `stop` came first: no interrupt splits `setdefault`, and it answers alike each time."""
+        """Whether `_run` or `stop` came first; `setdefault` is atomic under interrupts."""
         self._ended = Latch()
 
     def start(self) -> None:
@@ -159,10 +161,10 @@ class Helper:
 
 
 def start_threads(threads: Sequence[threading.Thread]) -> None:
-    """Start threads of the threading module; an interrupt meanwhile is raised when all of them work.
+    """Start threads of the threading module; an interrupt is raised only after all of them run.
 
     Raises:
-        RuntimeError: there can be no more threads, or one was started before.
+        RuntimeError: no more threads can be started, or one was started before.
     """
     failed: list[RuntimeError] = []
 

@@ -1,7 +1,8 @@
-"""Events out of the compiler: who listens, and what caused what.
+"""Events of the compiler: their observers, and the cause of each event.
 
-The compiler emits frozen events to the observers of the current context; with no observer nothing is built. A context
-variable carries both the observers and the cause, so nested and concurrent compilations do not mix.
+The compiler emits frozen events to the observers of the current context; with no observer nothing
+is built. A context variable carries both the observers and the cause, so nested and concurrent
+compilations do not mix.
 
     with observing(recorder):                       # any object with on_event(event)
         with because(pass_name="algsimp"):          # opened by the pipeline
@@ -24,7 +25,11 @@ from xlanb.contexts import bound
 
 
 class Purpose(NamedTuple):
-    """What a pass does as a whole: the rule of the edits for which it names none. `file` is the source file of the pass, as its code objects name it; `place` where it begins."""
+    """The purpose of a pass as a whole: the rule of its edits that name no rule of their own.
+
+    `file` is the source file of the pass, as its code objects name it; `place` is where the pass
+    begins.
+    """
 
     rule: str
     file: str
@@ -34,9 +39,10 @@ class Purpose(NamedTuple):
 class Cause(NamedTuple):
     """Why something happens: the pass, the rule within it, and the rule's place in the source.
 
-    A rule that is a pattern says it in `pattern`; `parts` are the names in it and of the instructions that they stood for, ("a", "add.3").
-    `keeps` is the rule's verdict, what it keeps of the values ("exact", "real numbers only").
-    `purpose` is what the pass does as a whole; an edit for which no rule was named has that as its rule (`cause_of_edit`).
+    `pattern` is the rule's pattern, if it has one; `parts` pairs its names with the matched
+    instructions, ("a", "add.3"). `keeps` says how far the rule preserves values ("exact", "real
+    numbers only"). `purpose` describes the pass as a whole; it is the rule of edits that name none
+    (`cause_of_edit`).
     """
 
     pass_name: str = ""
@@ -49,15 +55,17 @@ class Cause(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the rule is what the pass does as a whole, as no rule of it was named."""
+        """Whether the rule is the purpose of the pass as a whole, because no rule was named."""
         return self.purpose is not None and self.rule == self.purpose.rule
 
 
 class Edit(NamedTuple):
     """One change of an HLO computation.
 
-    `kind` is "add" (`old`: what the new one was derived or copied from, if anything), "remove", "replace" (all uses of `old` now use `new`), "set_root" or "update"
-    (operands, attributes, shape or name of one instruction). `old` and `new` are frozen `InstructionRecord`s, taken before and after.
+    `kind` is "add" (`old`: the instruction that the new one was derived or copied from, if any),
+    "remove", "replace" (all uses of `old` now use `new`), "set_root" or "update" (operands,
+    attributes, shape or name of one instruction). `old` and `new` are frozen `InstructionRecord`s,
+    taken before and after.
     """
 
     cause: Cause
@@ -68,7 +76,10 @@ class Edit(NamedTuple):
 
 
 def is_same_rewrite(last: Edit, edit: Edit) -> bool:
-    """Whether an edit belongs to the rewrite of the edit before it: they have one cause object. Of a pass that names no rules a rewrite ends where, after something was taken out, the next is added."""
+    """Whether two successive edits belong to one rewrite: they share one cause object.
+
+    If the pass names no rules, a rewrite ends at the first addition after a removal or replacement.
+    """
     if not (last.cause.is_whole and edit.cause.is_whole):
         return last.cause is edit.cause and bool(edit.cause.rule)
     return last.cause.purpose == edit.cause.purpose and (edit.kind != "add" or last.kind in ("add", "update"))
@@ -77,8 +88,8 @@ def is_same_rewrite(last: Edit, edit: Edit) -> bool:
 class Predicate(NamedTuple):
     """One condition of a decision: its name, whether it held, and the value it had.
 
-    `remedy` says what would have to change for one that failed, names of instructions and nodes in backquotes; "" where
-    nothing is known.
+    `remedy` says what would have to change for a failed one to hold, with names of instructions and
+    nodes in backquotes; "" if unknown.
     """
 
     name: str
@@ -88,10 +99,10 @@ class Predicate(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a pass decided about some instructions or nodes, and every condition it looked at.
+    """A pass's decision about some instructions or nodes, with every condition that it evaluated.
 
-    `action` names the question ("fuse", "cluster", "cse", a rule's label), `subject` the names it is about (producer
-    first), `taken` the answer. `predicates` end with the first that failed.
+    `action` names the question ("fuse", "cluster", "cse", a rule's label), `subject` the names it
+    is about (producer first), `taken` the answer. `predicates` end with the first that failed.
     """
 
     cause: Cause
@@ -103,10 +114,10 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompilationStarted:
-    """A compilation begins; the stages that follow in this context belong to it until the next one begins.
+    """A compilation begins; later stages in this context belong to it until the next one begins.
 
-    `key` is unique in the process; `parent` is the key of the compilation that it continues (a cluster of a graph
-    that was marked before), whose stages stand before its own.
+    `key` is unique in the process; `parent` is the key of the compilation that it continues (a
+    cluster of a graph that was marked before). The parent's stages precede its own.
     """
 
     key: int
@@ -116,7 +127,10 @@ class CompilationStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageFinished:
-    """A stage of a compilation is done: `stage` is a `xlanb.stage.Stage`, whose edits and decisions are the events before this one."""
+    """A stage of a compilation is done.
+
+    `stage` is a `xlanb.stage.Stage`; its edits and decisions are the events before this one.
+    """
 
     compilation: int
     stage: Any
@@ -124,7 +138,10 @@ class StageFinished:
 
 @dataclass(frozen=True, slots=True)
 class PassesChosen:
-    """The HLO passes of a compilation are about to run: `pipeline` is the HloPassPipeline, which tells what is left to run after any of its stages."""
+    """The HLO passes of a compilation are about to run.
+
+    `pipeline` is the HloPassPipeline, which knows the passes left to run after any of its stages.
+    """
 
     compilation: int
     pipeline: Any
@@ -140,7 +157,9 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A compiled program ran: which compilation it came from, wall seconds, whether the compilation cache held it, and the arrays that it was called with."""
+    """A compiled program ran: its compilation, wall seconds, whether it was cached, and its
+    arguments.
+    """
 
     compilation: int
     seconds: float
@@ -153,7 +172,7 @@ Event = Edit | Decision | CompilationStarted | StageFinished | PassesChosen | Co
 
 
 class Observer(Protocol):
-    """Whoever wants to see what the compiler does."""
+    """A receiver of the compiler's events."""
 
     def on_event(self, event: Event) -> None:
         """Take one event; it must not raise and must not call back into the compiler."""
@@ -181,14 +200,18 @@ def observing(observer: Observer) -> Iterator[Observer]:
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Let nobody see the events of this block: compilations that are the means of another one, not its subject."""
+    """Send the events of this block to no observer, for auxiliary compilations."""
     with bound(_OBSERVERS, _NOBODY):
         yield
 
 
 @contextmanager
 def observing_everywhere(observer: Observer) -> Iterator[Observer]:
-    """Send the events of this context to `observer`, and those of each compilation that begins meanwhile in any thread (see `with_everywhere`)."""
+    """Send this context's events to `observer`, and those of each compilation that begins in any
+    thread.
+
+    See `with_everywhere`.
+    """
     try:
         _EVERYWHERE[id(observer)] = observer
         with observing(observer):
@@ -198,7 +221,7 @@ def observing_everywhere(observer: Observer) -> Iterator[Observer]:
 
 
 def with_everywhere() -> AbstractContextManager[object]:
-    """A block whose events go to the observers of the process too; nothing where there are none, or in an `unobserved` block."""
+    """Add the process's observers for a block, unless there are none or it is `unobserved`."""
     if not _EVERYWHERE:
         return nullcontext()
     here = _OBSERVERS.get()
@@ -209,12 +232,15 @@ def with_everywhere() -> AbstractContextManager[object]:
 
 
 def wants_code_texts() -> bool:
-    """Whether an observer of this context reads LLVM IR and assembly now: not where all of them make these texts later, from the program."""
+    """Whether an observer needs LLVM IR and assembly now, rather than later from the program."""
     return any(not getattr(o, "reads_code_later", False) for o in _OBSERVERS.get())
 
 
 class because:  # noqa: N801 - read as a word: with because(rule=...)
-    """Name the cause of all edits made in this block; inner blocks add to the outer one's fields. Where nobody listens it does nothing."""
+    """Name the cause of all edits made in this block; inner blocks add to the outer one's fields.
+
+    Does nothing if there is no observer.
+    """
 
     __slots__ = ("_keeps", "_outer", "_parts", "_pass_name", "_pattern", "_purpose", "_rule", "_where")
 
@@ -261,12 +287,12 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
 
 
 def is_observed() -> bool:
-    """Whether anyone listens: build no event when nobody does."""
+    """Whether there is an observer; build no event if there is none."""
     return bool(_OBSERVERS.get())
 
 
 def observers() -> tuple[Observer, ...]:
-    """Those who listen in this context, outermost first; the same tuple as long as they are the same."""
+    """Return this context's observers, outermost first; the same tuple until they change."""
     return _OBSERVERS.get()
 
 
@@ -276,7 +302,11 @@ def current_cause() -> Cause:
 
 
 def cause_of_edit() -> Cause:
-    """The cause of an edit that is made now. Where the pass named no rule, or no place, the rule is what the pass does, and the place the line of its source that is running."""
+    """Return the cause of an edit made now.
+
+    If the pass named no rule, the rule is the pass's purpose. If it named no place, the place is
+    the current line in its source.
+    """
     global _PLACES  # noqa: PLW0603 - one tuple in the place of another: threads that read either are right
     cause = _CAUSE.get()
     purpose = cause.purpose
@@ -300,12 +330,16 @@ def cause_of_edit() -> Cause:
 
 
 _PLACES: tuple[Cause, dict[tuple[int, int], Cause]] = (Cause(), {})
-"""The cause of the last edit, and by code object and instruction of its pass, which live as long, the cause with that place."""
+"""The last edit's cause, and the cause with its place by code object and instruction of its pass.
+"""
 
 
 @lru_cache(maxsize=1024)
 def _placed(cause: Cause, line: int) -> Cause:
-    """The cause at a line of the file of its pass, with the purpose of the pass for a rule that has no name; at the beginning of the pass for line 0."""
+    """Return the cause with a line of its pass's file, or the beginning of the pass for line 0.
+
+    A cause without a rule gets the purpose of the pass.
+    """
     purpose = cause.purpose or Purpose("", "", "")
     where = f"{purpose.place.rpartition(':')[0]}:{line}" if line else purpose.place
     return cause._replace(rule=cause.rule or purpose.rule, where=where)

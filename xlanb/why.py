@@ -1,6 +1,7 @@
-"""Why: a question about one or two instructions or nodes, its answer, and the decisions that led to it.
+"""Why: a question about one or two instructions or nodes, its answer, and the decisions behind it.
 
-A compilation, a clustering and a dump of the real XLA give the same object: text, HTML in a notebook, JSON, a table.
+A compilation, a clustering and a dump of the real XLA return the same class: as text, as HTML in a
+notebook, as JSON, as a table.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ _NAME = re.compile(r"`([^`]+)`")
 
 
 class Why(Sequence[Any], Displayable):
-    """Decisions in order, with the value of every condition that was looked at.
+    """Decisions in order, with the value of every condition that was evaluated.
 
-    It is the sequence of its decisions, or, `by_condition`, of the conditions of its one decision, as of a clustering.
+    It is the sequence of its decisions or, with `by_condition`, of the conditions of its one
+    decision, as for a clustering.
 
-    As text, what was decided alike in several stages stands once. `subject` are the names that it is about, `about` is how
-    these are headed; `question` and `answer` are words, `answer` "" where the decisions are it. `stages` are the indices of
-    the stages that decided, -1 for what is said in the end of the final module. `bases` says of each decision what it rests
-    on: DECIDED, FACT or REPLAY. `told` is whether there is anybody who tells decisions.
+    The text merges equal decisions of several stages. `subject` are the names in question, `about`
+    is their heading; `question` and `answer` are texts, `answer` is "" if the decisions are the
+    answer. `stages` are the indices of the deciding stages, -1 for facts about the final module.
+    `bases` gives the basis of each decision: DECIDED, FACT or REPLAY. `told` is whether the source
+    reports decisions at all.
     """
 
     def __init__(
@@ -79,11 +82,11 @@ class Why(Sequence[Any], Displayable):
     def __len__(self) -> int:
         return len(self._items)
 
-    # -- what it says -------------------------------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------------
 
     @property
     def headline(self) -> str:
-        """What it is about, and the answer."""
+        """Return the heading and the answer."""
         return f"{self.about}: {self.answer}" if self.answer else self.about
 
     @property
@@ -93,7 +96,9 @@ class Why(Sequence[Any], Displayable):
 
     @property
     def conditions(self) -> tuple[Predicate, ...]:
-        """Every condition that was looked at, with its value; those that several decisions share once."""
+        """Return every condition that was evaluated, with its value; those shared by decisions
+        once.
+        """
         return tuple(dict.fromkeys(p for d in self.decisions for p in d.predicates))
 
     @property
@@ -103,12 +108,14 @@ class Why(Sequence[Any], Displayable):
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """What would have to change for conditions that failed, names of instructions and nodes in backquotes."""
+        """Return what would have to change for failed conditions to hold, names in backquotes."""
         return tuple(dict.fromkeys(p.remedy for p in self.failing if p.remedy))
 
     @property
     def links(self) -> dict[str, int]:
-        """The instructions and nodes that it speaks of, each with the index of the stage that did, -1 for the end."""
+        """Return the instructions and nodes that it mentions, each with its stage's index, -1 for
+        the end.
+        """
         found: dict[str, int] = {}
         for d, stage in zip(self.decisions, self.stages, strict=True):
             remedies = (n for p in d.predicates for n in _NAME.findall(p.remedy))
@@ -123,7 +130,7 @@ class Why(Sequence[Any], Displayable):
 
     @property
     def grouped(self) -> list[tuple[Decision, str, tuple[int, ...]]]:
-        """The distinct decisions, each with what it rests on and its stages."""
+        """Return the distinct decisions, each with its basis and its stages."""
         alike: dict[tuple[Decision, str], list[int]] = {}
         for d, basis, stage in zip(self.decisions, self.bases, self.stages, strict=True):
             alike.setdefault((d, basis), []).append(stage)
@@ -131,7 +138,9 @@ class Why(Sequence[Any], Displayable):
 
     @property
     def note(self) -> str:
-        """Why there are no (more) decisions, and what answers instead; "" where the decisions are the answer."""
+        """Say why there are no (more) decisions, and what to call instead; "" if they are the
+        answer.
+        """
         if self._note:
             return self._note
         if self.told:
@@ -140,13 +149,13 @@ class Why(Sequence[Any], Displayable):
         calls = " or ".join(f".lineage({name!r})" for name in self.subject)
         return f"a dump shows what the passes did but not why: {calls} follows it through the passes, .diff(a, b) compares two stages; use xlanb.trace on the first module to run xlanb's own passes"
 
-    # -- as text, table, JSON -----------------------------------------------------------------------------------
+    # -- as text, table, JSON ----------------------------------------------------------------------
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per condition of each decision.
+        """Return one row per condition of each decision.
 
-        Stage (-1: the end), pass, action, subject, what came of it, condition, whether it holds, its value, what would have
-        to change, what the decision rests on.
+        Columns: stage (-1: the end), pass, action, subject, whether it was taken, condition,
+        whether it holds, its value, what would have to change, and the basis of the decision.
         """
         rows = [
             (stage, d.cause.pass_name, d.action, " -> ".join(d.subject), d.taken, *p, basis)
@@ -163,9 +172,9 @@ class Why(Sequence[Any], Displayable):
         return (("Conditions", framed(rows, ["condition", "outcome", "value", "remedy"])),)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as `json.dumps` takes it.
+        """Return plain data for `json.dumps`.
 
-        Question, answer, subject, decisions with their conditions, what would have to change, links, a note.
+        Question, answer, subject, decisions with their conditions, remedies, links, a note.
         """
         decisions = [
             {
@@ -203,7 +212,7 @@ class Why(Sequence[Any], Displayable):
 
     @property
     def is_one(self) -> bool:
-        """Whether it is one decision, which the headline says: its conditions stand by themselves."""
+        """Whether it is a single decision that the headline states."""
         return len(self.decisions) == 1 and bool(self.answer)
 
     def __str__(self) -> str:

@@ -166,7 +166,7 @@ def test_a_misspelt_flag_is_an_error() -> None:
         pass
 
 
-# -- what the options ask for -------------------------------------------------------------------------------------------
+# -- what the options ask for ----------------------------------------------------------------------
 
 HLO = """HloModule m
 ENTRY e {

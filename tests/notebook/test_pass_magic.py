@@ -139,7 +139,7 @@ def test_what_cannot_be_is_refused_in_words(shell: InteractiveShell, line: str, 
     assert joined() == ()
 
 
-# -- flags --------------------------------------------------------------------------------------------------------------
+# -- flags -----------------------------------------------------------------------------------------
 
 
 def test_flags_hold_for_the_session_and_can_be_reset(shell: InteractiveShell) -> None:
@@ -165,7 +165,7 @@ def test_a_misspelt_flag_is_an_error_with_the_nearest(shell: InteractiveShell) -
     assert "did you mean --xla_disable_hlo_passes" in printed(captured)
 
 
-# -- completion and help --------------------------------------------------------------------------------------------------
+# -- completion and help ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_its_state_is_json():
     assert state["_esm"].rstrip().endswith("export default { render };")
 
 
-# -- what needs the compiler ------------------------------------------------------------------------------------------
+# -- what needs the compiler -----------------------------------------------------------------------
 
 
 def test_opening_it_compiles_one_stage_and_run_the_rest(bench):

@@ -643,7 +643,7 @@ def blackjax_random_walk_and_hmc():
     return run, (KEY(1), normal(3))
 
 
-# --------------------------------------------------------------------- jraph, penzai, distrax, jaxopt
+# ------------------------------------------------------------------- jraph, penzai, distrax, jaxopt
 
 
 @program("jraph", "haiku")

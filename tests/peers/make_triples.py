@@ -60,7 +60,7 @@ def _read(folder: Path) -> Iterator[Triple]:
             before = after
 
 
-# -- the programs: names are those of the modules ---------------------------------------------------------------
+# -- the programs: names are those of the modules --------------------------------------------------
 
 
 def _programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:

@@ -72,7 +72,7 @@ _SHAPE = K([3, 5])
 
 
 CASES: dict[str, Case] = {
-    # ------------------------------------------------------------------------------------------------- elementwise
+    # ---------------------------------------------------------------------------------- elementwise
     **_of("Abs Neg Sign Square Cos Sin Tan Tanh Sigmoid Erf Erfc Exp Expm1 Atan Asinh Sinh Cosh Ceil Floor Rint Round Elu Relu Relu6 Selu Softplus Softsign "
           "LeakyRelu Conj IsFinite IsInf IsNan Invert PopulationCount LogicalNot Identity Snapshot StopGradient PreventGradient ZerosLike OnesLike Rank Size "
           "Shape BesselI0e BesselI1e XlaOptimizationBarrier Real Imag Angle ComplexAbs Diag", case()),
@@ -104,7 +104,7 @@ CASES: dict[str, Case] = {
     "Bitcast": case(input=(2, 8)),
     "_UnaryOpsComposition": case(x=D((2, 3), *_POSITIVE), op_names=["Exp", "Sqrt"]),
     "StochasticCastToInt": case("shape", input=(2, 3), key=_KEY, counter=_CTR, alg=K(1)),
-    # -------------------------------------------------------------------------------------------------- reductions
+    # ----------------------------------------------------------------------------------- reductions
     **_of("Sum Max Min Mean Prod", case(input=(2, 3, 4), axis=K([0, 2]))),
     **_of("All Any", case(input=(2, 3), axis=K([1]))),
     **_of("ArgMax ArgMin", case(input=(2, 5), dimension=K(1))),
@@ -114,7 +114,7 @@ CASES: dict[str, Case] = {
     **_of("UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd", case(data=(4, 2), segment_ids=_ROWS, num_segments=K(4))),
     "Bincount": case(arr=np.array([0, 2, 1, 2]), size=K(4), weights=(4,)),
     "DenseBincount": case(input=np.array([0, 2, 1, 2]), size=K(4), weights=(4,)),
-    # ------------------------------------------------------------------------------------------------------ arrays
+    # --------------------------------------------------------------------------------------- arrays
     "BroadcastArgs": case(s0=K([2, 1]), s1=K([3])),
     "BroadcastGradientArgs": case(s0=K([2, 1]), s1=K([3])),
     "BroadcastTo": case(input=(1, 3), shape=K([2, 3])),
@@ -190,7 +190,7 @@ CASES: dict[str, Case] = {
     "Where": case(condition=(2, 3)),
     "Unique": case(x=np.array([3, 1, 3, 2])),
     "UniqueV2": case(x=np.array([3, 1, 3, 2]), axis=K(np.zeros(0))),
-    # ------------------------------------------------------------------------------------------------ linear algebra
+    # ------------------------------------------------------------------------------- linear algebra
     "MatMul": case(a=(2, 3), b=(3, 4)),
     "SparseMatMul": case(a=(2, 3), b=(3, 4)),
     **_of("BatchMatMul BatchMatMulV2 BatchMatMulV3", case(x=(2, 2, 3), y=(2, 3, 4))),
@@ -217,7 +217,7 @@ CASES: dict[str, Case] = {
     "IRFFT": case("irfft", input=(2, 5), fft_length=K([8])),
     "IRFFT2D": case("irfft", input=(4, 5), fft_length=K([4, 8])),
     "IRFFT3D": case("irfft", input=(2, 4, 5), fft_length=K([2, 4, 8])),
-    # ---------------------------------------------------------------------------------------------------------- nn
+    # ------------------------------------------------------------------------------------------- nn
     "AvgPool": case(value=_IMAGE, **_POOL),
     "MaxPool": case(input=_IMAGE, **_POOL),
     "MaxPoolV2": case(input=_IMAGE, ksize=K([1, 2, 2, 1]), strides=K([1, 2, 2, 1]), padding="VALID"),
@@ -265,7 +265,7 @@ CASES: dict[str, Case] = {
                                 iou_threshold=K(0.5), score_threshold=K(0.0)),
     "NonMaxSuppressionV4": case(boxes=np.array([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 2, 1, 3.0]]), scores=np.array([0.9, 0.75, 0.6]), max_output_size=K(3),
                                 iou_threshold=K(0.5), score_threshold=K(0.0), pad_to_max_output_size=True),
-    # ----------------------------------------------------------------------------------------------------- quantised
+    # ------------------------------------------------------------------------------------ quantised
     "FakeQuantWithMinMaxArgs": case(inputs=(2, 3)),
     "FakeQuantWithMinMaxArgsGradient": case(gradients=(2, 3), inputs=(2, 3)),
     "FakeQuantWithMinMaxVars": case(inputs=(2, 3), min=np.float32(-1), max=np.float32(1.5)),
@@ -277,7 +277,7 @@ CASES: dict[str, Case] = {
     "Dequantize": case(input=(2, 3), min_range=np.float32(-1), max_range=np.float32(1.5)),
     "UniformQuantize": case(input=(2, 3), scales=np.float32(0.25), zero_points=np.int32(1), Tout="qint8", quantization_min_val=-128, quantization_max_val=127),
     "UniformDequantize": case(input=(2, 3), scales=np.float32(0.25), zero_points=np.int32(1), Tout="float32", quantization_min_val=-128, quantization_max_val=127),
-    # -------------------------------------------------------------------------------------------------------- random
+    # --------------------------------------------------------------------------------------- random
     **_of("RandomUniform RandomStandardNormal TruncatedNormal", case("shape", shape=_SHAPE, dtype=None)),
     "RandomUniformInt": case("shape", shape=_SHAPE, minval=K(2), maxval=K(9)),
     "RandomShuffle": case("sorted", value=(5,)),
@@ -294,7 +294,7 @@ CASES: dict[str, Case] = {
     "StatelessRandomGetKeyCounter": case(seed=np.array([5, 9])),
     "StatelessRandomGetKeyCounterAlg": case("alg", seed=np.array([5, 9])),
     "XlaRngBitGenerator": case(algorithm=K(1), initial_state=np.array([3, 5], np.uint64), shape=_SHAPE),
-    # --------------------------------------------------------------------------------------------------------- lists
+    # ---------------------------------------------------------------------------------------- lists
     "XlaBroadcastHelper": case(lhs=(2, 3), rhs=(3,), broadcast_dims=K([1])),
     "XlaDynamicSlice": case(input=(4, 5), start_indices=np.array([1, 2]), size_indices=K([2, 3])),
     "XlaDynamicUpdateSlice": case(input=(4, 5), update=(2, 2), indices=np.array([1, 2])),

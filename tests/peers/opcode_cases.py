@@ -51,7 +51,7 @@ Made = tuple[str, str, list[Array]]
 Maker = Callable[[str, str, np.random.Generator], Iterator[Made]]
 
 
-# -- values ---------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 @np.errstate(all="ignore")
@@ -114,7 +114,7 @@ def part_of(name: str) -> str:
     return {"c64": "f32", "c128": "f64"}.get(name, name)
 
 
-# -- texts ----------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------
 
 
 def shape(name: str, *dims: int) -> str:
@@ -142,7 +142,7 @@ def sizes(values: Array) -> Iterator[tuple[str, Array]]:
     yield "none", values[:0]
 
 
-# -- elementwise ----------------------------------------------------------------------------------------------------
+# -- elementwise -----------------------------------------------------------------------------------
 
 
 def _unary(opcode: str, name: str, rng: np.random.Generator) -> Iterator[Made]:
@@ -216,7 +216,7 @@ def _stochastic(opcode: str, name: str, rng: np.random.Generator) -> Iterator[Ma
         yield target, program(f"{shape(target, 200)} {opcode}(a, b)", shape(name, 200), shape(bits, 200)), [x, drawn]
 
 
-# -- data -----------------------------------------------------------------------------------------------------------
+# -- data ------------------------------------------------------------------------------------------
 
 
 def _rows(name: str, rng: np.random.Generator) -> Array:
@@ -324,7 +324,7 @@ def _topk(opcode: str, name: str, rng: np.random.Generator) -> Iterator[Made]:
     yield "", program(root, shape(name, 2, 15)), [x]
 
 
-# -- reductions -----------------------------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------------------
 
 _FOLDS = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 
@@ -382,7 +382,7 @@ def _map(opcode: str, name: str, rng: np.random.Generator) -> Iterator[Made]:
     yield "", program(root, *[shape(name, 4, 6)] * 2, before=scalars(name, "maximum")), [x, y]
 
 
-# -- products -------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def _dot(opcode: str, name: str, rng: np.random.Generator) -> Iterator[Made]:
@@ -449,7 +449,7 @@ def _batch_norm(opcode: str, name: str, rng: np.random.Generator) -> Iterator[Ma
         yield "", text, [x, *v[:3], small(name, rng, 6, 2)]
 
 
-# -- control --------------------------------------------------------------------------------------------------------
+# -- control ---------------------------------------------------------------------------------------
 
 
 def _call(opcode: str, name: str, rng: np.random.Generator) -> Iterator[Made]:

@@ -270,7 +270,7 @@ def _flushed(got: Array, want: Array) -> Any:
     return nothing & (np.abs(got.astype(np.float64)) < tiny)
 
 
-# -- runs -----------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def _work(pipe: Any, wanted: list[Case], first: int) -> None:

@@ -137,7 +137,7 @@ def test_nothing_of_a_name_is_markup(obj):
     assert "<img" not in html
 
 
-# -- code ---------------------------------------------------------------------------------------------------------
+# -- code ------------------------------------------------------------------------------------------
 
 
 def test_code_is_a_string_that_shows_itself(trace):
@@ -187,7 +187,7 @@ def test_code_is_copied_and_pickled_as_a_string():
     assert _bundle(code)[1] == "ret"
 
 
-# -- records --------------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 def test_what_stands_after_a_stage_shows_itself(trace):
@@ -199,7 +199,7 @@ def test_what_stands_after_a_stage_shows_itself(trace):
     assert "dot(" in _bundle(instruction)[1]
 
 
-# -- TensorFlow -----------------------------------------------------------------------------------------------------
+# -- TensorFlow ------------------------------------------------------------------------------------
 
 
 def test_an_operation_and_a_tensor_say_what_they_are(graph):
@@ -257,7 +257,7 @@ def test_a_graph_def_shows_its_graph(graph):
     assert "node {" in text
 
 
-# -- equal things ---------------------------------------------------------------------------------------------------
+# -- equal things ----------------------------------------------------------------------------------
 
 
 def test_equal_modules_and_traces_are_said_to_be_in_one_line(trace):

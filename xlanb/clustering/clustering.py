@@ -79,7 +79,7 @@ class Clustering(Displayable):
         self.cluster_of = marking.cluster_of
         self.reasons = marking.reasons
 
-    # ------------------------------------------------------------------------------------------------------- results
+    # -------------------------------------------------------------------------------------- results
 
     @cached_property
     def _marked_functions(self) -> Encapsulated:
@@ -170,7 +170,7 @@ class Clustering(Displayable):
         yield PassStage("encapsulate_subgraphs", self.encapsulated.graph, has_clusters)
         yield PassStage("build_xla_ops", self.xla_ops_graph, has_clusters)
 
-    # ----------------------------------------------------------------------------------------------------------- why
+    # ------------------------------------------------------------------------------------------ why
 
     @boundary("explain a clustering")
     def why(self, node: str, other: str | None = None) -> Why:
@@ -283,7 +283,7 @@ class Clustering(Displayable):
         """For each edge between two clusters why they are two, in TensorFlow's words."""
         return self._marking.refusals
 
-    # ------------------------------------------------------------------------------------------------------- what if
+    # -------------------------------------------------------------------------------------- what if
 
     def what_if(self, **changes: Any) -> ClusteringDiff:
         """The difference that other arguments of `cluster` make: flags, `global_jit_level`, `scopes`, `devices`, `compile_nodes`, `shapes`."""
@@ -307,7 +307,7 @@ class Clustering(Displayable):
     def _side(self) -> ClusterSide:
         return ClusterSide(self.cluster_of, {op.name: op.type for op in self.graph}, self.reasons)
 
-    # ---------------------------------------------------------------------------------------------------------- show
+    # ----------------------------------------------------------------------------------------- show
 
     def record(self) -> GraphRecord:
         """The marked graph."""

@@ -131,7 +131,7 @@ class EdgeContraction:
         root = self._at[node] = cluster.root()
         return root
 
-    # ------------------------------------------------------------------------------------------------------- phases
+    # --------------------------------------------------------------------------------------- phases
 
     def run(self) -> None:
         """Contract what can be: shape consumers into what they measure, then all but the ends of steps and counters, then the rest."""
@@ -186,7 +186,7 @@ class EdgeContraction:
             return False
         return getattr(constant.attrs.get("value"), "shape", None) == ()
 
-    # ---------------------------------------------------------------------------------------------------- conditions
+    # ----------------------------------------------------------------------------------- conditions
 
     def _conditions(self) -> tuple[Condition[Pair], ...]:
         """The conditions on contracting an edge, the costly one, on cycles, last."""

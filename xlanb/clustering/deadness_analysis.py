@@ -52,7 +52,7 @@ class DeadnessAnalysis:
         """When an output is alive; by default the node itself."""
         return self._alive[node, port]
 
-    # ------------------------------------------------------------------------------------------------------- order
+    # ---------------------------------------------------------------------------------------- order
 
     def _order(self) -> list[int]:
         """Topological, each outermost loop in one piece."""
@@ -120,7 +120,7 @@ class DeadnessAnalysis:
             last = name
         return parts
 
-    # ------------------------------------------------------------------------------------------------------ formulas
+    # ------------------------------------------------------------------------------------- formulas
 
     def _populate(self, nodes: Sequence[int], *, optimistic: bool) -> bool:
         """Formulas of one part; False, and nothing known of it, where the optimistic guess fails."""

@@ -59,7 +59,7 @@ def _remove(op: Operation, reason: str, reasons: dict[str, str]) -> None:
     reasons[op.name] = reason
 
 
-# ------------------------------------------------------------------------------------------ what the host reads
+# ------------------------------------------------------------------------------ what the host reads
 
 
 def _reduce_device_to_host_copies(graph: Graph, reasons: dict[str, str]) -> None:
@@ -109,7 +109,7 @@ def _clone_outside(graph: Graph, op: Operation, reasons: dict[str, str]) -> None
         reasons[op.name] = reason
 
 
-# -------------------------------------------------------------------------------------------- what must be constant
+# ---------------------------------------------------------------------------- what must be constant
 
 
 def _reduce_recompilation(graph: Graph, reasons: dict[str, str]) -> None:

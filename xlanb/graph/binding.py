@@ -1,4 +1,4 @@
-"""How a program of TensorFlow is called as Python calls it: what `xlanb.peers` knows of the objects behind a graph."""
+"""How Python calls a TensorFlow program: what `xlanb.peers` knows of the objects behind a graph."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class CallRequest:
     Attributes:
         args: arrays, specs or structures of them.
         named: named arguments.
-        batch: the size of the first dimension of a model's inputs where the model leaves it open; None to leave it so.
-        is_compiled: trace as for `jit_compile=True`, where gradients of loops keep lists of a known size.
+        batch: the size of the first dimension of a model's inputs if the model leaves it open; None
+            keeps it open.
+        is_compiled: trace as for `jit_compile=True`, where gradients of loops keep lists of a known
+            size.
     """
 
     args: tuple[Any, ...] = ()
@@ -41,10 +43,14 @@ class Binding(Protocol):
     targets: tuple[str, ...]
 
     def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Array]:
-        """The arrays of `graph.inputs`, of a call's arguments; raises ArgumentError where they have another structure."""
+        """Flatten a call's arguments to the arrays of `graph.inputs`.
+
+        Raises:
+            ArgumentError: they have another structure.
+        """
 
     def assemble(self, results: Sequence[Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """What the function returns, of the arrays of `graph.outputs`."""
+        """Assemble the function's return value from the arrays of `graph.outputs`."""
 
     def read(self, name: str) -> Array:
         """The value that the variable of this node has now."""

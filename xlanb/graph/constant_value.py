@@ -1,4 +1,4 @@
-"""Values known while the graph is built: what TensorFlow's Python looks through when it chooses which nodes to make."""
+"""Values known while a graph is built, which TensorFlow's Python uses to choose nodes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _LONGEST: Final = 1 << 16  # elements of a vector that is known in part
 
 
 def constant_value(value: Any) -> Array | None:
-    """The value of a tensor that TensorFlow's tensor_util.constant_value knows, None for others; a Python value is its own.
+    """Return the value that TensorFlow's tensor_util.constant_value finds, else None.
 
-    It looks through Const, Shape, Size, Rank, Range, Cast, Pack, ConcatV2, Fill, StopGradient and BroadcastTo, some dozens of nodes deep, and gives no value that is
-    larger than a graph's few bytes should become.
+    It looks through Const, Shape, Size, Rank, Range, Cast, Pack, ConcatV2, Fill, StopGradient and
+    BroadcastTo, up to some dozens of nodes deep, and returns None for values that are too large. A
+    Python value is its own.
     """
     if not isinstance(value, Tensor):
         return None if value is None else np.asarray(value)
@@ -27,7 +28,7 @@ def constant_value(value: Any) -> Array | None:
 
 
 def _known(tensor: Tensor, seen: dict[Tensor, Array | None], depth: int) -> Array | None:
-    """`constant_value` of a tensor; `seen` holds what was found before, so that no part is walked twice."""
+    """`constant_value` of a tensor; `seen` caches results, so that no part is walked twice."""
     if tensor not in seen:
         seen[tensor] = None  # what reads itself has no value
         seen[tensor] = _found(tensor, seen, depth)
@@ -91,9 +92,10 @@ PartialVector = list[int | None]
 
 
 def partial_vector(tensor: Tensor) -> PartialVector | None:
-    """The elements of a vector of integers as far as they are known while the graph is built, None for the others; None where not even their number is.
+    """Return the statically known elements of an integer vector, None for each unknown one.
 
-    It looks through Shape, Pack, ConcatV2, StridedSlice, Cast and Identity, as constant_value_as_shape in TensorFlow's tensor_util does.
+    The result is None if even their number is unknown. It looks through Shape, Pack, ConcatV2,
+    StridedSlice, Cast and Identity, as constant_value_as_shape in TensorFlow's tensor_util does.
     """
     return _Partial().vector(tensor, _DEEPEST)
 
@@ -128,7 +130,7 @@ class _Partial:
         return None if count is None or count > _LONGEST else [None] * count
 
     def _through(self, op: Operation, depth: int) -> PartialVector | None:
-        """What a node's inputs tell of the vector it gives."""
+        """Compute a vector's known elements from its node's inputs."""
         if op.type in {"Cast", "Identity", "StopGradient"}:
             return self.vector(op.inputs[0], depth)
         if op.type == "Pack" and op.attrs.get("axis", 0) == 0 and op.inputs[0].shape.rank == 0:
@@ -151,7 +153,7 @@ class _Partial:
         return found if isinstance(found, int) else None
 
     def _sliced(self, op: Operation, depth: int) -> PartialVector | int | None:
-        """A part of a vector that is partly known: a list, or one element where the dimension goes."""
+        """Slice a partly known vector: a list, or one element if the dimension is removed."""
         vector = self.vector(op.inputs[0], depth - 1) if depth and op.inputs[0].shape.rank == 1 else None
         ends = [constant_value(t) for t in op.inputs[1:]]
         bounds = [int(e[0]) for e in ends if e is not None and e.shape == (1,)]

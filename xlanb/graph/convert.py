@@ -19,23 +19,28 @@ from xlanb.graph.texts import encoded
 from xlanb.hooks import Hook
 
 pack_tensors: Final[Hook[[Any, DType | None, str | None], Tensor]] = Hook("graph.pack_tensors")
-"""A list that holds tensors as one tensor, its element type and its name; op_library.py implements it."""
+"""Pack a list with tensors into one tensor, given element type and name.
+
+op_library.py implements it.
+"""
 
 
 @runtime_checkable
 class TensorLike(Protocol):
-    """An object that stands for a tensor: a variable, slices of one."""
+    """An object that converts to a tensor: a variable, or slices."""
 
     def as_tensor(self, dtype: DType | None, name: str | None, as_ref: bool) -> Tensor:
-        """The tensor; `as_ref` asks for the reference itself, where it has one."""
+        """Convert to a tensor; `as_ref` returns the reference itself, if there is one."""
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Tensor:
-    """A Const node. With `shape` the value is spread over it: one element, or as many as the shape has.
+    """Make a Const node. With `shape`, the value has as many elements as the shape, or one to
+    repeat.
 
     Raises:
         GraphTypeError: the value does not fit the dtype.
-        GraphValueError: the value does not fit the shape, no tensor has it (ragged lists), or the shape is too large.
+        GraphValueError: the value does not fit the shape, is a ragged list, or the shape is too
+            large.
     """
     array, element_type = make_array(value, None if dtype is None else as_dtype(dtype))
     if shape is not None:
@@ -47,7 +52,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
 
 
 def _spread(array: np.ndarray[Any, Any], shape: TensorShape, what: str) -> np.ndarray[Any, Any]:
-    """An array in a shape; one element is repeated by strides of zero, without memory of its own."""
+    """Reshape an array; repeat a single element by strides of zero, without allocating memory."""
     if not shape.is_fully_defined():
         raise GraphValueError(f"a constant needs a fully defined shape, not {shape}")
     sizes = tuple(int(d) for d in shape)
@@ -61,10 +66,11 @@ def _spread(array: np.ndarray[Any, Any], shape: TensorShape, what: str) -> np.nd
 
 
 def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, Any], DType]:
-    """The array of a constant, with TensorFlow's defaults: Python floats are float32, Python ints int32 if they fit.
+    """Convert a constant by TensorFlow's defaults: floats are float32, ints int32 if they fit.
 
     Raises:
-        GraphTypeError: a Python value that the dtype cannot hold without change of kind (1.5 as int32).
+        GraphTypeError: a Python value that the dtype cannot hold without a change of kind (1.5 as
+            int32).
         GraphValueError: no array has this value.
     """
     if isinstance(value, TensorShape):
@@ -73,7 +79,7 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
         value = np.array([int(d) for d in value], np.int32)
     value = _plain(value)
     is_numpy = isinstance(value, np.ndarray | np.generic)
-    # Texts as objects: NumPy's fixed-width strings lose zeros at their end, and do not mix with bytes.
+    # Texts as objects: NumPy's fixed-width strings drop trailing zeros and do not mix with bytes.
     has_text = isinstance(value, list) and any(isinstance(v, str | bytes) for v in _leaves(value))
     array = array_of(
         value,
@@ -163,9 +169,10 @@ def _short(value: Any) -> str:
 def convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, as_ref: bool = False
 ) -> Tensor:
-    """The tensor of a tensor, a variable, a list with tensors in it (Pack), or a Python value (Const, called `name`).
+    """Convert a tensor, a variable, a list with tensors (Pack), or a Python value (Const named
+    `name`).
 
-    `preferred_dtype` is tried first where the value leaves the choice.
+    If the value allows several types, `preferred_dtype` is tried first.
 
     Raises:
         GraphTypeError, GraphValueError: the value does not fit.
@@ -202,7 +209,7 @@ def has_tensor(values: Iterable[Any]) -> bool:
 
 
 def first_type(values: Iterable[Any]) -> DType | None:
-    """The element type of the first tensor among the values, None where there is none."""
+    """Return the element type of the first tensor among the values, or None."""
     for v in values:
         found: Any = None
         if isinstance(v, Tensor | TensorLike):
@@ -231,7 +238,7 @@ def convert_n_to_tensor(
 
 
 def graph_of(values: Iterable[Any]) -> Any:
-    """The one graph that the tensors among `values` belong to; the default graph where there is none.
+    """Return the graph of the tensors among `values`; the default graph if there are none.
 
     Raises:
         GraphError: they belong to different graphs.

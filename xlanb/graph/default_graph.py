@@ -39,7 +39,7 @@ def reset_default_graph() -> None:
     """Begin a new global default graph.
 
     Raises:
-        GraphError: inside `with graph.as_default()`, where it would change nothing.
+        GraphError: inside `with graph.as_default()`, where it would have no effect.
     """
     if any(g not in _global for g in _STACK.graphs):
         raise GraphError(

@@ -1,4 +1,7 @@
-"""The stack of default sessions: what `Tensor.eval` and `Operation.run` use. Sessions themselves live in runtime."""
+"""The stack of default sessions, which `Tensor.eval` and `Operation.run` use.
+
+Sessions themselves are in xlanb.runtime.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from xlanb.errors import GraphValueError
 
 
 class SessionLike(Protocol):
-    """What this module asks of a session."""
+    """The part of a session that this module uses."""
 
     @property
     def graph(self) -> Any:
@@ -40,7 +43,7 @@ def push_session(session: SessionLike) -> None:
 
 
 def pop_session(session: SessionLike) -> None:
-    """Take `session` off the stack, wherever it stands."""
+    """Remove `session` from the stack, at any depth."""
     for index in range(len(_STACK.sessions) - 1, -1, -1):
         if _STACK.sessions[index] is session:
             del _STACK.sessions[index]

@@ -12,10 +12,10 @@ _PART = re.compile(
 
 
 def parse_device(name: str) -> dict[str, str]:
-    """Parts of a device name: job, replica, task, and device as "KIND:N" ("KIND:*" where no number is given).
+    """Split a device name: job, replica, task, and device as "KIND:N" ("KIND:*" without a number).
 
     Raises:
-        GraphValueError: the name is not one of a device.
+        GraphValueError: this is not a device name.
     """
     parts: dict[str, str] = {}
     for piece in name.split("/"):

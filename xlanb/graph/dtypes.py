@@ -1,4 +1,6 @@
-"""TensorFlow's element types: names and numbers of types.proto, their NumPy dtypes, and reference types."""
+"""TensorFlow's element types: types.proto's names and numbers, NumPy dtypes, and reference
+types.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ class DType:
         return f"tf.{self.name}"
 
 
-# Name, number in types.proto, NumPy scalar type, XLA's short name (the name itself where XLA has none).
+# Name, number in types.proto, NumPy scalar type, XLA's short name (or the name itself).
 _TABLE: tuple[tuple[str, int, Any, str], ...] = (
     ("float32", 1, np.float32, "f32"),
     ("float64", 2, np.float64, "f64"),
@@ -223,7 +225,9 @@ _PYTHON_TYPES: dict[Any, DType] = {
 
 
 def as_dtype(value: Any) -> DType:
-    """The DType for a DType, a number of types.proto, a name ("float32", "float32_ref"), a NumPy dtype or a Python type.
+    """Return the DType of a types.proto number, a name, a NumPy dtype or a Python type.
+
+    Names: "float32", "float32_ref". A DType is returned unchanged.
 
     Raises:
         GraphError: there is no such type.

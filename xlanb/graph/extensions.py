@@ -42,7 +42,7 @@ write_graphdef_text: Final[Hook[[Graph], str]] = Hook("graph.write_graphdef_text
 """A graph as a GraphDef in text form."""
 
 graph_of_program: Final[Hook[[Any, tuple[Any, ...], str | None], Graph]] = Hook("graph.graph_of_program")
-"""The graph of a TensorFlow program, the arguments of its call, and the signature of a SavedModel."""
+"""Make a graph from a TensorFlow program, its call's arguments, and a SavedModel's signature."""
 
 __all__ = [
     "flatten_foreign_call",

@@ -1,4 +1,8 @@
-"""Programs that TensorFlow holds, as graphs: what counts as one, and the values to feed it. TensorFlow itself is only asked in `xlanb.peers`."""
+"""Programs that TensorFlow holds, as graphs: which objects are programs, and the values to feed
+them.
+
+TensorFlow itself is only used in `xlanb.peers`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,10 @@ _MODEL_FILES = frozenset({".keras", ".h5"})
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether this is an object of TensorFlow or Keras (or a list of them), a SavedModel's folder, or a file of a Keras model."""
+    """Whether this is an object of TensorFlow or Keras (or a list), or a path to a saved model.
+
+    Paths: a SavedModel's folder, or a file of a Keras model.
+    """
     if isinstance(x, list | tuple):
         return bool(x) and all(_is_of_tensorflow(item) for item in x)
     return is_saved_model(x) or is_model_file(x) or _is_of_tensorflow(x)
@@ -54,10 +61,12 @@ def graph_of(
     batch: int | None = None,
     is_compiled: bool = False,
 ) -> Graph:
-    """The graph of what `is_foreign` calls a program; see `Graph.from_tensorflow`, and `CallRequest` for the other arguments.
+    """Return the graph of a program (see `is_foreign`).
+
+    See `Graph.from_tensorflow`, and `CallRequest` for the other arguments.
 
     Raises:
-        MissingPeerError: TensorFlow is needed, and is not installed.
+        MissingPeerError: TensorFlow is needed and not installed.
         GraphError: it is no such program, or cannot be read.
     """
     if is_saved_model(x):
@@ -80,11 +89,12 @@ def _graph_of_program(program: Any, args: tuple[Any, ...], signature: str | None
 def feeds_of(
     graph: Graph, args: Sequence[Any], named: Mapping[str, Any] | None = None
 ) -> dict[Tensor, np.ndarray[Any, Any]]:
-    """The arrays in the arguments of a call, in order, to feed to `graph.inputs`; nothing if `args`
-    are none, or specs.
+    """Return the arrays of a call's arguments as feeds of `graph.inputs`, in order.
+
+    The result is empty if `args` are empty or specs.
 
     Raises:
-        ArgumentError: there are more or fewer arrays than inputs.
+        ArgumentError: the number of arrays is not that of the inputs.
     """
     values = _arrays((args, named or {}))
     if values and graph.binding is not None:
@@ -116,7 +126,10 @@ def zeros_of(graph: Graph) -> dict[Tensor, np.ndarray[Any, Any]]:
 
 
 def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
-    """The arrays in a structure, dictionaries by their sorted keys, as TensorFlow flattens them; numbers of Python are part of the program, not arguments."""
+    """List the arrays in a structure, in TensorFlow's order (dictionaries by sorted keys).
+
+    Python numbers are part of the program, not arguments.
+    """
     if isinstance(value, Mapping):
         return [a for key in sorted(value) for a in _arrays(value[key])]
     if isinstance(value, list | tuple):

@@ -1,4 +1,6 @@
-"""Functions of a graph's library: a name, a signature and a body that is a graph with `_Arg` and `_Retval` nodes."""
+"""Functions of a graph's library: a name, a signature and a body graph with `_Arg` and `_Retval`
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,14 @@ class FunctionArg:
 
 
 class GraphFunction:
-    """One function. Its body is made when first asked for: a library holds many that nothing calls.
+    """One function. Its body is made on first use, because many functions of a library are never
+    called.
 
     Attributes:
         name: unique in the library.
         inputs, outputs: the signature.
-        serialized: the FunctionDef it was read from, b"" for one that was made here; it is written back as it was.
+        serialized: the FunctionDef it was read from, written back unchanged; b"" if it was made
+            here.
         attrs: the function's own attributes, such as "_noinline".
     """
 
@@ -68,10 +72,11 @@ class GraphFunction:
 
     @staticmethod
     def of_body(name: str, body: Graph) -> GraphFunction:
-        """The function whose body is `body`; its `_Arg` and `_Retval` nodes, by their "index", give the signature.
+        """Make a function of a body; the "index" of its `_Arg` and `_Retval` nodes gives the
+        signature.
 
         Raises:
-            GraphValueError: an index is missing or stands twice.
+            GraphValueError: an index is missing or duplicated.
         """
         args = [FunctionArg(op.name, op.attrs["T"]) for op in _indexed(name, body, "_Arg")]
         results = [FunctionArg(op.name, op.attrs["T"]) for op in _indexed(name, body, "_Retval")]
@@ -84,7 +89,11 @@ class GraphFunction:
 
     @property
     def body(self) -> Graph:
-        """The body: `_Arg` nodes give the arguments, `_Retval` nodes take the results. Raises GraphError where it is malformed."""
+        """The body: `_Arg` nodes for arguments, `_Retval` nodes for results.
+
+        Raises:
+            GraphError: it is malformed.
+        """
         if self._body is None:
             self._body = self._make_body()
         return self._body

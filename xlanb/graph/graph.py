@@ -1,4 +1,4 @@
-"""Graph: a TensorFlow graph under construction or as read, with TensorFlow 1's rules for names and scopes."""
+"""Graph: a TensorFlow graph, built or read, with TensorFlow 1's rules for names and scopes."""
 
 from __future__ import annotations
 
@@ -31,15 +31,18 @@ class Graph(Displayable):
     """Operations by unique name, in the order they were made, with a library of functions.
 
     Attributes:
-        name: what views call it.
+        name: the name in views.
         functions: the library, by name.
         seed: the graph-level random seed, None if not set.
         collections: lists by key ("variables", "trainable_variables", ...).
-        version: grows with every change, so that caches know what they hold.
-        builds_function: whether branches and loops are made as functions (If, While), as in a function that is to be compiled.
-        inputs, outputs: of the graph of a function, a model or a signature (see `from_tensorflow`), what it takes and gives, in order.
-        initial_values: values by the names of variables, with which sessions of this graph begin.
-        binding: the function or model that the graph was taken from, where it was one: its variables, arguments and results (see `xlanb.graph.binding`).
+        version: grows with every change, for caches.
+        builds_function: whether branches and loops are made as functions (If, While), as in a
+            function that is to be compiled.
+        inputs, outputs: arguments and results of a function, model or signature, in order (see
+        `from_tensorflow`).
+        initial_values: initial values by variable name, for sessions of this graph.
+        binding: the function or model behind the graph, if any: its variables, arguments and
+            results (see `xlanb.graph.binding`).
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -55,12 +58,12 @@ class Graph(Displayable):
         self.binding: Binding | None = None
         self.names = NameSpace()
         self.scopes = Scopes()
-        # What a GraphDef said beside its nodes: (version producer, min_consumer, bad consumers) and unknown fields.
+        # The rest of a GraphDef: versions (producer, min_consumer, bad consumers), unknown fields.
         self.graphdef_rest: bytes = b""
         self._ops: dict[str, Operation] = {}
         self._record: tuple[int, GraphRecord] | None = None
 
-    # ------------------------------------------------------------------------------------------------------ look up
+    # -------------------------------------------------------------------------------------- look up
 
     def get_operations(self) -> list[Operation]:
         """All operations, in the order they were made."""
@@ -103,7 +106,8 @@ class Graph(Displayable):
     def as_graph_element(
         self, value: Any, *, allow_tensor: bool = True, allow_operation: bool = True
     ) -> Operation | Tensor:
-        """The operation or tensor that `value` means: itself, a name, or an object that stands for one (a variable).
+        """Return the operation or tensor for `value`: itself, a name, or an object such as a
+        variable.
 
         Raises:
             GraphError: there is none, it belongs to another graph, or its kind is not allowed.
@@ -137,19 +141,21 @@ class Graph(Displayable):
             raise GraphValueError(f"{element.name!r} has been removed from its graph")
 
     def node(self, name: str) -> Operation:
-        """The operation of that name; the name of one of its tensors ("x:0"), or of a control edge ("^x"), will do.
+        """Return the operation of a name, of one of its tensors ("x:0"), or of a control edge
+        ("^x").
 
         Raises:
-            GraphValueError: there is none; the message gives names that are near.
+            GraphValueError: there is none; the message gives similar names.
         """
         head, colon, index = name.removeprefix("^").rpartition(":")
         return self.get_operation_by_name(head if colon and is_output_number(index) else name.removeprefix("^"))
 
     def search(self, pattern: str) -> list[Operation]:
-        """Operations whose name or op type a regular expression finds, in the order of the graph.
+        """List operations whose name or op type contains a match of a regular expression, in graph
+        order.
 
         Raises:
-            GraphValueError: it is no regular expression.
+            GraphValueError: it is not a regular expression.
         """
         try:
             found = re.compile(pattern)
@@ -158,12 +164,13 @@ class Graph(Displayable):
         return [op for op in self if found.search(op.name) or found.search(op.type)]
 
     def subgraph(self, fetches: Any, feeds: Any = ()) -> Graph:
-        """What of the graph these need, as a graph of its own: tensors, operations, names, or lists of them. Tensors in `feeds` become placeholders there.
+        """Copy the part of the graph that the fetches need; tensors in `feeds` become placeholders.
 
-        A name that ends in "/" is a scope: all of its nodes, and what they need.
+        `fetches`: tensors, operations, names, or lists of them. A name that ends in "/" is a scope:
+        all of its nodes, and what they need.
 
         Raises:
-            GraphValueError: a name that is not in the graph.
+            GraphValueError: a name is not in the graph.
         """
         wanted = [e for f in _listed(fetches) for e in self._elements(f)]
         fed = [self.as_graph_element(f, allow_operation=True) for f in _listed(feeds)]
@@ -182,7 +189,7 @@ class Graph(Displayable):
             return found
         return [self.as_graph_element(what)]
 
-    # ---------------------------------------------------------------------------------------------------- construct
+    # ------------------------------------------------------------------------------------ construct
 
     def create_op(
         self,
@@ -194,13 +201,14 @@ class Graph(Displayable):
         control_inputs: Iterable[Operation] | None = None,
         device: str | None = None,
     ) -> Operation:
-        """Make a node as a program does: scopes give its name, device, control inputs and attributes.
+        """Make a node; scopes give its name, device, control inputs and attributes.
 
-        A name that ends in "/" is a scope of this graph, and the node takes its name without more ado. `dtypes` are those
-        of the outputs, by default what the op table says. `control_inputs` come on top of those of the scopes.
+        A name that ends in "/" is a scope of this graph, and the node takes its name unchanged.
+        `dtypes` are those of the outputs, by default from the op table. `control_inputs` are added
+        to those of the scopes.
 
         Raises:
-            GraphError: a name, an input or an attribute that does not fit.
+            GraphError: an invalid name, input or attribute.
         """
         tensors = tuple(inputs)
         name = name or op_type
@@ -255,10 +263,10 @@ class Graph(Displayable):
         self.version += 1
 
     def remove_ops(self, ops: Iterable[Operation]) -> None:
-        """Remove operations; those that read their outputs must be among them, control edges to others are dropped.
+        """Remove operations and drop control edges to others.
 
         Raises:
-            GraphValueError: an operation that stays reads one that goes; nothing is removed then.
+            GraphValueError: a remaining operation reads a removed one; nothing is removed then.
         """
         going = dict.fromkeys(ops)
         for op in going:
@@ -285,29 +293,35 @@ class Graph(Displayable):
         self.touch()
 
     def copy(self, keep: Collection[Operation] | None = None, name: str | None = None) -> Graph:
-        """A graph of its own with the same nodes, or with those of `keep` alone; the function library is shared.
+        """Copy the graph, or only the nodes of `keep`; the function library is shared.
 
         Raises:
-            GraphValueError: a node that is kept reads one that is not.
+            GraphValueError: a kept node reads one that is not kept.
         """
         return rewrite.copy_graph(self, keep, name)
 
     def topological_order(self) -> list[Operation]:
-        """All operations, each after its inputs, data and control; NextIteration's way back to Merge does not count.
+        """Sort operations after their data and control inputs; edges from NextIteration to Merge
+        don't count.
 
         Raises:
             GraphValueError: a cycle outside of loops; the message names its nodes.
         """
         return rewrite.topological_order(self)
 
-    # ------------------------------------------------------------------------------------------- scopes and defaults
+    # -------------------------------------------------------------------------- scopes and defaults
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
-        """`name` inside the current name scope, with "_1", "_2", ... where taken (case does not tell names apart)."""
+        """Return `name` in the current scope, with "_1", "_2", ... if taken
+        (case-insensitively).
+        """
         return self.names.unique(name, mark_as_used=mark_as_used)
 
     def name_scope(self, name: str | None) -> AbstractContextManager[str]:
-        """Prefix the names made inside; gives "scope/". A name that ends in "/" enters that scope again, None the root."""
+        """Prefix names made inside; yield "scope/".
+
+        A name with "/" at its end re-enters it, None the root.
+        """
         return self.names.scope(name)
 
     def get_name_scope(self) -> str:
@@ -326,7 +340,9 @@ class Graph(Displayable):
         return self.scopes.controlled(ControlDependencies(ops))
 
     def device(self, name_or_function: str | Callable[[Operation], str] | None) -> AbstractContextManager[None]:
-        """Ask for a device for the nodes made inside; inner scopes fill in what they name, None forgets the outer ones."""
+        """Request a device for nodes made inside; inner scopes add parts, None drops the outer
+        ones.
+        """
         return self.scopes.on_device(name_or_function)
 
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
@@ -334,11 +350,13 @@ class Graph(Displayable):
         return self.scopes.colocated(None if op is None else as_operation(op), ignore_existing)
 
     def attr_scope(self, attrs: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """Give nodes made inside these attributes where they have none of the name; a value may be a function of the node."""
+        """Set attributes that new nodes inside lack; a value may be a function of the node."""
         return self.scopes.with_attrs(attrs)
 
     def gradient_override_map(self, op_type_map: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Give nodes of these types, made inside, the gradient registered under another name (attribute `_gradient_op_type`)."""
+        """Give new nodes of these types the gradients of other names (attribute
+        `_gradient_op_type`).
+        """
         names = dict(op_type_map)
         return self.attr_scope({"_gradient_op_type": lambda op: names.get(op.type)})
 
@@ -346,7 +364,7 @@ class Graph(Displayable):
         """Make this the graph that new nodes go to, in this thread and block."""
         return default_graph.entered(self)
 
-    # --------------------------------------------------------------------------------------------------- collections
+    # ---------------------------------------------------------------------------------- collections
 
     def add_to_collection(self, name: str, value: Any) -> None:
         """Append to a collection."""
@@ -358,7 +376,10 @@ class Graph(Displayable):
             self.add_to_collection(name, value)
 
     def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
-        """A copy of a collection; with `scope` only items whose name matches that regular expression at its start."""
+        """Copy a collection; with `scope`, only items whose name matches this regular expression.
+
+        The match begins at the start of the name.
+        """
         items = list(self.collections.get(name, ()))
         if scope is None:
             return items
@@ -373,7 +394,7 @@ class Graph(Displayable):
         """Empty a collection."""
         self.collections.pop(name, None)
 
-    # ------------------------------------------------------------------------------------------------- in, out, show
+    # -------------------------------------------------------------------------------- in, out, show
 
     @staticmethod
     def from_graphdef(source: Any, name: str = "graph") -> Graph:
@@ -386,30 +407,37 @@ class Graph(Displayable):
 
     @staticmethod
     def from_tensorflow(program: Any, *args: Any, signature: str | None = None) -> Graph:
-        """The graph of a program that the real TensorFlow holds; `inputs` and `outputs` are its arguments and results, sessions of it begin with its variables' values.
+        """Make a graph from a program of the real TensorFlow.
+
+        `inputs` and `outputs` are its arguments and results; its sessions begin with the program's
+        variable values.
 
         Args:
-            program: a tf.Graph; a v1 Session; tensors of a tf.Graph; a tf.function; a ConcreteFunction; a Keras model (called with training=False) or its file;
-                the folder of a SavedModel, which needs no TensorFlow.
-            args: arguments of a tf.function or a model: arrays, TensorSpecs, structures of them. A model that was built knows its own.
+            program: a tf.Graph; a v1 Session; tensors of a tf.Graph; a tf.function; a
+                ConcreteFunction; a Keras model (called with training=False) or its file; the folder
+                of a SavedModel, which needs no TensorFlow.
+            args: arguments of a tf.function or a model: arrays, TensorSpecs, structures of them. A
+                model that was built knows its own.
             signature: of a SavedModel, by default "serving_default".
 
         Raises:
             MissingPeerError: TensorFlow is not installed.
-            GraphError: it cannot be taken; the message says what can.
+            GraphError: it is no such program; the message lists the supported ones.
         """
         return extensions.graph_of_program(program, args, signature)
 
     def to_graphdef(self) -> bytes:
-        """The graph as a binary GraphDef; what was read and not changed is written as it was."""
+        """Write a binary GraphDef; unchanged parts that were read are written back verbatim."""
         return extensions.write_graphdef(self)
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
-        """The graph as a GraphDef message of protobuf; with `add_shapes` each node has its outputs' shapes (attribute `_output_shapes`)."""
+        """Return a GraphDef message; `add_shapes` adds the attribute `_output_shapes` to each
+        node.
+        """
         return extensions.graph_to_proto(self, add_shapes)
 
     def finalize(self) -> None:
-        """Nothing: graphs may grow at any time here."""
+        """Do nothing: graphs may always grow here."""
 
     @property
     def finalized(self) -> bool:
@@ -421,19 +449,22 @@ class Graph(Displayable):
         return True
 
     def prevent_feeding(self, tensor: Any) -> None:
-        """Nothing: see `is_feedable`."""
+        """Do nothing: see `is_feedable`."""
 
     def get_all_collection_keys(self) -> list[str]:
         """Names of the collections that hold something."""
         return [k for k, v in self.collections.items() if v]
 
     def save(self, path: str | Path, max_nodes: int | None = None) -> None:
-        """Write the graph: as a GraphDef to .pb (binary) or .pbtxt, as a picture to .dot, .svg, .png or .pdf.
+        """Write the graph: as a GraphDef to .pb (binary) or .pbtxt, as a picture to .dot, .svg,
+        .png or .pdf.
 
-        A picture has at most `max_nodes` nodes (200 by default): name scopes are folded until it has. All but .dot need Graphviz' `dot`.
+        A picture has at most `max_nodes` nodes (200 by default): name scopes are folded until it
+        fits. All but .dot need Graphviz' `dot`.
 
         Raises:
-            XlanbError: the ending is none of these, no file can have this name, or `dot` is missing.
+            XlanbError: the extension is none of these, the file name is invalid, or `dot` is
+                missing.
         """
         path = path_to_write(path)
         if path.suffix == ".pb":
@@ -457,7 +488,9 @@ class Graph(Displayable):
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
-        """Remove what the block added if it raises: a refused node leaves the graph as it was."""
+        """Remove what the block added if it raises, so that a rejected node leaves the graph
+        unchanged.
+        """
         before, names = len(self._ops), dict(self.names.in_use)
         try:
             yield
@@ -477,5 +510,6 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple | set) else [value]
 
 
-# C's Node::IsValid accepts these: letters, digits and . _ \ - / >, not starting with a sign; "_" begins internal names.
+# C's Node::IsValid accepts letters, digits and . _ \ - / >, not starting with a sign.
+# "_" begins internal names.
 _NODE_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*")

@@ -1,4 +1,4 @@
-"""How large things may become that a graph asks for in a few bytes."""
+"""Limits on the sizes that a few bytes of a graph can request."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from xlanb.errors import GraphValueError
 LARGEST_TENSOR: Final = 1 << 33
 """Bytes of one tensor: a file with more is damaged or malicious."""
 LARGEST_FILE: Final = 1 << 31
-"""Bytes of a file: a protocol buffer cannot be larger, and a text of that size is not a vocabulary."""
+"""The largest file in bytes: the limit of protocol buffers."""
 LARGEST_EXPANSION: Final = 1 << 28
 """Bytes of a value that is computed, or filled up, while a graph is read, folded or lowered."""
 
 
 def check_bytes(what: str, dims: Sequence[int], itemsize: int, limit: int = LARGEST_TENSOR) -> None:
-    """Raise GraphValueError where an array would be larger than a limit; `what` says which, and begins the message.
+    """Raise GraphValueError if an array exceeds the limit in bytes; `what` begins the message.
 
-    An empty array, too, has strides: its other dimensions together must be addressable.
+    The strides of an empty array, too, must be addressable: its other dimensions' product must fit
+    64 bits.
     """
     size = math.prod(dims) * itemsize
     if size > limit:
@@ -31,10 +32,10 @@ def check_bytes(what: str, dims: Sequence[int], itemsize: int, limit: int = LARG
 
 
 def stored(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What of an array lies in memory: the array, or one element of a splat, of as many dimensions."""
+    """Return the stored part of an array: all, or one element of a splat, with the same rank."""
     return value[(slice(1),) * value.ndim] if is_splat(value) else value
 
 
 def is_splat(value: Any) -> bool:
-    """Whether an array is one value in memory, repeated: what `numpy.broadcast_to` makes of a scalar."""
+    """Whether an array is one stored value, repeated, as `numpy.broadcast_to` makes of a scalar."""
     return isinstance(value, np.ndarray) and value.size > 1 and not any(value.strides)

@@ -1,4 +1,4 @@
-"""Names of nodes: scopes and uniqueness, by TensorFlow's rules (python/framework/ops.py: unique_name, name_scope)."""
+"""Names of nodes: scopes and uniqueness, as in TensorFlow's python/framework/ops.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NameSpace:
         self.in_use.setdefault(name.lower(), 1)
 
     def mark_scopes(self, name: str) -> None:
-        """Note the scopes that a read node's name implies, so that a new scope does not fall into them."""
+        """Reserve the scopes in a read node's name, so that a new scope gets another name."""
         while (cut := name.rfind("/")) > 0:
             name = name[:cut]
             if name.lower() in self.in_use:
@@ -56,7 +56,7 @@ class NameSpace:
 
     @contextmanager
     def scope(self, name: str | None) -> Iterator[str]:
-        """Enter a scope: a new one, one that is named with its "/" again, or the root for None or ""."""
+        """Enter a new scope, an existing one given with its "/", or the root for None or ""."""
         old = self.stack
         if not name:
             self.stack = ""
@@ -73,5 +73,5 @@ class NameSpace:
 
 
 def is_output_number(text: str) -> bool:
-    """Whether what stands behind the colon of a tensor's name can be the number of an output."""
+    """Whether the text after the colon of a tensor's name can be an output's number."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS

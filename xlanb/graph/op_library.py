@@ -1,4 +1,6 @@
-"""Nodes by op type: inputs converted, attributes inferred, checked and filled in by the op table, as TensorFlow's op library does."""
+"""Make nodes by op type: convert inputs, infer and check attributes, as TensorFlow's op library
+does.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 def output_dtypes(
     op_type: str, attrs: Mapping[str, Any], inputs: Sequence[Tensor], name: str, graph: Graph | None = None
 ) -> list[DType]:
-    """Element types of the outputs, from the op table and the attributes; of a call, from the function's signature.
+    """Return the outputs' element types by the op table and attributes, or a function's signature.
 
     Raises:
-        UnknownOpError: the table does not know the op type, nor does the graph's library.
+        UnknownOpError: the op type is neither in the table nor in the graph's library.
         GraphValueError: an attribute that gives a type or a number is missing.
     """
     if graph is not None and op_type in graph.functions:
@@ -35,7 +37,11 @@ def output_dtypes(
 
 
 def arg_types(arg: ArgDef, attrs: Mapping[str, Any], where: str, op_def: OpDef) -> list[DType]:
-    """The types of the tensors that an input or output stands for. Raises GraphValueError where an attribute that gives them is missing or malformed."""
+    """Return the types of the tensors of one input or output.
+
+    Raises:
+        GraphValueError: an attribute that gives them is missing or malformed.
+    """
 
     def attr(key: str) -> Any:
         if key in attrs:
@@ -56,7 +62,9 @@ def arg_types(arg: ArgDef, attrs: Mapping[str, Any], where: str, op_def: OpDef) 
 
 @dataclass
 class _Call:
-    """One application of an op while its inputs are converted: attributes found so far, and which input said so."""
+    """A node under construction: the attributes found so far, and the inputs that determined
+    them.
+    """
 
     op_def: OpDef
     name: str
@@ -70,16 +78,16 @@ class _Call:
 
 
 def apply_op(op_type: str, name: str | None = None, /, **keywords: Any) -> Operation:
-    """Make a node of this type in the default graph; `keywords` are its inputs and attributes by their names in the op table.
+    """Make a node in the default graph; `keywords` are its inputs and attributes by name.
 
-    Python values become Const nodes called "name/input". Attributes that the inputs determine may be left out, others
-    take their default. The node is checked: types against each other, values against what the table allows, shapes by the
-    registered shape function. A node that is refused leaves no trace in the graph.
+    Python values become Const nodes called "name/input". Attributes that the inputs determine may
+    be left out, others take their default. The node's types, attribute values and shapes (by the
+    registered shape function) are checked. After an error the graph is unchanged.
 
     Raises:
         UnknownOpError: the table has no such op type.
-        GraphTypeError: element types that do not fit; the message names the node and both inputs.
-        GraphValueError: shapes, or values of attributes, that do not fit.
+        GraphTypeError: mismatched element types; the message names the node and both inputs.
+        GraphValueError: invalid shapes or attribute values.
     """
     op_def = get_op(op_type)
     graph = _graph_of(keywords)
@@ -151,7 +159,7 @@ def _take_input(call: _Call, arg: ArgDef, value: Any) -> None:
 
 
 def _convert_same(value: Any, dtype: DType | None, arg: ArgDef, *, strict: bool) -> list[Tensor]:
-    """A list of tensors of one type: that of the first tensor among them, where none is asked for."""
+    """Convert a list of tensors to one type, by default that of the first tensor among them."""
     if not strict and isinstance(value, list | tuple):
         dtype = next((v.dtype.base_dtype for v in value if isinstance(v, Tensor)), dtype)
     items = list(value) if isinstance(value, list | tuple) else value
@@ -243,12 +251,15 @@ def _canonical(kind: str, value: Any) -> Any:
 
 
 def call(op_type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Tensor:
-    """The first output of a new node; `inputs` are in the order of the op table. Errors as for `apply_op`."""
+    """Make a node; return its first output.
+
+    `inputs` follow the op table. Errors as for `apply_op`.
+    """
     return call_op(op_type, *inputs, name=name, **attrs).outputs[0]
 
 
 def call_n(op_type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> list[Tensor]:
-    """All outputs of a new node; `inputs` are in the order of the op table. Errors as for `apply_op`."""
+    """Make a node; return all outputs. `inputs` follow the op table. Errors as for `apply_op`."""
     return call_op(op_type, *inputs, name=name, **attrs).outputs
 
 
@@ -261,7 +272,7 @@ def call_op(op_type: str, *inputs: Any, name: str | None = None, **attrs: Any) -
 
 
 def op_has_side_effects(op: Operation) -> bool:
-    """Whether the op is stateful, or unknown: such nodes are neither folded nor merged nor dropped."""
+    """Whether the op is stateful or unknown; such nodes are not folded, merged or removed."""
     op_def = find_op(op.type)
     return op_def is None or op_def.is_stateful
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Dims = tuple[int | None, ...]
 
 infer_shapes: Final[Hook[[Operation], list[Dims | None]]] = Hook("graph.infer_shapes")
-"""Static shapes of an operation's outputs, as far as they are known; shapes.py implements it."""
+"""Infer the static shapes of an operation's outputs; shapes.py implements it."""
 
 binary_operator: Final[Hook[[str, Tensor, Any, bool], Tensor]] = Hook("graph.binary_operator")
-"""What `tensor + other` and the like build, by the operator's name; the last argument swaps the two."""
+"""Build `tensor + other` and the like, by the operator's name; the last argument swaps operands."""
 
 unary_operator: Final[Hook[[str, Tensor], Tensor]] = Hook("graph.unary_operator")
 """What `-tensor` and the like build, by the operator's name."""
@@ -38,9 +38,10 @@ class Operation(Displayable):
         graph: the graph that holds it.
         name: unique in the graph, "gradients/Mean_grad/Reshape".
         type: op type, "MatMul".
-        attrs: attributes by name: bool, int, float, str (bytes where not UTF-8), DType, TensorShape, NumPy array
-            (tensors), FunctionRef, or a tuple of one of these. Change them through `set_attr`.
-        device: what the program asked for, "" if nothing.
+        attrs: attributes by name: bool, int, float, str (bytes if not UTF-8), DType, TensorShape,
+            NumPy array (tensors), FunctionRef, or a tuple of one of these. Change them through
+            `set_attr`.
+        device: the requested device, "" if none.
         outputs: its tensors.
         source_file, source_line: the Python line that made it, ("", 0) if unknown.
     """
@@ -60,7 +61,7 @@ class Operation(Displayable):
         self.outputs: list[Tensor] = []
         self.source_file = ""
         self.source_line = 0
-        # As a GraphDef gave them, by attribute name: (the value parsed from it, its serialised form); see graphdef.
+        # Attributes of a GraphDef by name: (parsed value, serialized form); see graphdef.
         # The form is None for a default that the GraphDef left out.
         self.raw_attrs: dict[str, tuple[Any, bytes | None]] | None = None
         self._inputs: list[Tensor] = []
@@ -113,7 +114,7 @@ class Operation(Displayable):
         self.graph.touch()
 
     def add_output(self, dtype: DType) -> Tensor:
-        """Append one output (readers learn the number of outputs of unknown ops from their uses)."""
+        """Append an output (the number of outputs of an unknown op is inferred from their uses)."""
         tensor = Tensor(self, len(self.outputs), dtype)
         self.outputs.append(tensor)
         return tensor
@@ -134,7 +135,7 @@ class Operation(Displayable):
         self._touch()
 
     def close_cycle(self, index: int, tensor: Tensor) -> None:
-        """Let input `index` be `tensor`, which comes from this operation itself: the shapes that are known stay as they are."""
+        """Set input `index` to `tensor`, which depends on this operation; known shapes are kept."""
         self.graph.check_own(tensor)
         self._inputs[index].uses.remove(self)
         self._inputs[index] = tensor
@@ -151,7 +152,7 @@ class Operation(Displayable):
         self._touch()
 
     def add_control_input(self, op: Operation) -> None:
-        """Let this operation wait for `op`; a second time changes nothing."""
+        """Make this operation wait for `op`; repeated calls change nothing."""
         self.graph.check_own(op)
         if op not in self._control_inputs:
             self._control_inputs.append(op)
@@ -178,7 +179,7 @@ class Operation(Displayable):
 
     @property
     def colocation_groups(self) -> list[str]:
-        """The "loc:@name" groups this operation is placed with; its own group where it asks for none."""
+        """Return the "loc:@name" groups this operation is placed with, by default its own."""
         groups = self.attrs.get("_class") or ()
         found = [g for g in groups if isinstance(g, str) and g.startswith("loc:@")]
         return found or [f"loc:@{self.name}"]
@@ -190,7 +191,9 @@ class Operation(Displayable):
         return (*data, *(f"^{name}" for name in sorted(op.name for op in self._control_inputs)))
 
     def describe(self) -> str:
-        """One line that shows the node: name, op, input types and shapes, and the Python line where known."""
+        """Describe the node in one line: name, op, input types and shapes, and the Python line if
+        known.
+        """
         inputs = ", ".join(f"{t.op.name if t.value_index == 0 else t.name}: {t.describe()}" for t in self._inputs)
         place = f" at {self.source_file}:{self.source_line}" if self.source_line else ""
         return f"node {self.name!r} = {self.type}({inputs}){place}"
@@ -208,7 +211,10 @@ _UNSET = object()
 
 @dataclass(frozen=True)
 class _Refused:
-    """In place of a shape: the inputs do not fit the operation. The error is kept without its frames."""
+    """A marker in place of a shape: the inputs do not fit.
+
+    It keeps the error without its frames.
+    """
 
     kind: type[GraphError]
     message: str
@@ -267,7 +273,7 @@ class Tensor(Displayable):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Add what the caller knows of the shape. Raises GraphError where it contradicts."""
+        """Merge a known shape. Raises GraphError if it contradicts the inferred one."""
         merged = self.shape.merge_with(shape)
         self._asserted = self._shape = merged
 
@@ -277,7 +283,7 @@ class Tensor(Displayable):
         self._shape = shape if self._asserted is None else shape.merge_with(self._asserted)
 
     def adopt_shape(self, other: Tensor) -> None:
-        """Take over the shape that `other`, of which this is a copy, has been found to have."""
+        """Copy the inferred shape of `other`, of which this is a copy."""
         self._shape, self._asserted = other._shape if other.knows_shape else _UNSET, other._asserted
 
     def forget_shape(self) -> None:
@@ -296,7 +302,7 @@ class Tensor(Displayable):
 
     @property
     def shape_error(self) -> GraphError | None:
-        """Why the shape cannot be computed, where that was tried: of an operation of many outputs it is tried once."""
+        """Why shape inference failed, or None. Inference runs once per operation."""
         return self._shape.kind(self._shape.message) if isinstance(self._shape, _Refused) else None
 
     def refuse_shape(self, error: GraphError) -> None:
@@ -304,7 +310,9 @@ class Tensor(Displayable):
         self._shape = _Refused(type(error), str(error))
 
     def describe(self) -> str:
-        """Type and shape, "f32[?,3]"; "f32[*]" where the rank is unknown, or the inputs do not fit the operation."""
+        """Return type and shape, "f32[?,3]"; "f32[*]" if the rank is unknown or inference
+        failed.
+        """
         try:
             dims = self.shape.as_tuple()
         except GraphError:
@@ -466,9 +474,10 @@ class Tensor(Displayable):
 
 
 def _infer(op: Operation) -> None:
-    """Shapes of all of the op's outputs, inputs first without recursion: graphs are deeper than Python's stack.
+    """Infer the shapes of the op's outputs, inputs first and without recursion, as graphs may be
+    deep.
 
-    Loops (NextIteration) are cut where a node is met again while its own inputs are still open.
+    Loops (NextIteration) are cut at a node that is met again while its inputs are in progress.
     """
     pending: list[tuple[Operation, bool]] = [(op, False)]
     opened: set[Operation] = set()
@@ -518,7 +527,11 @@ def as_operation(value: Any) -> Operation:
 
 
 def handed_on_from(tensor: Tensor, is_handed_on: Callable[[Operation], bool]) -> Tensor:
-    """The tensor that `tensor` is a copy of: back through the first inputs of nodes that hand theirs on, once round a cycle of them at most."""
+    """Follow first inputs back through nodes that forward them; return the tensor copied by
+    `tensor`.
+
+    A cycle of such nodes is walked once.
+    """
     seen: set[Tensor] = set()
     while is_handed_on(tensor.op) and tensor.op.inputs and tensor not in seen:
         seen.add(tensor)

@@ -21,13 +21,13 @@ _LONGEST_TENSOR = 16  # elements shown of a tensor attribute
 
 def record_graph(graph: Graph) -> GraphRecord:
     """A snapshot of the graph and of its functions' bodies."""
-    # a body is recorded without its library, which is this very one: functions may call each other, and themselves
+    # A body is recorded without its library, which is this one: functions may be recursive.
     functions = tuple(f.record() for f in graph.functions.values())
     return GraphRecord(graph.name, tuple(record_node(op) for op in graph), functions)
 
 
 def record_node(op: Operation) -> NodeRecord:
-    """A snapshot of one node. Attributes `_XlaCluster` and `_xla_why_not` become `cluster` and `reason`."""
+    """Take a snapshot of a node; `_XlaCluster` and `_xla_why_not` become `cluster` and `reason`."""
     attributes = {k: attribute_text(v) for k, v in op.attrs.items() if k != "_xla_why_not"}
     outputs = tuple(t.describe() for t in op.outputs)
     return NodeRecord(
@@ -64,7 +64,10 @@ _MOST_LINES = 200
 
 
 def graph_text(graph: Graph) -> str:
-    """One line a node: name, op, inputs, output types and shapes. Of a graph with more than 200 nodes, name scopes are folded until 200 lines are enough."""
+    """Print one line a node: name, op, inputs, output types and shapes.
+
+    With more than 200 nodes, name scopes are folded until 200 lines suffice.
+    """
     ops = graph.get_operations()
     if len(ops) <= _MOST_LINES:
         return "\n".join([repr(graph), *map(_line, ops)])
@@ -84,7 +87,7 @@ def _line(op: Operation) -> str:
 
 
 def _folded(ops: list[Operation], depth: int) -> dict[str, list[Operation]]:
-    """Operations by the first `depth` parts of their names; those that have no more parts stand alone."""
+    """Group operations by the first `depth` parts of their names; shorter names are not grouped."""
     found: dict[str, list[Operation]] = {}
     for op in ops:
         parts = op.name.split("/")

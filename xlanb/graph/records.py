@@ -12,10 +12,12 @@ from xlanb.stage import named_parts, size_text
 
 @dataclass(frozen=True)
 class NodeRecord(Displayable):
-    """One node as it was.
+    """Snapshot of a node.
 
-    `inputs` are GraphDef's: "a" or "a:1" for data, "^a" for control. `attributes` are printable. `outputs` gives each output as "f32[?,3]". `cluster` is the XLA
-    cluster it was marked for, "" if none, and then `reason` says why not. `source_file` and `source_line` are the Python line that made it (0: unknown).
+    `inputs` are GraphDef's: "a" or "a:1" for data, "^a" for control. `attributes` are printable.
+    `outputs` describes each output as "f32[?,3]". `cluster` is its XLA cluster; if "", `reason`
+    says why it has none. `source_file` and `source_line` are the Python line that made it (0:
+    unknown).
     """
 
     name: str
@@ -37,7 +39,7 @@ class NodeRecord(Displayable):
 
 @dataclass(frozen=True)
 class GraphRecord(Displayable):
-    """A graph, or the body of a function, as it was; `functions` are those of its library."""
+    """Snapshot of a graph or a function's body; `functions` are those of its library."""
 
     name: str
     nodes: tuple[NodeRecord, ...]

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 def copy_graph(graph: Graph, keep: Collection[Operation] | None = None, name: str | None = None) -> Graph:
-    """A graph of its own with the same nodes (or those in `keep`), names, attributes, order and Python lines.
+    """Copy a graph (or the nodes in `keep`) with names, attributes, order and Python lines.
 
-    Control edges from nodes that are not kept are dropped; the function library, collections and seed are shared.
+    Control edges from nodes that are not kept are dropped; the function library, collections and
+    seed are shared.
 
     Raises:
-        GraphValueError: a node that is kept reads one that is not.
+        GraphValueError: a kept node reads one that is not kept.
     """
     kept = graph.get_operations() if keep is None else [op for op in graph if op in keep]
     new = make_graph()
@@ -52,9 +53,10 @@ def _carry_shapes(ops: Iterable[Operation], new: Graph) -> None:
 
 
 def needed_by(targets: Iterable[Operation], stop: Collection[Tensor] = ()) -> set[Operation]:
-    """The operations that the targets need, through data and control edges; tensors in `stop` are given from outside.
+    """Return the operations that the targets need by data and control edges; `stop` tensors are
+    fed.
 
-    An operation all of whose wanted outputs are given is not needed for them, though it may be for other reasons.
+    An operation is not needed for outputs that are all fed, but may be needed for others.
     """
     given = set(stop)
     found: set[Operation] = set()
@@ -72,10 +74,10 @@ def needed_by(targets: Iterable[Operation], stop: Collection[Tensor] = ()) -> se
 def subgraph(
     graph: Graph, fetches: Iterable[Operation | Tensor], feeds: Mapping[Tensor, Tensor] | Collection[Tensor] = ()
 ) -> Graph:
-    """The part of the graph that the fetches need, as a graph of its own.
+    """Copy the part of the graph that the fetches need.
 
-    Operations whose outputs are fed and that nothing else computes become Placeholders of their own name, type and shape, if they have one
-    output; of others the whole operation is kept, with its inputs.
+    A fed operation with one output becomes a Placeholder of the same name, type and shape. If it
+    has several outputs, the whole operation is kept, with its inputs.
     """
     fed = set(feeds)
     targets = [f.op if isinstance(f, Tensor) else f for f in fetches]
@@ -98,7 +100,7 @@ def _is_fed(op: Operation, fed: Collection[Tensor]) -> bool:
 
 
 def _copy_cut(graph: Graph, keep: set[Operation], cut: Mapping[Operation, Tensor]) -> Graph:
-    """A copy of the kept part in which fed operations are placeholders."""
+    """Copy the kept part, with placeholders for fed operations."""
     for op, tensor in cut.items():
         if op.type in {"Placeholder", "PlaceholderWithDefault"}:
             keep |= needed_by(t.op for t in op.inputs)
@@ -166,6 +168,6 @@ def _cycle(left: list[Operation], done: set[Operation]) -> str:
 
 
 def edit(graph: Graph, change: Callable[[Graph], bool]) -> Graph:
-    """A changed copy, or the graph itself where `change` says that it did nothing: so that "no change" can be seen."""
+    """Return a changed copy, or the graph itself if `change` returns False."""
     copy = copy_graph(graph)
     return copy if change(copy) else graph

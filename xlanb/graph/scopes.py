@@ -17,7 +17,7 @@ DeviceFunction = Callable[[Operation], str]
 
 
 class ControlDependencies:
-    """One `control_dependencies` block: what it waits for, and the operations made inside it."""
+    """One `control_dependencies` block: its control inputs, and the operations made inside it."""
 
     def __init__(self, waits: Sequence[Operation], *, forget_outer: bool = False) -> None:
         self.waits = list(dict.fromkeys(waits))
@@ -33,14 +33,14 @@ class Scopes:
         self._devices: list[str | DeviceFunction | None] = []
         self._colocation: list[Operation] = []
         self._attrs: dict[str, Any] = {}
-        # The branch or loop of version 1 that is being built, and those that operations were made in.
+        # The TF1 branch or loop under construction, and the contexts of operations.
         self.context: Any = None
         self.contexts: dict[Operation, Any] = {}
 
     def control_inputs_for(self, inputs: set[Operation]) -> list[Operation]:
-        """What a node with these inputs waits for.
+        """Return the control inputs of a node with these inputs.
 
-        A block counts no more where an input was itself made inside it: that input waits already.
+        A block adds none if an input was made inside it: that input waits already.
         """
         found: dict[Operation, None] = {}
         for block in self._control:
@@ -56,7 +56,9 @@ class Scopes:
         return device
 
     def apply(self, op: Operation) -> None:
-        """Give a new node attributes, colocation and devices by function, and note it in the control blocks."""
+        """Set a new node's attributes, colocation and device function; register it in control
+        blocks.
+        """
         for name, value in self._attrs.items():
             if name not in op.attrs:
                 found = value(op) if callable(value) else value
@@ -151,7 +153,7 @@ def name_sources(namer: Callable[[str], str | None]) -> None:
 
 
 def source_name(file: str) -> str:
-    """What a file of code is called."""
+    """Return the display name of a source file."""
     return next((name for namer in reversed(_NAMERS) if (name := namer(file)) is not None), file)
 
 

@@ -1,4 +1,4 @@
-"""Where static shapes come from: the lowering registers itself here, so that no op's shape rule is written twice."""
+"""Static shapes, by the lowering's shape functions, which register here."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _shape_function: ShapeFunction | None = None
 
 
 def set_shape_function(function: ShapeFunction | None) -> ShapeFunction | None:
-    """Let `function` say the static shapes of an op's outputs; returns the one before.
+    """Set the function for static shapes of an op's outputs; return the previous one.
 
-    It gives one entry an output (None: unknown rank; None inside: unknown size), or None where it knows nothing, and
-    raises an XlanbError where the inputs' shapes do not fit the op.
+    It returns one entry per output (None: unknown rank; None inside: unknown size), or None if all
+    is unknown. It raises an XlanbError if the inputs' shapes do not fit the op.
     """
     global _shape_function
     previous, _shape_function = _shape_function, function
@@ -28,7 +28,7 @@ def set_shape_function(function: ShapeFunction | None) -> ShapeFunction | None:
 
 @boundary("infer the shapes of a node")
 def output_shapes(op: Operation) -> list[Dims | None]:
-    """Static shapes of the op's outputs, as far as attributes, inputs or the registered function tell.
+    """Return static shapes of the outputs, by attributes, inputs or the registered function.
 
     Raises:
         GraphValueError: the inputs' shapes do not fit the op; the message names the node.
@@ -52,7 +52,9 @@ infer_shapes.implement(output_shapes)
 
 
 def _from_attributes(op: Operation) -> list[Dims | None] | None:
-    """Shapes that an op states itself: sources say theirs, assignments and reads hand on their variable's."""
+    """Return shapes that an op states itself: a source's own, or the variable's for assigns and
+    reads.
+    """
     if op.type == "Const":
         value = op.attrs.get("value")
         return None if value is None else [tuple(value.shape)]
@@ -76,7 +78,8 @@ def _from_attributes(op: Operation) -> list[Dims | None] | None:
     return None
 
 
-# Op types with the number of the input whose elements are the sizes of the result: a size of it may be known where the others are not.
+# Op types with the number of the input whose elements are the result's sizes.
+# Single sizes may be known statically.
 _SIZES = {
     "RandomUniform": 0,
     "RandomUniformInt": 0,
@@ -99,7 +102,7 @@ _SIZES = {
 
 
 def _asked_for(op: Operation) -> Dims | None:
-    """The shape that an input asks for, as far as its elements are known."""
+    """Return the shape that a shape input requests, as far as its elements are known."""
     index = _SIZES.get(op.type)
     sizes = None if index is None or index >= len(op.inputs) else partial_vector(op.inputs[index])
     if sizes is None:
@@ -129,7 +132,7 @@ _HANDLES_PASS = frozenset({"Identity", "Enter", "RefEnter", "Switch", "Merge"})
 
 
 def handle_shape(op: Operation) -> Dims | None:
-    """The shape of the variable behind the op's first input, a resource handle; None where unknown."""
+    """Return the shape of the variable behind the op's first input, a resource handle, or None."""
     source = handed_on_from(op.inputs[0], lambda o: o.type in _HANDLES_PASS).op if op.inputs else op
     shape = source.attrs.get("shape") if source.type == "VarHandleOp" else None
     return None if shape is None else shape.as_tuple()

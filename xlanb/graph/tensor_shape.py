@@ -11,7 +11,9 @@ Dims = tuple[int | None, ...]
 
 
 class Dimension:
-    """One dimension of a static shape, TensorFlow 1's way: `.value` is its size, None where unknown."""
+    """One dimension of a static shape, as in TensorFlow 1: `.value` is its size, None if
+    unknown.
+    """
 
     __slots__ = ("value",)
 
@@ -136,7 +138,7 @@ class TensorShape:
         return TensorShape(None if self._dims is None or right is None else self._dims + right)
 
     def with_rank(self, rank: int) -> TensorShape:
-        """This shape, known to have `rank` dimensions. Raises GraphError where it has another rank."""
+        """Return this shape with `rank` dimensions. Raises GraphError if it has another rank."""
         return self.merge_with([None] * rank)
 
     def __len__(self) -> int:

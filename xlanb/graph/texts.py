@@ -1,4 +1,4 @@
-"""Strings of tensors and attributes: bytes, and UTF-8 where they are given as str."""
+"""Strings of tensors and attributes: bytes, or str for UTF-8."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from xlanb.errors import GraphValueError
 
 
 def encoded(text: str) -> bytes:
-    """The bytes of a text. Raises GraphValueError for half of a surrogate pair, which has none in UTF-8."""
+    """Encode a text.
+
+    Raises GraphValueError for half of a surrogate pair, which UTF-8 cannot encode.
+    """
     try:
         return text.encode()
     except UnicodeEncodeError as error:

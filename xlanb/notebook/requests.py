@@ -87,7 +87,7 @@ class Requests:
         else:
             self._widget.send({"type": "error", "message": _message(error)})
 
-    # -- work -------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------------------
 
     def _begin(self, kind: str, content: Message) -> None:
         """Begin a piece of work, unless one is under way."""
@@ -154,7 +154,7 @@ class Requests:
             if worth is not None:
                 self._widget.show_worth(trace, worth)
 
-    # -- short answers ------------------------------------------------------------------------------------------------
+    # -- short answers -----------------------------------------------------------------------------
 
     def _step(self, m: Message) -> None:
         self._widget.step(self._trace(m))
@@ -193,7 +193,7 @@ class Requests:
     def _sync(self, _: Message) -> None:
         self._widget.send_state("payload")
 
-    # -- what a message names -----------------------------------------------------------------------------------------
+    # -- what a message names ----------------------------------------------------------------------
 
     def _trace(self, message: Message) -> Trace:
         number = message.get("trace")

@@ -89,7 +89,7 @@ class StepWidget(anywidget.AnyWidget):
         """The traces that it shows, those of branches last."""
         return self.bench.traces
 
-    # -- where the views stand --------------------------------------------------------------------------------------
+    # -- where the views stand ---------------------------------------------------------------------
 
     @traitlets.validate("branch")
     def _check_branch(self, proposal: Any) -> int:
@@ -227,7 +227,7 @@ class StepWidget(anywidget.AnyWidget):
             made = self.bench.branches[known:]
             self.refresh(to_end=False, branch=made[0].trace if made else None)
 
-    # -- what the views ask for -------------------------------------------------------------------------------------
+    # -- what the views ask for --------------------------------------------------------------------
 
     def show_new(self) -> None:
         """Show what the traces hold by now; views stay where they are."""

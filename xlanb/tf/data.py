@@ -53,7 +53,7 @@ class Dataset:
         self.variant = variant
         self.element_spec = element_spec
 
-    # ------------------------------------------------------------------------------------------------------ sources
+    # -------------------------------------------------------------------------------------- sources
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
@@ -142,7 +142,7 @@ class Dataset:
         )  # fmt: skip
         return Dataset(made, spec)
 
-    # --------------------------------------------------------------------------------------------------- transformed
+    # ---------------------------------------------------------------------------------- transformed
 
     def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None, **_options: Any) -> Dataset:
         """`map_func` of each element; of tuples, of their parts."""
@@ -247,7 +247,7 @@ class Dataset:
         """These elements, then those."""
         return self._made("ConcatenateDataset", self.element_spec, dataset.variant)
 
-    # ------------------------------------------------------------------------------------------------------ iterators
+    # ------------------------------------------------------------------------------------ iterators
 
     @property
     def output_types(self) -> Any:
@@ -298,7 +298,7 @@ class Dataset:
     def __repr__(self) -> str:
         return f"<Dataset shapes: {self.output_shapes}, types: {map_structure(lambda t: t.name, self.output_types)}>"
 
-    # -------------------------------------------------------------------------------------------------------- pieces
+    # --------------------------------------------------------------------------------------- pieces
 
     def _made(self, op_type: str, spec: Any, *inputs: Any, **attrs: Any) -> Dataset:
         specs = flatten(spec)

@@ -200,7 +200,7 @@ class PriorityQueue(QueueBase):
         super().__init__(made, [dtypes.int64, *listed], [TensorShape([]), *found], names)
 
 
-# ------------------------------------------------------------------------------------------------------ input producers
+# ---------------------------------------------------------------------------------- input producers
 
 
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Tensor:

@@ -70,7 +70,11 @@ def broadcast_pair(b: HloBuilder, x: HloInstruction, y: HloInstruction) -> tuple
 
 
 def with_one_bound(b: HloBuilder, x: HloInstruction, y: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
-    """Both values, with dynamic dimensions that meet cut to the smaller bound: their sizes are equal when the program runs."""
+    """Cut dynamic dimensions that are combined to the smaller bound; their run-time sizes are
+    equal.
+
+    Returns both values.
+    """
     shapes = x.array_shape, y.array_shape
     for back in range(1, min(s.rank for s in shapes) + 1):
         p, q = (s.rank - back for s in shapes)

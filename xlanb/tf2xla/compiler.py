@@ -34,10 +34,11 @@ _DEPTH: ContextVar[int] = ContextVar("xlanb_function_depth", default=0)
 
 @dataclass(frozen=True)
 class Argument:
-    """What stands for a tensor that comes from outside.
+    """A tensor from outside the function.
 
-    `kind` is "parameter" (a value known when it runs), "constant" (known now: `value`) or "variable" (read and perhaps written; `shape` None while it has
-    no value, `value` what it holds at first where that is to be a literal).
+    `kind` is "parameter" (known at run time), "constant" (known now: `value`) or "variable" (read
+    and perhaps written; `shape` is None while it has no value, `value` is its initial value if that
+    is to be a literal).
     """
 
     kind: str
@@ -48,10 +49,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class CompilationResult:
-    """What tf2xla made of a function.
+    """The HLO module of a function.
 
-    `parameters` gives the argument that each HLO parameter takes. The module's root is a tuple: first the fetches, then the new values of the
-    variables whose arguments `updates` names.
+    `parameters` gives the argument of each HLO parameter. The module's root is a tuple: first the
+    fetches, then the new values of the variables whose arguments are in `updates`.
     """
 
     module: HloModule
@@ -69,14 +70,16 @@ def lower(
     *,
     follow_control: bool = True,
 ) -> CompilationResult:
-    """Lower everything between `feeds` and `fetches` (and `targets`, run for their effect) to a module called `name`.
+    """Lower everything between `feeds` and `fetches` (and `targets`) to a module called `name`.
 
-    Every instruction carries its TensorFlow node in its metadata (op_type, op_name, source_file, source_line). A single op is
-    lowered without what it only waits for: `follow_control` False.
+    `targets` are run for their side effects. Every instruction carries its TensorFlow node in its
+    metadata (op_type, op_name, source_file, source_line). With `follow_control` False, control
+    inputs are ignored, to lower a single op.
 
     Raises:
         UnknownOpError: an op type has no lowering.
-        GraphError: a node's inputs do not fit, or something that must be constant is not; the message names the node.
+        GraphError: a node's inputs are invalid, or a value that must be constant is not; the
+            message names the node.
     """
     given = [t for t, _ in feeds]
     if follow_control:
@@ -97,7 +100,7 @@ def between(
     *,
     follow_control: bool = True,
 ) -> list[Operation]:
-    """The operations that `fetches` and `targets` need when `feeds` are given, each after what it needs.
+    """List the operations that `fetches` and `targets` need given `feeds`, in topological order.
 
     Raises:
         GraphError: there is a cycle.
@@ -155,7 +158,7 @@ class _Lowering:
             self.values[tensor] = value
 
     def run(self, op: Operation) -> None:
-        """Lower one operation whose inputs are lowered."""
+        """Lower one operation after its inputs."""
         lower_op(op, self.values, self.b, self.constants)
 
     def finish(self, fetches: Sequence[Tensor]) -> CompilationResult:

@@ -1,4 +1,7 @@
-"""Which inputs of a node must be known when compiling, functions that it calls included (TensorFlow's backwards const analysis)."""
+"""TensorFlow's backwards const analysis: inputs that must be compile-time constants.
+
+Functions that a node calls are included.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,10 @@ def called_functions(op: Operation) -> Iterator[str]:
 def constant_inputs(
     op: Operation, open_: frozenset[str] = frozenset(), known: dict[str, frozenset[int]] | None = None
 ) -> list[int]:
-    """Positions of the inputs of a node whose values its lowering must know.
+    """Return the positions of a node's inputs that must be compile-time constants.
 
-    `open_` are the functions around the node, `known` what was found of others: each is looked through once.
+    `open_` are the enclosing functions, `known` caches the results of others: each is analyzed
+    once.
     """
     known = {} if known is None else known
     found = kernel(op.type)
@@ -61,7 +65,7 @@ def constant_inputs(
 def constant_arguments(
     body: Graph, open_: frozenset[str] = frozenset(), known: dict[str, frozenset[int]] | None = None
 ) -> frozenset[int]:
-    """Numbers of the arguments of a function whose value some op of its body must know, through whatever lies between."""
+    """Return the numbers of a function's arguments whose values its body needs at compile time."""
     known = {} if known is None else known
     must: set[Tensor] = set()
     arguments = set()
@@ -77,7 +81,7 @@ def constant_arguments(
 
 
 def unchanged_arguments(body: Graph) -> frozenset[int]:
-    """Numbers of the arguments that a loop's body gives back as they came, through identities perhaps."""
+    """Return the numbers of the arguments that a loop's body returns unchanged."""
     found = set()
     for op in body:
         if op.type != "_Retval":

@@ -1,4 +1,4 @@
-"""OpContext: what the lowering of one TensorFlow op sees: its inputs as HLO, its attributes, variables, constants."""
+"""OpContext: the inputs, attributes, variables and constants that an op's lowering sees."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ if TYPE_CHECKING:
 
 _MAX_STEPS = 1_000_000
 _MAX_BYTES = 256 << 20
-"""Limits of a value that has to be known while a graph is lowered: sizes, permutations, paddings."""
+"""The largest compile-time value in bytes: sizes, permutations, paddings."""
 
 _UNKNOWN_UNTIL_RUN = frozenset(
     {HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.INFEED, HloOpcode.RNG_GET_AND_UPDATE_STATE}
 )
 
 _MOST_INTS = 1 << 16
-"""What a list of sizes, axes or places may have: more is a graph that was damaged, or made to be slow."""
+"""The most elements in a list of sizes, axes or indices; a longer list is damaged or malicious."""
 
 
 class NotConstantError(GraphError):
-    """An input whose value must be known when compiling depends on an argument."""
+    """A compile-time constant depends on an argument."""
 
 
 @dataclass(slots=True)
 class VariableState:
-    """A variable while a function is lowered: its name, which argument it came in as, its value now, and whether that is new."""
+    """A variable during lowering: its name, its argument number, its value, and whether it
+    changed.
+    """
 
     name: str
     argument: int
@@ -48,15 +50,16 @@ class VariableState:
 
 @dataclass(slots=True)
 class Store(VariableState):
-    """A stack, or an array of tensors of version 1: a variable that the program makes itself.
+    """A TF1 stack or tensor array: a variable that the program itself makes.
 
-    Its value is a buffer whose rows are the elements, of a stack a tuple of that and of how many are filled; None until the shape of an element is known.
+    Its value is a buffer with one row per element; for a stack, a tuple of the buffer and the fill
+    count. It is None until the shape of an element is known.
 
     Attributes:
-        element_type, dims: what an element is.
-        size: how many there can be; None for a stack until it is known how often is pushed.
-        pushes: how often lowering has pushed to a stack, rounds of loops counted.
-        gradients: the arrays of its gradients, by the name of the walk that made them.
+        element_type, dims: an element's type and shape.
+        size: the number of elements; None for a stack until the number of pushes is known.
+        pushes: the number of pushes so far, loop iterations counted.
+        gradients: the arrays of its gradients, by the name of the backward pass that made them.
     """
 
     element_type: PrimitiveType = PrimitiveType.F32
@@ -79,7 +82,7 @@ class Store(VariableState):
 
 @dataclass(frozen=True, slots=True)
 class PendingList:
-    """A list of tensors whose elements' shape is not known yet: it becomes a list of zeros when the first of them is."""
+    """A tensor list whose element shape is unknown; it becomes a list of zeros once it is known."""
 
     element_type: PrimitiveType
     size: int
@@ -90,7 +93,7 @@ Value = HloInstruction | VariableState | PendingList | None
 
 
 class OpContext:
-    """The view of one operation that its lowering has.
+    """One operation, as its lowering sees it.
 
     `b` builds HLO whose metadata already names the op's type, node and Python line.
     """
@@ -107,12 +110,12 @@ class OpContext:
 
     @property
     def values(self) -> list[Value]:
-        """All inputs as they are: HLO, or variables."""
+        """All inputs: HLO, or variables."""
         return self._values
 
     @property
     def constants(self) -> ConstantValues:
-        """What is known of values while the whole function is lowered."""
+        """The compile-time values of the whole function."""
         return self._constants
 
     @property
@@ -189,10 +192,11 @@ class OpContext:
         return value.item()
 
     def sizes(self, index: int) -> list[int]:
-        """The value of an input that must be known now and be the sizes of an array.
+        """Return the compile-time value of an input with the sizes of an array.
 
         Raises:
-            GraphError: it is no vector, one is negative, or there are more dimensions than an array may have; names the node.
+            GraphError: it is not a vector, has a negative size, or has more dimensions than an
+                array may have; names the node.
         """
         found = self.bounded_ints(index)
         if self.shape(index).rank > 1 or min(found, default=0) < 0 or len(found) > MOST_DIMENSIONS:
@@ -202,7 +206,9 @@ class OpContext:
         return found
 
     def _is_dynamic(self, index: int) -> bool:
-        """Whether an input depends on the sizes of dynamic dimensions, and on nothing else."""
+        """Whether an input depends on the sizes of dynamic dimensions, and on nothing else at run
+        time.
+        """
         x = self.input(index)
         return self.known(x) is None and self._constants.bound(x) is not None
 
@@ -219,7 +225,11 @@ class OpContext:
         return value
 
     def size_of(self, index: int, element: int | None = None) -> HloInstruction | None:
-        """An integer input, or one of its elements, as an s32 scalar where it depends on the sizes of dynamic dimensions; else None."""
+        """Return an integer input, or one of its elements, as an s32 scalar if it depends on
+        dynamic sizes.
+
+        Otherwise returns None.
+        """
         if not self._is_dynamic(index):
             return None
         given = self.b.convert(self.input(index), PrimitiveType.S32)
@@ -231,7 +241,7 @@ class OpContext:
         return self.b.reshape(self.b.slice(given, [element], [element + 1]), [])
 
     def sized(self, x: HloInstruction, index: int) -> HloInstruction:
-        """`x`, made for the sizes of input `index`, with those set that depend on dynamic dimensions."""
+        """Set the dynamic sizes of `x` that input `index` gives."""
         for d in range(x.array_shape.rank) if self._is_dynamic(index) else ():
             size = self.size_of(index, d)
             if size is not None:
@@ -239,7 +249,7 @@ class OpContext:
         return x
 
     def per_dimension(self, index: int, of: int = 0) -> list[int]:
-        """The value of an integer input that must be known now: a number for each dimension of the input `of`.
+        """Return a compile-time integer input with one number for each dimension of the input `of`.
 
         Raises:
             GraphError: it has another number of elements; names the node.
@@ -252,7 +262,7 @@ class OpContext:
         return found
 
     def paddings(self, index: int, count: int) -> list[tuple[int, int]]:
-        """The value of an input that must be known now: paddings [count, 2], before and behind each dimension.
+        """Return compile-time paddings [count, 2], low and high for each dimension.
 
         Raises:
             GraphError: it has another number of elements; names the node.
@@ -263,7 +273,9 @@ class OpContext:
         return [(int(low), int(high)) for low, high in value.reshape(count, 2)]
 
     def check_ranks(self, wanted: Sequence[Rank]) -> None:
-        """Raise GraphError, naming the node, where an input has another rank than the op demands."""
+        """Raise GraphError, naming the node, if an input does not have the rank that the op
+        requires.
+        """
         for index, (rank, value) in enumerate(zip(wanted, self._values, strict=False)):
             if (
                 isinstance(value, HloInstruction)
@@ -331,7 +343,9 @@ class OpContext:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The largest that a value can be where the sizes of dynamic dimensions are read, and which elements depend on them."""
+    """An upper bound of a value that depends on dynamic sizes, and which elements depend on
+    them.
+    """
 
     value: np.ndarray[Any, Any]
     moves: np.ndarray[Any, Any]
@@ -346,15 +360,18 @@ class ConstantValues:
         self._below: dict[HloInstruction, Any] = {}
 
     def of(self, wanted: HloInstruction) -> np.ndarray[Any, Any]:
-        """The value of an instruction.
+        """Evaluate an instruction.
 
         Raises:
-            NotConstantError: it depends on a parameter or on random numbers; the message names which.
+            NotConstantError: it depends on a parameter or on random numbers; the message names
+                which.
         """
         return self._evaluated(wanted, self._values, None)
 
     def bound(self, wanted: HloInstruction) -> Bound | None:
-        """The value with each dynamic dimension at its bound; None where it depends on more than these."""
+        """Evaluate with dynamic dimensions at their bounds; None if it depends on other run-time
+        values.
+        """
         try:
             high = self._evaluated(wanted, self._at_bound, 0)
             return Bound(high, high != self._evaluated(wanted, self._below, 1))
@@ -362,14 +379,14 @@ class ConstantValues:
             return None  # that is the answer
 
     def set_bound(self, x: HloInstruction, bound: np.ndarray[Any, Any]) -> None:
-        """State what a value is at most, in its own element type."""
+        """Set the upper bound of a value, in its own element type."""
         self._at_bound[x] = bound
         self._below[x] = np.asarray(np.maximum(bound, 1) - 1, bound.dtype)
 
     def _evaluated(
         self, wanted: HloInstruction, values: dict[HloInstruction, Any], below: int | None
     ) -> np.ndarray[Any, Any]:
-        """The value of an instruction; with `below`, sizes of dynamic dimensions are so much less than their bounds."""
+        """Evaluate an instruction; `below` is subtracted from the bounds of dynamic dimensions."""
         stack = [wanted]
         while stack:
             i = stack[-1]
@@ -408,7 +425,9 @@ def _bytes(i: HloInstruction) -> int:
 
 
 def explain(op: Operation, values: Sequence[Value], error: XlanbError) -> GraphError:
-    """An error of the HLO builder as one that names the TensorFlow node, its inputs' shapes and its Python line."""
+    """Convert an error of the HLO builder; name the TensorFlow node, input shapes and Python
+    line.
+    """
     place = f" (created at {op.source_file}:{op.source_line})" if op.source_line else ""
     inputs = (f"{t.name}: {_shape_text(v)}" for t, v in zip(op.inputs, values, strict=True))
     return GraphError(f"node {op.name!r} ({op.type}){place}: {error}\n  inputs: {', '.join(inputs)}")

@@ -1,4 +1,4 @@
-"""Parts of a graph made into bodies of functions: what lies between some tensors and what they are made of."""
+"""Copy parts of a graph, between some tensors and their sources, into function bodies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Holds = Callable[[Operation], bool]
 
 
 class FunctionBody:
-    """A body that is being made of operations of `source`, which stay where they are.
+    """A function body under construction, with copies of operations of `source`.
 
-    `argument_of` gives the number of the argument that stands for a tensor from outside, None for one whose operation is copied;
-    `holds` says which operations that are only waited for belong to the body.
+    `argument_of` returns the argument number for a tensor from outside, None for one whose
+    operation is copied; `holds` says which control inputs belong to the body.
     """
 
     def __init__(self, source: Graph, name: str, argument_of: ArgumentOf, holds: Holds) -> None:
@@ -47,7 +47,7 @@ class FunctionBody:
                 new.adopt_shape(old)
 
     def inside(self, tensor: Tensor) -> Tensor:
-        """What stands for a tensor in the body: an argument, or the output of a copy."""
+        """Return a tensor's counterpart in the body: an argument, or the output of a copy."""
         index = self._argument_of(tensor)
         if index is not None:
             return self.argument(index, tensor)
@@ -72,7 +72,7 @@ class FunctionBody:
         self._results += 1
 
     def finish(self, arguments: Sequence[Tensor]) -> FunctionRef:
-        """The function in the library, with an argument for each of these tensors whether the body reads it or not."""
+        """Add the function to the library, with one argument for each tensor, used or not."""
         for index, tensor in enumerate(arguments):
             self.argument(index, tensor)
         function = GraphFunction.of_body(self.graph.name, self.graph)

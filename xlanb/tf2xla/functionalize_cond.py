@@ -1,8 +1,9 @@
-"""Branches of version 1 as If nodes (TensorFlow's functionalize_cond.cc).
+"""Convert TF1 branches to If nodes (TensorFlow's functionalize_cond.cc).
 
     Switch(x, p) -> then / else -> Merge            If(p, x, then_branch=..., else_branch=...)
 
-The state of a tensor is the branches that it lies in: pairs of a predicate and its value. A Merge ends the branch in which its inputs differ.
+The state of a tensor is the set of its branches: pairs of a predicate and its value. A Merge ends
+the branch in which its inputs differ.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ State = frozenset[tuple[Tensor, int]]
 
 @dataclass
 class _Cond:
-    """What one If is made of: Merges that end it, and operations in its branches that are there for their effect."""
+    """The parts of an If: the Merges that end it, and operations with side effects in its
+    branches.
+    """
 
     pred: Tensor
     state: State
@@ -37,12 +40,13 @@ class _Cond:
 
 
 def functionalize_conds(graph: Graph, *, is_body: bool = False) -> None:
-    """Make an If of each branch of the graph, inner ones first. Loops must be gone.
+    """Make an If of each branch of the graph, inner ones first. Loops must be converted already.
 
-    What a loop's body (`is_body`) gives back without a Merge lies on a branch that is always taken when the loop runs at all.
+    A result of a loop body (`is_body`) without a Merge is on a branch that is always taken when the
+    loop runs.
 
     Raises:
-        GraphError: the inputs of a Merge do not lie in the two branches of one predicate; names it.
+        GraphError: the inputs of a Merge are not in the two branches of one predicate; names it.
     """
     if not any(op.type in SWITCH | MERGE for op in graph):
         return
@@ -64,7 +68,9 @@ def functionalize_conds(graph: Graph, *, is_body: bool = False) -> None:
 
 
 def _hoist_stores(graph: Graph) -> None:
-    """Stacks and arrays of constant size begin before the branch: what fills them and what reads them may come to lie in two Ifs."""
+    """Move stacks and arrays of constant size before the branch: two Ifs may write and read
+    them.
+    """
     for op in list(graph):
         if op.type not in _STORES or any(t.op.type != "Const" for t in op.inputs):
             continue
@@ -128,7 +134,7 @@ class _States:
             self.of_tensor[tensor] = self.of_op[op]
 
     def pass_through(self) -> bool:
-        """Take away the Switches on which results depend that no Merge ends; whether there were any."""
+        """Bypass the Switches of results that no Merge ends; return whether there were any."""
         ended = {pred for pred, _ in self.ends.values()}
         taken = {s for op in self.order if op.type == "_Retval" for s in self.of_op[op] if s[0] not in ended}
         found = False
@@ -140,7 +146,7 @@ class _States:
         return found
 
     def innermost(self, done: set[Operation]) -> _Cond | None:
-        """The next to be made an If: it lies in the most branches, and no Merge of it needs another."""
+        """Return the next If: in the most branches, and with no Merge that depends on another."""
         conds: dict[tuple[Tensor, State], _Cond] = {}
         for op, (pred, state) in self.ends.items():
             conds.setdefault((pred, state), _Cond(pred, state)).merges.append(op)
@@ -158,7 +164,7 @@ class _States:
 
 
 def _predicate(switch: Operation) -> Tensor:
-    """What a Switch decides by, before the Identity that each branch makes of it."""
+    """Return the predicate of a Switch, before the Identity that each branch makes of it."""
     return handed_on_from(switch.inputs[1], lambda op: op.type == "Identity")
 
 
@@ -212,7 +218,7 @@ def _replace(graph: Graph, cond: _Cond, states: _States) -> None:
 
 
 def _give_merged(body: FunctionBody, merge: Operation, position: int) -> None:
-    """A Merge's value on one branch, and which of its inputs that is where somebody asks."""
+    """Return a Merge's value on one branch from its body, and its value_index if used."""
     body.result(body.inside(merge.inputs[position]))
     if len(merge.outputs) > 1 and merge.outputs[1].uses:
         attrs = {"dtype": as_dtype("int32"), "value": np.asarray(position, np.int32)}
@@ -220,7 +226,7 @@ def _give_merged(body: FunctionBody, merge: Operation, position: int) -> None:
 
 
 def _nothing(body: FunctionBody, like: Tensor) -> Tensor:
-    """What stands on the other branch for a value that nobody reads there."""
+    """Make a FakeParam for a value that the other branch lacks and nobody reads there."""
     attrs = {"dtype": like.dtype, "shape": like.shape}
     return body.graph.add_op("FakeParam", body.graph.unique_name("nothing"), (), [like.dtype], attrs).outputs[0]
 
@@ -245,7 +251,7 @@ def _hand_over(
     outputs: list[Tensor],
     exported: list[tuple[Tensor, int]],
 ) -> None:
-    """Who read or waited for what is now in the If reads or waits for it."""
+    """Redirect data and control users of the converted nodes to the If."""
     for old, new in zip(outputs, made.outputs, strict=False):
         old.replace_uses(new)
     for (old, branch), new in zip(exported, made.outputs[len(outputs) :], strict=True):
@@ -282,7 +288,7 @@ def _name(cond: _Cond) -> str:
 
 
 def _drop_dead(graph: Graph, states: _States) -> None:
-    """What still lies in a branch leads nowhere: its values reach no Merge."""
+    """Remove nodes that remain in a branch: their values reach no Merge."""
     for op in graph:
         if op.type == "_Retval" and states.of_op[op]:
             dead = op.inputs[0]

@@ -1,4 +1,8 @@
-"""Version 1's control flow as calls of functions, before a program is lowered (TensorFlow's functionalize_control_flow.cc): first loops, inner ones first, then branches."""
+"""Convert TF1 control flow to function calls before lowering: loops, inner ones first, then
+branches.
+
+Source: TensorFlow's functionalize_control_flow.cc.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,13 @@ Ends = tuple[list[Tensor], list[Tensor], list[Operation]]
 
 
 def functionalized(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()) -> Ends:
-    """The same feeds, fetches and targets in a graph whose loops are While nodes and whose branches are If nodes.
+    """Return feeds, fetches and targets in a graph with While and If nodes for loops and branches.
 
-    They are those of the graph itself where what lies between them has no control flow of version 1; else of a copy of that part, which the graph does not see.
+    If the part between them has no TF1 control flow, they are unchanged; otherwise that part is
+    copied, and the graph is not changed.
 
     Raises:
-        GraphError: a loop or branch is not of the form that TensorFlow makes; names the node.
+        GraphError: a loop or branch does not have TensorFlow's form; names the node.
     """
     fed = set(feeds)
     needed = needed_by([*(t.op for t in fetches if t not in fed), *targets], fed)

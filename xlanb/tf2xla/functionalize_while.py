@@ -1,7 +1,9 @@
-r"""Loops of version 1 as While nodes (TensorFlow's functionalize_while.cc): what lies between Enter and Exit becomes two functions.
+r"""Convert TF1 loops to While nodes: the nodes between Enter and Exit become two functions.
 
 Enter -> Merge -> Switch -> body -> NextIteration -> Merge        While(cond=..., body=...)
                      \-> Exit
+
+Source: TensorFlow's functionalize_while.cc.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def functionalize_loops(graph: Graph) -> None:
     """Make a While of each loop of the graph, inner ones first.
 
     Raises:
-        GraphError: a loop is not of the form that tf.while_loop makes; names its frame and the node.
+        GraphError: a loop does not have the form of tf.while_loop; names its frame and the node.
     """
     frames = _frames(graph)
     for frame in sorted(frames, key=lambda f: -f.depth):
@@ -139,7 +141,7 @@ def _replace(graph: Graph, frame: WhileFrame) -> None:
 
 
 def _wait_for(new: Operation, old: Operation, but: Iterable[Operation] = ()) -> None:
-    """Who waited for the old node waits for the new one."""
+    """Redirect control edges from the old node to the new one."""
     for waiting in [o for o in old.control_outputs if o not in but]:
         waiting.remove_control_input(old)
         if new is not waiting and new not in waiting.control_inputs:

@@ -32,11 +32,14 @@ class Rank(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpLowering:
-    """How one op type is lowered.
+    """The lowering of one op type.
 
-    `lower` takes an OpContext and returns the HLO of its output, a sequence for several outputs, or None for none. `constants` are positions of inputs whose values must be
-    known when compiling (negative: from the end; a slice where their number varies, a function of the number of inputs where that is not enough); `is_compilable` is False for what TensorFlow's tf2xla leaves to the host (ref variables), which is
-    then lowered only when it runs op by op. `ranks` is what the op demands of the ranks of its first inputs, as its shape function in TensorFlow does.
+    `lower` takes an OpContext and returns the HLO of its output, a sequence for several outputs, or
+    None for none. `constants` are positions of inputs that must be compile-time constants
+    (negative: from the end; a slice if their number varies; a function of the number of inputs if
+    that does not suffice). `is_compilable` is False for ops that TensorFlow's tf2xla leaves to the
+    host (reference variables); they are lowered only to run op by op. `ranks` are the ranks that
+    the op requires of its first inputs, as in its TensorFlow shape function.
     """
 
     op_type: str
@@ -60,9 +63,10 @@ _KERNELS: dict[str, OpLowering] = {}
 def register(
     *op_types: str, constants: Positions = (), is_compilable: bool = True, ranks: str = ""
 ) -> Callable[[Lowering], Lowering]:
-    """Decorator: the function lowers these op types.
+    """Decorator: register a lowering for these op types.
 
-    `ranks` are the ranks of the first inputs, as words: "2" exactly two, "2+" two or more, "0+" any.
+    `ranks` are the ranks of the first inputs, as words: "2" exactly two, "2+" two or more, "0+"
+    any.
     """
     wanted = tuple(Rank(int(word.rstrip("+")), word.endswith("+")) for word in ranks.split())
 

@@ -1,4 +1,4 @@
-"""What nodes demand of the shapes around them, in both directions: rules that always hold, and guesses for when they tell too little."""
+"""Shape rules of ops in both directions: rules that always hold, and guesses for open shapes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _GUESSES: dict[str, Rule] = {}
 
 
 def rule(op_type: str) -> Rule | None:
-    """What an op type demands, None where nothing is known of it but its lowering."""
+    """Return the shape rule of an op type, or None if only its lowering is known."""
     return _RULES.get(op_type)
 
 
 def guess_rule(op_type: str) -> Rule | None:
-    """What is likely of an op type's shapes."""
+    """Return the guess for an op type's shapes."""
     return _GUESSES.get(op_type)
 
 
@@ -102,7 +102,7 @@ _BROADCAST = ("Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "DivNoNan", "MulNo
 
 @_demands(*_BROADCAST)
 def _broadcast(s: ShapeSolver, op: Operation) -> None:
-    """Sizes of the result where all inputs are known; a size that is not 1 on one side only tells that of the result."""
+    """Set the result's sizes if all inputs are known; a size other than 1 on one side suffices."""
     shapes = [s.get(t) for t in op.inputs]
     known = [d for d in shapes if d is not None]
     others = [t for t, d in zip(op.inputs, shapes, strict=True) if d != []]
@@ -129,7 +129,9 @@ def _broadcast(s: ShapeSolver, op: Operation) -> None:
 
 @_suggests(*_BROADCAST)
 def _same_operands(s: ShapeSolver, op: Operation) -> None:
-    """An operand of unknown rank has the shape of the other, unless that is a scalar; sizes that are not known are the same."""
+    """Give an operand of unknown rank the other's shape, unless that is a scalar; equate open
+    sizes.
+    """
     known = [d for t in op.inputs if (d := s.get(t))]
     if not known:
         return
@@ -191,7 +193,7 @@ def _batch_norm(s: ShapeSolver, op: Operation) -> None:
         s.equal(x[1 if op.attrs.get("data_format") == "NCHW" else -1], scale[0], op.inputs[0])
 
 
-# ------------------------------------------------------------------------------------------------------------- windows
+# ------------------------------------------------------------------------------------------ windows
 
 
 def _space(op: Operation) -> tuple[int, list[int]]:
@@ -200,7 +202,7 @@ def _space(op: Operation) -> tuple[int, list[int]]:
 
 
 def _sizes_of(op: Operation, attr: str) -> list[int]:
-    """An attribute with a size for each of four dimensions; ones where it is not given, or has what lowering refuses."""
+    """Return an attribute with four sizes; ones if it is missing or invalid."""
     sizes = [int(n) for n in op.attrs.get(attr) or ()]
     return sizes if len(sizes) == 4 and min(sizes) > 0 else [1] * 4
 
@@ -218,7 +220,7 @@ def _sides(s: ShapeSolver, op: Operation, image: Tensor, made: Tensor, window: S
 
 
 def _sides_back(s: ShapeSolver, op: Operation, window: Sequence[int | None]) -> None:
-    """A picture of which these windows give a result of this size."""
+    """Guess the image size that gives the result's size with these windows."""
     image, made = s.get(op.inputs[0]), s.get(op.outputs[0])
     for index, place in enumerate(_space(op)[1]):
         size = window[index]
@@ -275,7 +277,7 @@ def _pool_guess(s: ShapeSolver, op: Operation) -> None:
     _sides_back(s, op, _pool_window(op))
 
 
-# -------------------------------------------------------------------------------------------------------------- shapes
+# ------------------------------------------------------------------------------------------- shapes
 
 
 @_demands("Reshape")
@@ -309,7 +311,10 @@ def _same_count(s: ShapeSolver, a: Tensor, first: Sequence[Unknown], b: Tensor, 
 
 @_suggests("Reshape")
 def _reshape_guess(s: ShapeSolver, op: Operation) -> None:
-    """The first size is kept, and what else is unknown is a square picture; of unknown rank: already of the shape asked for."""
+    """Keep the first size and guess a square image for the rest.
+
+    An input of unknown rank gets the target shape.
+    """
     given, out = s.get(op.inputs[0]), s.get(op.outputs[0])
     if out is None:
         return
@@ -457,7 +462,7 @@ def _gather(s: ShapeSolver, op: Operation) -> None:
         s.set_dims(op.outputs[0], [*table[:place], *indices, *table[place + 1 :]])
 
 
-# --------------------------------------------------------------------------------------------------------------- lists
+# -------------------------------------------------------------------------------------------- lists
 # The dimensions of a list's handle are those of its elements.
 
 
@@ -496,7 +501,7 @@ def _list_as_tensor(s: ShapeSolver, op: Operation) -> None:
             s.equal(a, b, tensor)
 
 
-# -------------------------------------------------------------------------------------------------------------- losses
+# ------------------------------------------------------------------------------------------- losses
 
 
 @_demands("SparseSoftmaxCrossEntropyWithLogits")
@@ -526,7 +531,7 @@ def _in_top_k(s: ShapeSolver, op: Operation) -> None:
     s.equal(s.with_rank(op.inputs[0], 2)[0], s.with_rank(op.inputs[1], 1)[0], op.inputs[1])
 
 
-# ------------------------------------------------------------------------------------------------------------- by name
+# ------------------------------------------------------------------------------------------ by name
 
 _SLOTS = frozenset({"var", "accum", "m", "v", "ms", "mom", "mg", "grad", "delta", "linear", "vhat", "accum_update"})
 

@@ -1,7 +1,7 @@
-"""Shapes of TensorFlow tensors, found by lowering: nothing about shapes is written twice.
+"""Shapes of TensorFlow tensors, found by lowering, so that no shape rule is written twice.
 
-An operation is lowered with parameters of its inputs' shapes. Where a dimension is unknown it is lowered twice, with two different sizes standing in:
-dimensions of the result that follow the stand-in are unknown too.
+An operation is lowered with parameters of its inputs' shapes. If a dimension is unknown, it is
+lowered twice, with two different sizes: dimensions of the result that differ are unknown too.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def _inferred(op: Operation) -> list[Dimensions | None] | None:
 def _attempt(
     op: Operation, dims: Sequence[Dimensions | None], known: Sequence[Array | None], size: int
 ) -> list[Dimensions | None] | None:
-    """Output shapes with `size` for every unknown dimension; None where the op cannot tell. Raises GraphError where it does not fit."""
+    """Return output shapes with `size` for unknown dimensions, None if the op cannot be lowered.
+
+    Raises GraphError if the shapes do not fit.
+    """
     try:
         return _lowered_shapes(op, dims, known, size)
     except (UnknownOpError, NotConstantError):
@@ -85,10 +88,13 @@ def _attempt(
 def exact_shapes(
     op: Operation, dims: Sequence[tuple[int, ...]], known: Sequence[Array | None]
 ) -> list[tuple[int, ...] | None]:
-    """Shapes of the outputs for inputs of these shapes (a variable's, of its handle), and values where they must be known; None where a size depends on values.
+    """Return output shapes for inputs of these shapes; None if a size depends on values.
+
+    `dims` has the variable's shape for a handle; `known` has the values of inputs that must be
+    constant.
 
     Raises:
-        GraphError: they do not fit; NotConstantError where a value is needed that is not in `known`.
+        GraphError: the shapes do not fit; NotConstantError if `known` lacks a value that is needed.
         UnknownOpError: the op has no lowering.
     """
     shapes = _lowered_shapes(op, dims, known, 0)
@@ -96,7 +102,9 @@ def exact_shapes(
 
 
 def evaluate_op(op: Operation, dims: Sequence[tuple[int, ...]], known: Sequence[Array | None]) -> list[Array] | None:
-    """Values of an op's outputs for inputs of known values, or of these shapes where only the shape counts; None where that does not tell them."""
+    """Evaluate an op on known inputs, or on shapes if only these matter; None if that is not
+    enough.
+    """
     feeds: dict[Tensor, Argument] = {}
     for t, d, value in zip(op.inputs, dims, known, strict=True):
         if value is not None:
@@ -142,14 +150,16 @@ def constant_value(tensor: Tensor) -> Array | None:
 
 
 def _dimensions(tensor: Tensor) -> Dimensions | None:
-    """What is known of a tensor's dimensions; of a variable's handle, of the variable's."""
+    """Return a tensor's known dimensions; for a variable's handle, the variable's."""
     if tensor.dtype.name == "resource":
         return handle_shape(tensor.op)
     return tensor.shape.as_tuple()
 
 
 def _known_inputs(op: Operation) -> list[Array | None] | None:
-    """The values of inputs that must be constant, None for the others; None in all where one that must be is not known."""
+    """Return the values of inputs that must be constant, None for others; None if one is
+    unknown.
+    """
     needed = constant_inputs(op)
     values = [constant_value(t) if i in needed else None for i, t in enumerate(op.inputs)]
     return None if any(values[i] is None for i in needed) else values
@@ -179,7 +189,7 @@ def _lowered_shapes(
 
 
 def _is_of_store(op: Operation) -> bool:
-    """Whether an op makes or reads a stack or an array of tensors: alone it tells no shape."""
+    """Whether an op makes or reads a stack or tensor array: alone it determines no shape."""
     return op.type.startswith(("Stack", "TensorArray"))
 
 

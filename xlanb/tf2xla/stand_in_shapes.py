@@ -1,9 +1,10 @@
-"""Shapes for tensors whose shapes a graph does not state: what the nodes around them demand, and a choice for the rest.
+"""Choose shapes for tensors whose graph states none, consistent with the surrounding nodes.
 
-A graph dumped before it runs often says nothing of its arguments. To see a cluster as HLO some shape is needed. Every dimension is an unknown;
-nodes equate unknowns (MatMul its inner sizes, Conv2D the channels of image and filter, ...), forwards and backwards, until
-nothing changes. Then guesses follow, one at a time, the likeliest first: operands of the same shape, square images, a size of 8 for a batch, of 64 for a
-picture. What was guessed is told.
+A graph dumped before it runs often has no argument shapes, but lowering a cluster to HLO needs
+them. Every dimension is an unknown; nodes equate unknowns (MatMul its inner sizes, Conv2D the
+channels of image and filter, ...), forwards and backwards, to a fixed point. Then guesses follow,
+one at a time, the most likely first: operands of the same shape, square images, a batch of 8, an
+image size of 64. Guesses are reported.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ContradictionError(GraphError):
 
 
 class Unknown:
-    """One dimension: a size, or what it is equal to."""
+    """One dimension: a size, or the unknown that it equals."""
 
     __slots__ = ("is_derived", "is_picture", "same", "size")
 
@@ -47,7 +48,7 @@ class Unknown:
         self.is_derived = False  # follows from another by a number, so that a guess for it is one for that
 
     def root(self) -> Unknown:
-        """The unknown that stands for all that are equal to this one."""
+        """Return the representative of all unknowns equal to this one."""
         found = self
         while found.same is not None:
             found = found.same
@@ -64,7 +65,7 @@ Dims = list[Unknown]
 
 @dataclass
 class Solution:
-    """Shapes by tensor, values that follow from them, and the tensors for which something was guessed."""
+    """Shapes by tensor, values that follow from them, and the tensors with guessed shapes."""
 
     shapes: dict[Tensor, tuple[int, ...]] = field(default_factory=dict)
     values: dict[Tensor, Array] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class ShapeSolver:
             if known is not None:
                 self.set_dims(tensor, [Unknown(d) for d in known])
 
-    # ------------------------------------------------------------------------------------------------ what rules use
+    # ------------------------------------------------------------------------------- what rules use
 
     def get(self, tensor: Tensor) -> Dims | None:
         """The dimensions of a tensor, None while its rank is not known."""
@@ -120,7 +121,9 @@ class ShapeSolver:
         return self.values.get(tensor)
 
     def number(self, tensor: Tensor) -> int | None:
-        """The value of a tensor that is one integer, where it follows from constants and shapes; lowering refuses others."""
+        """Return the value of an integer tensor with one element if known; lowering rejects
+        others.
+        """
         found = self.values.get(tensor)
         return int(found.item()) if found is not None and found.size == 1 else None
 
@@ -160,13 +163,13 @@ class ShapeSolver:
         if a.known != size:
             self.equal(a, Unknown(size), where)
 
-    # ------------------------------------------------------------------------------------------------------- solving
+    # -------------------------------------------------------------------------------------- solving
 
     def solve(self) -> Solution:
-        """Shapes for all requested tensors.
+        """Solve for the shapes of all requested tensors.
 
         Raises:
-            GraphError: nodes contradict each other, or nothing tells a shape.
+            GraphError: nodes contradict each other, or a shape cannot be found.
         """
         with unobserved():
             for _ in range(_MOST_ROUNDS):
@@ -184,7 +187,7 @@ class ShapeSolver:
         return all(t in self.values for t in self.constants) and all(self._exact(t) is not None for t in self.wanted)
 
     def _propagate(self) -> None:
-        """What rules say until nothing changes, then what whole nodes say, and again; no more of that than is needed."""
+        """Apply the rules to a fixed point, then lower whole nodes, and repeat until done."""
         before = -1
         while before != self.changes:
             before = self.changes
@@ -226,7 +229,7 @@ class ShapeSolver:
         self._evaluate(op, shapes, known)
 
     def _evaluate(self, op: Operation, shapes: list[tuple[int, ...]], known: list[Array | None]) -> None:
-        """Values of whole numbers: shapes, axes and what is computed from them."""
+        """Evaluate integers: shapes, axes and values computed from them."""
         if not op.outputs or not all(t.dtype.is_integer or t.dtype.name == "bool" for t in op.outputs):
             return
         if op.type not in {"Shape", "ShapeN", "Size", "Rank"} and any(k is None for k in known):
@@ -246,7 +249,9 @@ class ShapeSolver:
         return None if None in sizes else tuple(s for s in sizes if s is not None)
 
     def may_guess(self, tensor: Tensor) -> bool:
-        """Whether the rank of a tensor is one to guess: it is asked for, or handed on from one that is."""
+        """Whether a tensor's rank may be guessed: it is requested, or forwarded from one that
+        is.
+        """
         seen: set[Tensor] = set()
         while tensor not in self._wanted and hands_on(tensor.op.type) and tensor.op.inputs and tensor not in seen:
             seen.add(tensor)
@@ -254,11 +259,11 @@ class ShapeSolver:
         return tensor in self._wanted
 
     def may_guess_size(self, size: Unknown) -> bool:
-        """Whether a dimension is one of a tensor that is asked for."""
+        """Whether a dimension belongs to a requested tensor."""
         return size.known is None and (size.root().is_derived or size.root() in self._open_sizes)
 
     def _guess(self) -> bool:
-        """One guess more; False where there is nothing left to guess."""
+        """Make one more guess; return False if none is left."""
         self._open_sizes = {d.root() for t in self.wanted for d in self.dims.get(t, ()) if d.known is None}
         for op in self.ops:
             found = guess_rule(op.type)
@@ -290,12 +295,13 @@ class ShapeSolver:
 def stand_in_shapes(
     graph: Graph, wanted: Sequence[Tensor], given: Mapping[Tensor, Sequence[int]], constants: Sequence[Tensor] = ()
 ) -> Iterator[Solution]:
-    """Shapes for `wanted`, tensors of `graph`, that fit the nodes around them, and values of `constants` as far as they follow; `given` are known.
+    """Yield shapes for `wanted` that fit the surrounding nodes, and the values of `constants`.
 
-    One solution for each rank that tensors of unknown rank may have, the likeliest first.
+    `given` are known shapes of tensors of `graph`. There is one solution for each rank that tensors
+    of unknown rank may have, the most likely first.
 
     Raises:
-        GraphError: no shapes were found that fit all nodes; the message names one that they do not fit.
+        GraphError: no shapes fit all nodes; the message names a node that fails.
     """
     refusal: GraphError | None = None
     count = 0

@@ -35,7 +35,7 @@ def first_lines(text: str, where: str, most: int = LINES) -> str:
     return "\n".join([*shown, *([f"... {len(lines) - len(shown):,} more lines: {where}"] if len(lines) > most else [])])
 
 
-# ------------------------------------------------------------------------------------------------------------ traces
+# ------------------------------------------------------------------------------------------- traces
 
 
 def trace_brief(trace: Trace) -> str:
@@ -121,7 +121,7 @@ def _memory(trace: Trace) -> str:
     return f"memory: {bytes_text(found.total_bytes)} ({kinds}, temporaries {bytes_text(found.temp_bytes)})"
 
 
-# --------------------------------------------------------------------------------------------------- stages, artifacts
+# -------------------------------------------------------------------------------- stages, artifacts
 
 
 def stage_brief(stage: Stage) -> str:

@@ -52,7 +52,7 @@ def _size(graph: DotGraph) -> str:
     return f"{counted(len(graph.nodes), 'node')}, {counted(len(graph.edges), 'edge')}{inside}"
 
 
-# ------------------------------------------------------------------------------------------------------- what is drawn
+# ------------------------------------------------------------------------------------ what is drawn
 
 
 def _limited(graph: DotGraph) -> tuple[DotGraph, str]:
@@ -109,7 +109,7 @@ def _fill(attributes: Mapping[str, str]) -> str:
     return _colour(attributes, "fillcolor", _colour(attributes, "color", "#eceff1"))
 
 
-# ------------------------------------------------------------------------------------------------------------ Graphviz
+# ----------------------------------------------------------------------------------------- Graphviz
 
 
 def dot_source(graph: DotGraph) -> str:
@@ -192,7 +192,7 @@ def _by_graphviz(graph: DotGraph) -> str:
     return done.stdout if done.returncode == 0 and "<svg" in done.stdout else ""
 
 
-# ---------------------------------------------------------------------------------------------------------- our layout
+# --------------------------------------------------------------------------------------- our layout
 
 
 def dot_svg(graph: DotGraph) -> str:

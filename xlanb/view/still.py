@@ -109,7 +109,7 @@ class _Sheet:
         return max(self.width / _WIDTH, self.height / _TALLEST, 1.0)
 
 
-# ---------------------------------------------------------------------------------------------------------- columns
+# ------------------------------------------------------------------------------------------ columns
 
 
 def _in_columns(made: OutlineDrawing, columns: int) -> _Sheet:
@@ -183,7 +183,7 @@ def _across(a: Box, b: Box, left: float) -> Sequence[Point]:
     return [(middle, a[1] + a[3]), (middle, below), (gutter, below), (gutter, above), (end, above), (end, b[1])]
 
 
-# ------------------------------------------------------------------------------------------------------------- SVG
+# ---------------------------------------------------------------------------------------------- SVG
 
 
 def _svg(made: OutlineDrawing, sheet: _Sheet) -> str:

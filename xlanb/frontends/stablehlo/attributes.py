@@ -114,7 +114,7 @@ class AttributeParser:
             return Opaque(f"{word}{self._balanced()}")
         return word
 
-    # -- elements -------------------------------------------------------------------------------------------------
+    # -- elements ----------------------------------------------------------------------------------
 
     def _dense(self, start: int) -> elements.Elements:
         raw = elements.parse_raw(self.cursor)
@@ -170,7 +170,7 @@ class AttributeParser:
             return word == "true"
         return c.number()
 
-    # -- lists --------------------------------------------------------------------------------------------------------
+    # -- lists -------------------------------------------------------------------------------------
 
     def array(self) -> tuple[Any, ...]:
         """`[a, b]`."""
@@ -228,7 +228,7 @@ class AttributeParser:
             name += f"::{self.cursor.suffix('@')}"
         return Symbol(name)
 
-    # -- attributes of dialects ---------------------------------------------------------------------------------------
+    # -- attributes of dialects --------------------------------------------------------------------
 
     def _dialect_attribute(self) -> Any:
         c = self.cursor

@@ -320,7 +320,7 @@ def _called(s: RegionScope, op: StablehloOperation) -> tuple[HloComputation, ...
     return tuple(found)
 
 
-# -- effects ------------------------------------------------------------------------------------------------------------
+# -- effects ---------------------------------------------------------------------------------------
 
 
 @rule("stablehlo.after_all", "stablehlo.create_token")

@@ -50,7 +50,7 @@ class Parser:
         self._scopes: list[list[str]] = [[]]
         self.attributes.resources = _resources(text)
 
-    # -- the whole ----------------------------------------------------------------------------------------------------
+    # -- the whole ---------------------------------------------------------------------------------
 
     def program(self) -> StablehloOperation:
         """All of the text."""
@@ -98,7 +98,7 @@ class Parser:
         c.pos = end + 3
         c.skip()
 
-    # -- values --------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def operand(self) -> StablehloValue:
         """A use of a value."""
@@ -144,7 +144,7 @@ class Parser:
             self.cursor.fail("expects the name of an argument, without a number", start)
         return name, start
 
-    # -- regions -------------------------------------------------------------------------------------------------------
+    # -- regions -----------------------------------------------------------------------------------
 
     def region(self, arguments: Sequence[tuple[str, int, StablehloValue]] = (), *, isolated: bool = False) -> Block:
         """`{ ... }`: one block, whose arguments may be given."""
@@ -196,7 +196,7 @@ class Parser:
         type_ = self.types.type()
         return name, at, StablehloValue(name, type_, location=self.locations.optional())
 
-    # -- operations ----------------------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     def operation(self) -> StablehloOperation:
         """One operation with the names of its results."""
@@ -319,7 +319,7 @@ class Parser:
             attributes |= self.attributes.dictionary()
         return self.made("builtin.module", at, [], attributes, (), [self.region(isolated=True)])
 
-    # -- functions -----------------------------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def _function(self, at: int) -> StablehloOperation:
         c = self.cursor

@@ -164,7 +164,7 @@ def _results(reading: Reading) -> tuple[StablehloType, ...]:
     return tuple(types) if reading.name in _EACH else (types[-1],)
 
 
-# -- items ---------------------------------------------------------------------------------------------------------------
+# -- items -----------------------------------------------------------------------------------------
 
 
 def _parentheses(reading: Reading) -> None:
@@ -278,7 +278,7 @@ _ITEMS: dict[str, Callable[[Reading], None]] = {
 }
 
 
-# -- whole operations ------------------------------------------------------------------------------------------------------
+# -- whole operations ------------------------------------------------------------------------------
 
 
 def _generic_constant(parser: Parser, name: str, at: int) -> StablehloOperation:

@@ -96,7 +96,7 @@ class RegionScope:
         self.made: dict[StablehloValue, HloInstruction] = {}
         """The instructions of the values that this scope has had so far."""
 
-    # -- values -------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def bind(self, value: StablehloValue, instruction: HloInstruction) -> None:
         """Let an instruction be the value."""
@@ -187,7 +187,7 @@ class RegionScope:
         except XlanbError:
             return None  # what has no value here is computed when the program runs
 
-    # -- attributes ---------------------------------------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------------
 
     def ints(self, op: StablehloOperation, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """A list of integers: an array, or the elements of a vector."""
@@ -232,7 +232,7 @@ class RegionScope:
         handle = self.fields(op, "channel_handle").get("handle")
         return handle if isinstance(handle, int) and handle > 0 else None
 
-    # -- shapes -------------------------------------------------------------------------------------------------------
+    # -- shapes ------------------------------------------------------------------------------------
 
     def result_shape(self, op: StablehloOperation, number: int = 0) -> ArrayShape:
         """The shape that the text gives a result, known to be an array.
@@ -264,7 +264,7 @@ class RegionScope:
         except (ShapeError, UnimplementedError) as error:
             self.program.fail(type(error), op, str(error))
 
-    # -- operations ---------------------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     def fail(self, op: StablehloOperation, problem: str) -> NoReturn:
         """Raise HloVerifierError that shows the operation."""
@@ -345,7 +345,7 @@ class RegionScope:
             kind = HloVerifierError if isinstance(error, ShapeError) else type(error)
             raise kind(placed(self.program.source, op.offset, f"{op.name}: {error}")) from None
 
-    # -- regions ------------------------------------------------------------------------------------------------------
+    # -- regions -----------------------------------------------------------------------------------
 
     def region(self, op: StablehloOperation, number: int, inputs: Sequence[Shape] | None = None) -> HloComputation:
         """The computation of a region: a parameter for each argument, of the given shapes or of the types that the text gives."""

@@ -1,4 +1,4 @@
-"""Functions that make, cut and join tensors, with the nodes and names that TensorFlow's functions of these names build."""
+"""Functions that make, cut and join tensors, with the nodes and names that TensorFlow builds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_INLINE = 1000  # zeros and ones of fewer elements are one Const, others
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
-    """A tensor whose value is fed when the graph runs. dtype: any; shape: any, None where unknown."""
+    """Make a tensor that is fed at run time. dtype: any; shape: any, None if unknown."""
     return call("Placeholder", dtype=as_dtype(dtype), shape=TensorShape(shape), name=name)
 
 
@@ -36,7 +36,10 @@ def identity(input: Any, name: str | None = None) -> Tensor:
 
 
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32, optimize: bool = True) -> Tensor:
-    """The shape as a vector; a constant where it is known while the graph is built. out_type: int32 or int64, None for whichever fits."""
+    """Return the shape as a vector, a constant if it is known statically.
+
+    out_type: int32 or int64, None for whichever fits.
+    """
     with name_scope(name, "Shape", [input]) as scope:
         tensor = convert_to_tensor(input)
         if optimize and tensor.shape.is_fully_defined():
@@ -240,7 +243,10 @@ def strided_slice(
 
 
 def gather(params: Any, indices: Any, axis: Any = None, name: str | None = None, batch_dims: int = 0) -> Tensor:
-    """Rows of `params` at `indices` along `axis`; of a resource variable only these rows are read."""
+    """Gather rows of `params` at `indices` along `axis`.
+
+    Of a resource variable only these rows are read.
+    """
     axis = batch_dims if axis is None else axis
     read = getattr(params, "sparse_read", None)
     known = constant_value(axis)
@@ -251,7 +257,9 @@ def gather(params: Any, indices: Any, axis: Any = None, name: str | None = None,
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """x where the condition holds, y elsewhere (Select); the indices of true elements where neither is given."""
+    """Select x where the condition holds, else y (Select); without both, indices of true
+    elements.
+    """
     return _where("Select", condition, x, y, name)
 
 
@@ -280,7 +288,9 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """`on_value` (1) at each index along a new dimension of size `depth`, `off_value` (0) elsewhere."""
+    """Return `on_value` (1) at each index along a new dimension of size `depth`, else `off_value`
+    (0).
+    """
     with name_scope(name, "one_hot", [indices]) as scope:
         given = [convert_to_tensor(v, preferred_dtype=dtype) if v is not None else None for v in (on_value, off_value)]
         known = next((v.dtype.base_dtype for v in given if v is not None), None)
@@ -301,7 +311,9 @@ def one_hot(
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
 ) -> Tensor:
-    """Elements added around: a constant, or the tensor's own reflected or repeated at the border."""
+    """Pad a tensor with a constant, or with its own elements reflected or mirrored at the
+    border.
+    """
     mode = mode.upper()
     if mode in {"REFLECT", "SYMMETRIC"}:
         return call("MirrorPad", tensor, paddings, mode=mode, name=name)

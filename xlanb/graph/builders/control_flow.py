@@ -1,4 +1,7 @@
-"""tf.cond, tf.case and tf.while_loop, with the nodes of version 1 (python/ops/{cond,control_flow_case,while_loop}.py)."""
+"""tf.cond, tf.case and tf.while_loop, with TensorFlow 1's nodes.
+
+Source: python/ops/{cond,control_flow_case,while_loop}.py.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,11 @@ def cond(
     pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None, strict: bool = False,
     name: str | None = None, fn1: Callable[[], Any] | None = None, fn2: Callable[[], Any] | None = None,
 ) -> Any:  # fmt: skip
-    """What `true_fn` gives where `pred` (a scalar bool tensor) is true, else what `false_fn` does: only its nodes are run.
+    """Return the result of `true_fn` if `pred` (a scalar bool tensor) is true, else that of
+    `false_fn`.
 
-    Both give like structures of tensors; a list of one is given as its element unless `strict`.
+    Only the nodes of the taken branch run. Both functions return tensors in the same structure; a
+    list of one tensor becomes its element unless `strict`.
 
     Raises:
         GraphTypeError: no functions, a Python bool, or results of different kinds.
@@ -76,7 +81,7 @@ def cond(
 
 
 def _side(context: CondContext, function: Callable[[], Any], what: str) -> tuple[Any, list[Tensor]]:
-    """What the function gave, and the tensors inside the context that stand for it."""
+    """Build one branch; return the function's result, and its tensors inside the context."""
     context.enter()
     try:
         given = function()
@@ -106,7 +111,7 @@ def _alone(value: Any) -> Any:
 
 
 def flow_of(value: Any) -> Any:
-    """The flow of a tensor array, anything else as it is."""
+    """Return the flow of a tensor array, or any other value unchanged."""
     return value.flow if isinstance(value, TensorArray) else value
 
 
@@ -115,7 +120,7 @@ def as_array(like: Any, value: Tensor) -> Any:
     return like.with_flow(value) if isinstance(like, TensorArray) else value
 
 
-# -------------------------------------------------------------------------------------------------------------- case
+# --------------------------------------------------------------------------------------------- case
 
 
 def case(
@@ -125,13 +130,13 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """The result of the function paired with the first true predicate, else of the default; pairs
-    in a list or a dictionary.
+    """Return the result of the function paired with the first true predicate, else of the default.
 
-    Without a default a run in which no predicate is true fails, with `exclusive` one in which several are.
+    The pairs are in a list or a dictionary. Without a default, a run fails if no predicate is true;
+    with `exclusive`, if several are.
 
     Raises:
-        GraphTypeError: pairs that are none of a bool tensor and a function.
+        GraphTypeError: a pair is not a bool tensor and a function.
     """
     pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, Mapping) else list(pred_fn_pairs)
     for pair in pairs:
@@ -181,7 +186,10 @@ def _last_as_default(preds: Sequence[Tensor], functions: Sequence[Callable[[], A
 def assert_that(
     condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
 ) -> Operation:
-    """tf.Assert: an operation that fails with `data` where the condition is false. Made within a cond, so that data is taken only then."""
+    """tf.Assert: make an operation that fails with `data` if the condition is false.
+
+    It is made within a cond, so that `data` is read only in that case.
+    """
     with name_scope(name, "Assert", [condition, *data]):
         values = [convert_to_tensor(d) for d in data]
         if get_default_graph().builds_function or all(v.dtype.name in {"string", "int32"} for v in values):
@@ -196,7 +204,7 @@ def assert_that(
         return found
 
 
-# -------------------------------------------------------------------------------------------------------- while loops
+# -------------------------------------------------------------------------------------- while loops
 
 
 def while_loop(
@@ -204,12 +212,13 @@ def while_loop(
     back_prop: bool = True, swap_memory: bool = False, name: str | None = None, maximum_iterations: Any = None,
     return_same_structure: bool = False,
 ) -> Any:  # fmt: skip
-    """`loop_vars` after `body` was applied as long as `cond` holds: a structure like theirs, one alone as itself.
+    """Apply `body` to `loop_vars` while `cond` holds; return their structure, a single one as
+    itself.
 
-    Shapes may change from round to round only as `shape_invariants` allow.
+    Shapes may change between iterations only as `shape_invariants` allow.
 
     Raises:
-        GraphTypeError: cond or body is no function, or body gives another structure.
+        GraphTypeError: cond or body is not a function, or body returns another structure.
         GraphValueError: no variables, or shapes that change.
     """
     if not all(callable(f) for f in (cond, body)):
@@ -360,7 +369,7 @@ def identity_of(tensor: Tensor) -> Tensor:
 
 
 def _flat_shapes(invariants: Any, like: Any) -> list[TensorShape]:
-    """Shapes at the places of the loop's variables: each a TensorShape, or a list of sizes where a variable stands."""
+    """Flatten the loop variables' shapes; a TensorShape or, per variable, a list of sizes."""
     if isinstance(invariants, TensorShape) or not nest.is_nested(like):
         return [TensorShape(invariants)]
     if isinstance(like, Mapping):

@@ -1,8 +1,8 @@
-"""Control flow contexts: the effects of building nodes inside of a TF1 branch or loop
+"""Control flow contexts: how nodes are built inside a TF1 branch or loop
 (python/ops/control_flow_ops.py).
 
-While a context is entered, each new operation is handed to it: inputs from outside come in through a Switch (branch) or a constant Enter (loop),
-and what has no inputs waits for the context's pivot.
+The active context processes each new operation: outside inputs pass through a Switch (branch) or a
+constant Enter (loop), and an operation without inputs gets a control edge from the context's pivot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xlanb.graph.tensor_shape import TensorShape
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
-# --------------------------------------------------------------------------------------------------------- the nodes
+# ---------------------------------------------------------------------------------------- the nodes
 
 
 def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
@@ -102,17 +102,17 @@ def common_shape(shapes: Sequence[TensorShape]) -> TensorShape:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------- contexts
+# ----------------------------------------------------------------------------------------- contexts
 
 
 class ControlFlowContext:
-    """A branch or a loop: what is known inside, and the context around it.
+    """A branch or a loop: the tensors known inside, and the enclosing context.
 
     Attributes:
-        name: a loop's is its frame's.
-        outer: the context around it.
-        values: tensors that may be used inside as they are.
-        external: tensors from outside -> what stands for them inside.
+        name: for a loop, its frame's.
+        outer: the enclosing context.
+        values: tensors that may be used inside directly.
+        external: tensors from outside -> their tensors inside.
     """
 
     def __init__(self, name: str) -> None:
@@ -135,35 +135,35 @@ class ControlFlowContext:
         get_default_graph().scopes.context = self._entered.pop()
 
     def loop(self) -> WhileContext | None:
-        """The innermost loop that this is, or lies in."""
+        """Return the innermost loop that is, or encloses, this context."""
         return None if self.outer is None else self.outer.loop()
 
     def pivot_now(self) -> Tensor | None:
-        """What an operation without inputs waits for."""
+        """Return the pivot, from which operations without inputs get a control edge."""
         raise AssertionError("abstract")
 
     def add_value(self, value: Tensor) -> Tensor:
-        """What stands for `value` inside; made where it is not there."""
+        """Return the tensor for `value` inside the context; make it if there is none."""
         raise AssertionError("abstract")
 
     def add_op(self, op: Operation) -> None:
-        """Take in a new operation."""
+        """Add a new operation to the context."""
         raise AssertionError("abstract")
 
     def give_out(self, tensors: Sequence[Tensor]) -> None:
-        """The context around may use these."""
+        """Make these tensors available in the enclosing context."""
         if self.outer is not None:
             self.outer.values.update(tensors)
 
     def holds(self, op: Operation) -> bool:
-        """Whether an operation lies inside."""
+        """Whether an operation is inside."""
         found = context_of(op)
         while found is not self and found is not None:
             found = found.outer
         return found is self
 
     def drop_outside_waits(self, op: Operation) -> tuple[list[Operation], list[Operation]]:
-        """Take away control inputs that lie outside of the loop; those that stay, and those that went."""
+        """Remove control inputs from outside the loop; return those kept and those removed."""
         loop = self.loop()
         if loop is None:
             return list(op.control_inputs), []
@@ -178,7 +178,7 @@ class ControlFlowContext:
 
 
 class LoopGradients(Protocol):
-    """A forward loop and the backward loop that makes its gradients, as far as contexts and ops know of them."""
+    """A forward loop and the backward loop of its gradients, as contexts and ops need them."""
 
     forward: WhileContext
     backward: WhileContext
@@ -186,7 +186,7 @@ class LoopGradients(Protocol):
     merges: dict[Operation, Tensor]
 
     def real_value(self, value: Tensor) -> Tensor:
-        """What stands for a forward tensor in the backward loop."""
+        """Return a forward tensor's value for the backward loop."""
 
     def push(self, value: Tensor, *, dead: bool = False) -> Tensor:
         """A stack that the forward loop fills with the values of all its rounds."""
@@ -215,7 +215,7 @@ class CondContext(ControlFlowContext):
 
     @property
     def grad_state(self) -> LoopGradients | None:
-        """That of the loop it lies in."""
+        """The gradient state of the enclosing loop."""
         loop = self.loop()
         return None if loop is None else loop.grad_state
 
@@ -224,7 +224,7 @@ class CondContext(ControlFlowContext):
         return self.pivot
 
     def add_value(self, value: Tensor) -> Tensor:
-        """The value's output of a Switch."""
+        """Return the branch's output of a Switch on the value."""
         if value in self.values:
             return self.external.get(value, value)
         self.values.add(value)
@@ -244,7 +244,7 @@ class CondContext(ControlFlowContext):
         return result
 
     def add_op(self, op: Operation) -> None:
-        """Inputs through Switches; without inputs it waits for the pivot."""
+        """Pass inputs through Switches; add a control edge from the pivot to ops without inputs."""
         if not op.inputs:
             self.drop_outside_waits(op)
             if not any(self.holds(other) for other in op.control_inputs):
@@ -310,7 +310,9 @@ class WhileContext(ControlFlowContext):
         return self.pivot_for_body if self.pivot_for_body is not None else self.pivot_for_pred
 
     def add_value(self, value: Tensor) -> Tensor:
-        """A constant Enter of the value; in a backward loop, what the forward loop had in the same round."""
+        """Make a constant Enter of the value; in a backward loop, of the forward loop's value in
+        that iteration.
+        """
         if value in self.values or context_of(value.op) is self:
             return self.external.get(value, value)
         self.values.add(value)
@@ -330,7 +332,9 @@ class WhileContext(ControlFlowContext):
         return result
 
     def place_enters(self, enters: Sequence[Tensor]) -> None:
-        """Enters lie in the loop, and wait for what the blocks around them wait for outside of it."""
+        """Put Enters into the loop, with the enclosing blocks' control inputs from outside of
+        it.
+        """
         for tensor in enters:
             waits = self.graph.scopes.control_inputs_for({tensor.op.inputs[0].op})
             set_context(tensor.op, self)
@@ -340,7 +344,7 @@ class WhileContext(ControlFlowContext):
             self.graph.scopes.note_made(tensor.op)
 
     def _reaches(self, wanted: ControlFlowContext | None) -> bool:
-        """Whether a context lies around this one within the same outer loop."""
+        """Whether a context encloses this one within the same outer loop."""
         context, outer_loop = self.outer, None if self.outer is None else self.outer.loop()
         while context is not wanted:
             if context is None or context is outer_loop:
@@ -349,7 +353,11 @@ class WhileContext(ControlFlowContext):
         return True
 
     def add_op(self, op: Operation) -> None:
-        """Inputs through constant Enters; without inputs it waits for the pivot. Shapes of forward values are taken where these are."""
+        """Pass inputs through constant Enters; add a control edge from the pivot to ops without
+        inputs.
+
+        Shapes of forward values are computed in the forward loop.
+        """
         backward = _current_loop()
         if op.type in {"Shape", "Size", "Rank"} and backward is not None and backward.grad_state is not None:
             found = context_of(op.inputs[0].op)
@@ -389,7 +397,7 @@ def _take_in(context: ControlFlowContext, op: Operation) -> None:
         context.add_op(op)
 
 
-# ---------------------------------------------------------------------------------------------------------- questions
+# ---------------------------------------------------------------------------------------- questions
 
 
 def context_of(op: Operation) -> ControlFlowContext | None:
@@ -399,12 +407,12 @@ def context_of(op: Operation) -> ControlFlowContext | None:
 
 
 def set_context(op: Operation, context: ControlFlowContext | None) -> None:
-    """Say that an operation lies in a context."""
+    """Record the context of an operation."""
     op.graph.scopes.contexts[op] = context
 
 
 def output_context(op: Operation) -> ControlFlowContext | None:
-    """The context that an operation's outputs lie in: of a loop's Exit the one around the loop."""
+    """Return the context of an operation's outputs: for a loop's Exit, the outer one."""
     found = context_of(op)
     return found.outer if found is not None and is_exit(op) else found
 
@@ -439,6 +447,8 @@ def is_loop_switch(op: Operation) -> bool:
 
 
 def _reading_context(op: Operation) -> ControlFlowContext | None:
-    """The context that an operation reads its inputs in: of a loop's Enter the one around the loop."""
+    """Return the context in which an operation reads its inputs: for a loop's Enter, the outer
+    one.
+    """
     found = context_of(op)
     return found.outer if found is not None and op.type in {"Enter", "RefEnter"} else found

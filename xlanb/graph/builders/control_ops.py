@@ -15,12 +15,12 @@ from xlanb.graph.operation import Operation, Tensor, as_operation
 
 
 def no_op(name: str | None = None) -> Operation:
-    """An operation that does nothing: something to wait for."""
+    """Make an operation that does nothing, for control edges."""
     return apply_op("NoOp", name)
 
 
 def group(*inputs: Any, name: str | None = None) -> Operation:
-    """An operation that is done when all of `inputs` are; by way of one for each device if there are several.
+    """Make an operation that is done when all of `inputs` are; one per device first, if several.
 
     Raises:
         GraphTypeError: an input is neither operation, tensor, nor variable.

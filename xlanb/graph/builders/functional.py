@@ -1,4 +1,6 @@
-"""tf.map_fn, foldl, foldr and scan: loops over the first dimension (python/ops/{map_fn,functional_ops}.py)."""
+"""tf.map_fn, foldl, foldr and scan: loops over dimension 0
+(python/ops/{map_fn,functional_ops}.py).
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,12 @@ def map_fn(
     fn: Callable[[Any], Any], elems: Any, dtype: Any = None, parallel_iterations: int | None = None, back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """`fn` of each element, stacked; `dtype`, in a structure, says what it gives where that is not like the elements.
+    """Stack the results of `fn` on each element.
+
+    `dtype` gives the result's structure and types, if they differ from those of `elems`.
 
     Raises:
-        GraphTypeError: `fn` is no function, or gives another structure.
+        GraphTypeError: `fn` is not a function, or returns another structure.
     """
     _checked(fn)
     signature = elems if dtype is None else dtype
@@ -100,7 +104,9 @@ def foldl(
     fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
     swap_memory: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """fn(... fn(fn(initializer, first), second) ..., last); without initializer it begins with the first element."""
+    """Compute fn(... fn(fn(initializer, first), second) ..., last); `initializer` defaults to the
+    first.
+    """
     return _fold("foldl", fn, elems, initializer, parallel_iterations, back_prop, swap_memory, name)
 
 

@@ -1,6 +1,7 @@
 """Branches and loops as functions (If and While), for functions that are compiled as a whole.
 
-A branch's nodes are made where it is called, then moved into a function of the graph's library: what they read from outside becomes arguments.
+A branch's nodes are made in the calling graph, then moved into a function of the graph's library.
+The outside tensors that they read become arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from xlanb.graph.tensor_shape import TensorShape
 
 
 class Traced:
-    """What a function of Python made in a graph: the nodes, its result, and the tensors from outside that the nodes read."""
+    """The nodes that a Python function made in a graph, its result, and the outside tensors it
+    reads.
+    """
 
     def __init__(self, graph: Graph, function: Callable[..., Any], arguments: Sequence[Tensor], like: Any) -> None:
         self.graph = graph
@@ -50,7 +53,9 @@ class Traced:
 def function_of_nodes(
     graph: Graph, name: str, ops: Sequence[Operation], inputs: Sequence[Tensor], results: Sequence[Tensor]
 ) -> FunctionRef:
-    """A function of the graph's library that does what these nodes do: of `inputs`, which they read from outside, it gives `results`."""
+    """Move nodes into a function of the graph's library, with arguments `inputs` and results
+    `results`.
+    """
     body = Graph(name)
     body.functions = graph.functions
     stands: dict[Tensor, Tensor] = {}
@@ -89,7 +94,11 @@ def _result(value: Any) -> Tensor:
 
 
 def cond_v2(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None) -> Any:
-    """`tf.cond` as one If. Raises GraphTypeError, GraphValueError where the results of the two differ in kind or number."""
+    """`tf.cond` as one If node.
+
+    Raises:
+        GraphTypeError, GraphValueError: the results of the two branches differ in kind or number.
+    """
     graph = get_default_graph()
     with name_scope(name, "cond", [pred]) as scope:
         pred = convert_to_tensor(pred, name="pred")
@@ -149,7 +158,7 @@ def while_v2(
     cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, invariants: Any, maximum_iterations: Any, name: str | None,
     *, same: bool,
 ) -> Any:  # fmt: skip
-    """`tf.while_loop` as one While. Errors as for version 1; tensor arrays are not among the variables."""
+    """`tf.while_loop` as one While. Errors as for version 1; variables cannot be tensor arrays."""
     graph = get_default_graph()
     with name_scope(name, "while") as scope:
         values = nest.pack_like(loop_vars, [convert_to_tensor(v) for v in nest.flatten(loop_vars)])
@@ -193,7 +202,7 @@ def while_v2(
 
 
 def _argument(tensor: Tensor, shape: TensorShape) -> Tensor:
-    """Stands for a loop variable while the loop's functions are called."""
+    """Make a placeholder for a loop variable while the loop's functions are traced."""
     graph = tensor.graph
     dtype = tensor.dtype.base_dtype
     made = graph.create_op("Placeholder", (), [dtype], {"dtype": dtype, "shape": shape}, "loop_var")

@@ -12,7 +12,10 @@ from xlanb.graph.operation import Operation, Tensor
 
 
 class IndexedSlices:
-    """Rows `values` of a tensor of `dense_shape`, at `indices` along dimension 0; rows of the same index add up."""
+    """Rows `values` of a tensor of `dense_shape`, at `indices` of dimension 0.
+
+    Rows with the same index add up.
+    """
 
     def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor | None = None) -> None:
         self.values = values

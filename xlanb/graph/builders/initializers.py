@@ -1,4 +1,4 @@
-"""Initial values of variables: callables of a shape and a dtype (TensorFlow 1's python/ops/init_ops.py)."""
+"""Initial values of variables: callables of a shape and a dtype (TF1's python/ops/init_ops.py)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,11 @@ class TruncatedNormal:
 
 @dataclass
 class VarianceScaling:
-    """Random with variance scale / fan: `mode` fan_in, fan_out or fan_avg; `distribution` normal (truncated), untruncated_normal or uniform."""
+    """Random values with variance scale / fan.
+
+    `mode`: fan_in, fan_out or fan_avg; `distribution`: truncated_normal, untruncated_normal or
+    uniform.
+    """
 
     scale: float = 1.0
     mode: str = "fan_in"
@@ -136,7 +140,9 @@ class VarianceScaling:
 
 
 def _fans(shape: Sequence[int]) -> tuple[int, int]:
-    """Inputs and outputs of one unit: of a matrix its sizes, of a convolution kernel these times the window's size."""
+    """Return fan-in and fan-out: a matrix's sizes; for a convolution kernel, times the window's
+    size.
+    """
     if len(shape) < 2:
         return (shape[0], shape[0]) if shape else (1, 1)
     window = math.prod(shape[:-2])
@@ -162,7 +168,7 @@ class Orthogonal:
     dtype: Any = float32
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
-        """The initial value; the shape has rank 2 at least, dimensions but the last count as one."""
+        """Return the initial value, of rank 2 or more; all dimensions but the last count as one."""
         sizes = [int(d) for d in shape]
         if len(sizes) < 2:
             raise GraphValueError(f"an orthogonal initial value needs at least two dimensions, got {sizes}")

@@ -1,4 +1,6 @@
-"""Softmax and the losses of logits, with the nodes and names that TensorFlow's tf.nn functions build."""
+"""Softmax and losses on logits, with the nodes and names that TensorFlow's tf.nn functions
+build.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ def _check_named(function: str, sentinel: Any, labels: Any, logits: Any) -> None
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
-    """Cross entropy with the right class given by its index. labels: int32 or int64, one rank less than logits."""
+    """Cross entropy with classes given by index. labels: int32 or int64, one rank less than
+    logits.
+    """
     _check_named("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     with name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
         labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)

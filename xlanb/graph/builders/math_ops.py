@@ -1,4 +1,4 @@
-"""Arithmetic, reductions and products, with the nodes and names that TensorFlow's functions of these names build."""
+"""Arithmetic, reductions and products, with the nodes and names that TensorFlow builds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from xlanb.graph.operation import Tensor
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """The values as another type; the same object where it has that type already (of slices: their values)."""
+    """Convert values to another type; return the same object if it has the type already.
+
+    Of IndexedSlices, the values are converted.
+    """
     wanted = as_dtype(dtype).base_dtype
     if getattr(x, "dtype", None) is wanted:
         return x
@@ -91,7 +94,7 @@ def sign(x: Any, name: str | None = None) -> Tensor:
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
-    """To the nearest integer, halves to the even one; integers as they are."""
+    """Round to the nearest integer, halves to even; integers are unchanged."""
     x = convert_to_tensor(x, name="x")
     return x if x.dtype.is_integer else call("Round", x, name=name)
 
@@ -195,7 +198,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         return call("Range", *(cast(p, wanted) for p in parts), name=scope)
 
 
-# ------------------------------------------------------------------------------------------------------ reductions
+# --------------------------------------------------------------------------------------- reductions
 
 
 def reduction_dims(x: Any, axis: Any) -> Any:
@@ -334,7 +337,7 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
 def argmax(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
 ) -> Tensor:
-    """Index of the largest element along a dimension (0 by default), the first where several are."""
+    """Index of the largest element along a dimension (0 by default), the first of equal ones."""
     axis = dimension if axis is None else axis
     return call("ArgMax", input, 0 if axis is None else axis, output_type=output_type, name=name)
 
@@ -342,7 +345,7 @@ def argmax(
 def argmin(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
 ) -> Tensor:
-    """Index of the smallest element along a dimension (0 by default), the first where several are."""
+    """Index of the smallest element along a dimension (0 by default), the first of equal ones."""
     axis = dimension if axis is None else axis
     return call("ArgMin", input, 0 if axis is None else axis, output_type=output_type, name=name)
 
@@ -360,7 +363,9 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
 
 
 def reduced_shape(input_shape: Any, axes: Any) -> Any:
-    """The shape with 1 in place of the reduced dimensions: an array where it is known while the graph is built, else a tensor."""
+    """Return the shape with 1 for the reduced dimensions: an array if known statically, else a
+    tensor.
+    """
     known_shape, known_axes = constant_value(input_shape), constant_value(axes)
     if known_shape is not None and known_axes is not None:
         result = np.array(known_shape, np.int32)
@@ -373,7 +378,7 @@ def reduced_shape(input_shape: Any, axes: Any) -> Any:
     return call("DynamicStitch", [range(count), axes], [input_shape, ones(axes_shape, input_shape.dtype)])
 
 
-# -------------------------------------------------------------------------------------------------------- products
+# ----------------------------------------------------------------------------------------- products
 
 
 def matmul(
@@ -389,7 +394,7 @@ def matmul(
     grad_a: bool = False,
     grad_b: bool = False,
 ) -> Tensor:
-    """Matrix product: MatMul of two matrices, BatchMatMulV2 where a rank is greater than 2 or unknown.
+    """Matrix product: MatMul of two matrices, BatchMatMulV2 if a rank is greater than 2 or unknown.
 
     Raises:
         GraphValueError: both transposed and adjoint.

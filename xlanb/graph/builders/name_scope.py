@@ -11,7 +11,7 @@ from xlanb.graph.convert import graph_of
 
 @contextmanager
 def name_scope(name: str | None, default_name: str | None = None, values: Sequence[Any] | None = None) -> Iterator[str]:
-    """Name the nodes made inside after `name`, or after `default_name` where that is None; gives "scope/".
+    """Put nodes made inside into the scope `name`, or `default_name` if None; yield "scope/".
 
     The nodes go to the graph of the tensors among `values`.
     """

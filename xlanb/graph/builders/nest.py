@@ -1,4 +1,4 @@
-"""Structures of values: lists, tuples, named tuples, dictionaries and what they hold (TensorFlow's util/nest.py)."""
+"""Structures of values: lists, tuples, named tuples, dictionaries (TensorFlow's util/nest.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def is_nested(value: Any) -> bool:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """What a structure holds, in order; of a dictionary by its sorted keys. A value by itself is a list of one."""
+    """List the leaves of a structure in order; dictionaries by sorted keys.
+
+    A single value is one leaf.
+    """
     if isinstance(structure, Mapping):
         return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
     if isinstance(structure, list | tuple):
@@ -44,7 +47,9 @@ def _packed(structure: Any, values: Iterator[Any]) -> Any:
 
 
 def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
-    """`function` of what the structures, which are alike, hold at each place, in such a structure."""
+    """Apply `function` to corresponding leaves of structures of one form; return the results in
+    that form.
+    """
     for other in structures[1:]:
         check_alike(structures[0], other)
     columns = zip(*(flatten(s) for s in structures), strict=True)
@@ -52,7 +57,9 @@ def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
 
 
 def check_alike(first: Any, second: Any, what: str = "the two structures") -> None:
-    """Raise GraphTypeError where structures differ in kind, GraphValueError where they differ in length."""
+    """Raise GraphTypeError if structures differ in kind, GraphValueError if they differ in
+    length.
+    """
     if is_nested(first) != is_nested(second):
         raise GraphTypeError(f"{what} differ: {first!r} and {second!r}")
     if not is_nested(first):

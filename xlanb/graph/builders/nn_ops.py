@@ -95,7 +95,7 @@ def conv2d(
     name: str | None = None,
     filters: Any = None,
 ) -> Tensor:
-    """Convolution of images [batch, height, width, channels] with a kernel [height, width, in, out]."""
+    """Convolve images [batch, height, width, channels] with a kernel [height, width, in, out]."""
     data_format = data_format or "NHWC"
     first = data_format.startswith("NC")
     kind, explicit = _padding(padding)
@@ -114,7 +114,7 @@ def conv2d_transpose(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> Tensor:
-    """The transpose of a convolution: what its gradient by the images is. Kernel: [height, width, out, in]."""
+    """Transpose of a convolution (its gradient by the images). Kernel: [height, width, out, in]."""
     with name_scope(name, "conv2d_transpose", [value, filter]) as scope:
         sizes = _window(strides, 2, data_format.startswith("NC"), "strides")
         return call(
@@ -132,7 +132,7 @@ def depthwise_conv2d_native(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Tensor:
-    """Convolution of each channel on its own with `multiplier` kernels [height, width, channels, multiplier]."""
+    """Convolve each channel with its `multiplier` kernels [height, width, channels, multiplier]."""
     return call(
         "DepthwiseConv2dNative",
         input,
@@ -192,7 +192,7 @@ def avg_pool(
     return _pool("AvgPool", value, ksize, strides, padding, data_format, name)
 
 
-# ------------------------------------------------------------------------------------------------- normalisation
+# ------------------------------------------------------------------------------------ normalisation
 
 
 def moments(
@@ -244,10 +244,10 @@ def fused_batch_norm(
     name: str | None = None,
     exponential_avg_factor: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalisation by one op; the normalised images, and the mean and variance of the batch (or those given).
+    """Normalize batches by one op; return the images, and the batch's (or given) mean and variance.
 
     Raises:
-        GraphValueError: no mean and variance where they are needed.
+        GraphValueError: mean and variance are missing but needed.
     """
     if (not is_training or exponential_avg_factor != 1.0) and (mean is None or variance is None):
         raise GraphValueError("fused_batch_norm needs mean and variance when it is not training")
@@ -271,7 +271,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
         return call("Mul", x, inverse, name=scope)
 
 
-# ------------------------------------------------------------------------------------------------------- others
+# ------------------------------------------------------------------------------------------- others
 
 
 def dropout(
@@ -282,7 +282,7 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Tensor:
-    """Elements set to 0 with probability `rate` = 1 - keep_prob, the others scaled up by 1 / keep_prob.
+    """Set elements to 0 with probability `rate` = 1 - keep_prob; scale the others by 1 / keep_prob.
 
     Raises:
         GraphValueError: neither is given, or the rate is not in [0, 1).
@@ -342,7 +342,11 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
 def embedding_lookup(
     params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, max_norm: Any = None
 ) -> Tensor:
-    """Rows of a matrix (or variable) by their indices. Raises GraphValueError for several params or a norm."""
+    """Gather rows of a matrix (or variable) by index.
+
+    Raises:
+        GraphValueError: several params, or a norm.
+    """
     items = list(params) if isinstance(params, list | tuple) else [params]
     if len(items) != 1 or max_norm is not None:
         raise GraphValueError("embedding_lookup of partitioned variables, or with max_norm, is not supported")
@@ -357,7 +361,10 @@ def embedding_lookup(
 
 
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None) -> Tensor:
-    """A row for each length: True in its first places. Shape: that of `lengths` with `maxlen` appended."""
+    """For each length, a row with that many leading True.
+
+    Shape: `lengths` with `maxlen` appended.
+    """
     with name_scope(name, "SequenceMask", [lengths]):
         lengths = convert_to_tensor(lengths)
         if maxlen is None:

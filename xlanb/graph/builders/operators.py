@@ -71,7 +71,10 @@ def unary(method: str, tensor: Tensor) -> Tensor:
 
 @index_tensor.implement
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
-    """`tensor[key]` by StridedSlice: integers, slices, `...`, None (a new axis), tensors as bounds; a boolean mask is not among them.
+    """Build `tensor[key]` as a StridedSlice.
+
+    The key has integers, slices, `...`, None (a new axis), tensors as bounds; boolean masks are not
+    supported.
 
     Raises:
         GraphTypeError: another kind of index.
@@ -100,7 +103,7 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
 
 
 def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[Any, Any, Any]:
-    """Begin, end and stride of one dimension; what is left open is set in the masks."""
+    """Return begin, end and stride of one dimension; set the masks for open ends."""
     if isinstance(key, slice):
         bounds = []
         bound_type = _bound_type(key)

@@ -19,7 +19,10 @@ _COUNTER = "__seeds_given"
 
 
 def set_random_seed(seed: int | None) -> None:
-    """The default graph's seed: ops without a seed of their own then differ from each other and are the same in every run."""
+    """Set the default graph's seed.
+
+    Ops without their own seed then differ from each other and repeat in every run.
+    """
     get_default_graph().seed = seed
 
 
@@ -49,7 +52,8 @@ def random_uniform(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Evenly distributed in [minval, maxval). dtype: floating point, int32, int64 (these need maxval).
+    """Draw uniformly from [minval, maxval). dtype: floating point, or int32, int64 (these need
+    maxval).
 
     Raises:
         GraphValueError: integers without maxval.

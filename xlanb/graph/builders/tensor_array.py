@@ -1,4 +1,6 @@
-"""tf.TensorArray: tensors by index, written once each, for loops (python/ops/tensor_array_ops.py)."""
+"""tf.TensorArray: tensors by index, each written once, for loops
+(python/ops/tensor_array_ops.py).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class TensorArray:
         tensor_array_name: str | None = None, handle: Tensor | None = None, flow: Tensor | None = None, infer_shape: bool = True,
         element_shape: Any = None, colocate_with_first_write_call: bool = True, name: str | None = None,
     ) -> None:  # fmt: skip
-        """An array of `size` elements of `dtype`, or more where `dynamic_size`; or the one behind `handle`, as of `flow`.
+        """Make an array of `size` elements of `dtype`, or more if `dynamic_size`.
+
+        With `handle`, wrap the array of that handle, at the state `flow`.
 
         Raises:
             GraphValueError: neither size nor handle, or both.
@@ -74,7 +78,7 @@ class TensorArray:
 
     @property
     def element_shape(self) -> TensorShape:
-        """What is known of the elements' shape."""
+        """The elements' shape, as far as known."""
         return self._shape[0]
 
     def _note_shape(self, found: TensorShape) -> None:

@@ -22,7 +22,10 @@ _KEY = "__variable_store"
 
 @dataclass(frozen=True)
 class VariableScope:
-    """What get_variable takes from the blocks around it. `name` is "" at the root; `original_name_scope` the name scope, with its "/"."""
+    """Settings that get_variable takes from the enclosing scopes.
+
+    `name` is "" at the root; `original_name_scope` is the name scope, with its "/".
+    """
 
     name: str = ""
     reuse: Any = False
@@ -53,7 +56,7 @@ class VariableScope:
 
 @dataclass
 class _Store:
-    """The variables of a graph by full name, the current scope, and how often each scope was opened."""
+    """A graph's variables by full name, the current scope, and how often each scope was opened."""
 
     scope: VariableScope = field(default_factory=VariableScope)
     variables: dict[str, Any] = field(default_factory=dict)
@@ -76,10 +79,10 @@ class _Store:
         custom_getter: Any = None,
         constraint: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """The variable of that name in the scope, made or found as `reuse` says.
+        """Return the variable of that name in the scope, made or found according to `reuse`.
 
         Raises:
-            GraphValueError: it exists and is not to be reused, or the other way round, or shape or dtype differ.
+            GraphValueError: it exists but is not reused, or vice versa, or shape or dtype differ.
         """
         if partitioner is not None or custom_getter is not None:
             raise GraphValueError("get_variable: partitioners and custom getters are not supported")
@@ -169,10 +172,15 @@ def _store() -> _Store:
 
 
 def get_variable(name: str, *args: Any, **kwargs: Any) -> Any:
-    """The variable of that name in the current scope: made here, or found where the scope reuses.
+    """Return the variable of that name in the current scope: a new one, or an old one if the scope
+    reuses.
 
-    Arguments after the name, in TensorFlow's order: shape, dtype (float32), initializer (glorot_uniform; zeros for integers), regularizer, trainable, collections,
-    ..., use_resource, constraint. Errors as for TensorFlow, as GraphValueError.
+    Arguments after the name, in TensorFlow's order: shape, dtype (float32), initializer
+    (glorot_uniform; zeros for integers), regularizer, trainable, collections, ..., use_resource,
+    constraint.
+
+    Raises:
+        GraphValueError: where TensorFlow raises ValueError.
     """
     store = _store()
     return store.get(store.scope, name, *args, **kwargs)
@@ -195,12 +203,12 @@ _resource_by_default = [False]
 
 
 def enable_resource_variables() -> None:
-    """Make resource variables where nothing else is asked for."""
+    """Make resource variables by default."""
     _resource_by_default[0] = True
 
 
 def disable_resource_variables() -> None:
-    """Make reference variables where nothing else is asked for: TensorFlow 1's default."""
+    """Make reference variables by default, as TensorFlow 1 does."""
     _resource_by_default[0] = False
 
 
@@ -220,9 +228,11 @@ def variable_scope(
     constraint: Any = None,
     auxiliary_name_scope: bool = True,
 ) -> Iterator[VariableScope]:
-    """Prefix variables' names (and nodes' names) inside; share variables where `reuse` is True or AUTO_REUSE.
+    """Prefix the names of variables and nodes inside; share variables if `reuse` is True or
+    AUTO_REUSE.
 
-    A scope that is handed in is entered again. `default_name`, made unique, is used where no name is given.
+    A scope given as an object is entered again. `default_name`, made unique, is used if no name is
+    given.
 
     Raises:
         GraphValueError: neither name nor default name.

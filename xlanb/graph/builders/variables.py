@@ -1,4 +1,4 @@
-"""Variables: reference variables (TensorFlow 1's default) and resource variables, with the nodes that TensorFlow builds for them."""
+"""Reference variables (TensorFlow 1's default) and resource variables, with TensorFlow's nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from xlanb.graph.tensor_shape import TensorShape
 from xlanb.hooks import Hook
 
 resource_variables_wanted: Final[Hook[[bool | None], bool]] = Hook("graph.resource_variables_wanted")
-"""Whether a new variable is a resource variable, given the caller's request; implemented by variable_scope.py."""
+"""Whether a new variable is a resource variable, given the caller's request.
+
+variable_scope.py implements it.
+"""
 
 
 class GraphKeys:
@@ -51,13 +54,13 @@ class GraphKeys:
 
 
 class Variable:
-    """A value that lasts from run to run: what both kinds have in common.
+    """A value that persists between runs: the common part of both kinds.
 
     Attributes:
         graph: the graph that holds it.
         initializer: the operation that gives it its initial value.
         initial_value: the tensor of that value.
-        trainable: whether optimizers change it when they are not told what to change.
+        trainable: whether optimizers update it by default.
         constraint: a function applied to the value after each update, or None.
     """
 
@@ -71,7 +74,9 @@ class Variable:
     _shape: TensorShape
 
     def __new__(cls, *_args: Any, use_resource: bool | None = None, **_kwargs: Any) -> Variable:  # noqa: PYI034 - one of two kinds
-        """A reference variable, or a resource variable where `use_resource` says so or a scope has asked for it."""
+        """Make a resource variable if `use_resource` or a scope requests it, else a reference
+        variable.
+        """
         if cls is Variable:
             kind = ResourceVariable if resource_variables_wanted(use_resource) else RefVariable
             return object.__new__(kind)
@@ -90,10 +95,12 @@ class Variable:
         use_resource: bool | None = None,
         shape: Any = None,
     ) -> None:
-        """A variable of the default graph. `initial_value`: a tensor, a Python value, or a function that makes one.
+        """Make a variable of the default graph.
+
+        `initial_value`: a tensor, a Python value, or a function that makes one.
 
         Raises:
-            GraphValueError: no initial value, or one of unknown shape where `validate_shape` is set.
+            GraphValueError: no initial value, or one of unknown shape with `validate_shape`.
         """
         if initial_value is None:
             raise GraphValueError("a variable needs an initial value")
@@ -129,7 +136,7 @@ class Variable:
 
     @property
     def op(self) -> Operation:
-        """The node that stands for it."""
+        """The variable's node."""
         raise AssertionError("abstract")
 
     @property
@@ -187,7 +194,7 @@ class Variable:
         return self._shape
 
     def initialized_value(self) -> Tensor:
-        """The value once it is initialised: the initial value, which other variables' initial values may use."""
+        """Return the initial value, for use in other variables' initial values."""
         return self.initial_value
 
     def _as_graph_element(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradients: functions by op type, and the walk from results back to what they are differentiated by."""
+"""Gradients: functions by op type, and the backward walk from results to sources."""
 
 from xlanb.graph.gradients import array, control, data_movement, linalg, math, nn, reductions, sparse, state
 from xlanb.graph.gradients.backprop import AggregationMethod, gradients

@@ -1,4 +1,6 @@
-"""Gradients of ops that move, cut and join elements (the nodes of TensorFlow's python/ops/array_grad.py)."""
+"""Gradients of ops that move, cut and join elements (nodes of TensorFlow's
+python/ops/array_grad.py).
+"""
 
 from __future__ import annotations
 
@@ -292,7 +294,9 @@ def _gather(op: Operation, grad: Any) -> Any:
 
 @register_gradient("GatherV2")
 def _gather_v2(op: Operation, grad: Any) -> Any:
-    """Slices for axis 0; else the axis is moved to the front, rows are added up by index, and it is moved back."""
+    """Return IndexedSlices for axis 0; else transpose the axis to the front, add by index,
+    transpose back.
+    """
     params, indices, axis = op.inputs
     with get_default_graph().colocate_with(params):
         params_shape = shape(params)

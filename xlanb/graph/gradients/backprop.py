@@ -1,4 +1,6 @@
-"""tf.gradients: the nodes of the backward pass, named and ordered as TensorFlow's (python/ops/gradients_util.py)."""
+"""tf.gradients: the backward pass, with TensorFlow's names and order
+(python/ops/gradients_util.py).
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,14 @@ def gradients(
     stop_gradients: Any = None,
     unconnected_gradients: str = "none",
 ) -> list[Any]:
-    """The derivative of sum(ys) by each of xs: a list of tensors or IndexedSlices, None (or zeros) where ys do not depend on x.
+    """Differentiate sum(ys) by each of xs: tensors or IndexedSlices, None (or zeros) if
+    independent.
 
-    `xs` may be variables; `grad_ys` are gradients of ys from further on, ones by default.
+    `xs` may be variables; `grad_ys` are incoming gradients of ys, ones by default.
 
     Raises:
-        UnimplementedError: an op on the way has no gradient here.
-        GraphTypeError, GraphValueError: arguments that do not fit.
+        UnimplementedError: an op on the path has no gradient here.
+        GraphTypeError, GraphValueError: invalid arguments.
     """
     y_list, x_list, stops = _as_list(ys), _as_list(xs), _as_list(stop_gradients or [])
     given = [None] * len(y_list) if grad_ys is None else _as_list(grad_ys)
@@ -74,7 +77,9 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _source(x: Any) -> Tensor:
-    """What a gradient is taken by: a resource variable's handle, a reference variable's reference, or the tensor."""
+    """Return the tensor to differentiate by: a resource variable's handle, a variable's reference,
+    or x.
+    """
     handle = getattr(x, "handle", None)
     return handle if isinstance(handle, Tensor) else convert_to_tensor(x, as_ref=True)
 
@@ -176,7 +181,7 @@ class _Backprop:
             self.loops.finish()
 
     def _within(self, op: Operation, make: Callable[[], Any], *, before: bool) -> Any:
-        """What `make` gives in the backward loop that belongs to the operation, if it lies in a loop."""
+        """Call `make` in the backward loop of the operation's loop, if it is in one."""
         return make() if self.loops is None else self.loops.within(op, make, before=before)
 
     def _count(self, tensor: Tensor) -> None:
@@ -274,7 +279,9 @@ class _Backprop:
                 return found
 
     def _jit_attrs(self, op: Operation) -> dict[str, Any]:
-        """The gradient of an op in a jit scope is compiled too: in that scope, or in one of its own where that is asked for."""
+        """Return attributes that put a gradient in its op's jit scope, or in a scope of its own on
+        request.
+        """
         if not op.attrs.get("_XlaCompile"):
             return {}
         scope = op.attrs.get("_XlaScope", "")

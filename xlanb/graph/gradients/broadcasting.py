@@ -12,15 +12,15 @@ from xlanb.graph.tensor_shape import Dims
 
 
 def same_known_shape(x: Tensor, y: Tensor, grad: Any) -> bool:
-    """Whether all three have one shape that is known entirely: nothing was broadcast then."""
+    """Whether all three have one fully known shape, so that there is no broadcast."""
     return isinstance(grad, Tensor) and x.shape.is_fully_defined() and x.shape == y.shape and x.shape == grad.shape
 
 
 def reduce_gradients(x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of a broadcasting op's arguments in the arguments' own shapes.
+    """Sum the gradients of a broadcasting op to the shapes of its arguments.
 
-    Sum(gx, dimensions along which x was repeated) -> Reshape to x. The dimensions are constants where the static shapes tell them, else
-    BroadcastGradientArgs finds them when the graph runs.
+    Sum(gx, dimensions along which x was repeated) -> Reshape to x. The dimensions are constants if
+    the static shapes determine them, else BroadcastGradientArgs computes them at run time.
     """
     if gx is None and gy is None:
         return None, None
@@ -40,7 +40,9 @@ def _reduced(grad: Tensor | None, target_shape: Tensor, axes: Any) -> Tensor | N
 
 
 def _broadcast_axes(x: Dims | None, y: Dims | None) -> tuple[list[int], list[int]] | None:
-    """Dimensions of the result along which each was repeated; None where the shapes leave it open."""
+    """Return the result's dimensions along which each was repeated; None if not known
+    statically.
+    """
     if x is None or y is None:
         return None
     rank = max(len(x), len(y))

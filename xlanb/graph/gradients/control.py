@@ -1,4 +1,7 @@
-"""Gradients of branches and loops of version 1, and of tensor arrays (python/ops/{control_flow_grad,tensor_array_grad}.py)."""
+"""Gradients of TF1 branches, loops and tensor arrays.
+
+Source: python/ops/{control_flow_grad,tensor_array_grad}.py.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +134,7 @@ def _enter(op: Operation, grad: Any) -> Any:
     return result
 
 
-# ------------------------------------------------------------------------------------------------------ tensor arrays
+# ------------------------------------------------------------------------------------ tensor arrays
 
 
 def _source(tensor: Tensor) -> str:

@@ -1,4 +1,7 @@
-"""Gradients of data-movement ops: rolls, blocks, partitions, scatters, segment minima and maxima (python/ops/{array,data_flow,math,image}_grad.py)."""
+"""Gradients of data-movement ops: rolls, blocks, partitions, scatters, segment minima and maxima.
+
+Source: python/ops/{array,data_flow,math,image}_grad.py.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def _batch_to_space(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("DynamicStitch", "ParallelDynamicStitch")
 def _stitch(op: Operation, grad: Tensor) -> Any:
-    """Each row's gradient stands where the row went."""
+    """Gather each row's gradient from its destination."""
     count = len(op.inputs) // 2
     return [None] * count + [gather(dense(grad), i) for i in op.inputs[:count]]
 
@@ -104,7 +107,7 @@ def _slice_update(op: Operation, grad: Tensor) -> Any:
     return rest, None, None, None, call("StridedSlice", grad, *place, **masks)
 
 
-# --------------------------------------------------------------------------------------------------------- segments
+# ----------------------------------------------------------------------------------------- segments
 
 
 @register_gradient("SegmentMean")
@@ -145,7 +148,10 @@ def _unsorted_extreme(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("UnsortedSegmentProd")
 def _unsorted_prod(op: Operation, grad: Tensor) -> Any:
-    """The product of the others: by division, or where a row is the only zero of its segment the product of what is not zero."""
+    """Multiply by the product of the segment's other rows, by division unless the row is zero.
+
+    The only zero row of a segment gets the product of the nonzero rows.
+    """
     x, ids, count = op.inputs
     is_zero = call("Equal", x, zeros_like(x))
     zeros_there = call("UnsortedSegmentSum", cast(is_zero, "int32"), ids, count)
@@ -156,7 +162,7 @@ def _unsorted_prod(op: Operation, grad: Tensor) -> Any:
     return _gathered(grad, ids)[0] * others, None, None
 
 
-# ------------------------------------------------------------------------------------------- pictures, quantisation
+# --------------------------------------------------------------------------- pictures, quantisation
 
 
 @register_gradient("ResizeBilinear")

@@ -1,4 +1,7 @@
-"""Gradients of factorisations, inverses, solutions, diagonals and sums of products (the nodes of TensorFlow's python/ops/{linalg_grad,array_grad}.py)."""
+"""Gradients of factorizations, inverses, solves, diagonals and sums of products.
+
+They have the nodes of TensorFlow's python/ops/{linalg_grad,array_grad}.py.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def _halved(x: Tensor) -> Tensor:
 
 @register_gradient("Cholesky")
 def _cholesky(op: Operation, grad: Tensor) -> Any:
-    """Half of s + s* with s = l^-* phi(l* grad) l^-1; phi keeps the lower triangle and halves the diagonal (Murray, 2016)."""
+    """Return half of s + s* with s = l^-* phi(l* grad) l^-1.
+
+    phi keeps the lower triangle and halves the diagonal (Murray, 2016).
+    """
     low = op.outputs[0]
     unit = call("MatrixDiag", ones(shape(low)[:-1], low.dtype))
     inverse = call("MatrixTriangularSolve", low, unit, lower=True)
@@ -98,7 +104,11 @@ def _triangular_solve(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("SelfAdjointEigV2")
 def _self_adjoint_eig(op: Operation, by_values: Tensor, by_vectors: Tensor) -> Any:
-    """v (diag(by_values) + f * (v* by_vectors)) v*, f the inverse differences of eigenvalues; what lies above the diagonal was not read."""
+    """Return v (diag(by_values) + f * (v* by_vectors)) v*, f the inverse differences of
+    eigenvalues.
+
+    The gradient above the diagonal is zero, because the op does not read those elements.
+    """
     if not op.get_attr("compute_v"):
         _, v = call_n("SelfAdjointEigV2", op.inputs[0])
         inner = call("MatrixDiag", by_values)
@@ -112,7 +122,7 @@ def _self_adjoint_eig(op: Operation, by_values: Tensor, by_vectors: Tensor) -> A
     return _halved(_band(found + _adjoint(found), -1, 0))
 
 
-# -------------------------------------------------------------------------------------------------------- diagonals
+# ---------------------------------------------------------------------------------------- diagonals
 
 
 @register_gradient("MatrixDiag")
@@ -154,12 +164,15 @@ def _matrix_set_diag_wide(op: Operation, grad: Tensor) -> Any:
     return rest, call(f"MatrixDiagPart{version}", grad, k, zeros([], grad.dtype), **_aligned(op)), None
 
 
-# ----------------------------------------------------------------------------------------------------------- einsum
+# ------------------------------------------------------------------------------------------- einsum
 
 
 @register_gradient("Einsum", "XlaEinsum")
 def _einsum(op: Operation, grad: Tensor) -> Any:
-    """The gradient by an operand is the sum of products of the result's gradient with the other; what only that operand has is repeated."""
+    """Sum the products of the result's gradient and the other operand.
+
+    Labels of one operand only are broadcast.
+    """
     terms, result = _spelled_out(op)
     if any(len(set(t)) != len(t) for t in (*terms, result)):
         raise UnimplementedError(
@@ -175,7 +188,9 @@ def _einsum(op: Operation, grad: Tensor) -> Any:
 
 
 def _spelled_out(op: Operation) -> tuple[list[str], str]:
-    """The operands' labels and the result's, an ellipsis as labels of its own, counted from its end."""
+    """Return the operands' and the result's labels, with an ellipsis as new labels, aligned
+    right.
+    """
     left, _, result = str(op.get_attr("equation")).replace(" ", "").partition("->")
     terms = left.split(",")
     if "..." not in left:
@@ -193,7 +208,7 @@ def _spelled_out(op: Operation) -> tuple[list[str], str]:
 
 
 def _hidden_dims(op: Operation, x: Tensor, term: str) -> list[int | None]:
-    """The sizes of what an operand's ellipsis stands for."""
+    """Return the sizes of the dimensions of an operand's ellipsis."""
     head, dots, tail = term.partition("...")
     dims = x.shape.as_tuple()
     if not dots:
@@ -206,7 +221,7 @@ def _hidden_dims(op: Operation, x: Tensor, term: str) -> list[int | None]:
 
 
 def _by_operand(op: Operation, x: Tensor, term: str, given: list[tuple[str, Tensor]]) -> Tensor:
-    """The sum of products of what is given, in the shape of an operand."""
+    """Multiply and sum the given tensors to the shape of an operand."""
     there = {c for labels, _ in given for c in labels}
     kept = "".join(c for c in term if c in there)
     found = call("Einsum", [t for _, t in given], equation=",".join(labels for labels, _ in given) + f"->{kept}")
@@ -219,7 +234,7 @@ def _by_operand(op: Operation, x: Tensor, term: str, given: list[tuple[str, Tens
     return broadcast_to(reshape(found, shaped), shape(x))
 
 
-# ---------------------------------------------------------------------------------------------------------- spectra
+# ------------------------------------------------------------------------------------------ spectra
 
 
 def _count(x: Tensor, rank: int) -> Tensor:
@@ -246,7 +261,7 @@ def _ifft(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("RFFT", "RFFT2D", "RFFT3D")
 def _rfft(op: Operation, grad: Tensor) -> Any:
-    """The real part of the inverse transform of the half that is there, times the number of elements; what was cut off or filled up is so again."""
+    """Scale the real inverse transform of the half spectrum; undo padding and truncation."""
     rank = {"RFFT": 1, "RFFT2D": 2, "RFFT3D": 3}[op.type]
     x, lengths = op.inputs
     have = shape(grad)
@@ -262,7 +277,10 @@ def _rfft(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("IRFFT", "IRFFT2D")
 def _irfft(op: Operation, grad: Tensor) -> Any:
-    """The transform over the number of elements; all but the first and, of an even length, the last column stand for two."""
+    """Divide the transform by the number of elements; double the columns that represent two.
+
+    These are all but the first and, for an even length, the last.
+    """
     rank = 1 if op.type == "IRFFT" else 2
     length = op.inputs[1][rank - 1]
     half = length // 2 + 1

@@ -1,7 +1,8 @@
-"""Backward loops: the state of a walk backwards through while loops (python/ops/control_flow_state.py).
+"""Backward loops: the state of a backward walk through while loops
+(python/ops/control_flow_state.py).
 
-Each forward loop gets a counter of its rounds; the backward loop counts down. What a backward round needs of the forward round is pushed on a stack
-there and popped here.
+Each forward loop gets an iteration counter; the backward loop counts down. The forward loop pushes
+the values that the backward loop needs on a stack, and the backward loop pops them.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ class GradLoopState:
     """A forward loop and its backward loop.
 
     Attributes:
-        forward, backward: the loops. outer: the state of the loop around.
-        history: forward tensors -> what stands for them in the backward loop.
+        forward, backward: the loops. outer: the state of the enclosing loop.
+        history: forward tensors -> their tensors in the backward loop.
         merges: Switches of the forward loop -> the Merges at the head of the backward one.
-        unused, deferred, pending: exits of the forward loop that no gradient comes to, that wait, and how many are to come.
+        unused, deferred: exits of the forward loop without a gradient, and exits that wait.
+        pending: the number of exits whose gradients are missing.
     """
 
     def __init__(self, forward: WhileContext, outer: GradLoopState | None) -> None:
@@ -132,14 +134,14 @@ class GradLoopState:
 
     @property
     def forward_sync(self) -> Operation:
-        """What a forward round waits for before the next one."""
+        """The operation that a forward iteration waits for before the next one."""
         if self._forward_sync is None:
             self._forward_sync = self._sync("f_sync", self.forward, self.forward_index)
         return self._forward_sync
 
     @property
     def backward_sync(self) -> Operation:
-        """What a backward round waits for before the next one."""
+        """The operation that a backward iteration waits for before the next one."""
         if self._backward_sync is None:
             self._backward_sync = self._sync("b_sync", self.backward, self.index)
         return self._backward_sync
@@ -152,7 +154,7 @@ class GradLoopState:
         index.op.add_control_input(made)
         return made
 
-    # -- values of the forward loop ------------------------------------------------------------------------------
+    # -- values of the forward loop ----------------------------------------------------------------
 
     def push(self, value: Tensor, *, dead: bool = False) -> Tensor:
         """A stack on which each forward round puts `value`."""
@@ -215,7 +217,10 @@ class GradLoopState:
         return branch.pred
 
     def real_value(self, value: Tensor) -> Tensor:
-        """What stands in the backward loop for a tensor of the forward loop. Called with the backward loop entered."""
+        """Return a forward tensor's value for the backward loop.
+
+        Call it inside the backward loop.
+        """
         if value not in self.history:
             self.history[value] = self._find(value)
         return self.history[value]
@@ -239,7 +244,7 @@ class GradLoopState:
         popped = state.pop(held, current)
         return popped if state is self else self.backward.add_value(popped)
 
-    # -- sums over all rounds ------------------------------------------------------------------------------------
+    # -- sums over all rounds ----------------------------------------------------------------------
 
     def accumulate(self, op: Operation, grad: Tensor) -> Tensor:
         """The sum of the gradients of a value that is the same in each round."""
@@ -266,7 +271,7 @@ class GradLoopState:
         return result
 
     def _summed(self, starts: list[Tensor], dims: list[Any], adds: list[Callable[[Tensor], Tensor]]) -> list[Tensor]:
-        """Values that begin as `starts` and are changed by `adds` in each backward round, as they are in the end."""
+        """Accumulate `adds` onto `starts` over the backward iterations; return the final values."""
         loop = self.backward
         loop.values.update(starts)
         enters = [enter(start, loop.name, parallel=loop.parallel, name="b_acc") for start in starts]
@@ -353,18 +358,22 @@ class LoopWalk:
                     between.append(tensor.op)
 
     def state_of(self, op: Operation, *, before: bool) -> GradLoopState | None:
-        """The state of the loop that an operation lies in; of an Exit, `before` its gradient is taken, of the loop around."""
+        """Return the state of the operation's loop; for an Exit `before` its gradient, of the outer
+        loop.
+        """
         context = output_context(op) if before else context_of(op)
         loop = None if context is None else context.loop()
         return None if loop is None else self._states.get(loop)
 
     def within(self, op: Operation, make: Callable[[], Any], *, before: bool) -> Any:
-        """What `make` gives inside the backward loop that belongs to an operation."""
+        """Call `make` inside the backward loop that belongs to an operation."""
         state = self.state_of(op, before=before)
         return _inside(None if state is None else state.backward, make)
 
     def start(self, pending: dict[Operation, int], ready: set[Operation]) -> list[Tensor]:
-        """Exits that no gradient comes to, of loops all of whose exits are ready; entering tensors count as read once."""
+        """Return exits without gradients of loops whose exits are all ready; count entering tensors
+        once.
+        """
         found: list[Tensor] = []
         for state in self._states.values():
             for tensor in state.exits:
@@ -393,7 +402,7 @@ class LoopWalk:
         return with_grad + state.unused, list(state.unused) if with_grad else []
 
     def zeros_for_exit(self, tensor: Tensor) -> Tensor:
-        """Zeros like what a loop gives, in the backward loop around it."""
+        """Return zeros like a loop's result, in the outer backward loop."""
         loop = context_of(tensor.op)
         around = loop.outer if loop is not None else None
         outer_loop = None if around is None else around.loop()
@@ -432,7 +441,9 @@ class LoopWalk:
 
     @staticmethod
     def _sizes(op: Operation, value: Tensor, context: ControlFlowContext, *, dead: bool) -> Tensor:
-        """The shape of a value, taken in the forward loop; where it is dead, on the other side of the branch."""
+        """Return a value's shape, computed in the forward loop; if dead, on the other side of the
+        branch.
+        """
         if not dead or not isinstance(context, CondContext):
             found: Tensor = _inside(context, lambda: shape(value, optimize=False))
             return found
@@ -466,7 +477,7 @@ class LoopWalk:
 
 
 def walk_of(between: Iterable[Operation]) -> tuple[LoopWalk | None, list[Operation]]:
-    """The walk's loops, None where there are none, and its operations with those that the loops add."""
+    """Return the loops of a walk, or None, and its operations with those that the loops add."""
     ops = list(between)
     if not any(is_exit(op) and isinstance(context_of(op), WhileContext) for op in ops):
         return None, ops

@@ -34,11 +34,11 @@ not_differentiable(
 
 
 def _after(grad: Any) -> Any:
-    """The block in which a gradient is made only once `grad` is there: nothing large is computed too early."""
+    """Make gradients only after `grad`, so that nothing large is computed too early."""
     return get_default_graph().control_dependencies([grad])
 
 
-# ------------------------------------------------------------------------------------------------ one argument
+# ------------------------------------------------------------------------------------- one argument
 
 
 @register_gradient("Abs")
@@ -298,7 +298,7 @@ def _complex_abs(op: Operation, grad: Tensor) -> Any:
     return math_ops.div_no_nan(numerator, math_ops.complex(y, zeros_like(y)))
 
 
-# ------------------------------------------------------------------------------------------------ two arguments
+# ------------------------------------------------------------------------------------ two arguments
 
 
 @register_gradient("Add", "AddV2")
@@ -416,7 +416,7 @@ def _complex(op: Operation, grad: Tensor) -> Any:
 
 
 def _by_broadcast_args(op: Operation, grad: Tensor, partials: Any) -> Any:
-    """Gradients whose sums always go by BroadcastGradientArgs: (partials of x and y) * grad, summed."""
+    """Multiply partials of x and y by grad and sum, always by BroadcastGradientArgs."""
     x, y = op.inputs
     shapes = shape(x), shape(y)
     axes = call_n("BroadcastGradientArgs", *shapes)

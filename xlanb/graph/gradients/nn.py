@@ -43,7 +43,7 @@ def _attrs(op: Operation, names: tuple[str, ...]) -> dict[str, Any]:
     return {n: op.get_attr(n) for n in names}
 
 
-# -------------------------------------------------------------------------------------------------- activations
+# -------------------------------------------------------------------------------------- activations
 
 
 @register_gradient("Relu")
@@ -119,7 +119,7 @@ def _softsign(op: Operation, grad: Tensor) -> Any:
     return call("SoftsignGrad", grad, op.inputs[0])
 
 
-# ------------------------------------------------------------------------------------------------------ softmax
+# ------------------------------------------------------------------------------------------ softmax
 
 
 @register_gradient("Softmax")
@@ -143,13 +143,16 @@ def _times_rows(vector: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _is_zeros(tensor: Tensor) -> bool:
-    """Whether the tensor is zeros that stand for no gradient."""
+    """Whether the tensor is zeros, which mean no gradient."""
     value = constant_value(tensor)
     return tensor.op.type == "ZerosLike" or (value is not None and not np.any(value))
 
 
 def _by_logits(op: Operation, grad_loss: Tensor, grad_grad: Tensor) -> Tensor:
-    """By the logits: the loss's gradient times output 1, and the softmax's derivative where output 1 is used itself."""
+    """Differentiate by the logits: the loss's gradient times output 1.
+
+    If output 1 has a gradient of its own, add the softmax's derivative.
+    """
     grad = _times_rows(grad_loss, op.outputs[1])
     if not _is_zeros(grad_grad):
         softmax = call("Softmax", op.inputs[0])
@@ -174,7 +177,7 @@ def _l2_loss(op: Operation, grad: Tensor) -> Any:
     return op.inputs[0] * grad
 
 
-# --------------------------------------------------------------------------------------------------------- bias
+# --------------------------------------------------------------------------------------------- bias
 
 
 @register_gradient("BiasAdd")
@@ -199,7 +202,7 @@ def _bias_add_grad(op: Operation, grad: Tensor) -> Any:
     return tile(reshape(grad, expanded), repeats)
 
 
-# ------------------------------------------------------------------------------------------------- convolutions
+# ------------------------------------------------------------------------------------- convolutions
 
 
 @register_gradient("Conv2D")
@@ -253,7 +256,7 @@ _register_backprops(
 )
 
 
-# ------------------------------------------------------------------------------------------------------ pooling
+# ------------------------------------------------------------------------------------------ pooling
 
 
 @register_gradient("MaxPool")
@@ -333,7 +336,7 @@ def _lrn(op: Operation, grad: Tensor) -> Any:
     return call("LRNGrad", grad, op.inputs[0], op.outputs[0], **attrs)
 
 
-# ---------------------------------------------------------------------------------------------- batch normalisation
+# ------------------------------------------------------------------------------ batch normalisation
 
 
 @register_gradient("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
@@ -355,7 +358,7 @@ def _fused_batch_norm(op: Operation, *grads: Tensor) -> Any:
     return dx, dscale, doffset, None, None
 
 
-# -------------------------------------------------------------------------------------------------------- top k
+# -------------------------------------------------------------------------------------------- top k
 
 
 @register_gradient("TopK", "TopKV2")

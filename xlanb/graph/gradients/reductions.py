@@ -34,7 +34,7 @@ from xlanb.graph.operation import Operation, Tensor
 
 
 def sum_gradient(op: Operation, grad: Tensor) -> Tensor:
-    """The gradient spread over what was summed: Reshape and Tile where shape and dimensions are known, else BroadcastTo."""
+    """Broadcast the gradient to the input: Reshape and Tile if all is static, else BroadcastTo."""
     x = op.inputs[0]
     dims, axes = x.shape.as_tuple(), constant_value(op.inputs[1])
     if dims is not None and axes is not None:
@@ -57,9 +57,10 @@ _SPREAD = "__reduced_shapes"
 
 
 def _spread(dims: list[int], axes: list[int]) -> tuple[list[int], list[int]]:
-    """The shape with 1 in place of the summed dimensions, and how often each is repeated.
+    """Return the shape with 1 for the summed dimensions, and the repeat counts.
 
-    TensorFlow computes the second by unused nodes, once for each pair in a graph; they are created here too, so that names agree.
+    TensorFlow computes the counts by unused nodes, once for each pair in a graph; they are created
+    here too, so that names agree.
     """
     found = get_default_graph().get_collection_ref(_SPREAD)
     known: dict[Any, Any] = found[0] if found else {}
@@ -147,12 +148,14 @@ def _cumprod(op: Operation, grad: Tensor) -> Any:
     return math_ops.div_no_nan(out, x), None
 
 
-# ------------------------------------------------------------------------------------------------------ products
+# ----------------------------------------------------------------------------------------- products
 
 
 @register_gradient("MatMul")
 def _matmul(op: Operation, grad: Tensor) -> Any:
-    """C = op(A) op(B): dA and dB are products of grad with the other matrix, transposed as need be."""
+    """C = op(A) op(B): dA and dB are products of grad and the other matrix, transposed as
+    needed.
+    """
     t_a, t_b = op.get_attr("transpose_a"), op.get_attr("transpose_b")
     a, b = conj(op.inputs[0]), conj(op.inputs[1])
     if t_a:
@@ -165,7 +168,10 @@ def _matmul(op: Operation, grad: Tensor) -> Any:
 
 
 def _batch_products(op: Operation, grad: Tensor, *, marked: bool = False) -> tuple[Tensor, Tensor]:
-    """As for MatMul, with adjoints; `marked` says whether TensorFlow marks the two products with what they are gradients of."""
+    """Like MatMul's, with adjoints.
+
+    `marked`: TensorFlow sets grad_a and grad_b on the two products.
+    """
     x, y = op.inputs
     adj_x, adj_y = op.get_attr("adj_x"), op.get_attr("adj_y")
     if adj_x:

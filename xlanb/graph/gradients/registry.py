@@ -8,7 +8,8 @@ from typing import Any
 from xlanb.errors import GraphError, UnimplementedError
 from xlanb.graph.operation import Operation
 
-# Takes the operation and the gradient of each of its outputs; gives one gradient an input: a tensor, slices, or None.
+# Takes the operation and the gradient of each output.
+# Returns one gradient per input: a tensor, slices, or None.
 GradientFunction = Callable[..., Any]
 
 _FUNCTIONS: dict[str, GradientFunction | None] = {}
@@ -17,7 +18,8 @@ _FUNCTIONS: dict[str, GradientFunction | None] = {}
 def register_gradient(*op_types: str) -> Callable[[GradientFunction], GradientFunction]:
     """Make the decorated function the gradient of these op types.
 
-    It is called as `function(op, *grads)`, one gradient an output, and gives one gradient an input (one alone need not be in a list).
+    It is called as `function(op, *grads)`, one gradient per output, and returns one per input (a
+    single one need not be in a list).
     """
 
     def decorate(function: GradientFunction) -> GradientFunction:
@@ -42,7 +44,9 @@ def is_differentiable(op_type: str) -> bool:
 
 
 def status(op_type: str) -> str:
-    """Say "yes" where a gradient flows through an op type, "none" where none does, "" where nothing is defined."""
+    """Return "yes" if a gradient flows through the op type, "none" if not, "" if it is
+    undefined.
+    """
     if op_type not in _FUNCTIONS:
         return ""
     return "none" if _FUNCTIONS[op_type] is None else "yes"
@@ -68,5 +72,5 @@ def gradient_function(op: Operation) -> GradientFunction | None:
 
 
 def as_list(grads: Any) -> list[Any]:
-    """What a gradient function gave, as a list."""
+    """Return a gradient function's result as a list."""
     return list(grads) if isinstance(grads, Sequence) else [grads]

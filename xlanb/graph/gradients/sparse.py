@@ -11,7 +11,10 @@ from xlanb.graph.operation import Operation, Tensor
 
 @register_gradient("SparseTensorDenseMatMul")
 def _sparse_matmul(op: Operation, grad: Tensor) -> list[Any]:
-    """By the sparse values: products of the gradient's rows and the dense rows that each meets; by the dense matrix: the sparse one's adjoint times the gradient."""
+    """Multiply gradient rows by matching dense rows, and the sparse adjoint by the gradient.
+
+    The first is the gradient by the sparse values, the second by the dense matrix.
+    """
     indices, values, shape, dense = op.inputs
     adjoint_a, adjoint_b = bool(op.attrs.get("adjoint_a")), bool(op.attrs.get("adjoint_b"))
     b_grad = call("SparseTensorDenseMatMul", indices, values, shape, grad, adjoint_a=not adjoint_a)
@@ -26,7 +29,7 @@ def _sparse_matmul(op: Operation, grad: Tensor) -> list[Any]:
 
 @register_gradient("SparseToDense")
 def _sparse_to_dense(op: Operation, grad: Tensor) -> list[Any]:
-    """The gradient at the places, and for the default value the sum of what is elsewhere."""
+    """Gather the gradient at the indices; the default value's gradient is the sum of the rest."""
     indices, size, values, _ = op.inputs
     at_places = call("GatherNd", grad, indices) if indices.shape.rank == 2 else call("GatherV2", grad, indices, 0)
     elsewhere = call("Sum", grad, call("Range", 0, call("Rank", grad), 1)) - call(

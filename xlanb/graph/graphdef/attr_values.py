@@ -62,12 +62,14 @@ def shape_to_proto(shape: TensorShape, proto: Any) -> None:
 
 
 def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
-    """The array of a TensorProto, read-only; strings as an object array of bytes.
+    """Read a TensorProto as a read-only array; strings as an object array of bytes.
 
-    A list of values that is shorter than the shape is filled up with its last one, as TensorFlow does. One value for all is kept as one: a broadcast view.
+    If the list of values is shorter than the shape, its last one is repeated, as in TensorFlow. A
+    single value becomes a broadcast view.
 
     Raises:
-        GraphValueError: the content does not fit the shape, the type has no values, or it is too large.
+        GraphValueError: the content does not fit the shape, the type has no values, or it is too
+            large.
     """
     dtype = data_type(proto.dtype)
     shape = shape_from_proto(proto.tensor_shape)
@@ -113,7 +115,7 @@ def _from_content(content: bytes, dtype: DType, count: int) -> np.ndarray[Any, A
 
 
 def _from_values(proto: Any, dtype: DType, sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The values of the field of their type: as many as there are elements, or one for all, of no dimensions."""
+    """Read the typed values field: as many values as elements, or one for all, as a scalar."""
     count = math.prod(sizes)
     if dtype.name.startswith("float8"):
         bits = np.frombuffer(proto.float8_val, np.uint8)
@@ -162,7 +164,10 @@ def tensor_to_proto(value: np.ndarray[Any, Any], dtype: DType, proto: Any) -> No
 
 
 def attr_from_proto(proto: Any) -> Any:
-    """The Python value of an AttrValue; None where it has none. Raises GraphError where it is malformed."""
+    """Return the Python value of an AttrValue; None if empty.
+
+    Raises GraphError if it is malformed.
+    """
     kind = proto.WhichOneof("value")
     if kind is None:
         return None
@@ -196,7 +201,7 @@ def _text(value: bytes) -> str | bytes:
 
 
 def attr_to_proto(value: Any, proto: Any, dtype: DType | None = None) -> None:
-    """Fill an AttrValue. `dtype` is that of tensors, which NumPy cannot tell for quantised types and strings.
+    """Fill an AttrValue. `dtype` is that of tensors: NumPy has no quantized types and strings.
 
     Raises:
         GraphError: no attribute has a value of this kind.

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def read_function(proto: Any, library: Graph, make_body: Callable[[bytes, Graph], Graph]) -> GraphFunction:
-    """The function of a FunctionDef; `make_body` makes its body when it is first asked for, which may call functions of `library`.
+    """Read a FunctionDef; `make_body` makes the body on first use.
+
+    The body may call functions of `library`.
 
     Raises:
         GraphValueError: it has no name, or a type that does not exist.
@@ -93,7 +95,7 @@ def _plain(text: str, arguments: set[str], ranges: dict[str, dict[str, int] | No
 
 
 def _output_ranges(node: Any, graph: Graph) -> dict[str, int] | None:
-    """The number of the first tensor of each of the op's outputs; None where the op is not known."""
+    """Return the first tensor's number for each of the op's outputs; None if the op is unknown."""
     if node.op in graph.functions:
         return {o.name: i for i, o in enumerate(graph.functions[node.op].outputs)}
     op_def = find_op(node.op)

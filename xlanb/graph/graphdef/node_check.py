@@ -1,4 +1,8 @@
-"""A NodeDef against the op table, as TensorFlow's ValidateNodeDef and importer do: attributes that are there, of the right kind and allowed; inputs of the right number and types."""
+"""Check a NodeDef against the op table, as TensorFlow's ValidateNodeDef and importer do.
+
+Attributes must be present, of the right kind and allowed; inputs must have the right number and
+types.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,9 @@ _OF_ALL: Final = {
 
 
 def check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -> None:
-    """Raise GraphValueError where an attribute (an AttrValue) holds another kind of value than its op type says."""
+    """Raise GraphValueError if an attribute's AttrValue is not of the kind that the op type
+    declares.
+    """
     found = message.WhichOneof("value")
     definition = definition or _OF_ALL.get(key)
     if definition is None:
@@ -65,10 +71,12 @@ def check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -
 
 
 def complete_attrs(op_def: OpDef, attrs: dict[str, Any], where: str) -> list[str]:
-    """Give attributes that are missing their defaults; the names of those. Types of inputs may be missing: `check_inputs` finds them.
+    """Fill missing attributes with their defaults; return their names.
+
+    Input types may be missing: `check_inputs` infers them.
 
     Raises:
-        GraphValueError: one without a default is missing, or has a value that the op type does not allow.
+        GraphValueError: one without a default is missing, or has a value that the op type forbids.
     """
     filled = []
     inferred = {a.type_attr for a in op_def.inputs} - {a.type_attr for a in op_def.outputs}
@@ -103,7 +111,9 @@ def _check_value(definition: AttrDef, value: Any, where: str) -> None:
 
 
 def check_constant(proto: Any, where: str) -> None:
-    """Raise GraphValueError where a Const holds a tensor of another type than its `dtype`, as TensorFlow's kernel does."""
+    """Raise GraphValueError if a Const's tensor has another type than `dtype`, as TensorFlow's
+    kernel does.
+    """
     if proto.op != "Const" or "value" not in proto.attr or "dtype" not in proto.attr:
         return
     held, stated = proto.attr["value"].tensor.dtype, proto.attr["dtype"].type
@@ -114,7 +124,7 @@ def check_constant(proto: Any, where: str) -> None:
 
 
 def check_count(op_def: OpDef, attrs: Mapping[str, Any], where: str) -> None:
-    """Raise GraphValueError where an attribute asks for more inputs or outputs than any graph has."""
+    """Raise GraphValueError if an attribute requires more inputs or outputs than the limit."""
     for arg in (*op_def.inputs, *op_def.outputs):
         count = attrs.get(arg.number_attr, 0) if arg.number_attr else 0
         if isinstance(count, int) and not 0 <= count <= MOST_TENSORS:
@@ -126,9 +136,10 @@ def check_count(op_def: OpDef, attrs: Mapping[str, Any], where: str) -> None:
 
 
 def check_inputs(op: Operation) -> None:
-    """Raise GraphValueError where a node's inputs are not as many, or not of the types, as its op type or function takes.
+    """Raise GraphValueError if the number or types of a node's inputs are wrong for its op or
+    function.
 
-    A type that the node does not state is that of the first input which has it.
+    A type that the node does not state is that of the first input of this type.
     """
     wanted = _wanted(op)
     if wanted is None:
@@ -168,7 +179,7 @@ def _state(op: Operation, attribute: str, found: DType) -> None:
 
 
 def _is_known(tensor: Tensor) -> bool:
-    """Whether the type of a tensor is known: that of an op type which the table does not have is a guess."""
+    """Whether a tensor's type is known; for op types outside the table it is a guess."""
     return find_op(tensor.op.type) is not None or tensor.op.type in tensor.graph.functions
 
 

@@ -1,4 +1,4 @@
-"""GraphDef, binary and text, to Graph: also what stands in a MetaGraphDef, a SavedModel or a FunctionDef."""
+"""Read a GraphDef, binary or text, also inside a MetaGraphDef, SavedModel or FunctionDef."""
 
 from __future__ import annotations
 
@@ -35,17 +35,21 @@ from xlanb.graph.ops import find_op
 
 @boundary("read a GraphDef")
 def read_graphdef(source: Any, name: str = "graph") -> Graph:
-    """The graph of a GraphDef: a path to .pb or .pbtxt, bytes, or text; also of what holds one (see `parse_graphdef`).
+    """Read a graph from a path to .pb or .pbtxt, bytes, or text (see `parse_graphdef`).
 
     Raises:
-        GraphError: no file, not a GraphDef, or a graph that is not well formed: names used twice, inputs that are not there, attributes that do not fit.
+        GraphError: no file, not a GraphDef, or a malformed graph: duplicate names, missing inputs,
+            invalid attributes.
     """
     return graph_of_proto(parse_graphdef(source), name)
 
 
 @boundary("read a GraphDef")
 def graph_of_proto(proto: Any, name: str = "graph") -> Graph:
-    """The graph of a GraphDef message; of a FunctionDef message, its body. Raises GraphError where it is not well formed."""
+    """Make a graph of a GraphDef message, or of a FunctionDef's body.
+
+    Raises GraphError if malformed.
+    """
     if proto.DESCRIPTOR.name == "FunctionDef":
         return read_function(proto, Graph(name), _body).body
     graph = Graph(name)
@@ -79,9 +83,13 @@ def _body(serialized: bytes, library: Graph) -> Graph:
 
 
 def parse_graphdef(source: Any) -> Any:
-    """The GraphDef message of a path, bytes or text: of a GraphDef, of a MetaGraphDef or SavedModel (its first graph; a SavedModel's folder will do), of a FunctionDef (that message).
+    """Read a GraphDef or FunctionDef message from a path, bytes or text.
 
-    Text may stand in the lines of a log. Raises GraphError.
+    Of a MetaGraphDef or SavedModel (or its folder) it reads the first graph. Text may have the
+    prefixes of log lines.
+
+    Raises:
+        GraphError: it cannot be read.
     """
     data, where = _contents(source)
     if isinstance(data, str) or _looks_like_text(data):
@@ -137,7 +145,10 @@ _FIRST_FIELD = re.compile(r"^(?:node|library|versions|signature|meta_info_def|gr
 
 
 def _looks_like_text(data: bytes) -> bool:
-    """Texts begin with a field's name, a comment or a log's prefix; in a binary GraphDef a length stands there, behind the field's tag."""
+    """Whether this is text: it begins with a field name, a comment or a log prefix.
+
+    A binary GraphDef has a field tag and a length there.
+    """
     if b"\x00" in data[:1024]:
         return False
     head = data[:64].lstrip()
@@ -193,7 +204,7 @@ def _other_kind(data: bytes) -> Any:
 
 
 def _text_as(name: str, text: str) -> Any:
-    """The message, or what is wrong with the text as one."""
+    """Parse a message, or return the error in the text."""
     proto = new_message(name)
     try:
         text.encode()
@@ -229,7 +240,7 @@ def _parse_text(text: str, where: str) -> Any:
 
 
 def add_nodes(graph: Graph, nodes: Iterable[Any]) -> None:
-    """Make the nodes of NodeDef messages. Inputs may stand behind their readers (loops do).
+    """Make the nodes of NodeDef messages. Inputs may come after their users, as in loops.
 
     Raises:
         GraphValueError: as for `read_graphdef`; the message names the node.
@@ -299,7 +310,7 @@ def _make(graph: Graph, proto: Any, read: int) -> Operation:
 
 
 def _types(graph: Graph, proto: Any, attrs: dict[str, Any], read: int) -> list[DType]:
-    """The types of the outputs; of ops that the table does not know, as many as are read, of the type that an attribute names."""
+    """Return the outputs' types; for unknown ops, one per used output, of an attribute's type."""
     if proto.op in graph.functions or find_op(proto.op) is not None:
         return output_dtypes(proto.op, attrs, (), proto.name, graph)
     listed = next(

@@ -1,7 +1,8 @@
-"""The protocol-buffer messages of TensorFlow graphs, from one table: no generated code, no TensorFlow.
+"""The protocol-buffer messages of TensorFlow graphs, from one table, without generated code.
 
-Facts of tensorflow/core/framework/*.proto: message, field, number, type (see xlanb.protos for the form of the table). What newer versions add stays in a message as
-unknown fields and is written back as it was read.
+Facts of tensorflow/core/framework/*.proto: message, field, number, type (see xlanb.protos for the
+form of the table). Fields of newer versions stay in a message as unknown fields and are written
+back unchanged.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ _PRODUCER = 2474  # the version that a graph made here says it was made by: Tens
 
 
 def write_graphdef(graph: Graph) -> bytes:
-    """The graph as a binary GraphDef; fields are in order and maps sorted, so that equal graphs give equal bytes."""
+    """Write a binary GraphDef, with ordered fields and sorted maps: equal graphs give equal
+    bytes.
+    """
     result: bytes = graph_to_proto(graph).SerializeToString(deterministic=True)
     return result
 
@@ -30,7 +32,7 @@ def write_graphdef_text(graph: Graph) -> str:
 
 
 def graph_to_proto(graph: Graph, add_shapes: bool = False) -> Any:
-    """The GraphDef message of a graph; with `add_shapes` each node has its outputs' shapes (attribute `_output_shapes`)."""
+    """Make a GraphDef message; `add_shapes` adds the attribute `_output_shapes` to each node."""
     proto = new_message("GraphDef")
     if graph.graphdef_rest:
         proto.ParseFromString(graph.graphdef_rest)
@@ -53,7 +55,7 @@ extensions.write_graphdef_text.implement(write_graphdef_text)
 
 
 def node_to_proto(op: Operation, proto: Any) -> None:
-    """Fill a NodeDef. An attribute that is still the value that was read is written as it was."""
+    """Fill a NodeDef. Attributes that are unchanged since reading are written back verbatim."""
     raw = op.raw_attrs or {}
     rest = raw.get("", (None, None))[1]
     if rest is not None:
@@ -75,7 +77,7 @@ def _tensor_type(op: Operation) -> DType | None:
 
 
 def function_to_proto(function: GraphFunction, proto: Any) -> None:
-    """Fill a FunctionDef: as it was read, or from the body."""
+    """Fill a FunctionDef: verbatim if it was read, else from the body."""
     if function.serialized:
         proto.ParseFromString(function.serialized)
         return
@@ -101,7 +103,9 @@ def function_to_proto(function: GraphFunction, proto: Any) -> None:
 
 
 def _body_input(tensor: Tensor, arg_names: dict[Tensor, str]) -> str:
-    """A tensor as function bodies write it: "arg", or "node:output:index" by the name of the op's output."""
+    """Write a tensor as function bodies do: "arg", or "node:output:index" by the op's output
+    name.
+    """
     if tensor in arg_names:
         return arg_names[tensor]
     name, index = output_name(tensor)

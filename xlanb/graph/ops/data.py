@@ -1,4 +1,8 @@
-"""Strings, files, images, data sets, queues, lookup tables, sparse tensors, summaries: what runs on the host: rows of the op table (see op_def for their form; facts of tensorflow/core/ops)."""
+"""Host ops on strings, files, images, data sets, queues, tables, sparse tensors: rows of the op
+table.
+
+Facts of tensorflow/core/ops; op_def describes the form.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Data sets: rows of the op table (see op_def for their form; facts of tensorflow/core/ops/dataset_ops.cc)."""
+"""Data sets: rows of the op table.
+
+Facts of tensorflow/core/ops/dataset_ops.cc; op_def describes the form.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
     MatMul(a: T, b: T) -> (product: T) [transpose_a: bool = false; T: type in {f32, f64}] stateful
 
-An input or output is `T` (the type that attribute T names), `f32` (a fixed type), `N * T` (a list of N), `list(Tin)` (a list of the
-types in Tin), or `Ref(T)`. Types are written by their short names, sets of types by the names in TYPE_SETS.
+An input or output is `T` (the type that attribute T names), `f32` (a fixed type), `N * T` (a list
+of N), `list(Tin)` (a list of the types in Tin), or `Ref(T)`. Types are written by their short
+names, sets of types by the names in TYPE_SETS.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ TYPE_SETS: dict[str, tuple[DType, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArgDef:
-    """One input or output: a fixed `type`, or the attributes that give its type, its number or its list of types."""
+    """One input or output: a fixed `type`, or attributes for its type, number or list of types."""
 
     name: str
     type: DType | None = None
@@ -47,13 +48,15 @@ class ArgDef:
 
     @property
     def is_list(self) -> bool:
-        """Whether it stands for several tensors."""
+        """Whether it has several tensors."""
         return bool(self.number_attr or self.type_list_attr)
 
 
 @dataclass(frozen=True, slots=True)
 class AttrDef:
-    """One attribute: `kind` is TensorFlow's ("type", "int", "list(shape)", ...), `allowed` the values it may have."""
+    """One attribute: `kind` is TensorFlow's ("type", "int", "list(shape)", ...), `allowed` its
+    values.
+    """
 
     name: str
     kind: str
@@ -106,7 +109,7 @@ def parse_row(row: str, doc: str) -> OpDef:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Parts between separators that stand outside of brackets and quotes."""
+    """Split at separators outside brackets and quotes."""
     parts, depth, start, quoted = [], 0, 0, False
     for i, c in enumerate(text):
         if c == '"':

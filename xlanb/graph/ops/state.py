@@ -1,4 +1,7 @@
-"""Variables, by reference and by resource: rows of the op table (see op_def for their form; facts of tensorflow/core/ops)."""
+"""Variables, by reference and by resource: rows of the op table.
+
+Facts of tensorflow/core/ops; op_def describes the form.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,11 @@ _MODULES = (
 
 @cache
 def _rows() -> dict[str, tuple[str, str]]:
-    """Row and documentation by op type: a row begins at the margin; indented below it stand the rest of its attributes and its documentation."""
+    """Return row and documentation by op type.
+
+    A row begins at the margin; the indented lines below it are its other attributes and its
+    documentation.
+    """
     found: dict[str, tuple[str, str]] = {}
     for module in _MODULES:
         name = ""

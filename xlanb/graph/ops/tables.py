@@ -1,4 +1,8 @@
-"""Queues, lookup tables, readers, iterators, checkpoints and other state of the host: rows of the op table (see op_def for their form; facts of tensorflow/core/ops)."""
+"""Queues, lookup tables, readers, iterators, checkpoints and other host state: rows of the op
+table.
+
+Facts of tensorflow/core/ops; op_def describes the form.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Optimizers' update ops: rows of the op table (see op_def for their form; facts of tensorflow/core/ops)."""
+"""Optimizers' update ops: rows of the op table.
+
+Facts of tensorflow/core/ops; op_def describes the form.
+"""
 
 from __future__ import annotations
 

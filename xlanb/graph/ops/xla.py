@@ -1,4 +1,7 @@
-"""XLA's own ops, and those that the runtime puts into a graph: rows of the op table (see op_def for their form; facts of tensorflow/core/ops)."""
+"""XLA's own ops, and those that the runtime adds to a graph: rows of the op table.
+
+Facts of tensorflow/core/ops; op_def describes the form.
+"""
 
 from __future__ import annotations
 

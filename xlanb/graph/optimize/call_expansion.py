@@ -1,4 +1,4 @@
-"""How many nodes a graph has once its calls of functions are replaced by their bodies, counted before that is done."""
+"""Count a graph's nodes after inlining of function calls, before it is done."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from xlanb.graph.functions import FunctionRef, GraphFunction
 from xlanb.graph.operation import Operation
 
 LARGEST_GROWTH: Final = 1 << 17
-"""The most nodes that inlining may add: 40 functions that call each other twice would need 10^12."""
+"""The most nodes that inlining may add: 40 functions that call each other twice would add 10^12."""
 
 _COUNTED: Final = 10**18
 """Larger numbers are not counted exactly: a number of 20,000 digits is not a useful message."""
 
 
 def check_expansion(what: str, ops: Iterable[Operation], library: Mapping[str, GraphFunction]) -> None:
-    """Raise GraphValueError where the calls among `ops` stand for too many nodes; `what` begins the message.
+    """Raise GraphValueError if inlining the calls among `ops` adds too many nodes; `what` begins
+    the message.
 
-    Each function is looked at once. A call inside the function that it calls counts as one node.
+    Each function is visited once. A recursive call counts as one node.
     """
     if not library:
         return

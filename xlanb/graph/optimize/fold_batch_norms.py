@@ -1,14 +1,15 @@
-"""Batch normalization of a trained model folded into the convolution or product before it.
+"""Fold batch normalization of a trained model into the preceding convolution or product.
 
-    conv(x, W) -> y = conv(x, W * s) + t    y: any chain of these over a convolution or product, with constants
+    conv(x, W) -> y = conv(x, W * s) + t    y: any chain of these after conv or matmul
 
     FusedBatchNorm*(y, scale, offset, mean, variance), BatchNormWithGlobalNormalization
     (y - mean) * (rsqrt(variance + epsilon) * scale) + offset, written out in any order
     y * c, y / c, y + c, y - c, c - y, BiasAdd(y, c)        c: a number for each channel, or one
 
-s and t are computed in double precision; t is left out where it is zero. Only constants are folded: a graph that is
-still trained, whose weights are variables, stays as it is. Source of the semantics: fold_batch_norms.cc,
-fold_old_batch_norms.cc and fold_subdivmul_batch_norms.cc in tensorflow/tools/graph_transforms.
+s and t are computed in double precision; a zero t is left out. Only constants are folded: a graph
+in training, whose weights are variables, is unchanged. Source of the semantics:
+fold_batch_norms.cc, fold_old_batch_norms.cc and fold_subdivmul_batch_norms.cc in
+tensorflow/tools/graph_transforms.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _DEEPEST: Final = 32
 
 _ADDS: Final = frozenset({"Add", "AddV2"})
 _DIVIDES: Final = frozenset({"RealDiv", "Div"})
-# What is evaluated of constants here, in their own precision as TensorFlow does: what a written-out norm has.
+# The ops of a written-out norm: evaluated on constants in their own precision, as in TensorFlow.
 _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
     "Add": np.add,
     "AddV2": np.add,
@@ -56,7 +57,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
 
 @dataclass(frozen=True)
 class _Linear:
-    """A convolution or product with constant weights; `axes` are those of the output's channels in the weights."""
+    """A convolution or product with constant weights; `axes` are the weights' output channels."""
 
     op: Operation
     weights: Array
@@ -74,7 +75,10 @@ class _Linear:
 
 @dataclass(frozen=True)
 class _Fold:
-    """What becomes of the output of `last`: `linear` with weights times `scale`, what reads it up to `made`, plus `offset`."""
+    """A fold: the output of `last` becomes `linear` with weights times `scale`, plus `offset`.
+
+    The nodes between `linear` and `made` are kept.
+    """
 
     last: Operation
     linear: _Linear
@@ -87,9 +91,10 @@ Step = Callable[[Affine, _Linear], "Affine | None"]
 
 
 def fold_batch_norms(graph: Graph, keep: Collection[str] = ()) -> Graph:
-    """The graph with constant batch normalizations and factors folded into weights; the same object where there is none.
+    """Fold constant batch normalizations and factors into weights; return the same object if none.
 
-    Nodes named in `keep` keep their names and values. A convolution whose result something else reads too is left alone.
+    Nodes named in `keep` keep their names and values. A convolution with several users is not
+    folded.
     """
     result = graph
     while (found := _first(result, keep)) is not None:
@@ -105,7 +110,7 @@ def fold_batch_norms(graph: Graph, keep: Collection[str] = ()) -> Graph:
 
 
 def _first(graph: Graph, keep: Collection[str]) -> _Fold | None:
-    """The last node of a chain that folds: later nodes are tried first, so that the chain is as long as it can be."""
+    """Return the last node of a chain that folds; later nodes come first, for the longest chain."""
     for op in reversed(graph.get_operations()):
         if not _is_fixed(op) and (found := _match(op, keep)) is not None:
             return found
@@ -117,7 +122,7 @@ def _is_fixed(op: Operation) -> bool:
     return bool(op.control_inputs)
 
 
-# ------------------------------------------------------------------------------------------------------------ constants
+# ---------------------------------------------------------------------------------------- constants
 
 
 def _constant(tensor: Tensor, depth: int = 0) -> Array | None:
@@ -140,7 +145,7 @@ def _constant(tensor: Tensor, depth: int = 0) -> Array | None:
 
 
 def _by_channel(value: Array | None, linear: _Linear) -> Array | None:
-    """A constant that has one number for each channel, or one for all, as a vector of doubles; else None."""
+    """Return a constant as a vector of doubles, one per channel (or one for all); else None."""
     if value is None or value.ndim > linear.rank:
         return None
     if value.size == 1:
@@ -152,11 +157,11 @@ def _by_channel(value: Array | None, linear: _Linear) -> Array | None:
     return value.reshape(-1).astype(np.float64)
 
 
-# ---------------------------------------------------------------------------------------------------------------- steps
+# -------------------------------------------------------------------------------------------- steps
 
 
 def _step(op: Operation) -> tuple[Tensor, Step, bool] | None:
-    """One node of a chain: the tensor it works on, what it does to factor and offset, whether it is worth folding."""
+    """Return a chain node's input, its effect on factor and offset, and whether folding it pays."""
     if op.type in _NORMS:
         return _norm(op)
     if op.type == _OLD_NORM:
@@ -247,7 +252,7 @@ def _vectors(op: Operation, linear: _Linear) -> list[Array] | None:
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------------- chain
+# -------------------------------------------------------------------------------------------- chain
 
 
 def _match(last: Operation, keep: Collection[str]) -> _Fold | None:
@@ -281,7 +286,7 @@ def _match(last: Operation, keep: Collection[str]) -> _Fold | None:
 
 
 def _is_inner(tensor: Tensor, keep: Collection[str]) -> bool:
-    """Whether only the chain reads a tensor, and nothing needs its node."""
+    """Whether only the chain reads a tensor, and its node is not in `keep`."""
     op = tensor.op
     return (
         tensor.value_index == 0
@@ -307,7 +312,7 @@ def _linear(op: Operation) -> _Linear | None:
     return _Linear(op, weights, axes, rank)
 
 
-# -------------------------------------------------------------------------------------------------------------- rewrite
+# ------------------------------------------------------------------------------------------ rewrite
 
 
 def _apply(graph: Graph, fold: _Fold) -> None:

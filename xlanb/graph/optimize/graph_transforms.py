@@ -1,9 +1,10 @@
-"""The transforms of TensorFlow's Graph Transform Tool by their names: what one does to a GraphDef.
+"""The transforms of TensorFlow's Graph Transform Tool, by name, on GraphDefs.
 
-    transforms = parse_transforms(["strip_unused_nodes", "remove_nodes(op=Identity, op=CheckNumerics)"])
+    transforms = parse_transforms(["strip_unused_nodes", "remove_nodes(op=Identity,
+    op=CheckNumerics)"])
 
-Each takes a GraphDef message and gives a new one. Source of the semantics: the README and the sources of
-tensorflow/tools/graph_transforms, which was in TensorFlow 1.0 to 2.3.
+Each takes a GraphDef message and returns a new one. Source of the semantics: the README and the
+sources of tensorflow/tools/graph_transforms, which was in TensorFlow 1.0 to 2.3.
 """
 
 from __future__ import annotations
@@ -102,10 +103,12 @@ def node_name(text: str) -> str:
 
 
 def parse_transforms(texts: Iterable[str]) -> list[Transform]:
-    """Transforms written as the tool takes them: names with parameters in parentheses, values with commas in quotes.
+    """Parse transforms in the tool's syntax: names with parameters in parentheses.
+
+    Values with commas are quoted.
 
     Raises:
-        GraphValueError: a text is not of this form, a name is unknown or one that is not built; the message says why.
+        GraphValueError: a syntax error, or an unknown or unimplemented name; the message says why.
     """
     found: list[Transform] = []
     text = " ".join(texts)
@@ -141,10 +144,11 @@ def _check_name(name: str) -> None:
 
 
 def apply_transform(proto: Any, context: TransformContext) -> Any:
-    """The GraphDef after one transform; with ignore_errors=true the one before, where it fails.
+    """Apply one transform to a GraphDef; with ignore_errors=true, return it unchanged on failure.
 
     Raises:
-        GraphError: the transform refuses the graph or its parameters, or leaves a graph that is not whole.
+        GraphError: the transform rejects the graph or its parameters, or leaves an incomplete
+            graph.
     """
     transform = context.transform
     ignores = transform.true("ignore_errors")
@@ -174,7 +178,7 @@ def _check_whole(proto: Any, transform: Transform) -> None:
                 raise GraphValueError(f"{transform} leaves {node.name!r} with the input {text!r}, which was removed")
 
 
-# ------------------------------------------------------------------------------------------- transforms, by what they do
+# ---------------------------------------------------------------------- transforms, by what they do
 
 
 def _copy(proto: Any) -> Any:
@@ -281,7 +285,7 @@ def _inlined(graph: Graph, _context: TransformContext) -> Graph:
 
 
 def _strip_unused_nodes(proto: Any, context: TransformContext) -> Any:
-    """Only what the outputs need, fed by the inputs; inputs that are not Placeholder become one."""
+    """Keep the nodes that the outputs need; fed inputs become Placeholders."""
     fed = {node_name(name) for name in context.inputs}
     by_name = {node.name: node for node in proto.node}
     needed: set[str] = set()
@@ -479,7 +483,9 @@ def _range(value: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 
 def _round_weights(node: Any, context: TransformContext) -> None:
-    """Each value of a large constant becomes the middle of one of num_steps equal steps between the extremes."""
+    """Round each value of a large constant to the middle of one of num_steps equal steps of its
+    range.
+    """
     steps = context.transform.whole("num_steps", 256)
     if steps < 1:
         raise GraphValueError(f"round_weights(num_steps=...) expects a positive number, got {steps}")
@@ -643,7 +649,10 @@ TRANSFORMS: Final[dict[str, Callable[[Any, TransformContext], Any]]] = {
     "sort_by_execution_order": _sort_by_execution_order,
     "strip_unused_nodes": _strip_unused_nodes,
 }
-"""The implemented transforms: those of the tool by their names, and Grappler's arithmetic_optimizer, layout and remapper."""
+"""The implemented transforms by the tool's names, and three of Grappler's.
+
+Grappler's are arithmetic_optimizer, layout and remapper.
+"""
 
 _EIGHT_BITS: Final = "it creates 8-bit kernels, which XLA does not have; use quantize_weights for 8-bit weights"
 _FUSED: Final = "XLA already fuses padding and resizing into their users, and the fused op has no kernel here"

@@ -1,10 +1,11 @@
-"""Rewrites of Grappler, TensorFlow's graph optimizer, each with its name and its reason.
+"""Rewrites of Grappler, TensorFlow's graph optimizer, each with its name and reason.
 
     arithmetic_optimizer    x * 1 -> x, transposes that cancel, a * x + a * y -> a * (x + y), ...
     remapper                Conv2D or MatMul, BiasAdd, Relu -> _FusedConv2D, _FusedMatMul
-    layout(to=NCHW)         convolutions and pooling in the layout that a device wants, transposes around them
+    layout(to=NCHW)         convolutions and pooling in a device's layout, transposes around
 
-A rewrite keeps the nodes that are named in `keep`, and takes none for known that is named in `fed`. Source of the semantics: tensorflow/core/grappler/optimizers/
+A rewrite keeps the nodes named in `keep`, and assumes no values for those named in `fed`. Source of
+the semantics: tensorflow/core/grappler/optimizers/
 {arithmetic_optimizer,constant_folding,remapper,generic_layout_optimizer}.cc.
 """
 
@@ -44,7 +45,9 @@ _PERMUTATIONS: Final = {"NCHW": (0, 3, 1, 2), "NHWC": (0, 2, 3, 1)}
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One rewrite: the optimizer, the rule by Grappler's name, the node it replaced, and why it could."""
+    """One rewrite: the optimizer, Grappler's name of the rule, the replaced node, and the
+    reason.
+    """
 
     optimizer: str
     rule: str
@@ -65,7 +68,9 @@ class _Work:
     to: str = ""
 
     def is_opaque(self, op: Operation) -> bool:
-        """Whether what a node reads, or what that reads, is fed: then it is not what its node computes."""
+        """Whether an input, or an input's input, is fed: then its node does not determine its
+        value.
+        """
         near = [t.op for t in op.inputs]
         return any(o.name in self.fed for o in (*near, *(t.op for o in near for t in o.inputs)))
 
@@ -116,22 +121,26 @@ Rule = Callable[[_Work, Operation], "Found | None"]
 def arithmetic_optimizer(
     graph: Graph, keep: Collection[str] = (), fed: Collection[str] = ()
 ) -> tuple[Graph, list[Rewrite]]:
-    """The graph with simpler arithmetic, and what was rewritten; the same graph where nothing was."""
+    """Simplify arithmetic; return the graph (the same if unchanged) and the rewrites."""
     return _rewritten("arithmetic_optimizer", _ARITHMETIC, _Work(graph, keep, fed))
 
 
 def remapper(graph: Graph, keep: Collection[str] = (), fed: Collection[str] = ()) -> tuple[Graph, list[Rewrite]]:
-    """The graph with Conv2D and MatMul fused with the bias and activation behind them, and what was rewritten."""
+    """Fuse Conv2D and MatMul with the following bias and activation; return the graph and the
+    rewrites.
+    """
     return _rewritten("remapper", {"FuseContractionWithBiasAdd": _remap}, _Work(graph, keep, fed))
 
 
 def layout(
     graph: Graph, keep: Collection[str] = (), fed: Collection[str] = (), to: str = "NCHW"
 ) -> tuple[Graph, list[Rewrite]]:
-    """The graph with images in another layout, and what was rewritten: transposes move as far as they can, and cancel.
+    """Change the images' layout, move transposes as far as possible and cancel them.
+
+    Returns the graph and the rewrites.
 
     Raises:
-        GraphValueError: `to` is no layout.
+        GraphValueError: `to` is not a layout.
     """
     if to not in _PERMUTATIONS:
         raise GraphValueError(f"layout(to=...) expects NCHW or NHWC, got {to!r}")
@@ -139,7 +148,7 @@ def layout(
 
 
 def _rewritten(name: str, rules: dict[str, Rule], work: _Work) -> tuple[Graph, list[Rewrite]]:
-    """Rules tried at each node until none applies; what nothing needs afterwards is dropped."""
+    """Apply rules at each node until none applies; then drop unused nodes."""
     given = work.graph
     work.graph = copy_graph(given)
     done: list[Rewrite] = []
@@ -168,7 +177,7 @@ def _rewritten(name: str, rules: dict[str, Rule], work: _Work) -> tuple[Graph, l
     return copy_graph(work.graph, needed_by([op for op in work.graph if op.name in ends])), done
 
 
-# ------------------------------------------------------------------------------------------------------------- facts
+# -------------------------------------------------------------------------------------------- facts
 
 
 def _value(tensor: Tensor) -> Array | None:
@@ -196,7 +205,7 @@ def _same_shape(a: Tensor, b: Tensor) -> bool:
     return dims is not None and dims == _dims(b)
 
 
-# -------------------------------------------------------------------------------------------------------- arithmetic
+# --------------------------------------------------------------------------------------- arithmetic
 
 
 def _involution(_work: _Work, op: Operation) -> Found | None:
@@ -305,7 +314,9 @@ def _negation(work: _Work, op: Operation) -> Found | None:
 
 
 def _common_factor(work: _Work, op: Operation) -> Found | None:
-    """a * x + a * y -> a * (x + y), where x and y have one shape and neither product is read elsewhere."""
+    """a * x + a * y -> a * (x + y), if x and y have one shape and neither product has other
+    users.
+    """
     if op.type not in ("Add", "AddV2", "Sub") or not all(work.is_inner(t, "Mul") for t in op.inputs):
         return None
     left, right = (t.op for t in op.inputs)
@@ -335,7 +346,7 @@ _ARITHMETIC: Final[dict[str, Rule]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------------------------- remapper
+# ----------------------------------------------------------------------------------------- remapper
 
 
 def _remap(work: _Work, op: Operation) -> Found | None:
@@ -370,7 +381,7 @@ def _is_activated(work: _Work, bias: Operation, kind: str) -> bool:
     return reader is not None and reader.type in _ACTIVATIONS[kind] and reader.name not in work.keep
 
 
-# ------------------------------------------------------------------------------------------------------------ layout
+# ------------------------------------------------------------------------------------------- layout
 
 
 def _permuted(values: Any, permutation: Sequence[int]) -> Any:
@@ -402,14 +413,17 @@ def _to_layout(work: _Work, op: Operation) -> Found | None:
 
 
 def _unwrapped(tensor: Tensor, permutation: Sequence[int]) -> Tensor | None:
-    """What a Transpose by this permutation was given."""
+    """Return the input of a Transpose with this permutation, or None."""
     op = tensor.op
     perm = _value(op.inputs[1]) if op.type == "Transpose" else None
     return op.inputs[0] if perm is not None and perm.tolist() == list(permutation) else None
 
 
 def _sink_transpose(work: _Work, op: Operation) -> Found | None:
-    """f(transpose(x)) -> transpose(f(x)), f elementwise; of two operands both are transposed, or one is a scalar."""
+    """f(transpose(x)) -> transpose(f(x)) for elementwise f.
+
+    Of two operands, both are transposed or one is a scalar.
+    """
     back = _PERMUTATIONS["NHWC" if work.to == "NCHW" else "NCHW"]
     inner: list[Tensor] = []
     if op.type in _UNARY:

@@ -1,4 +1,4 @@
-"""Calls of functions replaced by the nodes of their bodies, as TensorFlow does before it clusters a graph."""
+"""Replace function calls by the nodes of their bodies, as TensorFlow does before clustering."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def inline_calls(graph: Graph) -> None:
-    """Replace each PartitionedCall by its function's nodes, called "call/node"; the call itself becomes an IdentityN (a NoOp where it gives nothing), so its tensors keep their names.
+    """Replace each PartitionedCall by its function's nodes, named "call/node".
 
-    Nodes with effects run wherever the call ran. Functions marked `_noinline`, and those that call themselves, stay calls.
+    The call itself becomes an IdentityN (a NoOp without outputs), so that its tensors keep their
+    names. Nodes with side effects run whenever the call ran. Functions marked `_noinline`, and
+    recursive ones, remain calls.
 
     Raises:
-        GraphValueError: a call does not fit its function, or the graph grows too large (`check_expansion`).
+        GraphValueError: a call does not match its function, or the graph grows too large
+            (`check_expansion`).
     """
     check_expansion(f"graph {graph.name!r} cannot be inlined", list(graph), graph.functions)
     pending: list[tuple[Operation, frozenset[str]]] = [(op, frozenset()) for op in graph if op.type in _CALLS]
@@ -79,7 +82,7 @@ def _has_effect(op: Operation) -> bool:
 
 
 def _stand_for(call: Operation, results: Sequence[Tensor], effects: Sequence[Operation]) -> None:
-    """Let the call hand on what its body computed."""
+    """Make the call forward the results of its inlined body."""
     call.disconnect()
     call.raw_attrs = None
     call.type = "IdentityN" if results else "NoOp"

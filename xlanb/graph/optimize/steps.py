@@ -1,6 +1,4 @@
-"""Graph rewrites before clustering; each returns a new graph, or the same object if nothing
-changed.
-"""
+"""Graph rewrites before clustering; each returns a new graph, or the same object if unchanged."""
 
 from __future__ import annotations
 
@@ -47,11 +45,12 @@ def optimize_steps(
     fold_norms: bool = False,
     grappler: Sequence[str] = (),
 ) -> Iterator[OptimizeStep]:
-    """Each pass's name and the graph after it, in order.
+    """Yield each pass's name and the graph after it, in order.
 
-    `fetches` and `feeds` are names of tensors, `targets` names of operations that are run; these keep their names and meaning. `evaluate` gives the value of a
-    tensor that depends on constants alone, or None. Batch normalizations are folded only where `fold_norms` asks for it: it rounds otherwise.
-    `grappler` names those of Grappler's optimizers that run too.
+    `fetches` and `feeds` are names of tensors, `targets` names of operations to run; these keep
+    their names and meaning. `evaluate` returns the value of a tensor that depends only on
+    constants, or None. Batch normalizations are folded only with `fold_norms`, as it changes
+    rounding. `grappler` names Grappler's optimizers to run too.
 
     Raises:
         FlagError: there is no optimizer of such a name.
@@ -78,17 +77,17 @@ def optimize_steps(
 
 
 def prune(graph: Graph, keep: Collection[str]) -> Graph:
-    """Only what the operations named in `keep` need."""
+    """Keep only nodes that the operations named in `keep` need."""
     needed = needed_by([op for op in graph if op.name in keep])
     return graph if len(needed) == len(graph) else copy_graph(graph, needed)
 
 
 def fold_constants(graph: Graph, keep: Collection[str], fed: Collection[str], evaluate: Evaluate) -> Graph:
-    """Operations that depend on constants alone become Const nodes of the same name.
+    """Replace operations that depend only on constants by Const nodes of the same name.
 
     mul(Const 2, Const 3) -> Const 6
 
-    Only the last operations of such a part are evaluated; what nobody needs afterwards is dropped.
+    Only the last operations of a constant part are evaluated; unused nodes are dropped afterwards.
     """
     foldable = _foldable(graph, fed)
     frontier = [op for op in foldable if op.name in keep or any(user not in foldable for user in op.outputs[0].uses)]
@@ -107,7 +106,7 @@ def fold_constants(graph: Graph, keep: Collection[str], fed: Collection[str], ev
 
 
 def _foldable(graph: Graph, fed: Collection[str]) -> dict[Operation, None]:
-    """Operations without side effects whose inputs are constants or foldable themselves, in topological order."""
+    """List operations without side effects that depend only on constants, in topological order."""
     constant: set[Operation] = set()
     found: dict[Operation, None] = {}
     has_loops = any(op.type in {"Enter", "RefEnter"} for op in graph)
@@ -115,7 +114,7 @@ def _foldable(graph: Graph, fed: Collection[str]) -> dict[Operation, None]:
         if op.name in fed:
             continue
         if op.type == "Const":
-            # What a constant waits for says which loop it is in: folded, its readers would be outside.
+            # A constant's control inputs put it into a loop; folding would move its users out.
             if not (has_loops and op.control_inputs):
                 constant.add(op)
         elif op.type not in _NOT_FOLDED and not op.control_inputs and op.inputs and len(op.outputs) == 1:
@@ -136,7 +135,11 @@ def _foldable(graph: Graph, fed: Collection[str]) -> dict[Operation, None]:
 
 
 def _is_large(op: Operation) -> bool:
-    """Whether the value would be larger than a folded constant may be, or is known not to exist: the run says so then."""
+    """Whether the value exceeds the limit for folded constants, or its shape is known to be
+    invalid.
+
+    In the second case the run reports the error.
+    """
     try:
         count = op.outputs[0].shape.num_elements()
     except GraphError:
@@ -155,7 +158,7 @@ def _become_constant(op: Operation, value: np.ndarray[Any, Any]) -> None:
 
 
 def remove_identities(graph: Graph, keep: Collection[str]) -> Graph:
-    """Identity(x) -> x, where it neither reads a reference variable, nor waits, nor is waited for, nor is fetched."""
+    """Identity(x) -> x, unless it reads a reference variable, has control edges, or is fetched."""
 
     def change(copy: Graph) -> bool:
         going = [op for op in copy if op.type == "Identity" and op.name not in keep and _is_transparent(op)]
@@ -183,7 +186,7 @@ def _is_transparent(op: Operation) -> bool:
 
 
 def merge_common_subgraphs(graph: Graph, keep: Collection[str], fed: Collection[str]) -> Graph:
-    """Two operations of the same type, attributes and inputs become one: the first in topological order.
+    """Merge operations of the same type, attributes and inputs into the first in topological order.
 
     add(a, b), add(a, b) -> add(a, b)
     """

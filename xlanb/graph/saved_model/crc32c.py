@@ -1,7 +1,8 @@
-"""CRC-32C (Castagnoli), the checksum of TensorFlow's checkpoints and records, with NumPy alone.
+"""CRC-32C (Castagnoli), the checksum of TensorFlow's checkpoints and records, in NumPy.
 
-The remainder is linear: that of A followed by B is that of A, moved on by the length of B, xor that of B. So the words of a
-chunk are reduced in pairs, each level with one table of what moving on by its length does to each byte of a remainder.
+The remainder is linear: that of A followed by B is that of A, shifted by the length of B, xor that
+of B. So the words of a chunk are reduced in pairs, each level with a table of how its shift changes
+each byte of a remainder.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MASK_DELTA: Final = 0xA282EAD8
 
 
 def crc32c(data: bytes | memoryview, before: int = 0) -> int:
-    """The checksum of `data`, or of what had the checksum `before` followed by `data` (crc32c::Extend)."""
+    """Return the checksum of `data`, or continue from checksum `before` (crc32c::Extend)."""
     view = memoryview(data).cast("B")
     body = len(view) - len(view) % _WORD
     state = before ^ 0xFFFFFFFF
@@ -40,7 +41,9 @@ def masked(checksum: int) -> int:
 
 
 def _advanced(state: int, words: Words) -> int:
-    """The remainder after a chunk. Words that are missing at its front are zero, which changes no remainder."""
+    """Return the remainder after a chunk, padded at its front by zeros, which change no
+    remainder.
+    """
     values = words.copy()
     values[0] ^= np.uint32(state)
     for level in range(len(values).bit_length()):
@@ -53,7 +56,7 @@ def _advanced(state: int, words: Words) -> int:
 
 
 def _moved(values: Words, level: int) -> Words:
-    """Remainders moved on by 2**level words of zeros."""
+    """Shift remainders by 2**level words of zeros."""
     low, high = _tables(level)
     moved: Words = low.take(values & 0xFFFF) ^ high.take(values >> 16)  # twice as fast as indexing
     return moved

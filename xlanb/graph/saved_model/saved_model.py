@@ -20,7 +20,9 @@ from xlanb.graph.saved_model.tensor_bundle import read_bundle
 
 @dataclass(frozen=True)
 class SignatureDef:
-    """One way to call a model: names of tensors to feed and to fetch, by the signature's own names."""
+    """A way to call a model: names of tensors to feed and to fetch, by the signature's own
+    names.
+    """
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -36,7 +38,10 @@ class SavedModel:
     variables: Mapping[str, np.ndarray[Any, Any]]
 
     def variables_of_graph(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Values by the names of the graph's variable nodes, as its own nodes would restore them, else by name: what `Session.load_variables` takes."""
+        """Return values by the graph's variable names, for `Session.load_variables`.
+
+        Values are matched by the graph's restore nodes, else by name.
+        """
         found = {}
         for handle, key in _restores(self.graph):
             if key in self.variables:
@@ -53,7 +58,9 @@ class SavedModel:
 
 
 def _restores(graph: Graph) -> Iterator[tuple[Tensor, str]]:
-    """The handles that the graph's nodes, and functions it calls, fill from a checkpoint, and the keys there."""
+    """Yield the handles that the graph and its functions restore from a checkpoint, with their
+    keys.
+    """
     for op in graph:
         if op.type in {"AssignVariableOp", "Assign"} and (key := _restored(op.inputs[1])) is not None:
             yield op.inputs[0], key

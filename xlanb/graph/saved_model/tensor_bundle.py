@@ -1,6 +1,8 @@
-"""TensorFlow's checkpoints, read without it: PREFIX.index, a sorted table (LevelDB's format) of entries, and PREFIX.data-*: the values' bytes.
+"""Read TensorFlow's checkpoints: PREFIX.index, a LevelDB table of entries, and PREFIX.data-*, the
+values.
 
-Both hold checksums (CRC-32C), of each block of the table and of each tensor: what was damaged is refused, as TensorFlow's DataLossError does.
+Each block of the table and each tensor has a checksum (CRC-32C). Damaged data raises, as
+TensorFlow's DataLossError does.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ _OBJECTS: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 @boundary("read a checkpoint")
 def read_bundle(prefix: str | Path) -> dict[str, Array]:
-    """The tensors of a checkpoint by name; texts as arrays of bytes.
+    """Read the tensors of a checkpoint by name; texts as arrays of bytes.
 
-    Variables of TensorFlow 2, which a checkpoint keys by their place among objects, also stand under their own names.
+    Variables of TensorFlow 2, whose keys are paths of objects, are also returned by their own
+    names.
 
     Raises:
-        DataLossError: a file is cut off, or a checksum does not match; the message names the file, the tensor and both checksums.
+        DataLossError: a file is truncated, or a checksum does not match; the message names the
+            file, the tensor and both checksums.
         GraphError: a file is missing, malformed or compressed.
     """
     index = Path(f"{prefix}.index")
@@ -60,7 +64,9 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
 
 
 def _check_claimed(name: str, size: int, shard: Path) -> None:
-    """Refuse tensors that take more bytes than their file has: they overlap, and would take many times its size in memory."""
+    """Raise if tensors take more bytes than their file has: they overlap, and would exhaust
+    memory.
+    """
     there = shard.stat().st_size if shard.exists() else size  # a missing file is told when it is read
     if size > there:
         raise DataLossError(
@@ -86,7 +92,7 @@ def _read(path: Path, offset: int = 0, size: int | None = None) -> bytes:
 
 
 def _check(what: str, found: int, expected: int) -> None:
-    """Raise DataLossError where the checksum of what was read is not the one that was stored (masked)."""
+    """Raise DataLossError if the checksum of the data is not the stored (masked) one."""
     if masked(found) != expected:
         raise DataLossError(
             f"{what} is damaged: its checksum is {masked(found):#010x}, expected {expected:#010x}; "
@@ -116,7 +122,7 @@ def _varint(data: bytes, at: int, what: str = "a number in a table") -> tuple[in
     raise DataLossError(f"{what} is truncated")
 
 
-# ---------------------------------------------------------------------------------------------------------- the table
+# ---------------------------------------------------------------------------------------- the table
 
 
 def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
@@ -161,7 +167,7 @@ def _block(data: bytes, offset: int, size: int, path: Path) -> Iterator[tuple[by
         at += rest + length
 
 
-# -------------------------------------------------------------------------------------------------------- the tensors
+# -------------------------------------------------------------------------------------- the tensors
 
 
 def _tensor(name: str, entry: Any, shard: Path) -> Array:

@@ -1,1 +1,1 @@
-"""Lowerings by subject; every module here is loaded when the first lowering is asked for."""
+"""Lowerings by subject; all modules here are loaded when the first lowering is needed."""

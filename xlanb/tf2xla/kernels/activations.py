@@ -1,4 +1,6 @@
-"""Activation functions and their gradients (tf2xla/kernels/{relu_op,elu_op,unary_ops,binary_ops}.cc)."""
+"""Activation functions and their gradients
+(tf2xla/kernels/{relu_op,elu_op,unary_ops,binary_ops}.cc).
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def _selu_grad(ctx: OpContext) -> HloInstruction:
 
 @register("Softplus")
 def _softplus(ctx: OpContext) -> HloInstruction:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)): nothing overflows."""
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which cannot overflow."""
     x = ctx.input(0)
     tail = ctx.b.log1p(ctx.b.exp(ctx.b.negate(ctx.b.abs(x))))
     return ctx.b.add(ctx.b.maximum(x, filled(ctx, x, 0)), tail)

@@ -1,4 +1,7 @@
-"""Shapes, constants, rearrangement (tf2xla/kernels/{shape_op,reshape_op,tile_ops,fill_op,const_op,gather_op,...}.cc)."""
+"""Shapes, constants and rearrangement.
+
+Source: tf2xla/kernels/{shape_op,reshape_op,tile_ops,fill_op,const_op,gather_op,...}.cc.
+"""
 
 from __future__ import annotations
 
@@ -176,11 +179,11 @@ def _tile(ctx: OpContext) -> HloInstruction:
 
 @register("BroadcastGradientArgs", constants=(0, 1))
 def _broadcast_gradient_args(ctx: OpContext) -> list[HloInstruction]:
-    """The axes along which the gradients of two operands that were broadcast to each other must be summed."""
+    """Return the axes along which the gradients of two broadcast operands must be summed."""
     a, b = ctx.bounded_ints(0), ctx.bounded_ints(1)
     rank = max(len(a), len(b))
     wide = [[1] * (rank - len(s)) + s for s in (a, b)]
-    # An axis where both are 1 stands in both lists: summing over it changes nothing, and TensorFlow lists it so.
+    # As in TensorFlow, an axis of size 1 on both sides is in both lists: its sum changes nothing.
     axes = [[i for i, size in enumerate(s) if size == 1] for s in wide]
     if a == b:
         axes = [[], []]
@@ -196,7 +199,7 @@ def _broadcast_args(ctx: OpContext) -> HloInstruction:
 
 @register("Empty", constants=(0,))
 def _empty(ctx: OpContext) -> HloInstruction:
-    """Zeros, whether they are asked for or not."""
+    """Return zeros, for `init` false too."""
     return broadcast_to(ctx.b, ctx.b.constant(np.zeros((), ctx.element_type("dtype").dtype)), ctx.sizes(0))
 
 
@@ -220,7 +223,7 @@ def _formats(ctx: OpContext) -> tuple[str, str]:
 
 @register("DataFormatDimMap")
 def _format_dim_map(ctx: OpContext) -> HloInstruction:
-    """The place in the target format of dimensions given by their place in the source format; negative ones count from the end."""
+    """Map dimension numbers from the source format to the target format; negative ones wrap."""
     source, target = _formats(ctx)
     x = ctx.input(0)
     b, kind = ctx.b, x.array_shape.dtype
@@ -233,7 +236,7 @@ def _format_dim_map(ctx: OpContext) -> HloInstruction:
 
 @register("DataFormatVecPermute")
 def _format_vec_permute(ctx: OpContext) -> HloInstruction:
-    """Sizes (or pairs) in the order of the target format; a vector of two is that of height and width alone."""
+    """Permute sizes (or pairs) to the target format; a vector of two has height and width only."""
     source, target = _formats(ctx)
     x = ctx.input(0)
     if x.array_shape.dimensions[:1] == (len(source) - 2,):

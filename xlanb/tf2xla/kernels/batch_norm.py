@@ -31,7 +31,10 @@ def _fused_batch_norm(ctx: OpContext) -> list[HloInstruction]:
 
 
 def normalized(ctx: OpContext, given: Sequence[HloInstruction], *, is_last_version: bool) -> list[HloInstruction]:
-    """y, mean, variance (of the batch when training, unbiased), then mean and biased variance for the gradient; the last version has one output more."""
+    """Return y, mean, variance, then mean and biased variance for the gradient.
+
+    In training, mean and (unbiased) variance are the batch's. The last version has one more output.
+    """
     x, *parameters = given
     b = ctx.b
     small = parameters[0].array_shape.element_type
@@ -102,7 +105,7 @@ def _global_normalization(ctx: OpContext) -> HloInstruction:
 
 @register("_FusedBatchNormEx")
 def _fused_batch_norm_ex(ctx: OpContext) -> list[HloInstruction]:
-    """Batch normalisation, what is added on the side, and the activation behind."""
+    """Batch normalization, plus a side input, with an activation."""
     made = normalized(ctx, ctx.inputs[:5], is_last_version=True)
     y, b = made[0], ctx.b
     for side in ctx.inputs[5:]:

@@ -46,7 +46,11 @@ def _population_count(ctx: OpContext) -> HloInstruction:
 
 @register("Bitcast")
 def _bitcast(ctx: OpContext) -> HloInstruction:
-    """The same bits; to a narrower type the last dimension is new, from one it goes and must hold one element's parts."""
+    """Reinterpret bits; to a narrower type a dimension is appended, to a wider one the last is
+    removed.
+
+    In the second case the last dimension must have the size of the types' ratio.
+    """
     x, target = ctx.input(0), ctx.element_type("type")
     source, dims = x.array_shape.element_type, x.array_shape.dimensions
     if source is target:
@@ -101,7 +105,10 @@ def _conjugate_transpose(ctx: OpContext) -> HloInstruction:
 
 @register("NextAfter")
 def _next_after(ctx: OpContext) -> HloInstruction:
-    """The next number after x towards y, on the bits: one further from 0 or nearer; from 0 the smallest number with y's sign."""
+    """Return the next number after x towards y by incrementing or decrementing the bits.
+
+    From 0 it is the smallest number with y's sign.
+    """
     x, y = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
     b = ctx.b
     kind = x.array_shape.element_type
@@ -120,7 +127,9 @@ def _next_after(ctx: OpContext) -> HloInstruction:
 
 @register("Cross")
 def _cross(ctx: OpContext) -> HloInstruction:
-    """Of vectors of three: (a2 b3 - a3 b2, a3 b1 - a1 b3, a1 b2 - a2 b1), by rotating the components."""
+    """(a2 b3 - a3 b2, a3 b1 - a1 b3, a1 b2 - a2 b1) for vectors of three, by rotating
+    components.
+    """
     x, y = ctx.inputs
     dims = x.array_shape.dimensions
     if dims != y.array_shape.dimensions or not dims or dims[-1] != 3:

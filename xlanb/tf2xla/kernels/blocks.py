@@ -1,4 +1,4 @@
-"""Blocks of space moved into the batch or the channels, and back.
+"""Move blocks of space into the batch or the channels, and back.
 
 After tf2xla/kernels/{spacetobatch_op,batchtospace_op,spacetodepth_op,depthtospace_op}.cc.
 """
@@ -132,7 +132,9 @@ def _depth_to_space(ctx: OpContext) -> HloInstruction:
 
 @register("ExtractImagePatches")
 def _extract_image_patches(ctx: OpContext) -> HloInstruction:
-    """Windows laid out along the channels as (row, column, channel): a convolution with a filter that picks each element."""
+    """Put windows into the channels as (row, column, channel), by a convolution with a one-hot
+    filter.
+    """
     x = ctx.input(0)
     kind = x.array_shape.element_type
     layout = ImageLayout.of("NHWC")

@@ -1,4 +1,4 @@
-"""A function's body in a computation of its own: variables, stacks and arrays go in by value and come out by value."""
+"""Lower a function's body to a computation; variables, stacks and arrays are passed by value."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ def known_value(ctx: OpContext, value: Value) -> Array | None:
 
 
 class Body:
-    """A function's body lowered into a computation that takes a tuple; inputs that are `known` are constants inside.
+    """A function's body, lowered to a computation of a tuple; `known` inputs are constants inside.
 
-    `inside` is what stands for each input in it. An input that comes twice is one thing inside; arrays keep the arrays of their gradients.
+    `inside` are the inner values of the inputs. An input that occurs twice is one value inside;
+    arrays keep the arrays of their gradients.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Body:
 
     @property
     def results(self) -> list[HloInstruction]:
-        """What the function gives."""
+        """The function's results."""
         return [self.hlo(v) for v in self.raw_results]
 
     @property
@@ -103,7 +104,7 @@ class Body:
         return self.b.build_computation(self.b.tuple(list(results)))
 
     def hlo(self, value: Value) -> HloInstruction:
-        """The HLO of a value inside. Raises GraphError where there is none."""
+        """Return the HLO of an inner value. Raises GraphError if there is none."""
         if isinstance(value, Store) and value.value is None:
             return self.b.constant(np.zeros((), np.bool_))
         found = value.value if isinstance(value, VariableState) else value

@@ -1,4 +1,8 @@
-"""Collectives, transfers and calls by name (tf2xla/kernels/{all_reduce_op,reduce_scatter_op,collective_ops,xla_custom_call_op,xla_send_recv_ops}.cc)."""
+"""Collectives, transfers and calls by name.
+
+Source:
+tf2xla/kernels/{all_reduce_op,reduce_scatter_op,collective_ops,xla_custom_call_op,xla_send_recv_ops}.cc.
+"""
 
 from __future__ import annotations
 
@@ -139,13 +143,15 @@ def _shape_of(ctx: OpContext, shape: Any, dtype: Any) -> Any:
 
 @register("Assert")
 def _assert(_: OpContext) -> None:
-    """Nothing: compiled code does not check, as in TensorFlow's XLA."""
+    """Do nothing: compiled code does not check, as in TensorFlow's XLA."""
     return
 
 
 @register("XlaDequantize")
 def _dequantize(ctx: OpContext) -> HloInstruction:
-    """u32 [n, m] as bytes, the most significant first, to bf16 [n, 4 m]: byte * scale + min_range."""
+    """Convert u32 [n, m] as bytes, the most significant first, to bf16 [n, 4 m]: byte * scale +
+    min_range.
+    """
     b, x = ctx.b, ctx.input(0)
     if x.array_shape.rank != 2:
         ctx.fail(f"the input must be a matrix, not {x.shape}")

@@ -1,4 +1,7 @@
-"""Colours of images (tf2xla/kernels/image_ops.cc): RGB and HSV, hue, saturation, contrast. The last axis is red, green, blue; values lie in [0, 1]."""
+"""Colours of images: RGB and HSV, hue, saturation, contrast (tf2xla/kernels/image_ops.cc).
+
+The last axis is red, green, blue; values are in [0, 1].
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Convolutions of images and volumes and their gradients (tf2xla/kernels/{conv_ops,conv_op_helpers}.cc).
+"""Convolutions of images and volumes, and their gradients
+(tf2xla/kernels/{conv_ops,conv_op_helpers}.cc).
 
-A depthwise convolution is a grouped one: its filter [..., channels, multiplier] is read as [..., 1, channels * multiplier], a group a channel.
+A depthwise convolution is a grouped one: its filter [..., channels, multiplier] is read as [..., 1,
+channels * multiplier], one group per channel.
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ def _checked_gradient(
 
 @register("Conv2DBackpropInput", "Conv3DBackpropInputV2", f"{_DEPTHWISE}BackpropInput", constants=(0,))
 def _backprop_input(ctx: OpContext) -> HloInstruction:
-    """The gradient, dilated by the strides, convolved with the filter reversed and its channels exchanged."""
+    """Convolve the gradient, dilated by the strides, with the reversed filter, channels
+    exchanged.
+    """
     sizes, kernel, gradient = ctx.sizes(0), ctx.input(1), ctx.input(2)
     layout = layout_of(ctx, 5 if "3D" in ctx.op.type else 4)
     dims = _grouped_filter_dims(ctx, kernel.array_shape.dimensions)
@@ -109,7 +113,10 @@ def _backprop_input(ctx: OpContext) -> HloInstruction:
 
 
 def _exchanged(ctx: OpContext, kernel: HloInstruction, groups: int) -> HloInstruction:
-    """[..., inputs / groups, outputs] as [..., outputs / groups, inputs]: what was an output is an input, group by group."""
+    """Exchange input and output channels in each group.
+
+    [..., inputs / groups, outputs] becomes [..., outputs / groups, inputs].
+    """
     *window, inputs, outputs = kernel.array_shape.dimensions
     n = len(window)
     split = ctx.b.reshape(kernel, [*window, inputs, groups, outputs // groups])
@@ -119,7 +126,10 @@ def _exchanged(ctx: OpContext, kernel: HloInstruction, groups: int) -> HloInstru
 
 @register("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", f"{_DEPTHWISE}BackpropFilter", constants=(1,))
 def _backprop_filter(ctx: OpContext) -> HloInstruction:
-    """The input convolved with the gradient, channels as batch and batch as channels; groups of channels are groups of the batch."""
+    """Convolve the input with the gradient, exchanging channels and batch.
+
+    Groups of channels become groups of the batch.
+    """
     x, filter_dims, gradient = ctx.input(0), tuple(ctx.sizes(1)), ctx.input(2)
     layout = layout_of(ctx, 5 if "3D" in ctx.op.type else 4)
     dims = _grouped_filter_dims(ctx, filter_dims)

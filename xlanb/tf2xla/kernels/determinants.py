@@ -1,4 +1,7 @@
-"""Determinants by LU factorisation, and rows in random order: what TensorFlow's CPU kernels compute and its XLA does not."""
+"""Determinants by LU factorization, and random row order, after TensorFlow's CPU kernels.
+
+TensorFlow's XLA does not support these ops.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def _determinant(ctx: OpContext) -> HloInstruction:
 
 @register("LogMatrixDeterminant", ranks="2+")
 def _log_determinant(ctx: OpContext) -> list[HloInstruction]:
-    """The sign, of complex matrices a number of size 1, and the logarithm of the absolute value; 0 and -inf of singular ones."""
+    """Return the sign (of complex matrices a unit number) and log |det|; 0 and -inf if singular."""
     b = ctx.b
     diagonal, sign = _factored(ctx)
     kind, last = ctx.shape(0).element_type, diagonal.array_shape.rank - 1

@@ -1,4 +1,6 @@
-"""Diagonals and bands of matrices (tf2xla/kernels/{matrix_diag_ops,matrix_band_part_op,diag_op}.cc)."""
+"""Diagonals and bands of matrices
+(tf2xla/kernels/{matrix_diag_ops,matrix_band_part_op,diag_op}.cc).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from xlanb.tf2xla.registry import register
 
 @dataclass(frozen=True)
 class _Diagonals:
-    """Diagonals `low` to `high` (0 the main one, above it positive) of a matrix, and how short ones stand in rows of the longest's length."""
+    """Diagonals `low` to `high` of a matrix, 0 the main one, positive above it.
+
+    Shorter ones are aligned within rows of the longest's length.
+    """
 
     low: int
     high: int
@@ -40,7 +45,10 @@ class _Diagonals:
         return max(min(self.rows + min(d, 0), self.columns - max(d, 0)), 0)
 
     def offset(self, d: int) -> int:
-        """Where diagonal d begins within its row: left aligned or right, for those above and those below; the main one left if either is."""
+        """Return where diagonal d begins within its row, by the alignment of those above and below.
+
+        The main diagonal is left aligned if either of them is.
+        """
         above, below = (side == "LEFT" for side in self.align.split("_"))
         is_left = (d >= 0 and above) or (d <= 0 and below)
         return 0 if is_left else self.width - self.length(d)
@@ -76,7 +84,7 @@ def _diag_part_v3(ctx: OpContext) -> HloInstruction:
 
 
 def _diag_part(ctx: OpContext, x: HloInstruction, d: _Diagonals, padding: HloInstruction) -> HloInstruction:
-    """In a matrix read row by row a diagonal is every (columns + 1)-th element: a strided slice each."""
+    """Take each diagonal by a strided slice: in row-major order its stride is columns + 1."""
     batch = x.array_shape.dimensions[:-2]
     zeros = [0] * len(batch)
     flat = ctx.b.reshape(x, [*batch, d.rows * d.columns])
@@ -95,7 +103,9 @@ def _diag_part(ctx: OpContext, x: HloInstruction, d: _Diagonals, padding: HloIns
 
 
 def _set_diagonals(ctx: OpContext, base: HloInstruction, diagonals: HloInstruction, d: _Diagonals) -> HloInstruction:
-    """`base` with diagonals replaced: each is laid along rows or columns, and taken where column - row is its number."""
+    """Replace diagonals of `base`: broadcast each along rows or columns, select where column - row
+    is k.
+    """
     batch = base.array_shape.dimensions[:-2]
     n, dims = len(batch), base.array_shape.dimensions
     b = ctx.b
@@ -168,7 +178,7 @@ def _set_diag(ctx: OpContext, numbers: list[int]) -> HloInstruction:
 
 @register("MatrixBandPart")
 def _band_part(ctx: OpContext) -> HloInstruction:
-    """Elements at most num_lower below and num_upper above the diagonal; a negative number keeps all."""
+    """Keep elements at most num_lower below and num_upper above the diagonal; if negative, all."""
     x, lower, upper = ctx.inputs
     _matrix(ctx, x)
     b = ctx.b

@@ -1,6 +1,7 @@
-"""Ops whose result has as many elements as its inputs' values say (tf2xla/kernels/{where_op,unique_op,dynamic_partition_op}.cc).
+"""Ops whose result size depends on the values of the inputs.
 
-The result is made at its bound, and its size is set (`set-dimension-size`).
+The result is made at its bound, and its size is set (`set-dimension-size`). Source:
+tf2xla/kernels/{where_op,unique_op,dynamic_partition_op}.cc.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _flat(ctx: OpContext, x: HloInstruction) -> HloInstruction:
 
 @register("Where")
 def _where(ctx: OpContext) -> HloInstruction:
-    """Index vectors of the elements that are not zero, in row-major order, s64 [count <= n, rank]."""
+    """Return the index vectors of nonzero elements in row-major order, s64 [count <= n, rank]."""
     b = ctx.b
     x = without_dynamic(ctx, ctx.input(0))
     dims = x.array_shape.dimensions
@@ -88,7 +89,7 @@ def _where(ctx: OpContext) -> HloInstruction:
 
 @register("DynamicPartition")
 def _dynamic_partition(ctx: OpContext) -> list[HloInstruction]:
-    """The slices of `data` whose partition is 0, 1, ..., each [count <= n, ...]."""
+    """Return the slices of `data` of partitions 0, 1, ..., each [count <= n, ...]."""
     b, data, parts = ctx.b, ctx.input(0), ctx.input(1)
     rank = parts.array_shape.rank
     dims = data.array_shape.dimensions
@@ -107,7 +108,9 @@ def _dynamic_partition(ctx: OpContext) -> list[HloInstruction]:
 
 @register("Unique")
 def _unique(ctx: OpContext) -> list[HloInstruction]:
-    """The elements of a vector in the order in which they come first, and the place of each among them."""
+    """Return a vector's distinct elements in order of first occurrence, and each element's index in
+    them.
+    """
     x = ctx.input(0)
     if x.array_shape.rank != 1:
         ctx.fail(f"unique expects a 1D vector, not {x.shape}")
@@ -153,7 +156,9 @@ def _unique_rows(ctx: OpContext, x: HloInstruction) -> list[HloInstruction]:
 
 
 def _first_of_sorted(ctx: OpContext, x: HloInstruction, is_real: HloInstruction | None) -> HloInstruction:
-    """For each element of a vector the index of the first that equals it: they are sorted, those beyond its size last."""
+    """Return for each element the index of the first equal one, by sorting; padding is sorted
+    last.
+    """
     b, n = ctx.b, x.array_shape.dimensions[0]
     index = b.iota(array(_S32, [n]), 0)
     keys = [x] if is_real is None else [b.convert(b.not_(is_real), _S32), x]
@@ -185,7 +190,9 @@ def _sorted(
 
 
 def _first_of_rows(ctx: OpContext, x: HloInstruction, is_real: HloInstruction | None) -> HloInstruction:
-    """For each slice along dimension 0 the index of the first that equals it: each is compared with each."""
+    """Return for each slice along dimension 0 the index of the first equal one, comparing all
+    pairs.
+    """
     b, dims = ctx.b, x.array_shape.dimensions
     n, width = dims[0], prod(dims[1:])
     if n * n * max(1, width) > _MOST_PAIRS:

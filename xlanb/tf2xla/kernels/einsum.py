@@ -1,4 +1,6 @@
-"""Einsum of one or two operands (tf2xla/kernels/einsum_op.cc; the equation's grammar is that of tf.einsum)."""
+"""Einsum of one or two operands (tf2xla/kernels/einsum_op.cc; the equation's grammar is that of
+tf.einsum).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ Labels = list[str]
 
 @dataclass(slots=True)
 class _Operand:
-    """A value and the label of each of its dimensions; "..0", "..1" are those of an ellipsis, counted from the end."""
+    """A value with a label per dimension; "..0", "..1" are an ellipsis's, counted from its end."""
 
     value: HloInstruction
     labels: Labels
@@ -28,7 +30,10 @@ class _Operand:
 
 
 def _labels(ctx: OpContext, term: str, rank: int | None) -> Labels:
-    """The labels of a term; its ellipsis takes what dimensions `rank` leaves (of the result: None, to be filled in later)."""
+    """Return the labels of a term; its ellipsis gets the remaining dimensions of `rank`.
+
+    For the result `rank` is None, and the ellipsis is filled in later.
+    """
     head, dots, tail = term.replace(" ", "").partition("...")
     if any(not c.isalpha() for c in head + tail):
         ctx.fail(f"malformed einsum term {term!r}")
@@ -81,7 +86,7 @@ def _einsum(ctx: OpContext) -> HloInstruction:
 
 
 def _take_diagonals(ctx: OpContext, o: _Operand) -> None:
-    """Of a label that stands twice in one operand only equal indices count: the rest is masked and summed away."""
+    """Reduce a label that occurs twice in one operand to its diagonal, by a mask and a sum."""
     for label in list(dict.fromkeys(o.labels)):
         while o.labels.count(label) > 1:
             first = o.labels.index(label)
@@ -104,7 +109,7 @@ def _equal_indices(ctx: OpContext, dims: tuple[int, ...], first: int, second: in
 
 
 def _drop_ones(ctx: OpContext, operands: list[_Operand]) -> None:
-    """Where one operand has size 1 and the other has not, the first is broadcast: it does without the label."""
+    """Drop a label of size 1 from an operand if the other's size is not 1: it is broadcast."""
     if len(operands) != 2:
         return
     for o, other in (operands, operands[::-1]):

@@ -1,4 +1,7 @@
-"""Rounding to the values of a quantised type (tf2xla/kernels/fake_quantize_ops.cc, core/kernels/fake_quant_ops_functor.h)."""
+"""Round to the values of a quantized type.
+
+Source: tf2xla/kernels/fake_quantize_ops.cc, core/kernels/fake_quant_ops_functor.h.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def _levels(ctx: OpContext) -> tuple[float, float]:
 def _nudged(
     ctx: OpContext, low: HloInstruction, high: HloInstruction
 ) -> tuple[HloInstruction, HloInstruction, HloInstruction]:
-    """Bounds moved so that 0 is a value of the quantised type exactly, and the step between values."""
+    """Shift the bounds so that 0 is exactly a quantized value; return them and the step."""
     b = ctx.b
     least, most = (filled(ctx, low, v) for v in _levels(ctx))
     step = b.divide(b.subtract(high, low), b.subtract(most, least))
@@ -72,7 +75,7 @@ def _args_gradient(ctx: OpContext) -> HloInstruction:
 
 @register("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
 def _vars_gradient(ctx: OpContext) -> list[HloInstruction]:
-    """What lies beyond a bound gives its gradient to the bound."""
+    """Sum the gradients of elements beyond a bound into the bound's gradient."""
     below, above = _between(ctx, _bounds(ctx))
     gradient, b = ctx.input(0), ctx.b
     zero = filled(ctx, gradient, 0)

@@ -29,7 +29,10 @@ def _fft(ctx: OpContext) -> HloInstruction:
 
 @register(*(f"{kind}{rank}" for kind in ("RFFT", "IRFFT") for rank in _RANKS), constants=(1,))
 def _rfft(ctx: OpContext) -> HloInstruction:
-    """The input is cut or padded with zeros to fft_length first; of a transform to reals, its last dimension to fft_length // 2 + 1."""
+    """Cut or zero-pad the input to fft_length, then transform.
+
+    For a transform to reals, the last dimension is fft_length // 2 + 1.
+    """
     x, lengths, rank = ctx.input(0), ctx.sizes(1), _rank(ctx)
     if len(lengths) != rank or any(n < 1 for n in lengths):
         ctx.fail(f"fft_length must be {rank} positive numbers, not {lengths}")

@@ -1,6 +1,7 @@
-"""Calls, branches and loops over functions of the graph's library (tf2xla/kernels/{while_op,if_op,case_op,partitioned_call_op}.cc).
+"""Calls, branches and loops over functions of the graph's library.
 
-Variables go into a loop or a branch by value and come out by value; what is written inside is assigned behind it.
+Variables enter and leave a loop or branch by value; changed ones are assigned after it. Source:
+tf2xla/kernels/{while_op,if_op,case_op,partitioned_call_op}.cc.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _branches(ctx: OpContext, selector: HloInstruction, names: Sequence[str]) ->
 
 
 def _filled(made: Sequence[Body]) -> list[list[HloInstruction]]:
-    """What branches give; where one has nothing to give, zeros like those of another."""
+    """Return the branches' results; replace missing ones by zeros like another branch's."""
     columns = list(zip(*(m.raw_results for m in made), strict=True))
     like = [next((v for v in column if v is not None), None) for column in columns]
     return [
@@ -106,7 +107,7 @@ def _with_bounds(m: Body, x: HloInstruction, shapes: Sequence[ArrayShape]) -> Hl
 
 @register("FakeParam")
 def _fake_param(ctx: OpContext) -> Value:
-    """Nothing: a branch's result that nobody reads; zeros where the shape is known."""
+    """Return None for a branch's unused result; zeros if the shape is known."""
     dims = ctx.attr("shape").as_tuple()
     if dims is None or None in dims:
         return None
@@ -116,7 +117,9 @@ def _fake_param(ctx: OpContext) -> Value:
 
 @register("While", "StatelessWhile", "XlaWhile")
 def _while(ctx: OpContext) -> Sequence[Value]:
-    """Loop variables that the body hands on unchanged are known inside as they are outside, constants among them."""
+    """Lower a While; loop variables that the body returns unchanged keep their known values
+    inside.
+    """
     body = body_of(ctx, ctx.attr("body").name)
     unchanged = unchanged_arguments(body)
     known = [known_value(ctx, v) if i in unchanged else None for i, v in enumerate(ctx.values)]

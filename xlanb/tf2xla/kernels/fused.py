@@ -1,4 +1,7 @@
-"""What Grappler's remapper makes: a convolution or product with what follows it (core/kernels/{conv_ops_fused_impl.h,matmul_op_fused.cc})."""
+"""Fused ops of Grappler's remapper: a convolution or product with its bias and activation.
+
+Source: core/kernels/{conv_ops_fused_impl.h,matmul_op_fused.cc}.
+"""
 
 from __future__ import annotations
 

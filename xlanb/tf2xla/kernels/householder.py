@@ -1,4 +1,7 @@
-"""QR by Householder reflections, a loop over columns (Golub and Van Loan, Matrix Computations, 5.2; signs as LAPACK's)."""
+"""QR by Householder reflections in a loop over columns, with LAPACK's signs.
+
+Golub and Van Loan, Matrix Computations, 5.2.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from xlanb.tf2xla.kernels.loops import repeat
 
 
 def multiply(ctx: OpContext, x: HloInstruction, y: HloInstruction) -> HloInstruction:
-    """Products of matrices whose batch dimensions are equal."""
+    """Multiply matrices with equal batch dimensions."""
     n = x.array_shape.rank - 2
     return ctx.b.dot_general(
         x, y, lhs_batch_dims=range(n), rhs_batch_dims=range(n), lhs_contracting_dims=[n + 1], rhs_contracting_dims=[n]
@@ -29,7 +32,10 @@ def identity(ctx: OpContext, kind: PrimitiveType, batch: tuple[int, ...], size: 
 
 
 def qr(ctx: OpContext, x: HloInstruction, *, full: bool) -> tuple[HloInstruction, HloInstruction]:
-    """x = q r: q orthogonal [..., m, p], r upper triangular [..., p, n]; p is m if `full`, else min(m, n)."""
+    """Factor x = q r: q orthogonal [..., m, p], r upper triangular [..., p, n].
+
+    p is m if `full`, else min(m, n).
+    """
     *head, m, n = x.array_shape.dimensions
     batch, least = tuple(head), min(m, n)
     kind = x.array_shape.element_type
@@ -46,7 +52,9 @@ def qr(ctx: OpContext, x: HloInstruction, *, full: bool) -> tuple[HloInstruction
 
 
 def _reflect(ctx: OpContext, k: HloInstruction, state: list[HloInstruction]) -> list[HloInstruction]:
-    """r := h r and q := q h* for the reflection h = 1 - tau v v* that takes what column k holds from row k on to a multiple of e_k."""
+    """Apply the reflection h = 1 - tau v v* that zeros column k below row k: r := h r, q := q
+    h*.
+    """
     q, r = state
     b = ctx.b
     *batch, m, _ = r.array_shape.dimensions
@@ -79,7 +87,10 @@ def _squares(ctx: OpContext, column: HloInstruction) -> HloInstruction:
 
 
 def _coefficients(ctx: OpContext, alpha: HloInstruction, tail: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
-    """tau, and alpha - beta, beta being what the column becomes. Where the tail is zero (and alpha real) nothing is reflected: tau 0."""
+    """Return tau, and alpha - beta, beta the column's new diagonal element.
+
+    If the tail is zero (and alpha real) there is no reflection: tau is 0.
+    """
     b = ctx.b
     kind = alpha.array_shape.element_type
     real = b.real(alpha) if kind.is_complex else alpha

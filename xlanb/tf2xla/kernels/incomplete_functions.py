@@ -1,6 +1,8 @@
-"""The incomplete gamma and beta functions, Hurwitz' zeta function and the polygamma functions, by series and continued fractions that run until they settle.
+"""Incomplete gamma and beta, Hurwitz zeta and polygamma functions.
 
-Computed in double precision; the methods are those of Cephes (igam.c, incbet.c, zeta.c) and of Lentz for the continued fractions (Numerical Recipes, chapter 6).
+Series and continued fractions run in double precision until they converge. The methods are those of
+Cephes (igam.c, incbet.c, zeta.c) and, for the continued fractions, of Lentz (Numerical Recipes,
+chapter 6).
 """
 
 from __future__ import annotations
@@ -72,7 +74,10 @@ def _moves(ctx: OpContext, change: HloInstruction, whole: HloInstruction) -> Hlo
 
 
 class _Gamma:
-    """What the incomplete gamma functions of a and x are made of; `inside` is where the series serves, elsewhere the fraction does."""
+    """Parts of the incomplete gamma functions of a and x.
+
+    `inside` says where the series is used; the continued fraction is used elsewhere.
+    """
 
     def __init__(self, ctx: OpContext, a: HloInstruction, x: HloInstruction) -> None:
         b = ctx.b
@@ -102,7 +107,9 @@ class _Gamma:
         return [after[3], after[5]]
 
     def fraction(self) -> list[HloInstruction]:
-        """The continued fraction of the upper function, without what stands before it, and its derivative by a."""
+        """Return the upper function's continued fraction, without its prefactor, and its derivative
+        by a.
+        """
         ctx, b = self.ctx, self.ctx.b
         zero = filled(ctx, self.a, 0)
         bottom = _not_zero(ctx, b.subtract(_plus(ctx, self.x, 1), self.a))
@@ -170,7 +177,9 @@ _elementwise("IgammaGradA")(_by_a)
 
 @_elementwise("RandomGammaGrad")
 def _random_gamma_grad(ctx: OpContext, alpha: HloInstruction, sample: HloInstruction) -> HloInstruction:
-    """How a sample of the gamma distribution moves with alpha: less the derivative by alpha over the density."""
+    """Differentiate a gamma sample by alpha: minus the CDF's derivative by alpha over the
+    density.
+    """
     b = ctx.b
     log_density = b.subtract(b.subtract(b.multiply(_plus(ctx, alpha, -1), b.log(sample)), sample), lgamma(ctx.b, alpha))
     value = b.negate(b.divide(_by_a(ctx, alpha, sample), b.exp(log_density)))
@@ -219,7 +228,10 @@ def _beta_step(c: OpContext, s: list[HloInstruction]) -> tuple[HloInstruction, l
 
 
 def _zeta(ctx: OpContext, s: HloInstruction, q: HloInstruction) -> HloInstruction:
-    """The sum over n >= 0 of (q + n)^-s: terms up to q + n > 12, the rest by Euler and Maclaurin; infinite at the poles, NaN for s < 1."""
+    """Sum (q + n)^-s over n >= 0: terms up to q + n > 12, the rest by Euler and Maclaurin.
+
+    Infinite at the poles, NaN for s < 1.
+    """
     b = ctx.b
 
     def step(c: OpContext, held: list[HloInstruction]) -> tuple[HloInstruction, list[HloInstruction]]:

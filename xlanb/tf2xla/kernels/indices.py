@@ -1,4 +1,7 @@
-"""Indices made and found: ranges, one-hot, argmax, the k largest (tf2xla/kernels/{sequence_ops,one_hot_op,index_ops,topk_op}.cc)."""
+"""Ranges, one-hot, argmax and top-k.
+
+Source: tf2xla/kernels/{sequence_ops,one_hot_op,index_ops,topk_op}.cc.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,10 @@ def one_hot(
 def arg_reduce(
     ctx: OpContext, x: HloInstruction, axis: int, *, largest: bool, kind: PrimitiveType = PrimitiveType.S32
 ) -> HloInstruction:
-    """The index of the largest (smallest) element along an axis, the first of equal ones, as `kind`; values and indices are reduced together."""
+    """Return the first index of the largest (smallest) element along an axis, as `kind`.
+
+    Values and indices are reduced together.
+    """
     element = x.array_shape.element_type
     initial = ctx.b.constant(lowest(element) if largest else highest(element))
     indices = ctx.b.iota(array(kind, x.array_shape.dimensions), axis)
@@ -89,7 +95,9 @@ def arg_reduce(
 
 
 def _better_of_pairs(ctx: OpContext, direction: str, element: PrimitiveType, index: PrimitiveType) -> HloComputation:
-    """(a, i), (b, j) -> the pair whose value wins, NaN before all; of equal values the smaller index."""
+    """(a, i), (b, j) -> the pair of the better value, NaN first; of equal values the smaller
+    index.
+    """
     inner = ctx.b.sub_computation(f"arg_{direction.lower()}")
     a, i, b, j = (inner.parameter(n, array((element, index)[n % 2])) for n in range(4))
     wins = inner.compare(a, b, direction)
@@ -128,7 +136,7 @@ def _top_k_v1(ctx: OpContext) -> list[HloInstruction]:
 
 
 def _top_k(ctx: OpContext, k: int, kind: PrimitiveType) -> list[HloInstruction]:
-    """The k largest of the last dimension and where they stood: a stable sort, downwards, of values with their indices."""
+    """Return the k largest of the last dimension and their indices, by a stable descending sort."""
     x = ctx.input(0)
     dims = x.array_shape.dimensions
     if dims and x.array_shape.is_dynamic_dimension(len(dims) - 1):
@@ -145,7 +153,10 @@ def _top_k(ctx: OpContext, k: int, kind: PrimitiveType) -> list[HloInstruction]:
 
 @register("ApproxTopK")
 def _approx_top_k(ctx: OpContext) -> list[HloInstruction]:
-    """The k largest (or smallest) along a dimension and where they stood, exactly: no less than the recall that is asked for."""
+    """Return the exact k largest (smallest) along a dimension and their indices.
+
+    This satisfies any requested recall.
+    """
     x, k = ctx.input(0), int(ctx.attr("k"))
     dims = list(x.array_shape.dimensions)
     (axis,) = canonical_axes([int(ctx.attr("reduction_dimension", -1))], len(dims), ctx.op.name)
@@ -161,7 +172,10 @@ def _approx_top_k(ctx: OpContext) -> list[HloInstruction]:
 
 @register("InTopKV2", "InTopK", ranks="2 1 0")
 def _in_top_k(ctx: OpContext) -> HloInstruction:
-    """Whether fewer than k predictions of the row are larger than the target's; false where that is not finite or the target out of range."""
+    """Whether fewer than k predictions of the row exceed the target's.
+
+    False if the target's is not finite or the target is out of range.
+    """
     predictions, targets = ctx.input(0), ctx.input(1)
     rows, classes = predictions.array_shape.dimensions
     b = ctx.b

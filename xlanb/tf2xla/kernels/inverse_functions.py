@@ -1,6 +1,7 @@
-"""Hyperbolic functions, and the inverse ones of these and of the trigonometric: of real numbers opcodes, of complex ones by logarithms (xla/hlo/builder/lib/math.cc).
+"""Hyperbolic functions and inverse hyperbolic and trigonometric functions.
 
-Branch cuts are those of the principal logarithm and square root.
+Real ones are opcodes, complex ones use logarithms (xla/hlo/builder/lib/math.cc). Branch cuts are
+those of the principal logarithm and square root.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Singular values and eigenvalues by one-sided Jacobi rotations, all disjoint pairs of columns at once.
+"""Singular values and eigenvalues by one-sided Jacobi rotations of disjoint column pairs in
+parallel.
 
-Hestenes' method (1958) in the tournament order of Brent and Luk (1985): columns sit in two rows, each step rotates every column of the upper row with
-the one below until they are orthogonal, then all but the first move on by one seat; after 2h - 1 steps all pairs have met and everyone is back.
+Hestenes' method (1958) in the tournament order of Brent and Luk (1985): the columns are in two
+rows, and each step rotates every column of the upper row with the one below until they are
+orthogonal. Then all but the first advance by one position. After 2h - 1 steps all pairs have met
+and every column is back in its place.
 """
 
 from __future__ import annotations
@@ -174,9 +177,10 @@ def _svd(ctx: OpContext) -> list[HloInstruction]:
 
 @register("SelfAdjointEigV2", "XlaSelfAdjointEig", ranks="2+")
 def _self_adjoint_eig(ctx: OpContext) -> list[HloInstruction]:
-    """Eigenvalues upwards and eigenvectors of what the lower triangle says.
+    """Return ascending eigenvalues and the eigenvectors of the matrix given by its lower triangle.
 
-    a + |a| 1 (the Frobenius norm) has no negative eigenvalue, so that its singular vectors are eigenvectors of a; the eigenvalues are v* a v.
+    a + |a| 1 (the Frobenius norm) has no negative eigenvalue, so that its singular vectors are
+    eigenvectors of a; the eigenvalues are v* a v.
     """
     a = _wide(ctx, square(ctx))
     b = ctx.b

@@ -28,7 +28,7 @@ def _concat_v1(ctx: OpContext) -> HloInstruction:
 
 @register("ConcatOffset", constants=slice(None))
 def _concat_offset(ctx: OpContext) -> list[HloInstruction]:
-    """For each shape, where its tensor begins in the concatenation: 0 everywhere but along the axis."""
+    """Return each tensor's offset in the concatenation: 0 except along the axis."""
     shapes = [ctx.ints(i) for i in range(1, ctx.input_count)]
     axis = canonical_axis(int(ctx.number(0)), len(shapes[0]), ctx.op.name)
     rests = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
@@ -91,7 +91,7 @@ def _split(ctx: OpContext) -> list[HloInstruction]:
 
 @register("SplitV", constants=(1, 2))
 def _split_v(ctx: OpContext) -> list[HloInstruction]:
-    """One of the sizes may be -1: what the others leave."""
+    """Split by sizes; one of them may be -1 for the remainder."""
     x, sizes = ctx.input(0), ctx.ints(1)
     axis = canonical_axis(int(ctx.number(2)), x.array_shape.rank, ctx.op.name)
     size = x.array_shape.dimensions[axis]

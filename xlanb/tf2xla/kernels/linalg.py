@@ -1,4 +1,7 @@
-"""Factorisations and solutions of linear systems (tf2xla/kernels/{cholesky_op,matrix_triangular_solve_op,matrix_inverse_op,qr_op}.cc)."""
+"""Factorizations and solutions of linear systems.
+
+Source: tf2xla/kernels/{cholesky_op,matrix_triangular_solve_op,matrix_inverse_op,qr_op}.cc.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ Body = Callable[[OpContext, HloInstruction, list[HloInstruction]], Sequence[HloI
 
 
 def repeat(ctx: OpContext, count: int, state: Sequence[HloInstruction], body: Body, name: str) -> list[HloInstruction]:
-    """The state after `count` rounds of `body(ctx, index, state)`, index an s32 scalar; the body sees nothing but its state."""
+    """Apply `body(ctx, index, state)` `count` times; index is an s32 scalar.
+
+    The body may use only its state.
+    """
     return list(state) if count == 0 else _loop(ctx, count, state, body, name)
 
 
@@ -52,9 +55,10 @@ def iterate(
     body: Callable[[OpContext, list[HloInstruction]], tuple[HloInstruction, Sequence[HloInstruction]]],
     name: str,
 ) -> list[HloInstruction]:
-    """The state after rounds of `body(ctx, state)`, which gives also where to go on, as long as any of the predicates `going` holds; `limit` rounds at most.
+    """Apply `body(ctx, state)` while any of the predicates `going` holds, at most `limit` times.
 
-    What no longer goes on keeps its state.
+    The body returns the next predicates and state. Elements whose predicate is false keep their
+    state.
     """
     start = [going, *state]
 

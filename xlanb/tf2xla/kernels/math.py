@@ -95,7 +95,9 @@ def _squared_difference(ctx: OpContext) -> HloInstruction:
 
 @register("FloorMod")
 def _floor_mod(ctx: OpContext) -> HloInstruction:
-    """Remainder with the divisor's sign: the truncated one, plus the divisor where the signs differ."""
+    """Remainder with the divisor's sign: the truncated one, plus the divisor if the signs
+    differ.
+    """
     x, y = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
     zero = ctx.b.broadcast_in_dim(scalar(ctx, x, 0), x.array_shape.dimensions, [])
     rest = ctx.b.binary(HloOpcode.REMAINDER, x, y)
@@ -108,7 +110,10 @@ def _floor_mod(ctx: OpContext) -> HloInstruction:
 
 @register("FloorDiv")
 def _floor_div(ctx: OpContext) -> HloInstruction:
-    """Quotient rounded down: of floats by floor, of integers the truncated one less 1 where signs differ and there is a rest."""
+    """Quotient rounded down: floor for floats; for integers truncated, minus 1 if signs differ.
+
+    The 1 is subtracted only if there is a remainder.
+    """
     x, y = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
     quotient = ctx.b.divide(x, y)
     kind = x.array_shape.element_type

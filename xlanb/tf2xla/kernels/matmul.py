@@ -31,7 +31,10 @@ def product(ctx: OpContext, a: HloInstruction, b: HloInstruction) -> HloInstruct
 
 @register("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(ctx: OpContext) -> HloInstruction:
-    """Batch dimensions broadcast (in the first version they must be equal); adj_x and adj_y take the conjugate transpose."""
+    """Multiply batches of matrices; adj_x and adj_y take the conjugate transpose.
+
+    Batch dimensions broadcast; in the first version they must be equal.
+    """
     x, y = ctx.inputs
     ranks = x.array_shape.rank, y.array_shape.rank
     if min(ranks) < 2:

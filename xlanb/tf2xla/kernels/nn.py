@@ -127,7 +127,10 @@ def _lrn(ctx: OpContext) -> HloInstruction:
 
 @register("LRNGrad")
 def _lrn_grad(ctx: OpContext) -> HloInstruction:
-    """dx = dy n^-beta - 2 alpha beta x sum(dy y / n), n what LRN raises to a power, the sum over nearby channels."""
+    """dx = dy n^-beta - 2 alpha beta x sum(dy y / n), with n the base of LRN's power.
+
+    The sum is over nearby channels.
+    """
     kind = ctx.shape(1).element_type
     dy, x, y = (ctx.b.convert(v, sum_type(kind)) for v in ctx.inputs)
     norm = _squares_nearby(ctx, x)

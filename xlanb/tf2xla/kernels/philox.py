@@ -1,6 +1,7 @@
-"""Philox 4x32-10 in HLO, and its words as numbers, bit for bit as TensorFlow's CPU kernels draw them.
+"""Philox 4x32-10 in HLO, and numbers from its words, bit for bit as TensorFlow's CPU kernels.
 
-After tsl/lib/random/{philox_random,random_distributions}.h; the generator is that of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+After tsl/lib/random/{philox_random,random_distributions}.h; the generator is that of Salmon et al.,
+"Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def rounds(ctx: OpContext, words: list[HloInstruction], key: list[HloInstruction
 
 
 def seeded(ctx: OpContext, seed: HloInstruction) -> Generator:
-    """The generator of a seed of two integers: TensorFlow encrypts it under a fixed key, so that near seeds give far generators."""
+    """Make the generator of a seed of two integers.
+
+    TensorFlow encrypts the seed with a fixed key, so that similar seeds give unrelated generators.
+    """
     b = ctx.b
     if seed.array_shape.dimensions != (2,):
         ctx.fail(f"expected a seed of two integers, not {seed.shape}")
@@ -156,7 +160,9 @@ def full_range(ctx: OpContext, g: Generator, dims: tuple[int, ...], kind: Primit
 
 
 def normal_pairs(ctx: OpContext, words: HloInstruction, kind: PrimitiveType) -> HloInstruction:
-    """Box and Muller's normal numbers, [..., 2]: of u32 [..., 2] in f32, or of u64 [..., 2] in f64 as `kind` says."""
+    """Box-Muller normal numbers [..., 2]: from u32 [..., 2] in f32, or u64 [..., 2] in f64, by
+    `kind`.
+    """
     b = ctx.b
     dims = words.array_shape.dimensions
     zeros = [0] * (len(dims) - 1)
@@ -185,7 +191,9 @@ _CANDIDATES = 24  # that fewer than four of them lie within two deviations has p
 
 
 def truncated_normal(ctx: OpContext, g: Generator, dims: tuple[int, ...], kind: PrimitiveType) -> HloInstruction:
-    """Normal numbers within two deviations: each group takes the first that do from its own 256 words a number."""
+    """Normal numbers within two deviations: each group takes the first ones of its 256 words per
+    number.
+    """
     b = ctx.b
     wide = PrimitiveType.F64 if kind is PrimitiveType.F64 else PrimitiveType.F32
     group = 2 if wide is PrimitiveType.F64 else 4

@@ -17,7 +17,10 @@ from xlanb.tf2xla.registry import register
 
 
 def _pooling(ctx: OpContext, dims: Sequence[int], first: int | None) -> tuple[ImageLayout, list[SpatialWindow]]:
-    """The windows over an input of `dims`; ksize and strides are attributes, or (V2) the inputs from `first` on."""
+    """Return layout and windows over an input of `dims`.
+
+    ksize and strides are attributes, or (V2) the inputs from `first` on.
+    """
     layout = layout_of(ctx, 5 if "3D" in ctx.op.type else 4)
     ksize, strides = (
         (ctx.attr("ksize"), ctx.attr("strides")) if first is None else (ctx.ints(first), ctx.ints(first + 1))
@@ -74,7 +77,7 @@ def _max_pool_grad_grad_v2(ctx: OpContext) -> HloInstruction:
 
 
 def _max_grad_grad(ctx: OpContext, first: int | None) -> HloInstruction:
-    """The gradient at the first largest element of each window: elements and gradients reduced together."""
+    """Take the gradient at the first largest element of each window, reducing both together."""
     x, _, gradient = ctx.inputs[:3]
     layout, spatial = _pooling(ctx, x.array_shape.dimensions, first)
     kinds = [x.array_shape.element_type, gradient.array_shape.element_type]
@@ -119,7 +122,9 @@ def _avg_pool(ctx: OpContext) -> HloInstruction:
 
 @register("AvgPoolGrad", "AvgPool3DGrad", constants=(0,))
 def _avg_pool_grad(ctx: OpContext) -> HloInstruction:
-    """Every element's share of the windows that it lies in: the divided gradient, dilated by the strides, summed over windows."""
+    """Sum the divided gradient, dilated by the strides, over the windows that contain each
+    element.
+    """
     dims, gradient = ctx.sizes(0), ctx.input(1)
     kind = gradient.array_shape.element_type
     layout, spatial = _pooling(ctx, dims, None)

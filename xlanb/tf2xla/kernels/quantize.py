@@ -1,4 +1,8 @@
-"""To quantised numbers and back (tf2xla/kernels/{quantize_and_dequantize_op,dequantize_op}.cc, core/kernels/uniform_quant_ops)."""
+"""Quantize and dequantize.
+
+Source: tf2xla/kernels/{quantize_and_dequantize_op,dequantize_op}.cc,
+core/kernels/uniform_quant_ops.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,9 @@ message UniformQuantizedConvolutionDimensionNumbersAttr
   8 output_feature_dimension int64
   9 output_spatial_dimensions int64*
 """
-"""Facts of tensorflow/core/util/quantization/uniform_quant_ops_attr.proto (see xlanb.protos for the form)."""
+"""Facts of tensorflow/core/util/quantization/uniform_quant_ops_attr.proto, as xlanb.protos has
+them.
+"""
 
 
 @cache
@@ -108,7 +114,7 @@ def _spread(ctx: OpContext, v: HloInstruction) -> HloInstruction:
 
 
 def _per_slice(ctx: OpContext, v: HloInstruction, axis: int, dims: tuple[int, ...]) -> HloInstruction:
-    """A value for all, or one for each slice along an axis, in the shape `dims`; axis -1 is none."""
+    """Broadcast a scalar, or one value per slice along an axis, to `dims`; axis -1 means none."""
     if v.array_shape.rank == 0:
         return broadcast_to(ctx.b, v, dims)
     if not 0 <= axis < len(dims) or v.array_shape.dimensions != (dims[axis],):
@@ -118,8 +124,9 @@ def _per_slice(ctx: OpContext, v: HloInstruction, axis: int, dims: tuple[int, ..
 
 @register("Dequantize")
 def _dequantize(ctx: OpContext) -> HloInstruction:
-    """Quantized numbers as numbers between two bounds: modes MIN_COMBINED, and MIN_FIRST, in which the lower bound
-    is a whole number of steps, so that zero is exact.
+    """Dequantize to numbers between two bounds: modes MIN_COMBINED and MIN_FIRST.
+
+    In MIN_FIRST the lower bound is a whole number of steps, so that zero is exact.
     """
     mode = str(ctx.attr("mode", "MIN_COMBINED"))
     if mode not in ("MIN_COMBINED", "MIN_FIRST"):
@@ -140,7 +147,7 @@ def _dequantize(ctx: OpContext) -> HloInstruction:
 def _channels(
     ctx: OpContext, index: int, axis: int, dims: tuple[int, ...], kind: PrimitiveType = PrimitiveType.F32
 ) -> HloInstruction:
-    """Scales or zero points in the shape `dims`: one for all, or one for each slice along an axis."""
+    """Broadcast scales or zero points to `dims`: one for all, or one per slice along an axis."""
     return _per_slice(ctx, ctx.b.convert(ctx.input(index), kind), axis, dims)
 
 
@@ -194,7 +201,9 @@ def _whole(ctx: OpContext, side: int, axis_attr: str) -> HloInstruction:
 
 
 def _rescaled(ctx: OpContext, x: HloInstruction, scale: HloInstruction, axis: int) -> HloInstruction:
-    """Products or differences in f32 over the scale of the result, rounded, s32; without its zero point."""
+    """Divide f32 products or differences by the result's scale and round to s32, without zero
+    point.
+    """
     b, dims = ctx.b, x.array_shape.dimensions
     wide = b.convert(x, PrimitiveType.F32)
     out = _channels(ctx, 6, axis, dims)
@@ -213,7 +222,7 @@ def _bounded_result(ctx: OpContext, x: HloInstruction, axis: int) -> HloInstruct
 
 @register("UniformQuantizedAdd")
 def _quantized_add(ctx: OpContext) -> HloInstruction:
-    """Each operand is brought to the scale of the result, then they are added."""
+    """Rescale both operands to the result's scale, then add."""
     axis = int(ctx.attr("output_quantization_axis", -1))
     parts = []
     for side, name in enumerate(("lhs", "rhs")):

@@ -1,6 +1,7 @@
 """Stateful random ops (tf2xla/kernels/random_ops.cc): HLO's rng, whose state is hidden.
 
-Sessions run these on the host, where a seed can be kept between runs; the lowerings say their shapes, and serve whole programs that are compiled as one.
+Sessions run these on the host, where a seed persists between runs. The lowerings give their shapes,
+and are used when a whole program is compiled.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def _multinomial(ctx: OpContext) -> HloInstruction:
 
 @register("TruncatedNormal", constants=(0,))
 def _truncated_normal(ctx: OpContext) -> HloInstruction:
-    """The normal distribution's inverse at uniform numbers between its values at -2 and 2: sqrt(2) erf^-1(u)."""
+    """Invert the normal CDF at uniform numbers between its values at -2 and 2: sqrt(2)
+    erf^-1(u).
+    """
     edge = math.erf(2 / math.sqrt(2))
     return _scaled(ctx, erf_inv(ctx.b, _drawn(ctx, "rng_uniform", -edge, edge)), math.sqrt(2))
 

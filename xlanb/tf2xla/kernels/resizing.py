@@ -1,4 +1,6 @@
-"""Pictures of another size (tf2xla/kernels/image_resize_ops.cc): each axis is a product with a matrix of weights that is known when compiling."""
+"""Resize images (tf2xla/kernels/image_resize_ops.cc): multiply each axis by a constant weight
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _PICTURES = 4  # batch, height, width, channels
 
 
 def _places(ctx: OpContext, out: int, size: int, shift: float) -> Array:
-    """Where in the old picture each point of the new one lies."""
+    """Return the position in the old image of each point of the new one."""
     ctx.check_constant([out])
     if ctx.attr("align_corners") and out > 1:
         return np.arange(out) * ((size - 1) / (out - 1))
@@ -27,7 +29,7 @@ def _places(ctx: OpContext, out: int, size: int, shift: float) -> Array:
 
 
 def _weights(ctx: OpContext, out: int, size: int) -> Array:
-    """[out, size]: how much each old point counts for a new one, between two neighbours by nearness."""
+    """Return linear interpolation weights [out, size]."""
     ctx.check_constant([out, size])
     where = _places(ctx, out, size, 1.0).astype(np.float32)
     low = np.clip(np.floor(where), 0, size - 1).astype(int)
@@ -94,7 +96,7 @@ def _nearest(ctx: OpContext) -> HloInstruction:
 
 @register("ResizeNearestNeighborGrad", constants=(1,), is_compilable=False)
 def _nearest_grad(ctx: OpContext) -> HloInstruction:
-    """Each old point gets what the new ones that were it get."""
+    """Sum the gradients of the new points that copied each old point."""
     grads, sizes = ctx.input(0), ctx.ints(1)
     if len(sizes) != 2 or grads.array_shape.rank != _PICTURES:
         ctx.fail(f"{grads.shape} does not match images of {sizes}")

@@ -1,4 +1,7 @@
-"""Writing by index (tf2xla/kernels/{scatter_nd_op,segment_reduction_ops}.cc, lib/scatter.cc). What is out of bounds is left out."""
+"""Write by index; out-of-bounds indices are skipped.
+
+Source: tf2xla/kernels/{scatter_nd_op,segment_reduction_ops}.cc, lib/scatter.cc.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,11 @@ def _region(ctx: OpContext, opcode: HloOpcode | None, kind: PrimitiveType) -> Hl
 def scatter_nd(
     ctx: OpContext, x: HloInstruction, indices: HloInstruction, updates: HloInstruction, opcode: HloOpcode | None
 ) -> HloInstruction:
-    """`x` with updates combined in at index vectors, indices[..., k] into the first k dimensions; updates: indices[:-1] + x[k:], or a scalar."""
+    """Combine updates into `x` at index vectors.
+
+    indices[..., k] index the first k dimensions; updates have shape indices[:-1] + x[k:], or are a
+    scalar.
+    """
     dims, where = x.array_shape.dimensions, indices.array_shape
     depth = where.dimensions[-1] if where.rank else 0
     if where.rank < 1 or depth > len(dims):
@@ -107,7 +114,10 @@ _SEGMENTS: dict[str, tuple[HloOpcode, Callable[[PrimitiveType], Any]]] = {
 
 @register(*(f"UnsortedSegment{s}" for s in _SEGMENTS), *(f"Segment{s}V2" for s in _SEGMENTS), constants=(2,))
 def _segments(ctx: OpContext) -> HloInstruction:
-    """Rows combined by segment id; negative ids are left out; where there is none a maximum is the least finite number."""
+    """Combine rows by segment id; negative ids are skipped.
+
+    The maximum of an empty segment is the lowest finite number.
+    """
     data, ids = ctx.input(0), ctx.input(1)
     count = int(ctx.bounded_number(2))
     rank = ids.array_shape.rank
@@ -125,7 +135,10 @@ def _segments(ctx: OpContext) -> HloInstruction:
 
 @register("Bincount", "DenseBincount", constants=(1,))
 def _bincount(ctx: OpContext) -> HloInstruction:
-    """How often each integer occurs, or the sum of its weights; of a matrix, row by row; binary_output says only whether."""
+    """Count each integer or sum its weights; of a matrix, row by row.
+
+    binary_output says only whether it occurs.
+    """
     values, weights = ctx.input(0), ctx.input(2)
     size = int(ctx.number(1))
     dims = values.array_shape.dimensions

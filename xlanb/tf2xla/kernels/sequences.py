@@ -1,4 +1,7 @@
-"""Order along dimensions: running sums, reversal, rolling (tf2xla/kernels/{scan_ops,reverse_op,reverse_sequence_op,roll_op}.cc)."""
+"""Order along dimensions: running sums, reversal, rolling.
+
+Source: tf2xla/kernels/{scan_ops,reverse_op,reverse_sequence_op,roll_op}.cc.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def _cumulative_logsumexp(ctx: OpContext) -> HloInstruction:
 
 
 def _log_add_exp(ctx: OpContext, kind: PrimitiveType) -> HloComputation:
-    """log(exp(x) + exp(y)) as the larger + log1p(exp(the smaller - the larger)); of two minus infinities that."""
+    """log(exp(x) + exp(y)) as high + log1p(exp(low - high)); for two minus infinities, high."""
     inner = ctx.b.sub_computation("log_add_exp")
     x, y = (inner.parameter(i, array(kind)) for i in range(2))
     high, low = inner.maximum(x, y), inner.minimum(x, y)
@@ -92,7 +95,9 @@ def _reverse(ctx: OpContext) -> HloInstruction:
 
 @register("ReverseSequence")
 def _reverse_sequence(ctx: OpContext) -> HloInstruction:
-    """The first lengths[i] elements of sequence i backwards, the rest as it is: a gather of (batch, position) pairs."""
+    """Reverse the first lengths[i] elements of sequence i by a gather of (batch, position)
+    pairs.
+    """
     x, lengths = ctx.inputs
     b = ctx.b
     dims = x.array_shape.dimensions
@@ -126,7 +131,7 @@ def _reverse_sequence(ctx: OpContext) -> HloInstruction:
 
 @register("Roll", constants=(2,))
 def _roll(ctx: OpContext) -> HloInstruction:
-    """Element i moves to (i + shift) mod size: the doubled array, read from (-shift) mod size on."""
+    """Move element i to (i + shift) mod size: slice the doubled array from (-shift) mod size."""
     x, shift, axes = ctx.input(0), ctx.input(1), ctx.ints(2)
     b = ctx.b
     kind = shift.array_shape.element_type

@@ -1,4 +1,7 @@
-"""Lists, stacks and arrays whose form only a loop's or a branch's body tells: it is lowered once, to see."""
+"""Find the shapes of lists, stacks and arrays that only a loop's or branch's body determines.
+
+The body is lowered once for that.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ _ROUNDS = 8  # arrays of gradients of arrays of gradients ... are found one roun
 
 
 def settle_loop(ctx: OpContext, body: Graph, condition: Graph, known: list[Array | None]) -> None:
-    """Give every input of a loop its form; arrays of gradients that the body makes become inputs behind the others."""
+    """Give every input of a loop its shape; append gradient arrays that the body makes as
+    inputs.
+    """
     for _ in range(_ROUNDS):
         _append_gradients(ctx.values, known)
         if not _unsettled(ctx.values):
@@ -45,7 +50,7 @@ def settle_loop(ctx: OpContext, body: Graph, condition: Graph, known: list[Array
 
 
 def settle_branches(ctx: OpContext, bodies: Sequence[Graph], known: list[Array | None]) -> None:
-    """The same for the branches of a conditional, whose inputs begin behind the selector."""
+    """Do the same for the branches of a conditional, whose inputs follow the selector."""
     for _ in range(_ROUNDS):
         given = ctx.values[1:]
         _append_gradients(given, known)
@@ -86,7 +91,7 @@ def _trial(ctx: OpContext) -> OpContext:
 
 
 def _placeholder(trial: OpContext, value: Value, number: int) -> HloInstruction:
-    """Something of an input's shape; a small input whose value is known has it."""
+    """Return a parameter of an input's shape, or a small input's known value as a constant."""
     if isinstance(value, Store | PendingList) and getattr(value, "value", None) is None:
         return held(trial, value)
     shape = held(trial, value).shape
@@ -104,7 +109,7 @@ def _settle_list(ctx: OpContext, index: int, value: PendingList, after: Value) -
 
 
 def _adopt(ctx: OpContext, value: Store, inner: Store) -> bool:
-    """Take over the form that a body gave to a store, and the gradients it made; whether there are new ones."""
+    """Copy a store's shape and gradients from a body; return whether there are new ones."""
     new = False
     if value.value is None and inner.dims is not None:
         value.form(ctx.b, inner.dims)
@@ -120,7 +125,7 @@ def _adopt(ctx: OpContext, value: Store, inner: Store) -> bool:
 
 
 def _rounds(ctx: OpContext, body: Graph, condition: Graph, known: Sequence[Array | None]) -> int:
-    """How often a loop runs at most: what a stack that it pushes to must hold.
+    """Return the largest trip count of a loop, which is the size of a stack that it pushes to.
 
     Each condition that must hold together bounds it.
     """

@@ -1,4 +1,7 @@
-"""StridedSlice and its kin, Slice (tf2xla/kernels/{strided_slice_op,slice_op}.cc, core/util/strided_slice_op.cc)."""
+"""StridedSlice, its variants, and Slice.
+
+Source: tf2xla/kernels/{strided_slice_op,slice_op}.cc, core/util/strided_slice_op.cc.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ _NEW = -1  # in a result's dimensions: made by new_axis_mask
 
 @dataclass(frozen=True)
 class _Subscript:
-    """One index of x[...] for a dimension: positions into begin, end and strides (None: the whole dimension), and what the masks say of it."""
+    """One index of x[...]: a position in begin, end and strides (None: the whole dimension), and
+    masks.
+    """
 
     position: int | None
     begin_masked: bool = True
@@ -29,7 +34,7 @@ class _Subscript:
 
 @dataclass(frozen=True)
 class _Strided:
-    """What a strided slice takes of each dimension, and the dimensions of the result."""
+    """The range of each dimension in a strided slice, and the result's dimensions."""
 
     ranges: tuple[range, ...]
     result: tuple[int, ...]
@@ -46,7 +51,7 @@ class _Strided:
 
 
 def _subscripts(ctx: OpContext, count: int, rank: int) -> tuple[list[_Subscript], list[int]]:
-    """The subscript of each dimension; and, of each dimension of the result, which one it comes from (_NEW for none)."""
+    """Return each dimension's subscript, and each result dimension's source (_NEW if none)."""
     begins, ends, ellipses, news, shrinks = (
         int(ctx.attr(f"{name}_mask", 0)) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     )
@@ -88,7 +93,10 @@ def _range(ctx: OpContext, s: _Subscript, size: int, begin: int, end: int, strid
 
 
 def _strided(ctx: OpContext, dims: Sequence[int], first: int, whole: Collection[int] = ()) -> _Strided:
-    """The strided slice of an array of `dims` whose begin, end and strides are the inputs from `first` on; all of the dimensions in `whole`."""
+    """Return the strided slice of an array of `dims` by the inputs from `first` on.
+
+    These are begin, end and strides. Dimensions in `whole` are taken entirely.
+    """
     begin, end, strides = (ctx.ints(first + i) for i in range(3))
     if not len(begin) == len(end) == len(strides):
         ctx.fail(f"begin, end and strides differ in length: {len(begin)}, {len(end)} and {len(strides)}")
@@ -124,7 +132,10 @@ def _strided_slice(ctx: OpContext) -> HloInstruction:
 
 
 def _of_dynamic_size(ctx: OpContext, x: HloInstruction) -> tuple[HloInstruction, set[int]]:
-    """The slice along dimensions of dynamic size, from whose ends negative places are counted; and which these are."""
+    """Slice along dynamic dimensions, where negative indices count from the run-time end.
+
+    Returns the slice and these dimensions.
+    """
     begin, end, strides = (ctx.ints(i) for i in (1, 2, 3))
     shape, done = x.array_shape, set[int]()
     for d, s in enumerate(_subscripts(ctx, len(strides), shape.rank)[0] if shape.is_dynamic else ()):
@@ -171,7 +182,10 @@ def _part(
 
 
 def _dynamic(ctx: OpContext, x: HloInstruction) -> HloInstruction:
-    """Begins known only when it runs: dimensions where they matter must be taken one element at a time, or have known ends."""
+    """Slice with begins known only at run time.
+
+    Such dimensions must be indexed by single elements, or have known ends.
+    """
     strides = ctx.ints(3)
     if any(s != 1 for s in strides):
         ctx.fail("strides must be 1 unless begin and end are compile-time constants")
@@ -191,7 +205,9 @@ def _dynamic(ctx: OpContext, x: HloInstruction) -> HloInstruction:
 
 
 def _known_range(ctx: OpContext, s: _Subscript, size: int) -> range:
-    """The range of a dimension of which several elements are taken: its size must be known now."""
+    """Return the range of a dimension with several elements taken; it must be a compile-time
+    constant.
+    """
     ends: list[int | None] = []
     for number, masked in ((1, s.begin_masked), (2, s.end_masked)):
         if s.position is None or masked:
@@ -207,7 +223,10 @@ def _known_range(ctx: OpContext, s: _Subscript, size: int) -> range:
 
 
 def _element(ctx: OpContext, number: int, position: int) -> HloInstruction:
-    """One element of an input that is a vector, as a scalar; through the concatenation that made it, so that constants stay known."""
+    """Return one element of a vector input as a scalar.
+
+    It looks through a concatenation, so that constants remain known.
+    """
     x = ctx.input(number)
     while x.opcode is HloOpcode.CONCATENATE:
         for operand in x.operands:
@@ -229,7 +248,7 @@ def _wrapped(ctx: OpContext, index: HloInstruction, size: int) -> HloInstruction
 def _spread(
     ctx: OpContext, s: _Strided, dims: Sequence[int], value: HloInstruction, background: HloInstruction
 ) -> HloInstruction:
-    """`value`, shaped as the slice's result, put where the slice takes it from, within `background`."""
+    """Put `value`, which has the slice's shape, into `background` at the slice's positions."""
     value = ctx.b.reshape(value, s.counts)
     if s.backwards:
         value = ctx.b.reverse(value, s.backwards)
@@ -273,7 +292,7 @@ def _resource_strided_slice_assign(ctx: OpContext) -> None:
 
 @register("Slice", constants=(1, 2))
 def _slice(ctx: OpContext) -> HloInstruction:
-    """A size of -1 goes to the end; a begin that is not known now is clamped to fit, as dynamic-slice does."""
+    """Slice; a size of -1 extends to the end, and a begin known at run time is clamped to fit."""
     x, sizes = ctx.input(0), ctx.ints(2)
     dims = x.array_shape.dimensions
     rank = len(dims)

@@ -54,7 +54,7 @@ def _bessel_i1e(ctx: OpContext) -> HloInstruction:
 
 @register("BesselI0", "BesselI1", is_compilable=False)
 def _bessel_grown(ctx: OpContext) -> HloInstruction:
-    """What the scaled function is, times the exponential it was scaled by."""
+    """Multiply the scaled Bessel function by its exponential."""
     scaled = _bessel_i0e(ctx) if ctx.op.type == "BesselI0" else _bessel_i1e(ctx)
     return ctx.b.multiply(scaled, ctx.b.exp(ctx.b.abs(ctx.input(0))))
 

@@ -1,6 +1,8 @@
-"""Random ops whose generator is a variable, and draws of classes and of bounded normal numbers (core/kernels/stateful_random_ops.cc, multinomial_op.cc).
+"""Random ops whose generator is a variable, and draws of classes and bounded normal numbers.
 
-The variable holds a Philox counter of 128 bits and a key, three s64. Each draw moves the counter on by 256 blocks a number, as TensorFlow's CPU kernels do.
+The variable holds a Philox counter of 128 bits and a key, three s64. Each draw advances the counter
+by 256 blocks per number, as TensorFlow's CPU kernels do (core/kernels/stateful_random_ops.cc,
+multinomial_op.cc).
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def _rng_skip(ctx: OpContext) -> None:
 
 @register("RngReadAndSkip", constants=(1,))
 def _rng_read_and_skip(ctx: OpContext) -> HloInstruction:
-    """The state as it was: of longer variables the first three numbers."""
+    """Return the old state (the first three numbers of a longer variable), and advance it."""
     before = ctx.b.slice(ctx.read_variable(0), [0], [3])
     _rng_skip(ctx)
     return before
@@ -93,7 +95,9 @@ def _rng_read_and_skip(ctx: OpContext) -> HloInstruction:
 
 @register("StatelessMultinomial", constants=(1,))
 def _stateless_multinomial(ctx: OpContext) -> HloInstruction:
-    """The first class up to which the probabilities, summed in double precision, exceed a uniform number."""
+    """Return the first class whose cumulative probability, in double precision, exceeds a uniform
+    number.
+    """
     logits, count = ctx.input(0), int(ctx.number(1))
     b = ctx.b
     if logits.array_shape.rank != 2 or count < 0:
@@ -118,9 +122,9 @@ def _stateless_multinomial(ctx: OpContext) -> HloInstruction:
 
 @register("ParameterizedTruncatedNormal", constants=(0,))
 def _parameterized_truncated_normal(ctx: OpContext) -> HloInstruction:
-    """Normal numbers between bounds: the distribution's inverse at uniform numbers between its values at the bounds.
+    """Invert the normal CDF at uniform numbers between its values at the bounds.
 
-    Mean, deviation and bounds are scalars, or one for each of the first dimension.
+    Mean, deviation and bounds are scalars, or one for each row of the first dimension.
     """
     b = ctx.b
     dims, kind = ctx.sizes(0), ctx.element_type("dtype")
@@ -149,7 +153,7 @@ def _parameterized_truncated_normal(ctx: OpContext) -> HloInstruction:
 
 @register("StochasticCastToInt", constants=(3,))
 def _stochastic_cast(ctx: OpContext) -> HloInstruction:
-    """Down, or up with the probability that the fraction is; NaN becomes 0, what is too large the largest."""
+    """Round down, or up with the fraction as probability; saturate, and map NaN to 0."""
     b, x = ctx.b, ctx.input(0)
     kind = ctx.element_type("Tout")
     wide = b.convert(x, PrimitiveType.F64)

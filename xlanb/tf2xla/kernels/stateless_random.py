@@ -1,4 +1,7 @@
-"""Stateless random ops (tensorflow/core/kernels/stateless_random_ops{,_v2}.cc): the numbers of TensorFlow's CPU kernels, from Philox."""
+"""Stateless random ops: the Philox numbers of TensorFlow's CPU kernels.
+
+Source: tensorflow/core/kernels/stateless_random_ops{,_v2}.cc.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,10 @@ for _name, _draw in DRAWS.items():
 
 @register("StatelessParameterizedTruncatedNormal", constants=(0,))
 def _parameterized_truncated_normal(ctx: OpContext) -> HloInstruction:
-    """Normal numbers between bounds, by the inverse of their distribution: means, deviations and bounds are broadcast to the shape."""
+    """Invert the normal CDF at uniform numbers between its values at the bounds.
+
+    Means, deviations and bounds are broadcast to the shape.
+    """
     b, dims = ctx.b, _dims(ctx)
     kind = ctx.element_type("dtype")
     wide = PrimitiveType.F64 if kind is PrimitiveType.F64 else PrimitiveType.F32

@@ -1,4 +1,7 @@
-"""Rows put together by index, differences of lists, boxes that do not overlap (tf2xla/kernels/{dynamic_stitch_op,listdiff_op,image_ops}.cc)."""
+"""Stitch rows by index, subtract lists, select boxes that do not overlap.
+
+Source: tf2xla/kernels/{dynamic_stitch_op,listdiff_op,image_ops}.cc.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from xlanb.tf2xla.registry import register
 
 @register("DynamicStitch", "ParallelDynamicStitch", constants=lambda count: range(count // 2))
 def _stitch(ctx: OpContext) -> HloInstruction:
-    """Row i of the result is the row whose index is i, of several the last; zeros where there is none."""
+    """Put the last row of index i into row i of the result; zeros if there is none."""
     count = ctx.input_count // 2
     indices = [ctx.constant(i) for i in range(count)]
     data = ctx.inputs[count:]
@@ -47,7 +50,7 @@ def _stitch(ctx: OpContext) -> HloInstruction:
 
 @register("ListDiff", constants=(0, 1), ranks="1 1")
 def _list_diff(ctx: OpContext) -> list[HloInstruction]:
-    """What of the first list is not in the second, and where it stood."""
+    """Return the elements of the first list that are not in the second, and their indices."""
     x, gone = ctx.constant(0), ctx.constant(1)
     kept = np.flatnonzero(~np.isin(x, gone))
     return [ctx.b.constant(x[kept]), ctx.b.constant(kept.astype(ctx.element_type("out_idx").dtype))]
@@ -81,7 +84,10 @@ def _non_max_suppression(ctx: OpContext) -> list[HloInstruction]:
 
 
 def _boxes_taken(ctx: OpContext) -> list[HloInstruction]:
-    """Boxes by their scores, each that overlaps none taken before too much: indices, padded with zeros, and how many there are."""
+    """Select boxes by score, skipping those that overlap a selected one too much.
+
+    Returns their indices, padded with zeros, and their number.
+    """
     boxes, scores, size = ctx.input(0), ctx.input(1), int(ctx.number(2))
     if boxes.array_shape.rank != 2 or boxes.array_shape.dimensions[1] != 4 or size < 0:
         ctx.fail(f"boxes must have shape [n, 4], not {boxes.shape}, and the size must not be negative")
@@ -138,7 +144,10 @@ def _take_one(ctx: OpContext, _: HloInstruction, state: list[HloInstruction]) ->
 
 @register("TridiagonalMatMul", ranks="2+ 2+ 2+ 2+")
 def _tridiagonal_matmul(ctx: OpContext) -> HloInstruction:
-    """The product of a matrix given by its diagonals [..., 1, m] with [..., m, n]; the superdiagonal's last and the subdiagonal's first do not count."""
+    """Multiply a matrix of diagonals [..., 1, m] by [..., m, n].
+
+    The superdiagonal's last and the subdiagonal's first element are ignored.
+    """
     above, main, below, x = ctx.inputs
     b = ctx.b
     dims = x.array_shape.dimensions
@@ -159,7 +168,10 @@ def _tridiagonal_matmul(ctx: OpContext) -> HloInstruction:
 
 @register("TridiagonalSolve", ranks="2+ 2+")
 def _tridiagonal_solve(ctx: OpContext) -> HloInstruction:
-    """Thomas' algorithm without pivoting: diagonals [..., 3, m] (above, main, below), right sides [..., m, k]; TensorFlow's XLA knows no other."""
+    """Solve by Thomas' algorithm without pivoting, the only one of TensorFlow's XLA.
+
+    diagonals: [..., 3, m] (above, main, below); right sides: [..., m, k].
+    """
     if ctx.attr("partial_pivoting", True):
         ctx.fail("partial pivoting is not supported: set partial_pivoting to false")
     diagonals, right = ctx.inputs

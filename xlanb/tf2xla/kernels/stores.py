@@ -1,6 +1,7 @@
-"""Stacks and arrays of tensors of version 1 (tf2xla/kernels/{stack_ops,tensor_array_ops}.cc): variables that the program itself makes.
+"""TF1 stacks and tensor arrays (tf2xla/kernels/{stack_ops,tensor_array_ops}.cc).
 
-Their sizes are known when compiling: an array says its own, a stack is as large as the loops that push to it are long.
+They are variables that the program itself makes. Their sizes are compile-time constants: an array
+states its own, a stack's is the trip count of the loops that push to it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _with_row(ctx: OpContext, buffer: HloInstruction, index: HloInstruction, ite
     return ctx.b.dynamic_update_slice(buffer, row, _starts(ctx, index, len(dims)))
 
 
-# ------------------------------------------------------------------------------------------------------------- stacks
+# ------------------------------------------------------------------------------------------- stacks
 
 
 @register("StackV2", constants=(0,))
@@ -88,7 +89,7 @@ def _parts(ctx: OpContext, held: HloInstruction) -> tuple[HloInstruction, HloIns
     return ctx.b.get_tuple_element(held, 0), ctx.b.get_tuple_element(held, 1)
 
 
-# ------------------------------------------------------------------------------------------------------------- arrays
+# ------------------------------------------------------------------------------------------- arrays
 
 
 @register("TensorArrayV3", constants=(0,))
@@ -116,7 +117,7 @@ def _gradient(ctx: OpContext) -> Sequence[Value]:
 
 @register("TensorArrayWriteV3")
 def _write(ctx: OpContext) -> HloInstruction:
-    """What is written to an array of gradients is added to what is there."""
+    """Write an element; in an array of gradients, add it to the old one."""
     store, index, item = _store(ctx, is_stack=False), ctx.input(1), ctx.input(2)
     store.form(ctx.b, item.array_shape.dimensions)
     buffer = ctx.input(0)

@@ -1,7 +1,8 @@
-"""Lists of tensors in HLO (tf2xla/kernels/{tensor_list_ops,tensor_list_utils}.cc).
+"""Tensor lists in HLO (tf2xla/kernels/{tensor_list_ops,tensor_list_utils}.cc).
 
-A list is a tuple: a buffer whose rows are its elements, and, where elements are pushed, how many rows are filled. Its size is known when compiling; until the shape
-of its elements is, it is a PendingList.
+A list is a tuple: a buffer whose rows are its elements and, if elements are pushed, the number of
+filled rows. Its size is a compile-time constant; until the shape of its elements is known, it is a
+PendingList.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _zeros(ctx: OpContext, count: int) -> list[HloInstruction]:
 
 
 def _whole(ctx: OpContext, held: HloInstruction) -> HloInstruction:
-    """The buffer of a list all of whose rows are filled."""
+    """Return the buffer of a list whose rows are all filled."""
     buffer, count = _parts(ctx, held)
     filled = None if count is None else ctx.known(count)
     if count is not None and (filled is None or int(filled) != buffer.array_shape.dimensions[0]):
@@ -175,7 +176,7 @@ def _element_shape(ctx: OpContext) -> HloInstruction:
 
 @register("TensorListSplit", constants=(2,))
 def _split(ctx: OpContext) -> HloInstruction:
-    """Rows cut into pieces of equal lengths, which is what one buffer can hold."""
+    """Split rows into pieces of equal length, as one buffer requires."""
     x, lengths = ctx.input(0), ctx.ints(2)
     dims = x.array_shape.dimensions
     if not dims or sum(lengths) != dims[0] or min(lengths, default=0) < 0:

@@ -1,6 +1,7 @@
-"""Optimizers' updates of variables, by reference and as resources (tf2xla/kernels/training_ops.cc).
+"""Optimizers' updates of reference and resource variables (tf2xla/kernels/training_ops.cc).
 
-Ops on ref variables have no kernel for XLA_CPU_JIT in TensorFlow: they are lowered here for running op by op, and never clustered.
+In TensorFlow, ops on reference variables have no kernel for XLA_CPU_JIT: they are lowered here to
+run op by op, and never clustered.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ Values = list[HloInstruction]
 
 
 class _Update:
-    """Arithmetic of one update: every scalar is broadcast to the variable's shape; `slots` variables come first, then the other inputs."""
+    """Arithmetic of one update; scalars are broadcast to the variable's shape.
+
+    The inputs are `slots` variables, then the others.
+    """
 
     def __init__(self, ctx: OpContext, slots: int) -> None:
         self.ctx, self.b = ctx, ctx.b
@@ -32,7 +36,7 @@ class _Update:
                 ctx.fail(f"the variables' shapes differ: {self.variables[0].shape} and {slot.shape}")
 
     def wide(self, x: HloInstruction) -> HloInstruction:
-        """A scalar, repeated; an array as it is. Fails where it does not fit the variable."""
+        """Broadcast a scalar; return an array unchanged. Fails if it does not fit the variable."""
         if x.array_shape.rank and x.array_shape.dimensions != self.dims and prod(x.array_shape.dimensions) != 1:
             self.ctx.fail(f"{x.shape} does not match the variable {self.variables[0].shape}")
         return broadcast_to(self.b, self.b.reshape(x, []) if not self._fits(x) else x, self.dims)
@@ -88,7 +92,10 @@ def _proximal_gradient_descent(u: _Update) -> Values:
 
 
 def _momentum(u: _Update) -> Values:
-    """accum = accum * momentum + grad; var -= lr * accum (Nesterov: lr * (grad + momentum * accum))"""
+    """accum = accum * momentum + grad; var -= lr * accum.
+
+    Nesterov: var -= lr * (grad + momentum * accum).
+    """
     (var, accum), (rate, grad, momentum) = u.variables, u.given
     accum = u.add(u.mul(momentum, accum), grad)
     step = u.add(grad, u.mul(momentum, accum)) if u.ctx.attr("use_nesterov", False) else accum
@@ -96,7 +103,10 @@ def _momentum(u: _Update) -> Values:
 
 
 def _keras_momentum(u: _Update) -> Values:
-    """accum = accum * momentum - lr * grad; var += accum (Nesterov: accum * momentum - lr * grad)"""
+    """accum = accum * momentum - lr * grad; var += accum.
+
+    Nesterov: var += accum * momentum - lr * grad.
+    """
     (var, accum), (rate, grad, momentum) = u.variables, u.given
     pull = u.mul(rate, grad)
     accum = u.sub(u.mul(momentum, accum), pull)
@@ -105,7 +115,10 @@ def _keras_momentum(u: _Update) -> Values:
 
 
 def _adam(u: _Update) -> Values:
-    """m, v: running means of grad and grad^2; var -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)"""
+    """var -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
+
+    m, v: running means of grad and grad^2.
+    """
     (var, m, v), (power1, power2, rate, beta1, beta2, epsilon, grad) = u.variables, u.given
     b = u.b
     scale = b.divide(b.multiply(rate, b.sqrt(u.one_less(power2))), u.one_less(power1))
@@ -148,7 +161,7 @@ def _proximal_adagrad(u: _Update) -> Values:
 
 
 def _adagrad_da(u: _Update) -> Values:
-    """Dual averaging: var = -lr * shrunk sum of gradients / (l2 * step * lr + sqrt(sum of squares))"""
+    """Dual averaging: var = -lr * shrunk sum of grad / (l2 * step * lr + sqrt(sum of squares))."""
     (_, total, squares), (grad, rate, l1, l2, step) = u.variables, u.given
     step = u.b.convert(step, grad.array_shape.element_type)
     total = u.add(total, grad)
@@ -158,7 +171,10 @@ def _adagrad_da(u: _Update) -> Values:
 
 
 def _rms_prop(u: _Update) -> Values:
-    """ms = rho * ms + (1 - rho) * grad^2; mom = momentum * mom + lr * grad / sqrt(ms + epsilon); var -= mom"""
+    """ms = rho * ms + (1 - rho) * grad^2.
+
+    mom = momentum * mom + lr * grad / sqrt(ms + epsilon); var -= mom
+    """
     (var, ms, mom), (rate, rho, momentum, epsilon, grad) = u.variables, u.given
     ms = u.add(ms, u.mul(u.sub(u.mul(grad, grad), ms), u.one_less(rho)))
     mom = u.add(u.mul(mom, momentum), u.mul(grad, rate, u.b.rsqrt(u.add(ms, epsilon))))
@@ -176,7 +192,10 @@ def _centered_rms_prop(u: _Update) -> Values:
 
 
 def _adadelta(u: _Update) -> Values:
-    """accum: mean of grad^2; step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * grad; accum_update: mean of step^2"""
+    """step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * grad.
+
+    accum: mean of grad^2; accum_update: mean of step^2
+    """
     (var, accum, accum_update), (rate, rho, epsilon, grad) = u.variables, u.given
     accum = u.mean(rho, accum, u.mul(grad, grad))
     step = u.mul(u.b.sqrt(u.add(accum_update, epsilon)), u.b.rsqrt(u.add(accum, epsilon)), grad)
@@ -185,7 +204,7 @@ def _adadelta(u: _Update) -> Values:
 
 
 def _signed(u: _Update, m: HloInstruction, decay: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
-    """The new mean of the gradient, and decay where its sign is the gradient's, -decay where it is not."""
+    """Return the gradient's new mean, and decay if its sign is the gradient's, else -decay."""
     beta, grad = u.given[-2:]
     m = u.mean(beta, m, grad)
     return m, u.mul(decay, u.b.sign(u.wide(grad)), u.b.sign(m))
@@ -204,7 +223,10 @@ def _power_sign(u: _Update) -> Values:
 
 
 def _ftrl(u: _Update) -> Values:
-    """Follow the regularised leader: McMahan et al., "Ad Click Prediction" (2013); V2 adds shrinkage of the gradient."""
+    """Follow the regularized leader: McMahan et al., "Ad Click Prediction" (2013).
+
+    V2 adds shrinkage of the gradient.
+    """
     (var, accum, linear), (grad, rate, l1, l2, *shrinkage, power) = u.variables, u.given
     b = u.b
     pulled = u.add(grad, u.mul(u.number(2), shrinkage[0], var)) if shrinkage else grad

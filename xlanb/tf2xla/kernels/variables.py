@@ -1,6 +1,7 @@
-"""Variables, by reference and as resources (tf2xla/kernels/variable_ops.cc).
+"""Reference and resource variables (tf2xla/kernels/variable_ops.cc).
 
-Ops on ref variables have no kernel for XLA_CPU_JIT in TensorFlow: they are lowered here for running op by op, and never clustered.
+In TensorFlow, ops on reference variables have no kernel for XLA_CPU_JIT: they are lowered here to
+run op by op, and never clustered.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from xlanb.tf2xla.context import OpContext
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """Where the batch, the channels and the spatial dimensions stand, from "NHWC", "NCHW", "NDHWC", "NCDHW"."""
+    """Positions of batch, channels and spatial dimensions in "NHWC", "NCHW", "NDHWC", "NCDHW"."""
 
     batch: int
     feature: int
@@ -35,7 +35,7 @@ class ImageLayout:
 
 @dataclass(frozen=True)
 class SpatialWindow:
-    """One spatial dimension: `size` the input's, `window` the window's, `low` and `high` the padding."""
+    """One spatial dimension: `size` of the input, `window`, and the padding `low` and `high`."""
 
     size: int
     window: int
@@ -46,7 +46,7 @@ class SpatialWindow:
 
     @property
     def extent(self) -> int:
-        """What a window spans, dilation included."""
+        """The span of a window, dilation included."""
         return (self.window - 1) * self.dilation + 1
 
     @property
@@ -72,9 +72,10 @@ def spatial_windows(
     strides: Sequence[int],
     dilations: Sequence[int] = (),
 ) -> list[SpatialWindow]:
-    """The window of each spatial dimension.
+    """Return the window of each spatial dimension.
 
-    `sizes` and `windows` are those of the spatial dimensions; `strides` and `dilations` of all dimensions, as the attributes give them.
+    `sizes` and `windows` are for spatial dimensions only; `strides` and `dilations` for all, as in
+    the attributes.
 
     Raises:
         GraphError: a stride or dilation is not positive, or no window fits; names the node.

@@ -1,4 +1,7 @@
-"""XLA's own ops that take a function of scalars: reductions, windows, scatters, sorts (tf2xla/kernels/xla_*_op.cc)."""
+"""XLA's own ops on functions of scalars: reductions, windows, scatters, sorts.
+
+Source: tf2xla/kernels/xla_*_op.cc.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,9 @@ def _reduce(ctx: OpContext) -> list[HloInstruction]:
 
 @register("XlaReduceWindow", constants=slice(2, 7))
 def _reduce_window(ctx: OpContext) -> HloInstruction:
-    """Inputs: array, initial value, sizes, strides, dilations of the array and of the window, paddings [n, 2]."""
+    """Inputs: array, initial value, sizes, strides, dilations of array and window, paddings [n,
+    2].
+    """
     columns = zip(*(ctx.per_dimension(i) for i in range(2, 6)), ctx.paddings(6, ctx.shape(0).rank), strict=True)
     window = Window(tuple(WindowDimension(n, s, low, high, d, e) for n, s, e, d, (low, high) in columns))
     kind = ctx.shape(0).element_type

@@ -92,7 +92,9 @@ def _remove_dynamic_dimension_size(ctx: OpContext) -> HloInstruction:
 
 @register("XlaBroadcastHelper", constants=(2,))
 def _broadcast_helper(ctx: OpContext) -> list[HloInstruction]:
-    """The value of lower rank with dimensions of size 1 put in, so that its own stand where `broadcast_dims` says."""
+    """Insert dimensions of size 1 into the value of lower rank, to align it with
+    `broadcast_dims`.
+    """
     both, dims = list(ctx.inputs), ctx.ints(2)
     ranks = [x.array_shape.rank for x in both]
     if ranks[0] == ranks[1]:
@@ -109,7 +111,7 @@ def _broadcast_helper(ctx: OpContext) -> list[HloInstruction]:
 
 @register("DeviceIndex")
 def _device_index(ctx: OpContext) -> HloInstruction:
-    """No device runs while it is compiled: the number behind the last one, as TensorFlow's XLA says."""
+    """Return the number of devices, as TensorFlow's XLA does: none is known at compile time."""
     return ctx.b.constant(np.int32(len(ctx.attr("device_names") or ())))
 
 
@@ -161,7 +163,9 @@ def _read_split_nd(ctx: OpContext) -> Sequence[HloInstruction]:
 
 
 def split_nd(ctx: OpContext, x: HloInstruction) -> list[HloInstruction]:
-    """Pieces of a grid in row-major order, each of one shape; zeros at the ends where paddings say so."""
+    """Split into a grid of equal pieces in row-major order, with zeros for the paddings at the
+    ends.
+    """
     grid = [int(n) for n in ctx.attr("num_splits")]
     paddings = [int(n) for n in ctx.attr("paddings") or ()] or [0] * len(grid)
     if len(grid) != x.array_shape.rank or len(paddings) != len(grid) or min(grid, default=1) < 1:

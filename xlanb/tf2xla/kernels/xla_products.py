@@ -1,4 +1,7 @@
-"""XlaDot, XlaConv and XlaGather: HLO whose dimension numbers come as a serialised message (tf2xla/kernels/xla_{dot,conv}_op.cc, gather_scatter_ops.cc)."""
+"""XlaDot, XlaConv and XlaGather: HLO with dimension numbers as a serialized message.
+
+Source: tf2xla/kernels/xla_{dot,conv}_op.cc, gather_scatter_ops.cc.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from xlanb.tf2xla.registry import register
 
 
 def dimension_numbers(ctx: OpContext, message: Any) -> Any:
-    """The node's attribute dimension_numbers, read into a message of xla_data.proto. Raises GraphError where it is none."""
+    """Read the attribute dimension_numbers into a message. Raises GraphError if it is malformed."""
     text = ctx.attr("dimension_numbers")
     data = text.encode() if isinstance(text, str) else bytes(text)
     try:
@@ -58,7 +61,9 @@ def _labels(ctx: OpContext) -> ConvolutionDimensionNumbers:
 
 @register("XlaConv", "XlaConvV2", constants=slice(2, 7))
 def _conv(ctx: OpContext) -> HloInstruction:
-    """ConvGeneralDilated; inputs: lhs, rhs, strides, paddings [n, 2], dilations of both, the number of groups of features."""
+    """ConvGeneralDilated of lhs, rhs, strides, paddings [n, 2], both dilations,
+    feature_group_count.
+    """
     labels = _labels(ctx)
     strides, base, dilations = ctx.ints(2), ctx.ints(4), ctx.ints(5)
     kernel = ctx.shape(1)

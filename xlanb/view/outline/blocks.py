@@ -54,7 +54,7 @@ def cut_into_blocks(branch: TreeBranch, ops: Ops) -> bool:
     return True
 
 
-# -- items ------------------------------------------------------------------------------------------------------
+# -- items -----------------------------------------------------------------------------------------
 
 
 def _items(branch: TreeBranch, ops: Ops) -> tuple[list[Item], list[set[int]]]:
@@ -121,7 +121,7 @@ def _in_order(first: Sequence[int], reads: Sequence[set[int]]) -> list[int]:
     return order
 
 
-# -- where the flow is narrow -----------------------------------------------------------------------------------
+# -- where the flow is narrow ----------------------------------------------------------------------
 
 
 def _narrow(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]]:
@@ -177,7 +177,7 @@ def _alive(reads: Sequence[set[int]]) -> list[int]:
     return out
 
 
-# -- what is light with what is heavy ---------------------------------------------------------------------------
+# -- what is light with what is heavy --------------------------------------------------------------
 
 
 def _units(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]]:
@@ -205,7 +205,7 @@ def _units(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]]
     return parts if _FEWEST <= len(parts) < len(items) else []
 
 
-# -- blocks -----------------------------------------------------------------------------------------------------
+# -- blocks ----------------------------------------------------------------------------------------
 
 
 def _block(parent: TreeBranch, part: Sequence[Item], ops: Ops) -> TreeBranch | int:

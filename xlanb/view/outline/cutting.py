@@ -100,7 +100,7 @@ class CutOutline:
                 others.add(g)
         return others
 
-    # -- twins --------------------------------------------------------------------------------------------------
+    # -- twins -------------------------------------------------------------------------------------
 
     def _pair_up(self) -> None:
         self._twin_of_op: dict[int, int] = {}
@@ -132,7 +132,7 @@ class CutOutline:
             g = self._twin_of_group.get(g, self._groups[g].parent)
         return g
 
-    # -- what is kept -------------------------------------------------------------------------------------------
+    # -- what is kept ------------------------------------------------------------------------------
 
     def _keep(self) -> None:
         groups = self._groups

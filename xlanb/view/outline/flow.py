@@ -154,7 +154,7 @@ def _flow(branch: TreeBranch, members: list[int], ops: Ops) -> TreeBranch:
     return TreeBranch(f"{branch.key}~{ops.names[head]}", describe(members, ops), "flow", list(members))
 
 
-# -- what is not connected --------------------------------------------------------------------------------------
+# -- what is not connected -------------------------------------------------------------------------
 
 
 def _components(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
@@ -208,7 +208,7 @@ def _neighbours(own: list[int], ops: Ops) -> dict[int, list[int]]:
     return near
 
 
-# -- what repeats -----------------------------------------------------------------------------------------------
+# -- what repeats ----------------------------------------------------------------------------------
 
 
 def _repeated(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
@@ -229,7 +229,7 @@ def _repeated(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
     return made
 
 
-# -- segments ---------------------------------------------------------------------------------------------------
+# -- segments --------------------------------------------------------------------------------------
 
 
 def _segments(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:

@@ -87,7 +87,7 @@ class GraphScopes:
                 return (BACKWARD, *(paths[forward] or ())) if forward is not None else own
         return own if len(own) > 1 else None
 
-    # -- layers by variables ------------------------------------------------------------------------------------
+    # -- layers by variables -----------------------------------------------------------------------
 
     def _unit(self, k: int) -> str:
         """The outermost scope of a node, its name where it has none."""
