@@ -1,7 +1,7 @@
 """Collectives, transfers and calls by name.
 
-Source:
-tf2xla/kernels/{all_reduce_op,reduce_scatter_op,collective_ops,xla_custom_call_op,xla_send_recv_ops}.cc.
+Source: all_reduce_op.cc, reduce_scatter_op.cc, collective_ops.cc, xla_custom_call_op.cc and
+xla_send_recv_ops.cc in tf2xla/kernels.
 """
 
 from __future__ import annotations
