@@ -1,1 +1,1 @@
-"""Kernels of the CPU backend: what is planned and written for an instruction or fusion, by its kind."""
+"""Kernels of the CPU backend: plan and emit the code of instructions and fusions, by kind."""

@@ -1,7 +1,8 @@
-"""Concatenations of many arrays in memory: each operand is copied to its place.
+"""Concatenations of many arrays in memory: copy each operand to its offset in the result.
 
-The loop kernel finds out for every element which operand it comes from: by as many loops as there are operands, or by a tree of branches. Both take LLVM longer
-than linear time when there are thousands.
+The loop kernel determines for every element which operand it comes from, by as many loops as
+there are operands or by a tree of branches. LLVM compiles both in superlinear time, which is too
+slow for thousands of operands.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 @emitter(Op.CONCATENATE)
 def emit_copied(k: Kernel) -> bool:
-    """Copy the operands of an unfused concatenation; False if there are few."""
+    """Copy the operands of an unfused concatenation; return False if there are few."""
     i, f, shape = k.root, k.f, k.output.shape
     if k.instruction is not i or len(i.operands) < MAX_CUTS:
         return False

@@ -1,7 +1,8 @@
 """Convolution: any dimension numbers, strides, dilations, padding, groups.
 
-One element by itself is a fold over the window and the input features (see codegen.contractions). As a kernel of its own it is a contraction (see `conv`); what has no vectors
-there (complex numbers, 8-bit floats, one output feature per group as the fastest dimension) is left to the rule.
+A single element is a fold over the window and the input features (see codegen.contractions). A
+kernel of its own is a contraction (see `conv`). What cannot be vectorized there (complex numbers,
+8-bit floats, one output feature per group as the fastest dimension) uses the elemental rule.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ from xlanb.cpu.emitters.matmul.plan import MatmulPlan, plan
 from xlanb.hlo.instruction import HloInstruction
 
 _BLOCK = 512
-"""Results that are looked through for NaN at a time."""
+"""The number of results checked for NaN at a time."""
 
 
-# -- kernels ------------------------------------------------------------------------------------------------------
+# -- kernels ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A convolution as contractions over the input, padded where it has to be. Of outputs that see no tap at all there is no part."""
+    """A convolution as contractions over the (possibly padded) input.
+
+    Outputs whose window contains no input element belong to no part.
+    """
 
     c: Convolution
     source: PaddedInput
@@ -50,7 +54,7 @@ class _Planned:
 
     @property
     def scratch_bytes(self) -> int:
-        """Of the padded input, and of the contractions one after the other."""
+        """Bytes of the padded input, plus the largest scratch memory of a contraction."""
         return self.source.bytes + max((p.scratch_bytes for _, p in self.parts), default=0)
 
 
@@ -69,19 +73,19 @@ def _plan_of(c: Convolution) -> _Planned | None:
 
 
 def is_worth_a_kernel(i: HloInstruction) -> bool:
-    """Whether a convolution should be a kernel of its own rather than a part of another (see dot)."""
+    """Whether a convolution should be a kernel of its own, not part of a fusion (see dots)."""
     planned = _plan_of(Convolution.of(i))
     return planned is not None and sum(p.x.products for _, p in planned.parts) >= costs.COMMON.written_products
 
 
 def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of scratch that `emit_convolution` wants."""
+    """Bytes of scratch memory that `emit_convolution` needs."""
     planned = _plan_of(Convolution.of(i))
     return 0 if planned is None else planned.scratch_bytes
 
 
 def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
-    """A convolution of operands in memory as a kernel of its own; False where the elemental rule has to do."""
+    """Emit a convolution of operands in memory; False if the elemental rule must be used."""
     source, kernel = (place_of(e, o) for o in i.operands[:2])
     planned = _plan_of(Convolution.of(i))
     if source is None or kernel is None or planned is None:
@@ -99,7 +103,7 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: 
             (c.result.element_type, output.pointer, part.c),
         )
         a, b, to = (array(t, base).address(first) for t, base, first in begins)
-        is_read = not (made.x.is_swapped and wide.bytes)  # the input as it is, and not its padded copy
+        is_read = not (made.x.is_swapped and wide.bytes)  # the input itself, not its padded copy
         packed = with_literal(e, i.operands[:2], made, part.a if made.x.is_swapped else part.b) if is_read else None
         if packed is not None:
             made, place = packed
@@ -112,8 +116,9 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: 
 
 
 def _skip_padding(e: Elemental, i: HloInstruction, output: IrArray) -> None:
-    """Recompute each result that is NaN: a weight of NaN or infinity was multiplied by a zero of
-    the padding.
+    """Recompute each result that is NaN without the padding.
+
+    A zero of the padding may have been multiplied by a weight of NaN or infinity.
     """
     f, shape = e.f, output.shape
     count = shape.element_count

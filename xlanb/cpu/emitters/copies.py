@@ -1,9 +1,9 @@
-"""Copies of arrays in memory, into another order and converted to another type; threads share those that are large.
+"""Copies of arrays in memory, with another layout or type; threads share large ones.
 
     c[i, j, ...] = a[i, j, ...]         for axes with a stride in each array
 
-The loops over blocks are a walk (see matmul.grid). A block is some lines, one below the other, or a band of squares that are transposed in registers, where the source
-does not lie along the target's fastest axis.
+The loops over blocks are a grid (see matmul.grid). A block is a few lines or, if the source is not
+contiguous along the target's fastest axis, a band of squares transposed in registers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
 from xlanb.shape import PrimitiveType
 
 _UNITS = {1: PrimitiveType.U8, 2: PrimitiveType.U16, 4: PrimitiveType.U32, 8: PrimitiveType.U64}
-"""Types that elements are copied as, by their bytes, where nothing is converted."""
+"""Types that elements are copied as if not converted, by their byte sizes."""
 _PARAMETERS = (Parameter(PTR, "p0", "noalias noundef"), Parameter(PTR, "p1", "noalias readonly noundef"))
 
 
@@ -45,7 +45,10 @@ class Copy:
     """
 
     def normalized(self) -> Copy:
-        """Without axes of one element, neighbours joined, in falling order of the target's strides; where nothing is converted, as integers of that size."""
+        """Drop axes of size one, join neighbouring ones, and sort by descending target stride.
+
+        Elements that are not converted become integers of their size.
+        """
         axes, source, to = self.axes, self.source_type, self.type
         if source is to:
             if to.byte_size == 16:
@@ -57,7 +60,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class CopyLoops:
-    """A copy as blocks: the routine `name` with the table `words` at each, some `nanoseconds` long."""
+    """A copy as blocks: each calls the routine `name` with the table `words`, for `nanoseconds`."""
 
     spans: list[Span]
     name: str
@@ -66,7 +69,7 @@ class CopyLoops:
 
 
 def emit_copy(f: Function, copy: Copy, source: Value, target: Value) -> None:
-    """Emit the copy, shared by threads where it is long."""
+    """Emit the copy; threads share it if it is long."""
     if not prod(x.size for x in copy.axes):
         return
     made = moves(f, copy)
@@ -74,19 +77,19 @@ def emit_copy(f: Function, copy: Copy, source: Value, target: Value) -> None:
 
 
 def is_turned(copy: Copy) -> bool:
-    """Whether the source does not lie along the target's fastest axis."""
+    """Whether the source is not contiguous along the target's fastest axis."""
     return copy.normalized().axes[-1].a != 1
 
 
 def moves(f: Function, copy: Copy) -> CopyLoops:
-    """The blocks of a copy of some elements."""
+    """The blocks of a copy: lines, or squares if it transposes."""
     copy = copy.normalized()
     across = next((n for n, x in enumerate(copy.axes[:-1]) if x.a == 1), None)
     return _lines(f, copy) if across is None or copy.axes[-1].a == 1 else _squares(f, copy, across)
 
 
 def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[ContractionAxis, int]) -> CopyLoops:
-    """The blocks that have so many elements along some axes, and one along the others."""
+    """The blocks with `steps` elements along the given axes and one along all others."""
     sizes = copy.source_type.byte_size, copy.type.byte_size
     spans = [Span(x.size, steps.get(x, 1), (x.a * sizes[0], 0, x.c * sizes[1])) for x in copy.axes]
     elements = prod(steps.values())
@@ -94,7 +97,10 @@ def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[Con
 
 
 def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | None:
-    """Copy bytes between arrays that do not overlap: the name of the function that is called, None where the copy is written in place."""
+    """Copy bytes between arrays that do not overlap.
+
+    Returns the name of the called function, or None if the copy is emitted inline.
+    """
     blocks, nanoseconds = -(-size // COMMON.block_elements), COMMON.block_elements * f.target.costs.turned_byte_ns
     if not is_shared(f, blocks, nanoseconds):
         f.copy(target, source, size)
@@ -113,24 +119,25 @@ def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | No
 
 
 def _emit_bytes(f: Function) -> None:
-    """Blocks low..high of so many bytes as the table says."""
+    """Copy blocks low..high; the table holds the total byte count."""
     context, low, high, _ = map(f.argument, PART)
     p, target, source = (Pointer(context, PTR)[k] for k in range(3))
     begin, end = low * COMMON.block_elements, (high * COMMON.block_elements).umin(word(p, 0))
     f.copy(displaced(target, begin), displaced(source, begin), end - begin)
 
 
-# -- lines --------------------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CopyLine:
-    """Lines of elements, one below the other: a vector at a time where they lie side by side in the source too. The routine's table:
+    """Copy lines of elements, by vectors if the source is contiguous too. The routine's table:
 
-    lines, a, c             how many, and bytes from one to the next in the source and in the target
-    vectors, lanes          of each whole vectors, and elements after them (`tail`: how many; -1 where the table has it)
-    count, step             instead, where `strided`: elements, and bytes from one to the next in the source
-    pair                    where there are `pairs`: bytes from a line to that which is put beside it
+    lines, a, c      the line count, and byte strides between lines in source and target
+    vectors, lanes   per line, whole vectors and remaining elements (`tail`: how many; -1: in the
+    table)
+    count, step      instead, if `strided`: elements, and the byte stride between them in the source
+    pair             if `pairs`: byte offset of the line that is interleaved with each line
     """
 
     width: int
@@ -142,7 +149,7 @@ class CopyLine:
 
     @property
     def name(self) -> str:
-        """What the routine is called."""
+        """The routine's name."""
         kind = f"{'.strided' if self.strided else ''}{'.pairs' if self.pairs else ''}"
         end = f".lanes{self.tail}" if self.tail > 0 else ".lanes" if self.tail else ""
         return f"lines.{types_text(self.source_type, self.type)}.x{self.width}{kind}{end}"
@@ -177,7 +184,7 @@ def _emit_lines(f: Function, line: CopyLine) -> None:
 
 
 def _elements(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: Value) -> None:
-    """Elements that lie a step apart in the source."""
+    """Copy elements with a stride in the source."""
     (count, step, _), one = sizes, Lanes(f, line.type, 1)
     with f.carried(count, [a, c]) as loop:
         here, there = loop.values
@@ -186,7 +193,7 @@ def _elements(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: 
 
 
 def _vectors(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: Value) -> None:
-    """Whole vectors and what remains."""
+    """Copy whole vectors, then the remaining elements."""
     (vectors, lanes, pair), v = sizes, Lanes(f, line.type, line.width)
 
     def move(a: Value, c: Value, mask: Mask | None = None) -> None:
@@ -205,16 +212,17 @@ def _vectors(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: V
         move(a, c, Mask.first(f, line.width, lanes) if line.tail < 0 else v.some(line.tail))
 
 
-# -- squares ------------------------------------------------------------------------------------------------------
+# -- squares ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Squares:
-    """Squares of elements, each row contiguous in the source, that are transposed. The routine's table:
+    """Transpose squares of elements, each row contiguous in the source. The routine's table:
 
-    a, c             bytes from row to row in the source and, transposed, in the target
-    squares, last    along the target's fastest axis: how many, and the element that the last one begins at (it overlaps the one before)
-    across           how many stand side by side along the source's fastest axis
+    a, c             byte strides between rows in the source and, transposed, in the target
+    squares, last    squares along the target's fastest axis; the last one's first element (it
+    overlaps)
+    across           squares along the source's fastest axis
     """
 
     side: int
@@ -253,7 +261,7 @@ def _emit_squares(f: Function, squares: Squares) -> None:
 
 
 def transposed(rows: Sequence[Value]) -> list[Value]:
-    """The columns of a square of 2^k vectors, by halves: exchange blocks of half the side, then of a quarter, ..."""
+    """Transpose a square of 2^k vectors: exchange blocks of half the side, a quarter, ..."""
     n, made = len(rows), list(rows)
     half = n // 2
     while half:

@@ -1,6 +1,7 @@
 """Dot: batch dimensions, free dimensions of either side, contracting dimensions, in any layout.
 
-One element by itself is a fold over the contracting dimensions (see codegen.contractions). As a kernel of its own a dot is a contraction (see `matmul`).
+A single element is a fold over the contracting dimensions (see codegen.contractions). A kernel
+of its own is a contraction (see `matmul`).
 """
 
 from __future__ import annotations
@@ -51,19 +52,22 @@ def _contraction(a: ArrayShape, b: ArrayShape, c: ArrayShape, d: DotLoops) -> Co
 
 
 def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of scratch that `emit_dot` wants."""
+    """Bytes of scratch memory that `emit_dot` needs."""
     made = plan(contraction_of(i))
     return made.scratch_bytes if made is not None else 0
 
 
 def is_worth_a_kernel(i: HloInstruction) -> bool:
-    """Whether a dot should be a kernel of its own rather than a part of another: it has enough products, of types that have vectors."""
+    """Whether a dot should be a kernel of its own instead of part of a fusion.
+
+    It should if it has enough products and its types can be vectorized.
+    """
     x = contraction_of(i)
     return x.products >= costs.COMMON.written_products and plan(x) is not None
 
 
 def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
-    """A dot of operands in memory as a kernel of its own; False where the elemental rule has to do."""
+    """Emit a dot of operands in memory as a kernel; False if the elemental rule must be used."""
     a, b = (place_of(e, o) for o in i.operands[:2])
     if a is None or b is None:
         return False
@@ -80,8 +84,9 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | 
 
 
 def place_of(e: Elemental, i: HloInstruction) -> Value | None:
-    """The memory of an operand, constants included; None if its elements would have to be
-    recomputed for every use, which does not pay.
+    """The memory of an operand, constants included.
+
+    None if its elements would have to be recomputed for every use, which is not worthwhile.
     """
     if i.opcode is Op.CONSTANT:
         return e.constants(i).pointer

@@ -1,4 +1,7 @@
-"""Lines of numbers side by side: one of each line in a lane of vectors that are as long as a cache line, whatever the machine's are."""
+"""Interleaved lines of numbers: one line per lane, in vectors as long as a cache line.
+
+The vectors have this size whatever the machine's vector width is.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import transposed
 
 VECTOR_BYTES = 64
-"""Bytes of a vector of scratch: a cache line."""
+"""Bytes of a vector of scratch memory: a cache line."""
 PADDING = 16
-"""Vectors that copies into scratch may write beyond the last number: lines are copied in squares."""
+"""Vectors that copies to scratch may write past the last number: lines are copied in squares."""
 
 
 def lanes_of(number_bytes: int) -> int:
-    """Lines that are side by side."""
+    """The number of lines that are interleaved."""
     return VECTOR_BYTES // number_bytes
 
 
@@ -28,9 +31,10 @@ def interleave(
     f: Function, a: Pointer, even: Pointer, odd: Pointer, count: Ix, stride: Ix, lines: Ix, step: Ix, out: bool,
     scale: Value | None,
 ) -> None:  # fmt: skip
-    """Copy lines of `count` numbers, `stride` apart, to scratch or `out` of it, perhaps times a number: of each two one to `even` and one to `odd`, `step` pairs of vectors further than those before.
+    """Copy lines of `count` numbers to scratch memory, or from it if `out`, perhaps scaled.
 
-    Lanes without a line of their own hold the last one.
+    Lines are `stride` apart. Alternate numbers go to `even` and `odd`; each pair is `step` pairs of
+    vectors after the last. Lanes without a line of their own hold the last line.
     """
     width = lanes_of(a.element.bytes)
     last, size = f.value(f.sub(lines, 1)), f.mul(stride, a.element.bytes)

@@ -1,4 +1,4 @@
-"""A kernel that is being written: the LLVM function of one instruction or fusion, with its operands and results as arrays."""
+"""The kernel being emitted: an instruction's or fusion's LLVM function, operands and results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 @dataclass(eq=False)
 class Kernel:
-    """What an emitter of kernels works with: `root` is the instruction, or a fusion's root; `outputs` its results by leaf, without unused ones."""
+    """The state of an emitter: `root` is the instruction, or the fusion's root.
+
+    `outputs` maps a leaf to its result array; unused results are missing.
+    """
 
     f: Function
     e: Elemental
@@ -30,7 +33,7 @@ class Kernel:
     own_scratch_bytes: int = 0
 
     def own_scratch(self) -> Value:
-        """The scratch of the thread that asks, aligned to a cache line; asked for inside of `parallel`, where threads differ."""
+        """Per-thread scratch memory, aligned to a cache line. Call it inside `parallel`."""
         if self.scratch is None:
             raise AssertionError("the kernel has no scratch memory")
         at = self.f.add(self.shared_scratch, self.f.mul(self.f.slot, self.own_scratch_bytes))
@@ -51,41 +54,50 @@ class Kernel:
 
 Emitter = Callable[[Kernel], bool]
 EMITTERS: dict[Op, Emitter] = {}
-"""Emitters by the opcode of the root; False, and nothing is written: the loop kernel does it."""
+"""Emitters by the root's opcode; if one returns False, it emitted nothing: use the loop kernel."""
 
 
 MEMORY_ONLY: set[Op] = set()
-"""Opcodes whose emitter needs operands in memory: they make no part of a fusion's kernel."""
+"""Opcodes whose emitter needs operands in memory: they cannot be part of a fusion's kernel."""
 SCRATCH: dict[Op, Callable[[HloInstruction], int]] = {}
-"""Bytes of scratch that the emitter of an opcode needs, once."""
+"""Bytes of shared scratch memory that the emitter of an opcode needs."""
 SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = {}
-"""Bytes of scratch that each thread needs besides (`Kernel.own_scratch`)."""
+"""Bytes of scratch memory that each thread needs in addition (`Kernel.own_scratch`)."""
 ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = {}
-"""Rounds and nanoseconds of each of the loop that `own_scratch` is asked for in: where one thread does it, one has scratch."""
+"""Trip count and nanoseconds per iteration of the loop that calls `own_scratch`.
+
+If one thread runs the loop, only one thread's scratch is allocated.
+"""
 IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = {}
-"""Whether the emitter of an opcode may write a result over an operand of the same number: it reads all that is there before it writes."""
+"""Whether an emitter may write a result over the operand with the same number.
+
+It may if it reads the whole operand before it writes.
+"""
 OPTIONAL: set[Op] = set()
-"""Opcodes whose emitter leaves out the results that have no place (nothing reads them)."""
+"""Opcodes whose emitter skips unused results, which have no buffer."""
 
 
 @dataclass(frozen=True)
 class CustomFusion:
-    """A kernel for fusions of one kind: it takes the whole fused computation, whatever its root is, and keeps numbers alone in its scratch."""
+    """A kernel for fusions of one kind. It handles the whole fused computation, whatever its root.
+
+    Its scratch memory holds only numbers.
+    """
 
     is_kernel: Callable[[HloInstruction], bool]
     emit: Emitter
     scratch_each: Callable[[HloInstruction], int]
-    """Bytes of scratch that each thread needs."""
+    """Bytes of scratch memory per thread."""
     rounds: Callable[[HloInstruction], tuple[int, float]]
-    """Rounds and nanoseconds of each of the loop that threads share."""
+    """Trip count of the loop that threads share, and nanoseconds of one iteration."""
 
 
 CUSTOM_FUSIONS: dict[str, CustomFusion] = {}
-"""Kernels of fusions by the kind in their backend config; of other kinds the root decides."""
+"""Kernels of fusions by the kind in their backend config; other fusions are chosen by the root."""
 
 
 def custom_fusion(i: HloInstruction) -> CustomFusion | None:
-    """The kernel for a fusion's kind; None where its root decides, and for what is not a fusion."""
+    """The kernel for a fusion's kind; None if the root decides, or if it is not a fusion."""
     if i.opcode is not Op.FUSION or i.get("kind") != "kCustom":
         return None
     return next((made for kind, made in CUSTOM_FUSIONS.items() if f'"{kind}"' in i.backend_config), None)

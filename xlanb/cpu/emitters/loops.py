@@ -22,8 +22,8 @@ Output = tuple[HloInstruction, Leaf, IrArray]
 
 
 def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
-    """Fill arrays with the elements of instructions; those of equal shape in one loop."""
-    if len(outputs) == 1:  # several stay together: a result may lie in the place of another's operand
+    """Fill arrays with the elements of instructions; arrays of equal shape share a loop."""
+    if len(outputs) == 1:  # several share a loop: a result may alias another's operand
         i, leaf, array = outputs[0]
         inner = i if i.shape.is_tuple else unshaped(i, e.bindings)
         outputs = [(inner, leaf, array if inner is i else IrArray(array.pointer, array_of(inner)))]
@@ -56,7 +56,7 @@ class _Loops:
         self.pointers = [array.pointer for _, _, array in group]
 
     def emit(self) -> None:
-        """Write the loops: in vectors, or one element after the other."""
+        """Emit the loops, vectorized or one element at a time."""
         run = min(self.plan.run, len(self.order))
         if not self.f.target.explicit_vectors or run == 0:
             reason = "the code of each element is already a loop along rows" if run == 0 else "left to LLVM"
@@ -70,7 +70,7 @@ class _Loops:
 
     @property
     def _again(self) -> bool:
-        """Whether elements may be written twice: nothing that they are computed from lies where they are written, or is kept there."""
+        """Whether elements may be written twice: no operand aliases a result or is kept there."""
         if self.rows is not None and self.rows.kept is not None:
             return False
         read = (source for binding in self.e.bindings.values() for source in binding.values())
@@ -87,17 +87,17 @@ class _Loops:
         return Index(self.shape, multi)
 
     def _store(self, index: Index) -> None:
-        # All values first: an output may lie in the place of an operand.
+        # Compute all values first: an output may alias an operand.
         if self.e.kept is None:
             self.e.writes(self.pointers, index)
         values = [(array, self.e.element(i, index, leaf)) for i, leaf, array in self.group]
         for array, value in values:
             array.store(index, value)
 
-    # -- one by one ---------------------------------------------------------------------------------------------
+    # -- one element at a time ---------------------------------------------------------------------
 
     def _one_by_one(self) -> None:
-        """An element at a time: nested loops over the dimensions, or one over all of them where a row is one counter anyway."""
+        """One element at a time: nested loops, or one flat loop if rows have a single counter."""
         self._begin()
         if self.rows is not None and self.rows.reductions:
             run = len(self.sizes) - len(self.rows.numbered)
@@ -109,10 +109,13 @@ class _Loops:
             with parallel(self.f, self.shape.element_count, nanoseconds=self.plan.nanoseconds) as flat:
                 self._store(Index(self.shape, flat=flat))
 
-    # -- vectors ------------------------------------------------------------------------------------------------
+    # -- vectors -----------------------------------------------------------------------------------
 
     def _in_vectors(self, run: int) -> bool:
-        """Vectors along the `run` fastest dimensions, in loops over the others; False, and nothing is written, where that cannot be."""
+        """Emit vectors along the `run` fastest dimensions; return False if that is impossible.
+
+        Nothing is emitted then.
+        """
         widths = Vectors(*self.plan.vectors(self.f.target.vector_bits))
         nest = Nest(self.sizes, run, widths, self.plan.nanoseconds, Tail.OVERLAP if self._again else Tail.MASK)
         self._begin()
@@ -122,7 +125,7 @@ class _Loops:
         return nest.each(self.f, lambda at: self._store(self._index(at)), self._row)
 
     def _row(self, at: Sequence[Ix]) -> None:
-        """The reductions of a row before its elements: costly ones that they are of are kept in the result's row for the elements."""
+        """Emit a row's reductions before its elements; keep costly operands in the result's row."""
         if self.rows is None:
             return
         for i in self.rows.reductions:
@@ -133,10 +136,10 @@ class _Loops:
                 self.e.kept.filled = True
                 self.e.writes(self.pointers)
 
-    # -- gathers ------------------------------------------------------------------------------------------------
+    # -- gathers -----------------------------------------------------------------------------------
 
     def _gathers_alike(self, outer: Sequence[int]) -> bool:
-        """Whether rows are nothing but gathered, all of them at the same places of theirs."""
+        """Whether this is only a gather, with the same indices for every row."""
         i = self.group[0][0]
         if (
             len(self.group) > 1
@@ -149,9 +152,12 @@ class _Loops:
         return self._again and set(i.ints("offset_dims")) == set(self.order[: len(outer)])
 
     def _gathered(self, run: int) -> None:
-        """Some rows side by side, element by element: each place is found once for all of them, and the loads are fewer cycles than those of a vector."""
+        """Gather several rows at once, by element: they share each index computation.
+
+        The scalar loads take fewer cycles than vector gathers.
+        """
         outer, inner = self.sizes[:-run], self.sizes[-run:]
-        last = outer[-1] - costs.COMMON.gathered_rows  # the last rows lie back over those before
+        last = outer[-1] - costs.COMMON.gathered_rows  # the last rows overlap the previous ones
         self._begin()
         cost = self.plan.nanoseconds * costs.COMMON.gathered_rows * math.prod(inner)
         with nested(self.f, [*outer[:-1], -(-outer[-1] // costs.COMMON.gathered_rows)], cost) as at:

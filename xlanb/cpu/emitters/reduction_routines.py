@@ -1,4 +1,7 @@
-"""Routines that reduce arrays in memory and know no shapes (see shared_reductions): along rows, across them; and the parts of them that threads share."""
+"""Shape-independent routines that reduce arrays in memory (see shared_reductions).
+
+They reduce along rows or across them; threads share the parts.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,24 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 _UNROLL = 4
-"""Vectors of partial results of a row."""
+"""Vectors of partial results per row."""
 _TOGETHER = 4
-"""Rows that are added to a row of results at once: each is a stream of its own for the prefetcher, and streams a multiple of a page apart share few places in the cache."""
+"""Rows that are added to a row of results at once.
+
+Each row is a stream for the prefetcher, and streams a multiple of a page apart conflict in the
+cache.
+"""
 OF_ONE = frozenset({Op.ABS, Op.NEGATE, Op.EXPONENTIAL})
 OF_TWO = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY})
-"""What a routine does with each element before it is reduced: sums of squares and products, of magnitudes, of exponentials."""
+"""What a routine applies to each element before it reduces: squares, products, magnitudes, exp."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One operation, of elements of a type or of what `of` makes of one or two of them, in vectors of so many."""
+    """A reduction operation on elements of a type, in vectors of `width`.
+
+    `of` is an operation applied to one or two elements first; None for the elements themselves.
+    """
 
     op: Op
     of: Op | None
@@ -41,11 +51,11 @@ class Fold:
 
     @property
     def text(self) -> str:
-        """It as part of a routine's name."""
+        """The operation as part of a routine's name."""
         return f"{self.op}.{self.of}.{self.type}.{self.width}".lower()
 
     def value(self, f: Function, elements: Sequence[Value]) -> Value:
-        """What is reduced, of elements or vectors of the arrays."""
+        """The value to reduce, from elements or vectors of the arrays."""
         if self.of is None:
             return elements[0]
         if self.of in OF_ONE:
@@ -56,7 +66,10 @@ class Fold:
 def _write_rows(
     f: Function, fold: Fold, a: Value, b: Value | None, rows: Ix, length: Ix, initial: Value, c: Value
 ) -> None:
-    """c[r] = initial op a[r, 0] op ... op a[r, length - 1]; of what `fold.of` makes of the elements of a and b."""
+    """c[r] = initial op a[r, 0] op ... op a[r, length - 1]; `fold.of` is applied first.
+
+    With two arrays, it is applied to the elements of a and b.
+    """
     combiner = AnyOrder(f, fold.op, fold.type)
     arrays = [array(fold.type, v) for v in (a, b) if v is not None]
     nest = Nest((ENDLESS,), 1, Vectors(fold.width, _UNROLL))
@@ -75,7 +88,7 @@ def _write_columns(
 ) -> None:
     """c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart.
 
-    The initial value everywhere, then a few rows after the other, then each that remains.
+    Stores the initial value, then adds several rows at a time, then the remaining ones.
     """
     result, combiner = array(fold.type, c), AnyOrder(f, fold.op, fold.type)
 
@@ -90,7 +103,7 @@ def _write_columns(
 
             def add(column: Ix, taken: Sequence[Pointer] = taken) -> None:
                 made = [[row[column]] for row in taken]
-                while len(made) > 1:  # in pairs, so that one step need not wait for the other
+                while len(made) > 1:  # in pairs, to shorten the dependency chain
                     made = [combiner.step(x, y) for x, y in zip(made[::2], made[1::2], strict=True)]
                 (result[column],) = combiner.step([result[column]], made[0])
 
@@ -116,7 +129,10 @@ scale = shared("scaled")(_write_scaled)
 
 @dataclass(frozen=True, slots=True)
 class RowsPart:
-    """The routine for rows low..high of `arrays` (one or two): row r of them is reduced to element r of the result. Its table: elements of a row, the initial value."""
+    """The routine that reduces rows low..high of one or two `arrays` to elements of the result.
+
+    Its table: elements per row, the initial value.
+    """
 
     fold: Fold
     arrays: int
@@ -124,7 +140,10 @@ class RowsPart:
     def call(
         self, f: Function, length: int, initial: Number, places: Sequence[Value], rows: int, nanoseconds: float
     ) -> None:
-        """Reduce so many rows of the arrays at `places`, of which the last is the result's, each in some `nanoseconds`; threads share them where that pays."""
+        """Reduce `rows` rows of the arrays at `places`, the last of which is the result.
+
+        A row takes about `nanoseconds`; threads share the rows if that pays.
+        """
         name = routine(f.module, self, f"rows.part.{self.arrays}.{self.fold.text}", self._emit, PART)
         call_part(f, name, [length, _word(self.fold.type, initial)], places, rows, nanoseconds)
 
@@ -139,9 +158,10 @@ class RowsPart:
 
 @dataclass(frozen=True, slots=True)
 class BandsPart:
-    """The routine for bands low..high of rows: each has a row of results.
+    """The routine that reduces bands low..high of rows to a row of results each.
 
-    Its table: rows in all, bands, elements from row to row, columns, elements between rows of results, the initial value.
+    Its table: the total rows, bands, the row stride, columns, the stride between rows of results
+    (all in elements), the initial value.
     """
 
     fold: Fold
@@ -154,7 +174,10 @@ class BandsPart:
         places: tuple[Value, Value],
         nanoseconds: float,
     ) -> None:
-        """Reduce the rows of the array at the first place to rows of results at the second, each band in some `nanoseconds`; threads share them where that pays."""
+        """Reduce the rows at the first place to one row of results per band at the second.
+
+        A band takes about `nanoseconds`; threads share the bands if that pays.
+        """
         name = routine(f.module, self, f"columns.part.{self.fold.text}", self._emit, PART)
         call_part(f, name, [*words, _word(self.fold.type, initial)], places, words[1], nanoseconds)
 
@@ -171,7 +194,7 @@ class BandsPart:
 
 
 def _given(f: Function, count: int) -> tuple[Value, list[Value], Value, Value]:
-    """Of a part's function: its table, its places, and from where to where it goes."""
+    """The arguments of a shared routine: its table, its places, and the range low, high."""
     context, low, high, _ = map(f.argument, PART)
     p, *places = (Pointer(context, PTR)[k] for k in range(count + 1))
     return p, places, low, high

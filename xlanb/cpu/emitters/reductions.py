@@ -1,4 +1,4 @@
-"""Reductions: of dimensions and of windows element by element, along rows of memory in vectors, and of whole arrays by threads."""
+"""Reductions over dimensions and windows: per element, vectorized along rows, or multithreaded."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ the result is reproducible."""
 
 
 class Reducer:
-    """What a reduce or a reduce-window folds, from what on, and one step of it: one operation (`one`), a choice between two pairs (`pairs`), or any other.
+    """The inputs, initial values and step function of a reduce or reduce-window.
 
-    A narrow float is rounded after every step, as XLA does too: a long sum in bf16 stands still once it is large (programs that mind sum in f32).
+    The step is one operation (`one`), a choice between two pairs (`pairs`), or any other
+    computation. A narrow float is rounded after every step, as in XLA: a long sum in bf16 stops
+    growing once it is large. Programs that need accuracy sum in f32.
     """
 
     def __init__(self, e: Elemental, i: HloInstruction) -> None:
@@ -67,7 +69,7 @@ class Reducer:
 
     @property
     def any_order(self) -> AnyOrder | VariadicPairs | None:
-        """What makes one partial result of two, however the elements are shared between them; None where their order matters."""
+        """The combiner of two partial results that allows any order; None if the order matters."""
         if self.pairs is not None:
             return self.pairs if self.pairs.choice.any_order(self.instruction) else None
         if self.one is not None and is_narrow(self.types[0]) and self.one.op in (Op.ADD, Op.MULTIPLY):
@@ -75,7 +77,7 @@ class Reducer:
         return self.one
 
 
-# -- elements -----------------------------------------------------------------------------------------------------
+# -- elements --------------------------------------------------------------------------------------
 
 
 @elemental(Op.REDUCE)
@@ -105,7 +107,7 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
 
 @elemental(Op.REDUCE_WINDOW)
 def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Element]:
-    """A window's elements in row-major order; those in the padding and in the holes of a dilated base are left out."""
+    """Fold a window's elements in row-major order, skipping padding and holes of a dilated base."""
     reducer, window, multi = Reducer(e, i), i.window.dimensions, x.multi(e.f)
 
     def body(indices: list[Ix], accumulators: list[Element]) -> list[Element]:
@@ -121,15 +123,16 @@ def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Element | Seque
     return made if i.shape.is_tuple else made[0]
 
 
-# -- along rows of memory -----------------------------------------------------------------------------------------
+# -- along rows of memory --------------------------------------------------------------------------
 
 
 class AlongRows:
-    """A reduction whose fastest dimension is reduced, in any order, over vectors along that dimension.
+    """A reduction along the fastest dimension, in any order, vectorized along that dimension.
 
-    for slow reduced: for vector along the fastest reduced: partial = step(partial, vector); then partial = step of its halves, again and again
+    for slow reduced: for vector along the fastest reduced: partial = step(partial, vector);
+    then reduce partial by combining its halves until one element is left
 
-    `base` is the index of the first element: that of the result, and 0 in the reduced dimensions.
+    `base` is the index of the first element: the result's index, with 0 in the reduced dimensions.
     """
 
     def __init__(self, reducer: Reducer, base: Sequence[Ix]) -> None:
@@ -143,7 +146,7 @@ class AlongRows:
 
     @property
     def pays(self) -> bool:
-        """Whether it is such a reduction, and long enough."""
+        """Whether the reduction has this form and is long enough."""
         if not self.e.f.target.explicit_vectors or self.combiner is None or self.source.element_count == 0:
             return False
         least = costs.COMMON.vector_pair_elements if self.reducer.pairs else costs.COMMON.vector_sum_elements + 1
@@ -169,7 +172,10 @@ class AlongRows:
         return self.e.branches(types, made[-1], self._one_by_one, joined) if combiner.minds_nan else joined()
 
     def shared(self, scratch: Value) -> Element | None:
-        """The result by `PARTS` partial results in scratch memory, for threads to share; None, and nothing is written, where that does not pay."""
+        """Reduce with `PARTS` partial results in scratch memory, for threads to share.
+
+        Returns None, and emits nothing, if that does not pay.
+        """
         f, t, p = self.e.f, self.reducer.types[0], self._plan()
         count = self.source.element_count
         nest, combiner = self._nest(p), self.combiner
@@ -220,14 +226,14 @@ class AlongRows:
 
 
 def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of the partial results of a reduction of all of a large array."""
+    """Bytes of the partial results of a full reduction of a large array."""
     if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
         return 0
     return PARTS * 16 if array_of(i.operands[0]).element_count >= costs.COMMON.shared_sum_elements else 0
 
 
 def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
-    """Reduce all of a large array to one value, which threads share; False if this is not such a reduction."""
+    """Reduce a large array to one value with several threads; False if it is another reduction."""
     if scratch is None or array_of(i).element_count != 1:
         return False
     along = AlongRows(Reducer(e, i), [0] * array_of(i.operands[0]).rank)

@@ -1,9 +1,10 @@
-"""Kernels along rows (softmax, normalisations): reductions of a row, the values kept in the
-result's row meanwhile, and operands that may share its memory.
+"""Kernels along rows (softmax, normalizations): row reductions, reused values, aliasing.
 
-    for row: for r in reductions: r of the row (the elements of `kept` are written to the result's row in that of `keeper`); for element of the row: the result
+    for row:
+        for r in reductions: reduce the row (that of `keeper` stores `kept` to the result's row)
+        for element of the row: compute the result
 
-The same is asked when memory is assigned (`is_in_place`) and when the kernel is written, so that both see the same rows.
+Buffer assignment (`is_in_place`) and the emitter both use this, so that they agree on the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ Bound = Collection[HloInstruction]
 
 @dataclass(frozen=True)
 class Rows:
-    """A result of `shape` whose rows are numbered by its first dimensions, `numbered`; `keeper` is the reduction that fills the result's row with the costly elements of `kept`."""
+    """A result of `shape` whose rows are indexed by its first dimensions, `numbered`.
+
+    The reduction `keeper` stores the costly elements of `kept` to the result's row for reuse.
+    """
 
     shape: ArrayShape
     numbered: tuple[int, ...] = ()
@@ -38,9 +42,7 @@ class Rows:
 
 
 def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> Rows | None:
-    """The rows of `run` fastest dimensions of a kernel with one result; None where they are not
-    rows with dimensions around them.
-    """
+    """The rows of `run` fastest dimensions of a kernel with one result; None if there are none."""
     slowest = tuple(reversed(order(shape)))
     numbered = slowest[:-run] if run else slowest
     if root in bound or not 0 < run < len(slowest) or numbered != tuple(range(shape.rank - run)):
@@ -58,7 +60,7 @@ def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> 
 
 
 def _reached(first: T, following: Callable[[T], Iterable[T]]) -> dict[T, None]:
-    """All that is reached from one thing, the nearest first."""
+    """Everything reachable from `first`, in breadth-first order."""
     found, rest = {first: None}, deque([first])
     while rest:
         fresh = dict.fromkeys(o for o in following(rest.popleft()) if o not in found)
@@ -74,7 +76,7 @@ def _is_of_rows(i: HloInstruction, shape: ArrayShape, numbered: tuple[int, ...])
 
 
 def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dict[HloInstruction, None]:
-    """What an element is computed from, as far as it is the same element of other instructions."""
+    """The instructions whose element of the same index is used to compute an element."""
 
     def following(i: HloInstruction) -> Iterable[HloInstruction]:
         return i.operands if i.opcode.is_elementwise and i not in bound else ()
@@ -83,8 +85,9 @@ def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dic
 
 
 def unshaped(root: HloInstruction, bound: Bound) -> HloInstruction:
-    """The operand of a final reshape or bitcast, which shares its memory: its own dimensions can be
-    derived from a counter without divisions.
+    """The operand of a final reshape or bitcast, which shares its memory.
+
+    Its own dimensions can be derived from a counter without divisions.
     """
     while (root.opcode is Op.BITCAST or is_plain_reshape(root)) and root not in bound:
         inner = root.operands[0]
@@ -94,12 +97,12 @@ def unshaped(root: HloInstruction, bound: Bound) -> HloInstruction:
     return root
 
 
-# -- what may lie in the result's place ---------------------------------------------------------------------------
+# -- operands that may alias the result ------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Reads:
-    """What a loop kernel reads: `elsewhere` of which it needs other elements than those of the results."""
+    """The reads of a loop kernel; `elsewhere` are read at other indices than the result's."""
 
     root: HloInstruction
     rows: Rows
@@ -119,10 +122,11 @@ def reads_of(root: HloInstruction, shape: ArrayShape) -> Reads:
 
 
 def is_in_place(reads: Reads, parameter: HloInstruction, leaf: Leaf) -> bool:
-    """Whether a loop kernel may write its results over (a leaf of) a parameter of the fused computation.
+    """Whether a loop kernel may write its results over (a leaf of) a parameter.
 
-    An element may be read for the same element of the result; and for reductions of its row, which are done before the row's first element is written. Where
-    values are kept in the row, the parameter must not be needed from then on.
+    An element may be read to compute the result's element with the same index, and by reductions of
+    its row, which finish before the row's first element is written. If values are kept in the row,
+    the parameter must not be needed afterwards.
     """
     root, rows = reads.root, reads.rows
     if not same_order(array_of(parameter, leaf), rows.shape) or parameter in reads.elsewhere:
@@ -139,16 +143,16 @@ def is_in_place(reads: Reads, parameter: HloInstruction, leaf: Leaf) -> bool:
 
 
 def _needs(i: HloInstruction, parameter: HloInstruction, done: set[HloInstruction]) -> bool:
-    """Whether a parameter is read for an instruction, where some are there already."""
+    """Whether an instruction still needs a parameter, given those already computed."""
     return parameter in _reached(i, lambda o: o.operands if o is i or o not in done else ())
 
 
 _SAME, _ROW, _WITHIN, _ELSEWHERE = range(4)
-"""An element is needed at the place of the result's, one for the result's row, all those of the result's row, or others."""
+"""Which elements are read: the same index, one per result row, the whole result row, or others."""
 
 
 def _read_elsewhere(root: HloInstruction, rows: Rows) -> frozenset[HloInstruction]:
-    """What is read for other elements than the same ones of the results, apart from reductions of their row."""
+    """Instructions read at other indices than the result's, except by reductions of their row."""
 
     def asked(i: HloInstruction, where: int) -> tuple[HloInstruction, int]:
         inside = where in (_SAME, _WITHIN) and not i.shape.is_tuple

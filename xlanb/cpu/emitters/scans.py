@@ -1,7 +1,8 @@
-"""Cumulative sums and their kin: a reduce-window in which every window begins (or ends) with the array is a running fold, one step per element.
+"""Cumulative sums and similar: reduce-windows that are prefix (or suffix) folds, in linear time.
 
-Along the fastest dimension a vector is folded within itself by shifts that double (W. D. Hillis and G. L. Steele, "Data parallel algorithms", 1986) and then takes in what came before;
-along other dimensions each lane keeps a line of its own.
+Along the fastest dimension, a vector is scanned by shifts of doubling distance (W. D. Hillis and G.
+L. Steele, "Data parallel algorithms", 1986) and then combined with the previous state. Along other
+dimensions each lane holds a line of its own.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
 
 Steps = Callable[[list[Element]], list[Element]]
-"""Writes the steps of a line from a state on; gives the state after them."""
+"""Emits the steps of a line from a state on; returns the state after them."""
 
 
 @dataclass(frozen=True)
 class Cumulative:
-    """Element j of a line of m is the fold of elements 0 .. j + shift of one of n (of those that there are); both counted from the end where `reverse`."""
+    """Element j of a result line of length m folds elements 0 .. j + shift of an operand line of n.
+
+    Both are counted from the end if `reverse`; elements outside the operand are left out.
+    """
 
     axis: int
     n: int
@@ -43,27 +47,27 @@ class Cumulative:
     reverse: bool
 
     def place(self, f: Function, size: int, at: Ix) -> Ix:
-        """The position of element `at` of a line of the given length."""
+        """The position of element `at` in a line of the given size."""
         return f.sub(size - 1, at) if self.reverse else at
 
     @property
     def empty(self) -> int:
-        """How many elements of the result come before the first fold of anything."""
+        """Result elements before the first non-empty fold."""
         return min(max(-self.shift, 0), self.m)
 
     @property
     def early(self) -> int:
-        """How many elements of the operand are folded before the first result."""
+        """Operand elements that are folded before the first result."""
         return min(max(self.shift, 0), self.n)
 
     @property
     def steps(self) -> int:
-        """How many results take in one more element each; those behind them are the last fold again."""
+        """Results that each add one element; the ones after them repeat the last fold."""
         return max(min(self.m - self.empty, self.n - self.early), 0)
 
 
 def cumulative(i: HloInstruction) -> Cumulative | None:
-    """What a reduce-window is as a running fold along one dimension; None where it is none."""
+    """A reduce-window as a running fold along one dimension; None if it is not one."""
     if i.opcode is not Op.REDUCE_WINDOW:
         return None
     source = array_of(i.operands[0])
@@ -87,7 +91,7 @@ def cumulative(i: HloInstruction) -> Cumulative | None:
 
 
 def emit_cumulative(k: Kernel) -> bool:
-    """A running fold in as many steps as there are elements; False where the reduce-window is none."""
+    """Emit a running fold in linear time; False if the reduce-window is not one."""
     scan = cumulative(k.root)
     if scan is None:
         return False
@@ -96,9 +100,10 @@ def emit_cumulative(k: Kernel) -> bool:
 
 
 class _Scan:
-    """Writes a running fold line by line: a line's state is in registers, of one line or of as many as there are lanes.
+    """Emits a running fold line by line, the state in registers: of one line, or a line per lane.
 
-    `others` are the other dimensions of more than one element, the slowest first; `beside` of them are faster than the axis.
+    `others` are the other dimensions of more than one element, slowest first; the last `beside` of
+    them are faster than the axis.
     """
 
     def __init__(self, k: Kernel, scan: Cumulative) -> None:
@@ -107,12 +112,12 @@ class _Scan:
         self.source, self.types = self.reducer.source, self.reducer.types
         slowest = list(reversed(order(self.source)))
         self.others = [d for d in slowest if d != scan.axis and self.source.dimensions[d] != 1]
-        # An axis of one element has no place in the order.
+        # An axis of one element is not in the order.
         behind = slowest[slowest.index(scan.axis) :] if scan.axis in slowest else []
         self.minor_dims = sum(d in behind for d in self.others)
 
     def emit(self) -> None:
-        """Write it: vectors within a line, lines side by side as the lanes of vectors, or one line after the other."""
+        """Emit vectors within a line, a line per lane, or one line at a time."""
         f, scan, costs = self.f, self.scan, self.f.target.costs
         sizes = tuple(self.source.dimensions[d] for d in self.others)
         p = plan(self.e.bindings, [(o, ()) for o in self.reducer.inputs], costs)
@@ -131,7 +136,7 @@ class _Scan:
             cost = scan.m * len(self.types) * costs.scan_element_ns * narrow
             Nest(sizes, 0, None, cost).each(f, self._line)
 
-    # -- lines ------------------------------------------------------------------------------------------------------
+    # -- lines -------------------------------------------------------------------------------------
 
     def _index(self, at: Sequence[Ix], place: Ix) -> list[Ix]:
         multi: list[Ix] = [0] * self.source.rank
@@ -141,7 +146,7 @@ class _Scan:
         return multi
 
     def _given(self, at: Sequence[Ix], place: Ix) -> list[Element]:
-        """The operands' elements at a place of a line."""
+        """The operands' elements at a position of a line."""
         return self.reducer.elements(self._index(at, place))
 
     def _put(self, at: Sequence[Ix], place: Ix, values: Sequence[Element]) -> None:
@@ -149,7 +154,7 @@ class _Scan:
             a.store(Index(a.shape, self._index(at, place)), v)
 
     def _line(self, at: Sequence[Ix], steps: Steps | None = None) -> None:
-        """One line (or lanes of them), in order; `steps` writes those of an element for an element where not each by itself."""
+        """Emit one line (or a line per lane) in order; `steps`, if given, emits the main steps."""
         scan = self.scan
         state = self.reducer.start()
         self._repeat(at, 0, scan.empty, state)
@@ -164,7 +169,7 @@ class _Scan:
     def _each(
         self, at: Sequence[Ix], state: Sequence[Element], steps: range, first_in: int, first_out: int | None
     ) -> list[Element]:
-        """Step after step; the results have places from `first_out` on, if they are any."""
+        """Emit step after step; results are stored from `first_out` on, unless it is None."""
         f, scan = self.f, self.scan
         with f.carried(steps.stop, flat(state), steps.start) as loop, f.aside():
             given = self._given(at, scan.place(f, scan.n, f.add(loop.index, first_in)))
@@ -175,15 +180,15 @@ class _Scan:
         return pack(self.types, loop.values)
 
     def _repeat(self, at: Sequence[Ix], begin: int, count: int, state: Sequence[Element]) -> None:
-        """The same values in `count` places."""
+        """Store the same values to `count` positions."""
         if count > 0:
             with self.f.loop(begin + count, begin) as j:
                 self._put(at, self.scan.place(self.f, self.scan.m, j), state)
 
-    # -- vectors within a line ----------------------------------------------------------------------------------------
+    # -- vectors within a line ---------------------------------------------------------------------
 
     def _rows(self, sizes: Sequence[int], combiner: AnyOrder, lanes: int, cost: float) -> bool:
-        """Each line by vectors along it; False, and nothing is written, where they cannot be."""
+        """Vectorize each line along itself; if impossible, emit nothing and return False."""
         f, scan = self.f, self.scan
         first = scan.n - scan.early - scan.steps if scan.reverse else scan.early
 
@@ -200,7 +205,7 @@ class _Scan:
     def _by_vectors(
         self, at: Sequence[Ix], combiner: AnyOrder, lanes: int, ends: Sequence[int], state: list[Element]
     ) -> list[Element]:
-        """The steps of a line between these places of the operand: vectors from the first one on, then what is left, one by one."""
+        """The steps of a line between positions of the operand: vectors, then single elements."""
         scan = self.scan
         parts = list(pairwise(ends))
         done = 0
@@ -223,7 +228,7 @@ class _Scan:
         count: int,
         state: Sequence[Element],
     ) -> list[Element]:
-        """So many vectors of the part of a line, each folded within itself and then with what came before."""
+        """Scan `count` vectors of a part of a line, each combined with the state before it."""
         f, scan = self.f, self.scan
         low, high = part
         last = [0 if scan.reverse else lanes - 1] * lanes
@@ -237,13 +242,14 @@ class _Scan:
                 inside = self._within(combiner, given, lanes)
                 made = combiner.step(loop.values, inside)
                 self._put(at, f.add(place, moved), pack(self.types, made))
-                # The next state, whichever is sooner there: a step of floats takes longer than to repeat a lane.
+                # The next state by the shorter chain: a step of floats has more latency than a
+                # broadcast.
                 ends = [f.shuffle(v, None, last) for v in (made if self.types[0].is_floating else inside)]
                 loop.next = ends if self.types[0].is_floating else combiner.step(loop.values, ends)
         return pack(self.types, [f.extract(v, 0) for v in loop.values])
 
     def _within(self, combiner: AnyOrder, values: Sequence[Value], lanes: int) -> Sequence[Value]:
-        """Each lane with all lanes before it (behind it, in reverse)."""
+        """Combine each lane with all lanes before it (after it, if reversed)."""
         f, distance = self.f, 1
         nothing = [f.splat(v, lanes) for v in combiner.neutral]
         while distance < lanes:

@@ -1,7 +1,8 @@
-"""Reductions of arrays in memory by one operation, as routines that do not depend on shapes: along rows of memory, across them, or of all of an array.
+"""Reductions of arrays in memory by one operation, as routines that do not depend on shapes.
 
-A routine is compiled once for all programs of a process, so that a kernel of a few lines calls it. Both kinds keep vectors of partial results. Columns are gone through a few
-rows at a time from left to right, as memory has them, whatever their number.
+They reduce along rows of memory, across rows, or a whole array. A routine is compiled once per
+process, so that kernels are a few lines that call it. All keep vectors of partial results. Columns
+are reduced a few rows at a time, left to right as they are in memory.
 """
 
 from __future__ import annotations
@@ -30,29 +31,35 @@ from xlanb.shape import PrimitiveType
 T = PrimitiveType
 _TYPES = frozenset({T.F32, T.F64, T.S32, T.U32, T.S64, T.U64})
 _BANDS = 4
-"""Into how many bands rows are cut where they are too short for that: each has a row of results of its own. So many whoever takes which, so that the result is always the same."""
+"""Bands into which rows are divided if they are short; each has a row of partial results.
+
+The number does not depend on the threads, so that results are reproducible.
+"""
 
 
-# -- what is planned ----------------------------------------------------------------------------------------------
+# -- planning --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How rows are cut: into so many bands, each with a row of results of its own; and how many short rows, side by side, are taken as a long one."""
+    """How rows are divided: `bands`, each with a row of partial results.
+
+    `joined` short rows that are contiguous are treated as one long row.
+    """
 
     bands: int
     joined: int
 
     @staticmethod
     def of(rows: int, columns: int, size: int) -> Cut:
-        """Of so many rows and columns of elements of `size` bytes."""
+        """The division of `rows` by `columns` elements of `size` bytes."""
         length = columns * size
         bands = _BANDS if length < 2 * costs.COMMON.stretch_bytes and rows * length >= costs.COMMON.banded_bytes else 1
         joined = 2 * costs.COMMON.joined_row_bytes // length if length < costs.COMMON.joined_row_bytes else 1
         return Cut(bands, joined if rows >= bands * joined * costs.COMMON.called_rows else 1)
 
     def area(self, columns: int) -> int:
-        """Elements of the partial results of a band: its row of results and, where rows are joined, theirs; no two bands share a cache line."""
+        """Elements of a band's partial results, with those of joined rows; in whole cache lines."""
         return _padded(columns) + (_padded((self.joined + 1) * columns) if self.joined > 1 else 0)
 
 
@@ -77,7 +84,7 @@ def scratch_bytes(i: HloInstruction) -> int:
 
 
 def _pointer(e: Elemental, i: HloInstruction) -> Value | None:
-    """Where an array lies that is in memory; None of others."""
+    """The address of an array that is in memory; None otherwise."""
     while i not in e.bindings and i.shape.is_array and (i.opcode is Op.BITCAST or is_plain_reshape(i)):
         if array_of(i.operands[0]).element_type is not array_of(i).element_type:
             return None
@@ -87,7 +94,10 @@ def _pointer(e: Elemental, i: HloInstruction) -> Value | None:
 
 
 def _sources(e: Elemental, i: HloInstruction) -> tuple[Op | None, tuple[Value, ...]]:
-    """(an operation on each element, where its operands lie in memory); no operation where the array itself lies there, and no places of others."""
+    """(An operation on each element or None, the addresses of its operands).
+
+    There are no addresses if the operands are not in memory.
+    """
     pointer = _pointer(e, i)
     if pointer is not None:
         return None, (pointer,)
@@ -100,7 +110,7 @@ def _sources(e: Elemental, i: HloInstruction) -> tuple[Op | None, tuple[Value, .
 
 
 def _runs(i: HloInstruction) -> list[tuple[bool, int]] | None:
-    """(is it reduced, elements) of the runs of dimensions in the order of memory, which the result must have too; None of other reductions."""
+    """(reduced, elements) of runs of dimensions in memory order; None if the result's differs."""
     source, result = array_of(i.operands[0]), array_of(i)
     slowest = list(reversed(order(source)))
     kept = [d for d in range(source.rank) if d not in i.dimensions]
@@ -111,7 +121,7 @@ def _runs(i: HloInstruction) -> list[tuple[bool, int]] | None:
 
 
 def _form(i: HloInstruction) -> tuple[int, int, int] | None:
-    """(arrays, rows, columns) where rows are reduced and the rest is kept, in the order of memory in source and result; None of other forms."""
+    """(arrays, rows, columns) of a reduction over rows only, in memory order; None otherwise."""
     runs = _runs(i)
     if runs is None or sum(reduced for reduced, _ in runs) != 1:
         return None
@@ -119,11 +129,14 @@ def _form(i: HloInstruction) -> tuple[int, int, int] | None:
     return (runs[0][1] if at else 1), runs[at][1], (runs[-1][1] if at < len(runs) - 1 else 1)
 
 
-# -- kernels that call the routines -------------------------------------------------------------------------------
+# -- kernels that call the routines ----------------------------------------------------------------
 
 
 def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: IrArray, scratch: Value | None) -> bool:
-    """A reduction of arrays in memory by a routine; False, and nothing is written, where it is of another form, of another type or too small."""
+    """Emit a reduction of arrays in memory as a routine call.
+
+    Returns False, and emits nothing, for other forms or types and for small arrays.
+    """
     of, pointers = _sources(e, i.operands[0])
     types = {array_of(o).element_type for o in i.operands}
     if op is None or not pointers or not e.f.target.explicit_vectors or types - _TYPES:
@@ -150,7 +163,10 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
 
 
 def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: HloInstruction, output: IrArray) -> bool:
-    """A reduction whose few results are multiplied by one number, as in a mean; False, and nothing is written, of another."""
+    """Emit a reduction whose few results are multiplied by one number, as in a mean.
+
+    Returns False, and emits nothing, for other reductions.
+    """
     t, count, given = array_of(i).element_type, array_of(i).element_count, array_of(i.operands[0]).element_count
     many = count * costs.COMMON.multiplied_elements > given
     if t not in (T.F32, T.F64) or many or (count == 1 and given >= costs.COMMON.shared_sum_elements):
@@ -164,7 +180,7 @@ def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: Hl
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel that calls a routine, of arrays that lie at `sources`; threads share it."""
+    """A kernel that calls a routine on the arrays at `sources`; threads share it."""
 
     e: Elemental
     instruction: HloInstruction
@@ -178,34 +194,34 @@ class _Kernel:
 
     @property
     def neutral(self) -> Value:
-        """What changes nothing."""
+        """The neutral element."""
         return real(identity(self.f, self.fold.op, self.fold.type))
 
     @property
     def initial(self) -> Value:
-        """The initial value; to be asked for where it is used, in the part of a thread perhaps."""
+        """The initial value; use it where it is needed, possibly inside a thread's part."""
         return real(self.e.scalar(self.instruction.operands[1]))
 
     @property
     def initial_number(self) -> Number | None:
-        """The initial value where it is known; nothing is written."""
+        """The initial value if it is a constant; emits nothing."""
         back = self.f.mark()
         number = self.initial.number
         back()
         return number
 
     def at(self, pointer: Value, offset: Ix) -> Value:
-        """An element's address."""
+        """The address of an element."""
         return array(self.fold.type, pointer).address(offset)
 
     def nanoseconds(self, elements: int) -> float:
-        """The time of so many elements."""
+        """Estimated nanoseconds for this many elements."""
         return elements * self.fold.type.byte_size * self.f.target.costs.byte_ns
 
-    # -- along rows -------------------------------------------------------------------------------------------------
+    # -- along rows --------------------------------------------------------------------------------
 
     def along_rows(self, rows: int, length: int, scratch: Value | None) -> None:
-        """Rows, shared by threads; one row in `PARTS` where that pays."""
+        """Reduce rows, shared by threads; a single row in `PARTS` parts if that pays."""
         f = self.f
         if rows == 1 and scratch is not None and is_shared(f, PARTS, self.nanoseconds(length // PARTS)):
             self._in_parts(length, scratch)
@@ -217,17 +233,17 @@ class _Kernel:
             self._rows(f.mul(low, length), f.sub(high, low), length, self.initial, self.at(self.result, low))
 
     def _rows(self, offset: Ix, rows: Ix, length: int, initial: Value, result: Value) -> None:
-        """Rows from an element of the arrays on."""
+        """Reduce rows from an element offset on."""
         a, *others = (self.at(s, offset) for s in self.sources)
         reduce_rows(self.f, self.fold, a, others[0] if others else None, rows, length, initial, result)
 
     def _rows_part(self, initial: Number, places: Sequence[Value], rows: int, length: int) -> None:
-        """Rows by a routine that threads share, as initial value and lengths are known."""
+        """Reduce rows by a shared routine; initial value and lengths are constants."""
         part = RowsPart(self.fold, len(places) - 1)
         part.call(self.f, length, initial, places, rows, self.nanoseconds(length))
 
     def _in_parts(self, length: int, scratch: Value) -> None:
-        """One row in so many parts, whoever takes which, then the parts, then what is left over."""
+        """Reduce one row in parts, then the partial results, then the remainder."""
         f, each = self.f, length // PARTS
         first, then = self.neutral.number, self.initial_number
         if first is not None and then is not None and each * PARTS == length:
@@ -241,10 +257,10 @@ class _Kernel:
             so_far = array(self.fold.type, self.result)[0]
             self._rows(each * PARTS, 1, length - each * PARTS, so_far, self.result)
 
-    # -- over columns -----------------------------------------------------------------------------------------------
+    # -- over columns ------------------------------------------------------------------------------
 
     def over_columns(self, arrays: int, rows: int, columns: int, scratch: Value | None) -> None:
-        """Arrays, bands of rows, or stretches of columns, shared by threads."""
+        """Reduce arrays, bands of rows, or slices of columns, shared by threads."""
         f, source = self.f, self.sources[0]
         if arrays > 1:
             with parts(f, arrays, nanoseconds=self.nanoseconds(rows * columns)) as (low, high), f.loop(high, low) as k:
@@ -256,7 +272,7 @@ class _Kernel:
             self._in_stretches(rows, columns)
 
     def _in_stretches(self, rows: int, columns: int) -> None:
-        """A stretch of columns for each thread, all rows of it."""
+        """Reduce a slice of columns per thread, over all rows."""
         f, stretch = self.f, costs.COMMON.stretch_bytes // self.fold.type.byte_size
         with parts(f, -(-columns // stretch), nanoseconds=self.nanoseconds(rows * stretch)) as (low, high):
             first = f.mul(low, stretch)
@@ -265,7 +281,7 @@ class _Kernel:
             self._columns(begin, rows, columns, f.sub(last, first), result)
 
     def _in_bands(self, rows: int, columns: int, cut: Cut, scratch: Value) -> None:
-        """Bands of whole rows, whoever takes which, then their rows of results."""
+        """Reduce bands of whole rows, then their rows of results."""
         f, area = self.f, cut.area(columns)
         cost = self.nanoseconds(rows * columns // cut.bands)
         bands = cut.bands if is_shared(f, cut.bands, cost) else 1
@@ -282,7 +298,7 @@ class _Kernel:
         self._columns(scratch, bands, area, columns, self.result)
 
     def _band(self, source: Value, rows: Ix, columns: int, joined: int, result: Value) -> None:
-        """The row of results of so many rows; where several are joined, their results stand behind it."""
+        """Reduce rows to one row of results; results of joined rows are stored after it."""
         neutral = self.neutral
         if joined == 1:
             self._columns(source, rows, columns, columns, result, neutral)

@@ -1,7 +1,8 @@
-"""Transposes and copies into another layout: square tiles that are transposed in registers, read and written by whole vectors.
+"""Transposes and layout-changing copies: square tiles, transposed in registers.
 
-A kernel whose result is an operand in another order of memory is a copy alone (see copies). A loop fusion that reads an operand in another order gets it tile by tile: copied
-into a buffer that stays in the first-level cache, which the loop over the tile reads.
+Tiles are read and written by whole vectors. A kernel whose result is an operand in another layout
+is just a copy (see copies). A loop fusion that reads a transposed operand gets it tile by tile,
+copied to a buffer that stays in the L1 cache.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Permuted:
-    """An array in memory, that of `instruction`, as the transpose of it that is read: where each dimension comes from."""
+    """The array in memory of `instruction`, read as a transpose with this permutation."""
 
     instruction: HloInstruction
     array: IrArray
@@ -39,7 +40,7 @@ class Permuted:
 
     @staticmethod
     def of(e: Elemental, i: HloInstruction) -> Permuted | None:
-        """What an instruction is a transpose or copy of; None where it is computed."""
+        """The array that an instruction is a transpose or copy of; None if it is computed."""
         permutation = tuple(range(array_of(i).rank))
         while i not in e.bindings:
             if i.opcode is Op.TRANSPOSE:
@@ -52,24 +53,27 @@ class Permuted:
 
     @property
     def strides(self) -> list[int]:
-        """Elements from one to the next in memory, by dimension of the transpose."""
+        """Element strides in memory, by dimension of the transpose."""
         return [strides(self.array.shape)[d] for d in self.permutation]
 
     @property
     def along(self) -> int:
-        """The dimension along which elements lie side by side: of those with a stride of 1 the one that has any."""
+        """The contiguous dimension: of those with stride 1, the largest."""
         sizes = (self.array.shape.dimensions[d] for d in self.permutation)
         return max((n, d) for d, (n, step) in enumerate(zip(sizes, self.strides, strict=True)) if step == 1)[1]
 
     def copy(self, target: ArrayShape) -> Copy:
-        """The copy that makes `target` of it."""
+        """The copy that writes `target` from it."""
         steps = zip(target.dimensions, self.strides, strides(target), strict=True)
         t = target.element_type
         return Copy(tuple(ContractionAxis(size, a, 0, c) for size, a, c in steps), t, t)
 
 
 def emit_transposed(k: Kernel) -> bool:
-    """A kernel that transposes an operand, or whose loop reads one transposed; False of any other."""
+    """Emit a kernel that transposes an operand, or whose loop reads a transposed one.
+
+    Returns False for other kernels.
+    """
     if len(k.outputs) != 1 or k.root.shape.is_tuple or k.output.shape.element_count < costs.COMMON.tiled_elements:
         return False
     found = Permuted.of(k.e, k.root)
@@ -84,11 +88,11 @@ def emit_transposed(k: Kernel) -> bool:
     return True
 
 
-# -- loops that read an operand transposed --------------------------------------------------------------------------
+# -- loops that read an operand transposed ---------------------------------------------------------
 
 
 def _emit_fused(k: Kernel) -> bool:
-    """An elementwise loop that reads operands in another order, tile by tile; False where it is another loop."""
+    """Emit an elementwise loop with transposed operands, tile by tile; False for other loops."""
     e, f, shape = k.e, k.f, k.output.shape
     if not f.target.explicit_vectors:
         return False
@@ -119,14 +123,17 @@ def _emit_fused(k: Kernel) -> bool:
 
 
 def _edges(size: int, side: int) -> list[tuple[int, int, int]]:
-    """(begin, how many, size) of the tiles of some elements along a dimension: whole ones, and the rest."""
+    """(first element, count, size) of whole tiles along a dimension, and of the remainder."""
     whole, rest = divmod(size, side)
     out = [(0, whole, side)] if whole else []
     return [*out, (whole * side, 1, rest)] if rest else out
 
 
 def _turned_operands(e: Elemental, root: HloInstruction, shape: ArrayShape) -> dict[HloInstruction, Permuted] | None:
-    """The transposes and copies of arrays in memory that an otherwise elementwise loop reads along another dimension than its own; None where it is no such loop."""
+    """The transposed arrays in memory that an otherwise elementwise loop reads.
+
+    Maps the transposes and copies among the instructions; None if it is not such a loop.
+    """
     out: dict[HloInstruction, Permuted] = {}
     straight: set[HloInstruction] = set()
     seen: set[HloInstruction] = set()
@@ -159,14 +166,17 @@ def _turned_operands(e: Elemental, root: HloInstruction, shape: ArrayShape) -> d
         if not (scalar or i.opcode.is_elementwise or i.opcode is Op.COPY):
             return None
         stack.extend(i.operands)
-    # what is read as it lies too would be looked for in the tile
+    # an operand that is also read untransposed cannot be in the tile
     return None if straight & out.keys() else out
 
 
 def _tile(
     k: Kernel, found: Mapping[HloInstruction, Permuted], at: dict[int, Ix], fast: int, j: int, sizes: tuple[int, int]
 ) -> bool:
-    """One tile of the result: sizes[0] elements along `fast`, sizes[1] along `j`, from `at` on; whether it was written in vectors."""
+    """Emit one tile of sizes[0] elements along `fast` by sizes[1] along `j`, starting at `at`.
+
+    Returns whether it is vectorized.
+    """
     e, f, shape = k.e, k.f, k.output.shape
     columns, rows = sizes
     buffers: dict[HloInstruction, Value] = {}

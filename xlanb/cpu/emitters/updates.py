@@ -1,6 +1,6 @@
-"""Kernels that write into an array that is there: dynamic-update-slice, scatter, select-and-scatter.
+"""Kernels that update arrays: dynamic-update-slice, scatter, select-and-scatter.
 
-Each first copies its operand into the result, unless the result lies in the operand's place.
+Each first copies its operand into the result, unless they share memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = PrimitiveType
 
 
 def _copy_in(k: Kernel, operand: HloInstruction, leaf: Leaf) -> None:
-    """Fill the result at a leaf with the operand."""
+    """Copy the operand into the result at a leaf."""
     source = k.e.bindings.get(operand, {}).get(())
     output = k.outputs[leaf]
     if not (isinstance(source, IrArray) and source.pointer == output.pointer):
@@ -68,13 +68,16 @@ def _dynamic_update_slice(k: Kernel) -> bool:
 
 
 def _multi(shape: ArrayShape, at: Mapping[int, Ix]) -> list[Ix]:
-    """An index of all dimensions of a shape: 0 along those that have none."""
+    """An index for all dimensions of a shape: 0 for those not in `at`."""
     return [at.get(d, 0) for d in range(shape.rank)]
 
 
 @emitter(Op.PAD)
 def _pad_between(k: Kernel) -> bool:
-    """Padding between the elements of the fastest dimension: the value everywhere, then each element to its place. False of other paddings, which are loops over the result."""
+    """Interior padding along the fastest dimension: fill with the value, then store the elements.
+
+    Returns False for other paddings, which are loops over the result.
+    """
     operand, value = k.root.operands
     e, f, source, result = k.e, k.f, array_of(operand), k.output.shape
     slowest = order(source)[::-1]
@@ -92,7 +95,7 @@ def _pad_between(k: Kernel) -> bool:
 
 @emitter(Op.SCATTER)
 def _scatter(k: Kernel) -> bool:
-    """Update after update, each combined into its place; one whose window does not fit is skipped whole."""
+    """Combine update after update into the result; windows that do not fit are skipped whole."""
     made = _Scatter(k)
     for operand, leaf in zip(made.operands, made.leaves, strict=True):
         _copy_in(k, operand, leaf)
@@ -102,7 +105,7 @@ def _scatter(k: Kernel) -> bool:
 
 
 class _Scatter(Scatter):
-    """Writes the updates of a scatter, window after window, in vectors along the fastest dimension that a window has."""
+    """Emits a scatter's updates, window by window, vectorized along their fastest dimension."""
 
     def __init__(self, k: Kernel) -> None:
         super().__init__(k.root)
@@ -111,9 +114,10 @@ class _Scatter(Scatter):
         self.width = self.sizes[self.order[-1]] if self.order else 1
 
     def emit(self) -> None:
-        """Updates come one after the other; but threads may each take a part of all windows.
+        """Emit updates in order; each thread may take a slice of all windows.
 
-        That is theirs alone where all windows begin at one place along it: those that begin anywhere overlap.
+        That requires all windows to begin at the same position along the sliced dimension; windows
+        that begin anywhere may overlap.
         """
         f, ready = self.f, self.f.ready
         fastest = self.order[-1] if self.order else 0
@@ -128,7 +132,10 @@ class _Scatter(Scatter):
         f.ready = ready and vectors and bool(self.order)
 
     def _window(self, batch: list[Ix], part: tuple[Ix, int]) -> bool:
-        """The window of an index of the updates' other dimensions, where it fits; whether in vectors. `part`: where the elements of a row begin, and how many there are."""
+        """Emit the window of a batch index, if it fits; return whether it is vectorized.
+
+        `part` is the first element and the element count of a row.
+        """
         f, (first, count) = self.f, part
         where, inside = self.begin(self.e, batch)
         if inside.number == 0:
@@ -144,7 +151,7 @@ class _Scatter(Scatter):
                 return along(f, count, self.types, lambda q: self._element(at, where, {**shift, fast: f.add(first, q)}))
 
     def _element(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
-        """Combine an element of the updates into its place."""
+        """Combine an element of the updates into the result."""
         outputs, source, update = self.k.outputs, self.source, self.update
         place = Index(source, [self.f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
         inner = {self.update_dim[d]: v for d, v in shift.items()}
@@ -158,19 +165,19 @@ class _Scatter(Scatter):
 
 
 def _blocks(f: Function, width: int, bits: int) -> int:
-    """Into how many parts of whole vectors, one to a thread, the fastest dimension of a window is cut; 1 where it is not."""
+    """Slices of a window's fastest dimension, one per thread; 1 if it is not divided."""
     blocks = f.target.threads
     return blocks if width % (blocks * f.target.vector_bits // max(8, bits)) == 0 else 1
 
 
 def _of(index: Index, shape: ArrayShape) -> Index:
-    """The same index in a shape of the same dimensions."""
+    """The same index in another shape of the same dimensions."""
     return Index(shape, index.key)  # type: ignore[arg-type]
 
 
 @emitter(Op.SELECT_AND_SCATTER)
 def _select_and_scatter(k: Kernel) -> bool:
-    """For each element of the source, the element of its window that `select` keeps takes it in by `scatter`."""
+    """For each source element, `scatter` it into the element of its window that `select` keeps."""
     i, e, f = k.root, k.e, k.f
     operand, source, initial = i.operands
     base, windows = array_of(operand), array_of(source)
@@ -209,7 +216,7 @@ def _select_and_scatter(k: Kernel) -> bool:
 
 
 def _fill(k: Kernel, value: HloInstruction) -> bool:
-    """Set every element of the result to a scalar; whether in vectors."""
+    """Set every element of the result to a scalar; return whether that is vectorized."""
     f, shape = k.f, k.output.shape
     cost = f.target.costs.byte_ns * shape.element_type.byte_size
 
@@ -220,7 +227,7 @@ def _fill(k: Kernel, value: HloInstruction) -> bool:
 
 
 def scans_by_element(i: HloInstruction) -> bool:
-    """Whether the elements of a scan's slices do not meet: its computation is elementwise, on slices of one shape."""
+    """Whether a scan's computation is elementwise on slices of one shape."""
     target = i.to_apply
     simple = (Op.PARAMETER, Op.TUPLE, Op.CONSTANT)
     shapes = (s for j in target for _, s in j.shape.leaves())
@@ -230,9 +237,10 @@ def scans_by_element(i: HloInstruction) -> bool:
 
 @emitter(Op.SCAN)
 def _scan(k: Kernel) -> bool:
-    """A running fold along a dimension, for each element of the slices by itself; the computation must be elementwise.
+    """A scan along a dimension, separately for each element; the computation must be elementwise.
 
-    The computation takes a slice of each input and the carries, and gives a slice of each output and the carries.
+    The computation takes a slice of each input and the carries, and returns a slice of each output
+    and the carries.
     """
     i, e, f = k.root, k.e, k.f
     carries = i.get("num_carries") or 0

@@ -1,8 +1,9 @@
-"""Reductions of pairs (value, position) that keep one of two pairs: argmax, argmin and their kin, in vectors.
+"""Reductions of (value, position) pairs that keep one of two: argmax, argmin, vectorized.
 
-The reducer is not matched against known texts. It may only compare values with values and positions with positions, and select: then what it does depends on nothing but the
-order of the two values (and which is NaN) and the order of the two positions, eighteen cases in all. It is run once over all of them; the table says which pair is kept, and whether
-the pairs may be taken in any order (associative and commutative, checked case by case).
+The reducer is analysed, not matched against known texts. It may only compare values with values and
+positions with positions, and select. Then its result depends only on the order of the two values
+(and which is NaN) and of the two positions, eighteen cases in all. Evaluating all of them gives a
+table that says which pair is kept, and whether the reduction is associative and commutative.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ _NANS = frozenset({"an", "bn", "nn"})
 _ALL = frozenset(_PAIRS)
 
 Which = Mapping[str, frozenset[str]]
-"""By the order of the positions: the cases of the values in which the second pair is taken."""
+"""By the order of the positions: the cases of the values in which the second pair is kept."""
 
 
 class _Lanes(NamedTuple):
-    """A value or a position in each of _CASES, and whether it is the second one."""
+    """A value or a position in each of _CASES, and whether it is the second pair's."""
 
     number: NDArray[np.float64]
     is_second: NDArray[np.bool_]
@@ -62,10 +63,10 @@ _GIVEN = [_Lanes(pair[k], np.full(len(_CASES), k == 1)) for k in (0, 1) for pair
 
 @dataclass(frozen=True)
 class VariadicChoice:
-    """What a reducer does: when it takes the second value and the second position.
+    """What a reducer does: when it keeps the second value and the second position.
 
-    `free`: pairs may be taken in any order; `sortable`: they may be where two that meet are put in the order of their positions first; `sortable_numbers`: that
-    holds as long as no value is NaN.
+    `free`: pairs may be combined in any order. `sortable`: they may if each two are first ordered
+    by position. `sortable_numbers`: the same, provided no value is NaN.
     """
 
     value: Which
@@ -75,7 +76,11 @@ class VariadicChoice:
     sortable_numbers: bool
 
     def any_order(self, i: HloInstruction) -> bool:
-        """Whether pairs of a reduce may be shared out among lanes: in any order, or its positions count along what is reduced, without a wrap."""
+        """Whether a reduce may be split among lanes.
+
+        It may if pairs can be combined in any order, or if positions are an iota that does not
+        wrap.
+        """
         at = i.operands[1]
         if self.free or at.opcode is not Op.IOTA or not self.sortable_numbers:
             return self.free
@@ -83,7 +88,7 @@ class VariadicChoice:
         return i.dimensions == (d,) and array_of(at).dimensions[d] <= 2 ** (array_of(at).element_type.bits - 1)
 
 
-# -- what the reducer does ----------------------------------------------------------------------------------------
+# -- analysing the reducer -------------------------------------------------------------------------
 
 _COMPARE = {
     "EQ": operator.eq,
@@ -97,7 +102,7 @@ _LOGIC: dict[Op, Callable[[Any, Any], Any]] = {Op.AND: operator.and_, Op.OR: ope
 
 
 def choice(target: HloComputation) -> VariadicChoice | None:
-    """The table of a reducer of (value, position) pairs; None where it does anything but compare and select."""
+    """The table of a (value, position) reducer; None unless it only compares and selects."""
     if len(target.parameters) != 4 or target.root.opcode is not Op.TUPLE or not _compares_only(target):
         return None
     value: dict[str, set[str]] = {o: set() for o in _ORDERS}
@@ -108,7 +113,7 @@ def choice(target: HloComputation) -> VariadicChoice | None:
             value[order].add(case)
         if p:
             position[order].add(case)
-    # Equal positions, equal values: either will do, so take what makes the cases alike.
+    # Equal positions and values: either pair will do; choose the one that makes the cases alike.
     position["eq"] = set(value["eq"])
     for order in _ORDERS:
         for case in ("eq", "nn"):
@@ -118,7 +123,7 @@ def choice(target: HloComputation) -> VariadicChoice | None:
 
 
 def _compares_only(target: HloComputation) -> bool:
-    """Whether values meet values only, positions positions, and nothing is computed but comparisons and choices."""
+    """Whether it only compares values with values, positions with positions, and selects."""
     tags: dict[HloInstruction, str] = {}
     for p in target.parameters:
         t = array_of(p).element_type
@@ -147,7 +152,7 @@ def _compares_only(target: HloComputation) -> bool:
 
 
 def _second_taken(target: HloComputation) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether the reducer gives the second value, and the second position, in each of _CASES."""
+    """Whether the reducer returns the second value, and the second position, in each of _CASES."""
     known: dict[HloInstruction, Any] = {p: _GIVEN[p.parameter_number] for p in target.parameters}
     for i in target.post_order():
         if i in known or i is target.root:
@@ -179,7 +184,8 @@ def _freedom(
 ) -> tuple[bool, bool, bool]:
     """`free`, `sortable` and `sortable_numbers` of a table (see `VariadicChoice`).
 
-    Three values and NaN at three positions make every order that three pairs can have, so what holds of these holds of all.
+    Three values and NaN at three positions produce every possible order of three pairs, which is
+    sufficient for associativity.
     """
     value, position = dict(values), dict(positions)
     pairs = [(v, p) for v in range(4) for p in range(3)]  # the value 3 is NaN
@@ -205,7 +211,10 @@ def _order(a: int, b: int) -> str:
 
 
 def _is_sortable(table: NDArray[np.intp]) -> bool:
-    """Whether three pairs at different positions may meet in any order once two that meet are sorted, and the first of all (at any position) may come last."""
+    """Whether pairs at different positions can be combined in any order once sorted.
+
+    The very first pair, whatever its position, may then be combined last.
+    """
     count = len(table)
     at = np.arange(count) % 3
     sorted_ = np.where(at[:, None] <= at[None, :], table, table.T)
@@ -216,18 +225,20 @@ def _is_sortable(table: NDArray[np.intp]) -> bool:
     return bool((same | ~apart).all() and (from_first | (at[b] >= at[c])).all())
 
 
-# -- one step, lane by lane ---------------------------------------------------------------------------------------
+# -- one step --------------------------------------------------------------------------------------
 
 _PREDICATES = {
-    frozenset(): "false", frozenset({"lt"}): "lt", frozenset({"eq"}): "eq", frozenset({"gt"}): "gt", frozenset({"lt", "eq"}): "le",
+    frozenset(): "false", frozenset({"lt"}): "lt", frozenset({"eq"}): "eq", frozenset({"gt"}): "gt",
+    frozenset({"lt", "eq"}): "le",
     frozenset({"gt", "eq"}): "ge", frozenset({"lt", "gt"}): "ne", frozenset({"lt", "eq", "gt"}): "true",
 }  # fmt: skip
 
 
 class VariadicPairs:
-    """The reducer of a table, as a combiner of values and positions; without a neutral pair, as a pair that is met twice changes nothing.
+    """A table as a combiner of values and positions.
 
-    Where NaN makes the order matter (`minds_nan`), each pair has a third part: whether its value is NaN.
+    It needs no neutral pair, as a pair combined with itself is unchanged. If NaN makes the order
+    matter (`minds_nan`), each pair has a third part: whether its value is NaN.
     """
 
     neutral = None
@@ -238,25 +249,25 @@ class VariadicPairs:
         self.minds_nan = self.t.is_floating and not (made.free or made.sortable)
 
     def parts(self, values: Sequence[Value]) -> list[Value]:
-        """What is combined of an element's value and position."""
+        """The parts to combine for an element's value and position."""
         return [*values, values[0].is_nan()] if self.minds_nan else list(values)
 
     def step(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        """What the reducer gives of a and b in the order of their positions."""
+        """Combine a and b in the order of their positions."""
         return self._join(a, b, ("lt", "eq", "gt") if self.choice.free else ("lt", "eq"), swap=not self.choice.free)
 
     def later(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        """The same where the positions of b come after those of a."""
+        """Combine a and b, where b's positions come after a's."""
         return self._join(a, b, ("lt",))
 
     def join(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        """What the reducer gives of two pairs."""
+        """Combine two pairs."""
         return self._join(a, b, ("lt", "eq", "gt"))
 
     def _join(
         self, a: Sequence[Value], b: Sequence[Value], orders: tuple[str, ...], *, swap: bool = False
     ) -> list[Value]:
-        """One pair of two whose positions are in one of some orders; `swap`: in another one they change places."""
+        """Combine two pairs if their positions are in one of `orders`; otherwise `swap` them."""
 
         def rule(given: Sequence[Value]) -> list[Value]:
             x, y = given[: len(a)], given[len(a) :]
@@ -274,7 +285,7 @@ class VariadicPairs:
         return [also.select(b[0], a[0]), take.select(b[1], a[1])]
 
     def _taken(self, which: Which, a: Sequence[Value], b: Sequence[Value], orders: tuple[str, ...]) -> Value:
-        """Which lanes take b."""
+        """The lanes that take b."""
         groups: dict[frozenset[str], list[str]] = {}
         for order in orders:
             groups.setdefault(which[order], []).append(order)
@@ -290,7 +301,7 @@ class VariadicPairs:
         return self.f.const(I1, False) if total is None else total
 
     def _case(self, cases: frozenset[str], a: Value, b: Value) -> Value:
-        """Which lanes are in one of some cases."""
+        """The lanes that are in one of the cases."""
         f, name = self.f, _PREDICATES[cases - _NANS]
         if not self.t.is_floating:
             known = name in ("true", "false")
@@ -316,5 +327,5 @@ def _selected(condition: Value, then: Sequence[Value], otherwise: Sequence[Value
 
 
 def _condition(name: str, t: PrimitiveType) -> str:
-    """LLVM's condition of integers of a type."""
+    """The LLVM condition for integers of a type."""
     return name if name in ("eq", "ne") else ("s" if t.is_signed else "u") + name

@@ -1,5 +1,6 @@
-"""Choose the dimensions and width of vectorization, and estimate the cost of an element, from the
-instructions that a kernel inlines.
+"""Choose vector dimensions and width, and estimate the cost of an element.
+
+The choice depends on the instructions that a kernel inlines.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from xlanb.shape import ArrayShape, PrimitiveType
 
 ALL = 1 << 30
 _DEEP = 100
-"""Calls within calls after which a chain is gone through from its beginning."""
+"""Recursion depth at which a chain is visited iteratively instead."""
 _SHORT = 5
-"""Reduced dimensions of fewer elements are not worth vectors of their own."""
+"""Reduced dimensions with fewer elements are not vectorized."""
 
 HARD = frozenset(
     (
-        Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.LOGISTIC, Op.TANH, Op.ERF, Op.SINE, Op.COSINE, Op.TAN, Op.POWER,
+        Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.LOGISTIC, Op.TANH,
+        Op.ERF, Op.SINE, Op.COSINE, Op.TAN, Op.POWER,
         Op.ATAN2, Op.CBRT, Op.REMAINDER, Op.SINH, Op.COSH, Op.ASIN, Op.ACOS, Op.ATAN, Op.ASINH, Op.ACOSH, Op.ATANH,
     )
 )  # fmt: skip
@@ -32,10 +34,12 @@ HARD = frozenset(
 
 @dataclass
 class VectorPlan:
-    """What is known of the code of one element.
+    """Properties of the code of one element.
 
-    `run` is how many of the fastest dimensions can be gone through with one counter; 0 where the code of an element itself goes along rows of memory, so that elements are better
-    computed one by one. `bits` is the width of the types in it, `nanoseconds` what an element takes; `hard` where functions are among it that are much code.
+    `run` is the number of fastest dimensions that can share one counter; 0 if the element's code
+    already loops along rows of memory, so that elements are better computed one by one. `widest`
+    and `narrowest` are type widths in bits, `nanoseconds` is the cost of an element. `hard` means
+    that it contains functions of much code.
     """
 
     run: int = ALL
@@ -49,13 +53,14 @@ class VectorPlan:
     costs: Costs = COMMON
 
     def vectors(self, register: int) -> tuple[int, int]:
-        """(elements of a vector register of this many bits, registers that a vector should span)."""
+        """(elements of a vector register of this many bits, registers per vector)."""
         bits = self.widest if self.widest <= 32 or self.narrowest == 64 else 32
         return register // bits, 1 if self.hard or len(self.seen) > 16 else 2 if len(self.seen) > 4 else 4
 
     def width(self, register: int, count: int) -> tuple[int, int]:
-        """(elements of a vector register of this many bits, elements of the vectors to use); the
-        latter span several registers if the code is short.
+        """(elements of a vector register of this many bits, elements of the vectors to use).
+
+        The latter span several registers if the code is short.
         """
         one, registers = self.vectors(register)
         while one > 2 and one // 2 >= count:
@@ -69,7 +74,7 @@ class VectorPlan:
 def plan(
     bound: Collection[HloInstruction], roots: list[tuple[HloInstruction, Leaf]], costs: Costs = COMMON
 ) -> VectorPlan:
-    """The plan of the elements of instructions of one shape; those that are `bound` are read from memory."""
+    """The plan for elements of instructions of one shape; `bound` ones are read from memory."""
     made = VectorPlan(costs=costs)
     for i, leaf in roots:
         _use(made, array_of(i, leaf), 1.0)
@@ -85,7 +90,7 @@ def _use(p: VectorPlan, shape: ArrayShape, bytes_: float) -> None:
 
 
 def _run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
-    """How many of the fastest dimensions of the array at a leaf can be gone through as one."""
+    """The number of fastest dimensions, for the array at a leaf, that can share one counter."""
     found = p.runs.get((i, leaf))
     if found is None:
         p.depth += 1
@@ -149,7 +154,7 @@ def _is_row_major(shape: ArrayShape) -> bool:
 
 
 def _broadcast_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruction) -> int:
-    """As many dimensions as are all repeated, or all those of the operand in its own order."""
+    """The fastest dimensions that are all broadcast, or all the operand's in its own order."""
     operand = array_of(i.operands[0])
     if not order(operand):
         return ALL
@@ -171,7 +176,7 @@ def _broadcast_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstr
 
 
 def _reduce_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
-    """The fastest dimensions that are kept; 0 where the fastest is reduced."""
+    """The fastest dimensions that are kept; 0 if the fastest one is reduced."""
     source = array_of(i.operands[0])
     count = len(i.operands) // 2
     before = p.nanoseconds
@@ -192,7 +197,10 @@ def _reduce_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruct
 
 
 def _has_rows(i: HloInstruction) -> bool:
-    """Whether an element of a reduce itself goes along rows of memory: always but for pairs, which must be many, in any order."""
+    """Whether an element of a reduce loops along rows of memory itself.
+
+    It always does except for pairs, which must be many and allow any order.
+    """
     if not i.shape.is_tuple:
         return True
     made = choice(i.to_apply)

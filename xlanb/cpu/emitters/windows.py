@@ -1,10 +1,10 @@
-"""Pooling: windows reduced without bounds checks per element, as each window is clipped to the
-array beforehand.
+"""Pooling: windows are clipped to the array first, then reduced without bounds checks.
 
-for each result but along the fastest dimension: ranges of the window that lie inside
-  fastest dimension not windowed (NHWC):  vectors of results, folded over the ranges
-  fastest dimension windowed (NCHW):      a row folded over the other dimensions' ranges, in vectors; then its windows, in vectors
-  any other order of memory:              one result after the other
+for each result but along the fastest dimension: ranges of the window that are inside
+  fastest dimension not windowed (NHWC):  vectors of results, reduced over the ranges
+  fastest dimension windowed (NCHW):      a row reduced over the other dimensions' ranges, then its
+                                          windows, both in vectors
+  any other layout:                       one result at a time
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def emit_windows(k: Kernel) -> bool:
-    """A reduce-window of arrays in memory whose base is not dilated; False of another."""
+    """Emit a reduce-window of arrays in memory without base dilation; False for others."""
     i = k.root
     inputs = i.operands[: len(i.operands) // 2]
     if any(w.base_dilation != 1 or w.reversal for w in i.window.dimensions):
@@ -45,7 +45,11 @@ def emit_windows(k: Kernel) -> bool:
 
 
 class _Windows:
-    """Folds of windows: `dims` are the dimensions of the result, the slowest first; `windowed` those in which a window has more than the result's own element."""
+    """Emits window reductions.
+
+    `dims` are the result's dimensions, slowest first; `windowed` those with windows of several
+    elements.
+    """
 
     def __init__(self, k: Kernel) -> None:
         self.k, self.e, self.f = k, k.e, k.f
@@ -66,7 +70,7 @@ class _Windows:
         return w.size == 1 and w.stride == 1 and w.padding_low == 0 and same
 
     def emit(self) -> None:
-        """Write the loops over the results."""
+        """Emit the loops over the results."""
         f, sizes = self.f, tuple(self.result.dimensions[d] for d in self.dims)
         fastest = self.dims[-1] if self.dims else -1
         if f.target.explicit_vectors and fastest >= 0 and order(self.source)[:1] == (fastest,):
@@ -90,15 +94,15 @@ class _Windows:
             Nest(sizes, 0, None, self.volume * 2.0).each(f, self._result)
 
     def _whole(self, at: Sequence[Ix]) -> dict[int, Ix]:
-        """An index along all dimensions, of one along those of more than one result."""
+        """An index for all dimensions, from one for those of more than one result."""
         return dict.fromkeys(range(self.result.rank), 0) | dict(zip(self.dims, at, strict=True))
 
     def _step(self, at: dict[int, Ix], state: Sequence[Element]) -> list[Element]:
-        """The state with the elements at an index of the arrays."""
+        """The state after the elements at an index of the arrays."""
         return self.reducer.step(state, self.reducer.elements([at[d] for d in range(self.source.rank)]))
 
     def _result(self, at: Sequence[Ix]) -> None:
-        """The result at an index, or those of lanes: in row-major order of the window."""
+        """Emit the result at an index (or lanes of them), in row-major order of the window."""
         whole = self._whole(at)
         made = self._fold(self.windowed, whole, self.reducer.start())
         self._store(whole, made)
@@ -107,10 +111,14 @@ class _Windows:
         for a, v in zip(self.k.outputs.values(), values, strict=True):
             a.store(Index(a.shape, [at[d] for d in range(a.shape.rank)]), v)
 
-    # -- one window ---------------------------------------------------------------------------------------------------
+    # -- one window --------------------------------------------------------------------------------
 
     def _range(self, d: int, o: Ix) -> tuple[Ix, Ix, Ix]:
-        """(the first and the last + 1 element of the window of result o that lie in the array, where its element 0 would lie) along a dimension."""
+        """(first, last + 1, origin) along a dimension.
+
+        The window elements of result o that are inside the array, and the position of its element
+        0.
+        """
         f, w, n = self.f, self.window[d], self.source.dimensions[d]
         start = f.sub(f.mul(o, w.stride), w.padding_low)
         reach = (self.result.dimensions[d] - 1) * w.stride - w.padding_low + (w.size - 1) * w.window_dilation
@@ -128,7 +136,7 @@ class _Windows:
         return f.clamp(f.div(f.add(f.clamp(a, 0, limit * b), b - 1), b), 0, limit)
 
     def _fold(self, dims: Sequence[int], at: dict[int, Ix], state: Sequence[Element]) -> Sequence[Element]:
-        """The fold of what of a window lies inside along some dimensions; along the others the result's index is the array's."""
+        """Fold the window's inside part along `dims`; along others, indices are the result's."""
         f = self.f
         ranges = {d: self._range(d, at[d]) for d in dims}
 
@@ -155,10 +163,10 @@ class _Windows:
             state = self._step({**at, **{d: place(d, k) for d, k in zip(dims, offsets, strict=True)}}, state)
         return state
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def _fits_a_row(self, fastest: int) -> bool:
-        """Whether a row with its padding may stand on the stack, and is worth vectors."""
+        """Whether a row with its padding fits on the stack, and is worth vectorizing."""
         w, n = self.window[fastest], self.source.dimensions[fastest]
         return (
             not self.types[0].is_complex
@@ -174,7 +182,7 @@ class _Windows:
         return w.padding_low + self.source.dimensions[fastest] + w.padding_high
 
     def _by_rows(self, combiner: AnyOrder, fastest: int) -> None:
-        """Windows along the fastest dimension too: a row is folded over the others first."""
+        """Windows along the fastest dimension too: first reduce a row over the other dimensions."""
         f, t, w = self.f, self.types[0], self.window[fastest]
         size, goal, length = self.source.dimensions[fastest], self.result.dimensions[fastest], self._row_length(fastest)
         others = [d for d in self.windowed if d != fastest]
@@ -199,7 +207,7 @@ class _Windows:
                     raise AssertionError("a row in memory cannot be vectorized")
 
     def _window(self, row: Value, w: WindowDimension, begin: Ix) -> Sequence[Element]:
-        """The window of a row from an element on."""
+        """Reduce the window of a row that begins at an element."""
         f, t, state = self.f, self.types[0], self.reducer.start()
 
         def step(k: Ix, state: Sequence[Element]) -> list[Element]:

@@ -1,1 +1,1 @@
-"""The kernel of attention: softmax(f(q k^T)) v over tiles of queries and keys."""
+"""The attention kernel: softmax(f(q k^T)) v over tiles of queries and keys."""

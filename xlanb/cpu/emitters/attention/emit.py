@@ -1,17 +1,19 @@
-"""The kernel of attention, softmax(f(q k^T)) v: one pass over tiles of queries and keys.
+"""The attention kernel, softmax(f(q k^T)) v: one pass over tiles of queries and keys.
 
     for head: pack k and v
       for tile of queries: pack q; total, sum = 0; m = -inf
-        for tile of keys that the mask does not leave out:
-          s = f(q k^T), kept in the second-level cache                  the scale, masks and biases of the program, for a vector of keys
+        for tile of keys that the mask does not exclude:
+          s = f(q k^T), kept in the L2 cache     f: the program's scale, masks, biases; vectorized
           m' = max(m, max(s)); p = exp(s - m'); a = exp(m - m')
           sum = sum * a + sum(p); total = total * a + p v; m = m'
         result = total / sum
 
-What a row with only -inf, with inf or with NaN gives is what the instructions give one after the other: NaN. A tile that a mask leaves out adds exp(masked - m) = 0 times v, which is nothing as long as
-the row has logits of another size and v is finite; where it has none (all of it masked), or v is not, the tile is computed after all.
+A row of logits that is all -inf, or has inf or NaN, gives NaN, as the instructions do one by one.
+A masked tile adds exp(masked - m) = 0 times v. That is zero if the row has larger logits and v is
+finite. Otherwise (the row is masked as a whole, or v is not finite) the tile is computed too.
 
-Threads share the heads, or runs of tiles of queries where there are few heads. A part packs the keys and values of a head when it comes to it.
+Threads share the heads, or runs of query tiles if there are few heads. Each part packs the keys
+and values of its heads.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from xlanb.transforms.fusion.attention_fusion import KIND
 
 T = PrimitiveType
 _VANISHED = 104.0
-"""exp(-x) is zero in f32 from here on."""
+"""exp(-x) is zero in f32 for x of at least this value."""
 
 
 def is_attention_kernel(fusion: HloInstruction) -> bool:
@@ -56,13 +58,13 @@ def is_attention_kernel(fusion: HloInstruction) -> bool:
 
 
 def scratch_bytes(fusion: HloInstruction) -> int:
-    """Bytes of scratch of each thread."""
+    """Bytes of scratch memory per thread."""
     a = attention_in(fusion)
     return tiling(a).places["size"] if a is not None else 0
 
 
 def rounds(fusion: HloInstruction) -> tuple[int, float]:
-    """Rounds and nanoseconds of each of the loop that threads share."""
+    """Trip count of the loop that threads share, and nanoseconds of one iteration."""
     a = attention_in(fusion)
     if a is None:
         return 1, 0.0
@@ -71,7 +73,7 @@ def rounds(fusion: HloInstruction) -> tuple[int, float]:
 
 
 def emit_attention(k: Kernel) -> bool:
-    """Write the kernel of an attention fusion."""
+    """Emit the kernel of an attention fusion."""
     a = attention_in(k.instruction)
     if a is None:
         return False
@@ -86,7 +88,7 @@ CUSTOM_FUSIONS[KIND] = CustomFusion(is_attention_kernel, emit_attention, scratch
 
 
 class _Emitter:
-    """Writes the kernel."""
+    """Emits the kernel."""
 
     def __init__(self, k: Kernel, t: AttentionTiling) -> None:
         self.k, self.t, self.a, self.f = k, t, t.a, k.f
@@ -106,14 +108,14 @@ class _Emitter:
         self.single = t.key_tiles == 1
 
     def _suits_pairs(self) -> bool:
-        """Whether depth and keys can be taken in pairs that lie side by side, or one line after the other."""
+        """Whether depth and keys can be read as bf16 pairs: contiguous, even sizes and strides."""
         a = self.a
         k_steps = [a.k.offset, a.k.step(a.keys), *(a.k.step(d) for d in a.heads)]
         types = {access.array.array_shape.element_type for access in (a.q, a.k, a.v)}
         along = types == {T.BF16} and a.q.step(a.depth) == a.k.step(a.depth) == a.v.step(a.width) == 1
         return along and a.depth.size % 2 == 0 and not any(s % 2 for s in k_steps)
 
-    # -- loops ----------------------------------------------------------------------------------------------------
+    # -- loops -------------------------------------------------------------------------------------
 
     def emit(self) -> None:
         f, t = self.f, self.t
@@ -158,7 +160,7 @@ class _Emitter:
         )
 
     def _queries(self, tile: Ix) -> None:
-        """A tile of queries."""
+        """Emit the computation of a tile of queries."""
         f, t, a = self.f, self.t, self.a
         self.row = f.value(f.mul(tile, t.rows)).smin(a.rows.size - t.rows) if t.row_tiles > 1 else f.value(0)
         self._pack_queries()
@@ -176,10 +178,10 @@ class _Emitter:
         self._finish()
 
     def _reached(self, tile: Ix) -> None:
-        """The tiles of keys that the mask does not leave out; then the others, where they may count."""
+        """Emit the key tiles that the mask keeps, then the others if they may contribute."""
         f, t = self.f, self.t
         reach = t.reach
-        assert reach is not None  # noqa: S101 - asked by the caller
+        assert reach is not None  # noqa: S101 - checked by the caller
         words = [w for pair in zip(reach.first, reach.last, strict=True) for w in pair]
         table = Pointer(f.table(f"xlanb.reach.{f.name}", I64, words), I64)
         first, last = (table[f.add(f.mul(tile, 2), n)] for n in (0, 1))
@@ -198,7 +200,7 @@ class _Emitter:
             loop.next, loop.again, loop.count = [after, end], after < end, t.key_tiles
 
     def _may_count(self, first: Value, last: Value, most: float) -> Value:
-        """i1: whether tiles besides first..last may add something, their logits being at most `most`."""
+        """i1: whether tiles outside first..last may contribute; their logits are at most `most`."""
         f, t = self.f, self.t
         if most == -inf:
             counts = f.value(0).differs(0)
@@ -215,7 +217,7 @@ class _Emitter:
             others.next = [others.values[0] + inside.select(f.const(FLOAT, 0.0), finite[n])]
         return counts | others.values[0].differs(0.0)
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def _place(self, name: str) -> Value:
         return Pointer(self.scratch, I8).address(self.t.places[name])
@@ -226,7 +228,7 @@ class _Emitter:
             Pointer(at, FLOAT).store(f.mul(n, self.width), f.const(self.v.kind, number))
 
     def _array(self, access: Access) -> Value:
-        """The address of the first element of this head in an operand."""
+        """The address of this head's first element in an operand."""
         i = access.array
         operand = self.k.instruction.operands[i.parameter_number]
         array = self.k.e.constants(operand) if operand.opcode is Op.CONSTANT else self.k.e.bindings[i][()]
@@ -251,7 +253,10 @@ class _Emitter:
         emit_copy(f, Copy(axes, given, self.first.type), source, self._place("queries"))
 
     def _pack_keys(self) -> None:
-        """Panels of keys, each a line of keys for each step of depth. What the last panel has too few of is never looked at."""
+        """Pack the keys into panels with a line of keys per step of depth.
+
+        The rest of the last panel is undefined and never used.
+        """
         a, f = self.a, self.f
         given, panel, source, goal = (
             a.k.array.array_shape.element_type,
@@ -261,7 +266,7 @@ class _Emitter:
         )
         key, depth, lines = a.k.step(a.keys), a.k.step(a.depth), a.depth.size
         types = given, T.F32
-        if self.pairs:  # neighbours along depth are 32 bits that move together
+        if self.pairs:  # two neighbours along depth are copied as 32 bits
             key, lines, types = key // 2, lines // 2, (T.U32, T.U32)
         unit = 4 if self.pairs else given.byte_size
         for first, count, size in pieces(a.keys.size, panel):
@@ -274,7 +279,7 @@ class _Emitter:
             emit_copy(f, Copy(axes, *types), here, Pointer(goal, I8).address(4 * first * panel * lines))
 
     def _pack_values(self) -> None:
-        """Panels of each tile's values, a line of columns for each key; zero for keys that the last tile has too few of."""
+        """Pack each tile's values into panels, a line of columns per key; missing keys are zero."""
         a, t, f = self.a, self.t, self.f
         given, panel, source, goal = (
             a.v.array.array_shape.element_type,
@@ -313,7 +318,7 @@ class _Emitter:
             self._note_finite(tile_lines * t.width_line)
 
     def _pack_odd_value(self, source: Value, goal: Value, panel: int) -> None:
-        """The last of an odd number of values: in the low half of lanes, paired with zero."""
+        """Pack the last of an odd number of values into the lanes' low halves, paired with zero."""
         a, t, f = self.a, self.t, self.f
         column, lines = a.v.step(a.width), t.keys // 2
         begin = (t.key_tiles - 1) * t.keys
@@ -326,7 +331,10 @@ class _Emitter:
             emit_copy(f, Copy(axes, T.U16, T.U32), here, Pointer(goal, I8).address(there))
 
     def _note_finite(self, size: int) -> None:
-        """Of each tile whether its values are finite: the sum of all of them times zero, which is zero or NaN. Columns beyond the last are left out."""
+        """Record for each tile whether its values are finite.
+
+        Stores the sum of the values times zero: zero or NaN. Padding columns are left out.
+        """
         a, t, f = self.a, self.t, self.f
         given, source = a.v.array.array_shape.element_type, self._array(a.v)
         finite = Pointer(self._place("finite"), FLOAT)
@@ -349,10 +357,10 @@ class _Emitter:
                 keys.next = [total]
             finite[n] = self.v.sum(keys.values[0])
 
-    # -- a tile ---------------------------------------------------------------------------------------------------
+    # -- a tile ------------------------------------------------------------------------------------
 
     def _tile(self, n: Ix) -> None:
-        """A tile of keys."""
+        """Emit the computation of a tile of keys."""
         f, t, a = self.f, self.t, self.a
         begin = f.mul(n, t.keys)
         lines = self.first.depth // 2 if self.pairs else self.first.depth
@@ -377,7 +385,7 @@ class _Emitter:
                 self._add(r)
 
     def _mask(self, begin: Ix, at: Ix) -> Mask | None:
-        """The keys that there are of a vector; None where it is always all of them."""
+        """The mask of the keys that exist in a vector; None if all always do."""
         f, size = self.f, self.a.keys.size
         return None if size % self.width == 0 else Mask.first(f, self.width, f.sub(f.sub(size, begin), at))
 
@@ -385,7 +393,9 @@ class _Emitter:
     def _vectors(
         self, vectors: Value, begin: Ix, carried: Sequence[Value]
     ) -> Iterator[tuple[Ix, Mask | None, list[Value], list[Value]]]:
-        """A loop over the vectors of a row: (first key within the tile, mask, what is carried, where to put what that becomes)."""
+        """Loop over a row's vectors: yield the first key in the tile, the mask, the carried values,
+        and the list to put the next carried values in.
+        """
         f, most = self.f, -(-self.t.keys // self.width)
         with f.carried(vectors, list(carried), most=most) as loop:
             at = f.mul(loop.index, self.width)
@@ -395,7 +405,7 @@ class _Emitter:
         self.carried = loop.values
 
     def _maximum(self, r: Ix, begin: Ix, vectors: Value) -> None:
-        """The logits of a row, and their maximum."""
+        """Compute the logits of a row and their maximum."""
         f, t, a = self.f, self.t, self.a
         line = Pointer(self._place("scores"), FLOAT).by(f.mul(r, t.score_line))
         floor = len(f.regions)
@@ -419,7 +429,7 @@ class _Emitter:
         Pointer(self._place("tile maxima"), FLOAT)[r] = _highest(self.carried[0])
 
     def _logits(self, r: Ix, key: Ix, scores: Value, mask: Mask | None, floor: int) -> Value:
-        """A vector of logits, from the scores there and all else that the program makes them of."""
+        """A vector of logits: the program's scale, biases and masks applied to `scores`."""
         f, a, scored = self.f, self.a, self.a.scores
         of = scored.array_shape.element_type
 
@@ -441,7 +451,10 @@ class _Emitter:
         return made if isinstance(made, Vector) else f.splat(made, self.width)
 
     def _shift(self, at: Ix) -> None:
-        """Of some rows the new maximum, what is subtracted, and the factor of what was added up before. A row with only -inf so far subtracts nothing, so that its exponentials are zero, not NaN."""
+        """Update the maxima of a vector of rows; store shifts and the factors of previous sums.
+
+        A row with only -inf so far subtracts zero, so that its exponentials are zero, not NaN.
+        """
         f, width = self.f, self.width
         maxima, tile, shifts, factors = (
             Pointer(self._place(name), FLOAT) for name in ("maxima", "tile maxima", "shifts", "factors")
@@ -458,7 +471,7 @@ class _Emitter:
                 factors.store(at, single.exp(before - shift))
 
     def _exponentials(self, r: Ix, begin: Ix, vectors: Value) -> None:
-        """exp(s - m) of a row in the place of its logits, and their sums by lane."""
+        """Replace the logits of a row by exp(s - m), and add them up per lane."""
         f, t = self.f, self.t
         line = Pointer(self._place("scores"), FLOAT).by(f.mul(r, t.score_line))
         shift = f.splat(Pointer(self._place("shifts"), FLOAT)[r], self.width)
@@ -480,14 +493,14 @@ class _Emitter:
                 self._store_probabilities(line, f.mul(n, self.width), zero)
 
     def _store_probabilities(self, line: Pointer, at: Ix, p: Value) -> None:
-        """Probabilities in the type that they are multiplied in, as the program rounds them."""
+        """Store probabilities in the type of the product's operands, rounded as in the program."""
         if self.pairs:
             self.v.store(T.BF16, line.base, at, p)
         else:
             line.store(at, rounded(self.f, self.a.operand_type, p))
 
     def _add(self, r: Ix) -> None:
-        """What the tile adds to a row of the result."""
+        """Add the tile's product to a row of the running result."""
         f, t = self.f, self.t
         total, part = (Pointer(self._place(name), FLOAT).by(f.mul(r, t.width_line)) for name in ("total", "part"))
         factor = f.splat(Pointer(self._place("factors"), FLOAT)[r], self.width)
@@ -495,7 +508,7 @@ class _Emitter:
             total.store(at, total.load(at, self.width).times_plus(factor, part.load(at, self.width)))
 
     def _finish(self) -> None:
-        """The rows of the result, divided by their sums."""
+        """Divide the rows of the result by their sums, and store them."""
         f, t, a = self.f, self.t, self.a
         output = self.k.output
         to = output.shape.element_type
@@ -522,7 +535,7 @@ class _Emitter:
 
 
 def _number(f: Function, group: Sequence[Digit], at: dict[Digit, Ix]) -> Ix:
-    """The index of a dimension by those of the digits that it is made of."""
+    """The index of a dimension, computed from the indices of its digits."""
     out: Ix = 0
     for whole in group:
         for digit, index in at.items():
@@ -533,7 +546,7 @@ def _number(f: Function, group: Sequence[Digit], at: dict[Digit, Ix]) -> Ix:
 
 
 def _highest(x: Value) -> Value:
-    """The greatest lane; NaN counts for nothing, as it does in the sums that come to be NaN."""
+    """The maximum of the lanes; NaN lanes are ignored (the sums propagate NaN)."""
     if not isinstance(x, Vector):
         return x
     low, high = x.halves()

@@ -1,6 +1,6 @@
 """Tiles of an attention, and the layout of a thread's scratch memory.
 
-Depends on the shapes and masks alone, not on the machine: the scratch is assigned before any code is emitted.
+Depends only on shapes and masks, not on the machine: scratch is assigned before code is emitted.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
 LANES = 16
-"""What lines are rounded up to, so that vectors of any machine may be read and written whole."""
+"""Lines are rounded up to this many elements, so that any machine's vectors fit."""
 _ROWS = 28, 72
-"""Queries of a tile, at the least where there are more, and at the most."""
+"""The least and greatest number of queries per tile; fewer if there are fewer queries."""
 _BLOCK = 14
-"""Rows of the micro-kernel at the most."""
+"""The most rows of the micro-kernel."""
 _CALL, _TILE = 0.5, 2.0
 """Overhead of a micro-kernel call and of a tile, expressed in rows."""
 _ITEMS, _LEAST_TILES = 24, 4
 """Preferred number of work items for threads if a head's tiles can be split into runs, and minimum
 number of tiles per run (each run packs keys and values again)."""
 _KEYS, _MASKED_KEYS = 256, 128
-"""Keys of a tile at the most; fewer where a mask leaves out whole tiles, which fewer keys do better."""
+"""The most keys per tile; the smaller number is for masks, to exclude more tiles."""
 _LINE = 64
 
 
 def attention_in(fusion: HloInstruction) -> Attention | None:
-    """The attention that a fusion computes; None where its computation is none, as it is given."""
+    """The attention that a fusion computes; None if its computation is not an attention."""
     i = fusion.fused_computation.root
     while i.opcode in MOVING:
         i = i.operands[0]
@@ -46,7 +46,10 @@ def attention_in(fusion: HloInstruction) -> Attention | None:
 
 @dataclass(frozen=True, eq=False)
 class AttentionTiling:
-    """Tiles of `rows` queries, of which the last ones overlap those before, and of `keys` keys, of which the last have fewer."""
+    """Tiles of `rows` queries by `keys` keys.
+
+    The last tiles of queries overlap the previous ones; the last tile of keys may be shorter.
+    """
 
     a: Attention
     rows: int
@@ -65,22 +68,22 @@ class AttentionTiling:
 
     @property
     def runs(self) -> int:
-        """In how many runs the tiles of queries of a head are cut."""
+        """The number of runs that a head's query tiles are divided into."""
         return max(1, min(-(-_ITEMS // self.a.head_count), self.row_tiles // _LEAST_TILES))
 
     @property
     def run_tiles(self) -> int:
-        """Tiles of queries of a run; the last may have fewer."""
+        """Query tiles of a run; the last run may have fewer."""
         return -(-self.row_tiles // self.runs)
 
     @property
     def items(self) -> int:
-        """What threads share: the runs of all heads."""
+        """The number of work items that threads share: the runs of all heads."""
         return self.a.head_count * self.runs
 
     @property
     def nanoseconds(self) -> float:
-        """What one of them takes, about."""
+        """Estimated nanoseconds of one work item."""
         share = self.reach.share(self.key_tiles) if self.reach is not None else 1.0
         scores = self.run_tiles * self.rows * self.a.keys.size * share
         products = scores * (self.a.depth.size + self.a.width.size) / 32 * COMMON.cycle_ns
@@ -88,32 +91,32 @@ class AttentionTiling:
 
     @property
     def padded_keys(self) -> int:
-        """Keys with those that the last tile has too few of."""
+        """Keys, rounded up to whole tiles."""
         return self.key_tiles * self.keys
 
     @property
     def depth_line(self) -> int:
-        """Elements of a line over depth."""
+        """Elements per line of depth."""
         return _up(self.a.depth.size, LANES)
 
     @property
     def width_line(self) -> int:
-        """Elements of a line of the result."""
+        """Elements per line of the result."""
         return _up(self.a.width.size, LANES)
 
     @property
     def score_line(self) -> int:
-        """Elements of a line of scores: no multiple of a page, so that the micro-kernel's rows do not drive one another out of the cache."""
+        """Elements per line of scores: not a multiple of a page, to avoid cache conflicts."""
         return self.keys + LANES
 
     @property
     def line_count(self) -> int:
-        """Rows of a tile, rounded up to vectors."""
+        """Rows of a tile, rounded up to whole vectors."""
         return _up(self.rows, LANES)
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Bytes from the begin of a thread's scratch to each of its parts, and its size."""
+        """Byte offsets of the parts of a thread's scratch memory, and its size."""
         sizes = {
             "keys": self.padded_keys * self.a.depth.size,
             "values": self.padded_keys * self.width_line,
@@ -152,8 +155,9 @@ def tiling(a: Attention) -> AttentionTiling:
 
 
 def _rows(size: int) -> int:
-    """The number of queries per tile that minimizes the rows which the micro-kernel computes twice
-    (its last blocks overlap the previous ones).
+    """The number of queries per tile that minimizes the rows computed twice.
+
+    The micro-kernel's last blocks overlap the previous ones.
     """
     least, most = _ROWS
 
@@ -165,6 +169,6 @@ def _rows(size: int) -> int:
 
 
 def _blocks(size: int, step: int, *, overlap: bool) -> list[tuple[int, int]]:
-    """The first and the last of each block."""
+    """The first and the last element of each block."""
     begins = [min(at, size - step) if overlap else at for at in range(0, size, step)]
     return [(at, min(at + step, size) - 1) for at in begins]

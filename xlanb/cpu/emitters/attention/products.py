@@ -1,7 +1,8 @@
 """The two products of a tile: packed operands, and the micro-kernel over them.
 
-The second operand of each lies in panels: a run of memory of some vectors for each step of depth (see matmul.panel). Of bf16, where the machine multiplies pairs, a step is
-two of depth, side by side as halves of a lane; all else is widened to f32 when it is packed.
+The second operand is packed in panels: for each step of depth a few contiguous vectors (see
+matmul.panel). If the machine multiplies bf16 pairs, a step is two elements of depth, in the
+halves of a lane. All other types are widened to f32 when they are packed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ T = PrimitiveType
 
 @dataclass(frozen=True)
 class Product:
-    """`rows` by `columns` (a multiple of 16) over `depth`: a in lines of `a_line` elements, b in panels, the result in lines of `c_line` elements of f32."""
+    """A product of `rows` by `columns` (a multiple of 16) over `depth`.
+
+    a has lines of `a_line` elements, b is packed in panels, c has lines of `c_line` elements of
+    f32.
+    """
 
     rows: int
     columns: int
@@ -34,7 +39,7 @@ class Product:
 
     @property
     def type(self) -> PrimitiveType:
-        """What a and b are of."""
+        """The element type of a and b."""
         return T.BF16 if self.pairs else T.F32
 
     def panel(self, target: CodegenTarget) -> int:
@@ -43,7 +48,7 @@ class Product:
         return 2 * width if self.columns % (2 * width) == 0 else width
 
     def emit(self, f: Function, a: Value, b: Value, c: Value) -> None:
-        """Write the product."""
+        """Emit the product."""
         width, panel = lanes_of(f.target, 32), self.panel(f.target)
         vectors = panel // width
         rows = even(self.rows, (f.target.vector_registers - vectors - 1) // vectors)
@@ -72,12 +77,12 @@ class Product:
 
 
 def has_pairs(target: CodegenTarget, t: PrimitiveType) -> bool:
-    """Whether the machine multiplies and adds pairs of a type."""
+    """Whether the machine has a multiply-add of pairs of this type."""
     return t is T.BF16 and "avx512bf16" in target.enabled and lanes_of(target, 32) == 16
 
 
 def pieces(size: int, step: int) -> Iterator[tuple[int, int, int]]:
-    """(first block, blocks, size of each): blocks of `step`, and what remains as one."""
+    """Yield (first block, block count, block size): whole blocks of `step`, then the remainder."""
     if size // step:
         yield 0, size // step, step
     if size % step:

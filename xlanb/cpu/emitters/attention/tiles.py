@@ -1,6 +1,7 @@
-"""Which tiles of scores a mask leaves out as a whole: bounds of the logits of each tile, by interval arithmetic over what is known when code is written.
+"""Find the tiles of scores that a mask excludes, by interval arithmetic at compile time.
 
-A causal mask `select(iota_q >= iota_k, s, -1e30)` is known in each tile: all true, all false or mixed. Where it is all false the logits of the tile are -1e30, whatever the scores are.
+A causal mask `select(iota_q >= iota_k, s, -1e30)` is all true, all false or mixed in each tile.
+Where it is all false, the tile's logits are -1e30 whatever the scores are.
 """
 
 from __future__ import annotations
@@ -35,25 +36,31 @@ class Bounds:
 
     @property
     def is_finite(self) -> bool:
-        """Whether arithmetic with it gives no NaN."""
+        """Whether all bounds are finite, so that arithmetic on them gives no NaN."""
         return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The tiles that must be computed: of each block of queries `first` to `last` (both included), and a bound `most` of the logits of all others."""
+    """The key tiles that must be computed for each block of queries: `first` to `last`, inclusive.
+
+    `most` is an upper bound of the logits of all other tiles.
+    """
 
     first: tuple[int, ...]
     last: tuple[int, ...]
     most: float
 
     def share(self, tiles: int) -> float:
-        """The part of all tiles that must be computed."""
+        """The fraction of all tiles that must be computed."""
         return sum(b - a + 1 for a, b in zip(self.first, self.last, strict=True)) / (tiles * len(self.first))
 
 
 def reach_of(a: Attention, queries: Sequence[tuple[int, int]], keys: Sequence[tuple[int, int]]) -> Reach | None:
-    """The tiles of blocks of queries and keys (first and last, both included) that a mask does not leave out; None where it leaves out none."""
+    """The tiles of blocks of queries and keys (first, last; inclusive) that a mask keeps.
+
+    None if the mask excludes no tile.
+    """
     x = _Bounding(a, queries, keys).of(a.logits, 0)
     if x is None:
         return None
@@ -73,7 +80,7 @@ def reach_of(a: Attention, queries: Sequence[tuple[int, int]], keys: Sequence[tu
 
 
 class _Bounding:
-    """Bounds of instructions whose elements have bounds of their indices, by dimension."""
+    """Computes bounds of instructions from bounds of the indices, by dimension."""
 
     def __init__(self, a: Attention, queries: Sequence[tuple[int, int]], keys: Sequence[tuple[int, int]]) -> None:
         q, k = np.array(queries, np.float64), np.array(keys, np.float64)
@@ -84,7 +91,7 @@ class _Bounding:
         )
 
     def of(self, i: HloInstruction, depth: int, dims: Sequence[Bounds | None] | None = None) -> Bounds | None:
-        """The bounds of an instruction; None where nothing is known, NaN included."""
+        """The bounds of an instruction; None if unknown or if it may be NaN."""
         dims = self.dims if dims is None else dims
         shape = i.shape
         if depth > _DEEPEST or not isinstance(shape, ArrayShape) or shape.element_type.is_complex:
@@ -94,7 +101,7 @@ class _Bounding:
         if i.opcode is Op.IOTA:
             at = dims[i.get("iota_dimension")]
             return at if at is not None else _between(0, max(shape.dimensions[i.get("iota_dimension")] - 1, 0))
-        moved = _moved(i, dims)
+        moved = _operand_bounds(i, dims)
         if moved is not None:
             return self.of(i.operands[0], depth + 1, moved)
         if i.opcode is Op.SELECT:
@@ -111,7 +118,7 @@ class _Bounding:
         p, then, otherwise = (self.of(o, depth + 1, dims) for o in i.operands)
         if p is None:
             return None
-        # Where the choice is known the other side may be anything.
+        # If the predicate is known, the other side does not matter.
         if then is None and otherwise is None:
             return None
         anything = _between(-np.inf, np.inf)
@@ -132,8 +139,8 @@ def _of_constant(i: HloInstruction) -> Bounds | None:
     return None if np.isnan(number) else _between(number, number)
 
 
-def _moved(i: HloInstruction, dims: Sequence[Bounds | None]) -> list[Bounds | None] | None:
-    """The bounds of the indices of the operand's elements, of an instruction that moves them."""
+def _operand_bounds(i: HloInstruction, dims: Sequence[Bounds | None]) -> list[Bounds | None] | None:
+    """The bounds of the operand's indices, for an instruction that only moves elements."""
     if i.opcode is Op.BROADCAST:
         return [dims[d] for d in i.dimensions]
     if i.opcode is Op.TRANSPOSE:
@@ -155,7 +162,10 @@ def _moved(i: HloInstruction, dims: Sequence[Bounds | None]) -> list[Bounds | No
 
 
 def _is_followed(i: HloInstruction) -> bool:
-    """Whether numbers of its types are followed here: those that are narrow round or wrap soon, and a float that becomes an integer loses its fraction."""
+    """Whether interval arithmetic is exact enough for an instruction's types.
+
+    Narrow types round or wrap too soon, and conversion from float to integer truncates.
+    """
     to = i.array_shape.element_type
     given = [o.array_shape.element_type for o in i.operands]
     if i.opcode is Op.CONVERT and (to is PrimitiveType.PRED or (to.is_integral and given[0].is_floating)):
@@ -164,7 +174,7 @@ def _is_followed(i: HloInstruction) -> bool:
 
 
 def _in_type(t: PrimitiveType, x: Bounds) -> Bounds | None:
-    """Bounds of results of arithmetic: floats are rounded, and unsigned integers wrap below zero."""
+    """Widen the bounds of an arithmetic result by rounding; None if an unsigned value may wrap."""
     if t.is_floating:
         return Bounds(x.low - abs(x.low) * _ROUNDING, x.high + abs(x.high) * _ROUNDING)
     return x if t.is_signed or x.low.min() >= 0 else None
@@ -190,7 +200,7 @@ def _multiple(a: Bounds | None, b: Bounds | None) -> Bounds | None:
 
 
 def _checked(a: Bounds | None, b: Bounds | None, rule: Callable[[Bounds, Bounds], Bounds]) -> Bounds | None:
-    """What a rule gives of finite bounds, as long as it stays small enough to be an i32."""
+    """Apply a rule to finite bounds; None if the result does not fit an i32."""
     if a is None or b is None or not (a.is_finite and b.is_finite):
         return None
     made = rule(a, b)

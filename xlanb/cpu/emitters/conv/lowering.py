@@ -1,6 +1,8 @@
-"""A convolution as a contraction: rows are pixels, columns output features, depth the window and the input features that one output sees.
+"""Lower a convolution to a contraction.
 
-No patches are gathered: along the window the input moves by strides of its own, as it does along rows, so that rows overlap in memory.
+Rows are pixels, columns are output features, depth is the window and the input features that one
+output reads. No patches are gathered (no im2col): depth and row axes have their own strides into
+the input, so that rows overlap in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 
 @dataclass(frozen=True)
 class ConvolutionPart:
-    """A contraction, and the elements of input, kernel and result at which it begins."""
+    """A contraction, and its first elements in input, kernel and result."""
 
     x: Contraction
     a: int
@@ -25,7 +27,7 @@ class ConvolutionPart:
 
 
 def part_of(c: Convolution, p: PaddedInput, chosen: tuple[Phase, ...]) -> ConvolutionPart:
-    """The outputs of one phase of each dimension, over the padded input."""
+    """The contraction for one phase of each dimension, over the padded input."""
     n, b, out = c.numbers, strides(c.kernel), strides(c.result)
     a, groups, parts = p.strides, c.feature_groups, c.batch_groups
     features = c.kernel.dimensions[n.kernel_output_feature] // (groups * parts)

@@ -1,5 +1,6 @@
-"""The padded input of a convolution: with base dilation, in the accumulation type; copied into
-scratch memory unless the input has this form already.
+"""The padded input of a convolution: with base dilation, in the accumulation type.
+
+It is copied into scratch memory unless the input already has this form.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from xlanb.shape import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class PaddedSide:
-    """One dimension of the padded input: position p holds element (p - low) / dilation of `size`, where there is such a one, and else zero."""
+    """One dimension of the padded input.
+
+    Position p holds element (p - low) / dilation of `size` elements if there is one, otherwise
+    zero.
+    """
 
     extent: int
     size: int
@@ -33,12 +38,12 @@ class PaddedSide:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every position is an element, and the first the first."""
+        """Whether the positions are exactly the elements, without padding or dilation."""
         return self.low == 0 and self.dilation == 1 and self.extent <= self.size
 
     @property
     def skipped(self) -> int:
-        """Elements before the first that has a position."""
+        """Elements before the first one that has a position."""
         return max(0, -(self.low // self.dilation))
 
     @property
@@ -48,13 +53,17 @@ class PaddedSide:
 
     @property
     def held(self) -> int:
-        """Elements that have a position."""
+        """The number of elements that have a position."""
         return max(0, min(self.size - self.skipped, -(-(self.extent - self.first) // self.dilation)))
 
 
 @dataclass(frozen=True)
 class PaddedInput:
-    """The input that a convolution runs over: sides by dimension, `order` of the dimensions from slow to fast, strides by dimension; `bytes` of scratch, 0 where it is the input itself."""
+    """The input that a convolution reads: one side per dimension.
+
+    `order` lists the dimensions from slowest to fastest, `strides` are by dimension. `bytes` is the
+    scratch memory needed, 0 if the input is read in place.
+    """
 
     sides: tuple[PaddedSide, ...]
     order: tuple[int, ...]
@@ -65,7 +74,7 @@ class PaddedInput:
 
 
 def padded(c: Convolution) -> PaddedInput:
-    """The input of a convolution, or what has to be made of it."""
+    """Plan the padded input of a convolution."""
     spatial = c.numbers.input_spatial
     sides = [PaddedSide(size, size) for size in c.source.dimensions]
     for d, w, found in zip(spatial, c.window, phases(c), strict=True):
@@ -88,7 +97,7 @@ def padded(c: Convolution) -> PaddedInput:
 
 
 def emit_padded(f: Function, p: PaddedInput, c: Convolution, source: Value, target: Value) -> None:
-    """Fill the scratch: zeros around the elements, or everywhere where there are holes between them; then the elements."""
+    """Fill the scratch memory: zeros around or (with dilation) between elements, then elements."""
     from_ = strides(c.source)
     is_held = all(side.held for side in p.sides)
     if not is_held or any(side.dilation != 1 for side in p.sides):
@@ -107,7 +116,7 @@ def emit_padded(f: Function, p: PaddedInput, c: Convolution, source: Value, targ
 
 
 def _zero_ends(f: Function, p: PaddedInput, outer: tuple[int, ...], d: int, target: Pointer) -> None:
-    """Zeros before and behind the elements of a dimension, at all elements of the outer ones."""
+    """Write zeros before and after a dimension's elements, for all elements of the outer ones."""
     side, step, size = p.sides[d], p.strides[d], p.type.byte_size
     low, high = side.first * step, (side.extent - side.first - side.held) * step
     if low + high:
@@ -120,7 +129,7 @@ def _zero_ends(f: Function, p: PaddedInput, outer: tuple[int, ...], d: int, targ
 
 
 def _emit_zeros(f: Function) -> None:
-    """Zeros; the table has their bytes, and after how many others and how many there are again."""
+    """Fill two ranges with zeros; the table has the first's size, the second's offset and size."""
     _, _, c, p = map(f.argument, ROUTINE)
     f.fill_zero(c, word(p, 0), 1)
     f.fill_zero(displaced(c, word(p, 1)), word(p, 2), 1)

@@ -1,9 +1,9 @@
-"""Base dilation without its holes: a convolution over an input with D - 1 zeros between its elements is D convolutions over the input itself.
+"""Split base dilation: with D - 1 zeros between input elements, run D undilated convolutions.
 
     out[q * D + phase] = sum over j of in[q + j + shift] * kernel[first + j * D]
 
-Each phase sees the taps of the window that fall on elements and no others: the gradient of a strided convolution and the transposed convolution then cost what the
-convolution costs.
+Each phase uses only the window's taps that hit elements. The gradient of a strided convolution
+and the transposed convolution then cost no more than the convolution itself.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from xlanb.hlo.attributes import WindowDimension
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Outputs start, start + step, ... of one dimension, `count` of them, and the taps first, first + step, ... that they see, `taps` of them.
+    """`count` outputs start, start + step, ... of one dimension, and their `taps` taps.
 
-    The first tap of the first output falls on element -low of the input (with its holes where `dilation` is not 1), each output `stride` further.
+    The taps are first, first + step, ... of the window. The first tap of the first output hits
+    element -low of the input (counting holes if `dilation` is not 1); each output advances by
+    `stride`.
     """
 
     start: int
@@ -34,7 +36,7 @@ class Phase:
 
 
 def phases_of(w: WindowDimension, outputs: int) -> tuple[Phase, ...]:
-    """The phases of one dimension: one where there are no holes, or strides that make them no matter of every D-th output."""
+    """The phases of one dimension; one if it has no base dilation or its window has strides."""
     d = w.base_dilation
     if d == 1 or w.stride != 1 or w.window_dilation != 1:
         return (Phase(0, 1, outputs, 0, w.size, w.padding_low, w.stride, d),)
@@ -53,5 +55,5 @@ def phases(c: Convolution) -> tuple[tuple[Phase, ...], ...]:
 
 
 def combinations(c: Convolution) -> Iterator[tuple[Phase, ...]]:
-    """A phase of each dimension, in all combinations."""
+    """Yield all combinations of one phase per dimension."""
     return product(*phases(c))

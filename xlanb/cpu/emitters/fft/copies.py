@@ -1,7 +1,7 @@
-"""Routines that copy lines into scratch and out of it, and that turn spectra of complex lines into those of real ones.
+"""Routines that copy lines to and from scratch, and convert between complex and real spectra.
 
-Numbers 0, 1, ... of a line per lane: numbers of a place lie side by side (`strided`), or lines lie one after the other (see
-emitters/interleaved.py). A pointer to elements of two parts is one to complex numbers.
+Scratch holds a line per lane. In memory, either number k of all lines is contiguous (`strided`) or
+each line is (see interleaved.py). A pointer to elements of two parts points to complex numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlanb.cpu.emitters.interleaved import lanes_of
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Elements of scratch, given by the real parts and the imaginary parts of the first: number k of a line per lane."""
+    """Vectors in scratch memory, one line per lane: the first real and imaginary parts."""
 
     re: Pointer
     im: Pointer
@@ -33,22 +33,22 @@ class Scratch:
 
     @property
     def swapped(self) -> Scratch:
-        """Real and imaginary parts exchanged: an inverse transform is one of exchanged parts, exchanged again."""
+        """Exchange real and imaginary parts, to run inverse transforms as forward ones."""
         return Scratch(self.im, self.re)
 
     @property
     def reals(self) -> Scratch:
-        """Every second real part, and those between: for rows of real numbers."""
+        """Even numbers of a row of real numbers as real parts, odd ones as imaginary parts."""
         return Scratch(self.re, self.re.by(ELEMENT // self.re.element.bytes))
 
     def load(self, k: Ix) -> Complex:
-        """Number k of all lines."""
+        """Load number k of all lines."""
         width = lanes_of(self.re.element.bytes)
         at = self.re.base.function.mul(k, 2 * width)
         return Complex(self.re.load(at, width), self.im.load(at, width))
 
     def store(self, k: Ix, value: Complex) -> None:
-        """Set number k of all lines."""
+        """Store number k of all lines."""
         at = self.re.base.function.mul(k, 2 * lanes_of(self.re.element.bytes))
         self.re.store(at, value.re)
         self.im.store(at, value.im)
@@ -56,16 +56,16 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class FftLine:
-    """Complex numbers of one line that lie one after the other: number k is a vector where k is a lane index."""
+    """Contiguous complex numbers of one line: number k is a vector if k is a lane index."""
 
     numbers: Pointer
 
     def load(self, k: Ix) -> Complex:
-        """Number k."""
+        """Load number k."""
         return Complex(*self.numbers.base.function.apart(self.numbers[k]))
 
     def store(self, k: Ix, value: Complex) -> None:
-        """Set number k."""
+        """Store number k."""
         self.numbers[k] = _in_turns(value)
 
 
@@ -75,7 +75,10 @@ def _width(p: Pointer) -> int:
 
 @shared("fft.strided")
 def strided(f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, out: bool, scale: Value | None) -> None:
-    """Numbers of the first `lines` lines, number j at a[j stride], to scratch or `out` of it, perhaps times a number."""
+    """Copy the first `lines` lines to scratch memory, or from it if `out`, perhaps scaled.
+
+    Number j of the lines in memory is at a[j stride].
+    """
     size = a.parts * _width(a)
     mask = Mask.first(f, size, f.mul(lines, a.parts))
     with f.loop(n) as j:
@@ -92,7 +95,10 @@ def strided(f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, o
 def out_twiddled(
     f: Function, b: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, high: Pointer, low: Pointer, part: Ix, step: Ix
 ) -> None:
-    """Numbers back, as by `strided`, times high[j / part] low[j mod part], tables of a number per lane whose rows are `step` elements."""
+    """Copy from scratch as `strided` does, times high[j / part] low[j mod part].
+
+    Both tables hold a number per lane; their rows are `step` elements apart.
+    """
     mask, factors = Mask.first(f, 2 * _width(b), f.mul(lines, 2)), [Scratch.at(table) for table in (high, low)]
     groups = f.value(f.sub(f.add(n, part), 1)).udiv(f.value(part))
     with f.loop(groups) as group:
@@ -103,7 +109,7 @@ def out_twiddled(
 
 
 def _in_turns(value: Complex) -> Value:
-    """A vector of real and imaginary parts in turns, or a pair of them."""
+    """A vector that interleaves real and imaginary parts, or a pair of scalars."""
     re, im = value.re, value.im
     return re.in_turns(im) if isinstance(re, Vector) else re.function.joined(re, im)
 
@@ -112,10 +118,11 @@ def _in_turns(value: Complex) -> Value:
 def mirror(
     f: Function, a: Scratch | FftLine, table: FftLine, b: Scratch | FftLine, h: Ix, forward: bool, begin: Ix, end: Ix
 ) -> None:
-    """Of complex lines of h numbers the spectra of real ones of 2 h, or back: numbers begin, ..., end - 1, and with begin = 1 also 0 and h.
+    """Compute spectra of real lines of 2 h numbers from those of complex lines of h, or back.
 
-    b[k] = c (a[k] + conj a[h - k]) + table[k - 1] (a[k] - conj a[h - k]) for 0 < k < h, with c = 1/2 forward and 1 back.
-    Numbers 0 and h of a spectrum are real: their imaginary parts are set to zero, and are not read.
+    b[k] = c (a[k] + conj a[h - k]) + table[k - 1] (a[k] - conj a[h - k]) for 0 < k < h,
+    with c = 1/2 forward and 1 back. Writes numbers begin, ..., end - 1, and 0 and h if begin = 1.
+    Numbers 0 and h of a spectrum are real: their imaginary parts are set to zero, and never read.
     """
 
     def write(k: Ix) -> None:
@@ -140,7 +147,10 @@ def mirror(
 
 @shared("fft.conjugates")
 def conjugates(f: Function, a: Scratch | FftLine, n: Ix) -> None:
-    """The spectrum of n real numbers, n odd, from its first half; the imaginary part of number 0 counts as zero."""
+    """Complete the spectrum of n real numbers, n odd, from its first half.
+
+    The imaginary part of number 0 is set to zero.
+    """
     first = a.load(0)
     a.store(0, Complex(first.re, f.zero(first.re.type)))
     with f.loop(f.div(f.add(n, 1), 2), 1, guarded=True) as k:

@@ -1,4 +1,7 @@
-"""The transform along one dimension as calls of routines: of blocks of lines in lanes, or of lines as matrices."""
+"""Emit the transform along one dimension as routine calls.
+
+A call transforms a block of lines in lanes, or one line as a matrix.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,18 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import Literal
 
 _CHUNK = 4096
-"""Numbers of a spectrum that a thread makes at once; a multiple of the lanes."""
+"""Numbers of a spectrum that a thread computes at once; a multiple of the lane count."""
 _NANOSECONDS = 0.2
-"""Of one of them."""
+"""Nanoseconds per number of a spectrum."""
 SOURCE, TARGET, SPARE, MATRIX = "source", "target", "spare", "matrix"
-"""Where numbers of a line are: in memory before and after the transform, in scratch the complex numbers of a real line and the matrix."""
+"""Where numbers of a line are: in memory before and after the transform, or in scratch memory.
+
+The scratch memory holds the complex numbers of a real line, and the matrix.
+"""
 
 
 class FftEmitter:
-    """Writes the transform of all lines along an axis."""
+    """Emits the transform of all lines along an axis."""
 
     def __init__(self, k: Kernel, axis: FftAxis, source: Value, target: Value) -> None:
         self.k, self.f, self.axis, self.arrays = k, k.f, axis, (source, target)
@@ -38,7 +44,10 @@ class FftEmitter:
         self.scale = self.f.const(self.element, 1 / axis.n if axis.inverse else 1.0)
 
     def emit(self) -> None:
-        """Threads share blocks of lines in lanes, or lines or, where these are few and long, the parts of each stage."""
+        """Emit the loop that threads share.
+
+        They share blocks of lines, or lines, or the parts of each stage if lines are few and long.
+        """
         axis, (count, cost) = self.axis, self.axis.rounds
         if axis.matrix is not None and axis.is_whole:
             self._as_matrix(axis.matrix, None)
@@ -50,23 +59,23 @@ class FftEmitter:
                 self._as_matrix(axis.matrix, part)
 
     def _pointer(self, base: Value, offset: Ix = 0, parts: int = 1) -> Pointer:
-        """Parts of numbers, or complex numbers, at an offset in bytes."""
+        """A pointer to parts of numbers, or to complex numbers, at a byte offset."""
         return Pointer(Pointer(base, I8).address(offset), self.element, parts)
 
     def _table(self, literal: Literal) -> Pointer:
-        """A constant of the program."""
+        """A pointer to a constant table."""
         root = self.k.root
         held = HloInstruction(f"{root.name}.table", Op.CONSTANT, literal.shape, (), {"literal": literal}, root.parent)
         return Pointer(self.k.e.constants(held).pointer, self.element)
 
     def _buffers(self) -> tuple[Scratch, Scratch]:
-        """The two buffers in lanes of a thread's scratch."""
+        """The two buffers of a thread's scratch memory that hold lines in lanes."""
         own = self.k.own_scratch()
         return Scratch.at(self._pointer(own)), Scratch.at(self._pointer(own, self.axis.buffer_bytes))
 
     def _passes(self, n: int, here: Scratch, spare: Scratch) -> tuple[Scratch, Scratch]:
-        """Transform the lines in `here`; gives the buffer with the result, and the other."""
-        self.f.goes_on = True  # what a pass that was stopped has left is of no use, but no address either
+        """Transform the lines in `here`; return the buffer with the result, then the other one."""
+        self.f.goes_on = True  # an interrupted pass leaves garbage, but no addresses
         for radix, m, s, factors in tables.passes(n, self.axis.part_bytes):
             a, b = (Pointer(buffer.re.base, I8) for buffer in (here, spare))
             call_pass(self.f, radix, a, b, self._table(factors), m, s)
@@ -79,7 +88,7 @@ class FftEmitter:
         table = FftLine(replace(self._table(tables.mirror(h, inverse, self.axis.part_bytes)), parts=2))
         copies.mirror(self.f, a, table, b, h, not inverse, begin, end)
 
-    # -- blocks of lines in lanes -------------------------------------------------------------------------------------
+    # -- blocks of lines in lanes ------------------------------------------------------------------
 
     def _in_lanes(self, block: Ix) -> None:
         axis, (here, spare) = self.axis, self._buffers()
@@ -103,7 +112,7 @@ class FftEmitter:
         self._copy(block, *((made.reals, 2) if odd and inverse else (made, 1)), self.scale)
 
     def _copy(self, block: Ix, s: Scratch, step: int, scale: Value | None = None) -> None:
-        """A block from memory to scratch; with a scale, from scratch to memory."""
+        """Copy a block from memory to scratch; with a scale, from scratch to memory."""
         axis, f, is_out = self.axis, self.f, scale is not None
         first, memory, size = f.mul(block, axis.width), self._pointer(self.arrays[is_out]), axis.parts[is_out]
         if axis.inner == 1:
@@ -116,10 +125,13 @@ class FftEmitter:
             numbers, lines = replace(memory, parts=2).by(begin), f.sub(axis.inner, first)
             copies.strided(f, numbers, s, axis.n, axis.inner, lines, is_out, scale)
 
-    # -- lines as matrices --------------------------------------------------------------------------------------------
+    # -- lines as matrices -------------------------------------------------------------------------
 
     def _as_matrix(self, way: FftMatrix, line: Ix | None) -> None:
-        """The line of a number, or all lines; spectra of real lines are in the spare line before or after."""
+        """Transform one line, or all if None, as a matrix.
+
+        Real lines use the spare line for the complex spectrum before or after.
+        """
         from_real, to_real = self.axis.reals
         if to_real:
             self._between(line, SOURCE, SPARE)
@@ -130,7 +142,7 @@ class FftEmitter:
 
     @contextmanager
     def _stage(self, line: Ix | None, count: int, nanoseconds: float) -> Iterator[tuple[Ix, Ix]]:
-        """(Line, part) for parts of the work on a line that do not depend on one another; threads share those of all lines where none is given."""
+        """Yield (line, part) for independent parts of a stage; if None, threads share all lines."""
         f = self.f
         if line is not None:
             with f.loop(count) as part:
@@ -140,7 +152,7 @@ class FftEmitter:
                 yield f.div(part, count), f.rem(part, count)
 
     def _place(self, name: str, line: Ix) -> Pointer:
-        """The numbers of a line; of real ones, where their count is even, each two as a complex one."""
+        """The numbers of a line; real lines of even length are read as complex numbers."""
         axis, f, k = self.axis, self.f, self.k
         if name in (SOURCE, TARGET):
             which = name == TARGET
@@ -153,7 +165,10 @@ class FftEmitter:
         return self._pointer(k.scratch, f.add(first, offset), 2)
 
     def _between(self, line: Ix | None, source: str, target: str) -> None:
-        """From the spectrum of a real line to that of complex numbers, or back; the same for odd lines."""
+        """Convert the spectrum of a real line to that of complex numbers, or back.
+
+        Handles odd lengths too.
+        """
         f, axis, h = self.f, self.axis, self.axis.length
         chunk = _CHUNK if axis.is_half else h + 1
         with self._stage(line, -(-(h - 1) // chunk), min(h, chunk) * _NANOSECONDS) as (own, number):
@@ -167,7 +182,7 @@ class FftEmitter:
                     copies.conjugates(f, FftLine(b), h)
 
     def _columns(self, way: FftMatrix, line: Ix | None, source: str) -> None:
-        """Columns in lanes, transformed, times roots of unity, into the matrix."""
+        """Transform columns in lanes, multiply them by roots of unity, store them to the matrix."""
         f, axis = self.f, self.axis
         high, low = (self._table(tables.matrix(way, high, axis.part_bytes)) for high in (True, False))
         with self._stage(line, way.blocks[0], way.block_ns[0]) as (own, block):
@@ -180,7 +195,7 @@ class FftEmitter:
             copies.out_twiddled(f, into, made, way.rows, stride, lines, high_part, low_part, way.part, way.blocks[0])
 
     def _rows(self, way: FftMatrix, line: Ix | None, target: str) -> None:
-        """Rows of the matrix in lanes, transformed, as columns of the result."""
+        """Transform the matrix's rows in lanes and store them as columns of the result."""
         f, axis = self.f, self.axis
         stride = way.row_bytes // axis.part_bytes
         with self._stage(line, way.blocks[1], way.block_ns[1]) as (own, block):

@@ -1,4 +1,4 @@
-"""The kernel of HLO's fft, one dimension after the other."""
+"""The kernel of HLO's fft; it transforms one dimension after another."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 
 
 def has_kernel(i: HloInstruction) -> bool:
-    """Whether a transform has a kernel: arrays are row-major and not empty, and no length is too long or has too large a prime factor."""
+    """Whether a transform has a kernel.
+
+    Its arrays must be row-major and not empty; no length may be too long or have a large prime
+    factor.
+    """
     return bool(_axes(i))
 
 
 def _axes(i: HloInstruction) -> tuple[FftAxis, ...]:
-    """The dimensions in order; none where there is no kernel."""
+    """The dimensions in order; empty if there is no kernel."""
     source, result = array_of(i.operands[0]), array_of(i)
     flat = all(s.minor_to_major == tuple(range(s.rank))[::-1] and s.element_count for s in (source, result))
     if not flat or _kind(i) not in _KINDS or source.is_dynamic:
@@ -39,7 +43,7 @@ def _kind(i: HloInstruction) -> str:
 def _planned(
     kind: str, before: tuple[int, ...], after: tuple[int, ...], lengths: tuple[int, ...], part_bytes: int
 ) -> tuple[FftAxis, ...]:
-    """The dimensions in order, the one with real lines the first or the last; none where a length has no way."""
+    """The dimensions in order, the real one first or last; empty if a length is unsupported."""
     rank, inverse = len(before), kind in ("IFFT", "IRFFT")
     places = list(range(rank - len(lengths), rank))
     dims, made = list(before), list[FftAxis]()
@@ -55,11 +59,11 @@ def _planned(
     return tuple(made)
 
 
-# -- scratch: what lies between two dimensions of another size than the result, lines that threads share, and each thread's own ------------------------
+# -- scratch memory: numbers between two dimensions, and of lines that threads share ---------------
 
 
 def _between(i: HloInstruction) -> int:
-    """Bytes of the complex numbers between the dimensions of an inverse real transform."""
+    """Bytes of the intermediate complex numbers of an inverse real transform."""
     return -(-i.operands[0].shape.byte_size // 64) * 64 if _kind(i) == "IRFFT" and len(_axes(i)) > 1 else 0
 
 
@@ -72,7 +76,7 @@ def _each(i: HloInstruction) -> int:
 
 
 def _rounds(i: HloInstruction) -> tuple[int, float]:
-    """Those of the loop that is most worth a second thread."""
+    """The trip count and nanoseconds of the loop that gains most from a second thread."""
     rounds = [(2, a.rounds[1]) if a.is_whole else a.rounds for a in _axes(i)]
     return max(rounds, key=lambda r: (r[0] > 1, r[0] * r[1]), default=(1, 0.0))
 

@@ -1,7 +1,8 @@
-"""How lines of a length are transformed: which algorithm, which radices, what it costs.
+"""Choose how to transform lines of a length: the algorithm, the radices, the cost.
 
-Lines in lanes: a line per lane of a vector, by Stockham's passes. One line by itself: a matrix, whose columns are lines in lanes, then its rows (`FftMatrix`; the four
-steps of D. Bailey, FFTs in External or Hierarchical Memory, 1990). Lengths with a prime factor that is too large for a pass have no kernel: SciPy transforms them.
+Lines in lanes: one line per lane of a vector, by Stockham's passes. One line alone: a matrix whose
+columns, then rows, are lines in lanes (`FftMatrix`; the four-step method of D. Bailey, FFTs in
+External or Hierarchical Memory, 1990). Lengths with a large prime factor fall back to SciPy.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from xlanb.cpu.emitters.fft.radices import ELEMENT, LARGEST
 from xlanb.cpu.emitters.interleaved import PADDING, lanes_of
 
 _PASS = {2: 0.9, 3: 1.1, 4: 1.2, 5: 1.7, 7: 2.6, 8: 1.9, 11: 5.0, 13: 6.5}
-"""Nanoseconds of a pass for an element of scratch."""
+"""Nanoseconds of a pass per element of scratch, by radix."""
 _CACHES = ((32 << 10, 1.0), (768 << 10, 1.4), (1 << 62, 2.5))
-"""How much longer a pass takes where its scratch has more bytes than a cache."""
+"""(bytes, factor): how much slower a pass is if its scratch memory fits this many bytes."""
 _LONGEST = 1 << 24
-"""Numbers of the longest line."""
+"""The longest line, in numbers."""
 
 
 def primes_of(n: int) -> list[int]:
@@ -36,7 +37,7 @@ def primes_of(n: int) -> list[int]:
 
 @cache
 def radices_of(n: int) -> tuple[int, ...] | None:
-    """Radices whose product is n; None where a prime factor is too large for a pass."""
+    """Radices with the product n; None if a prime factor is too large for a pass."""
     primes = primes_of(n)
     if primes and primes[-1] > LARGEST:
         return None
@@ -49,12 +50,15 @@ def radices_of(n: int) -> tuple[int, ...] | None:
 
 
 def buffer_bytes(n: int) -> int:
-    """Bytes of each of the two buffers in scratch for lines of n: whole tiles of rows, real ones too, and the halves of a spectrum beside each other."""
+    """Bytes of each of the two scratch buffers for lines of n numbers.
+
+    They have room for whole tiles of rows, real ones too, and for both halves of a spectrum.
+    """
     return (-(-n // 16) * 16 + 2 * PADDING) * ELEMENT
 
 
 def lanes_ns(n: int) -> float:
-    """Nanoseconds of a transform of lines in lanes, in scratch."""
+    """Nanoseconds of a transform of lines in lanes, in scratch memory."""
     slower = next(by for size, by in _CACHES if 2 * n * ELEMENT <= size)
     return n * slower * sum(_PASS.get(r, r * costs.COMMON.prime_pass_ns) for r in radices_of(n) or ())
 
@@ -69,7 +73,7 @@ class FftMatrix:
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Of columns and of rows."""
+        """The number of blocks of columns and of rows."""
         return -(-self.columns // self.width), -(-self.rows // self.width)
 
     @cached_property
@@ -81,24 +85,24 @@ class FftMatrix:
 
     @property
     def nanoseconds(self) -> float:
-        """Of a transform."""
+        """Nanoseconds of a transform."""
         return sum(count * cost for count, cost in zip(self.blocks, self.block_ns, strict=True))
 
     @property
     def row_bytes(self) -> int:
-        """Bytes from a row to the next: not a multiple of a page, whose lines would share a few places of the cache."""
+        """Bytes between rows: not a multiple of a page, to avoid cache conflicts."""
         size = -(-self.columns * ELEMENT // self.width // 64) * 64
         return size + (64 if size % 1024 == 0 else 0)
 
     @property
     def part(self) -> int:
-        """Rows that share one of two factors of their roots of unity."""
+        """Rows that share one of the two factors of their roots of unity."""
         return math.isqrt(self.rows - 1) + 1
 
 
 @cache
 def matrix(n: int, width: int) -> FftMatrix:
-    """The best matrix for a line of n numbers, not much longer than wide or the other way round if there is one."""
+    """The cheapest matrix for a line of n numbers, close to square if possible."""
     root = math.isqrt(n)
     rows = [d for d in range(max(root // 8, 1), 8 * root + 8) if n % d == 0] or [1, n]
     return min((FftMatrix(d, n // d, width) for d in rows), key=lambda way: way.nanoseconds)
@@ -106,9 +110,11 @@ def matrix(n: int, width: int) -> FftMatrix:
 
 @dataclass(frozen=True)
 class FftAxis:
-    """The transform of all lines along a dimension: `outer` times `inner` lines of n numbers, of which `sizes` are read and written in memory.
+    """The transform of all lines along a dimension: `outer` times `inner` lines of n numbers.
 
-    With a `matrix` each is one, otherwise they are in lanes; a real line of even length is a complex one of half of it.
+    `sizes` are the numbers read from and written to memory per line. With a `matrix` each line is
+    transformed alone, otherwise lines are in lanes. A real line of even length is handled as a
+    complex line of half the length.
     """
 
     n: int
@@ -122,7 +128,7 @@ class FftAxis:
 
     @cached_property
     def choice(self) -> Choice:
-        """What was decided, to be shown."""
+        """The decision and its alternatives, for display."""
         passes = [self.length] if self.matrix is None else [self.matrix.rows, self.matrix.columns]
         radices = ", then ".join(" x ".join(map(str, radices_of(n) or ())) or "1" for n in passes)
         other = self.by_matrix if self.matrix is None else replace(self, matrix=None)
@@ -138,12 +144,12 @@ class FftAxis:
 
     @property
     def by_matrix(self) -> FftAxis | None:
-        """The axis with a matrix for each line; None for lines that interleave."""
+        """The axis with a matrix for each line; None if lines interleave in memory."""
         return replace(self, matrix=matrix(self.length, self.width)) if self.inner == 1 else None
 
     @property
     def is_half(self) -> bool:
-        """Whether real lines are complex ones of half the length."""
+        """Whether real lines are handled as complex ones of half the length."""
         return self.is_real and self.n % 2 == 0
 
     @property
@@ -153,12 +159,12 @@ class FftAxis:
 
     @property
     def reals(self) -> tuple[bool, bool]:
-        """Whether the lines that are read, and those that are written, are real."""
+        """Whether the input lines are real, and whether the output lines are."""
         return self.is_real and not self.inverse, self.is_real and self.inverse
 
     @property
     def parts(self) -> tuple[int, int]:
-        """Parts of numbers in a line that is read, and in one that is written."""
+        """The real numbers in an input line, and in an output line."""
         return self.sizes[0] * (2 - self.reals[0]), self.sizes[1] * (2 - self.reals[1])
 
     @property
@@ -178,33 +184,36 @@ class FftAxis:
 
     @property
     def is_whole(self) -> bool:
-        """Whether threads share each line: there are few of them, and they are long."""
+        """Whether threads share each line: lines are few and long."""
         few = self.matrix is not None and self.outer < costs.COMMON.shared_lines
         return few and self.rounds[1] >= costs.COMMON.shared_line_ns
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes of the complex numbers of a real line; two cache lines more keep the matrix off the buffers' places in the cache."""
+        """Bytes of the complex numbers of a real line.
+
+        Two more cache lines keep the matrix from conflicting with the buffers in the cache.
+        """
         return (-(-self.length * 2 * self.part_bytes // 64) * 64 if self.is_real else 0) + 128
 
     @cached_property
     def line_bytes(self) -> int:
-        """Bytes of scratch of a matrix, besides those of its lanes."""
+        """Bytes of scratch memory of a matrix, without the buffers of its lanes."""
         return 0 if self.matrix is None else self.spare_bytes + self.matrix.rows * self.matrix.row_bytes
 
     @cached_property
     def buffer_bytes(self) -> int:
-        """Bytes of each of the two buffers in lanes that a thread has."""
+        """Bytes of each of a thread's two buffers of lines in lanes."""
         return buffer_bytes(max(self.matrix.rows, self.matrix.columns) if self.matrix else self.length)
 
     @cached_property
     def scratch_bytes(self) -> tuple[int, int]:
-        """Bytes of scratch: once, and for each thread."""
+        """Bytes of scratch memory: shared, and per thread."""
         own = 2 * self.buffer_bytes
         return (self.outer * self.line_bytes, own) if self.is_whole else (0, own + self.line_bytes)
 
     def planned(self) -> FftAxis | None:
-        """The axis with the better way for its lines if two threads share the work; None if no way fits."""
+        """The axis with the cheaper algorithm for two threads; None if none fits."""
         if radices_of(self.length) is None or self.n > _LONGEST:
             return None
         most = costs.COMMON.lane_elements * ELEMENT

@@ -1,9 +1,10 @@
 """Passes of Stockham's algorithm over scratch, a routine for each radix (see codegen.routines).
 
-    b[q + s (R p + k)] = w^(p k) sum over j of a[q + s (p + j m)] e^(-2 pi i j k / R)      p < m, q < s, k < R
+    b[q + s (R p + k)] = w^(p k) sum over j of a[q + s (p + j m)] e^(-2 pi i j k / R)
 
-The table `factors` has w^(p k), k > 0, for p > 0 (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1992, section 1.7). Primes without a butterfly of their
-own share a routine; their cosines and sines precede their factors, which begin with p = 0.
+for p < m, q < s, k < R. The table `factors` holds w^(p k), k > 0, for p > 0 (Van Loan,
+Computational Frameworks for the Fast Fourier Transform, 1992, section 1.7). Primes without a
+butterfly share a routine; their cosines and sines precede their factors, which begin with p = 0.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.interleaved import VECTOR_BYTES, lanes_of
 
 ELEMENT = 2 * VECTOR_BYTES
-"""Bytes of an element of scratch, a number of one line per lane: the real parts, then the imaginary parts."""
+"""Bytes of an element of scratch, a number per lane: the real parts, then the imaginary parts."""
 
 BUTTERFLIES = (2, 3, 4, 5, 7, 8, 11, 13)
 """Radices that have a routine of their own."""
 LARGEST = 251
-"""The largest prime that is worth a pass."""
+"""The largest prime factor that has a pass."""
 
 
 def call_pass(f: Function, radix: int, a: Pointer, b: Pointer, factors: Pointer, m: int, s: int) -> None:
-    """Write a call of a pass from a to b, pointers to bytes."""
+    """Emit the call of a pass from a to b, pointers to bytes."""
     if radix in BUTTERFLIES:
         _pass(f, str(radix), a, b, factors, m, s)
     else:
@@ -38,7 +39,7 @@ def call_pass(f: Function, radix: int, a: Pointer, b: Pointer, factors: Pointer,
 
 
 class _Vectors:
-    """Vectors as the machine has them: as many as fill a cache line are the real parts of an element of scratch."""
+    """The machine's vectors; several may make up the real parts of an element of scratch."""
 
     def __init__(self, f: Function, element: Type, m: Ix, s: Ix) -> None:
         self.f = f
@@ -49,22 +50,22 @@ class _Vectors:
         self.far = f.mul(m, self.row)
 
     def of(self, q: Ix) -> list[Ix]:
-        """Where the vectors of element q are."""
+        """The byte offsets of the vectors of element q."""
         first = self.f.mul(q, ELEMENT)
         return [self.f.add(first, part) for part in range(0, VECTOR_BYTES, self.align)]
 
     def factor(self, factors: Pointer, k: Ix) -> Complex:
-        """Number k of a table, in all lanes."""
+        """Number k of a table, broadcast to all lanes."""
         at = factors.by(self.f.mul(k, 2))
         return Complex(*(self.f.splat(at[part], self.width) for part in (0, 1)))
 
     def load(self, p: Pointer, at: Ix) -> Complex:
-        """The vectors at a byte offset of scratch."""
+        """Load the vectors at a byte offset of scratch memory."""
         re = p.by(at)
         return Complex(*(self.f.load(self.kind, re.address(part), self.align) for part in (0, VECTOR_BYTES)))
 
     def store(self, p: Pointer, at: Ix, value: Complex) -> None:
-        """Set them."""
+        """Store the vectors at a byte offset of scratch memory."""
         re = p.by(at)
         self.f.store(value.re, re.address(0), self.align)
         self.f.store(value.im, re.address(VECTOR_BYTES), self.align)
@@ -72,7 +73,7 @@ class _Vectors:
 
 @shared("fft.pass")
 def _pass(f: Function, radix: str, a: Pointer, b: Pointer, factors: Pointer, m: Ix, s: Ix) -> None:
-    """The butterflies of p = 0, whose factors are ones, and the others."""
+    """Emit the butterflies of p = 0, whose factors are one, then all others."""
     v, r = _Vectors(f, factors.element, m, s), int(radix)
     _butterflies(v, r, s, a, b, [])
     with f.loop(m, 1, guarded=True) as p:
@@ -102,7 +103,8 @@ def _four(a: Sequence[Complex]) -> list[Complex]:
 
 def _eight(a: Sequence[Complex]) -> list[Complex]:
     even, odd = _four(a[::2]), _four(a[1::2])
-    # e^(-pi i / 4) and e^(-3 pi i / 4) are (1 - i) and -(1 + i) times a root, which goes into the additions.
+    # e^(-pi i / 4) and e^(-3 pi i / 4) are (1 - i) and -(1 + i) times a root, which goes into the
+    # additions.
     one, three, root = odd[1].minus_i(odd[1]), odd[3].plus_i(odd[3]), math.sqrt(0.5)
     pairs = [
         _two([even[0], odd[0]]),
@@ -114,7 +116,7 @@ def _eight(a: Sequence[Complex]) -> list[Complex]:
 
 
 def _odd(a: Sequence[Complex]) -> list[Complex]:
-    """An odd radix by sums and differences of opposite numbers."""
+    """Compute an odd radix by sums and differences of opposite numbers."""
     r, half = len(a), range(1, len(a) // 2 + 1)
     sums, differences = [a[j] + a[r - j] for j in half], [a[j] - a[r - j] for j in half]
     made = [reduce(Complex.__add__, sums, a[0])] * r
@@ -134,7 +136,10 @@ _WRITTEN: dict[int, Callable[[Sequence[Complex]], list[Complex]]] = {2: _two, 4:
 
 @shared("fft.pass.prime")
 def _prime_pass(f: Function, a: Pointer, b: Pointer, factors: Pointer, m: Ix, s: Ix, radix: Ix) -> None:
-    """A pass of any odd radix as `_odd`, by loops: the cosine and sine of j k, for 0 < k, j <= r / 2, precede the factors."""
+    """Emit a pass of any odd radix by loops, with the algorithm of `_odd`.
+
+    The cosines and sines of j k, for 0 < k, j <= r / 2, precede the factors.
+    """
     v, r = _Vectors(f, factors.element, m, s), f.value(radix)
     half = r.lshr(1)
     folded = Pointer(f.alloca(I8, 2 * ELEMENT * (LARGEST // 2)), I8)
@@ -148,7 +153,10 @@ def _prime_pass(f: Function, a: Pointer, b: Pointer, factors: Pointer, m: Ix, s:
 
 
 def _fold(v: _Vectors, a: Pointer, r: Value, half: Value, folded: Pointer, b: Pointer) -> Complex:
-    """Sums and differences of opposite numbers into `folded`, the sum of all into b; gives the first number."""
+    """Store sums and differences of opposite numbers to `folded` and the total to b.
+
+    Returns the first number.
+    """
     f, first = v.f, v.load(a, 0)
     with f.carried(half, [first.re, first.im]) as loop:
         j = f.add(loop.index, 1)
@@ -164,7 +172,7 @@ def _fold(v: _Vectors, a: Pointer, r: Value, half: Value, folded: Pointer, b: Po
 def _prime_outputs(
     v: _Vectors, b: Pointer, r: Value, half: Value, folded: Pointer, first: Complex, angles: Pointer, w: Pointer
 ) -> None:
-    """Results k and r - k of all k."""
+    """Compute the results k and r - k for all k."""
     f, zero = v.f, v.f.zero(v.kind)
     with f.loop(half) as k:
         row = angles.by(f.mul(k, f.mul(half, 2)))

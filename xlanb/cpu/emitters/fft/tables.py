@@ -1,6 +1,6 @@
-"""Tables of transforms: roots of unity e^(-2 pi i k / n), computed in doubles, in the orders in which routines read them.
+"""Tables of transforms: roots of unity e^(-2 pi i k / n) in the orders that the routines read.
 
-The last ones used are kept for other programs of the process.
+They are computed in doubles. The most recently used ones are cached in the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Complex = NDArray[np.complex128]
 
 
 def turns(exponents: NDArray[np.int64], n: int) -> Complex:
-    """e^(-2 pi i exponents / n), each by an angle of at most an eighth of a turn: as exact as its type."""
+    """e^(-2 pi i exponents / n), from angles of at most an eighth turn for full accuracy."""
     fours = 4 * (exponents % n)
     quarters = (fours + n // 2) // n
     angles = (fours - quarters * n) * (np.pi / 2 / n)
@@ -27,7 +27,7 @@ def turns(exponents: NDArray[np.int64], n: int) -> Complex:
 
 
 def _literal(table: Complex | NDArray[np.float64], part_bytes: int) -> Literal:
-    """Floats of 4 or 8 bytes: of complex numbers real and imaginary parts in turns."""
+    """Floats of 4 or 8 bytes; complex numbers as interleaved real and imaginary parts."""
     return Literal.of(table.ravel().view(np.float64).astype(np.float32 if part_bytes == 4 else np.float64))
 
 
@@ -48,7 +48,10 @@ def passes(n: int, part_bytes: int) -> tuple[tuple[int, int, int, Literal], ...]
 
 @lru_cache(maxsize=64)
 def matrix(way: FftMatrix, high: bool, part_bytes: int) -> Literal:
-    """Factors of a matrix: of the first row of each part, or of the rows of a part from its first on; in the form of scratch."""
+    """Factors of a matrix, in the layout of scratch memory.
+
+    `high`: those of each part's first row; otherwise those of the rows within a part.
+    """
     rows = np.arange(0, way.rows, way.part) if high else np.arange(min(way.part, way.rows))
     columns = np.arange(way.blocks[0] * way.width)
     values = turns(np.outer(rows, columns), way.rows * way.columns).reshape(len(rows), -1, way.width)
@@ -57,6 +60,6 @@ def matrix(way: FftMatrix, high: bool, part_bytes: int) -> Literal:
 
 @lru_cache(maxsize=8)
 def mirror(h: int, inverse: bool, part_bytes: int) -> Literal:
-    """Factors of the difference of a number and its mirror, for numbers 1, ..., h - 1 of a real line's spectrum."""
+    """Factors of a[k] - conj a[h - k] for k = 1, ..., h - 1 of a real line's spectrum."""
     k = turns(np.arange(1, h), 2 * h)
     return _literal(1j * k.conj() if inverse else -0.5j * k, part_bytes)

@@ -1,7 +1,7 @@
-"""Columns of matrices in scratch memory, and the loops and masks of code that works on them a vector of rows at a time.
+"""Columns of matrices in scratch memory, with loops and masks over vectors of rows.
 
-A column in scratch begins at a cache line and is padded with zeros to whole vectors, so that loops over rows have no
-remainder. What is written knows no sizes: a process compiles it once.
+A column in scratch begins at a cache line and is padded with zeros to whole vectors, so that
+loops over rows have no remainder. The code contains no sizes: a process compiles it once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
 Rows = tuple[Ix, Ix]
-"""The first row, and where they end, both multiples of a vector."""
+"""The first row, and the end of the rows; both are multiples of a vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix in scratch; `stride` numbers lie from one column to the next."""
+    """A matrix in scratch memory; columns are `stride` numbers apart."""
 
     first: Pointer
     rows: Value
@@ -39,20 +39,18 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Room:
-    """Scratch memory for matrices of these sizes, one after the other, each aligned to a cache
-    line.
-    """
+    """Scratch memory for matrices of these sizes, consecutive and each aligned to a cache line."""
 
     type: PrimitiveType
     sizes: tuple[tuple[int, int], ...]
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        """Bytes of all matrices."""
         return sum(map(self._bytes, self.sizes))
 
     def matrices(self, call: RoutineCall) -> list[Matrix]:
-        """All of them."""
+        """Return all matrices."""
         made, at, f = [], 0, call.f
         for rows, columns in self.sizes:
             first = Pointer(call.room(at), number(self.type))
@@ -61,7 +59,7 @@ class Room:
         return made
 
     def _stride(self, rows: int) -> int:
-        """An odd number of cache lines, so that columns do not compete for the same cache sets."""
+        """An odd number of cache lines, to avoid cache conflicts between columns."""
         lines = -(-max(rows, 1) * self.type.byte_size // LINE)
         return (lines | 1) * LINE // self.type.byte_size
 
@@ -71,7 +69,7 @@ class Room:
 
 @dataclass
 class ColumnSteps:
-    """A loop that is being written: its counter, what it carries, and what that becomes."""
+    """A loop being emitted: its counter, its carried values, and their next values."""
 
     index: Value
     values: list[Value]
@@ -79,7 +77,7 @@ class ColumnSteps:
 
 
 class Columns:
-    """Writes code on columns of numbers of a type; products may go into sums unrounded."""
+    """Emits code on columns of numbers of a type; products may be fused into sums (fma)."""
 
     def __init__(self, f: Function, t: PrimitiveType) -> None:
         f.fast = "contract"
@@ -91,14 +89,14 @@ class Columns:
         self.epsilon = 2.0**-24 if self.is_single else 2.0**-53
         self.tiny = 2.0**-126 if self.is_single else 2.0**-1022
 
-    # -- values -----------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def real(self, value: float) -> Value:
         """A constant number."""
         return self.f.const(self.kind, value)
 
     def load(self, p: Pointer, row: Ix = 0) -> Value:
-        """A vector of a column."""
+        """Load a vector of a column."""
         return p.load(row, self.width)
 
     def repeated(self, x: Value) -> Value:
@@ -110,15 +108,15 @@ class Columns:
         return self.f.reduce("fadd", vector, "reassoc")
 
     def larger(self, a: Value, b: Value) -> Value:
-        """The larger of two numbers; the one that is a number, where the other is NaN."""
+        """The larger of two numbers; if one is NaN, the other."""
         return self.f.intrinsic("maxnum", a, b)
 
     def first_lanes(self, row: Value, end: Value) -> Mask:
-        """The lanes of a vector from a row on that are before row `end`."""
+        """A mask of the lanes before row `end`, for the vector that starts at `row`."""
         return Mask(self.width, None, self._lanes() < self._lane(end - row))
 
     def lanes_from(self, row: Value, first: Value) -> Value:
-        """Which lanes of a vector from a row on are row `first` or later."""
+        """The lanes at or after row `first`, for the vector that starts at `row`."""
         return self._lanes() >= self._lane(first - row)
 
     def _lanes(self) -> Value:
@@ -128,18 +126,21 @@ class Columns:
         return self.repeated(x.trunc(integer(self.kind.bits)))
 
     def down(self, x: Value) -> Value:
-        """The last multiple of a vector's elements that is not above x."""
+        """Round x down to a multiple of the vector's lanes."""
         return x & -self.width
 
     def up(self, x: Value) -> Value:
-        """The first multiple of a vector's elements that is not below x."""
+        """Round x up to a multiple of the vector's lanes."""
         return (x + (self.width - 1)) & -self.width
 
-    # -- loops ------------------------------------------------------------------------------------------------------
+    # -- loops -------------------------------------------------------------------------------------
 
     @contextmanager
     def count(self, low: Ix, high: Ix, state: Sequence[Value] = (), *, step: int = 1) -> Iterator[ColumnSteps]:
-        """A loop over low, low + step, ... below high that carries values; it may execute zero times. After it `values` are the results."""
+        """Loop over low, low + step, ... below high, carrying values; it may execute zero times.
+
+        After the loop, `values` holds the results.
+        """
         first, last = self.f.value(low), self.f.value(high)
         with self.f.rounds((first, *state), first < last) as loop:
             inner = ColumnSteps(loop.values[0], loop.values[1:])
@@ -156,7 +157,7 @@ class Columns:
     def fold(
         self, rows: Rows, value: Callable[[Value], Value], combine: Callable[[Value, Value], Value], start: Value
     ) -> Value:
-        """`value(row)` of all rows combined, a vector at a time: a vector."""
+        """Combine `value(row)` over all rows into one vector, a vector at a time."""
         with self.count(*rows, [start], step=self.width) as row:
             row.next = [combine(row.values[0], value(row.index))]
         return row.values[0]
@@ -173,7 +174,7 @@ def columns_way(
     room: Callable[[HloInstruction, Routine], Room],
     in_place: tuple[int, ...] = (0,),
 ) -> RoutineWay:
-    """The way to compute a routine for a small matrix of real numbers on its columns."""
+    """The strategy that computes a routine on the columns of a small real matrix."""
 
     def fits(i: HloInstruction) -> Routine | None:
         few = min(size_of(i)) <= costs.COMMON.small_matrix_rows
@@ -183,5 +184,5 @@ def columns_way(
 
 
 def step(call: RoutineCall, write: Callable[..., None], *given: object) -> None:
-    """Call a function on columns that all programs share; `write(c, *given)` writes its body (see Call.step)."""
+    """Call a function that all programs share; `write(c, *given)` emits its body (Call.step)."""
     call.step(write.__name__, lambda f, t, *own: write(Columns(f, t), *own), *given)

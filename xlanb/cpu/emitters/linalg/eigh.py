@@ -1,9 +1,11 @@
-"""Eigenvalues and eigenvectors of small symmetric matrices: syevd by tridiagonal form, implicit QL with Wilkinson's shift, and sorting.
+"""Eigenvalues and eigenvectors of small symmetric matrices (syevd).
+
+The matrix is reduced to tridiagonal form, then QL with implicit Wilkinson shifts, then sorting:
 
     a <- H a H = a - v w^T - w v^T      w = tau a v - (tau^2 v^T a v / 2) v
 
-(Golub and Van Loan, Matrix Computations, 4th edition, 8.3; QL starts at the smaller end, as LAPACK's steqr.) Both
-triangles are kept, so that columns of the matrix are its rows.
+(Golub and Van Loan, Matrix Computations, 4th edition, 8.3; QL starts at the smaller end, as
+LAPACK's steqr.) Both triangles are stored, so that columns of the matrix are also its rows.
 """
 
 from __future__ import annotations
@@ -24,18 +26,18 @@ from xlanb.cpu.emitters.linalg.table import syevd
 from xlanb.hlo.instruction import HloInstruction
 
 _SWEEPS = 30
-"""Sweeps that each eigenvalue may take (LAPACK's)."""
+"""The most sweeps per eigenvalue (as in LAPACK)."""
 
 
 def _room(i: HloInstruction, _routine: Routine) -> Room:
-    """The matrix, its vectors, d, e, tau, v, w, the order, rotations, and what eigenvalues are multiplied with."""
+    """Scratch for the matrix, its vectors, d, e, tau, v, w, the order, rotations, and the scale."""
     n, t = size_of(i)[1], element_type(i)
     column = (n + 1, 1)
     return Room(t, ((n, n), (n, n), column, (n + 16, 1), column, column, column, (2 * n, 1), (2 * n, 1), (1, 1)))
 
 
 def emit_syevd(call: RoutineCall) -> None:
-    """Vectors in place of the first result (with mode V), eigenvalues, info."""
+    """Emit syevd: vectors over the first result (with mode V), eigenvalues, info."""
     a, z, *columns = _room(call.instruction, call.routine).matrices(call)
     d, e, tau, v, w, order, turns, back = (column.first for column in columns)
     e, order = e.by(LINE // call.type.byte_size), replace(order, element=I64)
@@ -53,7 +55,7 @@ def emit_syevd(call: RoutineCall) -> None:
 
 
 def symmetric(c: Columns, source: Pointer, a: Matrix, back: Pointer, uplo: str) -> None:
-    """A matrix, of one of its triangles, to scratch, scaled."""
+    """Copy a matrix, given by one triangle, to scratch memory and scale it."""
     bring(c, source, a)
     with c.count(0, a.columns) as loop:
         j = loop.index
@@ -67,7 +69,11 @@ def symmetric(c: Columns, source: Pointer, a: Matrix, back: Pointer, uplo: str) 
 
 
 def tridiagonal(c: Columns, a: Matrix, d: Pointer, e: Pointer, tau: Pointer, v: Pointer, w: Pointer) -> None:
-    """From a symmetric matrix diagonals d and e, reflections below its subdiagonal, their factors tau; v and w are room for a column each."""
+    """Reduce a symmetric matrix to diagonals d and e.
+
+    Reflections are stored below the subdiagonal, their factors in tau. v and w are workspace of one
+    column each.
+    """
     end, last = c.up(a.rows), a.columns - 1
     with c.count(0, last) as loop:
         k = loop.index
@@ -85,9 +91,10 @@ def tridiagonal(c: Columns, a: Matrix, d: Pointer, e: Pointer, tau: Pointer, v: 
 
 
 def ql(c: Columns, d: Pointer, e: Pointer, z: Matrix, turns: Pointer, info: Pointer, vectors: bool) -> None:
-    """Eigenvalues of the matrix with diagonals d and e, in no order, in place of d, the columns of z rotated along; info: 1 where they were not found.
+    """Replace d by the unsorted eigenvalues of the tridiagonal matrix with diagonals d and e.
 
-    d has room for a number behind the last one, e for one before the first.
+    Rotates the columns of z along; sets info to 1 if the iteration does not converge. d needs room
+    for a number after the last one, e for one before the first.
     """
     f, n, one = c.f, z.rows, c.f.const(I64, 1)
     d[n] = e[n - 1] = c.real(0)
@@ -95,7 +102,8 @@ def ql(c: Columns, d: Pointer, e: Pointer, z: Matrix, turns: Pointer, info: Poin
         low, sweeps, *before = loop.values
         high = _block_end(c, d, e, low)
         e[high] = c.real(0)
-        # A sweep goes from the larger end to the smaller one; it turns only where the block is another.
+        # A sweep runs from the larger end to the smaller; its direction changes only with the
+        # block.
         is_other = low.differs(before[0]) | high.differs(before[1])
         step = is_other.select((abs(d[high]) >= abs(d[low])).select(one, -1), before[2])
 
@@ -111,7 +119,7 @@ def ql(c: Columns, d: Pointer, e: Pointer, z: Matrix, turns: Pointer, info: Poin
 
 
 def _block_end(c: Columns, d: Pointer, e: Pointer, low: Value) -> Value:
-    """The last row of the block from `low` on that does not fall apart."""
+    """The last row of the unreduced block that begins at row `low`."""
     with c.f.rounds([low]) as loop:
         k = loop.values[0]
         off, both = e[k], abs(d[k]) * c.epsilon**2 * abs(d[k + 1])
@@ -121,7 +129,10 @@ def _block_end(c: Columns, d: Pointer, e: Pointer, low: Value) -> Value:
 
 
 def _sweep(c: Columns, diagonals: tuple[Pointer, Pointer], block: Block, turns: Pointer) -> None:
-    """One implicit QL step on rows low..high: the shift is taken at one end, the bulge goes from the other one to it; `step` leads from the first to the second."""
+    """One implicit QL step on rows low..high.
+
+    The shift is taken at one end; the bulge is chased there from the other, in direction `step`.
+    """
     (d, e), (low, high, step) = diagonals, block
     forward = step > 0
     near, far = forward.select(low, high), forward.select(high, low)
@@ -154,14 +165,14 @@ def _sweep(c: Columns, diagonals: tuple[Pointer, Pointer], block: Block, turns: 
 
 
 def eigenvalues(c: Columns, d: Pointer, n: Value, order: Pointer, back: Pointer, values: Pointer) -> None:
-    """Eigenvalues in order, and which they are."""
+    """Store the sorted eigenvalues and their order."""
     ascending(c, d, n, order)
     with c.count(0, n) as loop:
         values[loop.index] = d[order[loop.index]] * back[0]
 
 
 def _nanoseconds(i: HloInstruction, _routine: Routine) -> float:
-    """The time of one matrix, roughly."""
+    """Estimated nanoseconds of one matrix."""
     n = size_of(i)[1]
     return 200.0 + 25.0 * n * n + n**3 * element_type(i).byte_size / 20
 

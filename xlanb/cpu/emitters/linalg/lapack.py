@@ -1,7 +1,7 @@
 """Call LAPACK and BLAS routines of SciPy; check for non-finite numbers; report failures.
 
-An iteration on a matrix with inf or NaN may not end, so such a matrix is not handed to one: its results are NaN and
-its info is -4, as LAPACK's newer routines give it.
+An iteration on a matrix with inf or NaN may not terminate, so it is skipped: its results are NaN
+and its info is -4, as in LAPACK's newer routines.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from xlanb.shape import PrimitiveType
 
 _LETTERS = {t: letter for letter, t in TYPES.items()}
 NOT_FINITE = -4
-"""The info of a matrix with numbers that are not finite."""
+"""The info of a matrix with non-finite numbers."""
 
 
 def _placed(i: HloInstruction, routine: Routine) -> list[Argument]:
-    """The arguments with a workspace of known size."""
+    """The arguments, with workspaces of known size."""
     made, t = list(routine.arguments), element_type(i)
     if WORK in made:
         at = made.index(WORK)
@@ -53,7 +53,7 @@ def _placed(i: HloInstruction, routine: Routine) -> list[Argument]:
 
 
 def _scratch_bytes(i: HloInstruction, a: Argument) -> int:
-    """Bytes of scratch memory that an argument takes, whole cache lines."""
+    """Bytes of scratch memory of an argument, in whole cache lines."""
     if not isinstance(a, Array) or a.kind not in ("scratch", "copy"):
         return 0
     size = matrix_bytes(i, a.number) if a.kind == "copy" else a.number
@@ -61,7 +61,10 @@ def _scratch_bytes(i: HloInstruction, a: Argument) -> int:
 
 
 def emit_call(call: RoutineCall, *, serial: bool) -> list[Value]:
-    """Write a call, on one thread or on OpenBLAS's. Gives the addresses of the arguments, a workspace and its size being two."""
+    """Emit a LAPACK call, on one thread (`serial`) or on OpenBLAS's threads.
+
+    Returns the addresses of the arguments; a workspace is two, itself and its size.
+    """
     f, i, addresses, offset = call.f, call.instruction, list[Value](), 0
     for a in _placed(i, call.routine):
         if not isinstance(a, Array):
@@ -90,7 +93,7 @@ def _constant(f: Function, t: PrimitiveType, value: Argument) -> Value:
     return f.zero(PTR)
 
 
-# -- ways of computing ----------------------------------------------------------------------------------------------
+# -- strategies ------------------------------------------------------------------------------------
 
 Finish = Callable[[RoutineCall, Sequence[Value]], None]
 
@@ -98,7 +101,7 @@ Finish = Callable[[RoutineCall, Sequence[Value]], None]
 def lapack_way(
     fit: Fit, *, finish: Finish = lambda _call, _arguments: None, in_place: tuple[int, ...] = (0,)
 ) -> RoutineWay:
-    """The way to compute an instruction by one LAPACK routine; `finish` writes what follows a call, given its arguments."""
+    """The strategy that calls one LAPACK routine; `finish` emits what follows the call."""
 
     def emit(call: RoutineCall) -> None:
         c = costs.COMMON
@@ -116,7 +119,7 @@ def lapack_way(
 
 
 def checked(emit: Callable[[RoutineCall], None]) -> Callable[[RoutineCall], None]:
-    """An iteration that is not begun on a matrix that is not finite; it and those that fail have results of NaN."""
+    """Wrap an emitter: skip non-finite matrices; set results to NaN there and on failure."""
 
     def guarded(call: RoutineCall) -> None:
         if not call.routine.finite:
@@ -136,7 +139,7 @@ def checked(emit: Callable[[RoutineCall], None]) -> Callable[[RoutineCall], None
 
 
 def emit_is_finite(call: RoutineCall) -> Value:
-    """An i1: whether operand 0 is finite, or the part of it that has to be. It takes a number of scratch memory."""
+    """An i1: whether operand 0, or the part that is read, is finite. Uses one number of scratch."""
     rows, columns = size_of(call.instruction)
     parts, total = 2 if call.type.is_complex else 1, call.numbers(call.room())
     source = call.numbers(call.operands[0])
@@ -145,7 +148,7 @@ def emit_is_finite(call: RoutineCall) -> Value:
 
 
 def sum_of_zeros(c: Columns, a: Pointer, rows: Value, columns: Value, parts: Value, which: str, total: Pointer) -> None:
-    """Set a sum to 0 if all numbers are finite, to NaN otherwise."""
+    """Set `total` to 0 if all numbers are finite, to NaN otherwise."""
     with c.count(0, columns, [c.zeros]) as loop:
         j, column = loop.index, a.by(loop.index * rows)
         low = j * parts if which == "L" else c.f.value(0)

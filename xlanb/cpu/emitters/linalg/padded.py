@@ -1,4 +1,4 @@
-"""Matrices moved to padded columns in scratch memory and back; their magnitude; numbers in order."""
+"""Copies of matrices to padded columns in scratch memory and back; scaling; sorting."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from xlanb.cpu.emitters.linalg.reflections import power_scale
 
 
 def bring(c: Columns, source: Pointer, a: Matrix) -> None:
-    """Columns to scratch, padded with zeros."""
+    """Copy columns to scratch memory, padded with zeros."""
     with c.count(0, a.columns) as loop:
         given = source.by(loop.index * a.rows)
         c.fill(a[loop.index], (0, c.up(a.rows)), lambda r: given.load(r, c.width, c.first_lanes(r, a.rows)))
 
 
 def take(c: Columns, a: Matrix, target: Pointer, order: Pointer | None = None) -> None:
-    """Columns out of scratch, in an order where one is given."""
+    """Copy columns out of scratch memory, permuted by `order` if given."""
     end = c.up(a.rows)
     with c.count(0, a.columns) as loop:
         column = a[order[loop.index] if order else loop.index]
@@ -27,9 +27,7 @@ def take(c: Columns, a: Matrix, target: Pointer, order: Pointer | None = None) -
 
 
 def normalize(c: Columns, a: Matrix) -> Value:
-    """Scale a matrix of very large or very small numbers by a power of two; returns the factor for
-    the results.
-    """
+    """Scale very large or small matrices by a power of two; return the factor that undoes it."""
     rows = (0, c.up(a.rows))
     with c.count(0, a.columns, [c.zeros]) as loop:
         column = a[loop.index]
@@ -42,9 +40,10 @@ def normalize(c: Columns, a: Matrix) -> Value:
 
 
 def ascending(c: Columns, d: Pointer, n: Value, order: Pointer) -> None:
-    """order[k] := which of n numbers at d (padded by this with infinities) is the k-th from below; of equal ones the first comes first.
+    """Stable argsort: order[k] := the index of the k-th smallest of n numbers at d.
 
-    Each number's place is the count of those before it. Where some are not numbers, what is in `order` is below n nevertheless.
+    Pads d with infinities. A number's rank is the count of the numbers before it. If some are NaN,
+    the indices in `order` are still below n.
     """
     end, ones = c.up(n), c.repeated(c.real(1))
     infinities = c.repeated(c.real(float("inf")))

@@ -1,8 +1,7 @@
-"""QR of small matrices: geqrf, a = Q R by Householder reflections, and orgqr, the first columns of
-Q.
+"""QR of small matrices: geqrf, a = Q R by Householder reflections, and orgqr, Q's first columns.
 
-Matrices are brought to scratch memory, where columns are whole vectors. Reflections are LAPACK's: R, below it the
-vectors v, beside it their factors tau. LAPACK works in blocks, which pays from some 200 rows on.
+Matrices are copied to scratch memory, where columns are whole vectors. Results have LAPACK's form:
+R, below it the vectors v, and the factors tau. LAPACK uses blocks, which pays from about 200 rows.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _orgqr_room(i: HloInstruction, routine: Routine) -> Room:
 
 
 def emit_geqrf(call: RoutineCall) -> None:
-    """Factor the first result in place; the second one is tau."""
+    """Factor the first result in place; the second result is tau."""
     a, tau = map(call.numbers, call.results)
     q, v = _geqrf_room(call.instruction, call.routine).matrices(call)
     step(call, bring, a, q)
@@ -36,7 +35,7 @@ def emit_geqrf(call: RoutineCall) -> None:
 
 
 def factor(c: Columns, q: Matrix, tau: Pointer, v: Pointer) -> None:
-    """Factor a matrix in scratch."""
+    """Factor a matrix in scratch memory."""
     end = c.up(q.rows)
     with c.count(0, q.rows.smin(q.columns)) as loop:
         k = loop.index
@@ -45,7 +44,7 @@ def factor(c: Columns, q: Matrix, tau: Pointer, v: Pointer) -> None:
 
 
 def emit_orgqr(call: RoutineCall) -> None:
-    """The only result becomes Q, of the reflections in operand 0 and tau in operand 1."""
+    """Compute Q, the only result, from the reflections in operand 0 and tau in operand 1."""
     q, packed, v = _orgqr_room(call.instruction, call.routine).matrices(call)
     a, tau = map(call.numbers, call.operands)
     step(call, bring, a, packed)
@@ -54,7 +53,7 @@ def emit_orgqr(call: RoutineCall) -> None:
 
 
 def _nanoseconds(i: HloInstruction, routine: Routine) -> float:
-    """The time of one matrix of either routine."""
+    """Estimated nanoseconds of one matrix, for either routine."""
     return 50.0 + 40.0 * size_of(i)[1] + routine.flops * element_type(i).byte_size / 160
 
 

@@ -1,7 +1,7 @@
-"""Householder reflections of the columns of a matrix in scratch memory (see columns.py): the steps
-of factorizations.
+"""Householder reflections of columns in scratch memory (see columns.py): steps of factorizations.
 
-A reflection is 1 - tau v v^T as LAPACK's larfg makes it: v[k] = 1, and v is zero before k. Rows are multiples of a vector.
+A reflection is 1 - tau v v^T as in LAPACK's larfg: v[k] = 1, and v is zero before k. Row ranges are
+multiples of a vector.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Rows
 
 UNROLL = 4
-"""Vectors, or columns, that are worked on at once."""
+"""Vectors, or columns, that are processed at once."""
 
 
 def reflector(c: Columns, x: Pointer, k: Value, end: Value, v: Pointer) -> tuple[Value, Value]:
-    """(tau, beta) of the reflection that makes (beta, 0, ...) of the column x from element k on. Its v goes to `v`, and in place of what vanishes; x[k] becomes beta.
+    """(tau, beta) of the reflection that maps column x from element k on to (beta, 0, ...).
 
-    `end` is the column's padded length.
+    Stores v to `v` and over the eliminated elements; x[k] becomes beta. `end` is the column's
+    padded length.
     """
     rows, after = (c.down(k), end), k + 1
 
@@ -44,13 +45,13 @@ def reflector(c: Columns, x: Pointer, k: Value, end: Value, v: Pointer) -> tuple
 
 
 def _reflection(c: Columns, alpha: Value, squares: Value) -> Sequence[Value]:
-    """(tau, beta, what the tail is multiplied with)."""
+    """(tau, beta, the factor of the tail)."""
     beta = -(alpha * alpha + squares).sqrt().with_sign_of(alpha)
     return (beta - alpha) / beta, beta, c.real(1) / (alpha - beta)
 
 
 def _scaled_reflection(c: Columns, alpha: Value, squares: Value, v: Pointer, rows: Rows) -> Sequence[Value]:
-    """The same where squares are too large or too small, or there is nothing to do: the tail at `v` is scaled by a power of two."""
+    """The reflection if squares over- or underflow, or the tail is zero; scales the tail at `v`."""
     tail = c.f.reduce("fmax", c.fold(rows, lambda r: abs(c.load(v, r)), c.larger, c.zeros))
     scale, back = power_scale(c, c.larger(tail, abs(alpha)))
     c.fill(v, rows, lambda r: c.load(v, r) * c.repeated(scale))
@@ -61,7 +62,10 @@ def _scaled_reflection(c: Columns, alpha: Value, squares: Value, v: Pointer, row
 
 
 def power_scale(c: Columns, largest: Value) -> tuple[Value, Value]:
-    """(the power of two that brings a magnitude near 1, its inverse); powers far from the ends of the exponent's range, so that both can be multiplied with."""
+    """(the power of two that scales a magnitude to about 1, its inverse).
+
+    Both are far enough from the ends of the exponent range to multiply by.
+    """
     kind, fraction, bias, room = (integer(32), 23, 127, 100) if c.is_single else (integer(64), 52, 1023, 900)
     exponent = largest.bits_as(kind).lshr(fraction).smax(bias - room).smin(bias + room)
     scale, back = ((e << fraction).bits_as(c.kind) for e in (2 * bias - exponent, exponent))
@@ -126,14 +130,18 @@ def subtract_products(c: Columns, a: Matrix, pairs: Sequence[tuple[Pointer, Poin
 
 
 def row_blocks(c: Columns, rows: Rows) -> tuple[Rows, Rows]:
-    """Rows in blocks of several vectors, and what is left in blocks of one."""
+    """The rows in blocks of several vectors, and the remaining rows in blocks of one vector."""
     begin, end = map(c.f.value, rows)
     middle = begin + ((end - begin) & (-UNROLL * c.width))
     return (begin, middle), (middle, end)
 
 
 def unitary(c: Columns, q: Matrix, packed: Matrix, tau: Pointer, v: Pointer, below: Value) -> None:
-    """q := H(0) H(1) ... for the reflections in the columns of `packed`, those of column k with v[k + below] = 1. H(k) changes no column of the identity before k + below."""
+    """q := H(0) H(1) ... for the reflections in the columns of `packed`.
+
+    The vector of column k has v[k + below] = 1. H(k) changes no column of the identity before k +
+    below.
+    """
     end = c.up(q.rows)
     with c.count(0, q.columns) as loop:
         column = q[loop.index]

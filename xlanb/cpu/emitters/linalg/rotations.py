@@ -1,4 +1,4 @@
-"""Plane rotations: (c, s) that turn (f, g) into (r, 0), and many of them applied to neighbouring columns of a matrix in scratch, one after the other."""
+"""Plane rotations: (c, s) that rotate (f, g) to (r, 0), applied in sequence to matrix columns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from xlanb.cpu.emitters.linalg.columns import Columns, Matrix
 from xlanb.cpu.emitters.linalg.reflections import UNROLL, power_scale, row_blocks
 
 Block = tuple[Value, Value, Value]
-"""Rows low..high of a diagonal, and the direction (1 or -1) in which a sweep goes over them."""
+"""Rows low..high of a diagonal, and the direction (1 or -1) of a sweep over them."""
 
 
 def rotation(c: Columns, f: Value, g: Value) -> Sequence[Value]:
-    """(c, s, r) with c f + s g = r and c g - s f = 0; (1, 0, 0) where both are zero. Numbers must be far from overflow."""
+    """(c, s, r) with c f + s g = r and c g - s f = 0; (1, 0, 0) if both are zero.
+
+    The numbers must be far from overflow.
+    """
     squares = f * f + g * g
 
     def plain() -> Sequence[Value]:
@@ -32,9 +35,10 @@ def rotation(c: Columns, f: Value, g: Value) -> Sequence[Value]:
 
 
 def rotate_columns(c: Columns, z: Matrix, columns: Block, turns: Pointer) -> None:
-    """Rotate columns (first, first + step), (first + step, first + 2 step), ... of z: as many pairs as `turns` has (c, s): (x, y) := (c x + s y, c y - s x).
+    """Rotate columns (first, first + step), (first + step, first + 2 step), ... of z.
 
-    `columns` are (first, step, pairs).
+    `turns` has a (c, s) for each pair: (x, y) := (c x + s y, c y - s x). `columns` are (first,
+    step, pairs).
     """
     first, step, count = columns
     start, jump = z[first], step * z.stride

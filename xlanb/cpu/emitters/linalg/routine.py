@@ -1,8 +1,9 @@
-"""Kernels of linear algebra: custom-calls of LAPACK routines, and the opcodes cholesky and triangular-solve.
+"""Kernels of linear algebra: LAPACK custom-calls, and the opcodes cholesky, triangular-solve.
 
-CUSTOM_CALLS and OPCODES list the ways to compute an instruction, the preferred one first; the first whose routine fits
-is taken. A way computes one matrix of a batch, or as many small ones as a vector has lanes; the loop over the batch,
-which threads may share, is written around it. What no way fits is a call of the runtime (xlanb.codegen.host_call).
+CUSTOM_CALLS and OPCODES list the strategies for an instruction, the preferred one first. The
+first whose routine fits is used. A strategy computes one matrix of a batch, or as many small ones
+as a vector has lanes, inside a loop over the batch that threads may share. If none fits, the
+runtime is called (xlanb.codegen.host_call).
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ TYPES = {"s": T.F32, "d": T.F64, "c": T.C64, "z": T.C128}
 LINE = 64
 """Bytes of a cache line."""
 
-# -- LAPACK's routines as data --------------------------------------------------------------------------------------
+# -- LAPACK's routines as data ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Array:
     """An argument that is an array.
 
-    kind: "operand" or "result" (by `number`), "copy" (operand `number` in scratch memory, as the routine overwrites
-    it), "scratch" (memory of `number` bytes) or "work": two arguments, the workspace and its size, which the routine
-    itself tells
+    kind: "operand" or "result" (by `number`), "copy" (operand `number` in scratch memory, as the
+    routine overwrites it), "scratch" (memory of `number` bytes) or "work": two arguments, the
+    workspace and its size, found by a workspace query
     """
 
     kind: str
@@ -57,20 +58,21 @@ Argument = int | float | str | Array | None
 """Integers, numbers of the element type, letters and arrays; None is a null pointer."""
 Arguments = tuple[Argument, ...]
 Spec = tuple[PrimitiveType, tuple[int, ...]]
-"""Element type and dimensions of one matrix, vector (one dimension) or number (none) of a batch."""
+"""Element type and dimensions of one matrix (2), vector (1) or number (0) of a batch."""
 
 
 @dataclass(frozen=True)
 class Routine:
     """A LAPACK routine that computes an instruction, one matrix at a time.
 
-    operands:  what each operand holds for one matrix
-    results:   the same of the results; one of None may have any dimensions
-    name:      without the letter of the type
+    operands:  spec of each operand for one matrix
+    results:   spec of each result; None allows any dimensions
+    name:      without the type letter
     arguments: in order
-    flops:     operations, roughly
-    finite:    of an iteration the part of operand 0 that has to be finite: all of it ("A") or a triangle ("L", "U")
-    failing:   results that are NaN where an iteration fails, which its last result tells
+    flops:     estimated floating-point operations
+    finite:    for iterations, the part of operand 0 that must be finite: all ("A") or a triangle
+               ("L", "U")
+    failing:   results set to NaN if an iteration fails, as its last result (info) says
     zeros:     results that the routine does not compute
     """
 
@@ -85,15 +87,15 @@ class Routine:
 
 
 Fit = Callable[[HloInstruction], Routine | None]
-"""The routine that an instruction is; None if its options or shapes are not those of the routine."""
+"""Returns the routine that an instruction is; None if its options or shapes do not fit."""
 
 
 @dataclass(frozen=True)
 class RoutineCall:
-    """One call: the addresses of operands and results by leaf, and of this thread's scratch memory.
+    """One call: addresses of operands and results by leaf, and of this thread's scratch memory.
 
-    `count` matrices are computed, more than one only side by side. `alone` says that the batch is a single matrix, so
-    that threads may share the work on it.
+    Computes `count` matrices, more than one only side by side. `alone` means that the batch is a
+    single matrix, so that threads may share the work on it.
     """
 
     f: Function
@@ -114,33 +116,38 @@ class RoutineCall:
         """The address of the scratch memory plus an offset in bytes.
 
         Raises:
-            CompilationError: the way of computing asked for none.
+            CompilationError: The strategy requested no scratch memory.
         """
         if self.scratch is None:
             raise CompilationError(f"a linear algebra kernel has no scratch memory:\n  {self.instruction}")
         return Pointer(self.scratch, I8).address(offset)
 
     def numbers(self, address: Value) -> Pointer:
-        """The numbers at an address."""
+        """A pointer to the numbers at an address."""
         return Pointer(address, number(self.type))
 
     def step(self, name: str, write: Callable[..., None], *given: object) -> None:
-        """Call a function that all programs of a process share: `write(f, type, *given)` writes its body, the values in what is given are its parameters (see codegen.routines)."""
+        """Call a function that all programs of a process share.
+
+        `write(f, type, *given)` emits its body; the values in `given` become its parameters (see
+        codegen.routines).
+        """
         shared(f"linalg.{name}")(write)(self.f, self.type, *given)
 
 
 @dataclass(frozen=True)
 class RoutineWay:
-    """One way to compute an instruction.
+    """One strategy to compute an instruction.
 
-    how:          what it does, for the kernel's plan
-    fit:          the routine that it is, None if the way does not fit the instruction and its options
-    emit:         write the code for one call
+    how:          a description for the kernel's plan
+    fit:          the routine that computes the instruction; None if the strategy does not fit it
+    emit:         emits the code of one call
     nanoseconds:  estimated time of one call
-    scratch:      bytes of scratch memory for each thread
+    scratch:      bytes of scratch memory per thread
     in_place:     operands that may share memory with the result of the same number
-    together:     small matrices of a batch side by side, one in each lane: how many a batch needs for that to pay;
-                  without it, operands in place are copied to the result before `emit`, which works on that
+    together:     the least batch for small matrices side by side, one per lane; if None, operands
+    in
+                  place are copied to the result before `emit`, which works on the copy
     """
 
     how: str
@@ -152,32 +159,32 @@ class RoutineWay:
     together: Callable[[HloInstruction, Routine], int] | None = None
 
     def each(self, i: HloInstruction) -> int:
-        """How many matrices one call computes."""
+        """The number of matrices that one call computes."""
         return 1 if self.together is None else LINE // part(element_type(i)).byte_size
 
     def calls(self, i: HloInstruction) -> int:
-        """How many calls a batch takes."""
+        """The number of calls for a batch."""
         return -(-batch_of(i) // self.each(i))
 
 
 WAYS: dict[str | Op, list[RoutineWay]] = {}
-"""Ways by LAPACK's name without the letter of the type, or by opcode, the preferred one first."""
+"""Strategies by LAPACK's name without the type letter, or by opcode, the preferred one first."""
 OPCODES = (Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
-"""Opcodes among them, whose matrices may lie row after row too."""
+"""Opcodes in WAYS; their matrices may also be row-major."""
 
 
 def has_kernel(i: HloInstruction) -> bool:
-    """Whether an instruction is a routine of linear algebra that has a kernel."""
+    """Whether an instruction is a linear algebra routine that has a kernel."""
     return way(i) is not None
 
 
 def way(i: HloInstruction) -> tuple[RoutineWay, Routine] | None:
-    """The preferred way that fits an instruction, and the routine that it is; None if the runtime has to compute it."""
+    """The preferred strategy for an instruction and its routine; None to call the runtime."""
     return next(_fitting(i), None)
 
 
 def _fitting(i: HloInstruction) -> Iterator[tuple[RoutineWay, Routine]]:
-    """All ways that fit, the preferred one first."""
+    """Yield all strategies that fit, the preferred one first."""
     found = lapack_name(str(i.get("custom_call_target"))) if i.opcode is Op.CUSTOM_CALL else None
     ways = WAYS.get(found[1] if found else i.opcode, [])
     if not ways or not _has_matrices(i, found[0] if found else ""):
@@ -188,11 +195,11 @@ def _fitting(i: HloInstruction) -> Iterator[tuple[RoutineWay, Routine]]:
             yield w, routine
 
 
-# -- what the instruction says -------------------------------------------------------------------------------------
+# -- properties of the instruction -----------------------------------------------------------------
 
 
 def element_type(i: HloInstruction) -> PrimitiveType:
-    """That of the first operand."""
+    """The element type of the first operand."""
     return array_of(i.operands[0]).element_type
 
 
@@ -203,12 +210,12 @@ def size_of(i: HloInstruction, operand: int = 0) -> tuple[int, int]:
 
 
 def batch_of(i: HloInstruction) -> int:
-    """How many matrices there are."""
+    """The number of matrices in the batch."""
     return math.prod(array_of(i.operands[0]).dimensions[:-2])
 
 
 def is_by_rows(i: HloInstruction, operand: int) -> bool:
-    """Whether an operand lies row after row; a matrix of one row or column may do so and not."""
+    """Whether an operand is row-major; matrices of one row or column are also column-major."""
     shape = array_of(i.operands[operand])
     return not shape.is_dynamic and same_order(shape, ArrayShape(shape.element_type, shape.dimensions))
 
@@ -223,7 +230,10 @@ def _results(i: HloInstruction) -> list[ArrayShape]:
 
 
 def _has_matrices(i: HloInstruction, letter: str) -> bool:
-    """Whether all operands are arrays with something in them, the first of them of matrices, of a type of LAPACK: that of a letter if it is given."""
+    """Whether all operands are non-empty arrays and the first is a batch of matrices.
+
+    Its type must be one of LAPACK's, or that of `letter` if given.
+    """
     if not i.operands or not all(o.shape.is_array for o in i.operands):
         return False
     given = [array_of(o) for o in i.operands]
@@ -245,7 +255,7 @@ def _fits(i: HloInstruction, w: RoutineWay, routine: Routine) -> bool:
 
 
 def _is(i: HloInstruction, shape: ArrayShape, batch: tuple[int, ...], spec: Spec | None) -> bool:
-    """Whether an array holds what a spec says for each matrix of a batch, in the order of memory that LAPACK wants."""
+    """Whether an array holds `spec` for each matrix of a batch, in a layout that LAPACK accepts."""
     rank = len(batch)
     by_rows = i.opcode in OPCODES and not shape.is_dynamic and same_order(shape, _with_layout(shape, shape.rank))
     if shape.dimensions[:rank] != batch or not (by_rows or same_order(shape, _with_layout(shape, rank))):
@@ -254,28 +264,28 @@ def _is(i: HloInstruction, shape: ArrayShape, batch: tuple[int, ...], spec: Spec
 
 
 def _with_layout(shape: ArrayShape, batch: int) -> ArrayShape:
-    """The shape with the batch's dimensions slowest, in order, and the others by columns."""
+    """The shape with the batch dimensions slowest, in order, and the others column-major."""
     slowest = [*range(batch), *reversed(range(batch, shape.rank))]
     return ArrayShape(shape.element_type, shape.dimensions, layout=Layout(tuple(reversed(slowest))))
 
 
-# -- the kernel -----------------------------------------------------------------------------------------------------
+# -- the kernel ------------------------------------------------------------------------------------
 
 
 def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of scratch memory that each thread needs."""
+    """Bytes of scratch memory per thread."""
     found = way(i)
     return found[0].scratch(i, found[1]) if found else 0
 
 
 def rounds(i: HloInstruction) -> tuple[int, float]:
-    """(Calls that threads may share, nanoseconds of each.)"""
+    """The number of calls that threads may share, and the nanoseconds of each."""
     found = way(i)
     return (found[0].calls(i), found[0].nanoseconds(i, found[1])) if found else (0, 0.0)
 
 
 def is_in_place(i: HloInstruction, operand: int) -> bool:
-    """Whether the result of the same number may overwrite an operand."""
+    """Whether a result may overwrite the operand with the same number."""
     found = way(i)
     return found is not None and operand in found[0].in_place
 
@@ -310,13 +320,13 @@ def _emit(k: Kernel) -> bool:
             if is_used(i, n):
                 f.fill(made[n], 0, result_bytes(i)[n])
         w.emit(RoutineCall(f, i, routine, given, made, scratch, batch == 1, _count(f, first, each, batch)))
-    f.ready = f.calls_only = True  # the time is spent in routines
+    f.ready = f.calls_only = True  # most time is spent in routines
     _note_choice(f, i)
     return True
 
 
 def _note_choice(f: Function, i: HloInstruction) -> None:
-    """Put the ways that fit, and their estimated times on one thread, into the kernel's plan."""
+    """Add the strategies that fit, with estimated times on one thread, to the kernel's plan."""
     ways = list(_fitting(i))
     routine = ways[0][1]
     first, *others = [(w.how, time_text(w.calls(i) * w.nanoseconds(i, r))) for w, r in ways]
@@ -325,13 +335,13 @@ def _note_choice(f: Function, i: HloInstruction) -> None:
 
 
 def _count(f: Function, first: Ix, each: int, batch: int) -> Ix:
-    """The matrices of a call."""
+    """The number of matrices in a call."""
     left = f.sub(batch, first)
     return min(left, each) if isinstance(left, int) else left.umin(each) if each > 1 else 1
 
 
 def _matrix(a: IrArray, batch: int, number: Ix) -> Value:
-    """The address of what an array has for a matrix of the batch."""
+    """The address of an array's data for one matrix of the batch."""
     return Pointer(a.pointer, I8).address(a.pointer.function.mul(number, a.shape.byte_size // batch))
 
 
@@ -346,5 +356,5 @@ def result_bytes(i: HloInstruction) -> list[int]:
 
 
 def number(t: PrimitiveType) -> Type:
-    """LLVM's type of a real number, or of a part of a complex one."""
+    """The LLVM type of a real number, or of one part of a complex number."""
     return memory(part(t))

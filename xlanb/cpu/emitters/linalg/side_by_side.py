@@ -1,7 +1,7 @@
-"""Small matrices of a batch side by side: one in each lane of a vector, so that what is done to an element is done to those of all of them.
+"""Small matrices of a batch, one per lane of a vector, so that one operation updates all.
 
-Their elements are interleaved in scratch memory (element k of all matrices lies in vector k), worked on there by plain
-loops, and put back. LAPACK's calls cost more than the arithmetic on such matrices.
+Their elements are interleaved in scratch memory (element k of all matrices is vector k), processed
+there by plain loops, and copied back. LAPACK calls cost more than the arithmetic on such matrices.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def least_matrices(t: PrimitiveType, elements: int, n: int) -> int:
 
 
 def copy(call: RoutineCall, matrices: Value, scratch: Value, elements: int, *, out: bool = False) -> None:
-    """Interleave all elements of the matrices of a call, or put them back."""
+    """Interleave all elements of the matrices of a call, or copy them back if `out`."""
     even, parts = call.numbers(scratch), elements * (2 if call.type.is_complex else 1)
     odd = even.by(lanes_of(even.element.bytes))
     interleave(call.f, call.numbers(matrices), even, odd, parts, parts, call.count, 1, out, None)
 
 
 class SideBySide:
-    """Writes arithmetic on elements of matrices side by side, which begin at an address of scratch memory."""
+    """Emits arithmetic on elements of interleaved matrices at an address of scratch memory."""
 
     def __init__(self, f: Function, t: PrimitiveType) -> None:
         self.f = f
@@ -52,12 +52,12 @@ class SideBySide:
         self.ones = f.const(self.kind.times(self.lanes), 1.0)
 
     def get(self, matrices: Value, index: Ix) -> Element:
-        """Element `index` of all matrices."""
+        """Load element `index` of all matrices."""
         first = self._element(matrices, index)
         return tuple(first.load(k * self.lanes, self.lanes) for k in range(self.parts))
 
     def set(self, matrices: Value, index: Ix, value: Element) -> None:
-        """Set element `index` of all matrices."""
+        """Store element `index` of all matrices."""
         first = self._element(matrices, index)
         for k, vector in enumerate(value):
             first.store(k * self.lanes, vector)
@@ -70,11 +70,11 @@ class SideBySide:
         Pointer(target, I32).store(0, vector, Mask.first(self.f, self.lanes, count))
 
     def one(self) -> Element:
-        """1 in all matrices."""
+        """One, in all matrices."""
         return (self.ones, *(self.zeros for _ in range(1, self.parts)))
 
     def chosen(self, mask: Value, then: Element, otherwise: Element) -> Element:
-        """Lane by lane one of two elements; that of all lanes by an i1."""
+        """Select between two elements lane by lane, or for all lanes by an i1."""
         return tuple(mask.select(x, y) for x, y in zip(then, otherwise, strict=True))
 
     def scaled(self, x: Element, by: Value) -> Element:
@@ -99,7 +99,10 @@ class SideBySide:
         return (-a[1]).times_plus(b[1], a[0] * b[0]), a[1].times_plus(b[0], a[0] * b[1])
 
     def inverse(self, x: Element) -> Element:
-        """One over an element: complex ones are scaled to the size of one first, so that squares stay in range."""
+        """The reciprocal of an element.
+
+        Complex ones are scaled first, so that squares stay in range.
+        """
         if self.parts == 1:
             return (self.ones / x[0],)
         scale = self.ones / self.size(x)
@@ -107,7 +110,7 @@ class SideBySide:
         return self.scaled(self.adjoint((re, im)), scale / im.times_plus(im, re * re))
 
     def size(self, x: Element) -> Value:
-        """What LAPACK compares: |x|, of complex numbers |Re x| + |Im x|."""
+        """The magnitude that LAPACK compares: |x|, or |Re x| + |Im x| of complex numbers."""
         return abs(x[0]) if self.parts == 1 else abs(x[0]) + abs(x[1])
 
     def everywhere(self, index: Ix) -> Value:

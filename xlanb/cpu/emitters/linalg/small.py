@@ -1,4 +1,7 @@
-"""Cholesky factors, LU factors and triangular systems of small matrices, those of a batch side by side (see side_by_side.py)."""
+"""Cholesky factors, LU factors and triangular systems of small matrices, one per lane.
+
+See side_by_side.py.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +47,11 @@ def _way(fit: Fit, emit: Callable[[RoutineCall], None], in_place: int = 0) -> Ro
     return RoutineWay("a matrix in each lane", fit, emit, _nanoseconds, _scratch, (in_place,), _together)
 
 
-# -- Cholesky factors -----------------------------------------------------------------------------------------------
+# -- Cholesky factors ------------------------------------------------------------------------------
 
 
 def emit_potrf(call: RoutineCall) -> None:
-    """The factor, and info in its result or, of the opcode, in scratch memory."""
+    """Emit the factor and info; the opcode has no info result and keeps it in scratch memory."""
     n, is_upper, room = size_of(call.instruction)[1], call.routine.arguments[0] == "U", call.room()
     info = call.results[1] if len(call.results) > 1 else call.room(vectors_bytes(call.type, n * n))
     copy(call, call.operands[0], room, n * n)
@@ -60,7 +63,7 @@ def emit_potrf(call: RoutineCall) -> None:
 def _write_potrf(
     f: Function, t: PrimitiveType, room: Value, info: Value, n: Value, count: Value, down: Value, along: Value
 ) -> None:
-    """Factor column by column; `down` and `along` are the steps from row to row and from column to column."""
+    """Factor column by column; `down` and `along` are the row and column strides."""
     s = SideBySide(f, t)
     with f.carried(n, [s.none()], guarded=True) as column:
         at = f.value(column.index)
@@ -69,7 +72,7 @@ def _write_potrf(
 
 
 def _potrf_column(s: SideBySide, a: Value, j: Value, n: Value, steps: tuple[Value, Value], info: Value) -> Value:
-    """Column j, subtracted from those after it; gives info."""
+    """Compute column j and subtract it from the columns after it; return info."""
     f, (down, along) = s.f, steps
     own, below = j * along, j + 1
     diagonal = own + j * down
@@ -94,11 +97,11 @@ WAYS["potrf"].insert(0, _way(potrf, emit_potrf))
 WAYS[Op.CHOLESKY].insert(0, _way(cholesky, emit_potrf))
 
 
-# -- LU factors -----------------------------------------------------------------------------------------------------
+# -- LU factors ------------------------------------------------------------------------------------
 
 
 def emit_getrf(call: RoutineCall) -> None:
-    """Factors, pivots, info."""
+    """Emit factors, pivots and info."""
     (m, n), room, (factors, pivots, info) = size_of(call.instruction), call.room(), call.results
     copy(call, call.operands[0], room, m * n)
     call.step("getrf", _write_getrf, room, pivots, info, m, n, min(m, n), call.count)
@@ -106,7 +109,8 @@ def emit_getrf(call: RoutineCall) -> None:
 
 
 def _write_getrf(
-    f: Function, t: PrimitiveType, room: Value, pivots: Value, info: Value, m: Value, n: Value, steps: Value, count: Value
+    f: Function, t: PrimitiveType, room: Value, pivots: Value, info: Value, m: Value, n: Value,
+    steps: Value, count: Value
 ) -> None:  # fmt: skip
     """Factor column by column; pivots differ from lane to lane."""
     s = SideBySide(f, t)
@@ -121,7 +125,10 @@ def _write_getrf(
 
 
 def _getrf_column(s: SideBySide, a: Value, size: tuple[Value, Value], k: Value, info: Value) -> tuple[Value, Value]:
-    """Column k: exchange rows, divide, and subtract from those right of it; gives the pivot's row, and info."""
+    """Column k: exchange rows, divide, subtract from the columns after it.
+
+    Returns the pivot's row, and info.
+    """
     f, (m, n) = s.f, size
     own, below = k * m, k + 1
     where = _largest(s, a, own, k, m)
@@ -144,7 +151,7 @@ def _getrf_column(s: SideBySide, a: Value, size: tuple[Value, Value], k: Value, 
 
 
 def _exchange(s: SideBySide, a: Value, size: tuple[Value, Value], k: Value, where: Value) -> None:
-    """Exchange row k with the row that `where` names, lane by lane."""
+    """Exchange row k with row `where`, lane by lane."""
     f, (m, n) = s.f, size
     with f.loop(m, k + 1, guarded=True) as i:
         here = where.equals(s.everywhere(i))
@@ -157,7 +164,7 @@ def _exchange(s: SideBySide, a: Value, size: tuple[Value, Value], k: Value, wher
 
 
 def _largest(s: SideBySide, a: Value, own: Value, k: Value, m: Value) -> Value:
-    """The rows of the largest elements of a column from row k on, the first of several."""
+    """The row of the largest element of a column from row k on; the first if there are several."""
     start = [s.size(s.get(a, own + k)), s.everywhere(k)]
     with s.f.carried(m, start, k + 1, guarded=True) as row:
         found = s.size(s.get(a, own + s.f.value(row.index)))
@@ -169,11 +176,15 @@ def _largest(s: SideBySide, a: Value, own: Value, k: Value, m: Value) -> Value:
 WAYS["getrf"].insert(0, _way(getrf, emit_getrf))
 
 
-# -- triangular systems ---------------------------------------------------------------------------------------------
+# -- triangular systems ----------------------------------------------------------------------------
 
 
 def emit_trsm(call: RoutineCall) -> None:
-    """Solve by steps that make every system t y = c for a lower triangular t: element (p, q) of t is corner + p down + q along of a, element (p, r) of y is start + p step + r side of x."""
+    """Emit triangular solves as systems t y = c with a lower triangular t.
+
+    Element (p, q) of t is a[corner + p down + q along], element (p, r) of y is x[start + p step + r
+    side].
+    """
     side, uplo, trans, diag, *_ = call.routine.arguments
     n, is_left = size_of(call.instruction)[0], side == "L"
     m = math.prod(size_of(call.instruction, 1)) // n
@@ -197,7 +208,7 @@ def _write_trsm(
     n: Value, m: Value, corner: Value, down: Value, along: Value, start: Value, step: Value, side: Value,
     unit: bool, conjugated: bool,
 ) -> None:  # fmt: skip
-    """Solve row after row of y, and subtract what each makes of those after it."""
+    """Solve row by row of y; subtract each row's contribution from the rows after it."""
     s = SideBySide(f, t)
 
     def element(index: Ix) -> Element:

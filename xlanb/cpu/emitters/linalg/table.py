@@ -1,6 +1,8 @@
-"""The LAPACK and BLAS routines that compute custom-calls and opcodes: operands, results, arguments, and XLA's conventions for results and failures.
+"""The LAPACK and BLAS routines behind custom-calls and opcodes.
 
-Sources: LAPACK's reference (netlib.org/lapack), jaxlib's lapack_kernels for operands and results of the custom-calls.
+Gives their operands, results, arguments, and XLA's conventions for results and failures.
+Sources: LAPACK's reference (netlib.org/lapack); jaxlib's lapack_kernels for operands and results of
+the custom-calls.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _NO_INFO = SCRATCH(4)
 
 
 def _letter(i: HloInstruction, option: str, letters: str) -> str:
-    """An option as a letter; empty if it is missing or none of those known."""
+    """An option as a letter; empty if it is missing or unknown."""
     found = lapack_options(i).get(option)
     return next((letter for letter in letters if ord(letter) == found), "")
 
@@ -54,17 +56,17 @@ def _matrix(i: HloInstruction, operand: int = 0) -> Spec:
 
 
 def _square(i: HloInstruction) -> tuple[PrimitiveType, int, Spec]:
-    """The element type, the order and the square matrix that operand 0 has to be."""
+    """The element type, the order, and the spec of operand 0 as a square matrix."""
     t, n = element_type(i), size_of(i)[1]
     return t, n, (t, (n, n))
 
 
 def _reals(t: PrimitiveType, count: int) -> Arguments:
-    """The scratch memory of so many real numbers that routines for complex ones take besides."""
+    """Scratch memory for `count` real numbers, an argument only of complex routines."""
     return (SCRATCH(count * part(t).byte_size),) if t.is_complex else ()
 
 
-# -- Cholesky factors -----------------------------------------------------------------------------------------------
+# -- Cholesky factors ------------------------------------------------------------------------------
 
 
 def potrf(i: HloInstruction) -> Routine | None:
@@ -76,13 +78,17 @@ def potrf(i: HloInstruction) -> Routine | None:
 
 
 def cholesky(i: HloInstruction) -> Routine:
-    """(a) -> factor. A matrix by rows is its transpose by columns."""
+    """(a) -> factor. A row-major matrix is the transpose of a column-major one."""
     (_, n, matrix), uplo = _square(i), "U" if bool(i.get("lower")) == is_by_rows(i, 0) else "L"
     return Routine((matrix,), (matrix,), "potrf", (uplo, n, RESULT(0), n, _NO_INFO), n**3 / 3)
 
 
 def finish_potrf(call: RoutineCall, arguments: Sequence[Value]) -> None:
-    """Fill the triangles of factors with NaN where info, the last argument, is not 0. Of the opcode's factors set the other triangles to zero, and fill all of those that fail, or have a NaN."""
+    """Fill the triangles of factors with NaN where info, the last argument, is not 0.
+
+    The opcode (no info result) also zeroes the other triangles, and fills the whole factor with NaN
+    if it failed or contains a NaN.
+    """
     upper, zeros = call.routine.arguments[0] == "U", len(call.results) == 1
     given = (call.results[0], arguments[-1], size_of(call.instruction)[1], call.count)
     call.step("cholesky.triangle", _write_triangle, *given, upper, zeros)
@@ -122,11 +128,11 @@ WAYS["potrf"] = [lapack_way(potrf, finish=finish_potrf)]
 WAYS[Op.CHOLESKY] = [lapack_way(cholesky, finish=finish_potrf)]
 
 
-# -- LU factors and triangular systems ------------------------------------------------------------------------------
+# -- LU factors and triangular systems -------------------------------------------------------------
 
 
 def getrf(i: HloInstruction) -> Routine:
-    """(a) -> (packed factors, pivots from 1 on, info)"""
+    """(a) -> (packed factors, 1-based pivots, info)"""
     matrix, (m, n) = _matrix(i), size_of(i)
     results = (matrix, (T.S32, (min(m, n),)), _INFO)
     return Routine((matrix,), results, "getrf", (m, n, RESULT(0), m, RESULT(1), RESULT(2)), _cube(i))
@@ -155,8 +161,8 @@ def trsm(i: HloInstruction) -> Routine | None:
 def _system(i: HloInstruction) -> tuple[str, ...] | None:
     """The letters side, uplo, trans and diag of a triangular system; None if trsm has no such form.
 
-    Those of the opcode are about what lies column after column: a matrix by rows is its transpose by columns. BLAS
-    cannot conjugate without transposing.
+    The opcode's letters are for column-major data: a row-major matrix is the transpose of a
+    column-major one. BLAS cannot conjugate without transposing.
     """
     if i.opcode is Op.CUSTOM_CALL:
         known = {"side": "LR", "uplo": "LU", "trans_x": "NTC", "diag": "NU"}
@@ -179,7 +185,7 @@ WAYS["getrf"] = [lapack_way(getrf)]
 WAYS["trsm"] = WAYS[Op.TRIANGULAR_SOLVE] = [lapack_way(trsm, in_place=(1,))]
 
 
-# -- QR -------------------------------------------------------------------------------------------------------------
+# -- QR --------------------------------------------------------------------------------------------
 
 
 def geqrf(i: HloInstruction) -> Routine:
@@ -210,7 +216,8 @@ def ormqr(i: HloInstruction) -> Routine | None:
     if rows != (m if left else n) or count > min(rows, columns):
         return None
     adjoint = "N" if not options.get("transpose", 0) else "C" if t.is_complex else "T"
-    # The reflections are copied: the routine changes and restores them, and operands may be read-only.
+    # The reflections are copied: the routine changes and restores them, and operands may be
+    # read-only.
     letters, reflections = ("L" if left else "R", adjoint), (COPY(0), rows, OPERAND(1))
     arguments = (*letters, m, n, count, *reflections, RESULT(0), m, WORK, _NO_INFO)
     operands = (_matrix(i), (t, (count,)), _matrix(i, 2))
@@ -226,7 +233,7 @@ def geqp3(i: HloInstruction) -> Routine | None:
 
 
 def _unitary(i: HloInstruction, name: str) -> str:
-    """The routine's name for complex numbers, which begins with un."""
+    """The routine's name; it begins with "un" for complex numbers."""
     return f"{'un' if element_type(i).is_complex else 'or'}{name}"
 
 
@@ -236,7 +243,7 @@ WAYS["ormqr"] = WAYS["unmqr"] = [lapack_way(ormqr, in_place=(2,))]
 WAYS["geqp3"] = [lapack_way(geqp3, in_place=(0, 1))]
 
 
-# -- symmetric and Hermitian matrices -------------------------------------------------------------------------------
+# -- symmetric and Hermitian matrices --------------------------------------------------------------
 
 
 def syevd(i: HloInstruction) -> Routine | None:
@@ -268,7 +275,7 @@ WAYS["syevd"] = WAYS["heevd"] = [lapack_way(syevd)]
 WAYS["sytrd"] = WAYS["hetrd"] = [lapack_way(sytrd)]
 
 
-# -- singular values ------------------------------------------------------------------------------------------------
+# -- singular values -------------------------------------------------------------------------------
 
 
 def gesdd(i: HloInstruction) -> Routine | None:
@@ -292,11 +299,14 @@ def gesdd(i: HloInstruction) -> Routine | None:
 WAYS["gesdd"] = WAYS["gesvd"] = [lapack_way(gesdd)]
 
 
-# -- general matrices -----------------------------------------------------------------------------------------------
+# -- general matrices ------------------------------------------------------------------------------
 
 
 def geev(i: HloInstruction) -> Routine | None:
-    """(a) -> (eigenvalues, as real and imaginary parts of real matrices; left and right eigenvectors; info)"""
+    """(a) -> (eigenvalues, left and right eigenvectors, info).
+
+    Eigenvalues of real matrices are two results: real and imaginary parts.
+    """
     t, n, matrix = _square(i)
     letters = [_letter(i, f"compute_{side}", "VN") for side in ("left", "right")]
     if not all(letters):
@@ -314,7 +324,7 @@ def geev(i: HloInstruction) -> Routine | None:
 
 
 def gees(i: HloInstruction) -> Routine | None:
-    """(a) -> (T, Z, eigenvalues as geev's, how many are selected, info)"""
+    """(a) -> (T, Z, eigenvalues as of geev, the number selected, info)"""
     (t, n, matrix), mode = _square(i), _letter(i, "mode", "VN")
     if not mode:
         return None
@@ -327,7 +337,7 @@ def gees(i: HloInstruction) -> Routine | None:
 
 
 def _eigenvalues(t: PrimitiveType, n: int) -> tuple[Spec, ...]:
-    """Of a general matrix: complex numbers, or real and imaginary parts."""
+    """Specs of a general matrix's eigenvalues: complex numbers, or real and imaginary parts."""
     return ((t, (n,)),) * (1 if t.is_complex else 2)
 
 
@@ -347,7 +357,7 @@ def gehrd(i: HloInstruction) -> Routine | None:
 
 
 def _finish_geev(call: RoutineCall, arguments: Sequence[Value]) -> None:
-    """Make complex eigenvectors of LAPACK's real ones."""
+    """Convert LAPACK's real eigenvectors to complex ones."""
     for k, result in enumerate((2, 3)):
         if call.routine.arguments[k] == "V" and not call.type.is_complex:
             given = (arguments[7 + 2 * k], call.results[1], call.results[result], size_of(call.instruction)[1])
@@ -355,7 +365,7 @@ def _finish_geev(call: RoutineCall, arguments: Sequence[Value]) -> None:
 
 
 def _write_pairs(f: Function, t: PrimitiveType, v: Value, imaginary: Value, result: Value, n: Value) -> None:
-    """Complex eigenvectors: those of a pair of eigenvalues are v[j] + i v[j + 1] and its conjugate."""
+    """Write complex eigenvectors: for a conjugate pair, v[j] + i v[j + 1] and its conjugate."""
     kind = number(t)
     with f.loop(n, guarded=True) as column:
         j, y = f.value(column), Pointer(imaginary, kind)[column]

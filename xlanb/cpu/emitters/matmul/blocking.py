@@ -1,4 +1,7 @@
-"""Which block of the result a micro-kernel holds: the one that needs the fewest cycles by a simple count of multiply-adds and loads."""
+"""Choose the block of the result that a micro-kernel holds in registers.
+
+It is the one with the fewest cycles by a simple count of multiply-adds and loads.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,19 @@ _COMMON = (
     (1, 4),
     (1, 2),
 )
-"""Rows and vectors of tiles that are taken where another is hardly better: programs then share them, and need not compile their own."""
+"""Preferred tiles (rows, vectors), used unless another is clearly faster.
+
+Programs share these and need not compile their own.
+"""
 _HARDLY = 1.02
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """The block of a tile: `rows`, which are `part` of row axis number `axis` times all of axis `whole` (-1: no axis), by vectors; and what all tiles are guessed to take, in cycles."""
+    """The block of a tile: `rows` by `vectors`, and the estimated cycles of all tiles.
+
+    Rows are `part` of row axis number `axis` times all of row axis `whole` (-1: no axis).
+    """
 
     axis: int
     part: int
@@ -51,7 +60,7 @@ class Blocking:
     tiles: int
 
     def offsets(self, axes: Sequence[ContractionAxis]) -> list[tuple[int, int]]:
-        """The rows, as elements from the first in a and in the result."""
+        """The rows, as element offsets from the first in a and in the result."""
         partial, whole = (axes[n] if n >= 0 else ContractionAxis(1) for n in (self.axis, self.whole))
         return [
             (p * partial.a + w * whole.a, p * partial.c + w * whole.c)
@@ -65,16 +74,16 @@ class Blocking:
 
 @lru_cache(maxsize=1024)
 def blocking(x: Contraction, target: CodegenTarget) -> Blocking:
-    """The best block for a contraction, whose last column axis is the one along which vectors lie."""
+    """The best block for a contraction whose vectors run along the last column axis."""
     width = lanes_of(target, x.type.bits)
     while width > 4 and width // 2 >= _column(x).size:
-        width //= 2  # two of half the width go at once on some machines
+        width //= 2  # some machines execute two of half the width at once
     options = sorted(_options(x, target, width), key=attrgetter("cycles"))
     least = options[0].cycles * _slowed(options[0], x, target.costs)
     near: dict[tuple[int, int], tuple[float, Blocking]] = {}
     for option in options:
         if option.cycles > least * _HARDLY:
-            break  # nothing makes an option faster than it is at first sight
+            break  # the slowdown is at least 1
         cycles = option.cycles * _slowed(option, x, target.costs)
         least = min(least, cycles)
         shape = option.rows, option.vectors
@@ -85,7 +94,7 @@ def blocking(x: Contraction, target: CodegenTarget) -> Blocking:
 
 
 def other_ways(x: Contraction, target: CodegenTarget, made: Blocking, most: int = 3) -> list[tuple[str, str]]:
-    """The next best blocks of other shapes, with the cycles that they are guessed to take."""
+    """The next best blocks of other shapes, with their cycles relative to the chosen one."""
     cycles = {str(o): o.cycles * _slowed(o, x, target.costs) for o in _options(x, target, made.width)}
     others = sorted((c, way) for way, c in cycles.items() if way != str(made))
     return [(way, f"{c / made.cycles:.2f} times the cycles") for c, way in others[:most]]
@@ -96,7 +105,7 @@ def _column(x: Contraction) -> ContractionAxis:
 
 
 def _options(x: Contraction, target: CodegenTarget, width: int) -> Iterator[Blocking]:
-    """The blocks whose sums fit the registers."""
+    """Yield the blocks whose sums fit the registers."""
     for vectors in _VECTORS:
         if vectors > -(-_column(x).size // width):
             continue
@@ -116,7 +125,8 @@ def _option(x: Contraction, block: tuple[int, int, int, int], vectors: int, widt
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
     parts = 2 if x.is_complex else 1
     sums = rows * vectors * parts
-    # As many loads a cycle as multiply-adds; fewer than four sums wait for one another; lines of b come from beyond the first cache.
+    # As many loads per cycle as multiply-adds; fewer than four sums are bound by latency; lines of
+    # b come from the L2 cache.
     step = max(sums, parts * rows + vectors, 4.0 if sums < 4 else 0.0)
     is_far = x.depth_count * vectors > costs.first_cache_sets * costs.first_cache_ways // 2
     step += vectors * (1.0 if is_far else 0.3)
@@ -125,7 +135,11 @@ def _option(x: Contraction, block: tuple[int, int, int, int], vectors: int, widt
 
 
 def _slowed(made: Blocking, x: Contraction, costs: Costs) -> float:
-    """How much longer loads of a take: where the rows of a tile fall on few sets of the first cache and drive one another out, or are many streams apart from one another."""
+    """The estimated slowdown of loads of a.
+
+    Rows of a tile that map to few sets of the L1 cache evict one another; many streams that are far
+    apart exceed the prefetchers.
+    """
     size = x.a_type.byte_size
     if not x.depth or x.depth_count * size <= _LINE:
         return 1.0

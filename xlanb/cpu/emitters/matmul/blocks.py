@@ -1,16 +1,16 @@
-"""Large products: operands packed by stretches of depth, each packed once and read by all threads.
+"""Large products: operands packed by slices of depth, each packed once and read by all threads.
 
-    for each stretch of depth:
-        pack a[:, stretch] into panels of the tile's rows       shared by threads
-        for each block of rows, that stays in the cache:        shared by threads
+    for each slice of depth:
+        pack a[:, slice] into panels of the tile's rows         shared by threads
+        for each block of rows that fits the cache:             shared by threads
             for each panel of the tile's columns:
-                pack b[stretch, panel] on the stack
+                pack b[slice, panel] on the stack
                 for each panel of a in the block: tile
 
-This is the order of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
-(2008), but that a panel of b is packed by the thread that uses it; where it is a mere copy, the first
-tiles of a panel make that of the next one beside their products. Sums over stretches are added up in
-the result, or in scratch where the result's type is narrower.
+This is the loop order of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
+(2008), except that the thread that uses a panel of b packs it. If packing is a plain copy, the
+first tiles of a panel copy the next panel while they multiply. Sums over slices accumulate in the
+result, or in scratch memory if the result's type is narrower.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _VECTORS = 2
 _LANES = 16
 """Lanes of the widest vector."""
 _SIZES = {T.BF16: 2, T.S8: 4, T.U8: 4}
-"""Elements of a lane where machines multiply groups of them."""
+"""Elements per lane on machines that multiply groups of them."""
 _UNROLL = 4
 _AHEAD = 8
-"""Lines that are fetched ahead of the one that is copied."""
+"""Lines that are prefetched ahead of the one being copied."""
 _LINE = 64
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A product of matrices that is blocked: stretches of `depth` elements, `count` of them. What it says holds for any machine."""
+    """A blocked matrix product: `count` slices of `depth` elements; the same on any machine."""
 
     x: Contraction
     depth: int
@@ -59,12 +59,12 @@ class Blocks:
 
     @property
     def keeps_sums(self) -> bool:
-        """Whether sums over stretches are added up in scratch."""
+        """Whether sums over slices accumulate in scratch memory."""
         return self.count > 1 and self.x.c_type is not self.x.type
 
     @property
     def bytes(self) -> tuple[int, int]:
-        """Bytes of scratch, at the most: of panels of a, and of the sums."""
+        """The most bytes of scratch memory needed: for panels of a, and for the sums."""
         item, depth = self.x.type.byte_size, self.depth
         if self.x.type is T.S32 and self.x.a_type is not T.S32:
             depth = -(-depth // 4)
@@ -76,7 +76,7 @@ class Blocks:
 
 
 def blocks_of(x: Contraction) -> Blocks | None:
-    """The blocks of a product of matrices; None of other contractions, and of types that have no tile."""
+    """The blocks of a matrix product; None for other contractions and types without a tile."""
     one = len(x.rows) == len(x.columns) == len(x.depth) == 1 and not x.batch and not x.is_complex
     if not one or x.columns[0].a or x.rows[0].b or x.columns[0].c != 1 or not _are_packed(x):
         return None
@@ -89,7 +89,7 @@ def blocks_of(x: Contraction) -> Blocks | None:
 
 
 def _are_packed(x: Contraction) -> bool:
-    """Whether elements of these types have tiles: floats, and bytes of which one operand's are signed."""
+    """Whether these types have tiles: floats, and bytes of which at least one operand is signed."""
     if x.type in (T.F32, T.F64):
         return True
     bytes_ = (x.a_type, x.b_type)
@@ -97,18 +97,18 @@ def _are_packed(x: Contraction) -> bool:
 
 
 def group(x: Contraction, target: CodegenTarget) -> Group | None:
-    """The groups that a machine multiplies of the operands' elements."""
+    """The groups of operand elements that the machine multiplies at once."""
     if x.a_type is x.b_type is T.BF16 and x.type is T.F32:
         return group_of(target, T.BF16)
     return group_of(target, T.S8) if x.type.is_integral else None
 
 
 def has_blocks(b: Blocks, target: CodegenTarget) -> bool:
-    """Whether a machine has a tile for it: of bytes only one that multiplies groups of them."""
+    """Whether the machine has a tile for it; bytes need instructions that multiply groups."""
     return not b.x.type.is_integral or group(b.x, target) is not None
 
 
-# -- the tile -----------------------------------------------------------------------------------
+# -- the tile --------------------------------------------------------------------------------------
 
 _TILE = (
     *(Parameter(PTR, name, "readonly") for name in ("a", "b")),
@@ -122,9 +122,10 @@ _TILE = (
 
 @dataclass(frozen=True)
 class BlockTile:
-    """The micro-kernel: panels of a and b over `depth` lines, `rows` by two vectors of sums in registers.
+    """The micro-kernel: panels of a and b over `depth` lines, `rows` by two vectors of sums.
 
-    Where it `copies` each round copies a line of the next panel of b, from `source` on, `step` bytes from one to the next.
+    If it `copies`, each iteration also copies a line of the next panel of b, from `source` on, with
+    `step` bytes between lines.
     """
 
     rows: int
@@ -133,16 +134,16 @@ class BlockTile:
     to: PrimitiveType
     group: Group | None
     adds: bool
-    """Whether sums of earlier stretches, at `s`, are added."""
+    """Whether the sums of earlier slices, at `s`, are added."""
     totals: bool
-    """Whether the panel of b ends with what sums are too large by (see Packing)."""
+    """Whether b's panel ends with the excess of the sums, to be subtracted (see Packing)."""
     a_first: bool
-    """Whether the elements of a are those that groups multiply as unsigned."""
+    """Whether a's elements are the ones that groups multiply as unsigned."""
     copies: bool = False
 
     @property
     def name(self) -> str:
-        """What the routine is called."""
+        """The routine's name."""
         kind = f"{f'.groups{self.group.size}' if self.group is not None else ''}{'.adds' if self.adds else ''}"
         kind += (
             f"{'.totals' if self.totals else ''}{'' if self.a_first else '.signed'}{'.copies' if self.copies else ''}"
@@ -162,7 +163,7 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
     b_line = _VECTORS * tile.width * item
 
     def step(pa: Value, pb: Value, sums: Sequence[Value]) -> list[Value]:
-        """An outer product of a line of each panel."""
+        """Add the outer product of a line of each panel."""
         columns = [f.load(v.kind, displaced(pb, k * tile.width * item), tile.width * item) for k in range(_VECTORS)]
         made: list[Value] = []
         for r in range(tile.rows):
@@ -170,10 +171,10 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
             made += [_multiplied(tile, factor, y, sums[r * _VECTORS + k]) for k, y in enumerate(columns)]
         return made
 
-    # Unrolled, LLVM loads all elements of several groups first: there are not so many registers.
+    # If unrolled, LLVM loads all elements of several groups first and runs out of registers.
     each = _UNROLL if tile.group is None else 1
     rounds = depth.lshr(each.bit_length() - 1)
-    last = rounds.smin(rows)  # of them, each of which fetches a row of the result
+    last = rounds.smin(rows)  # of these rounds, each of which prefetches a row of the result
     copied = [source, target] if tile.copies else []
     state = [a, b, c, *copied, *[f.zero(v.kind)] * (tile.rows * _VECTORS)]
     stretches = [(rounds - last, each, False), (last, each, True)]
@@ -194,7 +195,7 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
         state = loop.values
     sums = state[3 + len(copied) :]
     if tile.totals:
-        # the last line of the panel, behind whole squares of lines
+        # the last line of the panel, after whole squares of lines
         squares = (depth + (tile.width - 1)) & -tile.width
         last = displaced(b, squares * b_line)
         over = [f.load(v.kind, displaced(last, k * tile.width * item)) for k in range(_VECTORS)]
@@ -215,7 +216,7 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
 
 
 def _copied(f: Function, v: Lanes, places: Sequence[Value], step: Value) -> list[Value]:
-    """Copy a line of a panel, have a later one fetched; the places of the next."""
+    """Copy a line of a panel and prefetch a later one; return the next addresses."""
     source, target = places
     size = v.width * v.t.byte_size
     for k in range(_VECTORS):
@@ -234,18 +235,22 @@ def _multiplied(tile: BlockTile, factor: Value, column: Value, total: Value) -> 
     return tile.group.add(total, factor, column) if tile.a_first else tile.group.add(total, column, factor)
 
 
-# -- blocks of tiles ----------------------------------------------------------------------------
+# -- blocks of tiles -------------------------------------------------------------------------------
 
 _BLOCK = (
     "a", "b", "s", "c", "tile", "copying", "pack",
-    "depth", "s_step", "c_step", "rows", "columns", "a_panel", "s_column", "c_column", "height", "width", "tall", "across", "wide",
+    "depth", "s_step", "c_step", "rows", "columns", "a_panel", "s_column", "c_column",
+    "height", "width", "tall", "across", "wide",
     "b_unit", "b_step", "b_depth", "b_panel", "copies", "lines", "line",
 )  # fmt: skip
-"""The context of a walk over blocks: addresses of operands, sums and the result, of the tiles and of the routine that packs b;
-lines of a panel; bytes from one row of the sums and of the result to the next; sizes of the result; bytes of a panel of a; bytes
-from one panel of columns to the next; rows and columns of a tile; panels of a in a block, blocks side by side, panels of b in a
-block; of b what a packing needs (see packing.WORDS); how many tiles copy the next panel (0: none), lines that each copies, bytes of
-a line.
+"""The context of a loop over blocks:
+
+addresses of operands, sums, the result, the tile routines and b's packing routine; lines of a
+panel; byte strides between rows of the sums and of the result; rows and columns of the result;
+bytes of a panel of a; bytes between panels of columns in sums and result; rows and columns of a
+tile; panels of a per block, blocks side by side, panels of b per block; the words that packing b
+needs (see packing.WORDS); tiles that copy the next panel (0: none), lines each copies, bytes of a
+line.
 """
 _POINTERS = 7
 
@@ -296,7 +301,7 @@ def _emit_blocks(f: Function) -> None:
                 )
 
 
-# -- the product --------------------------------------------------------------------------------
+# -- the product -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -313,7 +318,8 @@ def _made(blocks: Blocks, target: CodegenTarget) -> _Made:
     x, g = blocks.x, group(blocks.x, target)
     width = lanes_of(target, x.type.bits)
     most = (target.vector_registers - _VECTORS - 2) // _VECTORS
-    # Panels of 5 rows in lines of 8 lanes, for one, would not fit the scratch memory (see Blocks.bytes).
+    # Panels of 5 rows in lines of 8 lanes, for one, would not fit the scratch memory (see
+    # Blocks.bytes).
     heights = [n for n in range(most, max(most - 3, 1), -1) if -(-n // width) * width * 3 <= n * 4]
     height = min(heights or [width], key=lambda n: (-(-x.row_count // n) * (n + 0.4), -n))
     is_signed = x.type.is_integral and x.a_type is T.S8 and x.b_type is T.S8
@@ -343,7 +349,7 @@ def emit_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value],
 
 
 class _Emitter:
-    """Writes a blocked product into a kernel."""
+    """Emits a blocked product into a kernel."""
 
     def __init__(
         self, f: Function, blocks: Blocks, made: _Made, places: tuple[Value, Value, Value], scratch: Value
@@ -368,7 +374,7 @@ class _Emitter:
             self._stretch(blocks.count - 1, depth - (blocks.count - 1) * blocks.depth)
 
     def _stretch(self, n: Ix, size: int) -> None:
-        """Stretch number `n`, `size` deep."""
+        """Emit slice `n`, of depth `size`."""
         f, x, made, blocks = self.f, self.x, self.made, self.blocks
         row, column, depth = x.rows[0], x.columns[0], x.depth[0]
         item_a, item_b = x.a_type.byte_size, x.b_type.byte_size
@@ -437,20 +443,20 @@ class _Emitter:
         self._share(walker, filled, -(-down // made.tall) * across, cycles * f.target.costs.cycle_ns)
 
     def _copies(self, size: int, lines: int) -> dict[str, int]:
-        """How tiles copy the next panel of b, where no element is converted: a line in each round."""
+        """How tiles copy the next panel of b, a line per round; none if elements are converted."""
         p, rounds = self.made.b, lines // _UNROLL
         if p.along or p.group is not None or p.source_type is not p.type or not rounds:
             return {"copies": 0, "lines": 0, "line": 0}
         return {"copies": -(-size // rounds), "lines": rounds, "line": p.line_bytes}
 
     def _filled(self, context: Value, names: Sequence[str], words: Mapping[str, Value | int]) -> Value:
-        """A context with these words."""
+        """A context filled with these words."""
         for k, name in enumerate(names):
             _set(self.f, context, k, words[name])
         return context
 
     def _share(self, name: str, context: Value, count: int, nanoseconds: float) -> None:
-        """Run a routine over 0..count, shared by threads where it pays."""
+        """Run a routine over 0..count; threads share it if that pays."""
         f = self.f
         shared, zero = is_shared(f, count, nanoseconds), f.zero(I64)
         note(f, count, nanoseconds, shared=shared)

@@ -1,7 +1,9 @@
-"""A contraction: `c[batch, row, column] = sum over depth of a[batch, row, depth] * b[batch, column, depth]`, with axes as strides.
+"""A contraction, with axes as strides.
 
-A dot's dimensions, in any order and any layout, and a convolution over a padded input are both of this kind: the window of a convolution is two axes of depth
-along which the input moves as it does along its rows and columns.
+    c[batch, row, column] = sum over depth of a[batch, row, depth] * b[batch, column, depth]
+
+Both dots, with any dimension order and layout, and convolutions over padded inputs have this form.
+A convolution's window gives two depth axes that share the input's row and column strides.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from xlanb.shape import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class ContractionAxis:
-    """One dimension: its size, and the elements from one index to the next in a, b and the result; 0 where an array does not have it."""
+    """One dimension: its size, and its element strides in a, b and the result (0: not present)."""
 
     size: int
     a: int = 0
@@ -23,7 +25,7 @@ class ContractionAxis:
     c: int = 0
 
     def follows(self, outer: ContractionAxis) -> bool:
-        """Whether a step of `outer` is as far as all of this axis, in every array: the two are then one axis."""
+        """Whether `outer` and this axis are contiguous in every array and can form one axis."""
         return all(o == self.size * i for o, i in ((outer.a, self.a), (outer.b, self.b), (outer.c, self.c)))
 
     def swapped(self) -> ContractionAxis:
@@ -33,7 +35,11 @@ class ContractionAxis:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """Axes by kind, outermost first. `a_type` and `b_type` are the operands' types in memory, `type` is what is summed in, `c_type` what is stored."""
+    """Axes by kind, outermost first.
+
+    `a_type` and `b_type` are the operands' types in memory, `type` is the accumulation type,
+    `c_type` the type that is stored.
+    """
 
     batch: tuple[ContractionAxis, ...]
     rows: tuple[ContractionAxis, ...]
@@ -44,12 +50,18 @@ class Contraction:
     type: PrimitiveType
     c_type: PrimitiveType
     is_swapped: bool = False
-    """Whether a and b (and rows and columns) have changed places."""
+    """Whether a and b (and rows and columns) are swapped."""
     is_complex: bool = False
-    """Whether elements are pairs of `type`: strides count their parts, and so do the last columns, or depth where it is the axis of the vectors."""
+    """Whether elements are pairs of `type`; strides then count parts.
+
+    The sizes of the last columns (or of depth, if vectors run along it) count parts too.
+    """
 
     def normalized(self) -> Contraction:
-        """Without axes of one element, neighbours joined, and the result's fastest axis, where it is a row or a column, the last of the columns."""
+        """Drop axes of size one, join neighbours; make the result's fastest axis the last column.
+
+        Swaps the operands if the fastest axis is a row.
+        """
         made = replace(
             self,
             batch=merged(self.batch, lambda x: (x.c, x.a, x.b)),
@@ -62,7 +74,7 @@ class Contraction:
         return made
 
     def swapped(self) -> Contraction:
-        """The same with the operands exchanged, rows for columns."""
+        """The contraction with operands, rows and columns swapped."""
         batch, rows, columns, depth = (
             tuple(x.swapped() for x in axes) for axes in (self.batch, self.columns, self.rows, self.depth)
         )
@@ -79,39 +91,39 @@ class Contraction:
 
     @property
     def row_count(self) -> int:
-        """Rows of the result, of one batch."""
+        """Rows of the result, per batch element."""
         return count(self.rows)
 
     @property
     def column_count(self) -> int:
-        """Columns of the result, of one batch."""
+        """Columns of the result, per batch element."""
         return count(self.columns)
 
     @property
     def depth_count(self) -> int:
-        """Products in a sum."""
+        """Products per sum."""
         return count(self.depth)
 
     @property
     def products(self) -> int:
-        """Products in all sums together."""
+        """Products in all sums."""
         return self.batch_count * self.row_count * self.column_count * self.depth_count
 
     @property
     def batch_count(self) -> int:
-        """How many products of matrices there are."""
+        """The number of matrix products."""
         return count(self.batch)
 
 
 def count(axes: Iterable[ContractionAxis]) -> int:
-    """Elements over axes."""
+    """The product of the axes' sizes."""
     return prod(x.size for x in axes)
 
 
 def merged(
     axes: Iterable[ContractionAxis], key: Callable[[ContractionAxis], tuple[int, ...]]
 ) -> tuple[ContractionAxis, ...]:
-    """Axes of more than one element in falling order of their strides, those that follow one another in memory as one."""
+    """Axes of more than one element by descending stride; contiguous ones are joined."""
     out: list[ContractionAxis] = []
     for x in sorted((x for x in axes if x.size != 1), key=key, reverse=True):
         if out and x.follows(out[-1]):

@@ -1,4 +1,7 @@
-"""A contraction as code: operands packed as planned, then the micro-kernel over all blocks of the result, shared by threads."""
+"""Emit a contraction: pack operands as planned, then run the micro-kernel over all blocks.
+
+Threads share the blocks.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,16 @@ from xlanb.cpu.emitters.matmul.tile import MatmulTile, has_pairs, panel_axes, pa
 from xlanb.shape import PrimitiveType
 
 _FOLDED = 4
-"""Rows, and columns, of a tile whose vectors lie along depth."""
+"""Rows, and columns, of a tile whose vectors run along depth."""
 Places = tuple[Value, Value, Value]
 """Addresses of a, b and the result."""
 
 
 def emit_contraction(f: Function, p: MatmulPlan, places: Places, scratch: Value | None) -> None:
-    """Emit a contraction; a and b are the operands as they were before the plan exchanged them. The scratch is that which the plan wants."""
+    """Emit a contraction; a and b are the operands before the plan swapped them.
+
+    `scratch` is memory of the size that the plan requests.
+    """
     x = p.x
     a, b, c = places
     if x.is_swapped:
@@ -48,7 +54,7 @@ def emit_contraction(f: Function, p: MatmulPlan, places: Places, scratch: Value 
 
 
 def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -> Value:
-    """The operand in scratch."""
+    """Copy the operand to scratch memory; return its address."""
     elements = prod(x.size for x in copy.axes)
     f.decided(name, "copied first", f"{elements * copy.type.byte_size} bytes: slow to read in its layout")
     emit_copy(f, copy, source, scratch)
@@ -100,7 +106,10 @@ def _panel(
     walk: _Walk,
     block: tuple[list[tuple[int, int]], tuple[ContractionAxis, ...], int, int],
 ) -> list[int | str]:
-    """The table of the routine that fills a panel and computes its rows; `block` is its rows, depth, columns and lanes of the last vector."""
+    """The table of the routine that fills a panel and computes its rows.
+
+    `block` is its rows, depth, columns and the lanes of the last vector.
+    """
     rows, depth, step, lanes = block
     line = tile.vectors * tile.width
     axes = [
@@ -128,7 +137,10 @@ def _span(x: Contraction, axis: ContractionAxis, step: int = 1) -> Span:
 
 @dataclass(frozen=True)
 class _Walk:
-    """Blocks in order. `outer`: batches, groups of rows whose part of a stays in cache, columns; `inner`: the rows of a group."""
+    """Blocks in order; `inner` iterates over the rows of a group.
+
+    `outer` iterates over batches, groups of rows whose part of a fits the cache, and columns.
+    """
 
     outer: list[Span]
     inner: list[Span]
@@ -170,7 +182,7 @@ def _blocks_that_fit(within: list[ContractionAxis], axis: ContractionAxis, by: i
 
 
 def _folds(f: Function, x: Contraction, places: Places) -> None:
-    """Tiles of some rows and columns whose vectors lie along depth."""
+    """Emit tiles of a few rows and columns whose vectors run along depth."""
     width = lanes_of(f.target, x.type.bits)
     while width > 4 and width // 2 >= x.depth[-1].size:
         width //= 2

@@ -1,13 +1,14 @@
-"""Loops over blocks as one loop that threads share: one routine for all, which splits its counter
-into a position along each axis.
+"""Loops over blocks as one loop that threads share.
 
-What it walks over stands in a table (words of i64):
+One routine serves all of them: it splits its counter into a position along each axis. The table
+(words of i64) describes the loops:
 
-    routine         the function that is called
-    spans           how many there are; then of each, the fastest last:
-      each            how many positions one step of it is: the product of the counts after it; of the fastest its count
+    routine         the called function
+    spans           the number of spans; then for each, the fastest last:
+      each            positions per step: the product of the counts after it (the fastest: its
+      count)
       step, last      a block starts at min(block * step, last)
-      a, b, c         so many times as many bytes further in each array
+      a, b, c         byte strides in each array
     ...             the table of the routine
 """
 
@@ -32,7 +33,10 @@ _CONTEXT = 4
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An axis cut into blocks of `step` elements, the last of which overlaps the one before where they do not fit; `strides` in bytes of the arrays a, b and c."""
+    """An axis divided into blocks of `step` elements; the last may overlap the one before.
+
+    `strides` are in bytes, for the arrays a, b and c.
+    """
 
     size: int
     step: int
@@ -40,13 +44,17 @@ class Span:
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return -(-self.size // self.step)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is done at each position: the routine `name` with its table, at `arrays` (the addresses of a, b and c at the first position), some `nanoseconds` long."""
+    """The work at each position: call the routine `name` with its table.
+
+    `arrays` are the addresses of a, b and c at the first position; a call takes about
+    `nanoseconds`.
+    """
 
     name: str
     parameters: Sequence[int | str]
@@ -55,7 +63,7 @@ class Work:
 
 
 def positions(spans: Sequence[Span]) -> int:
-    """How many positions there are."""
+    """The number of positions."""
     return prod(s.blocks for s in spans)
 
 
@@ -67,7 +75,10 @@ def even(size: int, most: int) -> int:
 
 
 def emit_grid(f: Function, spans: Sequence[Span], work: Work) -> None:
-    """Call a routine at all blocks of the spans (the last the fastest); threads share the calls where it pays."""
+    """Call a routine for all blocks of the spans (the last the fastest); threads share the calls.
+
+    They are shared only if that pays.
+    """
     total = positions(spans)
     if total <= 1:
         if total:
@@ -81,7 +92,11 @@ def emit_grid(f: Function, spans: Sequence[Span], work: Work) -> None:
 def call_part(
     f: Function, name: str, words: Sequence[int | str], places: Sequence[Value], count: int, nanoseconds: float
 ) -> None:
-    """Call the routine `name`, a function as the pool calls it (PART), for 0..count, with a context: a table of these words, then the places; threads share it where that pays."""
+    """Call the routine `name`, which has the pool's signature (PART), for 0..count.
+
+    Its context is a table of `words`, then the addresses `places`. Threads share the calls if that
+    pays.
+    """
     context, zero = context_of(table(f.module, words)(f), *places), f.zero(I64)
     shared = is_shared(f, count, nanoseconds)
     note(f, count, nanoseconds, shared=shared)
@@ -94,7 +109,7 @@ def call_part(
 
 
 def context_of(table: Value, *places: Value) -> Value:
-    """A context for such a routine: its table and where its arrays lie, on the stack."""
+    """A context for such a routine, on the stack: its table and the addresses of its arrays."""
     context = Pointer(table.function.alloca(PTR, 1 + len(places)), PTR)
     for k, value in enumerate((table, *places)):
         context[k] = value
@@ -102,12 +117,16 @@ def context_of(table: Value, *places: Value) -> Value:
 
 
 def walk_routine(module: ModuleBuilder) -> str:
-    """The name of the routine that walks: (ptr context: a walk's table and three arrays, i64 low, i64 high: positions, i64 slot)."""
+    """The name of the routine that loops over blocks.
+
+    Its parameters: ptr context (the table and three arrays), i64 low, i64 high (positions), i64
+    slot.
+    """
     return routine(module, "walk", "walk", _emit_walk, PART)
 
 
 def walk_table(spans: Sequence[Span], name: str, parameters: Sequence[int | str]) -> list[int | str]:
-    """The table of a walk over spans that calls the routine `name` with the table `parameters`."""
+    """The table of a loop over spans that calls the routine `name` with the table `parameters`."""
     spans = [s for s in spans if s.blocks != 1] or [Span(1, 1, (0, 0, 0))]
     words: list[int | str] = [f"@{name}", len(spans)]
     for n, s in enumerate(spans):
@@ -124,7 +143,7 @@ PART = (
 
 
 def _emit_walk(f: Function) -> None:
-    """As long as there is work: where the fastest span's run begins, by divisions; then all of the run, by multiples."""
+    """Loop: locate the fastest span's position by divisions, then run through it by strides."""
     context, low, high, _ = map(f.argument, PART)
     walk, *arrays = (Pointer(context, PTR)[k] for k in range(_CONTEXT))
     call = Pointer(walk, PTR)[0]
@@ -144,7 +163,7 @@ def _emit_walk(f: Function) -> None:
 
 
 def _outer(f: Function, at: Value, first: Value, others: Value, arrays: Sequence[Value]) -> Sequence[Value]:
-    """All spans but the fastest: (what is left for that, addresses of the arrays)."""
+    """Positions in all spans but the fastest: (remaining counter, addresses of the arrays)."""
     with f.carried(others, [first, at, *arrays], guarded=True) as loop:
         span, rest, *now = loop.values
         each, step, last, *strides = (word(span, k) for k in range(_SPAN))

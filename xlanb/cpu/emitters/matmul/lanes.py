@@ -1,6 +1,7 @@
 """Vectors of elements: what a micro-kernel loads, converts, multiplies and stores.
 
-Everything is computed in the type that is summed in; narrower operands are widened when they are loaded. A vector may be only partly there: masked loads and stores touch no byte beyond.
+All arithmetic is in the accumulation type; narrower operands are widened when loaded. A vector may
+be partial: masked loads and stores touch no byte outside.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def can_sum(t: PrimitiveType) -> bool:
 
 
 def can_load(t: PrimitiveType, to: PrimitiveType) -> bool:
-    """Whether elements of type t can be loaded as vectors of a type that is summed in."""
+    """Whether elements of type t can be loaded as vectors of accumulation type `to`."""
     if t is to:
         return can_sum(t)
     if to.is_integral:
@@ -34,12 +35,12 @@ def can_load(t: PrimitiveType, to: PrimitiveType) -> bool:
 
 
 def can_store(t: PrimitiveType, to: PrimitiveType) -> bool:
-    """Whether vectors of a type that is summed in can be stored as type `to`."""
+    """Whether vectors of an accumulation type can be stored as type `to`."""
     return to is t or (t is T.F32 and to in (T.BF16, T.F16))
 
 
 class Lanes:
-    """Writes vectors of type `t`, `width` elements each, into a function."""
+    """Emits operations on vectors of type `t`, `width` elements each."""
 
     def __init__(self, f: Function, t: PrimitiveType, width: int) -> None:
         self.f = f
@@ -48,22 +49,26 @@ class Lanes:
         self.kind = register(t).times(width)
 
     def some(self, lanes: int) -> Mask | None:
-        """The first lanes of a vector; None for all."""
+        """A mask of the first lanes of a vector; None for all."""
         return None if lanes == self.width else Mask(self.width, lanes)
 
     def load(self, t: PrimitiveType, pointer: Value, offset: Ix, mask: Mask | None = None) -> Value:
-        """Elements of type t from `offset` on, widened; what is not there is zero."""
+        """Load elements of type t from `offset` on, widened; masked lanes are zero."""
         kind = memory(t)
         held = self._held(t, mask)
         raw = Pointer(pointer, held).load(offset, self.width, mask)
         return self._widened(t, raw if held is kind else raw.bits_as(kind.times(self.width)))
 
     def _held(self, t: PrimitiveType, mask: Mask | None) -> Type:
-        """What elements are in memory: those under a mask of the run are integers where they have 16 bits, which machines have masks for."""
+        """The elements' type in memory.
+
+        16-bit elements under a run-time mask are integers, for which machines have masked
+        instructions.
+        """
         return integer(t.bits) if mask is not None and mask.count is None else memory(t)
 
     def _widened(self, t: PrimitiveType, raw: Value) -> Value:
-        """Loaded elements as those of `self.t`."""
+        """Convert loaded elements to `self.t`."""
         if t is self.t or (t.is_integral and t.bits == self.t.bits):
             return raw
         if t.is_floating:
@@ -72,22 +77,22 @@ class Lanes:
         return raw.cast("sext" if t.is_signed else "zext", register(self.t))
 
     def broadcast(self, t: PrimitiveType, pointer: Value, offset: Ix) -> Value:
-        """One element of type t, widened, in all lanes."""
+        """Load one element of type t, widened and broadcast to all lanes."""
         return self.f.splat(self._widened(t, array(t, pointer)[offset]), self.width)
 
     def together(self, even: Value, odd: Value) -> Value:
-        """Widened elements of 16 bits at most as halves of a lane; of floats, bf16."""
+        """Combine widened elements of at most 16 bits as halves of a lane; floats become bf16."""
         if not self.t.is_floating:
             return (even & 65535) | (odd << 16)
-        wide = I32.times(self.width)  # a bf16 is the high half of what it is widened to
+        wide = I32.times(self.width)  # a bf16 is the high half of its f32
         return (even.bits_as(wide).lshr(16) | odd.bits_as(wide)).bits_as(self.kind)
 
     def exchanged(self, value: Value) -> Value:
-        """Neighbours of a vector in one another's places."""
+        """Swap neighbouring lanes."""
         return self.f.shuffle(value, None, [k ^ 1 for k in range(self.width)])
 
     def times(self, value: Value, pair: tuple[float, float]) -> Value:
-        """A vector of floats by two constants in turn."""
+        """Multiply a vector of floats by two alternating constants."""
         return value * self.f.constants(self.kind.scalar, [pair[k % 2] for k in range(self.width)])
 
     def sum(self, value: Value) -> Value:
@@ -97,7 +102,7 @@ class Lanes:
         return self.f.reduce("fadd", value, "reassoc") if self.t.is_floating else self.f.reduce("add", value)
 
     def store(self, to: PrimitiveType, pointer: Value, offset: Ix, value: Value, mask: Mask | None = None) -> None:
-        """Elements as type `to` from `offset` on."""
+        """Store elements as type `to` from `offset` on."""
         raw = value if to is self.t else to_memory(self.f, to, value)
         held = self._held(to, mask)
         if held is not memory(to):
@@ -106,10 +111,13 @@ class Lanes:
 
 
 def lanes_of(target: CodegenTarget, bits: int) -> int:
-    """Elements of the vectors that kernels work with."""
+    """Elements per vector in kernels."""
     return min(max(target.vector_bits // bits, 1), 16)
 
 
 def has_masks(target: CodegenTarget) -> bool:
-    """Whether loads and stores of some lanes are instructions, for elements of any size and lanes that only the run tells; other machines take lanes apart."""
+    """Whether masked loads and stores are instructions, for any element size and run-time masks.
+
+    Other machines handle masked lanes one at a time.
+    """
     return target.vector_bits == 512

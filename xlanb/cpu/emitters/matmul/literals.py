@@ -1,4 +1,4 @@
-"""Operands that are constants of the program, packed when it is compiled: what a tile reads of them is one run of memory.
+"""Operands that are constants, packed at compile time so that a tile reads contiguous memory.
 
 b[depth, column]  =>  packed[column / 32, depth, column % 32]
 """
@@ -23,10 +23,10 @@ from xlanb.shape import Literal
 def with_literal(
     e: Elemental, operands: tuple[HloInstruction, ...], p: MatmulPlan, first: int = 0
 ) -> tuple[MatmulPlan, Value] | None:
-    """The plan of a contraction whose b is a constant, with b packed, and its address then; None
-    where b is not a constant, or is read as well unpacked.
+    """The plan of a contraction whose b is a constant, with b packed, and b's new address.
 
-    `operands` are a and b before the plan exchanged them; `first` is the element of the constant at which the contraction begins.
+    None if b is not a constant or packing gains nothing. `operands` are a and b before the plan
+    swapped them; `first` is the constant's element at which the contraction begins.
     """
     held = operands[0 if p.x.is_swapped else 1]
     found = packed(p) if held.opcode is Op.CONSTANT and not held.literal.is_elided else None
@@ -47,7 +47,7 @@ def _elements(i: HloInstruction) -> NDArray[Any]:
 
 
 def _arranged(copy: Copy, source: NDArray[Any], count: int) -> NDArray[Any]:
-    """The array that the copy produces from the elements; zeros where it writes none."""
+    """The array that the copy produces; zeros where it writes nothing."""
     made, item = np.zeros(count, source.dtype), source.itemsize
     sizes = [axis.size for axis in copy.axes]
     to = as_strided(made, sizes, [axis.c * item for axis in copy.axes])

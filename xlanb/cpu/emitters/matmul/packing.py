@@ -1,13 +1,13 @@
-"""Operands packed into panels, as the tile of a blocked product reads them (see blocks).
+"""Operands packed into panels, in the order that a blocked product's tile reads (see blocks).
 
-A panel is `units` rows of a, or columns of b, over a stretch of depth, a line of lanes for each step
-of it:
+A panel is `units` rows of a, or columns of b, over a slice of depth. Each step of depth is a line
+of lanes:
 
     line[d][u] = source[u, d]                                        one element
     line[d][u] = source[u, g * d], ..., source[u, g * d + g - 1]     a group of narrow neighbours
 
-Elements are converted to the type that is summed in, unless the machine multiplies groups of them.
-Where they lie along depth in memory, squares of lanes are transposed in registers.
+Elements are converted to the accumulation type unless the machine multiplies groups of them. If
+they are contiguous along depth in memory, squares of lanes are transposed in registers.
 """
 
 from __future__ import annotations
@@ -38,37 +38,40 @@ PART = (
     Parameter(I64, "slot"),
 )
 WORDS = ("source", "target", "unit_step", "step", "units", "depth", "panel")
-"""The context: addresses; bytes from one row (column) to the next and from one step of depth to the
-next; how many rows there are in all, how deep they are; bytes of a panel.
+"""The context: addresses; byte strides between rows (columns) and between steps of depth; the
+number of rows and their depth; bytes of a panel.
 """
 _AHEAD = 8
-"""Lines of a panel that are fetched ahead of the one that is packed."""
+"""Lines of a panel that are prefetched ahead of the one being packed."""
 _SIGN = 0x80808080
-"""Makes four signed bytes unsigned, each 128 more."""
+"""XORed with four signed bytes, makes them unsigned by adding 128 to each."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How panels of `units` lie in memory: lines of `vectors` vectors of `width` lanes."""
+    """The memory layout of panels of `units`: lines of `vectors` vectors of `width` lanes."""
 
     units: int
     vectors: int
     width: int
     source_type: PrimitiveType
     type: PrimitiveType
-    """What lanes hold: a type that is summed in."""
+    """The lanes' type: an accumulation type."""
     along: bool
-    """Whether elements lie along depth in the source."""
+    """Whether elements are contiguous along depth in the source."""
     group: Group | None = None
-    """Groups of elements of the source type, where lanes hold them."""
+    """Groups of elements of the source type, if lanes hold groups."""
     flips: bool = False
     """Whether 128 is added to signed bytes, to make them unsigned."""
     totals: bool = False
-    """Whether a last line has 128 times the sum of each column: what a product with bytes that were made unsigned is too large by."""
+    """Whether a last line holds 128 times each column's sum.
+
+    That is the excess of a product whose bytes were made unsigned.
+    """
 
     @property
     def size(self) -> int:
-        """Elements in a lane."""
+        """Elements per lane."""
         return self.group.size if self.group is not None else 1
 
     @property
@@ -77,7 +80,7 @@ class Packing:
         return self.vectors * self.width * self.type.byte_size
 
     def lines(self, depth: int) -> int:
-        """Lines of a panel, without the totals: whole squares."""
+        """Lines of a panel in whole squares, without the totals."""
         return -(-depth // (self.size * self.width)) * self.width
 
     def panel_bytes(self, depth: int) -> int:
@@ -86,7 +89,7 @@ class Packing:
 
     @property
     def name(self) -> str:
-        """What the routine is called."""
+        """The routine's name."""
         kind = f"{'.along' if self.along else ''}{f'.groups{self.size}' if self.group is not None else ''}"
         kind += f"{'.flips' if self.flips else ''}{'.totals' if self.totals else ''}"
         return f"pack.{types_text(self.source_type, self.type)}.{self.units}x{self.width}{kind}"
@@ -112,7 +115,7 @@ def _emit(p: Packing, f: Function) -> None:
 
 
 class _Panel:
-    """Writes the code that packs one panel: `left` of its units there are."""
+    """Emits the code that packs one panel, of which `left` units exist."""
 
     def __init__(self, f: Function, p: Packing, source: Value, target: Value, left: Value) -> None:
         self.f, self.p = f, p
@@ -121,7 +124,7 @@ class _Panel:
         self.lanes = I32.times(p.width) if p.group is not None else self.v.kind
 
     def store(self, line: Value, k: int, value: Value) -> None:
-        """Vector `k` of a line."""
+        """Store vector `k` of a line."""
         at = displaced(line, k * self.p.width * self.p.type.byte_size)
         self.f.store(value, at, self.p.width * self.p.type.byte_size)
 
@@ -137,10 +140,10 @@ class _Panel:
             raise AssertionError("the total needs a grouping")
         return group.add(total, self.f.const(self.lanes, _SIGN - (1 << 32)), line)
 
-    # -- elements along the units ---------------------------------------------------------------
+    # -- elements along the units ------------------------------------------------------------------
 
     def across(self, step: Value, depth: Value) -> list[Value]:
-        """Lines as they lie, `size` of them in one of the panel; gives the totals."""
+        """Copy lines contiguous in the source, `size` per packed line; return the totals."""
         whole = self.left.equals(self.p.units)
         return self.f.choose(
             whole, lambda: self._lines(step, depth, whole=True), lambda: self._lines(step, depth, whole=False)
@@ -174,7 +177,7 @@ class _Panel:
         return state[2:]
 
     def _line(self, below: Sequence[Value], k: int, count: Value | None, rest: Value | None) -> Value:
-        """A vector of a line: `count` of its lanes, and of `rest` lines of the source those that there are (None: all)."""
+        """A vector of a line: `count` of its lanes, `rest` source lines (None: all)."""
         f, p = self.f, self.p
         if p.group is None:
             mask = Mask.first(f, p.width, count) if count is not None else None
@@ -190,11 +193,12 @@ class _Panel:
             made = made | (raw << (j * kind.bits)) if j else raw
         return made
 
-    # -- elements along depth -------------------------------------------------------------------
+    # -- elements along depth ----------------------------------------------------------------------
 
     def along(self, unit_step: Value, depth: Value) -> list[Value]:
-        """Transpose squares of vector registers. Rows past the end repeat the last one; their sums
-        are not stored.
+        """Transpose squares of vector registers; return the totals.
+
+        Rows past the end repeat the last one; their sums are not stored.
         """
         f, p = self.f, self.p
         squares = (depth + (p.size * p.width - 1)).udiv(p.size * p.width)
@@ -221,7 +225,7 @@ class _Panel:
         return loop.values[2:]
 
     def _loaded(self, rows: Sequence[Value], left: Value | None = None) -> list[Value]:
-        """A vector of each row, of which `left` elements there are."""
+        """Load a vector of each row, of which `left` elements exist."""
         f, p = self.f, self.p
         if p.group is None:
             mask = Mask.first(f, p.width, left) if left is not None else None

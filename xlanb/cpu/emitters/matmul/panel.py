@@ -1,11 +1,12 @@
-"""Columns of b as a panel: a run of memory that is filled before the first tile and read by all tiles of these columns.
+"""Columns of b as a panel: contiguous memory, filled before the first tile that reads it.
 
-A panel is as wide as a tile and as long as the contraction. It lies on the stack of the thread that works on it, so that it stays in the second-level cache, and no scratch of
-the program is taken. The routine's table:
+All tiles of these columns reuse it. A panel is as wide as a tile and as long as the contraction. It
+is on the stack of the thread that uses it, so that it stays in the L2 cache and takes none of the
+program's scratch memory. The routine's table:
 
-    walk                    the routine that walks over blocks
-    bytes, fills, blocks    of the panel; blocks of the copy that fills it; blocks of rows
-    copy's, rows'           how many words further the tables of the two walks begin; the tables
+    walk                    the routine that loops over blocks
+    bytes, fills, blocks    bytes of the panel; blocks of the copy that fills it; blocks of rows
+    copy's, rows'           word offsets of the tables of the two loops; then the tables
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HEAD = 6
 
 
 def panel_routine(module: ModuleBuilder) -> str:
-    """The name of the routine (ptr a, ptr b, ptr c, ptr p) that computes all blocks of rows of the columns that a tile takes."""
+    """The name of the routine (ptr a, ptr b, ptr c, ptr p) for all rows of a panel's columns."""
     return routine(module, "panel", "panel", _emit, ROUTINE)
 
 
@@ -35,7 +36,7 @@ def panel_table(
     copy_table: Sequence[int | str],
     walk_table: Sequence[int | str],
 ) -> list[int | str]:
-    """The table of a panel; `sizes` are its bytes, the blocks of the copy, and those of rows."""
+    """The table of a panel; `sizes` are its bytes, the copy's blocks, and the row blocks."""
     begins = _HEAD, _HEAD + len(copy_table)
     return [f"@{walk_routine(module)}", *sizes, *begins, *copy_table, *walk_table]
 

@@ -1,6 +1,7 @@
-"""How a contraction is computed: which operand is copied first, and by which micro-kernel.
+"""How a contraction is computed: which operands are copied first, and by which micro-kernel.
 
-A plan depends on the shapes alone, not on the machine: the buffer assignment asks for the scratch before any code is emitted.
+A plan depends only on shapes, not on the machine: buffer assignment needs the scratch size before
+any code is emitted.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
 from xlanb.shape import PrimitiveType
 
 _LANES = 16
-"""What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
+"""Lines of a copy are rounded up to this many elements, to allow whole vectors on any machine."""
 _SHORT = 4
-"""Depths from which on sums along it pay for one row or two."""
+"""The least depth at which sums along it pay for one or two rows."""
 _PANEL = 32
 """Columns of a copy's panels."""
 _PAGED = 64
-"""Lines from which on it matters that they share sets."""
+"""The least number of lines at which cache set conflicts matter."""
 _PAGE = 2048
-"""Lines whose distance is a multiple of this many bytes map to few cache sets."""
+"""Lines at a multiple of this many bytes map to few cache sets."""
 
 
 @dataclass(frozen=True)
 class MatmulPlan:
-    """`x` is what the micro-kernel sees, after copies of a and b (None: read where they are)."""
+    """How to compute a contraction.
+
+    `x` is what the micro-kernel sees, after the copies of a and b (None: read in place).
+    """
 
     x: Contraction
     a: Copy | None = None
@@ -38,22 +42,25 @@ class MatmulPlan:
     a_bytes: int = 0
     b_bytes: int = 0
     folds: bool = False
-    """Whether vectors lie along depth, in both operands, and are folded to their sums at the end."""
+    """Whether vectors run along depth in both operands and are summed at the end."""
     panels: bool = False
-    """Whether columns of b are brought together in panels on the way."""
+    """Whether columns of b are copied to panels during the computation."""
     blocks: Blocks | None = None
-    """The blocks of a large product, on machines that have tiles for its types; others do without."""
+    """The blocks of a large product, used on machines with tiles for its types."""
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch for the copies, those of a first; or for blocks."""
+        """Bytes of scratch memory for the copies (a's first), or for blocks."""
         blocks = sum(self.blocks.bytes) if self.blocks is not None else 0
         return max(self.a_bytes + self.b_bytes, blocks)
 
 
 @lru_cache(maxsize=1024)
 def plan(x: Contraction) -> MatmulPlan | None:
-    """How to compute a contraction; None where its types, or a result whose fastest axis is a batch's, do not suit."""
+    """How to compute a contraction.
+
+    None if its types are unsupported, or if the result's fastest axis is a batch axis.
+    """
     if 0 in (x.batch_count, x.row_count, x.column_count, x.depth_count):
         return None
     if not _has_vectors(x):
@@ -74,7 +81,10 @@ def plan(x: Contraction) -> MatmulPlan | None:
 
 
 def packed(p: MatmulPlan) -> tuple[MatmulPlan, Copy, int] | None:
-    """The plan where b is packed before the program runs: with it the copy, and the elements of the packed array; None where b is read as well unpacked, or is converted."""
+    """The plan with b packed at compile time, the copy, and the packed array's element count.
+
+    None if packing gains nothing or b is converted.
+    """
     x = p.x
     if p.folds or x.is_complex or not x.columns or x.columns[-1].a:
         return None
@@ -96,7 +106,7 @@ def _has_vectors(x: Contraction) -> bool:
 
 
 def _in_parts(p: MatmulPlan) -> MatmulPlan:
-    """Of complex numbers: with strides that count real and imaginary parts, which lie side by side."""
+    """Replace complex numbers by parts: strides count interleaved real and imaginary parts."""
     x = p.x
     if not x.type.is_complex:
         return p
@@ -118,7 +128,7 @@ def _in_parts(p: MatmulPlan) -> MatmulPlan:
 
 
 def _along(x: Contraction) -> Contraction:
-    """Batches that lie side by side in all three arrays as columns: vectors then hold an element of each of them."""
+    """Turn a batch axis that is contiguous in all arrays into columns, one element per lane."""
     fast = x.batch[-1] if x.batch else None
     if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
         return x
@@ -126,7 +136,11 @@ def _along(x: Contraction) -> Contraction:
 
 
 def _wants_blocks(x: Contraction) -> bool:
-    """Whether a product is worth packing in blocks: of bytes, whose groups no other tile multiplies; or where a panel over all of depth is too large, a would be copied as a whole, or the product is huge."""
+    """Whether a product should be packed in blocks.
+
+    It should for bytes (only its tiles multiply groups); if a panel over all of depth would be too
+    large; if a would be copied as a whole; or if the product is huge.
+    """
     common = costs.COMMON
     least = min(x.row_count, x.column_count)
     if x.type.is_integral:
@@ -135,12 +149,15 @@ def _wants_blocks(x: Contraction) -> bool:
         return False
     if _shares_sets(x) and least >= common.paged_rows and x.products >= common.paged_products:
         return True
-    is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles take no pairs from panels then
+    is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles then cannot read pairs from panels
     return x.products >= common.huge_products or is_odd or not _fits_panels(x) or _wants_a(x)
 
 
 def _shares_sets(x: Contraction) -> bool:
-    """Whether lines of b that one tile reads share a few sets of the first cache, and are few enough for a tile of one vector: they lie 4096 bytes apart, or those of a do too and both 2048."""
+    """Whether b's lines in a tile conflict in the L1 cache, and a tile of one vector would help.
+
+    They conflict if they are 4096 bytes apart, or 2048 and a's are too; there must be few of them.
+    """
     if not x.depth or not x.a_type is x.b_type is x.type:
         return False
     common, size, depth = costs.COMMON, x.type.byte_size, x.depth[-1]
@@ -150,7 +167,7 @@ def _shares_sets(x: Contraction) -> bool:
 
 
 def _wants_b(x: Contraction) -> bool:
-    """Whether b cannot be read in vectors, or is widened for many rows, or too large to be read well as it lies."""
+    """Whether b must be copied: no vector loads, widened for many rows, or too large in place."""
     if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES):
         return True
     large = x.depth_count * x.column_count * x.type.byte_size >= costs.COMMON.copied_bytes
@@ -158,7 +175,7 @@ def _wants_b(x: Contraction) -> bool:
 
 
 def _fits_panels(x: Contraction) -> bool:
-    """Whether panels of b can be filled before the rows that read them: there are rows enough, and a panel stays in the cache."""
+    """Whether panels of b can be filled first: there are enough rows and a panel fits the cache."""
     column, pairs = x.columns[-1], has_pairs(x)
     if column.b != 1 and (pairs or x.type.is_complex):
         return False
@@ -168,7 +185,7 @@ def _fits_panels(x: Contraction) -> bool:
 
 
 def _wants_a(x: Contraction) -> bool:
-    """Whether a is widened, or has to lie along depth, or is so large that each step of depth is another page."""
+    """Whether a must be copied: widened, made contiguous along depth, or a page per step."""
     if not x.depth:
         return False
     if has_pairs(x):
@@ -187,13 +204,20 @@ def _is_large(x: Contraction) -> bool:
 
 
 def _is_dense(x: Contraction) -> bool:
-    """Whether rows of a do not overlap in memory, as those of a convolution do: a copy is then no larger than a."""
+    """Whether rows of a do not overlap in memory, so that a copy is no larger than a.
+
+    Rows of a convolution do overlap.
+    """
     axes = [axis for axis in (*x.batch, *x.rows, *x.depth) if axis.a]
     return 1 + sum((axis.size - 1) * abs(axis.a) for axis in axes) >= count(axes)
 
 
 def has_pairs(x: Contraction) -> bool:
-    """Whether two neighbours along depth make one factor: bf16, and integers of up to 16 bits summed in 32 on machines that multiply and add such pairs."""
+    """Whether two neighbours along depth are multiplied as a pair.
+
+    That is the case for bf16, and for integers of up to 16 bits with 32-bit sums, on machines with
+    such multiply-adds.
+    """
     if x.type is PrimitiveType.F32:
         return x.a_type is x.b_type is PrimitiveType.BF16 and bool(x.depth) and x.depth[-1].size >= _LANES
     narrow = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
@@ -201,7 +225,7 @@ def has_pairs(x: Contraction) -> bool:
 
 
 def _with_b(p: MatmulPlan) -> MatmulPlan:
-    """With b copied: the axis of the vectors the fastest; where that can be, in panels of a few vectors over all of depth."""
+    """Copy b with the vectors' axis fastest, if possible in panels of vectors over all of depth."""
     x = _in_panels(p.x)
     *columns, fast = x.columns
     made, copy, size = _packed(x, [fast], [*reversed(x.depth), *reversed(columns), *reversed(x.batch)])
@@ -209,7 +233,7 @@ def _with_b(p: MatmulPlan) -> MatmulPlan:
 
 
 def _with_a(p: MatmulPlan) -> MatmulPlan:
-    """With a copied: depth the fastest."""
+    """Copy a with depth fastest."""
     x = p.x.swapped()
     made, copy, size = _packed(x, [*reversed(x.depth)], [*reversed(x.columns), *reversed(x.batch)])
     return replace(p, x=made.swapped(), a=copy, a_bytes=size)
@@ -218,7 +242,11 @@ def _with_a(p: MatmulPlan) -> MatmulPlan:
 def _packed(
     x: Contraction, inner: list[ContractionAxis], outer: list[ContractionAxis]
 ) -> tuple[Contraction, Copy, int]:
-    """A contraction with b copied, the copy, and its bytes. Axes are given the fastest first; lines of the inner ones are a whole number of vectors apart, and not a multiple of a page."""
+    """A contraction with b copied, the copy, and its bytes.
+
+    Axes are given fastest first. Lines of the inner axes are a whole number of vectors apart, but
+    not a multiple of a page.
+    """
     to = x.b_type if has_pairs(x) else x.type
     inner, outer = ([axis for axis in axes if axis.b] for axes in (inner, outer))
     line = -(-count(inner) // _LANES) * _LANES
@@ -239,7 +267,7 @@ def _packed(
 
 
 def _in_panels(x: Contraction) -> Contraction:
-    """The last columns as panels of `_PANEL`: what a tile reads of a copy is then one run of memory."""
+    """Split the last columns into panels of `_PANEL`: a tile then reads contiguous memory."""
     fast = x.columns[-1]
     if fast.size % _PANEL or fast.size == _PANEL:
         return x

@@ -1,5 +1,6 @@
-"""The common interface of the contraction routines: (ptr a, ptr b, ptr c, ptr p), where p is a
-table of sizes and strides.
+"""The common signature of the contraction routines: (ptr a, ptr b, ptr c, ptr p).
+
+p is a table of sizes and strides.
 """
 
 from __future__ import annotations
@@ -17,6 +18,6 @@ ROUTINE = (
 
 
 def types_text(*types: PrimitiveType) -> str:
-    """Element types as part of a routine's name, one where all are the same."""
+    """Element types as part of a routine's name; one if all are the same."""
     names = [str(t).lower() for t in types]
     return names[0] if len(set(names)) == 1 else ".".join(names)

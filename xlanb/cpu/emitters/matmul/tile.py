@@ -1,22 +1,24 @@
-"""The micro-kernel: a block of the result, rows by vectors, held in registers over the whole contraction.
+"""The micro-kernel: a block of the result, rows by vectors, in registers over the contraction.
 
-    for d in depth:                     a[row_0 + d]  a[row_1 + d] ...      one element each, in all lanes
+    for d in depth:                     a[row_0 + d]  a[row_1 + d] ...      one element, broadcast
         b[d], b[d + width] ...          a vector each
         total[row, vector] += a * b     rows * vectors multiply-adds for rows + vectors loads
 
-It is a routine (see shared) that depends on types, rows and vectors alone. Its table:
+It is a routine (see shared) that depends only on types, rows and vectors. Its table:
 
-    size, a, b        of each axis of depth but the last, outermost first: steps of a and b in bytes
-    rounds, rest, a, b    of the last: rounds of `unroll` steps, and the steps that remain
-    a, a                  of each step of a round: bytes from the first to it, and to the same of the next round
-    a                 of each row: bytes from the tile's address in a
-    c                 of each row: bytes from the tile's address in the result
-    lanes             that the last vector has
+    size, a, b            per axis of depth but the last, outermost first: byte strides in a and b
+    rounds, rest, a, b    the last axis: rounds of `unroll` steps, and the remaining steps
+    a, a                  per step of a round: its byte offset, and its stride to the next round
+    a                     per row: byte offset in a
+    c                     per row: byte offset in the result
+    lanes                 lanes of the last vector
 
-A tile may read b from a panel (see panel); complex numbers are pairs of lanes, each row having sums for both of its parts.
+A tile may read b from a panel (see panel). Complex numbers are pairs of lanes; each row has sums
+for both parts.
 
-Vectors may lie along depth instead, in both operands, where there are few rows: a step is a vector of each row and of each column, and each sum is folded to one element at the end.
-Last in the table are then, of each column, its bytes in b and in the result.
+If there are few rows, vectors may run along depth in both operands: a step is a vector of each row
+and of each column, and each sum is reduced to one element at the end. The table then ends with each
+column's byte offsets in b and in the result.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
 from xlanb.shape import PrimitiveType
 
 _PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 128: "llvm.x86.sse2.pmadd.wd"}
-"""Intrinsics that multiply pairs of 16-bit integers and add the two products, by the width of the vector."""
+"""Intrinsics that multiply pairs of 16-bit integers and add both products, by vector bits."""
 _FLOAT_PAIRS = "llvm.x86.avx512bf16.dpbf16ps"
-"""The same for pairs of bf16, added to a sum of f32; the width of the vector follows."""
+"""The same for pairs of bf16, added to an f32 sum; the vector's bits follow the name."""
 _NARROW = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
 
 
@@ -60,18 +62,22 @@ class MatmulTile:
     type: PrimitiveType
     c_type: PrimitiveType
     along: bool = False
-    """Whether a lies along the vectors too (one result per lane and no sum over it: a depthwise convolution), a vector in place of one element."""
+    """Whether a is contiguous along the vectors too, so that a vector replaces the broadcast.
+
+    The result has one product per lane and no sum over it: a depthwise convolution.
+    """
     pairs: bool = False
     """Whether two steps of depth are taken at once, as pairs of narrow integers or bf16."""
     panel: bool = False
-    """Whether b is such a panel: whole vectors of the type that is summed in, or of pairs, line after line."""
+    """Whether b is a panel: lines of whole vectors of the accumulation type, or of pairs."""
     is_complex: bool = False
-    """Whether elements are interleaved real and imaginary parts: each row has sums of products of
-    both.
-    """
+    """Whether elements are interleaved real and imaginary parts; each row sums products of both."""
     fold: int = 0
-    """Sets of accumulators where vectors lie along depth, in a and b, and are folded to an element of the result for each row and column; `vectors` are columns then, and the tail is
-    that of depth. 0: they lie along columns."""
+    """Sets of accumulators if vectors run along depth in a and b; 0 if they run along columns.
+
+    Sums of each row and column are then reduced to one element; `vectors` counts columns, and
+    `tail` is that of depth.
+    """
 
     @property
     def sums(self) -> int:
@@ -80,7 +86,7 @@ class MatmulTile:
 
     @property
     def sets(self) -> int:
-        """Accumulators of a sum, used in turn."""
+        """Accumulators per sum, used in turn."""
         return self.fold or (
             1
             if self.pairs or self.sums >= costs.COMMON.independent_sums
@@ -89,7 +95,7 @@ class MatmulTile:
 
     @property
     def unroll(self) -> int:
-        """Steps of depth in a round."""
+        """Steps of depth per round."""
         return 2 if self.pairs else self.sets
 
     @property
@@ -99,7 +105,7 @@ class MatmulTile:
 
     @property
     def name(self) -> str:
-        """What the routine is called."""
+        """The routine's name."""
         end = "" if self.tail == self.width else f".lanes{self.tail or ''}"
         kind = f"{'.along' if self.along else ''}{'.pairs' if self.pairs else ''}"
         kind += f".fold{self.fold}" if self.fold else ""
@@ -109,7 +115,10 @@ class MatmulTile:
 
 
 def has_pairs(target: CodegenTarget, tile: MatmulTile, depth: Sequence[ContractionAxis]) -> bool:
-    """Whether a tile may take two steps of depth at once, two of a row side by side: bf16 or narrow integers, on a machine that multiplies and adds such pairs."""
+    """Whether a tile may take two contiguous steps of depth at once.
+
+    They must be bf16 or narrow integers, on a machine that multiplies and adds such pairs.
+    """
     if tile.along or tile.is_complex or not depth or depth[-1].a != 1:
         return False
     if tile.type is PrimitiveType.F32:
@@ -126,9 +135,10 @@ def tile_table(
     lanes: int,
     columns: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    """The table of a tile over `depth` with rows at (offset in a, offset in the result), in
-    elements, and the given number of lanes in the last vector; `columns` at (offset in b, in the
-    result).
+    """The table of a tile over `depth`.
+
+    `rows` are offsets in a and in the result, `columns` in b and in the result, in elements;
+    `lanes` are those of the last vector.
     """
     a, b, c = (t.byte_size for t in (tile.a_type, tile.b_type, tile.c_type))
     if tile.panel:
@@ -145,7 +155,7 @@ def tile_table(
 
 
 def panel_axes(tile: MatmulTile, depth: Sequence[ContractionAxis]) -> tuple[ContractionAxis, ...]:
-    """The axes of depth with lines of the panel as steps of b; two steps of the last make one line where there are pairs."""
+    """The axes of depth with panel lines as steps of b; a pair of steps shares a line."""
     *outer, inner = depth
     lines = inner.size // 2 if tile.pairs else inner.size
     out = [replace(inner, b=1)]
@@ -166,7 +176,7 @@ def tile_routine(module: ModuleBuilder, tile: MatmulTile) -> str:
 
 
 class _Emitter:
-    """Writes the routine of a tile."""
+    """Emits the routine of a tile."""
 
     def __init__(self, f: Function, tile: MatmulTile) -> None:
         self.f = f
@@ -204,23 +214,26 @@ class _Emitter:
                 v.store(tile.c_type, row, k * tile.width, totals[r * tile.vectors + k], self._lanes(k))
 
     def _joined(self, reals: Value, imaginaries: Value) -> Value:
-        """The products of a row's real parts, and i times those of its imaginary parts."""
+        """The products of a row's real parts plus i times those of its imaginary parts."""
         v = self.v
         return reals + v.times(v.exchanged(imaginaries), (-1.0, 1.0))
 
     def _store_sums(self, at: Value, totals: list[Value]) -> None:
-        """The sums of lanes; of complex numbers those of like parts' products, with the signs of squares, and those of unlike parts'."""
+        """Store the sums of the lanes.
+
+        For complex numbers: products of like parts, with alternating signs, and of unlike parts.
+        """
         if self.tile.is_complex:
             totals[0] = self.v.times(totals[0], (1.0, -1.0))
         for part, total in enumerate(totals):
             store(self.tile.c_type, at, part, self.v.sum(total))
 
     def _lanes(self, vector: int) -> Mask | None:
-        """Lanes of a vector that there are."""
+        """The mask of a vector's lanes; None for all."""
         return self.mask if vector == self.tile.vectors - 1 else None
 
     def _nest(self, level: int, at: Value, b: Value, totals: Sequence[Value]) -> list[Value]:
-        """The loops over depth from `level` inwards; `at` is the offset in all rows."""
+        """Emit the loops over depth from `level` inwards; `at` is the offset in all rows."""
         f, tile = self.f, self.tile
         if level == tile.levels - 1:
             return self._inner(at, b, totals)
@@ -237,7 +250,8 @@ class _Emitter:
         if tile.fold:
             return self._whole_vectors((rounds, rest), at, b, totals)
         if tile.unroll > 1:
-            # Words of their own for what is the same number: LLVM would make pointers of all rows and steps together, more than there are registers.
+            # Separate words even for equal values: otherwise LLVM combines all rows and steps to
+            # pointers, which exceed the registers.
             starts = [at, *(at + self._word(first + 4 + 2 * u) for u in range(1, tile.unroll))]
             advances = [self._word(first + 5 + 2 * u) for u in range(tile.unroll)]
             at, b, *totals = self._rounds(rounds, starts, advances, b, b_step, totals)
@@ -246,7 +260,10 @@ class _Emitter:
         return totals
 
     def _whole_vectors(self, counts: tuple[Value, Value], at: Value, b: Value, totals: Sequence[Value]) -> list[Value]:
-        """The last axis of depth where vectors lie along it, in rounds, what remains of them, and the tail. Steps are known, so that addresses need no registers of their own."""
+        """The last axis of depth with vectors along it: rounds, remaining steps, and the tail.
+
+        Strides are constants, so that addresses need no registers.
+        """
         f, tile = self.f, self.tile
         a_step, b_step = (tile.width * t.byte_size for t in (tile.a_type, tile.b_type))
         for n, steps in list(zip(counts, (tile.fold, 1), strict=True))[: tile.fold]:
@@ -268,7 +285,10 @@ class _Emitter:
         b_step: Value,
         totals: Sequence[Value],
     ) -> list[Value]:
-        """Rounds of as many steps as there are offsets in the rows, perhaps none: (first offset, address in b, totals) after them."""
+        """Rounds of as many steps as there are offsets in the rows; possibly none.
+
+        Returns (first offset, address in b, totals) after them.
+        """
         f, tile, many = self.f, self.tile, len(starts)
         with f.carried(rounds, [*starts, b, *totals], guarded=tile.unroll > 1) as loop:
             here, pb, now = loop.values[:many], loop.values[many], list(loop.values[many + 1 :])
@@ -284,7 +304,10 @@ class _Emitter:
     def _step(
         self, at: Value, b: Value, totals: Sequence[Value], unrolled: int, mask: Mask | None = None
     ) -> list[Value]:
-        """One element of depth: an outer product added to the totals of the set that the unrolled step belongs to. The mask is that of elements which do not fill a vector."""
+        """Add the outer product of one step of depth to the totals of the unrolled step's set.
+
+        `mask` selects the elements of a partial vector.
+        """
         tile, out = self.tile, list(totals)
         n = unrolled % tile.sets * tile.sums
         columns = self._columns(b, mask)
@@ -295,7 +318,7 @@ class _Emitter:
         return out
 
     def _products(self, row: Value, columns: list[Value], mask: Mask | None) -> Iterator[tuple[Value, Value]]:
-        """What is multiplied for each sum of a row."""
+        """Yield the factors for each sum of a row."""
         tile, v = self.tile, self.v
         if tile.along:
             for k, column in enumerate(columns):
@@ -308,7 +331,10 @@ class _Emitter:
         yield from ((factor, column) for column in columns for factor in factors)
 
     def _columns(self, b: Value, mask: Mask | None = None) -> list[Value]:
-        """The vectors of a line of b. Along depth those of all columns; of complex numbers each twice, the second time with real and imaginary parts exchanged."""
+        """The vectors of a line of b.
+
+        Along depth, those of all columns; complex ones twice, the second with parts exchanged.
+        """
         tile, v = self.tile, self.v
         if tile.fold:
             columns = [v.load(tile.b_type, displaced(b, at), 0, mask) for at, _ in self.columns]
@@ -318,7 +344,7 @@ class _Emitter:
         return [v.load(tile.b_type, b, k * tile.width, self._lanes(k)) for k in range(tile.vectors)]
 
     def _pair(self, at: Value, b: Value, b_next: Value, totals: Sequence[Value]) -> list[Value]:
-        """Two elements of depth at once, as 16-bit halves of a lane: the even one low, the odd one high."""
+        """Add two steps of depth at once, as 16-bit halves of a lane: even low, odd high."""
         tile = self.tile
         out = list(totals)
         columns = self._columns(b)
@@ -333,7 +359,7 @@ class _Emitter:
         return out
 
     def _add_pairs(self, total: Value, a: Value, b: Value) -> Value:
-        """Both products of each lane added to its sum."""
+        """Add both products of each lane to its sum."""
         f, tile, v = self.f, self.tile, self.v
         halves = (BFLOAT if tile.type.is_floating else I16).times(2 * tile.width)
         a, b = a.bits_as(halves), b.bits_as(halves)
@@ -342,7 +368,10 @@ class _Emitter:
         return total + f.call_as(v.kind, _PAIRS[tile.width * 32], a, b)
 
     def _pair_of(self, at: Value) -> Value:
-        """Two neighbours of a row in all lanes, as halves of 16 bits, in a vector of the type that is summed in."""
+        """Load two neighbours of a row as 16-bit halves, broadcast to all lanes.
+
+        The vector has the accumulation type.
+        """
         f, tile = self.f, self.tile
         if tile.a_type.bits == 16:
             return f.splat(f.load(register(tile.type), at, 1), tile.width)

@@ -1,1 +1,1 @@
-"""Sorts and top_k: by the digits of keys, by counting, by merging, by selection."""
+"""Sort and top-k: by digits of keys, by counting, by merging, by selection."""

@@ -1,8 +1,9 @@
 """LSD radix sort: stable, with a fixed number of rounds per key length.
 
-A line's elements become records: an i64 of key (high) and, low, the element itself where there is one operand of at most 32 bits, or its place. Keys of more than
-32 bits stand beside their places. A round whose digit is the same in all records is left out. Lines of up to `costs.counted_elements` are sorted by counting, for each record, those
-that stand before it.
+A line's elements become records: an i64 with the key (high half) and the element itself (low half)
+if there is one operand of at most 32 bits, otherwise its position. Keys of more than 32 bits have
+their positions in a second array. A round is skipped if all records have the same digit. Lines of
+up to `costs.counted_elements` are sorted by counting the smaller records.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Place = Callable[[int, Ix], Index]
 
 @dataclass(frozen=True)
 class RadixPlan:
-    """How lines of n elements are sorted: `value` says that records hold the elements themselves."""
+    """How lines of n elements are sorted; with `value`, records hold the elements themselves."""
 
     keys: tuple[Key, ...]
     n: int
@@ -50,7 +51,7 @@ class RadixPlan:
 
     @property
     def rounds(self) -> int:
-        """How many digits a key has."""
+        """The number of digits of a key."""
         return -(-self.bits // (11 if self.n >= costs.COMMON.wide_digit_elements else 8))
 
     @property
@@ -60,24 +61,24 @@ class RadixPlan:
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of a line's records, whole cache lines with a vector to spare."""
+        """Bytes of a line's records: whole cache lines and one vector more."""
         return -(-self.n * 8 // 64) * 64 + 64
 
     @property
     def place_bytes(self) -> int:
-        """Bytes of a line's places; none where the records hold them."""
+        """Bytes of a line's positions; 0 if the records hold them."""
         return -(-self.n * 4 // 64) * 64 if self.bits > 32 else 0
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch: records and places twice, and the counts of each round."""
+        """Bytes of scratch memory: records and positions twice, and the counts of each round."""
         if self.is_short:
             return self.record_bytes
         return 2 * (self.record_bytes + self.place_bytes) + (self.rounds * 4 << self.digit)
 
     @property
     def nanoseconds(self) -> float:
-        """What a line costs, roughly."""
+        """Estimated nanoseconds of a line."""
         c = costs.COMMON
         if self.is_short:
             return self.n * (c.counted_element_ns + self.n * c.counted_pair_ns)
@@ -86,8 +87,10 @@ class RadixPlan:
 
 
 def plan(i: HloInstruction) -> RadixPlan | None:
-    """How a sort can be done by digits; None where its comparison is not an order of keys of 64
-    bits, or lines are too short or too long.
+    """How to sort by digits.
+
+    None if the comparison does not order keys of at most 64 bits, or lines are too short or too
+    long.
     """
     n = array_of(i.operands[0]).dimensions[i.dimensions[0]]
     keys = sort_keys(i.to_apply)
@@ -102,7 +105,10 @@ def plan(i: HloInstruction) -> RadixPlan | None:
 
 
 def counts_places(i: HloInstruction, operand: int) -> bool:
-    """Whether an operand's elements are the places 0, 1, ... along the lines that are sorted: the sorted ones are where the others came from, and need not be read."""
+    """Whether an operand is the iota along the sorted dimension.
+
+    Its sorted elements are the original positions, so that it need not be read.
+    """
     o = i.operands[operand]
     (axis,) = i.dimensions
     return (
@@ -115,7 +121,7 @@ def counts_places(i: HloInstruction, operand: int) -> bool:
 
 
 class SortedLine:
-    """A line that is sorted from the operands into the results; `place(operand, v)` is where its element v lies."""
+    """A line to sort from operands to results; `place(operand, v)` is the index of element v."""
 
     def __init__(self, k: Kernel, plan: RadixPlan, place: Place) -> None:
         self.k, self.e, self.f = k, k.e, k.f
@@ -126,17 +132,17 @@ class SortedLine:
         self.saved: dict[int, Value] = {}
 
     def emit(self) -> None:
-        """By counting where it is short, else by digits."""
+        """Sort by counting if the line is short, otherwise by digits."""
         if self.plan.is_short:
             self._by_counting()
         else:
             self._by_digits()
 
     def _by_counting(self) -> None:
-        """An element's position is the number of smaller records; records are distinct because they
-        contain their positions.
+        """Store each element at the rank of its record.
 
-        The records are on the stack, and with them the elements of operands that the results are written over.
+        Records are distinct because they contain their positions. They are on the stack, with
+        copies of the operands that the results overwrite.
         """
         f, n = self.f, self.plan.n
         records = Pointer(f.alloca(I64, self.plan.record_bytes // 8), I64)
@@ -154,7 +160,10 @@ class SortedLine:
             self._move(v, rank(f, records, n, records[v]))
 
     def _save(self, o: int) -> bool:
-        """Copy an operand's line to the stack where its result lies in its place; whether that needs no passes of LLVM's."""
+        """Copy an operand's line to the stack if its result overwrites it.
+
+        Returns whether the loop needs no LLVM vectorizer.
+        """
         source, result = self.e.bindings.get(self.operands[o], {}).get(()), self.k.outputs.get(self.leaves[o])
         if result is None or not isinstance(source, IrArray) or source.pointer != result.pointer:
             return True
@@ -188,7 +197,7 @@ class SortedLine:
         return packed(self.e, self.plan.keys, self.k.root.to_apply, values), values
 
     def _move(self, source: Ix, target: Ix) -> None:
-        """Element `source` of every operand to place `target` of the results."""
+        """Copy element `source` of every operand to position `target` of the results."""
         for o, leaf in enumerate(self.leaves):
             if leaf in self.k.outputs:
                 self.k.outputs[leaf].store(self.place(o, target), self._moved(o, source))
@@ -200,7 +209,7 @@ class SortedLine:
         return self.f.value(source).trunc(register(t)) if counts_places(self.k.root, o) else self._element(o, source)
 
     def _bits(self, value: Element) -> Value:
-        """The memory form of the only operand's element as an i64."""
+        """The only operand's element, in its form in memory, as an i64."""
         f, t = self.f, array_of(self.operands[0]).element_type
         raw = to_memory(f, t, real(value))
         return (raw if memory(t).is_integer else raw.bits_as(integer(t.bits))).zext(I64)
@@ -215,13 +224,13 @@ class SortedLine:
 
 
 def pad(f: Function, records: Pointer, n: int) -> None:
-    """Fill the last vector of n records, before they are written, with records that stand behind all others."""
+    """Fill the last vector of n records with maximal records, before they are written."""
     lanes = f.target.vector_bits // 64
     records.store((n - 1) // lanes * lanes, f.const(I64.times(lanes), -1))
 
 
 def rank(f: Function, records: Pointer, n: int, own: Value) -> Value:
-    """How many of n records (padded) are below one."""
+    """The number of the n (padded) records that are smaller than `own`."""
     lanes = f.target.vector_bits // 64
     mine = f.splat(own, lanes)
     with f.carried(-(-n // lanes), [f.zero(I64.times(lanes))]) as loop:
@@ -231,12 +240,16 @@ def rank(f: Function, records: Pointer, n: int, own: Value) -> Value:
 
 
 def place_of(v: Ix, records: Pointer, places: Pointer | None) -> Value:
-    """Where the record v came from."""
+    """The original position of record v."""
     return places[v].zext(I64) if places is not None else records[v] & (2**32 - 1)
 
 
 class Digits:
-    """Records in scratch, and how they are brought into order. Keys of up to 32 bits stand in the records' high halves, longer ones have their places beside them."""
+    """Records in scratch memory, and how to sort them.
+
+    Keys of up to 32 bits are in the records' high halves; longer ones have a separate array of
+    positions.
+    """
 
     def __init__(self, f: Function, plan: RadixPlan, scratch: Value) -> None:
         self.f, self.plan = f, plan
@@ -248,7 +261,7 @@ class Digits:
         self.counts = room.address(beside + 2 * plan.place_bytes)
 
     def set(self, v: Ix, key: Value, low: Ix) -> None:
-        """Make record v of a key (i64) and what it carries: its place, or 32 bits."""
+        """Store record v: a key (i64) and its position, or 32 bits of payload."""
         if self.wide:
             Pointer(self.places[0], I32)[v] = self.f.value(low).trunc(I32)
         else:
@@ -256,7 +269,7 @@ class Digits:
         Pointer(self.records[0], I64)[v] = key
 
     def sort(self) -> tuple[Pointer, Pointer | None]:
-        """Sort the records; gives where they and their places lie then (None: in the records)."""
+        """Sort the records; return pointers to them and to positions (None: in the records)."""
         f, plan = self.f, self.plan
         out = Pointer(f.alloca(PTR, 2), PTR)
         (r0, r1), (q0, q1) = self.records, self.places or [f.zero(PTR)] * 2
@@ -267,9 +280,10 @@ class Digits:
 
 @dataclass(frozen=True)
 class Order:
-    """How records are brought into order; it depends on the form of the keys only.
+    """How records are sorted; depends only on the form of the keys.
 
-    Keys of up to 32 bits stand in the records' high halves, `wide` ones have their places beside them.
+    Keys of up to 32 bits are in the records' high halves; `wide` ones have positions in another
+    array.
     """
 
     rounds: int
@@ -277,7 +291,7 @@ class Order:
     wide: bool
 
     def emit(self, f: Function, pointers: Sequence[Value], counts: Value, n: Value) -> list[Value]:
-        """The same within another routine; gives where records and places lie, and where there is room."""
+        """Emit the sort inline; return pointers to records and positions, and to spare buffers."""
         self._count(f, pointers[0], counts, n)
         with f.carried(self.rounds, pointers) as loop:
             loop.next = self._round(f, loop.index, loop.values, counts, n)
@@ -290,7 +304,7 @@ class Order:
         return record.lshr(shift) & ((1 << self.digit) - 1)
 
     def _count(self, f: Function, records: Value, counts: Value, n: Value) -> None:
-        """How often each digit comes in each round."""
+        """Count how often each digit occurs in each round."""
         f.fill_zero(counts, self.rounds * 4 << self.digit)
         with f.loop(n, most=polling.MANY) as v:
             record = Pointer(records, I64)[v]
@@ -299,7 +313,7 @@ class Order:
                 spot[0] = spot[0] + 1
 
     def _round(self, f: Function, round_: Ix, pointers: Sequence[Value], counts: Value, n: Value) -> list[Value]:
-        """Bring the records into the order of one digit; gives where they lie then, and where there is room."""
+        """Sort by one digit; return pointers to the records, and to the spare buffers."""
         shift = self._shift(f, round_)
         own = Pointer(counts, I32).by(f.mul(round_, 2**self.digit))
         given, sorted_ = Pointer(pointers[0], I64), Pointer(pointers[1], I64)
@@ -328,7 +342,7 @@ class Order:
 def _sort_records(
     f: Function, order: Order, r0: Value, r1: Value, q0: Value, q1: Value, counts: Value, n: Ix, out: Value
 ) -> None:
-    """Sort n records, of which there is one at least; writes to `out` where records and places lie then."""
+    """Sort n records, at least one; store pointers to records and positions to `out`."""
     found = order.emit(f, [r0, r1, *([q0, q1] if order.wide else [])], counts, f.value(n))
     places = Pointer(out, PTR)
     places[0] = found[0]

@@ -1,8 +1,7 @@
-"""Sort keys: if a comparison orders keys that are computed from one side each, lines can be sorted
-as unsigned numbers.
+"""Sort keys: comparisons of keys, each computed from one side, become orders of unsigned numbers.
 
-lt(key(a), key(b))                                           one key; gt: the same, downwards
-or(lt(k(a), k(b)), and(eq(k(a), k(b)), rest(a, b)))          a key, and others where it is equal
+lt(key(a), key(b))                                           one key; gt: the same, descending
+or(lt(k(a), k(b)), and(eq(k(a), k(b)), rest(a, b)))          a key, and others to break ties
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ _DOWN = {"LT": False, "LE": False, "GT": True, "GE": True}
 
 @dataclass(frozen=True)
 class Key:
-    """An expression over one side's elements, sorted upwards or downwards; with `total_order` floats are ordered by their bits."""
+    """An expression over one side's elements, sorted ascending or descending (`down`).
+
+    With `total_order`, floats are ordered by their bits.
+    """
 
     expression: HloInstruction
     down: bool
@@ -42,14 +44,12 @@ class Key:
 
     @property
     def bits(self) -> int:
-        """How many bits the key has as an unsigned number."""
+        """Bits of the key as an unsigned number."""
         return self.element_type.bits
 
 
 def sort_keys(target: HloComputation) -> tuple[Key, ...] | None:
-    """The keys that a comparison compares, the most significant first; None where it is not a
-    comparison of keys.
-    """
+    """The keys that a comparison compares, most significant first; None for other comparisons."""
     keys: list[Key] = []
     at: HloInstruction | None = target.root
     while at is not None:
@@ -92,7 +92,7 @@ def _key(i: HloInstruction) -> Key | None:
 
 
 def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
-    """Whether a is computed from elements of one side (0: the left) as b is from those of the other."""
+    """Whether a depends on one side (0: left) exactly as b depends on the other side."""
     if a.opcode is not b.opcode or a.shape != b.shape or array_of(a).dimensions:
         return False
     if a.opcode is Op.PARAMETER:
@@ -106,7 +106,7 @@ def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
 
 
 def _same_sides(equal: HloInstruction, less: HloInstruction) -> bool:
-    """Whether an EQ compares the very keys that an order compares."""
+    """Whether an EQ compares the same keys as the order."""
     a, b = equal.operands
     c, d = less.operands
     return (a is c and b is d) or (a is d and b is c)
@@ -115,7 +115,8 @@ def _same_sides(equal: HloInstruction, less: HloInstruction) -> bool:
 def unsigned(f: Function, key: Key, value: Value) -> Value:
     """The key's value as an i<bits> whose unsigned order is the order of the sort.
 
-    Without a total order the zeros are one, and NaN, which no comparison puts anywhere, comes last.
+    Without a total order, both zeros are equal, and NaN, which compares false with everything, is
+    last.
     """
     t = key.element_type
     if key.total_order:
@@ -125,7 +126,7 @@ def unsigned(f: Function, key: Key, value: Value) -> Value:
 
 
 def unsigned_bits(t: PrimitiveType, bits: Value, *, down: bool) -> Value:
-    """The same of a number's bits, where floats are ordered by them."""
+    """The same for a number's bits; floats are ordered by their bits."""
     made = ordered_bits(t, bits) if t.is_floating else bits
     if (t.is_floating or t.is_signed) and t is not T.F8E8M0FNU:
         made ^= 1 << (t.bits - 1)
@@ -133,7 +134,10 @@ def unsigned_bits(t: PrimitiveType, bits: Value, *, down: bool) -> Value:
 
 
 def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Sequence[Element]) -> Value:
-    """All keys of an element, given by its values per operand, as one i64: the most significant key highest, no more than 64 bits in all."""
+    """All keys of an element as one i64, the most significant key highest; 64 bits at most.
+
+    `values` are the element's values per operand.
+    """
     f = e.f
     sides: dict[HloInstruction, Binding] = {
         p: {(): _always(values[p.parameter_number // 2])} for p in target.parameters

@@ -1,8 +1,9 @@
 """Sort: stable, any number of operands, any comparison, along any dimension.
 
-Where the comparison is the order of keys (keys.py) of 64 bits in all, lines are sorted by the digits of their keys, short ones by counting what comes before each element; else
-by merging: each line is copied into scratch, merged in runs of growing length from one half of the scratch to the other and back, and written to the results. A comparison that
-contradicts itself gives some order; every element is still there once.
+If the comparison orders keys (keys.py) of at most 64 bits, lines are sorted by the digits of their
+keys, short ones by counting. Otherwise by merge sort: each line is copied to scratch memory, merged
+in runs of doubling length between the two halves of the scratch, and written to the results. With
+an inconsistent comparison the order is unspecified, but every element still appears exactly once.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _sort_scratch(i: HloInstruction) -> int:
 
 
 def _rounds(i: HloInstruction) -> tuple[int, float]:
-    """Lines, and nanoseconds that one takes."""
+    """The number of lines, and nanoseconds per line."""
     source = array_of(i.operands[0])
     n = source.dimensions[i.dimensions[0]]
     plan = digits.plan(i)
@@ -53,7 +54,10 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
 
 
 def _in_place(i: HloInstruction, operand: int) -> bool:
-    """Whether a line is whole elsewhere before the first element of it is written; long ones are read again by places, but for those that count the places."""
+    """Whether a whole line is copied before its first result is written.
+
+    Long lines are read again by position, except for an operand that is the positions themselves.
+    """
     plan = digits.plan(i)
     whole = plan is None or plan.is_short or plan.value or digits.counts_places(i, operand)
     return whole and same_order(array_of(i.operands[operand]), array_of(i, (operand,) if i.shape.is_tuple else ()))
@@ -67,7 +71,7 @@ MEMORY_ONLY.add(Op.SORT)
 
 
 def _note(k: Kernel, plan: digits.RadixPlan | None, n: int, cost: float) -> None:
-    """Record how lines are sorted, and why."""
+    """Record in the kernel's plan how lines are sorted, and why."""
     if not k.f.module.debug:
         return
     merged = time_text(n * max(n.bit_length(), 1) * costs.COMMON.comparison_ns)
@@ -104,12 +108,12 @@ def _sort(k: Kernel) -> bool:
 
 
 def _across(source: ArrayShape, axis: int) -> ArrayShape:
-    """The shape of the lines, in the order of memory: the dimension that is sorted has one element."""
+    """The shape of the lines in memory order: the sorted dimension has size one."""
     dims = tuple(1 if d == axis else size for d, size in enumerate(source.dimensions))
     return ArrayShape(source.element_type, dims, layout=source.layout)
 
 
-# -- merging ------------------------------------------------------------------------------------------------------
+# -- merging ---------------------------------------------------------------------------------------
 
 
 def _merge_line(k: Kernel, n: int, place: Callable[[int, Ix], Index]) -> None:
@@ -132,7 +136,7 @@ def _merge_line(k: Kernel, n: int, place: Callable[[int, Ix], Index]) -> None:
 
 
 def _halves(k: Kernel, n: int) -> tuple[list[Value], list[Value]]:
-    """Where the lines of each operand lie in the two halves of the scratch."""
+    """The addresses of each operand's lines in the two halves of the scratch memory."""
     sizes, scratch = _line_bytes(k.root, n), Pointer(k.own_scratch(), I8)
     begins = [scratch.address(at) for at in accumulate([0, *sizes, *sizes[:-1]])]
     return begins[: len(sizes)], begins[len(sizes) :]
@@ -144,9 +148,9 @@ Before = Callable[[Sequence[Element], Sequence[Element]], Value]
 def _merge_sort(
     k: Kernel, types: Sequence[PrimitiveType], first: list[Value], second: list[Value], n: int, before: Before
 ) -> Sequence[Value]:
-    """Sort lines of n elements that lie at `first`, with `second` as room; gives where they lie then.
+    """Sort lines of n elements at `first`, with `second` as spare; return where they are.
 
-    `before(a, b)` writes the i1 whether elements a stand before elements b.
+    `before(a, b)` emits the i1 whether elements a precede elements b.
     """
     f, count = k.f, len(types)
     levels = max(0, (n - 1).bit_length())
@@ -172,7 +176,7 @@ def _merge_runs(
     n: int,
     before: Before,
 ) -> None:
-    """Two neighbouring runs of n elements, begin..middle and middle..end, merged from the first of two lines into the second."""
+    """Merge runs begin..middle and middle..end of the first line of `lines` into the second."""
     f = k.f
     (source, target), (begin, middle, end) = lines, bounds
     with f.carried(end, [begin, middle], begin) as merge, f.aside():

@@ -1,10 +1,12 @@
 """The k largest elements of each line, in order, and their positions.
 
-Of short lines and few: the least of all records (a key and its place), then the least of those behind it, and so on. Else by selection, in one pass over the line: the first elements
-fill a buffer, which is sorted and cut to k; from then on only elements beyond the last of those enter it, found a vector at a time, and it is sorted and cut again when it is full.
-Long keys are sorted whole. Of equal elements the first comes first.
+For short lines and few results: repeatedly find the least record (a key and its position) after the
+previous one. Otherwise by selection in one pass: the first elements fill a buffer, which is sorted
+and truncated to k. Later elements enter only if they precede the last of these; they are found a
+vector at a time. A full buffer is sorted and truncated again. Lines with long keys are sorted as a
+whole. Of equal elements, the first comes first.
 
-The routines know no shapes: a process has each once (see routines.py).
+The routines do not depend on shapes: a process compiles each once (see routines.py).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ T = PrimitiveType
 
 
 def _sizes(i: HloInstruction) -> tuple[int, int]:
-    """The number of elements of a line, and how many are requested."""
+    """The number of elements of a line, and the number requested."""
     return array_of(i.operands[0]).dimensions[-1], array_of(i, (0,)).dimensions[-1]
 
 
@@ -45,14 +47,14 @@ def _bits(i: HloInstruction) -> int:
 
 
 def _buffer(i: HloInstruction) -> RadixPlan:
-    """The buffer of a selection: all of the line where it is short, or its keys long."""
+    """The buffer of a selection; the whole line if it is short or its keys are long."""
     (n, k), c = _sizes(i), costs.COMMON
     room = n if _bits(i) > 32 else c.counted_elements if k <= c.counted_elements // 2 else max(2 * k, k + 256)
     return RadixPlan((), min(room, n), _bits(i), value=False)
 
 
 def _is_few(i: HloInstruction) -> bool:
-    """Whether it costs less to look for the least of a line again and again than to select and sort."""
+    """Whether repeatedly finding the least is cheaper than selecting and sorting."""
     n, count = _sizes(i)
     return _bits(i) <= 32 and n <= costs.COMMON.recorded_elements and _few_nanoseconds(n, count) < 600 + n * 0.4
 
@@ -108,7 +110,7 @@ def _topk(k: Kernel) -> bool:
 
 
 class _Line:
-    """A line of an array, by routines alone."""
+    """A line of an array, processed only by routines."""
 
     def __init__(self, k: Kernel, plan: RadixPlan, source: IrArray, at: Sequence[Ix]) -> None:
         self.f, self.plan = k.f, plan
@@ -121,12 +123,12 @@ class _Line:
         self.scratch = Pointer(k.own_scratch(), I8)
 
     def _keys(self, form: str, target: Value, places: Value) -> None:
-        """The keys of the line; see the routine."""
+        """Write the keys of the line; see the routine."""
         fixed = self.type, self.down, form, self.steps[0] == 1
         _write_keys(self.f, *fixed, self.begins[0], self.steps[0], target, places, self.n)
 
     def _take(self, records: Value, places: Value | None = None) -> None:
-        """The first of the records to the results."""
+        """Write the first records to the results."""
         given = places or self.f.zero(PTR)
         fixed = integer(8 * self.type.byte_size), self.place_type, places is not None
         (a, values, positions), (a_step, value_step, position_step) = self.begins, self.steps
@@ -135,7 +137,7 @@ class _Line:
         )
 
     def few(self) -> None:
-        """Records of all elements, of which a routine finds one after the other."""
+        """Write records of all elements and find the least ones, one after the other."""
         records, found = (self.scratch.address(at) for at in (0, _record_bytes(self.n)))
         self._keys("records", records, self.f.zero(PTR))
         _first(self.f, records, found, self.n, self.count)
@@ -150,7 +152,7 @@ class _Line:
         self._take(records.base, beside.base if beside is not None else None)
 
     def selected(self) -> None:
-        """The keys of the line, from which a routine takes the first."""
+        """Write the keys of the line; a routine selects the first."""
         f, plan = self.f, self.plan
         records, room, counts = (self.scratch.address(k * plan.record_bytes) for k in (0, 1, 2))
         keys = self.scratch.address(2 * plan.record_bytes + plan.scratch_bytes)
@@ -162,11 +164,13 @@ class _Line:
 
 @shared("topk.keys")
 def _write_keys(
-    f: Function, t: PrimitiveType, down: bool, form: str, is_row: bool, a: Value, step: Ix, target: Value, places: Value, n: Ix,
+    f: Function, t: PrimitiveType, down: bool, form: str, is_row: bool, a: Value, step: Ix,
+    target: Value, places: Value, n: Ix,
 ) -> None:  # fmt: skip
-    """Write the keys of n elements with a given stride, followed by a vector of the largest key.
+    """Write the keys of n elements with a given stride, followed by a vector of maximal keys.
 
-    `form`: "keys" of 32 bits, "records" of a key and a place, or keys of 64 bits and "beside" them their places.
+    `form`: "keys" of 32 bits; "records" of a key and a position; "beside": keys of 64 bits, and
+    positions in a second array.
     """
     element = I32 if form == "keys" else I64
     made = Pointer(target, element)
@@ -192,10 +196,12 @@ def _write_keys(
 @shared("topk.results")
 def _write_results(
     f: Function, unit: Type, counted: Type, beside: bool,
-    records: Value, places: Value, a: Value, a_step: Ix, values: Value, value_step: Ix, positions: Value, position_step: Ix, count: Ix,
+    records: Value, places: Value, a: Value, a_step: Ix, values: Value, value_step: Ix,
+    positions: Value, position_step: Ix, count: Ix,
 ) -> None:  # fmt: skip
-    """Write the elements and positions of `count` records; the strides of the operand's elements,
-    the values and the positions are integers.
+    """Write the elements and positions of `count` records.
+
+    Strides of the operand's elements, the values and the positions are integers.
     """
     with f.loop(count) as v:
         place = place_of(v, Pointer(records, I64), Pointer(places, I32) if beside else None)
@@ -204,13 +210,16 @@ def _write_results(
 
 
 def _record(records: Pointer, at: Ix, key: Value, place: Ix) -> None:
-    """Write a record of a key and a place."""
+    """Write a record of a key and a position."""
     records[at] = (key.zext(I64) << 32) | place
 
 
 @shared("topk.first")
 def _first(f: Function, records: Value, found: Value, n: Ix, count: Ix) -> None:
-    """Write the first `count` of n records (a vector of the largest behind them) in order: each is the least of those behind the one before."""
+    """Write the first `count` of n records in order, each the least after the previous one.
+
+    A vector of maximal records follows the n.
+    """
     lanes, given, made = f.target.vector_bits // 64, Pointer(records, I64), Pointer(found, I64)
     rounds = f.value(f.add(n, lanes - 1)).udiv(lanes)
     with f.carried(count, [f.zero(I64)]) as loop:
@@ -235,9 +244,10 @@ def _select(
     size: Ix,
     count: Ix,
 ) -> None:
-    """Of n keys (u32, a vector of the largest behind them) the first `count`, as records in order at `records`.
+    """Write the first `count` of n keys (u32, padded with maximal keys) as sorted records.
 
-    There is room for `size` of them, more than `count` and fewer than n. `order` says how a full buffer is sorted (None: by counting).
+    There is room for `size` records, more than `count` and fewer than n. `order` is how a full
+    buffer is sorted (None: by counting).
     """
     arrays = Pointer(keys, I32), Pointer(records, I64), Pointer(room, I64)
     held = f.const(I64, costs.COMMON.counted_elements) if order is None else f.value(size)
@@ -246,7 +256,7 @@ def _select(
 
 @dataclass(frozen=True)
 class _Buffer:
-    """The buffer of a selection whose routine is being written."""
+    """The buffer of a selection whose routine is being emitted."""
 
     f: Function
     order: Order | None
@@ -258,7 +268,7 @@ class _Buffer:
     count: Value
 
     def emit(self, n: Value) -> None:
-        """Fill the buffer and cut it; then let in what stands before its last, and cut again."""
+        """Fill and truncate the buffer, insert all elements before its last, truncate it again."""
         f, size = self.f, self.size
         lanes = f.target.vector_bits // 32
         with f.loop(size) as v:
@@ -277,7 +287,7 @@ class _Buffer:
         self._cut()
 
     def _cut(self) -> None:
-        """Sort the buffer, and bring its first to the front."""
+        """Sort the buffer and move its first records to the front."""
         f = self.f
         if self.order is not None:
             found = self.order.emit(f, [self.records.base, self.room.base], self.counts, self.size)[0]
@@ -289,17 +299,17 @@ class _Buffer:
         f.move(self.records.base, self.room.base, self.count << 3)
 
     def _limit(self) -> Value:
-        """The key of the last of the first, as an i32."""
+        """The key of the last of the first `count` records, as an i32."""
         return self.records[self.count - 1].lshr(32).trunc(I32)
 
     def _entered(self, begin: Ix, lanes: int, count: Value, limit: Value) -> Sequence[Value]:
-        """The count and limit of the buffer after a vector some of whose elements may enter."""
+        """The buffer's count and limit after a vector of elements, some of which may enter."""
         with self.f.carried(lanes, [count, limit]) as loop:
             loop.next = self._enter(self.f.add(begin, loop.index), *loop.values)
         return loop.values
 
     def _enter(self, v: Ix, count: Value, limit: Value) -> Sequence[Value]:
-        """Element v into the buffer if it stands before its limit; a full buffer is cut."""
+        """Insert element v if it precedes the limit; truncate a full buffer."""
         key = self.keys[v]
         _record(self.records, count, key, v)
         more = count + key.ult(limit).zext(I64)
