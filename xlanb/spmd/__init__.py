@@ -1,14 +1,17 @@
-"""Many devices: shardings, their propagation (Shardy) and the partitioner, with a reason for every collective.
+"""Multiple devices: shardings, sharding propagation (Shardy), and the SPMD partitioner.
 
-mesh, hlo_sharding, sharding_util      what lies where: Shardy's meshes, HLO's shardings and what XLA computes of them
-sdy, conversions                       shardings by axes of a mesh, and to HLO's and back
-shardy/                                propagation: a module as values and factors, import, export
+mesh, hlo_sharding, sharding_util      Shardy's meshes, HLO shardings, and what XLA computes from
+them
+sdy, conversions                       shardings by mesh axes; conversion to and from HLO shardings
+shardy/                                propagation: import, factors and projections, export
 shardy_xla, spmd_partitioning          the two passes
-partitioner/                           from one program for the whole to one for each device
-plan, explanation, annotations         the collectives of a program with bytes and time (costs, device_axes), why each is there, and where the program names shardings
-remedies                               other annotations, tried on a fork of the compilation
+partitioner/                           turns a program on whole arrays into a program for one device
+plan (costs, device_axes)              lists a program's collectives with bytes and time
+explanation                            why each collective is there
+annotations                            where the program itself names shardings
+remedies                               other annotations, tried on a copy of the compilation
 
-Names are resolved when they are used.
+Names are resolved on first use.
 """
 
 from __future__ import annotations

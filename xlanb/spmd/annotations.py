@@ -1,8 +1,13 @@
-r"""The shardings that a program names itself, of parameters, results and by constraints: found, and changed in a copy of it.
+r"""Shardings that a program names: on parameters, on results, and as constraints.
 
-x = parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}, {}]>"}          of a parameter
-c = custom-call(y), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding=...}           a constraint
-r = custom-call(y), custom_call_target="xla.sdy.FuncResultSharding", frontend_attributes={...}          of a result
+Finds them, and changes them in a copy of the program.
+
+x = parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}, {}]>"}
+    of a parameter
+c = custom-call(y), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding=...}
+    a constraint
+r = custom-call(y), custom_call_target="xla.sdy.FuncResultSharding", frontend_attributes={...}
+    of a result
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ _RESULT = "xla.sdy.FuncResultSharding"
 
 
 class AnnotationKind(Enum):
-    """What names a sharding."""
+    """The kind of instruction that carries a sharding."""
 
     PARAMETER = "parameter"
     CONSTRAINT = "constraint"
@@ -40,7 +45,7 @@ class AnnotationKind(Enum):
 
 @dataclass(frozen=True)
 class ShardingAnnotation:
-    """A sharding that the program names, by the name of the instruction that carries it."""
+    """A sharding that the program names, with the name of the instruction that carries it."""
 
     instruction: str
     kind: AnnotationKind
@@ -54,7 +59,10 @@ class ShardingAnnotation:
 
 @dataclass(frozen=True)
 class AnnotationChange:
-    """Another sharding for an annotation, or a new constraint on the result of an instruction; `sharding` None takes the annotation away."""
+    """A new sharding for an annotation, or a new constraint on an instruction's result.
+
+    `sharding` None removes the annotation.
+    """
 
     instruction: str
     sharding: TensorSharding | None
@@ -67,7 +75,13 @@ def dims_text(sharding: TensorSharding) -> str:
 
 
 def axes_named(text: str, mesh: Mesh | None, rank: int | None) -> TensorSharding | None:
-    """An HLO sharding's text by the axes of a mesh; None where these do not say it. `rank` is of the array, for a sharding that says none."""
+    """Return an HLO sharding in terms of mesh axes, or None if they cannot express it.
+
+    Args:
+        text: the HLO sharding.
+        mesh: the mesh whose axes to use; None gives None.
+        rank: the array's rank, for a sharding that does not imply one.
+    """
     if not text or mesh is None:
         return None
     try:
@@ -79,7 +93,7 @@ def axes_named(text: str, mesh: Mesh | None, rank: int | None) -> TensorSharding
 
 
 def sharding_words(text: str, mesh: Mesh | None, rank: int | None) -> str:
-    """An HLO sharding for a reader: by the axes of the mesh, or in words, with HLO's text behind."""
+    """Return an HLO sharding for a reader: by mesh axes or in words, followed by HLO's text."""
     if not text or text.startswith("{{"):
         return text
     named = axes_named(text, mesh, rank)
@@ -92,7 +106,7 @@ def sharding_words(text: str, mesh: Mesh | None, rank: int | None) -> str:
 
 
 def annotation_of(i: HloInstruction, meshes: Mapping[str, Mesh]) -> ShardingAnnotation | None:
-    """The sharding that an instruction names; None where it names none, or one each for several arrays."""
+    """Return the sharding that an instruction names, or None if it names none or several."""
     kind = _kind(i)
     text = dict(i.frontend_attributes).get(SHARDING)
     if kind is None or not text or not isinstance(i.shape, ArrayShape):
@@ -115,7 +129,10 @@ def _kind(i: HloInstruction) -> AnnotationKind | None:
 def annotations_before(
     module: HloModule, i: HloInstruction, meshes: Mapping[str, Mesh]
 ) -> Iterator[ShardingAnnotation]:
-    """The annotations of what an instruction is computed from (its own first), the nearest first, through calls and loops."""
+    """Yield the annotations on an instruction and on what it is computed from, nearest first.
+
+    Follows calls and loops.
+    """
     callers = _callers(module)
 
     def sources(at: HloInstruction) -> Iterator[HloInstruction]:
@@ -129,7 +146,10 @@ def annotations_before(
 
 
 def annotations_after(module: HloModule, i: HloInstruction, meshes: Mapping[str, Mesh]) -> Iterator[ShardingAnnotation]:
-    """The annotations of what is computed from an instruction, the nearest first, through calls and loops."""
+    """Yield the annotations on an instruction and on what is computed from it, nearest first.
+
+    Follows calls and loops.
+    """
     callers = _callers(module)
 
     def results(at: HloInstruction) -> Iterator[HloInstruction]:
@@ -153,7 +173,7 @@ def _callers(module: HloModule) -> dict[HloComputation, list[HloInstruction]]:
 
 
 def _given(caller: HloInstruction, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
-    """What a caller gives for a parameter: of a call that operand, else all operands."""
+    """Return a parameter's value at a caller: its operand at a call, otherwise all operands."""
     if caller.opcode is HloOpcode.CALL:
         return (caller.operands[parameter.parameter_number],)
     return caller.operands
@@ -177,10 +197,10 @@ def _reached(
 
 
 def with_changes(module: HloModule, changes: Iterable[AnnotationChange], meshes: Mapping[str, Mesh]) -> HloModule:
-    """A copy of a module with other annotations.
+    """Return a copy of a module with changed annotations.
 
     Raises:
-        XlanbError: an instruction of that name is not there.
+        XlanbError: no instruction has that name.
     """
     changed = module.clone()
     for change in changes:

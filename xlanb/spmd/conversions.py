@@ -1,6 +1,9 @@
-"""Shardings by the axes of a mesh as HLO's, and back (xla/service/spmd/shardy/stablehlo_round_trip/export_shardings.cc).
+"""Convert shardings by mesh axes to HLO shardings and back.
 
-<@mesh, [{"model"}, {}]> with mesh ["data"=4, "model"=2]    <=>    {devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}
+Follows xla/service/spmd/shardy/stablehlo_round_trip/export_shardings.cc. With the mesh
+["data"=4, "model"=2]:
+
+<@mesh, [{"model"}, {}]>    <=>    {devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}
 """
 
 from __future__ import annotations
@@ -19,10 +22,16 @@ from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
 
 
 def to_hlo_sharding(sharding: TensorSharding, mesh: Mesh, manual_axes: Sequence[str] = ()) -> HloSharding:
-    """The HLO sharding that puts each device's part where this one does; along `manual_axes` devices are a manual subgroup.
+    """Return the HLO sharding that gives each device the same part.
+
+    Args:
+        sharding: the sharding by mesh axes.
+        mesh: the mesh that it refers to.
+        manual_axes: axes along which the devices form a manual subgroup.
 
     Raises:
-        XlanbError: it is unreduced and there are manual axes, or it names an axis that its mesh has not.
+        XlanbError: it is unreduced and there are manual axes, or it names an axis that the mesh
+            lacks.
     """
     return _to_hlo_sharding(sharding, mesh, tuple(manual_axes))
 
@@ -58,7 +67,7 @@ def _to_hlo_sharding(sharding: TensorSharding, mesh: Mesh, manual_axes: tuple[st
 
 
 def _split_axes(used: Sequence[AxisRef], mesh: Mesh) -> list[AxisRef]:
-    """The mesh's axes in order, those of which only parts are used cut into parts."""
+    """Return the mesh's axes in order, split into sub-axes where only parts of an axis are used."""
     out: list[AxisRef] = []
     for name, size in mesh.axes:
         cuts = {1, size}
@@ -74,7 +83,7 @@ def _split_axes(used: Sequence[AxisRef], mesh: Mesh) -> list[AxisRef]:
 
 
 def from_hlo_sharding(sharding: HloSharding, mesh: Mesh, rank: int) -> TensorSharding | None:
-    """The sharding by axes of `mesh` that puts the data where an HLO sharding does; None where no axes of it do."""
+    """Return the equivalent sharding by the axes of `mesh`, or None if they cannot express it."""
     if sharding.is_replicated:
         return TensorSharding.fully_closed(mesh.name, rank)
     if not sharding.is_tiled or sharding.num_devices != mesh.num_devices or sharding.tiled_data_rank != rank:
@@ -94,7 +103,7 @@ def from_hlo_sharding(sharding: HloSharding, mesh: Mesh, rank: int) -> TensorSha
 def _axes_of_dimension(
     sharding: HloSharding, dimension: int, left: Sequence[AxisRef], mesh: Mesh
 ) -> tuple[AxisRef, ...] | None:
-    """The axes along which the tiles of a dimension change, from the slowest."""
+    """Return the axes along which a dimension's tiles change, slowest first."""
     index = np.zeros(mesh.num_devices, np.int64)
     for device, tile in sharding.tile_indices.items():
         index[device] = tile[dimension]
@@ -110,9 +119,10 @@ def _axes_of_dimension(
 
 
 def evenly_sharded(sharding: TensorSharding, dimensions: Sequence[int], mesh: Mesh) -> TensorSharding:
-    """The sharding that an input or output of a program has instead: of a dimension that its axes do not divide, the axes that do, of the last perhaps a part.
+    """Return the sharding a program's input or output gets if its axes do not divide a dimension.
 
-    A part is left only where the user said so: in a closed dimension.
+    Keeps the leading axes that divide the dimension, and possibly a sub-axis of the last one. A
+    sub-axis is kept only in a closed dimension, which the user specified.
     """
     dims = []
     for dim, size in zip(sharding.dims, dimensions, strict=True):

@@ -1,15 +1,17 @@
-"""Bytes that a collective moves, and an estimate of its time, on an interconnect of published bandwidth and latency.
+"""Estimate the bytes and the time of a collective from published bandwidth and latency.
 
-With n members of a group and B bytes of operand on each device, what a device sends in the best known algorithm (ring) is
+With n members in a group and B operand bytes on each device, the best known (ring) algorithm sends
+from each device:
 
     all-gather          (n - 1) B          each part passes every device but the last
     reduce-scatter      (n - 1) B / n
     all-reduce        2 (n - 1) B / n      a reduce-scatter, then an all-gather
     all-to-all          (n - 1) B / n
-    collective-permute          B          where it goes to another device
+    collective-permute          B          if the target is another device
     collective-broadcast        B
 
-The time is latency times steps plus bytes over bandwidth, without contention and without overlap with other work: good to compare two plans, no forecast of a run.
+The time is latency times steps plus bytes over bandwidth. It ignores contention and overlap with
+other work, so use it to compare two plans, not to predict a run time.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from xlanb.errors import UnimplementedError, XlanbError, nearest
 
 
 class Topology(Enum):
-    """How devices reach each other."""
+    """How the devices are connected."""
 
     MEMORY = "memory"
     SWITCH = "switch"
@@ -32,9 +34,13 @@ class Topology(Enum):
 
 @dataclass(frozen=True)
 class Interconnect:
-    """What devices send by.
+    """The link that devices send over.
 
-    `bandwidth` is bytes per second in one direction: of a device to the switch or to memory, or of one link of a ring. `latency` is seconds a step. `source` says where both are from.
+    Attributes:
+        bandwidth: bytes per second in one direction, from a device to the switch or to memory, or
+            over one link of a ring.
+        latency: seconds per step.
+        source: where both figures come from.
     """
 
     name: str
@@ -65,14 +71,14 @@ INTERCONNECTS: Final[Mapping[str, Interconnect]] = {
         Interconnect("infiniband", Topology.SWITCH, 50e9, 5e-6, "NDR InfiniBand, 400 Gbit/s a port; latency an assumption"),
     )
 }  # fmt: skip
-"""Interconnects by name: threads here, GPUs by NVLink, TPUs by ICI, machines by InfiniBand."""
+"""Interconnects by name: threads, NVLink (GPUs), ICI (TPUs), InfiniBand (between machines)."""
 
 
 def interconnect(name: str | Interconnect) -> Interconnect:
-    """The interconnect of a name.
+    """Return the interconnect of that name.
 
     Raises:
-        XlanbError: there is none; the message has the nearest names.
+        XlanbError: there is no such interconnect; the message lists the nearest names.
     """
     if isinstance(name, Interconnect):
         return name
@@ -82,11 +88,12 @@ def interconnect(name: str | Interconnect) -> Interconnect:
 
 
 def bytes_moved(kind: str, operand_bytes: int, members: int) -> int:
-    """The bytes that each device sends in a collective of this kind (an opcode's text) with this
-    many members per group.
+    """Return the bytes that each device sends in a collective.
+
+    The collective is given by its opcode's text and the number of members per group.
 
     Raises:
-        UnimplementedError: it is not known of the kind.
+        UnimplementedError: the cost of this opcode is not known.
     """
     if members <= 1:
         return 0
@@ -103,10 +110,10 @@ def bytes_moved(kind: str, operand_bytes: int, members: int) -> int:
 
 
 def seconds(kind: str, operand_bytes: int, members: int, link: Interconnect) -> float:
-    """The estimated time of a collective.
+    """Estimate the time of a collective in seconds.
 
     Raises:
-        UnimplementedError: it is not known of the kind.
+        UnimplementedError: the cost of this opcode is not known.
     """
     moved = bytes_moved(kind, operand_bytes, members)
     if not moved:
@@ -134,7 +141,7 @@ def _bandwidth(kind: str, members: int, link: Interconnect) -> float:
 
 
 def seconds_text(time: float) -> str:
-    """A time with its unit."""
+    """Format a time with its unit."""
     if time < 1e-3:
         return f"{time * 1e6:.1f} us"
     return f"{time * 1e3:.2f} ms" if time < 1 else f"{time:.2f} s"

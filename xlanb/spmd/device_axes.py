@@ -1,4 +1,4 @@
-"""Along which axes of a mesh a collective talks: its groups of devices, or its pairs, in the mesh's names.
+"""Name the mesh axes that a collective communicates along, from its groups or pairs of devices.
 
 mesh ["data"=4, "model"=2], groups {0,1},{2,3},{4,5},{6,7}    =>    {"model"}
 mesh ["x"=8], groups {0,1,2,3},{4,5,6,7}                      =>    {"x":(2)4}
@@ -16,7 +16,10 @@ from xlanb.spmd.sdy import AxisRef
 
 
 def axes_of_groups(groups: Sequence[Sequence[int]], mesh: Mesh) -> tuple[AxisRef, ...] | None:
-    """The axes, or parts of them, along which the members of a group differ; None where the groups are not a grid of whole parts."""
+    """Return the axes or sub-axes along which the members of each group differ.
+
+    Returns None if the groups do not form a grid over whole axes or sub-axes.
+    """
     varying = _varying(groups, mesh)
     if varying is None or any(len(g) != math.prod(d.size(mesh) for d in varying) for g in groups):
         return None
@@ -24,7 +27,10 @@ def axes_of_groups(groups: Sequence[Sequence[int]], mesh: Mesh) -> tuple[AxisRef
 
 
 def axes_of_pairs(pairs: Sequence[Sequence[int]], mesh: Mesh) -> tuple[AxisRef, ...] | None:
-    """The axes along which data moves from sources to targets; None where a pair names no device of the mesh."""
+    """Return the axes along which data moves from sources to targets.
+
+    Returns None if a pair names a device outside the mesh.
+    """
     varying = _varying(pairs, mesh)
     if varying is None:
         return None
@@ -33,13 +39,14 @@ def axes_of_pairs(pairs: Sequence[Sequence[int]], mesh: Mesh) -> tuple[AxisRef, 
 
 
 def axes_text(axes: Sequence[AxisRef]) -> str:
-    """Axes in braces, as in Shardy's text."""
+    """Format axes in braces, as Shardy prints them."""
     return "{" + ", ".join(map(str, axes)) + "}"
 
 
 def _varying(groups: Sequence[Sequence[int]], mesh: Mesh) -> list[AxisRef] | None:
-    """The smallest parts of axes along which members of a group differ; None where a member is not
-    a device of the mesh.
+    """Return the smallest sub-axes along which the members of a group differ.
+
+    Returns None if a member is not a device of the mesh.
     """
     places = {int(device): place for place, device in np.ndenumerate(mesh.devices)}
     if any(device not in places for group in groups for device in group):
@@ -53,7 +60,7 @@ def _varying(groups: Sequence[Sequence[int]], mesh: Mesh) -> list[AxisRef] | Non
 
 
 def _parts(mesh: Mesh) -> Iterator[AxisRef]:
-    """The axes cut into their prime factors, from the slowest."""
+    """Split each axis into its prime factors, slowest first."""
     for name, size in mesh.axes:
         before = 1
         for prime in prime_factors(size):
@@ -62,7 +69,7 @@ def _parts(mesh: Mesh) -> Iterator[AxisRef]:
 
 
 def prime_factors(size: int) -> Iterator[int]:
-    """The primes whose product a number is, the smallest first."""
+    """Yield the prime factors of a number, smallest first."""
     prime = 2
     while size > 1:
         if size % prime:
@@ -73,7 +80,7 @@ def prime_factors(size: int) -> Iterator[int]:
 
 
 def _joined(parts: Sequence[AxisRef], mesh: Mesh) -> tuple[AxisRef, ...]:
-    """Parts that follow each other in an axis as one, and a whole axis by its name alone."""
+    """Join adjacent sub-axes of an axis; name a whole axis by its name alone."""
     out: list[AxisRef] = []
     for part in parts:
         last = out[-1] if out else None

@@ -1,8 +1,9 @@
-"""Why a collective exists: the instruction that needed it, the conflicting shardings and their
-origins, its cost, and possible remedies.
+"""Explain a collective: the instruction that needs it, the shardings that conflict, where they come
+from, its cost, and possible remedies.
 
-The partitioner notes a Cause for each collective, the propagation an event for each sharding that it passes on; both are read here. A program that was partitioned elsewhere has
-neither, and its card says what the module alone shows.
+The partitioner records a Cause for each collective, and the propagation an event for each sharding
+that it propagates; both are read here. A program that was partitioned elsewhere has neither, and
+its card says what the module alone shows.
 """
 
 from __future__ import annotations
@@ -46,7 +47,17 @@ UNRECORDED: Final = (
 
 @dataclass(frozen=True)
 class CollectiveNeed:
-    """One reason of a collective. `instruction` needed it and `moved` is the operand, by their names in the source program where these are known. `had` and `wanted` are shardings by the axes of the mesh, or HLO's where these do not say them; `origins` is where they come from, a step each."""
+    """One reason for a collective.
+
+    Attributes:
+        cause: what the partitioner recorded.
+        instruction: the instruction that needed it, by its name in the source program if known.
+        moved: the operand that is moved, named likewise.
+        had: the operand's sharding, by mesh axes if they can express it, otherwise HLO's.
+        wanted: the needed sharding, in the same form.
+        had_from: where the first comes from, one step each.
+        wanted_from: where the second comes from, one step each.
+    """
 
     cause: CollectiveCause
     instruction: str
@@ -66,7 +77,7 @@ class CollectiveNeed:
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Name and value of all there is to say, in the order of reading."""
+        """Return names and values of all facts, in reading order."""
         estimates = ", ".join(f"{what} {size_text(count)}" for what, count in self.cause.estimates)
         reason = f"{self.cause.kind.value}: {self.cause.reason or _KINDS[self.cause.kind]}"
         rows = [("reason", reason), ("had", self.had or "no sharding of its own")]
@@ -77,8 +88,9 @@ class CollectiveNeed:
 
 @dataclass(frozen=True, eq=False)
 class CollectiveWhy(Displayable):
-    """The card of a collective. `needs` are its reasons: several if collectives were combined, none
-    if they were not recorded.
+    """The card of a collective.
+
+    `needs` are its reasons: several if collectives were combined, none if none were recorded.
     """
 
     collective: Collective
@@ -89,21 +101,26 @@ class CollectiveWhy(Displayable):
 
     @property
     def cost(self) -> str:
-        """Bytes and time, of one execution and of a run."""
+        """Bytes and time, per execution and per run."""
         c = self.collective
         runs = f", executed {c.executions} times per run" if c.executions != 1 else ""
         return f"each of {c.members} devices sends {size_text(c.bytes)}, about {seconds_text(c.seconds)} on {self.link}{runs}"
 
     @cached_property
     def remedies(self) -> tuple[Remedy, ...]:
-        """Changes of annotations that might remove it, none of them tried; `remedies[0].attempt()` tries one."""
+        """Return annotation changes that might remove the collective; none has been tried.
+
+        `remedies[0].attempt()` tries one.
+        """
         return remedies_for([n.cause for n in self.needs], self.program, self.link)
 
     def attempts(self) -> tuple[RemedyAttempt, ...]:
-        """Every remedy tried, the best first; those that make each device compute more come last.
+        """Try every remedy and return the attempts, best first.
+
+        Those that make each device compute more come last.
 
         Raises:
-            XlanbError: the program cannot be compiled with one of them.
+            XlanbError: the program does not compile with one of them.
         """
         return tuple(
             sorted(
@@ -113,7 +130,7 @@ class CollectiveWhy(Displayable):
 
     @property
     def title(self) -> str:
-        """What it is: name, shape, and along which axes."""
+        """Name, kind, shape, and mesh axes."""
         c = self.collective
         return f"{c.name}: {c.kind} {c.shape} along {c.along}"
 
@@ -124,7 +141,7 @@ class CollectiveWhy(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """A table for each reason, and one of what might remove it."""
+        """Return one table per reason, and one of possible remedies."""
         needs = tuple((need.headline, framed(need.facts, ["", "value"])) for need in self.needs)
         rows = [(str(r), "not tried") for r in self.remedies]
         return (*needs, *((("What might remove it", framed(rows, ["change", "outcome"])),) if rows else ()))
@@ -146,15 +163,15 @@ class CollectiveWhy(Displayable):
 
 
 def why(x: Any, name: str, *, on: str | Interconnect = "cpu") -> CollectiveWhy:
-    """Why the collective `name` is in a compiled program.
+    """Explain why the collective `name` is in a compiled program.
 
     Args:
-        x: an executable, a module, a compilation, a trace or a record of the real XLA's.
-        name: of the collective, as `collectives(x)` lists it.
-        on: the interconnect by which its time is estimated, a name of `costs.INTERCONNECTS`.
+        x: an executable, a module, a compilation, a trace, or a record from the real XLA.
+        name: the collective's name, as `collectives(x)` lists it.
+        on: the interconnect for the time estimate, a name of `costs.INTERCONNECTS`.
 
     Raises:
-        XlanbError: there is no such collective; the message has the nearest names.
+        XlanbError: there is no such collective; the message lists the nearest names.
     """
     program, link = PartitionedProgram.of(x), interconnect(on)
     return _card(plan_of(program, link).named(name), program, link)
@@ -163,14 +180,16 @@ def why(x: Any, name: str, *, on: str | Interconnect = "cpu") -> CollectiveWhy:
 def _card(
     collective: Collective, program: PartitionedProgram, link: Interconnect, others: tuple[str, ...] = ()
 ) -> CollectiveWhy:
-    """The card of a collective, which names others that have the same reason."""
+    """Return the card of a collective, which names the others with the same reason."""
     needs = tuple(_need(cause, program) for cause in collective.causes)
     note = f"{', '.join(others)}: for the same reason" if others else ""
     return CollectiveWhy(collective, link, program, needs, note if needs else _known(collective, program))
 
 
 def collectives(x: Any, *, on: str | Interconnect = "cpu") -> CollectivePlan:
-    """The collectives of a compiled program by time and bytes, with their reasons; `.to_dataframe()` is the table.
+    """Return the collectives of a compiled program by time and bytes, with their reasons.
+
+    `.to_dataframe()` of the result is the table.
 
     Raises:
         XlanbError: `x` holds no module.
@@ -180,8 +199,9 @@ def collectives(x: Any, *, on: str | Interconnect = "cpu") -> CollectivePlan:
 
 @dataclass(frozen=True)
 class ShardingFindings(Displayable):
-    """Collectives that a better annotation could avoid: involuntary full rematerializations, a card
-    each.
+    """Collectives that a better annotation could avoid: involuntary full rematerializations.
+
+    It has one card for each.
     """
 
     cards: tuple[CollectiveWhy, ...]
@@ -193,7 +213,11 @@ class ShardingFindings(Displayable):
         return iter(self.cards)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row each: collective, instruction, sharding had, wanted, bytes, seconds, source line."""
+        """Return one row per collective and reason, sizes in bytes and times in seconds.
+
+        Columns: collective, instruction, sharding had, sharding wanted, bytes, seconds, source
+        line.
+        """
         rows = [
             (c.collective.name, n.cause.instruction, n.had, n.wanted, c.collective.bytes, c.collective.seconds, c.collective.place)
             for c in self.cards
@@ -203,7 +227,7 @@ class ShardingFindings(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """The same as a page shows it."""
+        """Return the same rows for display."""
         return (("Involuntary full rematerializations", self.to_dataframe()),)
 
     def __str__(self) -> str:
@@ -211,7 +235,9 @@ class ShardingFindings(Displayable):
 
 
 def findings(x: Any, *, on: str | Interconnect = "cpu") -> ShardingFindings:
-    """The involuntary full rematerializations of a compiled program, one card for all collectives of each.
+    """Return the involuntary full rematerializations of a compiled program.
+
+    All collectives of one rematerialization share a card.
 
     Raises:
         XlanbError: `x` holds no module.
@@ -230,7 +256,7 @@ def _is_finding(collective: Collective) -> bool:
 
 
 def _known(collective: Collective, program: PartitionedProgram) -> str:
-    """What is known of a collective without a cause."""
+    """Describe a collective that has no recorded cause."""
     of = ", ".join(filter(None, (collective.op_name, place_text(*collective.python_line))))
     if program.is_ours:
         where = f" ({of})" if of else ""
@@ -265,7 +291,7 @@ def _need(cause: CollectiveCause, program: PartitionedProgram) -> CollectiveNeed
 
 
 def _asked_for(i: HloInstruction, wanted: TensorSharding | None, program: PartitionedProgram) -> tuple[str, ...]:
-    """The nearest annotation behind an instruction that asks for its result in this sharding."""
+    """Return the nearest annotation after an instruction that requires this sharding."""
     if wanted is None or program.source is None:
         return ()
     behind = annotations_after(program.source, i, program.meshes)
@@ -273,7 +299,7 @@ def _asked_for(i: HloInstruction, wanted: TensorSharding | None, program: Partit
 
 
 def _origin(name: str, program: PartitionedProgram, seen: set[str] | None = None) -> Iterator[str]:
-    """Where the sharding of an array comes from: what the propagation did, back to the annotations of the program."""
+    """Yield the propagation steps that gave an array its sharding, back to the annotations."""
     seen = set() if seen is None else seen
     if name in seen or program.source is None:
         return

@@ -1,9 +1,11 @@
-"""HloSharding: how one value is sharded over the devices, in HLO's form
-(xla/hlo/ir/hlo_sharding.h).
+"""HloSharding: how one value is sharded over the devices, in HLO's form.
 
-    {devices=[4,1,2]<=[8] last_tile_dim_replicate}    dimension 0 in four parts, each part on two devices
+Follows xla/hlo/ir/hlo_sharding.h.
 
-A sharding is a value: frozen, hashable, and equal to another that puts the same data on the same devices, however it is written.
+    {devices=[4,1,2]<=[8] last_tile_dim_replicate}    dimension 0 in four parts, each on two devices
+
+A sharding is a value: frozen, hashable, and equal to any other that puts the same data on the same
+devices, however it is written.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ Devices = npt.NDArray[np.int64]
 
 
 class ShardingType(Enum):
-    """What the devices of a sharding, or of a subgroup of them, do with the data; in the order in which XLA sorts subgroups."""
+    """What the devices of a sharding, or of a subgroup, do with the data.
+
+    The order is the one in which XLA sorts subgroups.
+    """
 
     MAXIMAL = "maximal"
     TUPLE = "tuple"
@@ -50,9 +55,14 @@ _ORDER = {t: n for n, t in enumerate(ShardingType)}
 class HloSharding(Displayable):
     """One sharding, or a tuple of them.
 
-    `tile_assignment` has a device at each tile: a dimension of the data each, then one a subgroup (`subgroup_types`) or, with `replicate_on_last_tile_dim`, one of the devices
-    that hold the same tile. It is read-only; empty where there are no tiles, `[device]` where one device holds everything.
-    `group` is the shard group in XLA's text (`shard_as 1`), `metadata` the text of its metadata; `listed` says that the text lists every device.
+    Attributes:
+        tile_assignment: the device of each tile. One dimension for each data dimension, then one
+            for each subgroup (`subgroup_types`) or, with `replicate_on_last_tile_dim`, one for the
+            devices that hold the same tile. Read-only; empty if there are no tiles, `[device]` if
+            one device holds everything.
+        group: the shard group in XLA's text (`shard_as 1`).
+        metadata: the text of its metadata.
+        listed: whether the text lists every device.
     """
 
     type: ShardingType
@@ -64,7 +74,7 @@ class HloSharding(Displayable):
     metadata: str = ""
     listed: bool = False
 
-    # -- making one ---------------------------------------------------------------------------------------------
+    # -- making one --------------------------------------------------------------------------------
 
     @staticmethod
     def replicate() -> HloSharding:
@@ -73,7 +83,7 @@ class HloSharding(Displayable):
 
     @staticmethod
     def manual() -> HloSharding:
-        """Each device holds what the program says: the partitioner leaves it alone."""
+        """Each device holds what the program says; the partitioner does not change it."""
         return _MANUAL
 
     @staticmethod
@@ -83,7 +93,7 @@ class HloSharding(Displayable):
 
     @staticmethod
     def unreduced() -> HloSharding:
-        """Each device holds a term of the sum."""
+        """Each device holds one term of the sum."""
         return _UNREDUCED
 
     @staticmethod
@@ -93,19 +103,28 @@ class HloSharding(Displayable):
 
     @staticmethod
     def tile(assignment: npt.ArrayLike) -> HloSharding:
-        """A tile a device: the dimensions of `assignment` are those of the data."""
+        """One tile per device; the dimensions of `assignment` are the data's."""
         return HloSharding(_T.TILED, _devices(assignment))
 
     @staticmethod
     def iota_tile(
         tile_dims: Sequence[int], reshape_dims: Sequence[int] = (), transpose_perm: Sequence[int] = ()
     ) -> HloSharding:
-        """`tile` with devices numbered in order: arange reshaped to `reshape_dims`, transposed by `transpose_perm`, and cut into `tile_dims`."""
+        """`tile` with devices numbered in order.
+
+        The devices are arange reshaped to `reshape_dims`, transposed by `transpose_perm`, then
+        reshaped to
+        `tile_dims`.
+        """
         return HloSharding.tile(iota_assignment(tile_dims, reshape_dims, transpose_perm))
 
     @staticmethod
     def partial_tile(assignment: npt.ArrayLike) -> HloSharding:
-        """The last dimension counts the devices that hold the same tile; simpler forms where they do (HloSharding::PartialTile)."""
+        """Tiles whose last dimension lists the devices that hold the same tile
+        (HloSharding::PartialTile).
+
+        Returns a simpler form if one is equivalent.
+        """
         array = np.asarray(assignment, np.int64)
         if array.ndim == 1 or array.shape[-1] == array.size:
             return _REPLICATED
@@ -115,7 +134,10 @@ class HloSharding(Displayable):
 
     @staticmethod
     def subgroup(assignment: npt.ArrayLike, types: Sequence[ShardingType]) -> HloSharding:
-        """The last dimensions are subgroups of these types: those of one type merged, those of size 1 dropped, the replicated one last (HloSharding::Subgroup)."""
+        """Tiles whose last dimensions are subgroups of these types (HloSharding::Subgroup).
+
+        Merges subgroups of one type, drops those of size 1, and puts the replicated one last.
+        """
         array = np.asarray(assignment, np.int64)
         if not types:
             return HloSharding.tile(array)
@@ -142,7 +164,7 @@ class HloSharding(Displayable):
 
     @staticmethod
     def tuple_of(elements: Iterable[HloSharding]) -> HloSharding:
-        """The shardings of a tuple's leaves; of an empty tuple, of nothing."""
+        """A tuple of the leaves' shardings, possibly empty."""
         return HloSharding(_T.TUPLE, tuple_elements=tuple(elements))
 
     @staticmethod
@@ -152,18 +174,20 @@ class HloSharding(Displayable):
 
     @staticmethod
     def parse(text: str, shape: Shape | None = None) -> HloSharding:
-        """A sharding of XLA's text; with the shape of a tuple, one that names a single sharding stands for every leaf.
+        """Parse a sharding from XLA's text.
+
+        With a tuple `shape`, a text with a single sharding applies to every leaf.
 
         Raises:
-            HloParseError: it is no sharding.
+            HloParseError: the text is not a sharding.
         """
         return _parse(text if shape is None else tuple_sharding(text, shape))
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    # -- what it is --------------------------------------------------------------------------------
 
     @property
     def is_tuple(self) -> bool:
-        """Whether it is of a tuple."""
+        """Whether it is a tuple of shardings."""
         return self.type is _T.TUPLE
 
     def _all(self, *types: ShardingType) -> bool:
@@ -196,12 +220,12 @@ class HloSharding(Displayable):
 
     @property
     def is_tiled(self) -> bool:
-        """Whether there are tiles, none of them the whole by its kind."""
+        """Whether it is tiled: not replicated, manual, unreduced, unknown or on one device."""
         return self._all(_T.TILED)
 
     @property
     def is_manual_subgroup(self) -> bool:
-        """Whether some of the devices are manual, others not."""
+        """Whether it has a manual subgroup beside other dimensions."""
         if self.is_tuple:
             return all(e.is_manual_subgroup for e in self.tuple_elements)
         return _T.MANUAL in self.subgroup_types
@@ -218,7 +242,7 @@ class HloSharding(Displayable):
 
     @property
     def unique_device(self) -> int | None:
-        """The one device that holds everything; None where there are several."""
+        """The device that holds everything, or None if there are several."""
         if self.is_tuple:
             devices = {e.unique_device for e in self.tuple_elements}
             return devices.pop() if len(devices) == 1 else None
@@ -229,7 +253,7 @@ class HloSharding(Displayable):
         """Whether one device holds everything."""
         return self.unique_device is not None
 
-    # -- tiles --------------------------------------------------------------------------------------------------
+    # -- tiles -------------------------------------------------------------------------------------
 
     @property
     def dimensions(self) -> tuple[int, ...]:
@@ -257,31 +281,31 @@ class HloSharding(Displayable):
 
     @property
     def total_num_tiles(self) -> int:
-        """Number of tiles, those of subgroups and of replication too."""
+        """Number of tiles, including subgroup and replication dimensions."""
         return 1 if self.is_tile_maximal else self.tile_assignment.size
 
     def num_tiles(self, dims: Iterable[int] | None = None) -> int:
-        """Number of tiles of the data, or of some dimensions of it."""
+        """Number of tiles of the data, or along some of its dimensions."""
         if self.is_tile_maximal:
             return 1
         return math.prod(self.data_tile_shape if dims is None else (self.dimension(d) for d in dims))
 
     @property
     def subgroup_replication_dim(self) -> int:
-        """The dimension of replication; -1 where there is none."""
+        """The dimension of replication, or -1."""
         if _T.REPLICATED in self.subgroup_types:
             return self.subgroup_types.index(_T.REPLICATED) + self.tiled_data_rank
         return self.tile_assignment.ndim - 1 if self.replicate_on_last_tile_dim else -1
 
     @property
     def subgroup_manual_dim(self) -> int:
-        """The dimension of manual devices; -1 where there is none."""
+        """The dimension of the manual subgroup, or -1."""
         if _T.MANUAL in self.subgroup_types:
             return self.subgroup_types.index(_T.MANUAL) + self.tiled_data_rank
         return -1
 
     def tile_shape(self, shape: Shape, device: int | None = None) -> Shape:
-        """The shape of a tile: the largest one, or with `device` that one's, without padding."""
+        """The shape of the largest tile, or with `device` that device's tile without padding."""
         if isinstance(shape, TupleShape):
             return TupleShape(
                 tuple(self.subsharding(shape, n).tile_shape(e, device) for n, e in enumerate(shape.shapes))
@@ -297,12 +321,12 @@ class HloSharding(Displayable):
         return shape if dims == shape.dimensions else _resized(shape, dims)
 
     def tile_index_for_device(self, device: int) -> tuple[int, ...]:
-        """Which tile a device holds, in dimensions of the data."""
+        """The tile that a device holds, as an index per data dimension."""
         return self.tile_indices[device]
 
     @cached_property
     def tile_indices(self) -> dict[int, tuple[int, ...]]:
-        """Which tile each device holds, in dimensions of the data."""
+        """The tile that each device holds, as an index per data dimension."""
         rank = self.tiled_data_rank
         return {int(d): index[:rank] for index, d in np.ndenumerate(self.tile_assignment)}
 
@@ -320,10 +344,13 @@ class HloSharding(Displayable):
         index, tiles = self.tile_index_for_device(device), self.data_tile_shape
         return tuple(min((i + further) * -(-d // t), d) for i, d, t in zip(index, shape.dimensions, tiles, strict=True))
 
-    # -- tuples -------------------------------------------------------------------------------------------------
+    # -- tuples ------------------------------------------------------------------------------------
 
     def subsharding(self, shape: Shape, *index: int) -> HloSharding:
-        """The sharding of a part of a tuple; a sharding that is of no tuple is that of each part."""
+        """Return the sharding of a tuple's element.
+
+        A sharding that is not a tuple applies to each element.
+        """
         if not self.is_tuple:
             return self
         start = 0
@@ -337,15 +364,15 @@ class HloSharding(Displayable):
         return self.tuple_elements[start]
 
     def normalize_tuple(self, shape: Shape) -> HloSharding:
-        """A sharding of a tuple's every leaf, where this is of no tuple and the shape is."""
+        """Return a tuple of this sharding per leaf if the shape is a tuple and this is not."""
         return self if self.is_tuple or not isinstance(shape, TupleShape) else HloSharding.single_tuple(shape, self)
 
     @property
     def leaves(self) -> Iterator[HloSharding]:
-        """Itself, or the shardings of a tuple's leaves."""
+        """Return the shardings of a tuple's leaves, or itself."""
         return iter(self.tuple_elements if self.is_tuple else (self,))
 
-    # -- as a value ---------------------------------------------------------------------------------------------
+    # -- as a value --------------------------------------------------------------------------------
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -398,7 +425,7 @@ class HloSharding(Displayable):
 def iota_assignment(
     tile_dims: Sequence[int], reshape_dims: Sequence[int] = (), transpose_perm: Sequence[int] = ()
 ) -> Devices:
-    """The devices of `[tile_dims]<=[reshape_dims]T(transpose_perm)`."""
+    """Return the devices of `[tile_dims]<=[reshape_dims]T(transpose_perm)`."""
     array: Devices = np.arange(math.prod(tile_dims), dtype=np.int64)
     if reshape_dims:
         array = array.reshape(tuple(reshape_dims)).transpose(tuple(transpose_perm or range(len(reshape_dims))))
@@ -406,14 +433,17 @@ def iota_assignment(
 
 
 def as_listed(sharding: HloSharding) -> HloSharding:
-    """The same, its text a list of devices: XLA keeps an array of devices as such even where an iota would do."""
+    """Return the same sharding with a text that lists the devices.
+
+    XLA keeps an explicit device array even if an iota would express it.
+    """
     if sharding.type is not _T.TILED or sharding.listed:
         return sharding
     return replace(sharding, listed=True)
 
 
 def _devices(array: npt.ArrayLike) -> Devices:
-    """A read-only array of device numbers of its own."""
+    """Return a read-only copy as an array of device numbers."""
     made = np.array(array, np.int64, order="C")
     made.flags.writeable = False
     return made
@@ -428,7 +458,7 @@ def _leaf_count(shape: Shape) -> int:
 
 
 def _as_iota(array: Devices) -> str | None:
-    """XLA's text of the iota that numbers these devices; None where there is none."""
+    """Return XLA's iota text for these devices, or None if no iota gives them."""
     left = array.ravel()
     if left.size == 0 or left[0] != 0:
         return None
@@ -466,7 +496,7 @@ _TILES = re.compile(
 
 
 named_sharding: Final[Hook[[str], HloSharding]] = Hook("spmd.named_sharding")
-"""A sharding that names a mesh and its axes, as tiles; from the module that knows meshes."""
+"""Parses a sharding by mesh and axes into tiles; set by the module that knows meshes."""
 
 
 @lru_cache(maxsize=4096)
@@ -492,7 +522,7 @@ def _parse(text: str) -> HloSharding:
 
 
 def _parse_tiles(text: str) -> HloSharding:
-    """A canonical sharding of one value, without its metadata and group."""
+    """Parse a canonical sharding of one value, without its metadata and group."""
     found = _TILES.match(text)
     if not found:
         word = re.split(r"[ }]", text[1:], maxsplit=1)[0]

@@ -1,8 +1,8 @@
-"""Mesh: the devices as a grid whose axes have names, in Shardy's text (shardy/dialect/sdy/ir/attrs.td).
+"""Mesh: the devices as a grid with named axes, in Shardy's text (shardy/dialect/sdy/ir/attrs.td).
 
 #sdy.mesh<["data"=4, "model"=2]>                      eight devices in order
-#sdy.mesh<["a"=2, "b"=2], device_ids=[0, 2, 1, 3]>    four, numbered otherwise
-#sdy.mesh<[], device_ids=[3]>                         one device only
+#sdy.mesh<["a"=2, "b"=2], device_ids=[0, 2, 1, 3]>    four devices in another order
+#sdy.mesh<[], device_ids=[3]>                         a single device
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ _AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')
 
 @dataclass(frozen=True)
 class Mesh(Displayable):
-    """A named grid of devices: `axes` are (name, size) from the slowest to the fastest; `device_ids` in that order, empty for 0, 1, 2, ..."""
+    """A named grid of devices.
+
+    Attributes:
+        axes: (name, size), slowest first.
+        device_ids: the devices in that order; empty for 0, 1, 2, ...
+    """
 
     name: str
     axes: tuple[tuple[str, int], ...]
@@ -32,10 +37,10 @@ class Mesh(Displayable):
 
     @staticmethod
     def parse(name: str, text: str) -> Mesh:
-        """A mesh of Shardy's text.
+        """Parse a mesh from Shardy's text.
 
         Raises:
-            XlanbError: it is none.
+            XlanbError: the text is not a mesh.
         """
         found = _MESH.fullmatch(text.strip())
         if not found:
@@ -52,7 +57,7 @@ class Mesh(Displayable):
         return dict(self.axes)
 
     def size(self, axis: str) -> int:
-        """The size of an axis.
+        """Return the size of an axis.
 
         Raises:
             XlanbError: there is no such axis.
@@ -62,7 +67,7 @@ class Mesh(Displayable):
         return self.sizes[axis]
 
     def index(self, axis: str) -> int:
-        """The place of an axis in the mesh."""
+        """Return the position of an axis in the mesh."""
         self.size(axis)
         return list(self.sizes).index(axis)
 
@@ -73,12 +78,12 @@ class Mesh(Displayable):
 
     @property
     def is_maximal(self) -> bool:
-        """Whether it is one device, without axes."""
+        """Whether it is a single device without axes."""
         return not self.axes and len(self.device_ids) == 1
 
     @cached_property
     def devices(self) -> npt.NDArray[np.int64]:
-        """The device at each place of the grid."""
+        """The device at each position of the grid."""
         shape = tuple(size for _, size in self.axes)
         ids = self.device_ids or range(self.num_devices)
         return np.array(ids, np.int64).reshape(shape)
@@ -90,10 +95,13 @@ class Mesh(Displayable):
 
 
 def parse_meshes(text: str) -> dict[str, Mesh]:
-    """The meshes of a module's frontend attribute `xla.sdy.meshes`: `{mesh = #sdy.mesh<["x"=4]>, ...}`, as text or as JAX quotes it.
+    """Parse the meshes of a module's frontend attribute `xla.sdy.meshes`, plain or as JAX quotes
+    it.
+
+    The text is `{mesh = #sdy.mesh<["x"=4]>, ...}`.
 
     Raises:
-        XlanbError: it has not that form.
+        XlanbError: the text does not have that form.
     """
     plain = text.replace('\\"', '"').replace("\\22", '"').strip()
     if not (plain.startswith("{") and plain.endswith("}")):

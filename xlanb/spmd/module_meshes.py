@@ -10,7 +10,7 @@ from xlanb.spmd.sdy import MESHES
 
 
 def meshes_of(module: HloModule) -> dict[str, Mesh]:
-    """The meshes that a module names.
+    """Return the meshes that a module names.
 
     Raises:
         XlanbError: they are not in Shardy's form.
@@ -20,6 +20,6 @@ def meshes_of(module: HloModule) -> dict[str, Mesh]:
 
 
 def module_frontend_attributes(module: HloModule) -> tuple[tuple[str, str], ...]:
-    """The module's own frontend attributes."""
+    """Return the module's own frontend attributes."""
     text = module.header.get("frontend_attributes", "")
     return parse_frontend_attributes(Cursor(text)) if text else ()

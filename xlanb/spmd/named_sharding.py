@@ -1,8 +1,8 @@
-"""HLO's shardings by the axes of a mesh, read as tiles (xla/hlo/ir/named_sharding.h).
+"""Read HLO shardings by mesh axes as tiles (xla/hlo/ir/named_sharding.h).
 
     {mesh['x'=4,'y'=2], [{'x'}, {}]}    =>    {devices=[4,1,2]<=[8] last_tile_dim_replicate}
 
-XLA writes either form; they say the same.
+XLA writes either form; both are equivalent.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ _WHOLE = {
 
 @named_sharding.implement
 def parse_named_sharding(text: str) -> HloSharding:
-    """The tiles of a canonical `{mesh[...], ...}` or `{maximal_mesh[device_id=3]}`; its metadata is left out.
+    """Return the tiles of a canonical `{mesh[...], ...}` or `{maximal_mesh[device_id=3]}`.
+
+    Ignores its metadata.
 
     Raises:
-        UnimplementedError: it is unreduced by anything but a sum.
+        UnimplementedError: it is unreduced by an operation other than a sum.
     """
     single = _MAXIMAL.match(text)
     if single:

@@ -1,4 +1,4 @@
-"""The hook by which this package compiles a changed program: the compiler is in a higher layer."""
+"""The hook by which this package compiles a changed program; a higher layer implements it."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from xlanb.hlo.module import HloModule
 from xlanb.hooks import Hook
 
 optimize: Final[Hook[[HloModule], HloModule]] = Hook("spmd.optimize")
-"""The partitioned and optimized module of a program; the compiler implements it."""
+"""Returns the partitioned and optimized module of a program; the compiler implements it."""

@@ -1,6 +1,7 @@
-"""The collectives of a partitioned program as a plan: which there are, along which axes of the mesh, what each moves and about how long it takes.
+"""List the collectives of a partitioned program: mesh axes, bytes and estimated time.
 
-A plan is read off a module alone, so that dumps of the real XLA have one too; what else is known (meshes, reasons) comes from the module that was partitioned and from notes of the passes.
+A plan is read from a module alone, so that dumps of the real XLA have one too. Meshes and reasons
+come from the source module and from the notes of passes, if they are known.
 """
 
 from __future__ import annotations
@@ -40,19 +41,21 @@ KINDS: Final = (
 )  # fmt: skip
 _PAIRS: Final = "collective-permute"
 COMBINED: Final = "combined channels"
-"""The note of a module that says which channels were combined into one: {channel that is left: all of them}."""
+"""The module note of combined channels: {channel that is left: all of them}."""
 
 
 @dataclass(frozen=True)
 class PartitionedProgram:
-    """What is asked about: the `module` for one device, and, where it is known, the `source` that was partitioned."""
+    """A partitioned program: the `module` for one device and, if known, the `source` module."""
 
     module: HloModule
     source: HloModule | None = None
 
     @staticmethod
     def of(x: Any) -> PartitionedProgram:
-        """The program of an executable, a module, a record of one, a compilation (it is finished), or a trace.
+        """Return the program of an executable, a module, a record, a compilation, or a trace.
+
+        A compilation is finished first.
 
         Raises:
             XlanbError: it holds no module.
@@ -73,7 +76,7 @@ class PartitionedProgram:
 
     @cached_property
     def meshes(self) -> Mapping[str, Mesh]:
-        """The meshes that the source names, or the module itself where it still does."""
+        """The meshes that the source names, or that the module still names."""
         found: dict[str, Mesh] = {}
         for module in (self.module, self.source):
             found |= meshes_of(module) if module is not None else {}
@@ -81,7 +84,7 @@ class PartitionedProgram:
 
     @cached_property
     def flops(self) -> int | float:
-        """Floating-point operations of each device in a run."""
+        """Floating-point operations per device and run."""
         return cost(self.module).flops
 
     @property
@@ -91,24 +94,28 @@ class PartitionedProgram:
 
     @cached_property
     def grid(self) -> DeviceGrid:
-        """On how many devices it runs."""
+        """The replicas and partitions that it runs on."""
         return device_grid(self.module)
 
     @cached_property
     def mesh(self) -> Mesh | None:
-        """The first mesh that has as many devices as the program; None where no names are known."""
+        """The first mesh with as many devices as the program, or None if no mesh is known."""
         fitting = (m for m in self.meshes.values() if m.axes and m.num_devices == self.grid.count)
         return next(fitting, None)
 
     def value_name(self, name: str) -> str:
-        """The name of an instruction before shardy-xla rewrote the program, which propagation
-        events refer to.
+        """Return an instruction's name before shardy-xla rewrote the program.
+
+        Propagation events refer to that name.
         """
         renamed: Mapping[str, str] = self.module.notes.get(SOURCE_NAMES, {})
         return renamed.get(name, name)
 
     def in_source(self, name: str, opcode: str = "") -> HloInstruction | None:
-        """The instruction of the source program that has this name there, or had it before it was renamed; of one that was inlined the only one with this stem and opcode."""
+        """Find a source instruction by its name, or by its name before renaming.
+
+        For an inlined instruction, return the only one with the same name stem and opcode, or None.
+        """
         if self.source is None or not name:
             return None
         known = self.value_name(name)
@@ -120,17 +127,17 @@ class PartitionedProgram:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this partitioner made it, so that what has no cause is the program's own."""
+        """Whether this partitioner made it; then a collective without cause is the program's own."""
         return "causes" in self.module.notes
 
     @cached_property
     def causes(self) -> Mapping[int, CollectiveCause]:
-        """The reasons that the partitioner noted, by channel."""
+        """The causes that the partitioner recorded, by channel."""
         found = self.module.notes.get("causes")
         return found.by_channel if isinstance(found, Causes) else {}
 
     def causes_of(self, channel: int | None) -> tuple[CollectiveCause, ...]:
-        """The reasons of a channel: several where collectives were combined."""
+        """Return a channel's causes: several if collectives were combined."""
         combined: Mapping[int, Sequence[int]] = self.module.notes.get(COMBINED, {})
         channels = combined.get(channel, (channel,)) if channel is not None else ()
         return tuple(self.causes[c] for c in channels if c in self.causes)
@@ -140,8 +147,13 @@ class PartitionedProgram:
 class Collective:
     """A collective of a program for one device.
 
-    `bytes` are what each device sends in one execution, `seconds` the estimated time of one, `executions` how often it executes in a run (a loop whose trip count is unknown counts once).
-    `axes` are those of the mesh that it talks along, None where no mesh is known or the groups are no grid of its axes; `members` is the size of the largest group.
+    Attributes:
+        bytes: what each device sends per execution.
+        seconds: the estimated time of one execution.
+        executions: executions per run; a loop with an unknown trip count counts once.
+        axes: the mesh axes it communicates along; None if no mesh is known, or if the groups form
+            no grid of its axes.
+        members: the size of the largest group.
     """
 
     name: str
@@ -165,7 +177,7 @@ class Collective:
 
     @property
     def place(self) -> str:
-        """The Python line that it comes from, else the op_name, else the instruction of the source program."""
+        """The Python line that it comes from, else the op_name, else the source instruction."""
         for cause in self.causes:
             if cause.python_line[1]:
                 return place_text(*cause.python_line)
@@ -174,38 +186,38 @@ class Collective:
 
     @property
     def reason(self) -> str:
-        """The instructions that needed it and why, in a few words; "" where that was not recorded."""
+        """The instructions that needed it and why, in a few words; "" if not recorded."""
         said = (f"{c.opcode} {c.instruction}: {c.reason}" if c.instruction else c.reason for c in self.causes)
         return "; ".join(dict.fromkeys(said))
 
 
 @dataclass(frozen=True)
 class CollectivePlan(Plottable, Displayable):
-    """All collectives of a program on an interconnect, the most expensive first."""
+    """All collectives of a program on an interconnect, most expensive first."""
 
     collectives: tuple[Collective, ...]
     link: Interconnect
 
     @property
     def bytes(self) -> int:
-        """What each device sends in one run."""
+        """Bytes that each device sends in one run."""
         return sum(c.bytes * c.executions for c in self.collectives)
 
     @property
     def seconds(self) -> float:
-        """The estimated time of all collectives of a run, one after the other."""
+        """The estimated time of a run's collectives, one after the other."""
         return sum(c.seconds * c.executions for c in self.collectives)
 
     @property
     def kinds(self) -> Counter[str]:
-        """How many there are of each kind."""
+        """The number of collectives of each kind."""
         return Counter(c.kind for c in self.collectives)
 
     def named(self, name: str) -> Collective:
-        """The collective of a name.
+        """Return the collective with that name.
 
         Raises:
-            XlanbError: there is none; the message has the nearest names.
+            XlanbError: there is none; the message lists the nearest names.
         """
         plain = name.removeprefix("%")
         found = next((c for c in self.collectives if c.name == plain), None)
@@ -216,7 +228,10 @@ class CollectivePlan(Plottable, Displayable):
         return found
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row each: name, kind, axes, members, executions, bytes, seconds, reason, source line."""
+        """Return one row per collective; bytes and seconds are per run.
+
+        Columns: name, kind, axes, members, executions, bytes, seconds, reason, source line.
+        """
         rows = [
             (c.name, c.kind, c.along, c.members, c.executions, c.bytes * c.executions, c.seconds * c.executions, c.reason, c.place)
             for c in self.collectives
@@ -225,12 +240,12 @@ class CollectivePlan(Plottable, Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """The same as a page shows it."""
+        """Return the same rows for display."""
         return ((self.summary, readable(self.to_dataframe())),)
 
     @property
     def summary(self) -> str:
-        """How many of which kind, bytes and time."""
+        """Count the collectives by kind, with bytes and time in all."""
         if not self.collectives:
             return "no collectives"
         kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.kinds.items()))
@@ -246,7 +261,7 @@ class CollectivePlan(Plottable, Displayable):
 
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of collectives as a page shows it: sizes and times with their units, no column without text."""
+    """Format a table of collectives for display: units for sizes and times, no empty columns."""
     units: dict[str, Callable[[Any], str]] = {"bytes": size_text, "seconds": seconds_text}
     shown = {}
     for name in table.columns:
@@ -257,7 +272,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def plan_of(program: PartitionedProgram, on: str | Interconnect = "cpu") -> CollectivePlan:
-    """The plan of a program on an interconnect."""
+    """Return the plan of a program on an interconnect."""
     link = interconnect(on)
     executions = _executions(program.module)
     found = [
@@ -270,7 +285,7 @@ def plan_of(program: PartitionedProgram, on: str | Interconnect = "cpu") -> Coll
 
 
 def _stem(name: str) -> str:
-    """A name without the number that makes it unique."""
+    """Return a name without the number that makes it unique."""
     stem, dot, number = name.rpartition(".")
     return stem if dot and number.isdigit() else name
 
@@ -298,7 +313,10 @@ def _collective(i: HloInstruction, program: PartitionedProgram, link: Interconne
 
 
 def _executions(module: HloModule) -> dict[HloComputation, int]:
-    """How often each computation that takes part in control flow executes in a run; what is applied to elements does not count."""
+    """Return how often each computation of control flow executes per run.
+
+    Computations that are applied to elements are not counted.
+    """
     counts: Counter[HloComputation] = Counter({module.entry_computation: 1})
     # Callers come before what they call.
     for c in reversed(list(_callees_first(module.entry_computation, set()))):

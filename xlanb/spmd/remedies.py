@@ -1,6 +1,7 @@
-"""What might remove a collective: another annotation in the source program, and a fork of the compilation that tries it.
+"""Find annotation changes that might remove a collective, and try them on a copy of the program.
 
-A remedy is a guess from what the partitioner noted and where the program names shardings; only `attempt` knows, which compiles the program with the change and compares the plans.
+A remedy is a guess from what the partitioner recorded and from the program's annotations. `attempt`
+checks it: it compiles the changed program and compares the plans.
 """
 
 from __future__ import annotations
@@ -38,17 +39,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MORE = 1.05
-"""A remedy may increase the work of each device at most by this factor."""
+"""The largest factor by which a remedy may increase each device's work."""
 _MOST = 8
 _NEAR = 4
-"""Annotations that are looked at on either side of an instruction."""
+"""How many annotations to consider before and after an instruction."""
 
 
 @dataclass(frozen=True)
 class RemedyAttempt(Displayable):
-    """The plans without and with a change of annotations, and what else changes for each device: `flops` that it computes, bytes of arguments that it holds (before, after).
+    """The plans without and with an annotation change.
 
-    `module` is the changed program, ready for `xlanb.compile`.
+    Attributes:
+        remedy: the change.
+        module: the changed program, ready for `xlanb.compile`.
+        before: the plan without the change.
+        after: the plan with the change.
+        flops: floating-point operations per device (before, after).
+        argument_bytes: argument bytes that each device holds (before, after).
     """
 
     remedy: Remedy
@@ -60,7 +67,7 @@ class RemedyAttempt(Displayable):
 
     @property
     def is_better(self) -> bool:
-        """Whether the collectives take less time by the estimate, and no device computes more for it."""
+        """Whether the estimated time of the collectives falls without more work per device."""
         return self.after.seconds < self.before.seconds and self.flops[1] <= self.flops[0] * _MORE
 
     @property
@@ -89,7 +96,7 @@ class RemedyAttempt(Displayable):
         return before, after
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row for each kind of collective: how many, bytes and seconds in all, before and after."""
+        """Return one row per kind of collective: count, bytes and seconds, before and after."""
         rows = []
         for kind in sorted({*self.before.kinds, *self.after.kinds}):
             row: list[str | float] = [kind]
@@ -106,7 +113,7 @@ class RemedyAttempt(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """The same as a page shows it."""
+        """Return the same rows for display."""
         return ((f"{self.remedy.title}: {self.verdict}", readable(self.to_dataframe())),)
 
     def __str__(self) -> str:
@@ -117,7 +124,7 @@ class RemedyAttempt(Displayable):
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of annotations that might remove a collective. It is not tried before `attempt` is called."""
+    """An annotation change that might remove a collective; `attempt` tries it."""
 
     title: str
     changes: tuple[AnnotationChange, ...]
@@ -129,7 +136,7 @@ class Remedy:
         """Compile the program with the change, and compare the collectives.
 
         Raises:
-            XlanbError: the program cannot be compiled so.
+            XlanbError: the changed program does not compile.
         """
         changed = with_changes(self.source, self.changes, self.program.meshes)
         made = PartitionedProgram(optimize(changed), changed)
@@ -149,7 +156,10 @@ class Remedy:
 def remedies_for(
     causes: Sequence[CollectiveCause], program: PartitionedProgram, link: Interconnect
 ) -> tuple[Remedy, ...]:
-    """Changes that might remove a collective with these causes, the likeliest first; none where the source program or its mesh is not known."""
+    """Return changes that might remove a collective with these causes, most likely first.
+
+    Returns none if the source program or its mesh is not known.
+    """
     if program.source is None or program.mesh is None:
         return ()
     found: dict[tuple[AnnotationChange, ...], Remedy] = {}
@@ -160,7 +170,10 @@ def remedies_for(
 
 
 def stepping_stones(had: TensorSharding, wanted: TensorSharding) -> list[TensorSharding]:
-    """Shardings on the way from one to another that move one axis to another dimension at a time, which takes one all-to-all each; empty where there is no such way, or none is between."""
+    """Return intermediate shardings that each move one axis to another dimension.
+
+    Each step takes one all-to-all. Returns [] if there is no such path, or if one step suffices.
+    """
     at = had.closed()
     way: list[TensorSharding] = []
     while at != wanted.closed():
@@ -173,8 +186,9 @@ def stepping_stones(had: TensorSharding, wanted: TensorSharding) -> list[TensorS
 
 
 def _one_axis_nearer(at: TensorSharding, wanted: TensorSharding) -> TensorSharding | None:
-    """The sharding with the last axis of a dimension moved to the dimension where it is needed
-    next.
+    """Move the last axis of a dimension to the dimension that needs it next.
+
+    Returns None if no axis can move.
     """
     for d, dim in enumerate(at.dims):
         for e, goal in enumerate(wanted.dims):
@@ -188,7 +202,7 @@ def _one_axis_nearer(at: TensorSharding, wanted: TensorSharding) -> TensorShardi
 
 
 _Candidate = tuple[str, *tuple[AnnotationChange, ...]]
-"""What a change is, in words, and the changes."""
+"""A change in words, and its annotation changes."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +213,7 @@ class _Candidates:
     program: PartitionedProgram
 
     def all(self) -> Iterator[_Candidate]:
-        """The likeliest first."""
+        """Yield the candidates, most likely first."""
         instruction = self.program.in_source(self.cause.instruction, self.cause.opcode)
         if instruction is None:
             return
@@ -226,7 +240,7 @@ class _Candidates:
     def _alike(
         self, near: Sequence[ShardingAnnotation], moved: HloInstruction, instruction: HloInstruction
     ) -> Iterator[_Candidate]:
-        """Annotations of what is moved, along the axes that split the other arrays of the instruction there."""
+        """Yield annotations of the moved array with the axes of the instruction's other arrays."""
         propagation = self.program.module.notes.get("propagation")
         if not isinstance(propagation, Propagation):
             return
@@ -241,7 +255,10 @@ class _Candidates:
                         yield from self._split_by(one, has, wanted)
 
     def _split_by(self, one: ShardingAnnotation, has: Axes, wanted: DimensionSharding) -> Iterator[_Candidate]:
-        """An annotation with other axes on the dimension that has some, where they are free and divide it."""
+        """Yield an annotation with other axes on a split dimension.
+
+        The axes must be free and divide the dimension.
+        """
         sharding, at = one.sharding.closed(), self.source.find(one.instruction)
         sizes = at.array_shape.dimensions if at is not None else ()
         for d, dim in enumerate(sharding.dims):
@@ -253,7 +270,10 @@ class _Candidates:
     def _towards(
         self, near: Sequence[ShardingAnnotation], array: HloInstruction, wanted: str, words: str
     ) -> Iterator[_Candidate]:
-        """Annotations of arrays of the same shape, made what the other side has: all of them, and each."""
+        """Yield changes that give arrays of the same shape the other side's sharding.
+
+        First all of them, then each.
+        """
         sharding = self._named(wanted, array)
         alike = [a for a in near if self._has_shape(a, array) and a.sharding.closed() != sharding]
         if sharding is None or not alike:
@@ -275,9 +295,7 @@ class _Candidates:
         return found if found is not None and found.rank == rank else None
 
     def _in_steps(self, array: HloInstruction) -> Iterator[_Candidate]:
-        """Constraints between the current and the required sharding, such that every step is an
-        all-to-all.
-        """
+        """Yield constraints between the current and required sharding, one all-to-all per step."""
         had, wanted = self._named(self.cause.have, array), self._named(self.cause.want, array)
         stones = stepping_stones(had, wanted) if had is not None and wanted is not None else []
         if stones:
@@ -290,14 +308,14 @@ class _Candidates:
             )
 
     def _constrained(self, array: HloInstruction) -> Iterator[_Candidate]:
-        """A constraint on what is moved, where it is computed."""
+        """Yield a constraint on the moved array where it is computed."""
         sharding = self._named(self.cause.want, array)
         if sharding is not None and array.operands:
             title = f"constrain {array.name} to {dims_text(sharding)} where it is computed"
             yield title, AnnotationChange(array.name, sharding, is_new=True)
 
     def _moved(self, one: ShardingAnnotation) -> Iterator[_Candidate]:
-        """An annotation with the axes of one dimension on another, and without them."""
+        """Yield an annotation with one dimension's axes moved to another, and with them removed."""
         at = self.source.find(one.instruction)
         if at is None or not isinstance(at.shape, ArrayShape):
             return

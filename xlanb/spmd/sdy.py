@@ -1,9 +1,10 @@
-"""Shardings by the axes of a mesh, as Shardy writes them (shardy/dialect/sdy/ir/attrs.td).
+"""Shardings by mesh axes, in Shardy's text (shardy/dialect/sdy/ir/attrs.td).
 
     #sdy.sharding<@mesh, [{"data"}, {"model":(1)2, ?}p1], replicated={"x"}, unreduced={"y"}>
     #sdy.sharding_per_value<[<@mesh, [{}]>, <@mesh, [{"x"}]>]>
 
-An axis stands for itself or, as `"model":(1)2`, for a part of it: behind a part of size 1, of size 2. A dimension is closed, or open (`?`) to further axes.
+`"model"` is a whole axis, `"model":(1)2` a sub-axis: after a part of size 1, of size 2. A dimension
+is closed, or open (`?`) to further axes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ MESHES = "xla.sdy.meshes"
 
 @dataclass(frozen=True, slots=True)
 class AxisRef:
-    """An axis of a mesh, or the part of it that has `pre_size` behind larger parts and `sub_size` places; `sub_size` 0 is the whole axis."""
+    """A mesh axis or a sub-axis.
+
+    A sub-axis of size `sub_size` follows larger parts of size `pre_size`. A `sub_size` of 0 is the
+    whole axis.
+    """
 
     name: str
     pre_size: int = 1
@@ -38,7 +43,7 @@ class AxisRef:
         return bool(self.sub_size)
 
     def next_pre_size(self, mesh: Mesh) -> int:
-        """The `pre_size` of a part that follows at once."""
+        """Return the `pre_size` of the sub-axis that follows."""
         return self.pre_size * self.size(mesh)
 
     def __str__(self) -> str:
@@ -47,7 +52,13 @@ class AxisRef:
 
 @dataclass(frozen=True, slots=True)
 class DimensionSharding:
-    """The axes along which one dimension is split, from the slowest; whether no more may come; and the user's priority (None as 0, the first)."""
+    """The sharding of one dimension.
+
+    Attributes:
+        axes: the axes that split it, slowest first.
+        is_closed: whether no more axes may be added.
+        priority: the user's priority; None counts as 0, the first.
+    """
 
     axes: tuple[AxisRef, ...] = ()
     is_closed: bool = True
@@ -59,7 +70,7 @@ class DimensionSharding:
         return not self.axes
 
     def size(self, mesh: Mesh) -> int:
-        """Number of parts."""
+        """Return the number of parts."""
         size = 1
         for axis in self.axes:
             size *= axis.size(mesh)
@@ -72,7 +83,14 @@ class DimensionSharding:
 
 @dataclass(frozen=True, slots=True)
 class TensorSharding:
-    """How an array lies over a mesh: one DimensionSharding a dimension; axes that must stay replicated; axes along which it is still to be summed."""
+    """How an array is sharded over a mesh.
+
+    Attributes:
+        mesh: the name of the mesh.
+        dims: one DimensionSharding per dimension.
+        replicated: axes that must stay replicated.
+        unreduced: axes along which a sum is still pending.
+    """
 
     mesh: str
     dims: tuple[DimensionSharding, ...]
@@ -81,12 +99,12 @@ class TensorSharding:
 
     @staticmethod
     def fully_closed(mesh: str, rank: int) -> TensorSharding:
-        """No axis, and none may come."""
+        """Return a sharding without axes that accepts none."""
         return TensorSharding(mesh, (DimensionSharding(),) * rank)
 
     @staticmethod
     def fully_open(mesh: str, rank: int) -> TensorSharding:
-        """No axis yet."""
+        """Return a sharding without axes that accepts any."""
         return TensorSharding(mesh, (DimensionSharding(is_closed=False),) * rank)
 
     @property
@@ -106,23 +124,23 @@ class TensorSharding:
 
     @property
     def empty_axes(self) -> bool:
-        """Whether it names no axis at all."""
+        """Whether it names no axis."""
         return self.is_fully_replicated and not self.replicated and not self.unreduced
 
     def closed(self) -> TensorSharding:
-        """The same with each dimension closed, without priorities."""
+        """Return it with each dimension closed, without priorities."""
         return replace(self, dims=tuple(DimensionSharding(d.axes) for d in self.dims))
 
     def opened(self) -> TensorSharding:
-        """The same with each dimension open."""
+        """Return it with each dimension open."""
         return replace(self, dims=tuple(replace(d, is_closed=False) for d in self.dims))
 
     def with_dim(self, number: int, dim: DimensionSharding) -> TensorSharding:
-        """The same with another sharding of one dimension."""
+        """Return it with one dimension's sharding replaced."""
         return replace(self, dims=(*self.dims[:number], dim, *self.dims[number + 1 :]))
 
     def without_axes(self, names: Iterable[str]) -> TensorSharding:
-        """The same without these axes."""
+        """Return it without these axes."""
         gone = frozenset(names)
         dims = tuple(replace(d, axes=tuple(a for a in d.axes if a.name not in gone)) for d in self.dims)
         return TensorSharding(
@@ -133,7 +151,7 @@ class TensorSharding:
         )
 
     def local_dimensions(self, dimensions: Sequence[int], mesh: Mesh) -> tuple[int, ...]:
-        """Sizes of the part that a device holds; of the largest one where they differ."""
+        """Return the sizes of a device's part, the largest if they differ."""
         return tuple(-(-size // d.size(mesh)) for size, d in zip(dimensions, self.dims, strict=True))
 
     def __str__(self) -> str:
@@ -141,7 +159,7 @@ class TensorSharding:
 
     @property
     def text(self) -> str:
-        """`<@mesh, [...]>`, as it stands in a list of shardings."""
+        """`<@mesh, [...]>`, as in a list of shardings."""
         tail = "".join(
             f", {word}={{{', '.join(map(str, axes))}}}"
             for word, axes in (("replicated", self.replicated), ("unreduced", self.unreduced))
@@ -156,7 +174,7 @@ _TOKEN = re.compile(
 
 
 class _Reader:
-    """The tokens of a sharding."""
+    """Reads the tokens of a sharding."""
 
     def __init__(self, text: str, meshes: MutableMapping[str, Mesh] | None) -> None:
         self.source = text
@@ -246,7 +264,7 @@ class _Reader:
         return DimensionSharding(axes, closed)
 
     def axes(self) -> tuple[tuple[AxisRef, ...], bool]:
-        """The axes between braces, and whether no more may come."""
+        """Read axes in braces; return them and whether the list is closed."""
         self.expect("{")
         out: list[AxisRef] = []
         closed = True
@@ -279,10 +297,10 @@ def _free_name(meshes: Mapping[str, Mesh]) -> str:
 
 
 def parse_sharding(text: str, meshes: MutableMapping[str, Mesh] | None = None) -> TensorSharding:
-    """`#sdy.sharding<...>`; a mesh that is written out in it is added to `meshes`.
+    """Parse `#sdy.sharding<...>`; a mesh written inline is added to `meshes`.
 
     Raises:
-        XlanbError: it is none.
+        XlanbError: the text is not a sharding.
     """
     reader = _Reader(text, meshes)
     reader.accept("#sdy.sharding")
@@ -292,10 +310,10 @@ def parse_sharding(text: str, meshes: MutableMapping[str, Mesh] | None = None) -
 
 
 def parse_shardings(text: str, meshes: MutableMapping[str, Mesh] | None = None) -> tuple[TensorSharding, ...]:
-    """`#sdy.sharding_per_value<[...]>`, or a single `#sdy.sharding<...>`.
+    """Parse `#sdy.sharding_per_value<[...]>`, or a single `#sdy.sharding<...>`.
 
     Raises:
-        XlanbError: it is neither.
+        XlanbError: the text is neither.
     """
     reader = _Reader(text, meshes)
     if not reader.accept("#sdy.sharding_per_value"):
@@ -312,10 +330,10 @@ def parse_shardings(text: str, meshes: MutableMapping[str, Mesh] | None = None) 
 
 
 def parse_manual_axes(text: str) -> tuple[str, ...]:
-    """`#sdy<manual_axes{"x", "y"}>`.
+    """Parse `#sdy<manual_axes{"x", "y"}>`.
 
     Raises:
-        XlanbError: it is none.
+        XlanbError: the text does not have that form.
     """
     found = re.fullmatch(r"#sdy<manual_axes\{(.*)\}>", text.replace('\\"', '"').replace("\\22", '"').strip())
     if not found:
@@ -324,5 +342,5 @@ def parse_manual_axes(text: str) -> tuple[str, ...]:
 
 
 def shardings_text(shardings: Sequence[TensorSharding]) -> str:
-    """`#sdy.sharding_per_value<[...]>` of several values."""
+    """Return `#sdy.sharding_per_value<[...]>` of several values."""
     return f"#sdy.sharding_per_value<[{', '.join(s.text for s in shardings)}]>"

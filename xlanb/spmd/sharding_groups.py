@@ -1,8 +1,9 @@
-"""Shardings taken apart into groups of devices, and put together again (xla/hlo/utils/hlo_sharding_util.cc).
+"""Split shardings into groups of devices, and join them (xla/hlo/utils/hlo_sharding_util.cc).
 
-    {devices=[2,4]<=[8]} grouped on dimension 0    =>    groups {0,1,2,3}, {4,5,6,7}, in each of them {devices=[1,4]<=[4]}
+    {devices=[2,4]<=[8]} grouped on dimension 0
+    =>  groups {0,1,2,3}, {4,5,6,7}, each with {devices=[1,4]<=[4]}
 
-The partitioner works on what is in a group as if there were no other devices.
+The partitioner then works within a group as if there were no other devices.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType, as_liste
 
 @dataclass(frozen=True, eq=False)
 class GroupedSharding:
-    """Groups of devices (`device_groups`, a row each), over which the dimensions `group_dims` are split into `group_dim_sizes`; `sharding` is within each group.
+    """A sharding split into groups of devices.
 
-    `data_rank` counts the dimensions of the data; with `subgroup_manual` the groups are those of a manual subgroup. `listed` says that XLA has the groups as a list of
-    devices, not as an iota: so will be the replica groups of collectives that are made of them.
+    Attributes:
+        device_groups: the groups, one per row.
+        group_dims: the dimensions that the groups split.
+        group_dim_sizes: into how many parts.
+        data_rank: the number of data dimensions.
+        sharding: the sharding within each group.
+        subgroup_manual: whether the groups are those of a manual subgroup.
+        listed: whether XLA has the groups as a list of devices instead of an iota; replica groups
+            of collectives made from them are then lists too.
     """
 
     device_groups: Devices
@@ -43,7 +51,7 @@ class GroupedSharding:
         return int(self.device_groups.shape[1])
 
     def with_sharding(self, sharding: HloSharding) -> GroupedSharding:
-        """The same groups with another sharding within each."""
+        """Return the same groups with another sharding within each."""
         return replace(self, sharding=sharding)
 
 
@@ -54,7 +62,10 @@ def group_sharding_on_dims(
     *,
     subgroup_manual: bool = False,
 ) -> GroupedSharding:
-    """Groups of the devices that have the same place along `group_dims`; of each such dimension, `group_dim_shards` tiles stay within a group."""
+    """Group the devices that have the same position along `group_dims`.
+
+    Of each such dimension, `group_dim_shards` tiles stay within a group.
+    """
     shards = dict(zip(group_dims, group_dim_shards or [1] * len(group_dims), strict=True))
     sizes = {d: sharding.dimension(d) // n for d, n in shards.items()}
     within = [shards.get(d, sharding.dimension(d)) for d in range(len(sharding.dimensions))]
@@ -79,7 +90,7 @@ def group_sharding_on_dims(
 
 
 def _within_groups(sharding: HloSharding, tiles: list[int]) -> HloSharding:
-    """The sharding within a group, whose devices are numbered in the order of the group."""
+    """Return the sharding within a group, with devices numbered in the group's order."""
     last = sharding.replicate_on_last_tile_dim
     if math.prod(tiles) == 1 or (last and math.prod(tiles) == tiles[-1]):
         return HloSharding.replicate()
@@ -97,13 +108,13 @@ def _within_groups(sharding: HloSharding, tiles: list[int]) -> HloSharding:
 def group_sharding_on_all_dims_except(
     sharding: HloSharding, non_group_dims: Sequence[int], *, subgroup_manual: bool = False
 ) -> GroupedSharding:
-    """Groups on every other dimension of the tiles."""
+    """Group on every other dimension of the tiles."""
     dims = [d for d in range(len(sharding.dimensions)) if d not in non_group_dims]
     return group_sharding_on_dims(sharding, dims, subgroup_manual=subgroup_manual)
 
 
 def _prime_factors(number: int) -> list[int]:
-    """Prime factors up to the square root, as XLA takes them: a larger last one is left out."""
+    """Return the prime factors up to the square root; as XLA, leave out a larger last one."""
     out = []
     while number % 2 == 0:
         out.append(2)
@@ -120,7 +131,11 @@ def _prime_factors(number: int) -> list[int]:
 def group_sharding_on_replicated_dim(
     sharding: HloSharding, num_groups: int, num_tiles: int, data_rank: int, replicable_dims: Sequence[int] = ()
 ) -> GroupedSharding:
-    """`num_groups` groups over devices that hold the same tile, or may: first those that do, then along `replicable_dims`, else all devices without a sharding within."""
+    """Make `num_groups` groups of devices that hold, or may hold, the same tile.
+
+    Uses replication first, then `replicable_dims`; otherwise groups all devices, without a sharding
+    within.
+    """
     copies = sharding.dimensions[-1] if sharding.replicate_on_last_tile_dim else 1
     if sharding.replicate_on_last_tile_dim and copies % num_groups == 0:
         return group_sharding_on_dims(sharding, [len(sharding.dimensions) - 1], [copies // num_groups])
@@ -134,7 +149,7 @@ def group_sharding_on_replicated_dim(
 
 
 def _borrowed(sharding: HloSharding, wanted: int, replicable_dims: Sequence[int]) -> HloSharding | None:
-    """The tiles of some dimensions made copies, `wanted` times as many as there are."""
+    """Turn the tiles of some dimensions into replication, `wanted` times as much as there is."""
     tiles = list(sharding.dimensions)
     if not sharding.replicate_on_last_tile_dim:
         tiles.append(1)
@@ -150,13 +165,13 @@ def _borrowed(sharding: HloSharding, wanted: int, replicable_dims: Sequence[int]
 
 
 def get_grouped_replicated_sharding(num_groups: int, num_tiles: int, data_rank: int) -> GroupedSharding:
-    """Devices in order in `num_groups` groups, the whole data in each device."""
+    """Group the devices in order into `num_groups` groups, each device with the whole data."""
     groups = np.arange(num_tiles).reshape(num_groups, num_tiles // num_groups)
     return GroupedSharding(groups, (data_rank,), (num_groups,), data_rank, HloSharding.replicate())
 
 
 def get_manual_subgroup_sharding(sharding: HloSharding) -> GroupedSharding:
-    """Groups of the devices that have the same place along the manual dimensions."""
+    """Group the devices that have the same position along the manual dimensions."""
     rank = sharding.tiled_data_rank
     dims = [rank + n for n, t in enumerate(sharding.subgroup_types) if t is ShardingType.MANUAL]
     grouped = group_sharding_on_dims(sharding, dims, subgroup_manual=True)
@@ -170,7 +185,10 @@ def get_manual_subgroup_sharding(sharding: HloSharding) -> GroupedSharding:
 def partial_replicated_group_sharding_with_assigned_device_groups(
     sharding: HloSharding, num_shards: int, device_groups: Devices
 ) -> GroupedSharding | None:
-    """Groups on the replicated dimension that are those given; None where some group holds a tile too often, or the groups are not alike."""
+    """Group on the replicated dimension with the given device groups.
+
+    Returns None if a group holds a tile too often, or if the groups differ in their tiling.
+    """
     num_groups, size = device_groups.shape
     if not sharding.replicate_on_last_tile_dim or sharding.dimensions[-1] % num_groups:
         return None
@@ -196,7 +214,7 @@ def partial_replicated_group_sharding_with_assigned_device_groups(
 
 
 def ungroup_sharding(grouped: GroupedSharding) -> HloSharding:
-    """The sharding over all devices that the groups and the sharding within them make."""
+    """Return the sharding over all devices from groups and the sharding within them."""
     inner, groups = grouped.sharding, grouped.device_groups
     dims = grouped.group_dims
     partial = False
@@ -239,7 +257,10 @@ def ungroup_sharding(grouped: GroupedSharding) -> HloSharding:
 
 
 def device_groups_are_match(lhs: GroupedSharding, rhs: GroupedSharding, *, ignore_group_order: bool = False) -> bool:
-    """Whether both have the same groups, in the same order unless that is ignored; within a group the order does not count."""
+    """Whether both have the same groups, in the same order unless that is ignored.
+
+    The order within a group does not count.
+    """
     if lhs.num_groups != rhs.num_groups:
         return False
     group_of = {int(d): g for g, group in enumerate(lhs.device_groups) for d in group}

@@ -1,6 +1,10 @@
-"""Whether two shardings go together: one a finer tiling of the other, or both of a third (xla/hlo/utils/hlo_sharding_util.cc).
+"""Check and merge compatible shardings: one tiles the other more finely, or a third refines both.
 
-{devices=[2,1,4]<=[8] replicated last} and {devices=[1,2,4]<=[2,2,2]T(1,0,2) replicated last}    =>    {devices=[2,2,2]<=[8] replicated last}
+Follows xla/hlo/utils/hlo_sharding_util.cc.
+
+{devices=[2,1,4]<=[8] last_tile_dim_replicate} and
+{devices=[1,2,4]<=[2,2,2]T(1,0,2) last_tile_dim_replicate}
+=>  {devices=[2,2,2]<=[8] last_tile_dim_replicate}
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType
 
 
 def is_sub_tiling_or_equal_sharding(shape: ArrayShape, sub: HloSharding, sharding: HloSharding) -> bool:
-    """Whether each device's tile by `sub` lies within its tile by `sharding`."""
+    """Whether each device's tile in `sub` is within its tile in `sharding`."""
     if sub.is_manual or sharding.is_manual:
         return False
     if sharding.is_tile_maximal:
@@ -46,7 +50,7 @@ def _base_tile(shape: ArrayShape, sharding: HloSharding) -> list[int]:
 
 
 def is_sharding_more_specific(lhs: HloSharding, rhs: HloSharding) -> bool:
-    """Whether `lhs` says more: of tuples, in some leaf more and in none less."""
+    """Whether `lhs` is more specific; for tuples, more in some leaf and less in none."""
     if lhs.is_tuple:
         pairs = list(zip(lhs.tuple_elements, rhs.tuple_elements, strict=True))
         return not any(_says_more(b, a) for a, b in pairs) and any(_says_more(a, b) for a, b in pairs)
@@ -66,7 +70,10 @@ def _says_more(lhs: HloSharding, rhs: HloSharding) -> bool:
 def merge_sharding(
     to_merge: HloSharding, dst: HloSharding, *, may_combine_partial_sharding: bool
 ) -> HloSharding | None:
-    """`dst` with `to_merge` joined in, or as it is where it says more; None where neither (MergeSharding)."""
+    """Merge `to_merge` into `dst` (MergeSharding).
+
+    Returns `dst` itself if it is more specific, or None if neither applies.
+    """
     if to_merge.is_tuple:
         pairs = zip(to_merge.tuple_elements, dst.tuple_elements, strict=True)
         merged = [merge_sharding(a, b, may_combine_partial_sharding=may_combine_partial_sharding) for a, b in pairs]
@@ -83,7 +90,7 @@ def merge_sharding(
 
 
 def find_common_sharding(shardings: Sequence[HloSharding], default: HloSharding | None = None) -> HloSharding:
-    """The sharding that is a finer tiling of all; else the default, else the first."""
+    """Return the sharding that refines all others; else the default, else the first."""
     common = shardings[0]
     for sharding in shardings[1:]:
         if common == sharding:
@@ -98,7 +105,10 @@ def find_common_sharding(shardings: Sequence[HloSharding], default: HloSharding 
 def merge_sharding_if_compatible(
     to_merge: HloSharding, dst: HloSharding, minimum_tiles: int | None = None
 ) -> HloSharding | None:
-    """The sharding of which both are coarser tilings, with at least `minimum_tiles` (one more than `dst` has); None where there is none."""
+    """Return the sharding that refines both; None if there is none.
+
+    It must have at least `minimum_tiles`, by default one more than `dst` has.
+    """
     least = dst.num_tiles() + 1 if minimum_tiles is None else minimum_tiles
     if to_merge.is_tile_maximal:
         return None
@@ -124,11 +134,11 @@ def merge_sharding_if_compatible(
 
 @dataclass
 class _Side:
-    """How the tiles of one of the two become those of the merged: dimensions that stay, and those cut out of its copies."""
+    """How one side's tiles map to the merged tiles: dimensions kept, and those from replication."""
 
     old: list[int] = field(default_factory=list)
     new: list[tuple[int, int]] = field(default_factory=list)
-    """Size, and place in the merged tiles."""
+    """Size, and position in the merged tiles."""
     perm: dict[int, int] = field(default_factory=dict)
 
     def keep(self, place: int, size: int) -> None:
@@ -145,7 +155,10 @@ class _Plan:
 
 
 def _plan(to_merge: HloSharding, dst: HloSharding, least: int) -> _Plan | None:
-    """The tiles of the merged sharding; None where a dimension is cut differently by both, or the devices do not suffice."""
+    """Return the merged sharding's tiles.
+
+    Returns None if both split a dimension differently, or if there are too few devices.
+    """
     merge_side, dst_side = _Side(), _Side()
     tiles: list[int] = []
     for d, (a, b) in enumerate(zip(to_merge.data_tile_shape, dst.data_tile_shape, strict=True)):
@@ -179,7 +192,7 @@ def _plan(to_merge: HloSharding, dst: HloSharding, least: int) -> _Plan | None:
 
 
 def _arrangements(sharding: HloSharding, side: _Side, replication: int, last: int) -> Iterator[Devices]:
-    """The devices of one of the two with its copies cut into the merged tiles, in each order of the cuts."""
+    """Yield one side's devices with replication split into the merged tiles, in each order."""
     if not sharding.has_partial_replication or sharding.dimension(sharding.subgroup_replication_dim) == replication:
         yield sharding.tile_assignment
         return
@@ -206,7 +219,10 @@ def _by_transposition(to_merge: HloSharding, dst: HloSharding, plan: _Plan) -> D
 
 
 def _by_membership(to_merge: HloSharding, dst: HloSharding, plan: _Plan) -> Devices | None:
-    """For each tile of the merged, the first device that both have in the tile around it; None where one has none left."""
+    """Assign each merged tile the first device that both have in the enclosing tiles.
+
+    Returns None if no device is left.
+    """
     rank = to_merge.tiled_data_rank
     manual = to_merge.subgroup_manual_dim >= 0
     merge_members = _members(to_merge, rank)
@@ -231,7 +247,7 @@ def _tile_of(sharding: HloSharding, index: tuple[int, ...], rank: int, *, manual
 
 
 def _members(sharding: HloSharding, rank: int) -> dict[tuple[int, ...], set[int]]:
-    """The devices of each tile, of each manual subgroup."""
+    """Return the devices of each tile, per manual subgroup."""
     manual = sharding.subgroup_manual_dim
     out: dict[tuple[int, ...], set[int]] = {}
     for index, device in np.ndenumerate(sharding.tile_assignment):

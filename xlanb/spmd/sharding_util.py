@@ -1,4 +1,7 @@
-"""Shardings computed from shardings: transposed, reshaped, merged, taken from some dimensions (xla/hlo/utils/hlo_sharding_util.cc)."""
+"""Derive shardings from shardings: transpose, reshape, merge, or keep some dimensions.
+
+Follows xla/hlo/utils/hlo_sharding_util.cc.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ _REPLICATED = ShardingType.REPLICATED
 
 
 def like(sharding: HloSharding, devices: Devices) -> HloSharding:
-    """A sharding of these devices whose last dimensions mean what they mean in `sharding`."""
+    """Return a sharding of these devices with last dimensions of the same types as `sharding`."""
     if sharding.replicate_on_last_tile_dim:
         made = HloSharding.partial_tile(devices)
     else:
@@ -41,7 +44,7 @@ def like(sharding: HloSharding, devices: Devices) -> HloSharding:
 
 
 def transpose_sharding(sharding: HloSharding, dimensions: Sequence[int]) -> HloSharding:
-    """The sharding of a transposed array; `dimensions` may cover the subgroups too."""
+    """Return a transposed array's sharding; `dimensions` may include the subgroups."""
     if sharding.is_tile_maximal or sharding.is_manual:
         return sharding
     rank, count = sharding.tiled_data_rank, len(sharding.dimensions)
@@ -53,7 +56,7 @@ def transpose_sharding(sharding: HloSharding, dimensions: Sequence[int]) -> HloS
 
 
 def partially_replicate_tiled_sharding_on_dims(sharding: HloSharding, dims: Sequence[int]) -> HloSharding:
-    """The tiles along `dims` made copies."""
+    """Turn the tiles along `dims` into replication."""
     if sharding.is_tile_maximal or sharding.is_manual:
         return sharding
     count = math.prod(sharding.dimension(d) for d in dims)
@@ -73,7 +76,7 @@ def partially_replicate_tiled_sharding_on_dims(sharding: HloSharding, dims: Sequ
 
 
 def partially_replicate_tiled_sharding_on_all_dims_except(sharding: HloSharding, dims: Sequence[int]) -> HloSharding:
-    """The tiles along every other dimension made copies."""
+    """Turn the tiles along all other dimensions into replication."""
     if sharding.is_tile_maximal or sharding.is_manual:
         return sharding
     others = [d for d in range(sharding.tiled_data_rank) if d not in dims]
@@ -81,7 +84,7 @@ def partially_replicate_tiled_sharding_on_all_dims_except(sharding: HloSharding,
 
 
 def replicate_all_data_dims(sharding: HloSharding, data_rank: int = -1) -> HloSharding:
-    """Every tile a copy, manual subgroups kept; of another rank where `data_rank` says so."""
+    """Replicate all data dimensions, keeping manual subgroups; `data_rank` may change the rank."""
     if sharding.is_manual:
         return sharding
     if not sharding.subgroup_types:
@@ -94,7 +97,7 @@ def replicate_all_data_dims(sharding: HloSharding, data_rank: int = -1) -> HloSh
 
 
 def remove_shape_dimensions(sharding: HloSharding, dims: Sequence[int]) -> HloSharding:
-    """The sharding without dimensions along which there is one tile."""
+    """Remove dimensions with one tile."""
     if sharding.is_tile_maximal or sharding.is_manual or not dims:
         return sharding
     tiles = [n for d, n in enumerate(sharding.dimensions) if d not in dims]
@@ -102,7 +105,7 @@ def remove_shape_dimensions(sharding: HloSharding, dims: Sequence[int]) -> HloSh
 
 
 def add_shape_dimensions(sharding: HloSharding, index: int, count: int = 1) -> HloSharding:
-    """The sharding with `count` dimensions of one tile each put in at `index`."""
+    """Insert `count` dimensions of one tile each at `index`."""
     if not sharding.is_tiled or count == 0:
         return sharding
     tiles = (*sharding.dimensions[:index], *([1] * count), *sharding.dimensions[index:])
@@ -110,21 +113,21 @@ def add_shape_dimensions(sharding: HloSharding, index: int, count: int = 1) -> H
 
 
 def split_sharding_dimension(sharding: HloSharding, dimension: int, new_dim_size: int) -> HloSharding:
-    """One dimension of tiles as two, the first of `new_dim_size`."""
+    """Split a tile dimension in two, the first of size `new_dim_size`."""
     tiles = list(sharding.dimensions)
     tiles[dimension : dimension + 1] = [new_dim_size, tiles[dimension] // new_dim_size]
     return like(sharding, sharding.tile_assignment.reshape(tiles))
 
 
 def merge_sharding_dimension(sharding: HloSharding, dimension: int) -> HloSharding:
-    """A dimension of tiles and the next as one."""
+    """Merge a tile dimension with the next."""
     tiles = list(sharding.dimensions)
     tiles[dimension : dimension + 2] = [tiles[dimension] * tiles[dimension + 1]]
     return like(sharding, sharding.tile_assignment.reshape(tiles))
 
 
 def move_and_merge_sharding_tiles(sharding: HloSharding, source_dim: int, target_dim: int) -> HloSharding:
-    """The tiles along `source_dim` moved behind those along `target_dim`: [4,3,5] from 0 to 1 gives [1,12,5]."""
+    """Merge tiles of `source_dim` into `target_dim`, inner: [4,3,5] from 0 to 1 is [1,12,5]."""
     tiles = list(sharding.dimensions)
     tiles.insert(target_dim + 1, 1)
     perm = list(range(len(tiles)))
@@ -139,7 +142,7 @@ def move_and_merge_sharding_tiles(sharding: HloSharding, source_dim: int, target
 def get_first_target_dim_to_move_sharding_tiles(
     shape: ArrayShape, sharding: HloSharding, source_dim: int, can_be_target_dim: Callable[[int], bool]
 ) -> int | None:
-    """The first other dimension that the tiles along both divide evenly."""
+    """Return the first other dimension that the tiles along both divide evenly."""
     if shape.rank < 2 or shape.dimensions[source_dim] == 1:
         return None
     if not sharding.is_tiled or sharding.dimension(source_dim) == 1:
@@ -153,7 +156,7 @@ def get_first_target_dim_to_move_sharding_tiles(
 
 
 def reverse_sharding(sharding: HloSharding, dimensions: Sequence[int]) -> HloSharding:
-    """The sharding of an array reversed along `dimensions`."""
+    """Return the sharding of an array reversed along `dimensions`."""
     if sharding.is_tile_maximal or not dimensions:
         return sharding
     return like(sharding, np.flip(sharding.tile_assignment, tuple(dimensions)))
@@ -162,7 +165,7 @@ def reverse_sharding(sharding: HloSharding, dimensions: Sequence[int]) -> HloSha
 def propagate_sharding_along_dims_and_replicate_others(
     source: HloSharding, source_dims: Sequence[int], target_dims: Sequence[int], target_rank: int
 ) -> HloSharding:
-    """The tiles of some dimensions given to dimensions of another array; those of the others made copies."""
+    """Map the tiles of some dimensions to another array's dimensions; replicate the rest."""
     if source.is_tile_maximal or source.is_manual:
         return source
     kept = partially_replicate_tiled_sharding_on_all_dims_except(source, source_dims)
@@ -183,7 +186,11 @@ def propagate_sharding_along_dims_and_replicate_others(
 def transpose_sharding_with_collapsed_dims(
     source: HloSharding, src_to_tgt: Sequence[int], tgt_to_src: Sequence[int]
 ) -> HloSharding | None:
-    """The sharding of an array whose dimensions are moved, dropped (-1 in `src_to_tgt`) or new (-1 in `tgt_to_src`); None where a dropped one has several tiles."""
+    """Return the sharding of an array with moved, dropped or new dimensions.
+
+    Dropped dimensions are -1 in `src_to_tgt`, new ones -1 in `tgt_to_src`. Returns None if a
+    dropped dimension has several tiles.
+    """
     if source.is_tile_maximal or source.is_manual:
         return source
     rank = source.tiled_data_rank
@@ -198,7 +205,7 @@ def transpose_sharding_with_collapsed_dims(
 
 
 def reshape_sharding(source: ArrayShape, target: ArrayShape, sharding: HloSharding) -> HloSharding | None:
-    """The sharding of a reshaped array that moves no data; None where there is none."""
+    """Return a reshaped array's sharding that moves no data, or None."""
     if sharding.is_tile_maximal or sharding.is_manual:
         return sharding
     found = _reshaped_tiles(source.dimensions, target.dimensions, sharding)
@@ -226,7 +233,10 @@ def reshape_sharding(source: ArrayShape, target: ArrayShape, sharding: HloShardi
 def _reshaped_tiles(
     source: Sequence[int], target: Sequence[int], sharding: HloSharding
 ) -> tuple[list[int], list[int]] | None:
-    """The tiles of the target's dimensions, and the dimensions of the source whose tiles become copies; None where tiles do not divide a dimension that is split or merged."""
+    """Return the tiles of the target, and the source dimensions to replicate.
+
+    Returns None if tiles do not divide a dimension that is split or merged.
+    """
     tiles = [1] * len(target)
     replicated: list[int] = []
     s = t = 0
@@ -270,7 +280,7 @@ def _reshaped_tiles(
 
 
 def propagate_sharding_through_reshape(source: ArrayShape, target: ArrayShape, sharding: HloSharding) -> HloSharding:
-    """The sharding of a reshaped array that keeps as many tiles as it can without moving data."""
+    """Return a reshaped array's sharding with as many tiles as possible and no data movement."""
     if sharding.is_tile_maximal or sharding.is_manual:
         return sharding
     if sharding.is_manual_subgroup:
@@ -296,7 +306,7 @@ def propagate_sharding_through_reshape(source: ArrayShape, target: ArrayShape, s
 def _reshape_dims(
     source: ArrayShape, target: ArrayShape, sharding: HloSharding, start: int, end: int, into: HloSharding
 ) -> HloSharding | None:
-    """`into` with what the tiles of dimensions `start` to `end` become in the target."""
+    """Merge into `into` what the tiles of dimensions [start, end) become in the target."""
     tiles = [sharding.dimension(d) if start <= d < end else 1 for d in range(source.rank)]
     reshaped = reshape_sharding(source, target, HloSharding.iota_tile(tiles))
     if reshaped is None or reshaped.is_tile_maximal:

@@ -1,11 +1,16 @@
-r"""Propagate shardings from annotations to every instruction, as Shardy does (xla/service/spmd/shardy/shardy_xla_pass.h).
+r"""Propagate shardings from annotations to every instruction, as Shardy does.
 
-    p = parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}]>"}; e = exponential(p)
-        =>    p = parameter(0), sharding={devices=[8]<=[8]}; e = exponential(p), sharding={devices=[8]<=[8]}
+Follows xla/service/spmd/shardy/shardy_xla_pass.h.
 
-With one device there is nothing to spread, and only the annotations go:
+    p = parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}]>"}
+    e = exponential(p)
+        =>    p = parameter(0), sharding={devices=[8]<=[8]}
+              e = exponential(p), sharding={devices=[8]<=[8]}
 
-    custom-call(x), custom_call_target="xla.sdy.FuncResultSharding", frontend_attributes={xla.sdy.sharding="..."}    =>    x
+With one device there is nothing to propagate, and only the annotations are removed:
+
+    custom-call(x), custom_call_target="xla.sdy.FuncResultSharding",
+        frontend_attributes={xla.sdy.sharding="..."}    =>    x
 """
 
 from __future__ import annotations
@@ -37,7 +42,10 @@ _KEPT = frozenset((f"{_PREFIX}sharding_rule",))
 
 @dataclass(frozen=True)
 class ShardyXla(HloPass):
-    """Spreads shardings over a module that names a mesh of several devices; of one that names none takes out Shardy's custom calls and attributes."""
+    """Propagates shardings over a module that names a mesh of several devices.
+
+    In any other module it only removes Shardy's custom calls and attributes.
+    """
 
     name = "shardy-xla"
     takes_out = _PASSING | {_GROUP, "Sharding"}

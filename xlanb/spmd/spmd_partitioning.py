@@ -1,8 +1,9 @@
 """Create the program of one device from a program with a sharding on each instruction.
 
-p = f32[8] parameter(0), sharding={devices=[4]<=[4]}           p = f32[2] parameter(0)
-s = f32[] reduce(p, zero), to_apply=add                   =>   r = f32[] reduce(p, zero), to_apply=add
-                                                               s = f32[] all-reduce(r), replica_groups={{0,1,2,3}}, to_apply=add
+p = f32[8] parameter(0), sharding={devices=[4]<=[4]}      p = f32[2] parameter(0)
+s = f32[] reduce(p, zero), to_apply=add              =>   r = f32[] reduce(p, zero), to_apply=add
+                                                          s = f32[] all-reduce(r), to_apply=add,
+                                                              replica_groups={{0,1,2,3}}
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from xlanb.transforms.verdict import REAL, Verdict
 
 @dataclass(frozen=True)
 class SpmdPartitioning(HloPass):
-    """Partition a module over its num_partitions devices; of one that is partitioned, only take the shardings off."""
+    """Partition a module over its num_partitions devices.
+
+    If it is partitioned already, only remove the shardings.
+    """
 
     name: ClassVar[str] = "spmd-partitioning"
     keeps: ClassVar[Verdict] = REAL  # each device adds up its part first

@@ -1,6 +1,8 @@
-"""Run a partitioned program: split whole arrays into shards, run a thread or an MPI process per
-device, and synchronize them for collectives.
+"""Run a partitioned program on several devices.
 
-`split` cuts arrays and puts them together by an HLO sharding, `rendezvous` is where devices meet, `threads` runs them, `evaluation` is `xlanb.evaluate` on several
-devices, `mpi` runs one device in each process.
+split       splits whole arrays into shards by an HLO sharding, and joins shards
+rendezvous  synchronizes devices for collectives
+threads     runs a thread per device
+mpi         runs one device in each MPI process
+evaluation  implements `xlanb.evaluate` on several devices
 """

@@ -1,4 +1,7 @@
-"""Where dimensions of operands are in results: the operations that treat elements along a dimension independently."""
+"""Map operand dimensions to result dimensions.
+
+Covers the operations that treat elements along a dimension independently.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ from xlanb.spmd.devices.writing import dimensions
 
 @dataclass(frozen=True, slots=True)
 class DeviceAxis:
-    """Where a dimension of an operand is in the result; a window may slide along it."""
+    """The result dimension that an operand dimension maps to; a window may slide along it."""
 
     dim: int
     window: WindowDimension | None = None
 
 
 Axes = tuple[DeviceAxis | None, ...]
-"""Of each dimension of an operand; None: it has to be whole."""
+"""For each dimension of an operand: its place in the result, or None if it must be whole."""
 
 
 def axes_of(i: HloInstruction) -> Sequence[Axes] | None:
-    """Where the dimensions of each operand are; None where nothing is known of the operation."""
+    """Return where each operand's dimensions map to, or None for an operation without a rule."""
     rule = _identity if i.opcode.is_elementwise else _RULES.get(i.opcode)
     return rule(i) if rule is not None else None
 
@@ -39,7 +42,7 @@ def _identity(i: HloInstruction) -> list[Axes]:
 
 
 def _except(*wholes: Callable[[HloInstruction], Sequence[int]]) -> Callable[[HloInstruction], list[Axes]]:
-    """As they are, but for some that have to be whole."""
+    """Make a rule that maps each dimension to itself, except those that must be whole."""
 
     def rule(i: HloInstruction) -> list[Axes]:
         kept = {d for w in wholes for d in w(i)}
@@ -90,7 +93,7 @@ def _dot(i: HloInstruction) -> list[Axes] | None:
 
 
 def _gather(i: HloInstruction) -> list[Axes] | None:
-    """Rows of a whole array by indices that may be cut."""
+    """Gather rows of a whole array by indices that may be sharded."""
     if i.get("operand_batching_dims") or i.get("start_indices_batching_dims"):
         return None
     vector, offsets = i.attributes["index_vector_dim"], i.ints("offset_dims")

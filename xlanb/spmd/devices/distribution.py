@@ -1,4 +1,4 @@
-"""Distribution: how the whole arguments and results of a program are sharded over its devices."""
+"""Distribution: how a program's whole arguments and results are sharded over its devices."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from xlanb.spmd.devices.split import parts_of, shards, tiling, whole_value
 
 @dataclass(frozen=True)
 class Distribution:
-    """Shardings of the leaves of all parameters and of the result, in order; "" where each device has the same.
+    """Shardings of the leaves of all parameters and of the result, in order; "" means replicated.
 
-    `parameters` are the shapes of the whole arguments, row major, for a layout is that of a device's part; `local` those that each device takes. `result` is the shape of the whole result; None where only the shards' are known,
-    which may be longer together.
+    Attributes:
+        parameters: shapes of the whole arguments, row-major (a layout applies to a device's part).
+        local: shapes that each device takes.
+        result: shape of the whole result, or None if only the shards' shapes are known. Padded
+            shards together may be longer than the whole.
     """
 
     grid: DeviceGrid
@@ -31,7 +34,10 @@ class Distribution:
 
     @staticmethod
     def of_whole(module: HloModule, grid: DeviceGrid) -> Distribution:
-        """Of a whole program whose entry has shardings, as propagation leaves it; `local` is what partitioning will make."""
+        """Return the distribution of a whole program whose entry has shardings after propagation.
+
+        `local` are the parameter shapes that partitioning will produce.
+        """
         entry = module.entry_computation
         parameters = tuple(row_major(p.shape) for p in entry.parameters)
         parts = tuple(tuple(parts_of(p.sharding, p.shape)) for p in entry.parameters)
@@ -41,7 +47,10 @@ class Distribution:
 
     @staticmethod
     def of_each(module: HloModule, grid: DeviceGrid) -> Distribution:
-        """Of the program of each device: its parameters keep their shardings. XLA ignores those of a program of one device."""
+        """Return the distribution of a partitioned program, whose parameters keep their shardings.
+
+        XLA ignores the shardings of a program for one device.
+        """
         entry, is_split = module.entry_computation, grid.count > 1
         local = tuple(p.shape for p in entry.parameters)
         parts = tuple(tuple(parts_of(p.sharding if is_split else None, p.shape)) for p in entry.parameters)
@@ -51,14 +60,14 @@ class Distribution:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether every device takes and gives the same arrays."""
+        """Whether every device takes and returns the same arrays."""
         return not any(text for row in (*self.shardings, self.result_shardings) for text in row)
 
     def split(self, arrays: Sequence[Any], labels: Sequence[str] = ()) -> list[list[Any]]:
-        """The arguments of each device.
+        """Split the arguments into those of each device.
 
         Raises:
-            ArgumentError: number or dimensions of the arrays do not fit.
+            ArgumentError: the number of arrays or their dimensions do not match.
         """
         if len(arrays) != len(self.local):
             expected = ", ".join(s.text(layout=False) for s in self.parameters)
@@ -71,10 +80,10 @@ class Distribution:
         return [[column[d] for column in columns] for d in range(count)]
 
     def join(self, results: Sequence[Value]) -> Value:
-        """The whole result of those of the devices.
+        """Join the devices' results into the whole result.
 
         Raises:
-            EvaluationError: no sharding says what the results are parts of, and they differ.
+            EvaluationError: the results differ and no sharding says how to combine them.
         """
         sizes = None
         if self.result is not None:
@@ -83,7 +92,7 @@ class Distribution:
 
 
 def _split(argument: Any, shape: Shape, parts: Iterator[str], devices: int, label: str) -> list[Any]:
-    """What each device takes of an argument."""
+    """Return each device's part of an argument."""
     if isinstance(shape, TupleShape):
         if not isinstance(argument, (tuple, list)) or len(argument) != len(shape.shapes):
             raise ArgumentError(f"{label}: expected a tuple {shape.text(layout=False)}")
@@ -99,7 +108,7 @@ def _split(argument: Any, shape: Shape, parts: Iterator[str], devices: int, labe
 
 
 def _local(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
-    """The shape of a device's part of a whole."""
+    """Return the shape of a device's part of a whole array."""
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(_local(s, parts, devices) for s in shape.shapes))
     text = next(parts)
@@ -108,7 +117,7 @@ def _local(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
 
 
 def _whole(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
-    """The shape of the largest whole of which a device has such a part."""
+    """Return the shape of the largest whole array for which a device has a part of this shape."""
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(_whole(s, parts, devices) for s in shape.shapes))
     text = next(parts)
@@ -119,7 +128,7 @@ def _whole(shape: Shape, parts: Iterator[str], devices: int) -> Shape:
 
 
 def row_major(shape: Shape) -> Shape:
-    """A shape whose arrays are row major."""
+    """Return the shape with row-major arrays."""
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(map(row_major, shape.shapes)))
     return shape.with_layout(None).with_default_layout() if isinstance(shape, ArrayShape) else shape

@@ -1,4 +1,7 @@
-"""The reference interpreter on several devices: one evaluator in each thread, with whole arrays or shards in and out."""
+"""The reference interpreter on several devices, with whole arrays or shards as arguments.
+
+Runs one evaluator per device, each in its own thread.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from xlanb.spmd.devices.rendezvous import TIMEOUT
 from xlanb.spmd.devices.threads import Visit
 
 MOST_DEVICES = 1024
-"""Devices that one process plays: each is a thread."""
+"""The most devices that one process simulates; each is a thread."""
 
 
 def evaluate_shards(
@@ -30,18 +33,19 @@ def evaluate_shards(
     visits: list[Visit] | None = None,
     feeds: Feeds | None = None,
 ) -> list[Value]:
-    """The results of each device of a module that is the program of each, for the arguments of each.
+    """Evaluate a module, which is the program of each device, and return each device's result.
 
     Args:
         module: the program of each device.
-        arguments: for each device, replica after replica and in each partition after partition, its arguments.
-        timeout: seconds without any device's coming to a collective after which one that others wait for is late.
-        visits: takes a record of each collective on each device.
+        arguments: the arguments of each device, ordered by replica, then by partition.
+        timeout: seconds without an arrival at any collective after which a missing device counts as
+            late.
+        visits: receives a record of each collective on each device.
         feeds: the host's side of infeed and outfeed.
 
     Raises:
-        DeviceError: a device fails, is late, or waits for others that do not come.
-        ArgumentError: there are not as many rows of arguments as devices.
+        DeviceError: a device fails, is late, or waits for others that never arrive.
+        ArgumentError: the number of argument rows is not the number of devices.
     """
     grid = checked_grid(module)
     if len(arguments) != grid.count:
@@ -59,10 +63,10 @@ def evaluate_shards(
 
 
 def checked_grid(module: HloModule) -> DeviceGrid:
-    """On how many devices a module runs.
+    """Return the device grid that a module runs on.
 
     Raises:
-        UnimplementedError: more than threads of one process should play.
+        UnimplementedError: it needs more devices than one process simulates.
     """
     grid = device_grid(module)
     if grid.count > MOST_DEVICES:
@@ -72,7 +76,7 @@ def checked_grid(module: HloModule) -> DeviceGrid:
 
 @on_devices.implement
 def evaluate_on_devices(module: HloModule, arrays: Sequence[Any], feeds: Feeds | None = None) -> Value:
-    """The value of a partitioned module for whole arrays; see xlanb.evaluate."""
+    """Evaluate a partitioned module on whole arrays; see xlanb.evaluate."""
     if any(i.opcode in (HloOpcode.INFEED, HloOpcode.OUTFEED) for i in module.instructions()) and feeds is not None:
         raise UnimplementedError(
             f"{module.name}: infeed and outfeed are not supported on several devices, each of which has its own queues"

@@ -1,4 +1,4 @@
-"""An operation of all devices on their tiles of whole arrays, as one operation on the whole arrays.
+"""Lift an operation that all devices run on tiles to one operation on the whole arrays.
 
     a = f32[2] slice(x), slice={[0:2]}          y = f32[8] tanh(x)
     b = f32[2] slice(x), slice={[2:4]}    =>    f32[2] slice(y), slice={[0:2]}
@@ -7,9 +7,10 @@
     f32[2] tanh(b)
     ...
 
-A dimension of an operand may be cut into tiles where the operation treats its elements independently: it is then a dimension of the result. A window
-may also slide along it. Every other dimension has to be whole on every device. The operation is done once, and only where the whole result has no more
-elements than the tiles have together.
+An operand dimension may be tiled if the operation treats its elements independently: it is then a
+dimension of the result, and a window may slide along it. Every other dimension must be whole on
+every device. The operation is lifted only if the whole result has no more elements than the tiles
+have together.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from xlanb.spmd.devices.tiles import Tiles, Values, cut, tiles_of, widened
 from xlanb.spmd.devices.writing import Writer, dimensions, of_size, splat
 
 _MOVED: Final = frozenset((Op.CONCATENATE, Op.PAD, Op.REVERSE, Op.SORT))
-"""Operations that read every element, and for which tiles may be moved to another dimension."""
+"""Operations that read every element; their tiles may move to another dimension."""
 
 
 def lifted(write: Writer, i: HloInstruction, operands: Sequence[Values]) -> Values | None:
-    """The results of an operation on all devices as tiles of one result; None where it cannot be done so.
+    """Return the results of an operation on all devices as tiles of one result, or None.
 
     Args:
-        write: where to.
+        write: the writer of the merged computation.
         i: the operation in the program of a device.
-        operands: of each device.
+        operands: each operand's values on the devices.
     """
     tiles = [tiles_of(write, values) for values in operands]
     found = [t for t in tiles if t is not None]
@@ -55,7 +56,7 @@ def lifted(write: Writer, i: HloInstruction, operands: Sequence[Values]) -> Valu
 
 
 def _recut(write: Writer, tiles: Tiles, axes: Axes) -> Tiles:
-    """Tiles of the array with the numbers of the tiles in another dimension, where a dimension is cut that has to be whole."""
+    """Re-tile an array along another dimension where a tiled dimension must be whole."""
     free = [k for k, a in enumerate(axes) if a is not None and a.window is None]
     for dim, axis in enumerate(axes):
         if axis is None and tiles.is_cut(dim) and free:
@@ -64,7 +65,7 @@ def _recut(write: Writer, tiles: Tiles, axes: Axes) -> Tiles:
 
 
 def _moved(write: Writer, tiles: Tiles, dim: int, to: int) -> Tiles | None:
-    """Tiles of an array that is cut along another dimension instead."""
+    """Re-tile an array along another dimension."""
     dims, size = list(dimensions(tiles.whole)), tiles.sizes[dim]
     if dims[dim] % size or dims[to] % tiles.sizes[to] or any(s % size for s in tiles.along(dim)):
         return None
@@ -89,7 +90,7 @@ def _moved(write: Writer, tiles: Tiles, dim: int, to: int) -> Tiles | None:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """How a dimension of the result is cut: its whole size, the size of a tile, where each device's begins."""
+    """How a result dimension is tiled: its whole size, the tile size, and each device's start."""
 
     whole: int
     size: int
@@ -136,7 +137,7 @@ def _devices(operands: Sequence[Tiles]) -> range:
 
 
 def _cut_of(tiles: Tiles, dim: int, axis: DeviceAxis, result: Sequence[int]) -> _Cut | None:
-    """How a dimension of an operand cuts that of the result."""
+    """Return the tiling of a result dimension that follows from an operand dimension's tiling."""
     whole, starts = dimensions(tiles.whole)[dim], tiles.along(dim)
     w = axis.window
     if w is None:
@@ -151,7 +152,7 @@ def _cut_of(tiles: Tiles, dim: int, axis: DeviceAxis, result: Sequence[int]) -> 
 def _written(
     write: Writer, i: HloInstruction, operands: Sequence[HloInstruction], dims: Sequence[int]
 ) -> HloInstruction:
-    """The operation on whole arrays."""
+    """Write the operation on whole arrays."""
     if i.opcode is Op.TRANSPOSE:
         return write.transpose(operands[0], i.ints("dimensions"))
     if i.opcode.is_elementwise and (moved := _below_a_view(write, i, operands)) is not None:
@@ -165,7 +166,10 @@ def _written(
 
 
 def _below_a_view(write: Writer, i: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction | None:
-    """An elementwise operation on reshaped or transposed arrays, as the same on those before: they may come to their old order again."""
+    """Move an elementwise operation above equal reshapes or transposes of its operands.
+
+    Later ones may then restore the original order and cancel.
+    """
     arrays = [o for o in operands if dimensions(o) and splat(o) is None]
     views = [write.view(o) for o in arrays]
     if not views or any(

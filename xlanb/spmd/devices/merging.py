@@ -1,16 +1,18 @@
-"""The programs of all devices as one program for one: what a run on virtual devices computes, without devices.
+"""Merge the programs of all devices into one program for a single device.
+
+It computes the same result without devices.
 
     p = f32[2] parameter(0), sharding={devices=[4]<=[4]}          P = f32[8] parameter(0)
     s = f32[2] all-reduce(p), replica_groups={{0,1,2,3}}    =>    a, b, c, d = slices of P
                                                                   s = add(add(add(a, b), c), d)
 
-Each instruction stands there once for each device, and once for all of them where its operands are the same for all. A
-collective is what it means: a sum of its operands, a concatenation, slices; the number of a device is a constant. Arrays
-come in and go out whole. The compiler then treats it as any other program: it fuses over the borders of devices, and no
-device waits for another.
+Each instruction is written once per device, or once for all devices if its operands are the same
+for all. A collective becomes a sum of its operands, a concatenation, or slices; a device's number
+becomes a constant. Arguments and results are whole arrays. The compiler then optimizes the result
+as any other program: it fuses across devices, and no device waits for another.
 
-Loops and branches with collectives in them are merged where all devices decide alike, which is seen from their conditions
-being the same instruction for all.
+Loops and branches that contain collectives are merged if all devices decide alike, that is, if
+their conditions are the same instruction for all.
 """
 
 from __future__ import annotations
@@ -45,24 +47,27 @@ _STATEFUL: Final = frozenset((Op.RNG, Op.RNG_GET_AND_UPDATE_STATE))
 _CALLS: Final = frozenset((Op.WHILE, Op.CONDITIONAL, Op.CALL))
 _NUMBERS: Final = frozenset((Op.PARTITION_ID, Op.REPLICA_ID))
 _FEW: Final = 16
-"""Numbers that are computed while the program is written, where all they come from is known."""
+"""The most elements of an operation that is folded while writing, if all its operands are known."""
 _WRITTEN: Final = 8
-"""How many times as many instructions may be written as the program may have in the end: most slices of slices are not needed then."""
+"""How many times the final instruction limit may be written: most slices of slices die later."""
 _WIDER: Final = frozenset((PrimitiveType.BF16, PrimitiveType.F16))
-"""Reductions between devices sum these up in f32 and round once."""
+"""Element types that reductions between devices sum in f32, rounding once."""
 
 
 def merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
-    """The module that computes the whole result of a module of several devices, with whole arrays as arguments.
+    """Return the module that computes the whole result of a module of several devices.
+
+    Its arguments are whole arrays.
 
     Args:
-        module: the program of each device, which is not changed.
-        distribution: how whole arrays lie on the devices.
-        most: instructions that the result may have, those that called computations have together included.
+        module: the program of each device; it is not changed.
+        distribution: how whole arrays are sharded over the devices.
+        most: the most instructions that the result may have, including called computations.
 
     Raises:
-        NotMergedError: it would have more; or something in it is no function of the arguments alone (a random number of
-            the device's own, a call of the process), or devices may go different ways to a collective.
+        NotMergedError: the result would have more instructions, or an instruction is not a function
+            of the arguments alone (a per-device random number, a host callback), or devices may
+            take different paths to a collective.
     """
     with unobserved():
         return _merged(module.clone(), distribution, most)
@@ -102,10 +107,10 @@ _KEPT_HEADER: Final = frozenset(("is_dynamic",))
 
 
 def _drop_layouts(module: HloModule) -> None:
-    """Let all arrays be row major: a layout is that of a device's part, and says nothing of values.
+    """Make all arrays row-major: a layout belongs to a device's part, and does not change values.
 
     Raises:
-        NotMergedError: something reads bytes, or was compiled for layouts.
+        NotMergedError: an instruction depends on the layout, or was compiled for it.
     """
     laid_out = [i for i in module.instructions() if not _is_row_major(i.shape)]
     fusions = [c for i in module.instructions() if i.opcode is Op.FUSION for c in i.called_computations]
@@ -126,7 +131,7 @@ def _is_row_major(shape: Shape) -> bool:
 
 
 class _Builder:
-    """Writes instructions of all devices into one computation."""
+    """Writes the instructions of all devices into one computation."""
 
     def __init__(self, target: HloComputation, distribution: Distribution, most: int) -> None:
         self.target, self.distribution, self.most = target, distribution, most
@@ -135,13 +140,13 @@ class _Builder:
         self.count = self.grid.count
 
     def within(self, name: str) -> _Builder:
-        """A builder of another computation of the module."""
+        """Return a builder for another computation of the module."""
         return _Builder(self.target.module.add_computation(name), self.distribution, self.most)
 
-    # -- a computation ------------------------------------------------------------------------------------------
+    # -- a computation -----------------------------------------------------------------------------
 
     def run(self, source: HloComputation, known: dict[HloInstruction, Values]) -> Values:
-        """What a computation gives on each device, for what its parameters are there."""
+        """Write a computation and return its value on each device, given its parameters' values."""
         values = dict(known)
         for i in source.post_order():
             if i in values:
@@ -176,7 +181,7 @@ class _Builder:
         return lifted(self.write, i, operands) or tuple(self._one(i, row) for row in rows)
 
     def _one(self, i: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
-        """An operation on one device, or on all of them where its operands are the same."""
+        """Write an operation for one device, or for all devices whose operands are the same."""
         op, write = i.opcode, self.write
         if self._is_known(i, operands):
             return write.constant(evaluate_instruction(i, [o.literal.array for o in operands]))
@@ -206,12 +211,12 @@ class _Builder:
 
     @staticmethod
     def _is_known(i: HloInstruction, operands: Sequence[HloInstruction]) -> bool:
-        """Whether an operation on few numbers can be done at once: where devices begin, mostly."""
+        """Whether an operation on few elements can be folded, as for the devices' offsets."""
         shape = i.shape
         is_small = isinstance(shape, ArrayShape) and shape.is_array and shape.element_count <= _FEW
         return is_small and bool(operands) and all(o.opcode is Op.CONSTANT for o in operands)
 
-    # -- collectives --------------------------------------------------------------------------------------------
+    # -- collectives -------------------------------------------------------------------------------
 
     def _collective(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
         if not is_plain_collective(i):
@@ -233,13 +238,13 @@ class _Builder:
         return self._given(i, results)
 
     def _given(self, i: HloInstruction, results: Mapping[int, Sequence[HloInstruction]]) -> Values:
-        """What a collective gives each device, as a tuple where it gives one."""
+        """Return a collective's result on each device, as a tuple if its shape is one."""
         if isinstance(i.shape, TupleShape):
             return tuple(self.write.add(Op.TUPLE, results[d]) for d in range(self.count))
         return tuple(results[d][0] for d in range(self.count))
 
     def _totals(self, i: HloInstruction, values: Values) -> Values:
-        """Each device's array reduced with those of its group, in the order of the devices."""
+        """Reduce each device's array with those of its group, in device order."""
         opcode = reduction(i.to_apply)
         if opcode is None:
             raise NotMergedError(f"{i.name}: {i.to_apply.name} is not a plain binary operation")
@@ -258,7 +263,7 @@ class _Builder:
         return self._each(Op.CONVERT, (total,), shape) if is_rounded else total
 
     def _each(self, opcode: Op, operands: Sequence[Values], shape: Shape | None = None) -> Values:
-        """An elementwise operation on all devices."""
+        """Write an elementwise operation for all devices."""
         first = self.write.add(opcode, [values[0] for values in operands], shape)
         if all(map(_is_same, operands)):
             return (first,) * self.count
@@ -266,7 +271,7 @@ class _Builder:
         return lifted(self.write, first, operands) or tuple(self.write.add(opcode, row, shape) for row in rows)
 
     def _scattered(self, i: HloInstruction, values: Values) -> Values:
-        """Of each group's total the piece that each device gets."""
+        """Return the piece of its group's total that each device gets."""
         (dim,) = i.ints("dimensions")
         totals, found = self._totals(i, values), dict[int, HloInstruction]()
         for group in device_groups(i, self.grid):
@@ -315,10 +320,14 @@ class _Builder:
         Op.ALL_TO_ALL: _all_to_all, Op.COLLECTIVE_BROADCAST: _broadcast, Op.COLLECTIVE_PERMUTE: _permute,
     }  # fmt: skip
 
-    # -- control ------------------------------------------------------------------------------------------------
+    # -- control -----------------------------------------------------------------------------------
 
     def _while(self, i: HloInstruction, init: Values) -> Values:
-        """One loop over the states of all devices; what is the same for all of them, or tiles of one array, before and after a round is there once."""
+        """Write one loop over the states of all devices.
+
+        A state element that is the same for all devices, or tiles of one array, before and after an
+        iteration is carried once.
+        """
         if not isinstance(i.shape, TupleShape):
             raise NotMergedError(f"{i.name} is a loop over one array")
         source_body, source_condition = i.attributes["body"], i.attributes["condition"]
@@ -349,16 +358,17 @@ class _Builder:
         return self.unpacked(loop, kinds)
 
     def _kind(self, column: Values) -> Tiles | None:
-        """How an element of the states is carried: as one array of which devices have tiles, or as an array for each (None)."""
+        """Return how a state element is carried: tiles of one array, or None for one per device."""
         tiles = tiles_of(self.write, column)
         return tiles if tiles is not None and tiles.covers else None
 
     def _still(
         self, body: _Builder, kinds: Sequence[Tiles | None], kind: Tiles | None, before: Values, after: Values
     ) -> Tiles | None:
-        """How an element can be carried, seeing what a round makes of it.
+        """Return how a state element can be carried, given its value after an iteration.
 
-        What was the same for all and is no more may be tiles as another element of the states is; the next round shows it.
+        An element that is no longer the same for all devices may be tiled as another element of the
+        state is; the next iteration checks this.
         """
         if kind is None:
             return None
@@ -374,7 +384,7 @@ class _Builder:
         return [shape] * self.count if kind is None else [kind.whole.shape]
 
     def packed(self, columns: Sequence[Values], kinds: Sequence[Tiles | None]) -> list[HloInstruction]:
-        """The states of all devices one behind the other, element by element."""
+        """Flatten the states of all devices, element by element."""
         flat: list[HloInstruction] = []
         for column, kind in zip(columns, kinds, strict=True):
             one = whole_of(self.write, column, kind) if kind is not None else None
@@ -382,11 +392,11 @@ class _Builder:
         return flat
 
     def states(self, shape: Shape, kinds: Sequence[Tiles | None]) -> Values:
-        """The state of each device within a loop: a parameter taken apart."""
+        """Return each device's state in a loop, by taking the loop's parameter apart."""
         return self.unpacked(self.target.add(Op.PARAMETER, (), shape, parameter_number=0), kinds)
 
     def unpacked(self, packed: HloInstruction, kinds: Sequence[Tiles | None]) -> Values:
-        """A tuple for each device of what `packed` put one behind the other."""
+        """Return a tuple for each device from what `packed` flattened."""
         columns: list[Values] = []
         place = 0
         for kind in kinds:
@@ -397,11 +407,11 @@ class _Builder:
         return tuple(self.write.add(Op.TUPLE, [c[d] for c in columns]) for d in range(self.count))
 
     def drop(self) -> None:
-        """Take the computation out of the module again."""
+        """Remove the computation from the module."""
         self.target.module.remove_computation(self.target)
 
     def _conditional(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
-        """One choice for all devices; each branch takes and gives what all of them do."""
+        """Write one conditional for all devices; each branch handles the values of all devices."""
         if not _is_same(operands[0]):
             raise NotMergedError(f"{i.name}: devices may take different branches")
         branches = i.called_computations
@@ -427,10 +437,10 @@ class _Builder:
         self.target.update(chosen, sharding="", frontend_attributes=(), attributes=attributes)
         return tuple(self.write.add(Op.GET_TUPLE_ELEMENT, (chosen,), index=d) for d in range(self.count))
 
-    # -- whole arrays -------------------------------------------------------------------------------------------
+    # -- whole arrays ------------------------------------------------------------------------------
 
     def shards(self, whole: HloInstruction, text: str, tile: ArrayShape) -> Values:
-        """What each device holds of a whole array."""
+        """Return each device's shard of a whole array."""
         lies = tiling(text, tile.rank, self.count)
         if lies is None:
             return (whole,) * self.count
@@ -448,7 +458,7 @@ class _Builder:
         )
 
     def joined(self, values: Values, shape: Shape) -> HloInstruction:
-        """The whole result of those of the devices."""
+        """Join the devices' results into the whole result."""
         parts = iter(self.distribution.result_shardings)
         result = self.distribution.result
         sizes = iter([s for _, s in result.leaves()] if result is not None else [])
@@ -480,7 +490,7 @@ class _Builder:
         return self.write.slice(made, everything(whole.dimensions))
 
     def _together(self, tiles: dict[tuple[int, ...], HloInstruction], lies: ShardTiling) -> HloInstruction:
-        """Tiles as one array, the innermost dimension first."""
+        """Join tiles into one array, innermost dimension first."""
         if len(tiles) != math.prod(lies.tiles):
             raise NotMergedError("some tile of a result is on no device")
         for dim in reversed(range(len(lies.tiles))):
@@ -499,5 +509,5 @@ def _is_same(values: Sequence[HloInstruction]) -> bool:
 
 
 def _meets(i: HloInstruction) -> bool:
-    """Whether an instruction, or one that it calls, takes more than one device."""
+    """Whether an instruction, or one in a computation that it calls, involves several devices."""
     return bool(why_several(i)) or any(_meets(j) for c in i.called_computations for j in c)

@@ -1,7 +1,8 @@
-"""Devices that are MPI processes: collectives are MPI's own (mpi4py; `pip install xlanb[mpi]`).
+"""Run devices as MPI processes, with MPI's own collectives (mpi4py; `pip install xlanb[mpi]`).
 
-Every process compiles the same program and runs its own device, which is its rank in MPI's world. Collectives are begun without blocking, so that one that does not end
-within the timeout is an error of each process that waits, and not a hang; the first process that fails aborts all.
+Every process compiles the same program and runs one device: its rank in MPI's world. Collectives
+start without blocking, so that one that does not finish within the timeout raises an error in each
+waiting process instead of hanging. The first process that fails aborts all of them.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _OF_BOOLS: Final = {
     Op.XOR: "LXOR",
 }
 _ORDERED: Final = frozenset((Op.MAXIMUM, Op.MINIMUM))
-"""Reductions that MPI does not define for complex numbers, nor for NaN, which HLO passes on."""
+"""Reductions that MPI does not define for complex numbers, and that drop NaN, unlike HLO."""
 
 
 def mpi() -> Any:
-    """The module mpi4py.MPI.
+    """Return the module mpi4py.MPI.
 
     Raises:
-        MissingLibraryError: mpi4py is not installed, or there is no MPI library.
+        MissingLibraryError: mpi4py or an MPI library is not installed.
     """
     try:
         from mpi4py import MPI
@@ -55,7 +56,7 @@ def mpi() -> Any:
 
 
 class MpiParticipant(Participant):
-    """The device that this process is."""
+    """The device that this process runs."""
 
     def __init__(self, grid: DeviceGrid, timeout: float, visits: list[Visit] | None = None) -> None:
         self.mpi = mpi()
@@ -91,10 +92,10 @@ class MpiParticipant(Participant):
         rows = list(zip(*(self._all_gathered(i, comm, len(group), a) for a in operands), strict=True))
         return meaning(rows)[group.index(self.device)]
 
-    # -- one MPI call each --------------------------------------------------------------------------------------
+    # -- one MPI call each -------------------------------------------------------------------------
 
     def _operation(self, i: HloInstruction, array: Array) -> Any:
-        """MPI's name of a reduction; None where it has none for such elements."""
+        """Return MPI's operation for a reduction, or None if it has none for this element type."""
         opcode = reduction(i.to_apply)
         wide = widen(array).dtype
         if opcode is None or (opcode in _ORDERED and wide.kind not in "iub") or wide.kind not in "iubfc":
@@ -108,7 +109,7 @@ class MpiParticipant(Participant):
         return narrow(total, array.dtype)
 
     def _all_gathered(self, i: HloInstruction, comm: Any, count: int, array: Array) -> list[Array]:
-        """What each member gave."""
+        """Return what each member sent."""
         table = np.empty((count, array.nbytes), np.uint8)
         sizes = [array.nbytes] * count
         places = [array.nbytes * k for k in range(count)]
@@ -149,13 +150,13 @@ class MpiParticipant(Participant):
             self._check(i, deadline)
         return self.world.recv(source=source, tag=_MESSAGES + channel)
 
-    # -- waiting ------------------------------------------------------------------------------------------------
+    # -- waiting -----------------------------------------------------------------------------------
 
     def _wait(self, i: HloInstruction, requests: Sequence[Any]) -> None:
-        """Until all requests have ended.
+        """Wait until all requests have completed.
 
         Raises:
-            DeviceError: they do not within the timeout.
+            DeviceError: they do not complete within the timeout.
         """
         deadline = time.monotonic() + self._timeout
         left = list(requests)
@@ -169,22 +170,22 @@ class MpiParticipant(Participant):
 
 
 _MESSAGES: Final = 1 << 14
-"""The tag of messages over channel 0."""
+"""The tag of messages on channel 0."""
 
 
 def _bytes(array: Array) -> Array:
-    """The memory of a contiguous array."""
+    """Return the memory of a contiguous array."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _array(memory: Array, like: Array) -> Array:
-    """Bytes as an array of another's dtype and dimensions."""
+    """Return bytes as an array with another array's dtype and dimensions."""
     return np.ascontiguousarray(memory).view(like.dtype).reshape(like.shape)
 
 
 @lru_cache(maxsize=256)
 def _communicator(group: tuple[int, ...]) -> Any:
-    """MPI's communicator of the members of a group, in its order."""
+    """Return the MPI communicator of a group's members, in the group's order."""
     world = mpi().COMM_WORLD
     if group == tuple(range(world.size)):
         return world
@@ -199,10 +200,11 @@ def run_on_mpi(
     visits: list[Visit] | None = None,
     cancel: Callable[[], object] = lambda: None,
 ) -> list[Any]:
-    """Run the device that this process is; gives the results of all devices, in each process.
+    """Run this process's device and return the results of all devices, in every process.
 
     Raises:
-        DeviceError: there are not as many processes as devices, or others did not come to a collective in time.
+        DeviceError: the number of processes is not the number of devices, or others did not arrive
+            at a collective in time.
     """
     world = mpi().COMM_WORLD
     if world.size != grid.count:

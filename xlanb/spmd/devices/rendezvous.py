@@ -1,12 +1,15 @@
-"""Rendezvous: threads of several devices meet for a collective, with detection of deadlocks.
+"""Synchronize the threads of several devices for a collective, with deadlock detection.
 
-The last member of a group that arrives computes what all get. A device is running, waits, or has ended. Whoever waits is freed with a DeviceError
-- at once, where a device that must come has ended or failed, or where all that have not ended wait and nobody can go on;
-- after `timeout` seconds in which no device arrived anywhere, where one is late.
+The last member of a group to arrive computes the results of all members. A device is running,
+waiting, or has ended. Waiting devices are released with a DeviceError
+- at once, if a required device has ended or failed, or if all devices that have not ended wait and
+  none can continue;
+- after `timeout` seconds without any arrival, if a device is late.
 
 Invariants
-- `_lock` guards everything here; results are computed without it. A meeting that is complete is no longer in `_meetings`, and its members count as running.
-- `_failure` is set once. From then on everybody who waits, or comes, raises it.
+- `_lock` guards all state here; results are computed without it. A complete meeting is no longer in
+  `_meetings`, and its members count as running.
+- `_failure` is set once. From then on, every device that waits or arrives raises it.
 """
 
 from __future__ import annotations
@@ -21,14 +24,14 @@ from typing import Any, Final
 from xlanb.errors import CancelledError, DeviceError
 
 TIMEOUT: Final = 10.0
-"""Seconds without any arrival after which a device is late."""
+"""Seconds without any arrival after which a device counts as late."""
 
 _RUNNING, _WAITING, _ENDED = "running", "waiting", "ended"
 
 
 @dataclass(slots=True, eq=False)
 class _Meeting:
-    """One collective of one group: what its members have brought so far."""
+    """One collective of one group, with the values brought so far."""
 
     name: str
     group: tuple[int, ...]
@@ -43,11 +46,11 @@ class _Meeting:
 
 
 class Rendezvous:
-    """Where the devices of one run meet.
+    """Where the devices of one run synchronize.
 
     Args:
-        count: how many devices there are.
-        timeout: seconds without any arrival after which a device that others wait for is late.
+        count: the number of devices.
+        timeout: seconds without any arrival after which a missing device counts as late.
     """
 
     def __init__(self, count: int, timeout: float = TIMEOUT) -> None:
@@ -64,10 +67,10 @@ class Rendezvous:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the run cannot go on; None while it can."""
+        """Return why the run cannot continue, or None while it can."""
         return self._failure
 
-    # -- what devices do ----------------------------------------------------------------------------------------
+    # -- what devices do ---------------------------------------------------------------------------
 
     def meet(
         self,
@@ -78,9 +81,10 @@ class Rendezvous:
         meaning: Callable[[list[Any]], Sequence[Any]],
         key: Hashable = None,
     ) -> tuple[Any, float]:
-        """What a collective gives to a device of what all members of its group bring, and when the last of them came (time.perf_counter).
+        """Wait for the group; return this device's result and when the last member arrived.
 
-        Members meet that come with the same `key`, by default the name, which messages show.
+        The time is time.perf_counter's. Members with the same `key` meet; by default it is the
+        name, which messages show.
 
         Raises:
             DeviceError: the group cannot meet.
@@ -106,7 +110,7 @@ class Rendezvous:
         return results[group.index(device)], meeting.complete
 
     def post(self, source: int, target: int, channel: int, value: Any) -> None:
-        """Send a value to a device, which need not wait for it yet."""
+        """Send a value to a device, which may receive it later."""
         key = ("message", source, target, channel)
         with self._lock:
             self._raise_failure()
@@ -118,10 +122,10 @@ class Rendezvous:
                 meeting.changed.notify_all()
 
     def take(self, device: int, name: str, source: int, channel: int) -> Any:
-        """The next value that a device has sent.
+        """Return the next value that a device has sent.
 
         Raises:
-            DeviceError: it cannot send, or is late.
+            DeviceError: it can no longer send, or is late.
         """
         key = ("message", source, device, channel)
         with self._lock:
@@ -132,27 +136,30 @@ class Rendezvous:
             return self._posted[key].popleft()
 
     def leave(self, device: int) -> None:
-        """A device has come to its end."""
+        """Record that a device has ended."""
         with self._lock:
             self._state[device], self._waits[device] = _ENDED, None
             self._progress = time.monotonic()
             self._check()
 
     def fail(self, device: int, error: BaseException) -> None:
-        """Notify the other devices, which would wait for it, that a device has failed."""
+        """Record that a device has failed, which releases the others."""
         with self._lock:
             self._state[device] = _ENDED
             if self._failure is None:
                 self._set_failure(self._failed(device, error))
 
     def abort(self, error: BaseException) -> None:
-        """Release all waiting devices with an error of this device."""
+        """Release all waiting devices with this device's error."""
         with self._lock:
             if self._failure is None:
                 self._set_failure(error)
 
     def stuck(self, places: Mapping[int, tuple[str, tuple[int, ...]]]) -> BaseException:
-        """Why no device can go on, where those in `places` wait for a collective among a group, and all others have ended."""
+        """Return why no device can continue.
+
+        The devices in `places` wait for a collective of a group; all others have ended.
+        """
         with self._lock:
             self._state = [_WAITING if d in places else _ENDED for d in range(self.count)]
             for device, (name, group) in places.items():
@@ -164,7 +171,7 @@ class Rendezvous:
             self._check()
             return self._failure or DeviceError(self._whereabouts())
 
-    # -- with the lock held -------------------------------------------------------------------------------------
+    # -- with the lock held ------------------------------------------------------------------------
 
     def _arrived(self, device: int, name: str, group: tuple[int, ...], key: Hashable) -> _Meeting:
         self._raise_failure()
@@ -176,7 +183,7 @@ class Rendezvous:
         return meeting
 
     def _wait(self, device: int, meeting: _Meeting) -> Sequence[Any]:
-        """The results of the meeting, when it has them."""
+        """Wait for the meeting's results."""
         self._state[device], self._waits[device] = _WAITING, meeting
         self._check()
         while meeting.results is None:
@@ -200,7 +207,7 @@ class Rendezvous:
             meeting.changed.notify_all()
 
     def _check(self) -> None:
-        """Set the failure where a device waits for one that has ended, or all wait for each other."""
+        """Set the failure if a device waits for one that has ended, or if all wait."""
         if self._failure is not None:
             return
         for meeting in self._meetings.values():
@@ -216,7 +223,7 @@ class Rendezvous:
         if self._meetings and _RUNNING not in self._state:
             self._set_failure(DeviceError(f"deadlock: all devices wait for each other; {self._whereabouts()}"))
 
-    # -- messages -----------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def _failed(self, device: int, error: BaseException) -> BaseException:
         if not isinstance(error, Exception) or isinstance(error, CancelledError):
@@ -234,7 +241,7 @@ class Rendezvous:
         )
 
     def _whereabouts(self) -> str:
-        """Where each device is: those at the same place together."""
+        """Format where each device is; group the devices at the same place."""
         places: dict[str, list[int]] = {}
         for d, state in enumerate(self._state):
             meeting = self._waits[d]

@@ -1,6 +1,8 @@
-"""Whole arrays and the shards that devices hold of them, by HLO shardings (xla/hlo/ir/hlo_sharding.h).
+"""Split whole arrays into device shards and join them, by HLO shardings
+(xla/hlo/ir/hlo_sharding.h).
 
-A dimension is cut into equal tiles, rounded up: the last tiles may hold elements that the whole array has not, zeros where an array is cut.
+A dimension is split into equal tiles, rounded up. The last tiles may therefore hold elements beyond
+the end of the whole array; splitting fills them with zeros.
 """
 
 from __future__ import annotations
@@ -21,26 +23,31 @@ from xlanb.spmd.hlo_sharding import HloSharding
 
 @dataclass(frozen=True, slots=True)
 class ShardTiling:
-    """How one array lies on the devices: into how many tiles each dimension is cut, and which tile each device holds."""
+    """How an array is tiled: the number of tiles along each dimension, and each device's tile."""
 
     tiles: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
 
     def tile_dimensions(self, whole: Sequence[int]) -> tuple[int, ...]:
-        """The dimensions of a tile of an array of such dimensions."""
+        """Return a tile's dimensions for whole dimensions `whole`."""
         return tuple(-(-n // t) for n, t in zip(whole, self.tiles, strict=True))
 
     def slices(self, device: int, tile: Sequence[int]) -> tuple[slice, ...]:
-        """Which elements of the whole a device holds, by the dimensions of a tile; they may reach over the end."""
+        """Return the slices of the whole array that a device holds, given a tile's dimensions.
+
+        They may extend beyond the end.
+        """
         return tuple(slice(p * n, (p + 1) * n) for p, n in zip(self.places[device], tile, strict=True))
 
 
 @lru_cache(maxsize=1024)
 def tiling(text: str, rank: int, devices: int) -> ShardTiling | None:
-    """How an array of a rank lies on devices by a sharding's canonical text; None where each device holds all of it, or one does.
+    """Return how a sharding's canonical text tiles an array of this rank over the devices.
+
+    Returns None if each device, or a single device, holds the whole array.
 
     Raises:
-        UnimplementedError: the sharding is of another number of devices.
+        UnimplementedError: the sharding is for another number of devices.
     """
     sharding = HloSharding.parse(text) if text else HloSharding.replicate()
     if not sharding.is_tiled:
@@ -52,7 +59,7 @@ def tiling(text: str, rank: int, devices: int) -> ShardTiling | None:
 
 
 def parts_of(text: str | None, shape: Shape) -> list[str]:
-    """The sharding of each leaf of a shape; "" where there is none."""
+    """Return the sharding of each leaf of a shape, "" if it has none."""
     count = sum(1 for _ in shape.leaves())
     if not text:
         return [""] * count
@@ -61,10 +68,10 @@ def parts_of(text: str | None, shape: Shape) -> list[str]:
 
 
 def shards(whole: Any, text: str, shape: ArrayShape, devices: int, label: str) -> list[Array]:
-    """What each device holds of a whole array, as its program's parameter has the shape.
+    """Split a whole array into each device's shard, of the shape that its program's parameter has.
 
     Raises:
-        ArgumentError: the array does not have the dimensions that tiles of this shape make up.
+        ArgumentError: tiles of this shape cannot make up the array's dimensions.
     """
     array = np.asarray(whole, None if hasattr(whole, "dtype") else shape.dtype)
     lies = tiling(text, shape.rank, devices)
@@ -86,10 +93,12 @@ def shards(whole: Any, text: str, shape: ArrayShape, devices: int, label: str) -
 
 
 def whole(shards: Sequence[Array], text: str, dimensions: Sequence[int] | None = None) -> Array:
-    """The array that devices hold shards of; `dimensions` are the whole array's where its tiles reach over its end.
+    """Join the devices' shards into the whole array.
+
+    `dimensions` are those of the whole array if its tiles extend beyond its end.
 
     Raises:
-        EvaluationError: no sharding says how the shards lie, and they differ.
+        EvaluationError: the shards differ and no sharding says how to combine them.
     """
     first = shards[0]
     at_one = HloSharding.parse(text).unique_device if text else None
@@ -111,7 +120,7 @@ def whole(shards: Sequence[Array], text: str, dimensions: Sequence[int] | None =
 def whole_value(
     values: Sequence[Value], parts: Sequence[str], shapes: Sequence[Sequence[int] | None] | None = None
 ) -> Value:
-    """Values of the devices, nested alike, put together leaf by leaf."""
+    """Join the devices' values, which have the same nesting, leaf by leaf."""
     remaining = iter(parts)
     sizes = iter(shapes) if shapes is not None else None
 

@@ -1,4 +1,4 @@
-"""Virtual devices: a thread of this process for each, which meet in a Rendezvous."""
+"""Virtual devices: one thread of this process per device, synchronized by a Rendezvous."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ from xlanb.threads import Helper, Latch
 T = TypeVar("T")
 
 _GRACE: Final = 0.25
-"""Seconds that the caller of a run that has failed gives the devices to end before it goes on without them."""
+"""Seconds to wait for the devices of a failed run to end before leaving them behind."""
 
 
 class Visit(NamedTuple):
-    """One collective on one device, in seconds since the run began: when the device came, when the last of its group did, when it went on."""
+    """One collective on one device; times are seconds since the run began.
+
+    `came` is when the device arrived, `complete` when the last of its group did, and `ended` when
+    the device continued.
+    """
 
     device: int
     collective: str
@@ -39,13 +43,17 @@ class Visit(NamedTuple):
 
 
 def meeting_key(i: HloInstruction) -> Hashable:
-    """By what devices know that they come to the same collective: the channel, as in XLA, for copies of a computation have other names; without one what it looks like."""
+    """Return the key by which devices recognize the same collective.
+
+    It contains the channel, as in XLA, because copies of a computation have other names; without a
+    channel, the shape.
+    """
     channel = i.get("channel_id")
     return (i.opcode, channel) if channel is not None else (i.opcode, i.shape)
 
 
 class ThreadParticipant(Participant):
-    """A device that is a thread."""
+    """A device that runs in a thread."""
 
     def __init__(
         self, device: int, grid: DeviceGrid, rendezvous: Rendezvous, visits: list[Visit] | None = None
@@ -76,7 +84,7 @@ class ThreadParticipant(Participant):
 
 @dataclass
 class _Run:
-    """What a crew works on: a function of the participant, and what each device's call gave."""
+    """A run of a crew: a function of the participant, and the result of each device's call."""
 
     work: Callable[[Participant], Any]
     participants: list[ThreadParticipant]
@@ -103,9 +111,7 @@ class _Run:
 
 
 class _Crew:
-    """Threads that wait for a run, one per device; they end after their current run once this
-    object is deleted.
-    """
+    """A thread per device that waits for runs; the threads end once this object is deleted."""
 
     def __init__(self, count: int) -> None:
         self._queues: list[queue.SimpleQueue[_Run | None]] = [queue.SimpleQueue() for _ in range(count)]
@@ -120,7 +126,7 @@ class _Crew:
             del run
 
     def begin(self, run: _Run) -> None:
-        """Let every thread begin."""
+        """Start the run on every thread."""
         for tasks in self._queues:
             tasks.put(run)
 
@@ -137,8 +143,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _crew(count: int) -> Iterator[_Crew]:
-    """Threads for this many devices, reused by later runs; not after a failure, when one of them
-    may never end.
+    """Return a crew of this many threads, reused by later runs.
+
+    A crew is not reused after a failure, when one of its threads may never end.
     """
     try:
         crew = _FREE.setdefault(count, []).pop()
@@ -156,18 +163,19 @@ def run_on_threads(
     visits: list[Visit] | None = None,
     cancel: Callable[[], object] = lambda: None,
 ) -> list[T]:
-    """Call a function once for each device, in a thread for each, and give the results in the order of the devices.
+    """Call a function once per device, each in its own thread; return the results in device order.
 
     Args:
-        work: called with the participant, which is `participant.current()` meanwhile.
-        grid: how many devices there are.
+        work: called with the participant, which is also `participant.current()` during the call.
+        grid: the replicas and partitions.
         timeout: see Rendezvous.
-        visits: takes a record of each collective on each device.
-        cancel: stops what devices are computing; called when the run cannot go on.
+        visits: receives a record of each collective on each device.
+        cancel: stops what devices are computing; called when the run cannot continue.
 
     Raises:
-        DeviceError: a device fails, is late or waits for ever.
-        KeyboardInterrupt: or what else a signal's handler raises meanwhile; the devices are freed and stopped.
+        DeviceError: a device fails, is late, or would wait forever.
+        KeyboardInterrupt: or any other exception that a signal handler raises during the run; the
+            devices are released and stopped.
     """
     rendezvous = Rendezvous(grid.count, timeout)
     participants = [ThreadParticipant(d, grid, rendezvous, visits) for d in range(grid.count)]

@@ -1,6 +1,9 @@
-"""Reductions and products along tiles, and reshapes of tiles: the whole operation has the numbers of the tiles as dimensions of their own.
+"""Lift reductions and products over tiled dimensions, and reshapes of tiles.
 
-x = f32[8,3] of which devices have f32[2,3]; each reduces dimension 0    =>    f32[4,2,3], reduced along dimension 1, of which devices have f32[1,3]
+The lifted operation has the tile numbers as dimensions of their own.
+
+x = f32[8,3] in tiles f32[2,3], dimension 0 reduced in each tile
+=>  f32[4,2,3] reduced along dimension 1, in tiles f32[1,3]
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from xlanb.spmd.devices.writing import Writer, dimensions, of_size
 
 
 def reduced(write: Writer, i: HloInstruction, operands: Sequence[Tiles]) -> Values | None:
-    """Each device's reduction of its tile: of the array with the numbers of the tiles in dimensions of their own, which are kept.
+    """Lift each device's reduction of its tile: split each reduced dimension by tile, keep the tile
+    number.
 
-    x = f32[8,3] of which devices have f32[2,3]; reduce over dimension 0 => reduce f32[4,2,3] over dimension 1, of which devices have f32[1,3]
+    x = f32[8,3] in tiles f32[2,3]; reduce over dimension 0
+    =>  reduce f32[4,2,3] over dimension 1, in tiles f32[1,3]
     """
     tiles, gone = operands[0], i.ints("dimensions")
     if len(operands) != 2 or not operands[1].is_whole or not tiles.covers:
@@ -61,7 +66,10 @@ def reduced(write: Writer, i: HloInstruction, operands: Sequence[Tiles]) -> Valu
 
 
 def multiplied(write: Writer, i: HloInstruction, left: Tiles, right: Tiles) -> Values | None:
-    """Each device's product of its tiles along contracting dimensions: of the arrays with the numbers of the tiles as batch dimensions."""
+    """Lift each device's dot over tiled contracting dimensions.
+
+    The tile numbers become batch dimensions.
+    """
     axes, dims = axes_of(i), i.array_shape.dimensions
     pairs = list(zip(i.ints("lhs_contracting_dims"), i.ints("rhs_contracting_dims"), strict=True))
     if axes is None or not dims:
@@ -110,7 +118,11 @@ def multiplied(write: Writer, i: HloInstruction, left: Tiles, right: Tiles) -> V
 
 
 def reshaped(write: Writer, i: HloInstruction, tiles: Tiles) -> Values | None:
-    """Tiles under other dimensions: the numbers of tiles first among the dimensions that become others, then the elements of a tile."""
+    """Lift a reshape of tiles to the whole array.
+
+    In each group of dimensions that become others, the tile numbers come first, then the elements
+    of a tile.
+    """
     groups = _groups(tiles.sizes, i.array_shape.dimensions)
     if groups is None:
         return None
@@ -144,7 +156,10 @@ def reshaped(write: Writer, i: HloInstruction, tiles: Tiles) -> Values | None:
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
-    """Which dimensions become which others, in runs of equally many elements; None where there are no elements."""
+    """Match runs of dimensions with equal element counts, before and after a reshape.
+
+    Returns None for an array without elements.
+    """
     if 0 in before:
         return None
     groups: list[tuple[list[int], list[int]]] = []

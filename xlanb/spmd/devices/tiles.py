@@ -1,4 +1,4 @@
-"""The tiles of one array on several devices."""
+"""Tiles: the tiles of one array on several devices."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from xlanb.shape import ArrayShape
 from xlanb.spmd.devices.writing import Writer, dimensions, of_size, splat
 
 Values = tuple[HloInstruction, ...]
-"""What each device has, by its number; the same instruction where they have the same."""
+"""Each device's value, by device number; the same instruction for devices with the same value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """What devices have as tiles of one array: where each begins, and how long they are."""
+    """Each device's tile of one array: where it begins, and the tile size."""
 
     whole: HloInstruction
     starts: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
 
     def is_cut(self, dim: int) -> bool:
-        """Whether a dimension is not whole."""
+        """Whether a dimension is tiled."""
         return self.sizes[dim] != dimensions(self.whole)[dim]
 
     @property
@@ -33,20 +33,23 @@ class Tiles:
 
     @property
     def covers(self) -> bool:
-        """Whether the array has no more elements than its tiles have together."""
+        """Whether the tiles together have at least as many elements as the array."""
         return math.prod(dimensions(self.whole)) <= len(set(self.starts)) * math.prod(self.sizes)
 
     def of(self, whole: HloInstruction) -> Tiles:
-        """The same tiles of another array."""
+        """Return the same tiles of another array."""
         return Tiles(whole, self.starts, self.sizes)
 
     def along(self, dim: int) -> tuple[int, ...]:
-        """Where each device's begins along a dimension."""
+        """Return where each device's tile begins along a dimension."""
         return tuple(s[dim] for s in self.starts)
 
 
 def tiles_of(write: Writer, values: Values) -> Tiles | None:
-    """Tiles that values are seen to be; what is the same for all is whole."""
+    """Recognize values as tiles of one array, or return None.
+
+    A value that is the same for all devices is one whole tile.
+    """
     first = values[0]
     if not isinstance(first.shape, ArrayShape) or not first.shape.is_array:
         return None
@@ -69,7 +72,7 @@ def tiles_of(write: Writer, values: Values) -> Tiles | None:
 
 
 def cut(write: Writer, tiles: Tiles) -> Values:
-    """The tiles as slices."""
+    """Write the tiles as slices."""
     return tuple(
         write.slice(tiles.whole, [SliceDimension(s, s + n, 1) for s, n in zip(start, tiles.sizes, strict=True)])
         for start in tiles.starts
@@ -77,7 +80,7 @@ def cut(write: Writer, tiles: Tiles) -> Values:
 
 
 def whole_of(write: Writer, values: Values, like: Tiles) -> HloInstruction | None:
-    """The array of which values are such tiles; None where they are seen to be tiles of none."""
+    """Return the array whose tiles the values are, or None if they are not such tiles."""
     found = tiles_of(write, values)
     if found is None:
         return None
@@ -90,7 +93,10 @@ def whole_of(write: Writer, values: Values, like: Tiles) -> HloInstruction | Non
 
 
 def widened(write: Writer, value: HloInstruction, sizes: dict[int, int]) -> HloInstruction | None:
-    """An array that is the same along some dimensions, with these longer; None where it is not seen to be the same."""
+    """Extend an array along dimensions in which its elements are the same.
+
+    Returns None if they are not known to be the same.
+    """
     dims = [sizes.get(k, n) for k, n in enumerate(dimensions(value))]
     shape = of_size(value.shape, dims)
     if value.opcode is Op.BROADCAST and not set(value.ints("dimensions")) & set(sizes):

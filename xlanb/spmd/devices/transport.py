@@ -1,4 +1,4 @@
-"""Who plays the devices of a program: the threads of this process, unless a block says otherwise."""
+"""The transport: what runs the devices of a program, by default threads of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from xlanb.spmd.devices.threads import Visit, run_on_threads
 
 
 class Transport(Protocol):
-    """Calls a function for each device and gives the results of all of them in order; see threads.run_on_threads for the arguments."""
+    """Calls a function for each device and returns the results in device order.
+
+    See threads.run_on_threads for the arguments.
+    """
 
     def __call__(
         self,
@@ -32,12 +35,12 @@ _CURRENT: Final[ContextVar[Transport]] = ContextVar("xlanb.transport", default=r
 
 
 def current() -> Transport:
-    """What plays the devices of programs that this thread runs."""
+    """Return the transport that runs this thread's programs."""
     return _CURRENT.get()
 
 
 @contextmanager
 def running_by(transport: Transport) -> Iterator[None]:
-    """Let programs that run in the block have their devices played by another transport, as `mpi.run_on_mpi`."""
+    """Run the programs in the block by another transport, such as `mpi.run_on_mpi`."""
     with bound(_CURRENT, transport):
         yield

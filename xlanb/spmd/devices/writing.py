@@ -1,13 +1,14 @@
-"""Write instructions into a computation, each once, and combine slices, concatenations, reshapes and transposes as they are written.
+"""Write instructions into a computation, each one once, and simplify data movement while writing.
 
     slice(slice(x))                  => slice(x)
     slice(concatenate(a, b))         => concatenate of slices of a and b, or one of them
     concatenate(x[0:4], x[4:8])      => x[0:8]
     concatenate(x[0:2, 0], x[2:4, 0], ...) along dimension 1    => a slice of x, transposed
-    concatenate(x[2:4, 0:2], x[0:4, 2:4], ...) along dimension 0    => a slice of x with the parts of its rows one below the other
+    concatenate(x[2:4, 0:2], x[0:4, 2:4], ...) along dimension 0
+        => a slice of x with the parts of its rows stacked
     reshape, transpose of those      => reshape(transpose(reshape(x)))
 
-Programs that were split over devices consist of such movements in good part. Together they often move nothing.
+Much of a partitioned program is such data movement, and much of it cancels.
 """
 
 from __future__ import annotations
@@ -27,19 +28,22 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape
 
 Box = tuple[SliceDimension, ...]
-"""Which elements of an array, dimension by dimension."""
+"""The selected elements of an array, dimension by dimension."""
 
 _SMALL: Final = 64
-"""Elements of a constant that is sliced here; XLA's passes fold larger ones."""
+"""The most elements of a constant that is sliced here; XLA's passes fold larger ones."""
 
 
 class NotMergedError(XlanbError):
-    """Why the programs of the devices cannot be merged into one."""
+    """The devices' programs cannot be merged into one; says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array as another one in other order: each dimension by its factors, sizes and strides of the base's elements, the outermost first."""
+    """A reshaped and transposed array, as factors of each dimension.
+
+    Each factor is a size and a stride in elements of the base, outermost first.
+    """
 
     base: HloInstruction
     factors: tuple[tuple[tuple[int, int], ...], ...]
@@ -49,36 +53,39 @@ class View:
         return self.factors == _row_major(dimensions(self.base))
 
     def reshaped(self, dims: Sequence[int]) -> View | None:
-        """The same elements under other dimensions; None where a factor would have to be cut at no divisor of it."""
+        """Return the same elements under other dimensions.
+
+        Returns None if a factor would have to be split at a non-divisor.
+        """
         factors = None if 0 in dims else _regrouped([f for group in self.factors for f in group], dims)
         return None if factors is None else View(self.base, factors)
 
     def transposed(self, permutation: Sequence[int]) -> View:
-        """The same with its dimensions in other order."""
+        """Return the view with its dimensions permuted."""
         return View(self.base, tuple(self.factors[k] for k in permutation))
 
     def on(self, base: HloInstruction) -> View:
-        """The same view of another array of as many elements."""
+        """Return the same view of another array with the same number of elements."""
         return View(base, self.factors)
 
 
 def dimensions(value: HloInstruction) -> tuple[int, ...]:
-    """The sizes of an array."""
+    """Return the dimension sizes of an array."""
     return value.array_shape.dimensions
 
 
 def of_size(like: Shape, dims: Sequence[int]) -> ArrayShape:
-    """A row-major shape of the same element type."""
+    """Return a row-major shape of the same element type."""
     return ArrayShape(like.as_array().element_type, tuple(dims)).with_default_layout()
 
 
 def everything(dims: Sequence[int]) -> Box:
-    """All elements of an array of such dimensions."""
+    """Return the box of all elements of an array with these dimensions."""
     return tuple(SliceDimension(0, n, 1) for n in dims)
 
 
 def size_of(d: SliceDimension) -> int:
-    """How many elements a slice has of a dimension."""
+    """Return how many elements a slice takes of a dimension."""
     return -(-(d.limit - d.start) // d.stride)
 
 
@@ -87,7 +94,7 @@ class Writer:
 
     Args:
         target: the computation.
-        most: how many instructions it may have; NotMergedError is raised for one more.
+        most: the most instructions it may have; one more raises NotMergedError.
     """
 
     def __init__(self, target: HloComputation, most: int) -> None:
@@ -95,12 +102,12 @@ class Writer:
         self._made: dict[tuple[Any, ...], HloInstruction] = {}
         self._views: dict[HloInstruction, View] = {}
 
-    # -- any instruction ----------------------------------------------------------------------------------------
+    # -- any instruction ---------------------------------------------------------------------------
 
     def add(
         self, opcode: Op, operands: Iterable[HloInstruction], shape: Shape | None = None, **attributes: Any
     ) -> HloInstruction:
-        """A new instruction, or the one that is there."""
+        """Return a new instruction, or the existing equal one."""
         operands = tuple(operands)
         key = (opcode, operands, shape, *((k, _hashed(v)) for k, v in attributes.items()))
         found = self._made.get(key)
@@ -112,7 +119,10 @@ class Writer:
     def copy(
         self, i: HloInstruction, operands: Sequence[HloInstruction], shape: Shape | None = None, **attributes: Any
     ) -> HloInstruction:
-        """A copy of an instruction with other operands, or the one that is there; `attributes` replace its own."""
+        """Return a copy of an instruction with other operands, or the existing equal one.
+
+        `attributes` replace its own.
+        """
         key = (i, *operands, shape, *((k, _hashed(v)) for k, v in attributes.items()))
         found = self._made.get(key)
         if found is None:
@@ -123,7 +133,7 @@ class Writer:
         return found
 
     def constant(self, value: Any) -> HloInstruction:
-        """A constant of an array or a Literal."""
+        """Write a constant from an array or a Literal."""
         literal = value if isinstance(value, Literal) else Literal.of(np.asarray(value))
         key = (Op.CONSTANT, literal.shape, literal.array.tobytes())
         found = self._made.get(key)
@@ -132,12 +142,12 @@ class Writer:
         return found
 
     def zeros(self, shape: ArrayShape) -> HloInstruction:
-        """An array of zeros."""
+        """Write an array of zeros."""
         zero = self.constant(np.zeros((), shape.dtype))
         return zero if not shape.rank else self.add(Op.BROADCAST, (zero,), shape.with_default_layout(), dimensions=())
 
     def element(self, value: HloInstruction, index: int) -> HloInstruction:
-        """An element of a tuple; of one that was just made the operand."""
+        """Return an element of a tuple; for a tuple just written, its operand."""
         if value.opcode is Op.TUPLE:
             return value.operands[index]
         return self.add(Op.GET_TUPLE_ELEMENT, (value,), index=index)
@@ -146,10 +156,10 @@ class Writer:
         if len(self.target) > self.most:
             raise NotMergedError(f"more than {self.most} instructions")
 
-    # -- slices and concatenations ------------------------------------------------------------------------------
+    # -- slices and concatenations -----------------------------------------------------------------
 
     def slice(self, value: HloInstruction, box: Sequence[SliceDimension]) -> HloInstruction:
-        """Some elements of an array."""
+        """Write a slice of an array."""
         box = tuple(_tight(d) for d in box)
         dims = dimensions(value)
         if box == everything(dims):
@@ -167,7 +177,10 @@ class Writer:
         return self.add(Op.SLICE, (value,), slice=box)
 
     def _parts(self, value: HloInstruction, box: Box) -> HloInstruction | None:
-        """A slice of those arrays of a concatenation that it has elements of; None where it has all along that dimension."""
+        """Slice only those operands of a concatenation that the slice overlaps.
+
+        Returns None if the slice spans the whole concatenated dimension.
+        """
         (dim,) = value.ints("dimensions")
         if box[dim] == SliceDimension(0, dimensions(value)[dim], 1):
             return None
@@ -183,7 +196,7 @@ class Writer:
         return self.concatenate([self.slice(*part) for part in parts], dim)
 
     def concatenate(self, values: Sequence[HloInstruction], dim: int) -> HloInstruction:
-        """Arrays one behind the other."""
+        """Write a concatenation."""
         parts = self._neighbours(_flattened(values, dim), dim)
         if len(parts) == 1:
             return parts[0]
@@ -195,7 +208,7 @@ class Writer:
         return parts[0] if len(parts) == 1 else self.add(Op.CONCATENATE, parts, dimensions=(dim,))
 
     def _neighbours(self, values: Iterable[HloInstruction], dim: int) -> list[HloInstruction]:
-        """Arrays one behind the other, neighbours in one array as one."""
+        """Return the parts of a concatenation, with adjacent slices of one array joined."""
         parts: list[HloInstruction] = []
         for v in values:
             joined = self._joined(parts[-1], v, dim) if parts else None
@@ -206,7 +219,11 @@ class Writer:
         return parts
 
     def _lined_up(self, parts: Sequence[HloInstruction], dim: int) -> Sequence[HloInstruction]:
-        """Slices of tiles that lie along another dimension, as slices of the array with these tiles along `dim`: what one device has behind what another has."""
+        """Return slices tiled along another dimension as slices of a rearranged array, tiled along
+        `dim`.
+
+        Adjacent devices' tiles then are adjacent along `dim`.
+        """
         slices = [p for p in parts if p.opcode is Op.SLICE]
         if len(slices) < 2 or any(p.operands[0] is not slices[0].operands[0] for p in slices):
             return parts
@@ -242,7 +259,7 @@ class Writer:
         return moved
 
     def _joined(self, a: HloInstruction, b: HloInstruction, dim: int) -> HloInstruction | None:
-        """Two slices of one array as one, where the second begins where the first ends."""
+        """Return two adjacent slices of one array as one slice."""
         (x, first), (y, second) = box_of(a), box_of(b)
         if x is not y or any(p != q for k, (p, q) in enumerate(zip(first, second, strict=True)) if k != dim):
             return None
@@ -254,10 +271,12 @@ class Writer:
         return self.slice(x, (*first[:dim], SliceDimension(p.start, q.limit, stride), *first[dim + 1 :]))
 
     def _interchanged(self, parts: Sequence[HloInstruction], dim: int) -> HloInstruction | None:
-        """Slices of one array that are put together in other order than they lie there, as one slice of the array with its tiles in that order.
+        """Return a reordered concatenation of an array's slices as one slice of the reordered
+        array.
 
-        The slices are equally long, and each begins the same number of elements behind the one before, along the dimension along which they are put
-        together or another one. The whole array is transposed, once for all such slices of it.
+        The slices have equal size, and each begins a fixed step after the one before, along the
+        concatenated dimension or another one. The whole array is transposed once, for all such
+        slices of it.
         """
         x, first = box_of(parts[0])
         boxes = [box_of(p) for p in parts]
@@ -283,10 +302,10 @@ class Writer:
         box = [SliceDimension(s, s + n, 1) for s, n in zip(low, longer, strict=True)]
         return self.slice(self.rearranged(x, split, order, result), box)
 
-    # -- reshapes and transposes --------------------------------------------------------------------------------
+    # -- reshapes and transposes -------------------------------------------------------------------
 
     def reshape(self, value: HloInstruction, dims: Sequence[int]) -> HloInstruction:
-        """The elements in the same order under other dimensions."""
+        """Write a reshape."""
         if tuple(dims) == dimensions(value):
             return value
         view = self.view(value).reshaped(dims)
@@ -295,13 +314,13 @@ class Writer:
         return self.of_view(view)
 
     def transpose(self, value: HloInstruction, permutation: Sequence[int]) -> HloInstruction:
-        """Dimension k of the result is dimension permutation[k]."""
+        """Write a transpose: dimension k of the result is dimension permutation[k]."""
         return self.of_view(self.view(value).transposed(permutation))
 
     def rearranged(
         self, value: HloInstruction, split: Sequence[int], permutation: Sequence[int], dims: Sequence[int]
     ) -> HloInstruction:
-        """An array under other dimensions, transposed, and under other dimensions again."""
+        """Write a reshape, a transpose, and another reshape."""
         view = self.view(value).reshaped(split)
         moved = view.transposed(permutation).reshaped(dims) if view is not None else None
         if moved is not None:
@@ -311,7 +330,7 @@ class Writer:
         return self.add(Op.RESHAPE, (made,), of_size(value.shape, dims))
 
     def local(self, value: HloInstruction) -> HloInstruction:
-        """A slice of a transposed array as the transpose of a slice, which products take with them."""
+        """Return a slice of a transpose as the transpose of a slice, which dots can absorb."""
         if value.opcode is not Op.SLICE or value.operands[0].opcode is not Op.TRANSPOSE:
             return value
         whole, box = value.operands[0], value.attributes["slice"]
@@ -320,11 +339,11 @@ class Writer:
         return self.add(Op.TRANSPOSE, (inner,), value.shape, dimensions=order)
 
     def view(self, value: HloInstruction) -> View:
-        """What an array is made of by reshapes and transposes."""
+        """Return the base array and factors that reshapes and transposes made an array of."""
         return self._views.get(value) or View(value, _row_major(dimensions(value)))
 
     def of_view(self, view: View) -> HloInstruction:
-        """The array that a view is."""
+        """Write the array that a view describes."""
         base = view.base
         if view.is_base:
             return base
@@ -347,13 +366,13 @@ class Writer:
 
 
 _Moves = tuple[list[int], list[int], list[int], list[int]]
-"""A reshape, a transpose and a reshape, and where the first slice is in what they give."""
+"""Dimensions of a reshape, a permutation, dimensions of a reshape, and the first slice's start."""
 
 
 def _across(
     dims: Sequence[int], sizes: Sequence[int], start: Sequence[int], dim: int, along: int, step: int, count: int
 ) -> _Moves | None:
-    """Slices that follow each other along another dimension, with gaps perhaps, put together along `dim`."""
+    """Return the moves that join slices along `dim` that lie along another dimension."""
     size, piece, span = sizes[dim], sizes[along], step * count
     if step <= 0 or step % piece or dims[along] % span or start[along] % piece or start[along] % span >= step:
         return None
@@ -376,7 +395,7 @@ def _across(
 def _nearer(
     dims: Sequence[int], sizes: Sequence[int], start: Sequence[int], dim: int, step: int, count: int
 ) -> _Moves | None:
-    """Slices with gaps between them, put together along the dimension that they are slices of."""
+    """Return the moves that concatenate evenly spaced slices along the dimension they slice."""
     size, span = sizes[dim], step * count
     if step <= 0 or step % size or dims[dim] % span or start[dim] % size or start[dim] % span >= step:
         return None
@@ -389,8 +408,9 @@ def _nearer(
 
 
 def box_of(value: HloInstruction) -> tuple[HloInstruction, Box]:
-    """Which array a value is a slice of, and which elements; all of its own where it is not a
-    slice.
+    """Return the array that a value slices, and the selected elements.
+
+    A value that is no slice is its own array, with all elements selected.
     """
     if value.opcode is Op.SLICE:
         return value.operands[0], value.attributes["slice"]
@@ -398,7 +418,7 @@ def box_of(value: HloInstruction) -> tuple[HloInstruction, Box]:
 
 
 def splat(value: HloInstruction) -> Any:
-    """The number of which an array is full; None where it is not seen to be full of one."""
+    """Return the value that fills an array, or None if it is not known to be uniform."""
     if value.opcode is Op.BROADCAST:
         return splat(value.operands[0])
     if value.opcode is not Op.CONSTANT or value.shape.as_array().element_type is PrimitiveType.TOKEN:
@@ -412,21 +432,24 @@ def _hashed(value: Any) -> Any:
 
 
 def _tight(d: SliceDimension) -> SliceDimension:
-    """The same elements, with the limit behind the last of them, and no stride where there is one."""
+    """Return the same elements with the tightest limit, and stride 1 for a single element."""
     n = size_of(d)
     stride = d.stride if n > 1 else 1
     return SliceDimension(d.start, d.start + (n - 1) * stride + 1 if n else d.start, stride)
 
 
 def _within(outer: SliceDimension, d: SliceDimension) -> SliceDimension:
-    """A slice of a slice."""
+    """Return the slice of a slice as one slice."""
     n = size_of(d)
     start, stride = outer.start + d.start * outer.stride, d.stride * outer.stride
     return SliceDimension(start, start + max(n - 1, 0) * stride + min(n, 1), stride)
 
 
 def _part(d: SliceDimension, place: int, size: int) -> SliceDimension | None:
-    """What of a slice lies in elements place to place + size, counted from there; None where nothing does."""
+    """Return the part of a slice in [place, place + size), counted from `place`.
+
+    Returns None if the part is empty.
+    """
     skipped = max(0, -(-(place - d.start) // d.stride))
     start = d.start + skipped * d.stride
     limit = min(d.limit, place + size)
@@ -447,7 +470,10 @@ def _row_major(dims: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], ...]:
 
 
 def _regrouped(factors: list[tuple[int, int]], dims: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], ...] | None:
-    """Factors in the same order, as those of other dimensions; None where one would have to be cut at no divisor."""
+    """Regroup factors, in the same order, for other dimensions.
+
+    Returns None if a factor would have to be split at a non-divisor.
+    """
     rest = list(reversed(factors))
     groups = []
     for n in dims:
@@ -468,7 +494,7 @@ def _regrouped(factors: list[tuple[int, int]], dims: Sequence[int]) -> tuple[tup
 
 
 def _merged_factors(factors: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Neighbours that are one run of elements as one."""
+    """Join adjacent factors that form one contiguous run of elements."""
     merged: list[tuple[int, int]] = []
     for size, stride in factors:
         if merged and merged[-1][1] == size * stride:

@@ -1,9 +1,12 @@
-"""The partitioner: from one program for the whole to one for each device (xla/service/spmd/spmd_partitioner.h).
+"""Partition a program on whole arrays into a program for one device.
 
-driver                                     the computations of a module, each by a visitor
-visitor, manual                            an instruction at a time; those that the program partitions by itself
-partitioned_hlo, state, builder            a value on a device, what is known about it, and how new instructions are made
-reshard and the steps of its ladder        permute, all_to_all, partial, split_and_merge, replicate
-collectives, causes                        who takes part in a collective, and why it is there
-elementwise, reduce, reshape, control ...  handlers, a file for each family of opcodes
+Follows xla/service/spmd/spmd_partitioner.h.
+
+driver                                     partitions the computations of a module
+visitor, manual                            partition an instruction; manually partitioned code
+partitioned_hlo, state, builder            a value on a device, its state, and new instructions
+reshard                                    resharding, by the steps in permute, all_to_all, partial,
+                                           split_and_merge and replicate
+collectives, causes                        the groups of a collective, and why it is needed
+elementwise, reduce, reshape, control ...  handlers, one file for each family of opcodes
 """

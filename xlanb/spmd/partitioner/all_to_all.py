@@ -1,4 +1,4 @@
-"""Tiles along one dimension for tiles along another: all-to-all (ReshardWithAllToAll)."""
+"""Reshard tiles from one dimension to another by an all-to-all (ReshardWithAllToAll)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ DimPairs = Sequence[tuple[int, int]]
 
 
 def get_reshard_all_to_all_source_target_dims(source: HloSharding, target: HloSharding) -> list[tuple[int, int]] | None:
-    """Which dimensions to swap, pair by pair, to get from one tiling to the other; None where that does not do."""
+    """Return the pairs of dimensions to swap to get from one tiling to the other.
+
+    Returns None if swaps cannot do it.
+    """
     if (
         source.is_tile_maximal
         or target.is_tile_maximal
@@ -66,7 +69,7 @@ def get_reshard_all_to_all_source_target_dims(source: HloSharding, target: HloSh
 
 
 def _by_size(sharding: HloSharding, other: HloSharding) -> dict[int, list[int]]:
-    """The dimensions that the other tiles differently, by their number of tiles."""
+    """Return the dimensions that the other sharding tiles differently, by number of tiles."""
     found: dict[int, list[int]] = {}
     for d, tiles in enumerate(sharding.dimensions):
         if tiles != other.dimension(d):
@@ -81,7 +84,7 @@ def _remove(dims: dict[int, list[int]], size: int, dim: int) -> None:
 
 
 def _swapped(source: HloSharding, source_dims: Sequence[int], target_dims: Sequence[int]) -> HloSharding:
-    """The sharding after tiles along the source dimensions became tiles along the target dimensions."""
+    """Return the sharding after tiles along the source dimensions move to the target dimensions."""
     devices = source.tile_assignment
     for s, t in zip(source_dims, target_dims, strict=True):
         shape: list[int] = []
@@ -106,7 +109,10 @@ def _swapped(source: HloSharding, source_dims: Sequence[int], target_dims: Seque
 def reshard_with_all_to_all(
     p: PartitionedHlo, target: HloSharding, pairs: DimPairs, *, several_at_once: bool = True
 ) -> PartitionedHlo:
-    """One all-to-all for each pair, or for several pairs where they divide evenly; then the order of the devices."""
+    """Reshard by one all-to-all per pair, or for several pairs at once where they divide evenly.
+
+    Then permute the devices.
+    """
     if target == p.sharding:
         return p
     if not pairs:
@@ -135,7 +141,7 @@ def reshard_with_all_to_all(
 
 
 def _padded_for(p: PartitionedHlo, between: HloSharding, target_dim: int) -> HloInstruction:
-    """This device's part, padded along the target dimension so that it divides into tiles."""
+    """Pad this device's part along the target dimension so that it divides into tiles."""
     base, shard, sharding = p.base_shape.as_array(), p.hlo.shape.as_array(), p.sharding
     padding = [PaddingDimension() for _ in range(base.rank)]
     size = round_up_to(base.dimensions[target_dim], between.dimension(target_dim))
@@ -151,7 +157,7 @@ def _padded_for(p: PartitionedHlo, between: HloSharding, target_dim: int) -> Hlo
 def _exchange(
     p: PartitionedHlo, padded: HloInstruction, between: HloSharding, pair: tuple[int, int], group_size: int
 ) -> HloInstruction:
-    """Split the target dimension, exchange the pieces, and put them together along the source dimension."""
+    """Split the target dimension, exchange the pieces, and join them along the source dimension."""
     source_dim, target_dim = pair
     b = p.state.b
     sizes = list(padded.shape.as_array().dimensions)
@@ -171,7 +177,10 @@ def _exchange(
 
 
 def _several_pairs(p: PartitionedHlo, target: HloSharding, pairs: DimPairs) -> PartitionedHlo:
-    """One all-to-all for all the pairs of distinct dimensions that divide evenly (TryMultipleSourceTargetDims)."""
+    """Write one all-to-all for all disjoint pairs that divide evenly.
+
+    Follows TryMultipleSourceTargetDims.
+    """
     base, sharding = p.base_shape.as_array(), p.sharding
     seen: set[int] = set()
     sources: list[int] = []
@@ -196,7 +205,10 @@ def _several_pairs(p: PartitionedHlo, target: HloSharding, pairs: DimPairs) -> P
 def _exchange_several(
     p: PartitionedHlo, between: HloSharding, sources: Sequence[int], targets: Sequence[int], sizes: Sequence[int]
 ) -> HloInstruction:
-    """Bring the pieces of all target dimensions to the front, exchange them, and put them behind their source dimensions."""
+    """Exchange the pieces of several target dimensions in one all-to-all.
+
+    Moves the pieces to the front, and after the exchange behind their source dimensions.
+    """
     b, count = p.state.b, len(sources)
     split: list[int] = []
     front: list[int] = []
@@ -227,7 +239,10 @@ def _exchange_several(
 
 
 def reshard_partial_replicate_with_all_to_all(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:
-    """Between [2,3] and [1,2,3 replicated], whose devices stand in one order: by a tiling in between that replicates the last dimension."""
+    """Reshard between [2,3] and [1,2,3 replicated] with devices in the same order.
+
+    Goes through an intermediate tiling that replicates the last dimension.
+    """
     source = p.sharding
     from_partial = source.replicate_on_last_tile_dim
     partial, tiled = (source, target) if from_partial else (target, source)

@@ -1,7 +1,9 @@
-"""Partition library calls that treat batch elements independently: JAX marks LAPACK's with the
-number of batch dimensions.
+"""Partition library calls that treat batch elements independently.
 
-custom-call(f32[16,8,8]), frontend_attributes={num_batch_dims="1"}    =>    custom-call(f32[4,8,8]) on each of 4 devices
+JAX marks LAPACK calls with the number of batch dimensions.
+
+custom-call(f32[16,8,8]), frontend_attributes={num_batch_dims="1"}
+=>  custom-call(f32[4,8,8]) on each of 4 devices
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ _MARK = "num_batch_dims"
 
 
 def batch_dims_of(hlo: HloInstruction) -> int:
-    """How many leading dimensions of every operand and result are batch dimensions; 0 where the call isn't marked."""
+    """Return how many leading dimensions of every operand and result are batch dimensions.
+
+    Returns 0 if the call is not marked.
+    """
     found = dict(hlo.frontend_attributes).get(_MARK, "0")
     return int(found) if found.isdigit() else 0
 
 
 def _on_batch(sharding: HloSharding, batch_dims: int, shape: ArrayShape) -> HloSharding:
-    """The sharding's tiles along the batch dimensions, for an array of another rank."""
+    """Return the sharding's tiles along the batch dimensions, for an array of another rank."""
     kept = partially_replicate_tiled_sharding_on_all_dims_except(sharding, range(batch_dims))
     if kept.is_tile_maximal:
         return kept
@@ -39,7 +44,7 @@ def _on_batch(sharding: HloSharding, batch_dims: int, shape: ArrayShape) -> HloS
 
 
 def handle_batched_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Split all operands and results along the batch dimensions as the first result wants it."""
+    """Split all operands and results along the batch dimensions as the first result is."""
     wanted = sharding_of(hlo)
     batch_dims = batch_dims_of(hlo)
     first = next(wanted.leaves)
@@ -60,7 +65,7 @@ def handle_batched_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None
 
 
 def _attributes(attributes: Mapping[str, Any], operands: list[HloInstruction]) -> dict[str, Any]:
-    """The call's attributes for parts of its operands; results share no buffer with them."""
+    """Return the call's attributes for parts of its operands, without output-operand aliasing."""
     kept = {name: value for name, value in attributes.items() if name != "output_to_operand_aliasing"}
     layouts = kept.get("operand_layout_constraints")
     if layouts is not None:

@@ -1,4 +1,7 @@
-"""Along which dimensions a moved array still has equal elements, given those of what was moved (SpmdBuilder::SetBroadcastDimsFor...)."""
+"""Track the dimensions along which an array has equal elements, through data movement.
+
+Follows SpmdBuilder::SetBroadcastDimsFor...
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ _O = HloOpcode
 
 
 def of_moved(hlo: HloInstruction, operand_dims: frozenset[int]) -> frozenset[int]:
-    """Those of a transpose, reshape, slice, dynamic-slice or pad; none of any other opcode."""
+    """Return those dimensions for a transpose, reshape, slice, dynamic-slice or pad.
+
+    Any other opcode has none.
+    """
     if hlo.opcode is _O.TRANSPOSE:
         return frozenset(n for n, d in enumerate(hlo.attributes["dimensions"]) if d in operand_dims)
     if hlo.opcode in (_O.SLICE, _O.DYNAMIC_SLICE):
@@ -26,7 +32,10 @@ def of_moved(hlo: HloInstruction, operand_dims: frozenset[int]) -> frozenset[int
 
 
 def _of_reshape(before: Sequence[int], after: Sequence[int], operand_dims: frozenset[int]) -> frozenset[int]:
-    """Dimensions are split and merged from the first on; a result dimension repeats where all that it is made of does."""
+    """Return those dimensions for a reshape, which splits and merges dimensions in order.
+
+    A result dimension repeats if every operand dimension it is made of does.
+    """
     if not math.prod(after):
         return frozenset()
     repeated = set(range(len(after)))

@@ -1,4 +1,7 @@
-"""SpmdBuilder: adds instructions to a device's computation, derived from the instruction of the source program that is being partitioned."""
+"""SpmdBuilder: adds instructions to a device's computation.
+
+They derive from the source instruction that is being partitioned.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ _ELEMENTWISE = frozenset(o for o in HloOpcode if o.is_elementwise) | {_O.COPY}
 class SpmdBuilder:
     """A computation under construction.
 
-    `visiting` is the instruction of the source program whose metadata and frontend attributes the new ones take over; None outside of one.
+    `visiting` is the source instruction whose metadata and frontend attributes new instructions
+    inherit, or None.
     """
 
     def __init__(self, computation: HloComputation, visiting: HloInstruction | None = None) -> None:
@@ -33,7 +37,7 @@ class SpmdBuilder:
         self.visiting = visiting
         self._broadcast_dims: dict[HloInstruction, frozenset[int]] = {}
 
-    # -- adding -------------------------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -44,7 +48,7 @@ class SpmdBuilder:
         name: str | None = None,
         **attributes: Any,
     ) -> HloInstruction:
-        """A new instruction without a sharding; the shape is inferred (row major) where none is given."""
+        """Add an instruction without a sharding; by default the shape is inferred, row-major."""
         if shape is not None:
             shape = shape.with_default_layout()
         new = self.computation.add(opcode, operands, shape, name=name, **attributes)
@@ -54,34 +58,37 @@ class SpmdBuilder:
     def clone(
         self, source: HloInstruction, operands: Sequence[HloInstruction], shape: Shape | None = None
     ) -> HloInstruction:
-        """A copy of an instruction of either program with other operands, and another shape perhaps; where the dimensions stay, so does the sharding."""
+        """Copy an instruction of either program with other operands, and optionally another shape.
+
+        If the dimensions stay the same, so does the sharding.
+        """
         new = self.computation.clone_instruction(source, operands, shape or source.shape)
         self._derive(new)
         return new
 
     def constant(self, value: Any) -> HloInstruction:
-        """A constant of a Literal or of a NumPy value, whose dtype decides the element type."""
+        """Add a constant from a Literal or a NumPy value, whose dtype gives the element type."""
         literal = value if isinstance(value, Literal) else Literal.of(value)
         return self.add(_O.CONSTANT, (), literal.shape, literal=literal)
 
     def s32(self, value: int) -> HloInstruction:
-        """A constant of s32[]."""
+        """Add a constant of s32[]."""
         return self.constant(np.int32(value))
 
     def compare(self, lhs: HloInstruction, rhs: HloInstruction, direction: str) -> HloInstruction:
-        """A comparison, in the layout of `lhs`."""
+        """Add a comparison, in the layout of `lhs`."""
         return self.add(_O.COMPARE, (lhs, rhs), direction=direction)
 
     def broadcast(self, operand: HloInstruction, shape: ArrayShape, dimensions: Sequence[int] = ()) -> HloInstruction:
-        """`operand` repeated to a shape."""
+        """Broadcast `operand` to a shape."""
         return self.add(_O.BROADCAST, (operand,), shape, dimensions=tuple(dimensions))
 
     def reshape(self, operand: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """The elements of an array under other dimensions, row major."""
+        """Add a row-major reshape."""
         return self.add(_O.RESHAPE, (operand,), operand.shape.as_array().with_dimensions(dimensions))
 
     def transpose(self, operand: HloInstruction, permutation: Sequence[int]) -> HloInstruction:
-        """Dimensions in another order; the elements stay where they are in memory, as XLA infers the layout."""
+        """Add a transpose in the layout that XLA infers; elements stay in place in memory."""
         shape = operand.shape.as_array()
         order = tuple(permutation)
         layout = Layout(tuple(order.index(d) for d in shape.minor_to_major))
@@ -89,7 +96,7 @@ class SpmdBuilder:
         return self.add(_O.TRANSPOSE, (operand,), turned, dimensions=order)
 
     def get_tuple_element(self, operand: HloInstruction, index: int) -> HloInstruction:
-        """An element of a tuple."""
+        """Add a get-tuple-element."""
         return self.add(_O.GET_TUPLE_ELEMENT, (operand,), as_tuple(operand.shape).shapes[index], index=index)
 
     def _derive(self, new: HloInstruction) -> None:
@@ -102,18 +109,18 @@ class SpmdBuilder:
         self._note_broadcast_dims(new)
 
     def set_sharding(self, hlo: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
-        """Give a new instruction a sharding, or take it off."""
+        """Set or remove a new instruction's sharding."""
         return set_sharding(hlo, sharding)
 
     def finish(self, root: HloInstruction) -> HloComputation:
-        """Set the result; gives the computation."""
+        """Set the root and return the computation."""
         self.computation.set_root(root)
         return self.computation
 
-    # -- what repeats -------------------------------------------------------------------------------------------
+    # -- what repeats ------------------------------------------------------------------------------
 
     def broadcast_dims(self, hlo: HloInstruction) -> frozenset[int]:
-        """Dimensions along which a new instruction is known to have equal elements."""
+        """Return the dimensions along which a new instruction is known to have equal elements."""
         return self._broadcast_dims.get(hlo, frozenset())
 
     def _note_broadcast_dims(self, new: HloInstruction) -> None:

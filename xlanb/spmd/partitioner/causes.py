@@ -1,6 +1,7 @@
-"""Why each collective is there: a Cause for every channel that the partitioner opens.
+"""Record a Cause for every channel that the partitioner opens: why the collective is there.
 
-The table of a module maps channel ids to causes. Later passes keep the channel of what they rewrite, so that the reason for an instruction of the compiled program is looked up by its channel_id.
+A module's table maps channel ids to causes. Later passes keep the channel of what they rewrite, so
+an instruction of the compiled program finds its cause by its channel_id.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from xlanb.spmd.hlo_sharding import HloSharding
 
 
 class CauseKind(Enum):
-    """What a collective is made for."""
+    """What a collective is for."""
 
     RESHARD = "reshard"
     PARTIAL_REDUCTION = "partial-reduction"
@@ -31,8 +32,18 @@ class CauseKind(Enum):
 class CollectiveCause:
     """The reason for one collective.
 
-    `instruction`, `opcode`, `op_name` and `python_line` are of the instruction of the source program that needed it, `operand` the number of the operand that was moved (None: the
-    result). `have` and `want` are shardings in XLA's text. `estimates` are costs in bytes, by what they are of, where a cost chose this way.
+    Attributes:
+        kind: what the collective is for.
+        reason: the reason in words.
+        instruction: name of the source instruction that needed it.
+        opcode: its opcode.
+        op_name: its op_name.
+        python_line: its source file and line.
+        operand: number of the operand that is moved; None for the result.
+        operand_name: name of that operand.
+        have: the operand's sharding in XLA's text.
+        want: the needed sharding in XLA's text.
+        estimates: costs in bytes of the alternatives, if a cost decided.
     """
 
     kind: CauseKind
@@ -57,7 +68,7 @@ class CollectiveCause:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """One block of `Causes.because`: what it says, as it was said."""
+    """The arguments of one `Causes.because` block."""
 
     kind: CauseKind
     reason: str
@@ -69,7 +80,7 @@ class _Frame:
     weak: bool
 
     def over(self, outer: CollectiveCause) -> CollectiveCause:
-        """The cause of what is made here, given that of the block around."""
+        """Return the cause of collectives in this block, given that of the enclosing block."""
         kind, reason, have, want = self.kind, self.reason, self.have, self.want
         if self.weak and outer.reason:
             kind, reason = outer.kind, outer.reason
@@ -100,12 +111,15 @@ class Causes:
 
     by_channel: dict[int, CollectiveCause] = field(default_factory=dict)
     is_trial: bool = False
-    """Whether it is of a trial of what something would cost, which warns of nothing."""
+    """Whether it records a trial of what something would cost, which emits no warnings."""
     _open: list[_Frame] = field(default_factory=list, repr=False)
 
     @property
     def findings(self) -> tuple[CollectiveCause, ...]:
-        """Collectives that replicate a whole array only to cut it again (involuntary full rematerialization)."""
+        """Return the collectives of involuntary full rematerializations.
+
+        They replicate a whole array only to slice it again.
+        """
         return tuple(c for c in self.by_channel.values() if c.kind is CauseKind.FULL_REMATERIALIZATION)
 
     @contextmanager
@@ -121,7 +135,11 @@ class Causes:
         estimates: tuple[tuple[str, int], ...] = (),
         weak: bool = False,
     ) -> Iterator[None]:
-        """Every collective that is made in this block has this cause; what it does not say comes from the block around it. A `weak` one counts only where that has no reason."""
+        """Give every collective made in this block this cause.
+
+        What it leaves out comes from the enclosing block. A `weak` cause counts only if that has no
+        reason.
+        """
         self._open.append(_Frame(kind, reason, hlo, operand, have, want, estimates, weak))
         try:
             yield
@@ -129,7 +147,7 @@ class Causes:
             self._open.pop()
 
     def record(self, channel_id: int, collective: str) -> None:
-        """Note a collective under its channel, with the cause in force."""
+        """Record a collective under its channel, with the current cause."""
         cause = CollectiveCause(CauseKind.OTHER, "")
         for frame in self._open:
             cause = frame.over(cause)
@@ -137,6 +155,6 @@ class Causes:
 
 
 def causes_of(module: HloModule) -> Causes:
-    """The causes of a module's collectives; empty where this partitioner did not make it."""
+    """Return the causes of a module's collectives; empty if this partitioner did not make it."""
     causes: Causes = module.notes.setdefault("causes", Causes())
     return causes

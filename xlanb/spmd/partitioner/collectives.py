@@ -1,7 +1,7 @@
-"""Create the partitioner's collectives and their device groups (SPMDCollectiveOpsCreator,
-GetPartitionGroups...).
+"""Create the partitioner's collectives and their device groups.
 
-A state of the partitioner may work within groups of devices: then device numbers are those within a group, and the collective is made for all groups at once.
+Follows SPMDCollectiveOpsCreator and GetPartitionGroups... The partitioner may work within groups of
+devices. Then device numbers are those within a group, and a collective is made for all groups.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _O = HloOpcode
 
 @dataclass(frozen=True)
 class ReplicaGroups:
-    """Groups of devices in XLA's text; `is_listed` where that is the plain list, which stays a list whatever is made of it."""
+    """Device groups with their XLA text.
+
+    `is_listed` if the text is the plain list; groups derived from it are listed too.
+    """
 
     rows: tuple[tuple[int, ...], ...]
     text: str
@@ -34,13 +37,13 @@ class ReplicaGroups:
 
     @staticmethod
     def listed(rows: Iterable[Iterable[int]]) -> ReplicaGroups:
-        """`{{0,1},{2,3}}`."""
+        """Return groups with text like `{{0,1},{2,3}}`."""
         groups = tuple(tuple(int(d) for d in row) for row in rows)
         return ReplicaGroups(groups, "{" + ",".join("{" + ",".join(map(str, g)) + "}" for g in groups) + "}", True)
 
     @staticmethod
     def iota(rows: Devices) -> ReplicaGroups:
-        """`[2,2]<=[4]`, or the list where no iota numbers the devices so."""
+        """Return groups with text like `[2,2]<=[4]`, or listed if no iota expresses them."""
         text = str(HloSharding.tile(rows)).removeprefix("{devices=").removesuffix("}")
         if "<=" not in text:
             return ReplicaGroups.listed(rows.tolist())
@@ -48,18 +51,18 @@ class ReplicaGroups:
 
     @property
     def group_size(self) -> int:
-        """Number of devices of a group."""
+        """Number of devices per group."""
         return len(self.rows[0]) if self.rows else 0
 
     def within(self, device_groups: Devices) -> ReplicaGroups:
-        """The same groups in every group of devices (ExpandDeviceGroups)."""
+        """Return the same groups in every group of devices (ExpandDeviceGroups)."""
         if not self.rows:
             return ReplicaGroups.listed(device_groups.tolist())
         expanded = device_groups[:, np.array(self.rows)].reshape(-1, self.group_size)
         return ReplicaGroups.listed(expanded.tolist()) if self.is_listed else ReplicaGroups.iota(expanded)
 
     def over_replicas(self, num_replicas: int, num_partitions: int) -> ReplicaGroups:
-        """The same groups in every replica."""
+        """Return the same groups in every replica."""
         if num_replicas == 1:
             return self
         offsets = np.arange(num_replicas).reshape(-1, 1, 1) * num_partitions
@@ -73,13 +76,13 @@ EVERYONE = ReplicaGroups((), "{}", True)
 
 @dataclass
 class Channels:
-    """Numbers the channels of a module, and records why each was opened."""
+    """Numbers a module's channels, and records why each was opened."""
 
     causes: Causes
     next: int = 1
 
     def open(self, collective: str) -> int:
-        """A new channel id for a collective of this opcode."""
+        """Return a new channel id for a collective of this opcode."""
         channel, self.next = self.next, self.next + 1
         self.causes.record(channel, collective)
         return channel
@@ -87,7 +90,10 @@ class Channels:
 
 @dataclass(frozen=True)
 class CollectiveOps:
-    """Makes collectives over all partitions; or within groups of them, one after the other of `within`, the innermost last."""
+    """Makes collectives over all partitions, or within nested groups of them.
+
+    `within` lists the groupings, innermost last.
+    """
 
     b: SpmdBuilder
     channels: Channels
@@ -96,13 +102,13 @@ class CollectiveOps:
     within: tuple[Devices, ...] = field(default=(), repr=False)
 
     def in_groups(self, device_groups: Devices) -> CollectiveOps:
-        """Collectives within each of these groups (rows of devices)."""
+        """Return a copy that makes collectives within each of these groups (rows of devices)."""
         if device_groups.shape[0] == 1 and np.array_equal(device_groups[0], np.arange(device_groups.shape[1])):
             return self
         return replace(self, within=(*self.within, device_groups))
 
     def on(self, b: SpmdBuilder) -> CollectiveOps:
-        """The same for the computation of another builder."""
+        """Return a copy that writes to another builder's computation."""
         return replace(self, b=b)
 
     def _expand(self, groups: ReplicaGroups) -> ReplicaGroups:
@@ -111,7 +117,7 @@ class CollectiveOps:
         return groups
 
     def partition_id(self) -> HloInstruction:
-        """The number of this partition, within its group."""
+        """Return the number of this partition within its group."""
         found = self.b.add(_O.PARTITION_ID)
         for device_groups in self.within:
             found = in_group_partition_id(found, device_groups, self.b)
@@ -120,7 +126,7 @@ class CollectiveOps:
     def all_reduce(
         self, operand: HloInstruction, computation: HloComputation, groups: ReplicaGroups = EVERYONE
     ) -> HloInstruction:
-        """The reduction of `operand` over each group; the computation is cloned."""
+        """Reduce `operand` over each group; the computation is cloned."""
         channel = self.channels.open("all-reduce")
         groups = self._expand(groups)
         if groups.is_listed and len(groups.rows) <= 1:
@@ -138,7 +144,7 @@ class CollectiveOps:
     def all_gather(
         self, operand: HloInstruction, shape: Shape, groups: ReplicaGroups, dimension: int
     ) -> HloInstruction:
-        """The operands of each group, one after the other along a dimension."""
+        """Concatenate the operands of each group along a dimension."""
         channel = self.channels.open("all-gather")
         return self.b.add(
             _O.ALL_GATHER,
@@ -156,7 +162,10 @@ class CollectiveOps:
         groups: ReplicaGroups,
         split_dimension: int | None = None,
     ) -> HloInstruction:
-        """Each device of a group sends a piece of its operand to each other: pieces along `split_dimension`, or an operand each."""
+        """Send a piece of each device's operand to each other device of its group.
+
+        The pieces are along `split_dimension`, or without one, an operand each.
+        """
         channel = self.channels.open("all-to-all")
         shapes = [o.shape for o in operands]
         return self.b.add(
@@ -169,8 +178,9 @@ class CollectiveOps:
         )
 
     def collective_permute(self, operand: HloInstruction, pairs: Iterable[tuple[int, int]]) -> HloInstruction:
-        """The operand of each source at its target, zero where there is none; the operand itself if
-        no device sends to another.
+        """Send each source's operand to its target; targets without a source get zero.
+
+        Returns the operand itself if no device sends to another.
         """
         channel = self.channels.open("collective-permute")
         pairs = [(int(s), int(t)) for s, t in pairs]
@@ -190,17 +200,17 @@ class CollectiveOps:
 
 
 def in_group_partition_id(partition_id: HloInstruction, device_groups: Devices, b: SpmdBuilder) -> HloInstruction:
-    """The number of a partition within its group (GetInGroupPartitionId)."""
+    """Return a partition's number within its group (GetInGroupPartitionId)."""
     table = np.zeros(device_groups.size, np.uint32)
     table[device_groups] = np.arange(device_groups.shape[1], dtype=np.uint32)
     return table_lookup(table, partition_id, b)
 
 
-# -- who takes part ---------------------------------------------------------------------------------------------
+# -- who takes part --------------------------------------------------------------------------------
 
 
 def get_partition_groups_for_replication(sharding: HloSharding, dims: Sequence[int]) -> ReplicaGroups:
-    """Groups of the devices whose tiles differ only in these dimensions of the tile assignment."""
+    """Group the devices whose tiles differ only along these tile-assignment dimensions."""
     devices = sharding.tile_assignment
     size = math.prod(devices.shape[d] for d in dims)
     order = [d for d in range(devices.ndim) if d not in dims] + sorted(dims)
@@ -215,7 +225,7 @@ def get_partition_groups_for_replication(sharding: HloSharding, dims: Sequence[i
 def get_partition_groups_across_target_dims(
     sharding: HloSharding, target_dims: Sequence[int], group_sizes: Sequence[int]
 ) -> ReplicaGroups:
-    """Groups of the devices that are neighbours, `group_sizes` of them, along the target dimensions of the tile assignment."""
+    """Group `group_sizes` adjacent devices along the target dimensions of the tile assignment."""
     devices = sharding.tile_assignment
     split: list[int] = []
     minor: dict[int, int] = {}
@@ -250,20 +260,23 @@ def _rows(rows: Devices) -> tuple[tuple[int, ...], ...]:
 
 
 def _mesh_text(sharding: HloSharding, axes: Sequence[str]) -> str:
-    """`mesh['axis_0'=4,'axis_1'=2] {'axis_1'}`: the dimensions of the tile assignment are the axes of a mesh."""
+    """Return `mesh['axis_0'=4,'axis_1'=2] {'axis_1'}`: tile-assignment dimensions as mesh axes."""
     sizes = ",".join(f"'axis_{d}'={n}" for d, n in enumerate(sharding.dimensions))
     numbered = str(HloSharding.tile(sharding.tile_assignment.reshape(-1))).partition("<=")[2].removesuffix("}")
     ids = f", device_ids=({numbered})" if "T" in numbered else ""
     return f"mesh[{sizes}]{ids} {{{','.join(axes)}}}"
 
 
-# -- along the dimensions of a sharding --------------------------------------------------------------------------
+# -- along the dimensions of a sharding ------------------------------------------------------------
 
 
 def all_gather_shards(
     operand: HloInstruction, sharding: HloSharding, dims: Sequence[int], collectives: CollectiveOps
 ) -> HloInstruction:
-    """The tiles along some dimensions put together, one all-gather a dimension from the last on (SpmdPartitioner::AllGatherShards)."""
+    """Gather tiles along some dimensions by one all-gather per dimension, last dimension first.
+
+    Follows SpmdPartitioner::AllGatherShards.
+    """
     for d in reversed(dims):
         if sharding.dimension(d) == 1:
             continue
@@ -282,7 +295,10 @@ def all_reduce_along_sharding_dims(
     collectives: CollectiveOps,
     reduction: HloComputation,
 ) -> HloInstruction:
-    """The sum over the devices along some dimensions of a sharding, one all-reduce a dimension from the last on."""
+    """Sum over the devices along some sharding dimensions.
+
+    Writes one all-reduce per dimension, last dimension first.
+    """
     if any(name == UNREDUCED for name, _ in operand.frontend_attributes):
         return operand
     for d in reversed(dims):

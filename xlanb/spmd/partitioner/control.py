@@ -1,4 +1,7 @@
-"""Parameters, tuples, calls, loops, branches, collectives of the program itself, and the borders of its manual parts."""
+"""Partition parameters, tuples, calls, loops and conditionals.
+
+Also the program's own collectives, and the boundaries of its manual regions.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _O = HloOpcode
 
 @handles("parameter")
 def handle_parameter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """A parameter of one tile."""
+    """Partition a parameter into one tile."""
     replicated = {k: w for k, w in hlo.attributes.items() if k == "parameter_replication"}
     number = hlo.attributes["parameter_number"]
     shape = make_partitioned_shape(hlo.shape, v.sharding(hlo))
@@ -34,7 +37,7 @@ def handle_parameter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("tuple")
 def handle_tuple(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Each element under its sharding in the tuple."""
+    """Partition each element by its sharding in the tuple."""
     sharding = v.sharding(hlo)
     operands = [
         v.resharded(hlo, n, sharding.subsharding(hlo.shape, n), "the tuple has another sharding for this element").hlo
@@ -45,7 +48,7 @@ def handle_tuple(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("get-tuple-element")
 def handle_get_tuple_element(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """The element as the tuple has it, then moved."""
+    """Take the element with the tuple's sharding, then reshard it."""
     if v.sharding(hlo).is_manual:
         v.default_action(hlo)
         return
@@ -57,14 +60,14 @@ def handle_get_tuple_element(v: SpmdPartitioningVisitor, hlo: HloInstruction) ->
 
 @handles("call")
 def handle_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """The call of the partitioned computation: its parameters lie as the operands do."""
+    """Call the partitioned computation, whose parameters are sharded as the operands are."""
     operands = [v.partitioned(o).hlo for o in hlo.operands]
     v.set_partitioned(hlo, v.b.clone(hlo, operands, make_partitioned_shape(hlo.shape, v.sharding(hlo))))
 
 
 @handles("while")
 def handle_while(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """The loop over what one device has of its state."""
+    """Write the loop over one device's part of the state."""
     sharding = v.sharding(hlo)
     operand = v.resharded(hlo, 0, sharding, "the state of a loop has the sharding of its result").hlo
     v.set_partitioned(hlo, v.b.clone(hlo, [operand], make_partitioned_shape(hlo.shape, sharding)))
@@ -72,7 +75,7 @@ def handle_while(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("conditional")
 def handle_conditional(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """All devices take the same branch: the predicate is whole on each."""
+    """Write one conditional; the predicate is replicated, so all devices take the same branch."""
     operands = [v.partitioned(o).hlo for o in hlo.operands]
     sharding = v.sharding(hlo.operands[0])
     reason = "all devices must take the same branch"
@@ -96,7 +99,10 @@ def handle_conditional(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("all-reduce")
 def handle_all_reduce(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Across replicas elementwise; across partitions only what the program has partitioned by itself."""
+    """Partition an all-reduce across replicas elementwise.
+
+    One across partitions is supported only in a manual region.
+    """
     channel = hlo.attributes.get("channel_id")
     if channel is None:
         if len(hlo.operands) == 1:
@@ -127,7 +133,7 @@ def _check_groups(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: Hlo
 
 @handles("collective-permute")
 def handle_collective_permute(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Of a manual part as it is."""
+    """Keep a collective-permute of a manual region as it is."""
     if "channel_id" in hlo.attributes:
         handle_elementwise(v, hlo)
     else:
@@ -136,7 +142,7 @@ def handle_collective_permute(v: SpmdPartitioningVisitor, hlo: HloInstruction) -
 
 @handles("partition-id")
 def handle_partition_id(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """The device's number, in a manual part."""
+    """Return the device's number in a manual region."""
     sharding = v.sharding(hlo)
     if not sharding.is_manual:
         raise UnimplementedError(f"a partition-id outside of a manual region is ambiguous: {hlo}")
@@ -146,7 +152,7 @@ def handle_partition_id(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None
 
 @handles_target("SPMDFullToShardShape")
 def handle_full_to_shard(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Here a manual part begins: from here on the program names the tile, padded with zero."""
+    """Enter a manual region: from here on the program works on the tile, padded with zero."""
     operand = v.partitioned(hlo.operands[0])
     if not evenly_partitions(hlo.shape, operand.sharding):
         operand = operand.pad_with_value(create_r0(hlo.shape.as_array().element_type, 0, v.b))
@@ -155,6 +161,6 @@ def handle_full_to_shard(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> Non
 
 @handles_target("SPMDShardToFullShape")
 def handle_shard_to_full(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Here a manual part ends."""
+    """Leave a manual region."""
     operand = v.partitioned(hlo.operands[0]).hlo
     v.set_partitioned(hlo, v.b.add(_O.COPY, (operand,), operand.shape))

@@ -1,4 +1,7 @@
-"""Partition convolutions: by groups of features or of the batch, or along spatial dimensions with halos exchanged."""
+"""Partition convolutions.
+
+The ways are by feature or batch groups, or along spatial dimensions with halo exchange.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def sharded_convolution(conv: HloInstruction, dims: DotDimensions) -> CreateSharded:
-    """What makes `conv` on parts of its operands: window and groups follow the parts' sizes."""
+    """Return a function that makes `conv` on operand parts, with matching window and groups."""
     n: ConvolutionDimensionNumbers = conv.get("dim_labels")
 
     def create(lhs: PartitionedHlo, rhs: PartitionedHlo, window: Window) -> HloInstruction:
@@ -54,7 +57,10 @@ def sharded_convolution(conv: HloInstruction, dims: DotDimensions) -> CreateShar
 def _window_of_parts(
     conv: HloInstruction, dims: DotDimensions, left: Sequence[int], right: Sequence[int], window: Window
 ) -> Window:
-    """The window over parts of the operands: spatial dimensions take `window`'s, the others what their kind demands."""
+    """Return the window over parts of the operands.
+
+    Spatial dimensions take those of `window`; the others follow from their kind.
+    """
     made = list(conv.window.dimensions)
     for d in dims.batch:
         size = left[d.lhs]
@@ -74,11 +80,15 @@ def _window_of_parts(
     return Window(tuple(made))
 
 
-# -- ways -------------------------------------------------------------------------------------------------------------
+# -- ways ------------------------------------------------------------------------------------------
 
 
 def partition_conv(c: DotCase) -> tuple[bool, HloInstruction | None]:
-    """Whether what only convolutions have decides, and what it makes; nothing where no way is left but the default."""
+    """Try the ways to partition that only convolutions have.
+
+    Returns:
+        Whether they apply, and the result; None if only the default is left.
+    """
     dims, counts = c.dims, c.counts
     spatial = max(
         partitions_of(c.sharding(side), dims.conv_spatial, side)
@@ -102,7 +112,7 @@ def partition_conv(c: DotCase) -> tuple[bool, HloInstruction | None]:
 
 
 def _partition_whole(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruction | None:
-    """All devices split one kind of dimension."""
+    """Partition a convolution in which all devices split one kind of dimension."""
     if c.hlo.get("batch_group_count") > 1:
         conv = _with_batch_groups(c, n)
         if conv is not None:
@@ -136,7 +146,10 @@ def _map(rank: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
 def _aligned(
     c: DotCase, rhs_to_lhs: Sequence[int], lhs_to_output: Sequence[int], lhs_dim: int, rhs_dim: int, reason: str
 ) -> HloInstruction | None:
-    """One operand is split by all devices along its dimension of groups: the other one follows, and the output too."""
+    """Align operands if all devices split one of them along its group dimension.
+
+    The other operand and the output follow.
+    """
     if shard_count_at_dim(c.lhs.sharding, lhs_dim) == c.num_partitions:
         lhs, rhs = c.lhs, c.reshard(DotOperand.RHS, transpose_sharding(c.lhs.sharding, rhs_to_lhs), reason)
     elif shard_count_at_dim(c.rhs.sharding, rhs_dim) == c.num_partitions:
@@ -206,7 +219,10 @@ def _with_feature_groups(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstr
 
 
 def _with_tiled_output(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruction | None:
-    """The output is split along batch and spatial dimensions: the input likewise, with halos, and the kernel whole."""
+    """Partition a convolution whose output is split along batch and spatial dimensions.
+
+    The input is split likewise, with halos; the kernel is replicated.
+    """
     if shard_count_at_dim(c.output_sharding, n.output_feature) > 1:
         return None
     if grouped_dimension_is_split(c.hlo, c.lhs, c.rhs):
@@ -247,11 +263,11 @@ def _with_tiled_output(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruc
     return c.state.b.add(HloOpcode.DYNAMIC_SLICE, (conv, *offsets), shape, dynamic_slice_sizes=shape.dimensions)
 
 
-# -- groups of devices ------------------------------------------------------------------------------------------------
+# -- groups of devices -----------------------------------------------------------------------------
 
 
 def _partition_groups(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruction | None:
-    """Group the devices by groups of features or of the batch, or split by these and replicate the rest."""
+    """Group the devices by feature or batch groups, or split by these and replicate the rest."""
     dims = _dims_with_groups_as_batch(c, n)
     if dims is None:
         return None
@@ -283,7 +299,7 @@ def _partition_groups(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruct
 
 
 def _dims_with_groups_as_batch(c: DotCase, n: ConvolutionDimensionNumbers) -> DotDimensions | None:
-    """The dimensions with those of groups as batch ones, where the parts have whole groups."""
+    """Return the dimensions with groups as batch dimensions, if the parts hold whole groups."""
     dims = None
     for count, lhs_dim, convert in (
         ("feature_group_count", n.input_feature, with_feature_groups_as_batch),

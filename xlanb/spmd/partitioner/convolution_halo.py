@@ -1,6 +1,7 @@
-"""Partition a convolution whose two operands are both split along spatial dimensions: halos of the lhs, then partial sums.
+"""Partition a convolution with both operands split along spatial dimensions.
 
-Device i has the kernel's part i, and needs of the input what that part reaches from every window:
+Exchanges halos of the lhs, then adds partial sums. Device i has part i of the kernel, and needs the
+input that this part reaches from every window:
 
     from  rhs_shard * dilation * i - padding_low
     up to rhs_shard * dilation * (i + 1) - (dilation - 1) + (windows - 1) * stride - padding_low
@@ -39,7 +40,7 @@ _REACHES = "the kernel's parts read input of other devices"
 
 
 def grouped_dimension_is_split(conv: HloInstruction, lhs: PartitionedHlo, rhs: PartitionedHlo) -> bool:
-    """Whether devices split a dimension of groups, which needs other ways."""
+    """Whether devices split a dimension of groups, which is partitioned otherwise."""
     n: ConvolutionDimensionNumbers = conv.get("dim_labels")
     return any(
         conv.get(count) > 1
@@ -54,7 +55,10 @@ def grouped_dimension_is_split(conv: HloInstruction, lhs: PartitionedHlo, rhs: P
 def _aligned_operands(
     c: DotCase, rhs: PartitionedHlo, n: ConvolutionDimensionNumbers, reversed_dims: Sequence[int]
 ) -> tuple[PartitionedHlo, PartitionedHlo] | None:
-    """Both operands split alike, the smaller one moved, padding zeroed; None where batch or features are split."""
+    """Split both operands alike by resharding the smaller one, with padding zeroed.
+
+    Returns None if batch or features are split.
+    """
     rhs_to_lhs = [0] * c.output_shape.rank
     for at, value in (
         (n.kernel_output_feature, n.input_batch),
@@ -95,7 +99,7 @@ def _aligned_operands(
 
 
 def partition_with_halo_on_lhs(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruction | None:
-    """Exchange halos of the lhs, convolve with the device's part of the kernel, add the partial results up."""
+    """Exchange halos of the lhs, convolve with the device's kernel part, and add the results."""
     reversed_dims = [n.kernel_spatial[i] for i, wd in enumerate(c.window.dimensions) if wd.reversal]
     rhs = c.rhs
     if reversed_dims:
@@ -140,7 +144,7 @@ def partition_with_halo_on_lhs(c: DotCase, n: ConvolutionDimensionNumbers) -> Hl
 def _with_halo(
     part: HloInstruction, lhs: PartitionedHlo, wd: WindowDimension, dim: int, rhs_shard: int, ordinal: HloInstruction
 ) -> HloInstruction | None:
-    """The lhs's part along one spatial dimension with what the kernel's part reaches."""
+    """Extend the lhs's part along a spatial dimension by what the kernel's part reaches."""
     count = shard_count_at_dim(lhs.sharding, dim)
     base = lhs.array_shape.dimensions[dim]
     lhs_shard = -(-base // count)

@@ -1,4 +1,7 @@
-"""Custom calls: what is known of their targets says how they are split; the others run on whole arrays (HandleCustomCall)."""
+"""Partition custom calls by what is known of their targets (HandleCustomCall).
+
+Calls of unknown targets run on whole arrays.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,20 @@ Handler = Callable[[SpmdPartitioningVisitor, "HloInstruction"], None]
 
 
 def handle_move_to_device(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Keep the operand's sharding, so that nothing stands between the call and what it is moved from; reshard behind it."""
+    """Keep the operand's sharding and reshard the result.
+
+    The call then directly follows its operand.
+    """
     sharding = sharding_of(hlo.operands[0])
     moved = v.b.clone(hlo, (v.partitioned(hlo.operands[0]).hlo,), make_partitioned_shape(hlo.shape, sharding))
     v.set_partitioned(hlo, v.arrived(hlo, moved, sharding, hlo.shape))
 
 
 def handle_manual(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """A call in a manual region runs as it is written; it counts as on the first device, as everything there does."""
+    """Keep a call in a manual region as it is.
+
+    It counts as on the first device, like everything there.
+    """
     operands = [v.partitioned(o).hlo for o in hlo.operands]
     call = v.b.clone(hlo, operands, hlo.shape)
     set_sharding(call, HloSharding.assign_device(0).normalize_tuple(hlo.shape))
@@ -41,12 +50,12 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "PinToDevice": handle_move_to_device,
     "PinToDeviceSram": handle_move_to_device,
 }
-"""How calls of known targets are split; none of them is in a manual region or on one device."""
+"""Handlers by target, for calls outside manual regions and not on one device."""
 
 
 @handles("custom-call")
 def handle_custom_call(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Split a call by its target; an unknown one gets whole arrays on every device."""
+    """Partition a call by its target; an unknown target gets whole arrays on every device."""
     target = hlo.attributes.get("custom_call_target")
     sharding = sharding_of(hlo)
     if target == ROTATE_RIGHT:

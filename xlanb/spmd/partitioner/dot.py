@@ -1,4 +1,7 @@
-"""Partition dots: try the ways from the cheapest on, each of which may group the devices and go on inside a group."""
+"""Partition dots: try ways from the cheapest on.
+
+Each way may group the devices and recurse within a group.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _WAYS = (
 
 
 def partition_dot(c: DotCase) -> HloInstruction:
-    """The dot on one device's parts: first with groups of devices as the operands have them, then by moving data."""
+    """Partition the dot, first by the operands' own groups of devices, then by moving data."""
     for exact in (True, False):
         dot = _partition(replace(c, exact_groups=exact))
         if dot is not None:
@@ -56,7 +59,7 @@ def _partition(c: DotCase) -> HloInstruction | None:
 
 
 def _with_operands_moved_to_output(c: DotCase) -> HloInstruction:
-    """Both operands as the output's sharding wants them, whatever they were."""
+    """Reshard both operands as the output's sharding requires."""
     moved = []
     for side in (DotOperand.LHS, DotOperand.RHS):
         target = infer_dot_operand_sharding(
@@ -88,7 +91,7 @@ def handle_dot(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("convolution")
 def handle_convolution(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Partition a convolution as the dot that it is, or by exchanging halos of its spatial dimensions."""
+    """Partition a convolution as a dot, or by exchanging halos of its spatial dimensions."""
     dims = convolution_dimensions(hlo)
     _handle(v, hlo, dims, sharded_convolution(hlo, dims))
 

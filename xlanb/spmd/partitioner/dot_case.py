@@ -1,4 +1,4 @@
-"""DotCase: a dot or convolution to partition among some devices, with what each way of doing it needs to know."""
+"""DotCase: a dot or convolution to partition among some devices, with what each way needs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ _NO_WINDOW = Window()
 
 @dataclass(frozen=True)
 class DotCase:
-    """Operands, the required output, and the function that handles a smaller case.
+    """Operands, the required output sharding, and the function that handles a smaller case.
 
-    Shapes and shardings are those among `num_partitions` devices: when devices are grouped, those inside a group.
+    Shapes and shardings are those among `num_partitions` devices: if devices are grouped, those
+    within a group.
     """
 
     hlo: HloInstruction
@@ -54,13 +55,13 @@ class DotCase:
     options: PartitionerOptions
     window: Window = _NO_WINDOW
     estimates: tuple[tuple[str, int], ...] = ()
-    """Costs in bytes by what they are of, where they chose the way: they go into the causes."""
+    """Costs in bytes of the alternatives, if they decided; recorded in the causes."""
     exact_groups: bool = True
-    """Group devices only as the operands have them, without moving data between groups."""
+    """Group devices only as the operands do, without moving data between groups."""
 
     @property
     def state(self) -> PartitioningState:
-        """The state of these devices."""
+        """The partitioner's state among these devices."""
         return self.lhs.state
 
     @cached_property
@@ -69,17 +70,17 @@ class DotCase:
         return PartitionCounts.of(self.lhs.sharding, self.rhs.sharding, self.output_sharding, self.dims)
 
     def sharding(self, side: DotOperand) -> HloSharding:
-        """How one of the arrays lies."""
+        """Return the sharding of one of the arrays."""
         if side is DotOperand.OUTPUT:
             return self.output_sharding
         return self.lhs.sharding if side is DotOperand.LHS else self.rhs.sharding
 
     def transposed(self, source: DotOperand, target: DotOperand) -> HloSharding | None:
-        """The sharding of one array in the dimensions of another; None where it can't be expressed there."""
+        """Return one array's sharding in another's dimensions, or None if it has no such form."""
         return transposed(self.sharding(source), self.dims, source, target)
 
     def reshard(self, side: DotOperand, target: HloSharding | None, reason: str) -> PartitionedHlo:
-        """An operand under another sharding; its collectives name this dot and the reason."""
+        """Reshard an operand; its collectives name this dot and the reason."""
         operand = self.lhs if side is DotOperand.LHS else self.rhs
         if target is None:
             target = HloSharding.replicate()
@@ -94,16 +95,16 @@ class DotCase:
         reason: str,
         kind: CauseKind = CauseKind.RESHARD,
     ) -> AbstractContextManager[None]:
-        """Collectives made inside name this dot, the operand and the reason."""
+        """Let collectives made in the block name this dot, the operand and the reason."""
         index = {DotOperand.LHS: 0, DotOperand.RHS: 1, DotOperand.OUTPUT: None}[side]
         return self.state.because(self.hlo, index, have, want, reason, kind=kind, estimates=self.estimates)
 
     def sharded(self, lhs: PartitionedHlo, rhs: PartitionedHlo) -> HloInstruction:
-        """The instruction on these parts."""
+        """Make the instruction on these parts."""
         return self.create(lhs, rhs, self.window)
 
     def finished(self, dot: HloInstruction, sharding: HloSharding | None, reason: str) -> HloInstruction:
-        """The result, sharded by `sharding`, resharded to the required sharding."""
+        """Reshard the result from `sharding` to the required sharding."""
         have = HloSharding.replicate() if sharding is None else sharding
         set_sharding(dot, have)
         made = PartitionedHlo(dot, self.output_shape, self.state)
@@ -111,21 +112,21 @@ class DotCase:
             return made.reshard(self.output_sharding).hlo
 
     def among(self, devices: int, **changes: object) -> DotCase:
-        """The case among fewer devices."""
+        """Return the case among fewer devices."""
         return replace(self, num_partitions=devices, **changes)  # type: ignore[arg-type]
 
 
 def transposed(
     sharding: HloSharding, dims: DotDimensions, source: DotOperand, target: DotOperand
 ) -> HloSharding | None:
-    """A sharding of one array in the dimensions of another, by the dimensions that they share."""
+    """Return one array's sharding in another's dimensions, by the dimensions that they share."""
     return transpose_sharding_with_collapsed_dims(
         sharding, dims.index_map(source, target), dims.index_map(target, source)
     )
 
 
 class GroupedShardings:
-    """Shardings that instructions have only while a group of devices is looked at; undone on leaving the block."""
+    """Temporary shardings of instructions within a group of devices; undone when the block ends."""
 
     def __init__(self) -> None:
         self._before: list[tuple[HloInstruction, HloSharding]] = []
@@ -136,7 +137,7 @@ class GroupedShardings:
         set_sharding(operand.hlo, sharding)
 
     def in_group(self, operand: PartitionedHlo, grouped: GroupedSharding, state: PartitioningState) -> PartitionedHlo:
-        """An operand as one group of devices has it."""
+        """Return an operand as one group of devices has it."""
         self.set(operand, grouped.sharding)
         return PartitionedHlo(operand.hlo, get_per_group_base_shape(grouped, operand.array_shape), state)
 
@@ -151,13 +152,13 @@ class GroupedShardings:
 def sum_along_sharding_dims(
     state: PartitioningState, partial: HloInstruction, sharding: HloSharding, dims: Sequence[int]
 ) -> HloInstruction:
-    """The sum over the devices along some dimensions of a sharding."""
+    """Sum over the devices along some dimensions of a sharding."""
     add = make_binary_add(partial.array_shape.element_type, state.module)
     return all_reduce_along_sharding_dims(partial, sharding, dims, state.collectives, add)
 
 
 def numbers(dims: Sequence[DimNums], side: DotOperand) -> list[int]:
-    """The numbers of dimensions in one of the arrays."""
+    """Return the numbers of these dimensions in one of the arrays."""
     return [d.on(side) for d in dims]
 
 
@@ -170,7 +171,7 @@ def infer_dot_operand_sharding(
     consider_other_operand: bool,
     may_combine_partial_sharding: bool,
 ) -> HloSharding:
-    """The sharding of an operand that fits the output's, and the other operand's where asked for."""
+    """Infer an operand's sharding from the output's and, if requested, the other operand's."""
     other = DotOperand.RHS if side is DotOperand.LHS else DotOperand.LHS
     free, other_free = dims.non_contracting(side), dims.non_contracting(other)
     sharding = HloSharding.replicate()
@@ -199,7 +200,7 @@ def infer_dot_operand_sharding(
 
 
 def _map(dims: DotDimensions, source: DotOperand, target: DotOperand, shared: Sequence[DimNums]) -> tuple[int, ...]:
-    """`index_map` of some dimensions only."""
+    """Return `index_map` of some dimensions only."""
     found = [-1] * dims.rank(source)
     for dim in shared:
         if dim.on(source) >= 0:

@@ -1,4 +1,7 @@
-"""Partition a dot by its contracting dimensions: each group of devices makes a partial sum, and the groups add them up."""
+"""Partition a dot by its contracting dimensions.
+
+Each group of devices computes a partial sum; the groups' sums are added.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,9 @@ def partition_by_contracting(c: DotCase) -> HloInstruction | None:
 
 
 def partition_without_output_replication(c: DotCase) -> HloInstruction | None:
-    """Every device has both operands whole, and groups of devices compute the same part of the
-    output.
+    """Split the output of a dot whose operands are replicated.
+
+    Groups of devices compute the same part of the output.
     """
     replicated = c.lhs.sharding.is_replicated and c.rhs.sharding.is_replicated
     if not (replicated and c.output_sharding.replicate_on_last_tile_dim):
@@ -64,7 +68,10 @@ def partition_without_output_replication(c: DotCase) -> HloInstruction | None:
 def _aligned_operands(
     c: DotCase, dims: Sequence[DimNums], reason: str
 ) -> tuple[PartitionedHlo, PartitionedHlo, GroupedSharding, GroupedSharding] | None:
-    """Both operands in the same groups: the smaller one takes those of the larger; None where it may not move."""
+    """Reshard the smaller operand to the larger one's groups.
+
+    Returns None if it would have to move and may not.
+    """
     sides = (DotOperand.LHS, DotOperand.RHS) if _lhs_is_larger(c) else (DotOperand.RHS, DotOperand.LHS)
     larger, smaller = sides
     reference = group_sharding_on_dims(c.sharding(larger), numbers(dims, larger))
@@ -89,7 +96,10 @@ def _lhs_is_larger(c: DotCase) -> bool:
 
 @dataclass(frozen=True)
 class _Output:
-    """How the output lies: inside a group, after the sum, and by which dimensions the sum is cut among the groups."""
+    """The output's sharding inside a group and after the sum.
+
+    `slice_dims` are the dimensions by which the sum is sliced among the groups.
+    """
 
     inner: HloSharding
     outer: HloSharding
@@ -98,7 +108,10 @@ class _Output:
 
 
 def _group_on_contracting(c: DotCase, dims: Sequence[DimNums]) -> HloInstruction | None:
-    """Partial sums in groups, added up by an all-reduce (and a slice of it where the output is split by the groups)."""
+    """Compute partial sums in groups, and add them by an all-reduce.
+
+    The sum is sliced if the groups split the output.
+    """
     group_count = math.prod(shard_count_at_dim(c.lhs.sharding, d.lhs) for d in dims)
     reason = f"devices are grouped by contracting dimensions: {group_count} partial sums"
     aligned = _aligned_operands(c, dims, reason)
@@ -119,7 +132,7 @@ def _group_on_contracting(c: DotCase, dims: Sequence[DimNums]) -> HloInstruction
     state = lhs.state
 
     def partial_sum(left: PartitionedHlo, right: PartitionedHlo, window: Window) -> HloInstruction:
-        """The dot on these parts, summed over the groups."""
+        """Return the dot on these parts, summed over the groups."""
         partial = c.create(left, right, window)
         with c.because(
             DotOperand.OUTPUT, ungroup_sharding(lhs_grouped), output.outer, reason, CauseKind.PARTIAL_REDUCTION
@@ -146,7 +159,7 @@ def _group_on_contracting(c: DotCase, dims: Sequence[DimNums]) -> HloInstruction
 def _sum_and_slice(
     partial: HloInstruction, output: _Output, kept_dims: Sequence[int], rank: int, state: PartitioningState
 ) -> HloInstruction:
-    """Add up by the dimensions that the groups split, slice, then by the replicated one: what a reduce-scatter is made of."""
+    """Sum along the dimensions that the groups split, slice, and sum along the replicated one."""
     total = sum_along_sharding_dims(state, partial, output.outer, output.slice_dims)
     # The sum is no value of the program: its slices must not be found under another reshard of it.
     sliced_state = replace(state, partition_id=state.collectives.partition_id(), reshard_cache=ReshardCache())
@@ -161,7 +174,10 @@ def _sum_and_slice(
 def _output_of_groups(
     c: DotCase, lhs_grouped: GroupedSharding, rhs_grouped: GroupedSharding, group_count: int
 ) -> _Output:
-    """Where the output can be split by the groups: by its replication, by matching dimensions, or by a kind of dimension."""
+    """Find how the groups can split the output.
+
+    Tries its replication, then matching dimensions, then each kind of dimension.
+    """
     sharding = _widened_output(c, lhs_grouped, rhs_grouped, group_count)
     inner = outer = HloSharding.replicate()
     slice_dims: list[int] = []
@@ -206,7 +222,10 @@ def _slice_dims_by_kind(c: DotCase, group_count: int) -> list[int]:
 def _widened_output(
     c: DotCase, lhs_grouped: GroupedSharding, rhs_grouped: GroupedSharding, group_count: int
 ) -> HloSharding:
-    """The output's sharding, or that of the only split operand's free dimensions where the output's divides it further."""
+    """Return the output's sharding, or a coarser one from the only split operand's free dimensions.
+
+    The operand's is used if the output's sharding subdivides it.
+    """
     sharding = c.output_sharding
     if not sharding.is_tiled:
         return sharding

@@ -1,4 +1,7 @@
-"""DotDimensions: which dimensions of a dot, or of a convolution read as one, are batch, contracting, free or spatial."""
+"""DotDimensions: the batch, contracting, free and spatial dimensions of a dot.
+
+A convolution is treated as a dot.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class DotOperand(Enum):
 
 @dataclass(frozen=True)
 class DimNums:
-    """One dimension of a dot: its number in the operands, the output and the window; -1 where it has none."""
+    """One dimension of a dot: its number in each operand, the output and the window, or -1."""
 
     lhs: int = -1
     rhs: int = -1
@@ -33,7 +36,7 @@ class DimNums:
     spatial_dim: int = -1
 
     def on(self, side: DotOperand) -> int:
-        """Its number in one of the arrays."""
+        """Return its number in one of the arrays."""
         return int(getattr(self, side.value))
 
 
@@ -52,19 +55,19 @@ class DotDimensions:
 
     @property
     def all(self) -> tuple[DimNums, ...]:
-        """Every dimension, by kind."""
+        """Return every dimension, by kind."""
         return self.batch + self.contracting + self.lhs_non_contracting + self.rhs_non_contracting + self.conv_spatial
 
     def non_contracting(self, side: DotOperand) -> tuple[DimNums, ...]:
-        """The free dimensions of one operand."""
+        """Return the free dimensions of one operand."""
         return self.lhs_non_contracting if side is DotOperand.LHS else self.rhs_non_contracting
 
     def rank(self, side: DotOperand) -> int:
-        """The number of dimensions of one of the arrays."""
+        """Return the rank of one of the arrays."""
         return {DotOperand.LHS: self.lhs_rank, DotOperand.RHS: self.rhs_rank, DotOperand.OUTPUT: self.output_rank}[side]
 
     def index_map(self, source: DotOperand, target: DotOperand) -> tuple[int, ...]:
-        """For every dimension of `source` its number in `target`, -1 where it has none."""
+        """Map every dimension of `source` to its number in `target`, or -1."""
         numbers = [-1] * self.rank(source)
         for dim in self.all:
             if dim.on(source) >= 0:
@@ -73,7 +76,7 @@ class DotDimensions:
 
 
 def partitions_of(sharding: HloSharding, dims: Sequence[DimNums], side: DotOperand) -> int:
-    """Into how many shards a sharding splits these dimensions together."""
+    """Return into how many shards a sharding splits these dimensions together."""
     count = 1
     for dim in dims:
         count *= shard_count_at_dim(sharding, dim.on(side))
@@ -82,7 +85,7 @@ def partitions_of(sharding: HloSharding, dims: Sequence[DimNums], side: DotOpera
 
 @dataclass(frozen=True)
 class PartitionCounts:
-    """The shards of each array by kind of dimension, what decides how a dot is partitioned."""
+    """The shards of each array by kind of dimension; they decide how a dot is partitioned."""
 
     lhs_batch: int
     rhs_batch: int
@@ -96,7 +99,7 @@ class PartitionCounts:
 
     @staticmethod
     def of(lhs: HloSharding, rhs: HloSharding, output: HloSharding, dims: DotDimensions) -> PartitionCounts:
-        """Count them."""
+        """Count the shards."""
         return PartitionCounts(
             lhs_batch=partitions_of(lhs, dims.batch, DotOperand.LHS),
             rhs_batch=partitions_of(rhs, dims.batch, DotOperand.RHS),
@@ -110,11 +113,14 @@ class PartitionCounts:
         )
 
 
-# -- from instructions ------------------------------------------------------------------------------------------------
+# -- from instructions -----------------------------------------------------------------------------
 
 
 def dot_dimensions(dot: HloInstruction) -> DotDimensions:
-    """Of a dot: batch dimensions come first in the output, then the lhs's free ones, then the rhs's."""
+    """Return the dimensions of a dot.
+
+    In the output, batch dimensions come first, then the lhs's free ones, then the rhs's.
+    """
     lhs_batch, rhs_batch = tuple(dot.ints("lhs_batch_dims")), tuple(dot.ints("rhs_batch_dims"))
     lhs_contracting, rhs_contracting = tuple(dot.ints("lhs_contracting_dims")), tuple(dot.ints("rhs_contracting_dims"))
     lhs_rank, rhs_rank = (len(o.array_shape.dimensions) for o in dot.operands[:2])
@@ -133,7 +139,7 @@ def dot_dimensions(dot: HloInstruction) -> DotDimensions:
 
 
 def _is_batch(lhs_size: int, wd: WindowDimension) -> bool:
-    """A spatial dimension that acts as a batch dimension, in either of the two forms in which XLA writes it."""
+    """Whether a spatial dimension acts as a batch dimension, in either of XLA's two forms."""
     step = max(1, lhs_size - 1)
     unpadded = (
         lhs_size == wd.size == wd.base_dilation
@@ -167,7 +173,10 @@ def _is_rhs_free(lhs_size: int, rhs_size: int, wd: WindowDimension) -> bool:
 
 
 def convolution_dimensions(conv: HloInstruction) -> DotDimensions:
-    """Of a convolution: a spatial dimension whose window makes it a batch, contracting or free one counts as that."""
+    """Return the dimensions of a convolution.
+
+    A spatial dimension counts as batch, contracting or free if its window makes it one.
+    """
     n = conv.get("dim_labels")
     kinds: dict[str, list[DimNums]] = {
         "batch": [],
@@ -200,7 +209,7 @@ def convolution_dimensions(conv: HloInstruction) -> DotDimensions:
 
 
 def with_feature_groups_as_batch(dims: DotDimensions, conv: HloInstruction) -> DotDimensions:
-    """Read the groups of a depthwise convolution's features as a batch dimension; what is left is free."""
+    """Treat a depthwise convolution's feature groups as a batch dimension; the rest are free."""
     n = conv.get("dim_labels")
     return replace(
         dims,
@@ -212,7 +221,7 @@ def with_feature_groups_as_batch(dims: DotDimensions, conv: HloInstruction) -> D
 
 
 def with_batch_groups_as_batch(dims: DotDimensions, conv: HloInstruction) -> DotDimensions:
-    """Read the groups of a convolution's batch as a batch dimension."""
+    """Treat a convolution's batch groups as a batch dimension."""
     n = conv.get("dim_labels")
     return replace(
         dims,

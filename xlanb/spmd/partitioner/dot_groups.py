@@ -1,4 +1,7 @@
-"""The ways to partition a dot by groups of devices: match some dimensions, group the devices by them, go on in each group."""
+"""Partition a dot by groups of devices.
+
+Each way matches some dimensions, groups the devices by them, and recurses within a group.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,11 @@ def _bytes(operand: PartitionedHlo) -> int:
     return int(operand.hlo.array_shape.byte_size)
 
 
-# -- batch dimensions -------------------------------------------------------------------------------------------------
+# -- batch dimensions ------------------------------------------------------------------------------
 
 
 def partition_by_batch(c: DotCase) -> HloInstruction | None:
-    """Group the devices by batch dimensions where an operand and the output are split alike there."""
+    """Group the devices by batch dimensions that an operand and the output split alike."""
     counts = c.counts
     if counts.output_batch <= 1 or counts.output_batch not in (counts.lhs_batch, counts.rhs_batch):
         return None
@@ -54,7 +57,7 @@ def _dims_or_ones(operand: PartitionedHlo) -> list[int]:
 
 
 def group_on_batch(c: DotCase) -> HloInstruction | None:
-    """Group the devices by the batch dimensions; None where an operand can't follow."""
+    """Group the devices by the batch dimensions; None if an operand cannot follow."""
     batch = c.dims.batch
     # The counts are those of the operands before they are looked at in groups.
     _ = c.counts
@@ -86,7 +89,7 @@ def group_on_batch(c: DotCase) -> HloInstruction | None:
 def _both_operands_in_groups(
     c: DotCase, held: GroupedShardings
 ) -> tuple[PartitionedHlo, PartitionedHlo, GroupedSharding]:
-    """The operands are split alike along batch dimensions: the smaller one takes the larger one's groups."""
+    """Use the larger operand's groups for both operands, which split batch dimensions alike."""
     batch = c.dims.batch
     lhs, rhs = c.lhs, c.rhs
     lhs_grouped = group_sharding_on_dims(lhs.sharding, numbers(batch, DotOperand.LHS))
@@ -110,7 +113,7 @@ def _both_operands_in_groups(
 def _operands_in_groups_of_output(
     c: DotCase, held: GroupedShardings
 ) -> tuple[PartitionedHlo, PartitionedHlo, GroupedSharding] | None:
-    """Each operand moves to the output's groups; None where it can't."""
+    """Reshard each operand to the output's groups; None if one cannot be."""
     output_grouped = group_sharding_on_dims(c.output_sharding, numbers(c.dims.batch, DotOperand.OUTPUT))
     state = create_per_group_partitioning_state(c.state, output_grouped.device_groups)
     lhs = _to_output_batch(c, DotOperand.LHS, output_grouped, state, held)
@@ -123,7 +126,7 @@ def _operands_in_groups_of_output(
 def _to_output_batch(
     c: DotCase, side: DotOperand, output_grouped: GroupedSharding, state: PartitioningState, held: GroupedShardings
 ) -> PartitionedHlo | None:
-    """One operand split along batch dimensions as the output is."""
+    """Split one operand along batch dimensions as the output is."""
     operand = c.lhs if side is DotOperand.LHS else c.rhs
     batch_dims = numbers(c.dims.batch, side)
     reason = "devices are grouped by the output's batch dimensions"
@@ -150,7 +153,10 @@ def _to_output_batch(
 
 
 def _fit_tiles(c: DotCase, side: DotOperand, sharding: HloSharding, tiles: list[int]) -> bool:
-    """Split other dimensions less where `tiles` needs more devices than there are; whether that was possible."""
+    """Reduce the splits of other dimensions if `tiles` needs more devices than there are.
+
+    Returns whether that was possible.
+    """
     devices, wanted = sharding.num_devices, math.prod(tiles)
     if wanted > devices:
         if wanted % devices:
@@ -177,11 +183,11 @@ def _fit_tiles(c: DotCase, side: DotOperand, sharding: HloSharding, tiles: list[
     return math.prod(tiles) >= devices
 
 
-# -- non-contracting dimensions ---------------------------------------------------------------------------------------
+# -- non-contracting dimensions --------------------------------------------------------------------
 
 
 def partition_by_non_contracting(c: DotCase) -> HloInstruction | None:
-    """Group the devices by the free dimensions of one operand, which the output has too."""
+    """Group the devices by free dimensions that one operand and the output have."""
     counts = c.counts
     lhs_may = counts.lhs_non_contracting == counts.output_lhs_non_contracting > 1
     rhs_may = counts.rhs_non_contracting == counts.output_rhs_non_contracting > 1
@@ -207,7 +213,7 @@ def partition_by_non_contracting(c: DotCase) -> HloInstruction | None:
 
 
 def _equally_split(c: DotCase, side: DotOperand) -> tuple[DimNums, ...]:
-    """The free dimensions that an operand splits, and the output likewise."""
+    """Return the free dimensions that an operand and the output split alike."""
     sharding = c.sharding(side)
     return tuple(
         d
@@ -254,14 +260,14 @@ def _group_on_non_contracting(
 
 
 def _sharding_among_groups(other: PartitionedHlo, grouped: GroupedSharding) -> HloSharding:
-    """How the other operand lies once each group holds what it needs of it."""
+    """Return the other operand's sharding once each group holds what it needs."""
     hidden = [d for d in grouped.group_dims if d < other.array_shape.rank]
     target = ungroup_sharding(grouped)
     return partially_replicate_tiled_sharding_on_dims(target, hidden) if hidden else target
 
 
 def _replicated_among_groups(other: PartitionedHlo, grouped: GroupedSharding) -> PartitionedHlo:
-    """The other operand, of which each group needs a part."""
+    """Reshard the other operand so that each group has the part it needs."""
     rank = other.array_shape.rank
     target = ungroup_sharding(grouped)
     if tuple(grouped.group_dims) == (rank,):
@@ -279,7 +285,7 @@ def _replicated_among_groups(other: PartitionedHlo, grouped: GroupedSharding) ->
 def _grouping_of_matched_operand(
     c: DotCase, side: DotOperand, dims: Sequence[DimNums], output_grouped: GroupedSharding
 ) -> GroupedSharding:
-    """The operand whose free dimensions match, grouped as the output is."""
+    """Group the operand with matching free dimensions as the output is grouped."""
     sharding = c.sharding(side)
     tiles = list(sharding.dimensions)
     for dim in dims:
@@ -291,7 +297,7 @@ def _grouping_of_matched_operand(
 def _regrouped_other(
     c: DotCase, side: DotOperand, dims: Sequence[DimNums], output_grouped: GroupedSharding, reason: str
 ) -> tuple[PartitionedHlo, GroupedSharding | None]:
-    """The other operand and how its devices are grouped: as it lies, or else as the output would have it."""
+    """Return the other operand and its device groups: its own, or else those the output implies."""
     other_side = DotOperand.RHS if side is DotOperand.LHS else DotOperand.LHS
     other = c.rhs if side is DotOperand.LHS else c.lhs
     grouped = _grouping_of_other_operand(c, side, other, dims, output_grouped)
@@ -315,7 +321,10 @@ def _regrouped_other(
 def _grouping_of_other_operand(
     c: DotCase, side: DotOperand, other: PartitionedHlo, dims: Sequence[DimNums], output_grouped: GroupedSharding
 ) -> GroupedSharding | None:
-    """Dimensions of the operand that is not matched by which its devices fall into the output's groups; None where none."""
+    """Find dimensions that group the other operand's devices as the output's groups.
+
+    Returns None if there are none.
+    """
     count = math.prod(shard_count_at_dim(c.output_sharding, d.output) for d in dims)
     sharding = other.sharding
     last = len(sharding.dimensions) - 1

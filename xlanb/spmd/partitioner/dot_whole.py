@@ -1,4 +1,4 @@
-"""The ways to partition a dot whose devices need no grouping: all of them split one kind of dimension."""
+"""Partition a dot whose devices need no grouping: all of them split one kind of dimension."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def partition_before_grouping(c: DotCase) -> HloInstruction | None:
-    """The cases in which what already matches stays and one operand at most moves; None where none fits."""
+    """Try the cases in which matching shardings stay, and at most one operand moves.
+
+    Returns None if none applies.
+    """
     if c.output_sharding.replicate_on_last_tile_dim:
         return None
     n, counts = c.num_partitions, c.counts
@@ -50,7 +53,7 @@ def partition_before_grouping(c: DotCase) -> HloInstruction | None:
 
 
 def _with_one_operand_moved_to_batch(c: DotCase, *, may_gather: bool) -> HloInstruction | None:
-    """One operand and the output are split along batch dimensions alike: bring the other one there."""
+    """Reshard an operand to the batch split that the other operand and the output share."""
     n, counts = c.num_partitions, c.counts
     for side, other in ((DotOperand.LHS, DotOperand.RHS), (DotOperand.RHS, DotOperand.LHS)):
         batch = counts.lhs_batch if side is DotOperand.LHS else counts.rhs_batch
@@ -74,10 +77,12 @@ def _moves_without_gathering(source: HloSharding, target: HloSharding | None) ->
 
 
 def _check_windowed_einsum(c: DotCase) -> None:
-    """XLA makes a loop of partial dots where an array is so large that gathering it must overlap with computing.
+    """Raise if XLA would write a windowed einsum, a loop of partial dots.
+
+    It does so for arrays so large that gathering must overlap with computing.
 
     Raises:
-        UnimplementedError: this dot is of that size.
+        UnimplementedError: this dot has such a size.
     """
     n, counts = c.num_partitions, c.counts
     threshold = c.options.threshold_for_windowed_einsum_mib * 1024 * 1024
@@ -107,7 +112,7 @@ def _check_windowed_einsum(c: DotCase) -> None:
 
 
 def partition_after_grouping(c: DotCase) -> HloInstruction | None:
-    """The cases in which operands move to where the output is; None where none fits."""
+    """Try the cases in which operands are resharded to match the output; None if none applies."""
     if c.output_sharding.replicate_on_last_tile_dim:
         return None
     n, counts = c.num_partitions, c.counts
@@ -129,7 +134,10 @@ def partition_after_grouping(c: DotCase) -> HloInstruction | None:
 
 
 def _reduced_to_everyone(c: DotCase) -> HloInstruction | None:
-    """One operand is split along contracting dimensions and larger than the output: split the other one too, then add up."""
+    """Split both operands along contracting dimensions, then sum.
+
+    Applies if one is split so already, and is larger than the output.
+    """
     n, counts, output = c.num_partitions, c.counts, math.prod(c.output_shape.dimensions)
     lhs, rhs = c.lhs, c.rhs
     reason = "reducing partial sums of {} elements is cheaper than gathering {} elements"

@@ -1,4 +1,8 @@
-"""A module partitioned: shardings for all, computations one after the other, then shapes of the entry as they are on a device (SpmdPartitioner)."""
+"""Partition a module (SpmdPartitioner).
+
+Shardings for all instructions come first, then each computation, then the entry's shapes on a
+device.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +29,24 @@ from xlanb.spmd.sharding_util import replicate_all_data_dims
 _O = HloOpcode
 _CONTROL_FLOW = (_O.WHILE, _O.CONDITIONAL, _O.CALL)
 SUFFIX = "_spmd"
-"""What the name of a partitioned computation ends in."""
+"""The suffix of a partitioned computation's name."""
 
 
 def is_partitioned(module: HloModule) -> bool:
-    """Whether the entry is a device's program already."""
+    """Whether the entry is already a device's program."""
     return module.entry_computation.name.endswith(SUFFIX)
 
 
 def partition(
     module: HloModule, num_partitions: int, num_replicas: int = 1, options: PartitionerOptions | None = None
 ) -> Causes:
-    """Make a module that says what the whole computes one that says what a device does, in place; gives why each collective is there.
+    """Partition a module in place, from a program on whole arrays to one device's program.
+
+    Returns:
+        Why each collective is there.
 
     Raises:
-        UnimplementedError: there is an instruction that cannot be partitioned.
+        UnimplementedError: an instruction cannot be partitioned.
     """
     for found in iter_modules(handlers.__path__):
         import_module(f"{handlers.__name__}.{found.name}")
@@ -64,15 +71,15 @@ def partition(
 
 
 def _next_channel(module: HloModule) -> int:
-    """The first channel id that the program does not use itself; 1 where it uses none."""
+    """Return the first channel id that the program does not use, at least 1."""
     return max((i.attributes.get("channel_id") or 0 for i in module.instructions()), default=0) + 1
 
 
-# -- before -----------------------------------------------------------------------------------------------------
+# -- before ----------------------------------------------------------------------------------------
 
 
 def annotate(module: HloModule) -> None:
-    """Whatever has no sharding is replicated; what draws random numbers is on device 0."""
+    """Replicate what has no sharding; random number generation is on device 0."""
     for computation in module.computations:
         for hlo in computation:
             if hlo.sharding:
@@ -83,14 +90,17 @@ def annotate(module: HloModule) -> None:
 
 
 def _record_shardings(module: HloModule) -> None:
-    """Note how the whole program's arrays lie on the devices: no text of the device's program says so of its result."""
+    """Record the whole program's shardings, which the device's program no longer has."""
     entry = module.entry_computation
     module.spmd_parameters_shardings = tuple(p.sharding for p in entry.parameters)
     module.spmd_output_sharding = entry.root.sharding
 
 
 def specialize_call_sites(module: HloModule) -> None:
-    """A computation that is called with arguments under several shardings becomes several; parameters lie as the arguments do."""
+    """Clone computations that are called with differently sharded arguments.
+
+    Parameters then have the shardings of the arguments.
+    """
     known: dict[HloComputation, dict[tuple[object, ...], HloComputation]] = {}
     for caller in [i for c in module.post_order() for i in c.post_order() if i.opcode in _CONTROL_FLOW]:
         for number, called in enumerate(caller.called_computations):
@@ -110,7 +120,7 @@ def specialize_call_sites(module: HloModule) -> None:
 
 
 def _argument_shardings(caller: HloInstruction, number: int) -> tuple[str, ...]:
-    """Those of the arguments of the computation that a caller names as its `number`-th."""
+    """Return the shardings of the arguments of a caller's computation `number`."""
     if caller.opcode is _O.WHILE:
         return (caller.sharding,)
     if caller.opcode is _O.CONDITIONAL:
@@ -119,7 +129,7 @@ def _argument_shardings(caller: HloInstruction, number: int) -> tuple[str, ...]:
 
 
 def _call_instead(caller: HloInstruction, number: int, computation: HloComputation) -> None:
-    """Let a caller name another computation as its `number`-th."""
+    """Make a caller call another computation as its computation `number`."""
     at = 0
     for name, value in caller.attributes.items():
         if isinstance(value, HloComputation):
@@ -135,11 +145,14 @@ def _call_instead(caller: HloInstruction, number: int, computation: HloComputati
             at += len(value)
 
 
-# -- computations -----------------------------------------------------------------------------------------------
+# -- computations ----------------------------------------------------------------------------------
 
 
 def _to_partition(module: HloModule) -> list[tuple[HloComputation, HloSharding]]:
-    """The computations of control flow, called ones first, with the sharding of each one's result; the entry comes last."""
+    """Return the computations of control flow, callees first, with their results' shardings.
+
+    The entry comes last.
+    """
     found: list[tuple[HloComputation, HloSharding]] = []
     entry = module.entry_computation
     for computation in module.post_order():
@@ -157,7 +170,7 @@ def _to_partition(module: HloModule) -> list[tuple[HloComputation, HloSharding]]
 
 
 def _replace(module: HloModule, old: HloComputation, new: HloComputation) -> None:
-    """Let all callers of a computation call the partitioned one."""
+    """Make all callers of a computation call the partitioned one."""
     if old is module.entry_computation:
         module.set_entry(new)
     for caller in module.callers(old):
@@ -169,11 +182,11 @@ def _replace(module: HloModule, old: HloComputation, new: HloComputation) -> Non
     module.remove_computation(old)
 
 
-# -- after ------------------------------------------------------------------------------------------------------
+# -- after -----------------------------------------------------------------------------------------
 
 
 def _set_entry_layout(module: HloModule, before: tuple[tuple[Shape, ...], Shape]) -> None:
-    """The shapes of a device, in the layouts that the whole had."""
+    """Set the entry's shapes to those of a device, in the whole program's layouts."""
     entry = module.entry_computation
     if len(before[0]) != len(entry.parameters):
         raise PassError(f"{entry.name} has {len(entry.parameters)} parameters, the program had {len(before[0])}")
@@ -190,7 +203,10 @@ def _laid_out(shape: Shape, like: Shape) -> Shape:
 
 
 def clear_shardings(module: HloModule) -> None:
-    """Take off the shardings that mean nothing on a device: all but those of the entry's parameters and of what exchanges data with others."""
+    """Remove the shardings that have no meaning on a device.
+
+    Keeps those of the entry's parameters and of infeed, outfeed, send and recv.
+    """
     kept = frozenset((_O.INFEED, _O.OUTFEED, _O.SEND, _O.SEND_DONE, _O.RECV, _O.RECV_DONE))
     clear_marks(module)
     for computation in module.computations:

@@ -1,4 +1,7 @@
-"""Dynamic slices and updates: the sliced dimensions are whole on every device, or the update is on one (HandleDynamicSlice, HandleDynamicUpdateSlice)."""
+"""Partition dynamic slices and updates (HandleDynamicSlice, HandleDynamicUpdateSlice).
+
+The sliced dimensions are whole on every device, or the update is within one shard.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _PRED = ArrayShape(PrimitiveType.PRED, ())
 
 @handles("dynamic-slice")
 def handle_dynamic_slice(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Slice every shard alike where no split dimension is sliced."""
+    """Slice every shard alike if no split dimension is sliced."""
     sharding = sharding_of(hlo)
     sizes = hlo.attributes["dynamic_slice_sizes"]
     whole = [size == of for size, of in zip(sizes, hlo.operands[0].array_shape.dimensions, strict=True)]
@@ -46,7 +49,10 @@ def handle_dynamic_slice(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> Non
 
 @dataclass(frozen=True)
 class DynamicUpdateSliceAnalysis:
-    """Dimensions that an update is smaller in, those of them that are split, and whether the update is within one shard of each."""
+    """The sliced dimensions of an update, and those of them that are split.
+
+    `on_a_single_partition` is whether the update falls within one shard of each.
+    """
 
     slice_dims: tuple[int, ...]
     partitioned_slice_dims: tuple[int, ...]
@@ -54,7 +60,7 @@ class DynamicUpdateSliceAnalysis:
 
 
 def analyze_dynamic_update_slice(hlo: HloInstruction) -> DynamicUpdateSliceAnalysis:
-    """Find out how an update of an array that is split lies in its shards (AnalyzeDynamicUpdateSlice)."""
+    """Find how an update falls into the shards of a split array (AnalyzeDynamicUpdateSlice)."""
     sharding, sizes = sharding_of(hlo), hlo.operands[1].array_shape.dimensions
     dims = [d for d, (size, of) in enumerate(zip(sizes, hlo.array_shape.dimensions, strict=True)) if size != of]
     split = [d for d in dims if sharding.dimension(d) != 1]
@@ -74,7 +80,7 @@ def analyze_dynamic_update_slice(hlo: HloInstruction) -> DynamicUpdateSliceAnaly
 
 @handles("dynamic-update-slice")
 def handle_dynamic_update_slice(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Update the one shard that has the place, or replicate the sliced dimensions."""
+    """Update the one shard that contains the update, or replicate the sliced dimensions."""
     if sharding_of(hlo).is_tile_maximal:
         v.default_action(hlo)
         return
@@ -109,9 +115,10 @@ def _update_replicated(
 def _update_one_partition(
     v: SpmdPartitioningVisitor, hlo: HloInstruction, starts: list[HloInstruction], analysis: DynamicUpdateSliceAnalysis
 ) -> None:
-    """Every device updates its shard, and only that in which the place is keeps the result.
+    """Update every device's shard, and keep the result only where the update falls into it.
 
-    As in XLA, a start out of bounds is in no shard, so that nothing is updated; the whole program clamps it.
+    As in XLA, a start out of bounds is in no shard, so that nothing is updated; the whole program
+    clamps it.
     """
     b, sharding = v.b, sharding_of(hlo)
     operand = v.resharded(hlo, 0, sharding).hlo
@@ -131,7 +138,10 @@ def _update_one_partition(
 def _start_in_shard(
     v: SpmdPartitioningVisitor, start: HloInstruction, ordinal: HloInstruction, size: int
 ) -> tuple[HloInstruction, HloInstruction]:
-    """Whether a place is in this device's shard of `size` elements, and where in it; 0 where it is not."""
+    """Return whether an index is in this device's shard of `size` elements, and its offset there.
+
+    The offset is 0 if it is not.
+    """
     b, kind = v.b, start.array_shape
     scalar = ArrayShape(_S32, ())
     size_hlo = create_r0(_S32, size, b)

@@ -1,4 +1,7 @@
-"""Elementwise instructions, and what moves no element to another device: broadcasts, transposes, iotas, constants."""
+"""Partition elementwise instructions, broadcasts, transposes, iotas and constants.
+
+None of them moves an element to another device.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _ELEMENTWISE = tuple(o.text for o in HloOpcode if o.is_elementwise)
 
 @handles(*_ELEMENTWISE, "copy", "opt-barrier", "map")
 def handle_elementwise(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """On operands of one sharding as they are, the result moved; else on operands moved to the result's sharding."""
+    """Compute on operands with one common sharding and reshard the result.
+
+    Otherwise reshard the operands to the result's sharding.
+    """
     sharding = v.sharding(hlo)
     first = v.sharding(hlo.operands[0])
     if len(hlo.operands) > 1 and all(v.sharding(o) == first for o in hlo.operands[1:]):
@@ -41,7 +47,7 @@ def handle_elementwise(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 
 def _for_operand(operand: HloInstruction, hlo: HloInstruction, sharding: HloSharding) -> HloSharding:
-    """The result's sharding; a scalar that goes with an array (the bounds of a clamp) is whole."""
+    """Return the result's sharding; a scalar operand (the bounds of a clamp) is replicated."""
     before, after = operand.shape, hlo.shape
     is_scalar = isinstance(before, ArrayShape) and isinstance(after, ArrayShape) and before.rank != after.rank
     return HloSharding.replicate() if is_scalar and sharding.is_tiled else sharding
@@ -49,7 +55,7 @@ def _for_operand(operand: HloInstruction, hlo: HloInstruction, sharding: HloShar
 
 @handles("broadcast")
 def handle_broadcast(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """The operand tiled as the result is along the dimensions that they share."""
+    """Tile the operand as the result along the dimensions that they share."""
     sharding = v.sharding(hlo)
     if sharding.is_tile_maximal:
         v.default_action(hlo)
@@ -63,7 +69,7 @@ def handle_broadcast(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("transpose")
 def handle_transpose(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """The operand tiled as the result is, before the transpose."""
+    """Tile the operand as the result, before the transpose."""
     sharding = v.sharding(hlo)
     if sharding.is_tile_maximal:
         v.default_action(hlo)
@@ -75,7 +81,7 @@ def handle_transpose(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("iota")
 def handle_iota(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """An iota of one tile, and where the tile begins added to it."""
+    """Add the tile's start to an iota of one tile."""
     sharding, b = v.sharding(hlo), v.b
     if sharding.is_tile_maximal:
         v.default_action(hlo)
@@ -94,7 +100,7 @@ def handle_iota(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("constant")
 def handle_constant(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """A constant of one value is as good in any tile; any other is cut out of the whole."""
+    """Keep a constant with one value in any tile; slice any other from the whole."""
     sharding, literal = v.sharding(hlo), hlo.attributes["literal"]
     if not isinstance(hlo.shape, ArrayShape):
         v.default_action(hlo)
@@ -111,7 +117,7 @@ def handle_constant(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 @handles("bitcast-convert")
 def handle_bitcast_convert(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Elementwise; a dimension that comes or goes is whole."""
+    """Partition as elementwise; a dimension that is added or removed is whole."""
     before, after = hlo.operands[0].shape.as_array(), hlo.shape.as_array()
     sharding = v.sharding(hlo)
     if before.rank == after.rank:

@@ -1,7 +1,8 @@
-"""Partition a Fourier transform along its own dimension, as XLA does (a decimation in time over the devices).
+"""Partition an FFT along its own dimension, as XLA does, by decimation in time over the devices.
 
-shuffle so that device i has every n-th element from i on    =>    transform locally    =>    turn by a phase
-=>    a second transform over the n devices: a loop that passes each device's result around a ring
+shuffle so that device i has every n-th element from i on    =>    transform locally    =>
+multiply by a phase    =>    a second transform over the n devices: a loop that passes each device's
+result around a ring
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _O = HloOpcode
 
 @handles("fft")
 def handle_fft(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Transform along a dimension that all devices split; anything else with the operand whole."""
+    """Transform along a dimension that all devices split; otherwise replicate the operand."""
     shape, n, sharding = hlo.operands[0].array_shape, v.state.num_partitions, v.sharding(hlo)
     length = shape.dimensions[-1] if shape.rank else 0
     split_by_all = not sharding.is_tile_maximal and sharding.dimensions[-1] == n
@@ -64,7 +65,7 @@ def handle_fft(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 def _pad_to_multiple(
     hlo: HloInstruction, n: int, sharding: HloSharding, state: PartitioningState
 ) -> HloInstruction | None:
-    """Parts of a size that n divides: each takes from those behind it, and the zeros come last."""
+    """Pad so that n divides each part: parts take elements from later ones, zeros come last."""
     last = hlo.array_shape.rank - 1
     size = hlo.array_shape.dimensions[last]
     missing = round_up_to(size, n) - size
@@ -82,7 +83,7 @@ def _pad_to_multiple(
 
 
 def _shuffle(hlo: HloInstruction, n: int, b: SpmdBuilder) -> HloInstruction:
-    """0 1 2 3 -> 0 2 1 3 for n = 2: a dot with a permutation matrix."""
+    """Shuffle 0 1 2 3 -> 0 2 1 3 for n = 2, by a dot with a permutation matrix."""
     shape = hlo.array_shape
     size = shape.dimensions[-1]
     index = _iota(size, b)
@@ -96,12 +97,12 @@ def _shuffle(hlo: HloInstruction, n: int, b: SpmdBuilder) -> HloInstruction:
 
 
 def _iota(size: int, b: SpmdBuilder) -> HloInstruction:
-    """0, 1, ... as s32."""
+    """Return 0, 1, ... as s32."""
     return b.add(_O.IOTA, (), array(PrimitiveType.S32, [size]), iota_dimension=0)
 
 
 def _phase(hlo: HloInstruction, n: int, state: PartitioningState) -> HloInstruction:
-    """exp(-2 pi i * device * k / (n * size)) for the k-th element of a device's part."""
+    """Return exp(-2 pi i * device * k / (n * size)) for the k-th element of a device's part."""
     b, shape = state.b, hlo.array_shape
     angle = create_r0(shape.element_type, complex(0, -2 * math.pi / (n * shape.dimensions[-1])), b)
     wide = b.broadcast(angle, shape)
@@ -113,8 +114,9 @@ def _phase(hlo: HloInstruction, n: int, state: PartitioningState) -> HloInstruct
 
 
 def _over_devices(hlo: HloInstruction, n: int, sharding: HloSharding, state: PartitioningState) -> HloInstruction:
-    """The transform over the devices: n steps around a ring, in each of which a device adds the
-    received value times its phase.
+    """Transform over the devices in n steps around a ring.
+
+    In each step a device adds the received value times its phase.
     """
     b, shape, module = state.b, hlo.array_shape, state.module
     count = b.constant(np.uint32(0))
@@ -134,7 +136,7 @@ def _over_devices(hlo: HloInstruction, n: int, sharding: HloSharding, state: Par
 def _ring_body(
     hlo: HloInstruction, n: int, sharding: HloSharding, state: PartitioningState, carried: TupleShape
 ) -> HloComputation:
-    """One turn: (sum, value, device, the device the value is of, turns) -> the same after it."""
+    """Write one step: (sum, value, device, the value's device, step count) -> the same after it."""
     computation = state.module.add_computation("fft_collective_permute_body")
     b = SpmdBuilder(computation, state.b.visiting)
     shape = hlo.array_shape

@@ -1,10 +1,14 @@
-"""Gathers: five ways to split one, tried in the order of what they would cost (gather_scatter_handler.cc).
+"""Partition gathers in five ways, tried in the order of their estimated cost.
 
-explicit batch       the batching dimensions are split alike in operand, indices and output: nothing moves
-index parallel       the same for dimensions in which the indices only count up
-operand passthrough  the operand is split in dimensions that every slice covers completely: so is the output
-trivial slices       the operand is split in indexed dimensions: each device gathers what it has, masked, then all-reduce
-index passthrough    the indices are split: each device gathers its part of the output from a whole operand
+Follows gather_scatter_handler.cc.
+
+explicit batch       operand, indices and output split batching dimensions alike: nothing moves
+index parallel       the same for dimensions in which the indices are an iota
+operand passthrough  the operand is split in dimensions that every slice covers: so is the output
+trivial slices       the operand is split in indexed dimensions: each device gathers what it has,
+                     masked, then all-reduce
+index passthrough    the indices are split: each device gathers its part of the output from a whole
+                     operand
 """
 
 from __future__ import annotations
@@ -66,9 +70,10 @@ _SUM = "each device has gathered the slices in its shard, and zeros for the othe
 
 @dataclass(frozen=True)
 class GatherCase:
-    """A gather to partition: the whole one, or within a way what is left for each group of devices.
+    """A gather to partition: the whole one, or within a way the rest for each group of devices.
 
-    `output_shape`, `output_sharding` and `slice_sizes` are those of this level; `recursive` lets a way be split further by others.
+    `output_shape`, `output_sharding` and `slice_sizes` are those of this level. `recursive` lets
+    other ways split a way further.
     """
 
     dims: IndexedDimensions
@@ -86,7 +91,7 @@ class GatherCase:
 
     @property
     def b(self) -> SpmdBuilder:
-        """Where new instructions go."""
+        """The builder of new instructions."""
         return self.state.b
 
     @property
@@ -95,24 +100,27 @@ class GatherCase:
         return self.operand.state
 
     def dry(self, run: DryRun) -> GatherCase:
-        """The same case with parameters of another module for operands, and not recursive."""
+        """Return a non-recursive copy whose operands are parameters of another module."""
         operand, indices = run.parameter(self.operand), run.parameter(self.indices)
         return replace(self, operand=operand, indices=indices, recursive=False)
 
     def finish(self, result: HloInstruction, sharding: HloSharding, shape: ArrayShape | None = None) -> HloInstruction:
-        """The result in `sharding`, resharded to what is asked for."""
+        """Reshard the result from `sharding` to the required sharding."""
         set_sharding(result, sharding)
         partitioned = PartitionedHlo(result, shape or self.output_shape, self.operand.state)
         return partitioned.reshard(self.output_sharding).hlo
 
     def per_group(self, operand: PartitionedHlo, indices: PartitionedHlo, output: GroupedSharding) -> GatherCase:
-        """What is left to do for each group."""
+        """Return the case that is left for each group."""
         shape = get_per_group_base_shape(output, self.output_shape)
         return replace(self, operand=operand, indices=indices, output_shape=shape, output_sharding=output.sharding)
 
 
 def partition_gather(g: GatherCase) -> HloInstruction:
-    """Partition by the cheapest way that can; by none, gather from the whole with all indices and cut the result."""
+    """Partition by the cheapest applicable way.
+
+    If none applies, gather from the whole operand with all indices, and slice the result.
+    """
     if g.recursive:
         for estimate in cheapest_first(WAYS, g, _O.GATHER, g.state.options.preferred_gather_partition_methods):
             with estimate.as_cause(g):
@@ -128,17 +136,17 @@ def partition_gather(g: GatherCase) -> HloInstruction:
     return g.finish(whole, HloSharding.replicate(), whole.array_shape)
 
 
-# -- parallel dimensions -------------------------------------------------------------------------------------------
+# -- parallel dimensions ---------------------------------------------------------------------------
 
 
 def partition_explicit_batch(g: GatherCase) -> HloInstruction | None:
-    """Split dimensions that the gather itself calls batching."""
+    """Split batching dimensions of the gather."""
     dims = g.dims.explicit_batch()
     return None if dims is None else _partition_parallel(g, dims, need_offset=False)
 
 
 def partition_index_parallel(g: GatherCase) -> HloInstruction | None:
-    """Split dimensions in which the indices count up: slice n is in the shard that has n."""
+    """Split dimensions whose indices are an iota: slice n is in the shard that has n."""
     dims = g.dims.index_parallel()
     return None if dims is None else _partition_parallel(g, dims, need_offset=True)
 
@@ -165,11 +173,11 @@ def _partition_parallel(g: GatherCase, dims: MatchingDims, *, need_offset: bool)
         return g.finish(result, ungroup_sharding(output_grouped))
 
 
-# -- passthrough ---------------------------------------------------------------------------------------------------
+# -- passthrough -----------------------------------------------------------------------------------
 
 
 def partition_operand_passthrough(g: GatherCase) -> HloInstruction | None:
-    """Split dimensions of the operand that every slice takes whole."""
+    """Split operand dimensions that every slice takes whole."""
     if g.operand.sharding.is_tile_maximal:
         return None
     output = g.dims.output_from_operand(g.operand.array_shape, g.operand.sharding, g.slice_sizes)
@@ -224,11 +232,11 @@ def partition_index_passthrough(g: GatherCase) -> HloInstruction | None:
         return g.finish(result, output)
 
 
-# -- trivial slices ------------------------------------------------------------------------------------------------
+# -- trivial slices --------------------------------------------------------------------------------
 
 
 def partition_trivial_slices(g: GatherCase) -> HloInstruction | None:
-    """Gather from each shard of the operand what is in it, put 0 for the rest, and add up."""
+    """Gather from each shard of the operand what it has, set the rest to 0, and sum."""
     trivial = trivial_slice_dims(g.operand, g.dims.index_map, g.slice_sizes)
     if trivial is None:
         return None
@@ -266,7 +274,10 @@ def partition_trivial_slices(g: GatherCase) -> HloInstruction | None:
 def _groups_for_trivial_slices(
     g: GatherCase, trivial: tuple[int, ...], operand_grouped: GroupedSharding
 ) -> tuple[GroupedSharding, GroupedSharding]:
-    """The groupings of indices and output; where one of them is split within groups and the other is not, both are."""
+    """Return the groupings of indices and output.
+
+    If one is split within groups and the other is not, both are split.
+    """
     d, rank = g.dims, g.output_shape.rank
 
     def of_indices(sharding: HloSharding) -> GroupedSharding:
@@ -288,7 +299,7 @@ def _groups_for_trivial_slices(
 
 
 def _in_another_shard(indices: PartitionedHlo, low: HloInstruction, high: HloInstruction) -> PartitionedHlo:
-    """Which elements of the indices are not of this device's shard of the operand."""
+    """Return which elements of the indices are outside this device's shard of the operand."""
     b = indices.state.b
     truth = indices.hlo.array_shape.with_type(PrimitiveType.PRED)
     before = b.add(_O.COMPARE, (indices.hlo, low), truth, direction="LT")
@@ -299,7 +310,7 @@ def _in_another_shard(indices: PartitionedHlo, low: HloInstruction, high: HloIns
 
 
 def _mask_of_slices(g: GatherCase, mask: HloInstruction, gathered: HloInstruction) -> HloInstruction:
-    """The mask of indices in the shape of what is gathered by them."""
+    """Broadcast the mask of indices to the shape of the gathered slices."""
     b, d = g.b, g.dims
     if d.has_index_vectors:
         no = create_r0(PrimitiveType.PRED, False, b)
@@ -321,7 +332,7 @@ WAYS: tuple[tuple[str, Way[GatherCase]], ...] = (
     ("trivial-sliced-operand", partition_trivial_slices),
     ("index-passthrough", partition_index_passthrough),
 )
-"""The ways and their names in options, in the order in which they are preferred at equal cost."""
+"""The ways and their names in options, by preference at equal cost."""
 
 
 @handles("gather")

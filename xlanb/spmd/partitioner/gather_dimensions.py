@@ -1,7 +1,8 @@
-"""IndexedDimensions: what the dimensions of a gather or a scatter mean to the partitioner.
+"""IndexedDimensions: the roles of a gather's or scatter's dimensions in partitioning.
 
-A scatter is read as the gather that would take its updates out of its operand: `output` below is a gather's result or a scatter's update.
-The names of XLA's functions (xla/hlo/utils/hlo_sharding_util.h) are in the docstrings.
+A scatter is treated as the gather that would take its updates out of its operand: `output` is a
+gather's result or a scatter's update. The docstrings name the functions of XLA
+(xla/hlo/utils/hlo_sharding_util.h).
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _O = HloOpcode
 
 @dataclass(frozen=True)
 class MatchingDims:
-    """Dimensions that go together: `operand[n]`, `indices[n]` and `output[n]` are the same one; empty for an array that has none of them."""
+    """Dimensions that match: `operand[n]`, `indices[n]` and `output[n]` are the same one.
+
+    Empty for an array that has none of them.
+    """
 
     operand: tuple[int, ...] = ()
     indices: tuple[int, ...] = ()
@@ -37,8 +41,11 @@ class MatchingDims:
 class IndexedDimensions:
     """The dimension numbers of a gather or a scatter, under one set of names.
 
-    `window` are the dimensions of the output that come from the operand (offset_dims, update_window_dims); `collapsed` and `batching` those of the
-    operand that have no dimension among them; `index_map` says which dimension of the operand each element of an index vector is for.
+    Attributes:
+        window: output dimensions that come from the operand (offset_dims, update_window_dims).
+        collapsed: operand dimensions of size 1 in a slice, which the output lacks.
+        batching: operand batching dimensions, which the window lacks.
+        index_map: the operand dimension that each element of an index vector indexes.
     """
 
     hlo: HloInstruction
@@ -54,7 +61,7 @@ class IndexedDimensions:
 
     @staticmethod
     def of(hlo: HloInstruction) -> IndexedDimensions:
-        """The dimensions of a gather or a scatter."""
+        """Return the dimensions of a gather or a scatter."""
         a = hlo.attributes
         if hlo.opcode is _O.GATHER:
             names = (
@@ -85,18 +92,24 @@ class IndexedDimensions:
 
     @property
     def has_index_vectors(self) -> bool:
-        """Whether a dimension of the indices is that of the index vectors; without one each index is a vector of one element."""
+        """Whether the indices have a dimension of index vectors.
+
+        Without one, each index is a vector of one element.
+        """
         return self.index_vector_dim < self.indices_rank
 
     @property
     def output_batch_dims(self) -> tuple[int, ...]:
-        """Dimensions of the output that come from the indices."""
+        """Output dimensions that come from the indices."""
         return tuple(d for d in range(self.output_rank) if d not in self.window)
 
-    # -- which dimensions go together ------------------------------------------------------------------------------
+    # -- which dimensions go together --------------------------------------------------------------
 
     def operand_passthrough(self, slice_sizes: Sequence[int], operand: ArrayShape | None = None) -> MatchingDims:
-        """Dimensions of the operand, by default of the instruction's own, that are taken whole (GetGatherScatterOperandPassthroughDims)."""
+        """Return operand dimensions that slices take whole.
+
+        `operand` defaults to the instruction's own. Follows GetGatherScatterOperandPassthroughDims.
+        """
         operand_dims, output = [], []
         windows = iter(self.window)
         for dim, size in enumerate((operand or self.operand.array_shape).dimensions):
@@ -109,23 +122,32 @@ class IndexedDimensions:
         return MatchingDims(operand=tuple(operand_dims), output=tuple(output))
 
     def connected(self, excluded: Iterable[int] = ()) -> MatchingDims:
-        """Dimensions of the indices, without that of the vectors, and those of the output (GetGatherConnectedDimsAcrossIndicesAndOutput)."""
+        """Match index dimensions, without that of the vectors, to output dimensions.
+
+        Follows GetGatherConnectedDimsAcrossIndicesAndOutput.
+        """
         left_out = frozenset(excluded)
         dims = (d for d in range(self.indices_rank) if d != self.index_vector_dim)
         pairs = [(i, o) for i, o in zip(dims, self.output_batch_dims, strict=True) if i not in left_out]
         return MatchingDims(indices=tuple(i for i, _ in pairs), output=tuple(o for _, o in pairs))
 
     def index_passthrough(self) -> MatchingDims:
-        """The connected dimensions along which the operand isn't indexed by position (GetGatherScatterIndexPassThroughDims)."""
+        """Match the connected dimensions along which the operand is not indexed by position.
+
+        Follows GetGatherScatterIndexPassThroughDims.
+        """
         parallel = self.index_parallel()
         return self.connected((*self.indices_batching, *(parallel.indices if parallel else ())))
 
     def explicit_batch(self) -> MatchingDims | None:
-        """The batching dimensions that the instruction names; None where it names none."""
+        """Match the batching dimensions that the instruction names; None if there are none."""
         return self._with_output(self.batching, self.indices_batching) if self.batching else None
 
     def index_parallel(self) -> MatchingDims | None:
-        """Dimensions in which the indices count up, so that slice n is at n (GetGatherScatterBatchParallelDims); None where there are none."""
+        """Match dimensions whose indices are an iota, so that slice n is at n.
+
+        Returns None if there are none. Follows GetGatherScatterBatchParallelDims.
+        """
         sizes = self._original_slice_sizes()
         indices = self.indices
         while indices.opcode is _O.COPY:
@@ -147,7 +169,7 @@ class IndexedDimensions:
         return self._with_output(tuple(operand_dims), tuple(indices_dims)) if indices_dims else None
 
     def _iota_dims(self, indices: HloInstruction) -> list[int]:
-        """For each element of an index vector the dimension along which it counts up; -1 where it does not."""
+        """Return the dimension along which each element of an index vector is an iota, or -1."""
         dims = [-1] * len(self.index_map)
         if indices.opcode is _O.CONCATENATE and indices.dimensions[0] == self.index_vector_dim:
             done = 0
@@ -174,7 +196,7 @@ class IndexedDimensions:
         return self.slice_sizes(self.operand.array_shape, updates.array_shape)
 
     def slice_sizes(self, operand: ArrayShape, update: ArrayShape) -> tuple[int, ...]:
-        """The size of a scatter's slices in the dimensions of its operand (GetScatterSliceSize)."""
+        """Return the slice sizes of a scatter in its operand's dimensions (GetScatterSliceSize)."""
         windows = iter(self.window)
         return tuple(
             1 if d in self.collapsed or d in self.batching else update.dimensions[next(windows)]
@@ -186,15 +208,21 @@ class IndexedDimensions:
         output = dict(zip(connected.indices, connected.output, strict=True))
         return MatchingDims(operand, indices, tuple(output[d] for d in indices))
 
-    # -- shardings of one array from another's ---------------------------------------------------------------------
+    # -- shardings of one array from another's -----------------------------------------------------
 
     def output_from_indices(self, sharding: HloSharding) -> HloSharding:
-        """The output's sharding that follows the indices (GatherOutputShardingFromIndex, ScatterUpdateShardingFromIndex)."""
+        """Return the output sharding that follows the indices.
+
+        Follows GatherOutputShardingFromIndex and ScatterUpdateShardingFromIndex.
+        """
         dims = self.connected()
         return propagate_sharding_along_dims_and_replicate_others(sharding, dims.indices, dims.output, self.output_rank)
 
     def indices_from_output(self, sharding: HloSharding) -> HloSharding:
-        """The indices' sharding that follows the output (GatherIndexShardingFromOutput, ScatterIndexShardingFromUpdate)."""
+        """Return the index sharding that follows the output.
+
+        Follows GatherIndexShardingFromOutput and ScatterIndexShardingFromUpdate.
+        """
         dims = self.connected()
         return propagate_sharding_along_dims_and_replicate_others(
             sharding, dims.output, dims.indices, self.indices_rank
@@ -203,7 +231,10 @@ class IndexedDimensions:
     def output_from_operand(
         self, operand: ArrayShape, sharding: HloSharding, slice_sizes: Sequence[int]
     ) -> HloSharding | None:
-        """The output's sharding that follows the operand's in dimensions that are taken whole; None where that splits nothing."""
+        """Return the output sharding that follows the operand in dimensions that slices take whole.
+
+        Returns None if that splits nothing.
+        """
         if sharding.is_tile_maximal or sharding.is_manual:
             return None
         dims = self.operand_passthrough(slice_sizes, operand)
@@ -214,7 +245,10 @@ class IndexedDimensions:
 
 
 def dimension_for_iota(hlo: HloInstruction) -> int | None:
-    """The dimension along which an array counts up from 0, the same along all others; None where it does not (GetDimensionForIota)."""
+    """Return the dimension along which an array is an iota, or None if it is no iota.
+
+    Follows GetDimensionForIota.
+    """
     if hlo.opcode is _O.IOTA:
         return int(hlo.attributes["iota_dimension"])
     if not hlo.shape.is_array or hlo.array_shape.element_type is not PrimitiveType.S32:
@@ -239,7 +273,10 @@ def _counted_dimension(values: np.ndarray) -> int | None:
 
 
 def _outside(element: HloInstruction) -> HloInstruction | None:
-    """What a caller passes as an element of its body's parameter, where it is the same in every iteration."""
+    """Return the value that a caller passes for an element of its body's parameter.
+
+    Returns None if it may change between iterations.
+    """
     body = element.parent
     callers = body.module.callers(body)
     if body.is_entry or len(callers) != 1:

@@ -1,4 +1,4 @@
-"""Groups of devices brought in line: a grouped sharding in another's groups, and what a group has of an array."""
+"""Align groups of devices, and take a group's part of an array."""
 
 from __future__ import annotations
 
@@ -29,13 +29,19 @@ if TYPE_CHECKING:
 def align_groups_with(
     grouped: GroupedSharding, reference: GroupedSharding, *, ignore_group_order: bool = False
 ) -> GroupedSharding:
-    """The grouped sharding in the groups of `reference`, with devices renumbered inside where the groups are the same sets."""
+    """Return the grouped sharding in the groups of `reference`.
+
+    Devices are renumbered inside groups if the groups are the same sets.
+    """
     aligned = _aligned(grouped, reference, compatible_only=False, ignore_group_order=ignore_group_order)
     return grouped if aligned is None else aligned  # only a demand for compatibility fails
 
 
 def align_groups_with_if_compatible(grouped: GroupedSharding, reference: GroupedSharding) -> GroupedSharding | None:
-    """`align_groups_with`; None where the groups are other sets, or their devices stand differently from group to group."""
+    """`align_groups_with`, or None if the groups differ as sets.
+
+    Also None if the order of devices differs from group to group.
+    """
     return _aligned(grouped, reference, compatible_only=True, ignore_group_order=False)
 
 
@@ -71,7 +77,7 @@ def _aligned(
 def align_sharding_on_dims(
     sharding: HloSharding, dims: Sequence[int], reference: HloSharding, reference_dims: Sequence[int]
 ) -> HloSharding:
-    """The sharding with its devices along some dimensions grouped as `reference` has them along its own."""
+    """Group the devices along some dimensions as `reference` groups them along its own."""
     grouped = group_sharding_on_dims(sharding, dims)
     return ungroup_sharding(align_groups_with(grouped, group_sharding_on_dims(reference, reference_dims)))
 
@@ -79,7 +85,10 @@ def align_sharding_on_dims(
 def create_matching_sharding_on_dims(
     target_shape: ArrayShape, source: HloSharding, target_dims: Sequence[int], source_dims: Sequence[int]
 ) -> HloSharding:
-    """A sharding for another array that splits `target_dims` as `source` splits `source_dims`, and replicates the rest."""
+    """Return a sharding that splits `target_dims` as `source` splits `source_dims`.
+
+    It replicates the rest.
+    """
     if source.is_replicated:
         return HloSharding.replicate()
     tiles = [1] * target_shape.rank
@@ -92,7 +101,10 @@ def create_matching_sharding_on_dims(
 
 
 def find_matching_partitioned_dims_for_grouping(sharding: HloSharding, device_groups: Devices) -> list[int] | None:
-    """The dimensions of the tile assignment along which exactly these groups differ; None where there are none."""
+    """Return the tile-assignment dimensions along which exactly these groups differ.
+
+    Returns None if there are none.
+    """
     groups, size = device_groups.shape
     if sharding.is_tile_maximal or groups < 2 or sharding.num_devices != device_groups.size:
         return None
@@ -110,7 +122,7 @@ def find_matching_partitioned_dims_for_grouping(sharding: HloSharding, device_gr
 
 
 def get_per_group_base_shape(grouped: GroupedSharding, shape: ArrayShape) -> ArrayShape:
-    """The part of an array that one group has."""
+    """Return the shape of the part of an array that one group has."""
     dims = list(shape.dimensions)
     for dim, groups in zip(grouped.group_dims, grouped.group_dim_sizes, strict=True):
         if dim < len(dims):
@@ -125,7 +137,10 @@ def per_group_slice_from_replicated(
     group_dims: Sequence[int],
     b: SpmdBuilder,
 ) -> HloInstruction:
-    """What the group of each device has of an array that every device has whole; `group_dims` are the array's."""
+    """Slice the part of each device's group from a replicated array.
+
+    `group_dims` are the array's dimensions.
+    """
     table = np.zeros(grouped.device_groups.size, np.uint32)
     for g, devices in enumerate(grouped.device_groups):
         table[devices] = g

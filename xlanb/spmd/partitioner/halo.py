@@ -1,7 +1,7 @@
-"""Halo exchange: give every shard the elements of its neighbors that it reads besides its own, by collective-permute.
+"""Halo exchange: give every shard the neighbors' elements that it reads, by collective-permute.
 
-`left` and `right` say, for a shard's ordinal along `dim`, how many elements beyond its own bounds it reads; a negative halo
-means that it doesn't read that many of its own.
+`left` and `right` map a shard's ordinal along `dim` to the number of elements that it reads beyond
+its own bounds. A negative halo means that it does not read that many of its own elements.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def with_dimension(shape: ArrayShape, dim: int, size: int) -> ArrayShape:
-    """The shape with one dimension of another size."""
+    """Return the shape with one dimension resized."""
     dims = list(shape.dimensions)
     dims[dim] = size
     return shape.with_dimensions(dims)
 
 
 def slice_dimension(hlo: HloInstruction, dim: int, start: int, limit: int, b: SpmdBuilder) -> HloInstruction:
-    """The elements from `start` below `limit` along one dimension; the instruction itself where that is all of it."""
+    """Slice [start, limit) of one dimension; return the instruction itself if that is all of it."""
     shape = hlo.array_shape
     if (start, limit) == (0, shape.dimensions[dim]):
         return hlo
@@ -64,7 +64,7 @@ def _concatenate(pieces: Sequence[HloInstruction], dim: int, b: SpmdBuilder) -> 
 
 @dataclass
 class _Exchange:
-    """One dimension of one array whose halos are exchanged."""
+    """A halo exchange along one dimension of one array."""
 
     hlo: HloInstruction
     dim: int
@@ -79,7 +79,7 @@ class _Exchange:
         return self.hlo.array_shape.dimensions[self.dim]
 
     def pairs(self, distance: int, *, to_right: bool) -> list[tuple[int, int]]:
-        """(source, target) of every device that has a neighbor `distance` shards before it, in the order of tiles."""
+        """Return (source, target) for each device with a neighbor `distance` shards before it."""
         pairs = []
         tiles = self.target.tile_assignment
         for index, device in np.ndenumerate(tiles):
@@ -91,7 +91,7 @@ class _Exchange:
         return pairs
 
     def left_pieces(self, max_halo: int) -> list[HloInstruction]:
-        """What comes from shards before, the farthest first; zeros where none has one."""
+        """Return the pieces from earlier shards, farthest first; zeros where there is no shard."""
         pieces: list[HloInstruction] = []
         zeros = 0
         b = self.state.b
@@ -109,14 +109,14 @@ class _Exchange:
         return [self.zeros(zeros), *pieces] if zeros else pieces
 
     def own_pieces(self) -> list[HloInstruction]:
-        """What the shard reads of itself."""
+        """Return what the shard reads of its own elements."""
         if self.left_bound >= self.size or self.right_bound <= 0:
             return []
         start, limit = max(0, self.left_bound), min(self.size, self.right_bound)
         return [slice_dimension(self.hlo, self.dim, start, limit, self.state.b)]
 
     def right_pieces(self, max_halo: int) -> list[HloInstruction]:
-        """What comes from shards behind, the nearest first; zeros where none has one."""
+        """Return the pieces from later shards, nearest first; zeros where there is no shard."""
         pieces: list[HloInstruction] = []
         zeros = 0
         b = self.state.b
@@ -133,7 +133,7 @@ class _Exchange:
         return [*pieces, self.zeros(zeros)] if zeros else pieces
 
     def zeros(self, size: int) -> HloInstruction:
-        """A halo of zeros."""
+        """Return a halo of zeros."""
         return create_zero(with_dimension(self.hlo.array_shape, self.dim, size), self.state.b)
 
 
@@ -147,7 +147,8 @@ def exchange_halo(
 ) -> HloInstruction | None:
     """Concatenate the largest left halo of all shards, the shard and the largest right halo.
 
-    None where the halos reach so far that gathering the whole is simpler, or where no shard reads anything.
+    Returns None if the halos are so long that gathering the whole is simpler, or if no shard reads
+    anything.
     """
     size = hlo.array_shape.dimensions[dim]
     count = target.dimension(dim)
@@ -184,11 +185,24 @@ def exchange_halo_and_get_valid_data(
     mask_invalid_region: bool = True,
     force_mask_in_compact: bool = False,
 ) -> HloInstruction | None:
-    """Exchange halos along `dim`, slice out each shard's window of `shard_size_with_halo`, and mask
-    padding.
+    """Exchange halos along `dim`, slice each shard's window, and mask padding.
 
-    `explicit_left_padding` and `padded_full_size` describe the whole dimension with its padding, in which
-    `offset_on_padded_shape` (s32[]) is where this shard's window starts. None where replicating is the better way.
+    Args:
+        hlo: this device's shard.
+        base_shape: the shape of the whole.
+        left: the left halo by shard ordinal.
+        right: the right halo by shard ordinal.
+        explicit_left_padding: padding before the whole dimension.
+        padded_full_size: size of the whole dimension with its padding.
+        shard_size_with_halo: size of each shard's window.
+        dim: the dimension.
+        target: the sharding of the result.
+        offset_on_padded_shape: where this shard's window starts in the padded dimension, s32[].
+        pad_value: the value of padding.
+        partition_ordinal: this shard's ordinal along `dim`.
+
+    Returns:
+        The window, or None if replicating is better.
     """
     count = target.dimension(dim)
     size = hlo.array_shape.dimensions[dim]
@@ -223,7 +237,7 @@ def _window_of_shard(
     partition_ordinal: HloInstruction,
     b: SpmdBuilder,
 ) -> HloInstruction:
-    """The part that the shard reads, of all that was concatenated (which is as wide as the widest needs)."""
+    """Slice the window that the shard reads from the concatenation, which fits the largest one."""
     max_left = left.max_in_range(1, count)
     max_left_or_padding = max(max_left, explicit_left_padding)
     start = MultiplyAddDivide(0, max_left_or_padding) - left
@@ -253,7 +267,7 @@ def _mask(
     pad_value: HloInstruction,
     b: SpmdBuilder,
 ) -> HloInstruction:
-    """Replace what lies before `start` or from `limit` on in the padded whole by `pad_value`."""
+    """Set elements before `start` and from `limit` on in the padded whole to `pad_value`."""
     past_limit = padded_full_size > limit
     if start <= 0 and not past_limit:
         return hlo

@@ -1,8 +1,9 @@
-"""Compact halo exchange: where halos are long and differ from shard to shard, each shard gets only what it reads.
+"""Compact halo exchange for long halos that differ between shards: each gets only what it reads.
 
-A window of a shard is cut into halos: a part of another shard (by a collective-permute that several shards may share), a part
-of itself, or padding. The n-th halos of all shards become one piece, chosen by the shard's ordinal; the pieces are
-concatenated, each shard cuts its window out, and padding is masked.
+A shard's window is divided into halos: parts of another shard (by a collective-permute that several
+shards may share), parts of the shard itself, or padding. The n-th halos of all shards become one
+piece, selected by the shard's ordinal. The pieces are concatenated, each shard slices its window,
+and padding is masked.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ _UNSEEN = -5
 
 @dataclass(frozen=True)
 class _Halo:
-    """Elements [start, limit) of a shard that the window of shard `shard` has at `offset`."""
+    """Elements [start, limit) of a shard, at `offset` in the window of shard `shard`."""
 
     shard: int
     start: int
     limit: int
     offset: int
     source: int = _SELF
-    """The shard they come from, or padding."""
+    """The shard that has them, or padding."""
     permute: int = _SELF
-    """The index of the collective-permute that brings them, the shard itself, or padding."""
+    """The index of the collective-permute that sends them, or the shard itself, or padding."""
 
     @property
     def size(self) -> int:
@@ -67,7 +68,7 @@ class _Compact:
     collectives: CollectiveOps
     halos: list[list[_Halo]] = field(default_factory=list)
     permutes: list[tuple[HloInstruction, int]] = field(default_factory=list)
-    """Each with the first element of the shard that it carries."""
+    """The collective-permutes, each with the first element of the shard that it sends."""
     pieces: list[HloInstruction] = field(default_factory=list)
     padded_width: int = 0
     self_start: int = 0
@@ -84,11 +85,11 @@ class _Compact:
         return self.shape.dimensions[self.dim]
 
     def resized(self, size: int) -> ArrayShape:
-        """The shard's shape with another size along the dimension."""
+        """Return the shard's shape with another size along the dimension."""
         return self.shape.with_dimensions([size if i == self.dim else d for i, d in enumerate(self.shape.dimensions)])
 
     def bounds(self, shard: int) -> tuple[int, int]:
-        """Where the window of a shard starts and ends in the whole."""
+        """Return where a shard's window starts and ends in the whole."""
         return shard * self.size - self.left.at(shard), (shard + 1) * self.size + self.right.at(shard)
 
     @property
@@ -96,10 +97,10 @@ class _Compact:
         """The size of the largest window."""
         return max(0, *(limit - start for start, limit in map(self.bounds, range(self.count))))
 
-    # -- which halos ------------------------------------------------------------------------------------------------
+    # -- which halos -------------------------------------------------------------------------------
 
     def cut(self, shard: int) -> list[_Halo]:
-        """The halos of one shard's window, in order."""
+        """Return the halos of one shard's window, in order."""
         halos = []
         start, limit = self.bounds(shard)
         at = start
@@ -116,7 +117,11 @@ class _Compact:
         return halos
 
     def align(self, halos: list[list[_Halo]]) -> list[list[tuple[int, int]]]:
-        """Keep paddings that stand beside data no longer than a shard; gives, per source shard, (shard, n-th halo)."""
+        """Split paddings next to data so that none is longer than a shard.
+
+        Returns:
+            For each source shard, (shard, index of the halo) of what it provides.
+        """
         self.halos = [[] for _ in halos]
         readers: list[list[tuple[int, int]]] = [[] for _ in halos]
         pending = [list(reversed(of_shard)) for of_shard in halos]
@@ -137,7 +142,7 @@ class _Compact:
         return readers
 
     def permute(self, readers: list[list[tuple[int, int]]]) -> None:
-        """Carry the halos by collective-permutes, in each of which every shard sends and receives once at most."""
+        """Send the halos by collective-permutes, each shard sending and receiving at most once."""
         collectives = self.collectives
         following = [0] * len(readers)
         while True:
@@ -165,17 +170,17 @@ class _Compact:
             self.permutes.append((collectives.collective_permute(self.sliced(start, limit), pairs), start))
 
     def sliced(self, start: int, limit: int) -> HloInstruction:
-        """Elements [start, limit) of the shard."""
+        """Return elements [start, limit) of the shard."""
         if (start, limit) == (0, self.size):
             return self.hlo
         box = [SliceDimension(0, d) for d in self.shape.dimensions]
         box[self.dim] = SliceDimension(start, limit)
         return self.b.add(HloOpcode.SLICE, (self.hlo,), self.resized(limit - start), slice=tuple(box))
 
-    # -- pieces -----------------------------------------------------------------------------------------------------
+    # -- pieces ------------------------------------------------------------------------------------
 
     def make_pieces(self) -> None:
-        """One piece for every n that some shard has an n-th halo of."""
+        """Make one piece for every n for which some shard has an n-th halo."""
         self.self_start = self.size
         for n in range(max((len(h) for h in self.halos), default=0)):
             row = [h[n] if n < len(h) else None for h in self.halos]
@@ -197,11 +202,11 @@ class _Compact:
             self.pieces.append(self.piece([_UNSEEN if h is None else h.permute for h in row], width, own_start))
 
     def width_of(self, permute: int) -> int:
-        """How many elements a collective-permute carries."""
+        """Return how many elements a collective-permute sends."""
         return self.permutes[permute][0].array_shape.dimensions[self.dim]
 
     def piece(self, sources: list[int], width: int, own_start: int) -> HloInstruction:
-        """The n-th piece: what each shard takes, chosen by its ordinal; padding is masked later."""
+        """Return the n-th piece, selected by the shard's ordinal; padding is masked later."""
         b, shape = self.b, self.resized(width)
         padding = b.add(HloOpcode.BROADCAST, (self.pad_value,), shape, dimensions=())
         unique: list[HloInstruction] = []
@@ -237,11 +242,11 @@ class _Compact:
         return selected
 
     def own(self, start: int, width: int) -> HloInstruction:
-        """A part of the shard itself; a slice even where an equal one was made before, as XLA does."""
+        """Slice a part of the shard itself; as XLA does, without reusing an equal slice."""
         return self.sliced(start, start + width)
 
     def widened(self, piece: HloInstruction, width: int) -> HloInstruction:
-        """Pad a piece: the first one on the left, so that data touch data, the others on the right."""
+        """Pad a piece on the right, or the first piece on the left so that data is adjacent."""
         missing = width - piece.array_shape.dimensions[self.dim]
         if missing == 0:
             return piece
@@ -255,17 +260,17 @@ class _Compact:
         shape = self.resized(hlo.array_shape.dimensions[self.dim] + low + high)
         return self.b.add(HloOpcode.PAD, (hlo, self.pad_value), shape, padding=tuple(padding))
 
-    # -- the window -------------------------------------------------------------------------------------------------
+    # -- the window --------------------------------------------------------------------------------
 
     def concatenated(self) -> HloInstruction:
-        """All pieces, from which each shard cuts its window."""
+        """Concatenate all pieces; each shard's window is sliced from the result."""
         if len(self.pieces) == 1:
             return self.pieces[0]
         shape = self.resized(self.padded_width)
         return self.b.add(HloOpcode.CONCATENATE, tuple(self.pieces), shape, dimensions=(self.dim,))
 
     def window_start(self, halo: _Halo) -> int:
-        """Where in the pieces a window starts whose first halo is this one."""
+        """Return where in the pieces a window starts that begins with this halo."""
         first = self.pieces[0].array_shape.dimensions[self.dim]
         if halo.permute >= 0:
             return halo.start - self.permutes[halo.permute][1] + first - self.width_of(halo.permute)
@@ -274,7 +279,7 @@ class _Compact:
         return first - halo.size
 
     def data_bounds(self, shard: int) -> tuple[int, int]:
-        """Where in its window a shard has data: [start, limit)."""
+        """Return where in its window a shard has data: [start, limit)."""
         start = 0
         for halo in self.halos[shard]:
             if halo.permute != _PADDING:
@@ -285,7 +290,7 @@ class _Compact:
         return start, high - low - max(0, beyond)
 
     def cut_window(self, concat: HloInstruction) -> HloInstruction:
-        """Each shard's window out of the concatenated pieces."""
+        """Slice each shard's window from the concatenated pieces."""
         starts = [self.window_start(h[0]) if h else 0 for h in self.halos]
         width = max(self.padded_width, *(s + self.window for s, h in zip(starts, self.halos, strict=True) if h))
         if width > self.padded_width:
@@ -298,7 +303,7 @@ class _Compact:
         return self.b.add(HloOpcode.DYNAMIC_SLICE, (concat, *offsets), shape, dynamic_slice_sizes=shape.dimensions)
 
     def masked(self, hlo: HloInstruction) -> HloInstruction:
-        """Padding's value where a shard has no data."""
+        """Set the elements for which a shard has no data to the padding value."""
         b, shape = self.b, hlo.array_shape
         index_shape, mask_shape = shape.with_type(PrimitiveType.S32), shape.with_type(PrimitiveType.PRED)
         bounds = [self.data_bounds(s) if h else (0, 0) for s, h in enumerate(self.halos)]
@@ -328,7 +333,7 @@ def exchange_halo_compact(
     shard_ordinal: HloInstruction,
     state: PartitioningState,
 ) -> HloInstruction:
-    """Give every shard its window along `dim`; without a pad value, padding stays unmasked."""
+    """Give every shard its window along `dim`; without a pad value, padding is not masked."""
     groups = group_sharding_on_all_dims_except(sharding, (dim,)).device_groups
     value = create_zero(array(hlo.array_shape.element_type), state.b) if pad_value is None else pad_value
     e = _Compact(

@@ -1,4 +1,7 @@
-"""What the partitioning of gathers and of scatters has in common: groups of devices, offsets of indices, orders of dimensions."""
+"""Common parts of partitioning gathers and scatters.
+
+Groups of devices, index offsets, and the order of dimensions to replicate.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,10 @@ _S32 = PrimitiveType.S32
 
 
 class IndexedGroups:
-    """Arrays as each group of devices sees them, for the time of a `with`: behind it their instructions have their shardings again.
+    """Arrays as each group of devices sees them, in a `with` block.
 
-    Collectives that bring an operand of `hlo` into its groups have `reason` as their cause.
+    When the block ends, their instructions get their shardings back. Collectives that reshard an
+    operand of `hlo` into its groups have `reason` as their cause.
     """
 
     def __init__(self, hlo: HloInstruction, reason: str) -> None:
@@ -57,7 +61,7 @@ class IndexedGroups:
         self._stack.close()
 
     def of(self, phlo: PartitionedHlo, grouped: GroupedSharding, operand: int | None = None) -> PartitionedHlo:
-        """`phlo`, an operand of the instruction, resharded so that each group has its own, and then as that group sees it."""
+        """Reshard an operand of the instruction so that each group has its part, and return it."""
         target = ungroup_sharding(grouped)
         with phlo.state.because(self._hlo, operand, phlo.sharding, target, self._reason):
             phlo = phlo.reshard(target)
@@ -70,7 +74,7 @@ class IndexedGroups:
     def of_each(
         self, phlos: Iterable[PartitionedHlo], grouped: GroupedSharding, first: int = 0
     ) -> list[PartitionedHlo]:
-        """`of` for several arrays, operands from `first` on, each instruction once."""
+        """Apply `of` to several arrays, operands from `first` on, each instruction once."""
         seen: dict[HloInstruction, PartitionedHlo] = {}
         found = []
         for number, phlo in enumerate(phlos):
@@ -82,13 +86,13 @@ class IndexedGroups:
 
 
 def make_a_copy(phlo: PartitionedHlo) -> PartitionedHlo:
-    """A copy of the instruction, if one instruction would need two shardings."""
+    """Return a copy of the instruction if one instruction would need two shardings."""
     copy = phlo.state.b.add(_O.COPY, (phlo.hlo,), phlo.hlo.shape)
     return phlo.with_hlo(copy, phlo.sharding)
 
 
 def with_whole_index_vectors(d: IndexedDimensions, indices: PartitionedHlo, operand: int) -> PartitionedHlo:
-    """Indices of which every device has whole vectors."""
+    """Reshard the indices so that every device has whole index vectors."""
     sharding = indices.sharding
     if sharding.is_tile_maximal or not d.has_index_vectors or sharding.dimension(d.index_vector_dim) == 1:
         return indices
@@ -97,13 +101,13 @@ def with_whole_index_vectors(d: IndexedDimensions, indices: PartitionedHlo, oper
         return indices.reshard(target)
 
 
-# -- which dimensions to replicate first, where groups need replication --------------------------------------------
+# -- which dimensions to replicate first, where groups need replication ----------------------------
 
 
 def trivial_slice_dims(
     operand: PartitionedHlo, index_map: Iterable[int], slice_sizes: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Indexed dimensions with slices of one element, where any of them is split; else None."""
+    """Return indexed dimensions with slices of one element if any of them is split, else None."""
     sharding = operand.sharding
     if sharding.is_tile_maximal:
         return None
@@ -114,20 +118,27 @@ def trivial_slice_dims(
 def operand_dims_by_priority(
     d: IndexedDimensions, operand: PartitionedHlo, slice_sizes: Sequence[int]
 ) -> tuple[int, ...]:
-    """Dimensions of the operand, those to replicate first at the front."""
+    """Return the operand's dimensions, those to replicate first at the front."""
     trivial = trivial_slice_dims(operand, d.index_map, slice_sizes) or ()
     return (*trivial, *d.operand_passthrough(slice_sizes).operand)
 
 
 def index_dims_by_priority(d: IndexedDimensions) -> tuple[int, ...]:
-    """Dimensions of the indices, those to replicate first at the front: the vectors', the others, those of batches."""
+    """Return the index dimensions, those to replicate first at the front.
+
+    The index vector comes first, batching dimensions last.
+    """
     vector = (d.index_vector_dim,) if d.has_index_vectors else ()
     others = (n for n in range(d.indices_rank) if n != d.index_vector_dim and n not in d.indices_batching)
     return (*vector, *others, *d.indices_batching)
 
 
 def output_dims_by_priority(d: IndexedDimensions, rank: int, slice_sizes: Sequence[int]) -> tuple[int, ...]:
-    """Dimensions of the output; last those that the operand has too, which is larger than the indices as a rule."""
+    """Return the output's dimensions, those to replicate first at the front.
+
+    The dimensions that the operand has too come last, because it is usually larger than the
+    indices.
+    """
     last = d.operand_passthrough(slice_sizes).output
     return (*(n for n in range(rank) if n not in last), *last)
 
@@ -136,18 +147,24 @@ def grouped_on_replicated(
     sharding: HloSharding, like: HloSharding, dims: Iterable[int], rank: int, by_priority: Sequence[int],
     reference: GroupedSharding,
 ) -> GroupedSharding:  # fmt: skip
-    """`sharding` in as many groups as `like` has tiles along `dims`, the data the same in all groups; groups as in `reference`."""
+    """Group `sharding` into as many groups as `like` has tiles along `dims`, as in `reference`.
+
+    The data is the same in all groups.
+    """
     found = group_sharding_on_replicated_dim(sharding, like.num_tiles(dims), like.total_num_tiles, rank, by_priority)
     return align_groups_with(found, reference)
 
 
-# -- parallel dimensions -------------------------------------------------------------------------------------------
+# -- parallel dimensions ---------------------------------------------------------------------------
 
 
 def shardings_across_parallel_dims(
     operand: PartitionedHlo, indices: PartitionedHlo, dims: MatchingDims
 ) -> tuple[HloSharding, HloSharding] | None:
-    """Shardings of indices and operand that split the parallel dimensions alike (GatherScatterOperandsShardedAcrossParallelDims); None if there are none."""
+    """Return index and operand shardings that split the parallel dimensions alike, or None.
+
+    Follows GatherScatterOperandsShardedAcrossParallelDims.
+    """
     if len(dims.indices) != len(dims.operand):
         return None
     of_indices, of_operand = indices.sharding, operand.sharding
@@ -181,7 +198,10 @@ def shardings_across_parallel_dims(
 def _split_further(
     sharding: HloSharding, dims: Sequence[int], target: HloSharding, target_dims: Sequence[int]
 ) -> HloSharding | None:
-    """`sharding` with `dims` split as `target` splits its own, out of its replication; None where that doesn't divide."""
+    """Split `dims` of a partially replicated sharding as `target` splits its own.
+
+    Returns None if that does not divide the replication.
+    """
     if not sharding.replicate_on_last_tile_dim:
         return None
     tiles = list(sharding.dimensions)
@@ -197,13 +217,13 @@ def _split_further(
     return align_sharding_on_dims(found, dims, target, target_dims)
 
 
-# -- indices -------------------------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 def index_bounds(
     d: IndexedDimensions, operand: PartitionedHlo, indices: PartitionedHlo, trivial: Sequence[int], b: SpmdBuilder
 ) -> tuple[HloInstruction, HloInstruction]:
-    """The smallest and the largest index that is in this device's shard, in the shape of the indices."""
+    """Return the smallest and largest index in this device's shard, in the shape of the indices."""
     offsets = make_partition_offsets(operand.base_shape, operand.sharding, operand.state.partition_id, b)
     kind = indices.hlo.array_shape.element_type
     lows: list[HloInstruction] = []
@@ -234,7 +254,7 @@ def index_bounds(
 
 
 def clamp_indices(d: IndexedDimensions, indices: PartitionedHlo, operand: ArrayShape, b: SpmdBuilder) -> PartitionedHlo:
-    """Indices within the operand, as a gather of the whole operand would clamp them."""
+    """Clamp indices to the operand, as a gather of the whole operand does."""
     shape = indices.hlo.array_shape
     last = [operand.dimensions[dim] - 1 for dim in d.index_map]
     if d.has_index_vectors:
@@ -251,7 +271,7 @@ def clamp_indices(d: IndexedDimensions, indices: PartitionedHlo, operand: ArrayS
 def indices_from_shard(
     d: IndexedDimensions, operand: PartitionedHlo, indices: PartitionedHlo, dims: MatchingDims, b: SpmdBuilder
 ) -> PartitionedHlo:
-    """Indices that count from where this device's shard of the operand starts in the parallel dimensions."""
+    """Return indices relative to this device's shard of the operand in the parallel dimensions."""
     offsets = make_partition_offsets(operand.base_shape, operand.sharding, operand.state.partition_id, b, dims.operand)
     shape = indices.hlo.array_shape
     vectors = shape.rank > d.index_vector_dim

@@ -1,7 +1,8 @@
-"""Instructions that the program has partitioned by itself, wholly (manual) or over some of the devices (manual subgroups).
+"""Instructions in manual regions (all devices), or with manual subgroups (some of the devices).
 
-While an instruction is visited that is manual, it and its operands count as being on device 0, so that no handler changes them; with manual subgroups they have the sharding of one
-group, and all that handlers make is for the devices of a group (SpmdPartitioningVisitor::Preprocess, Postprocess).
+While a manual instruction is visited, it and its operands count as on device 0, so that no handler
+changes them. With manual subgroups, they have the sharding of one group, and handlers make
+instructions for the devices of a group (SpmdPartitioningVisitor::Preprocess, Postprocess).
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _O = HloOpcode
 _AS_THEY_ARE = frozenset(
     (_O.ALL_REDUCE, _O.CALL, _O.CONDITIONAL, _O.INFEED, _O.OUTFEED, _O.PARAMETER, _O.RNG, _O.TUPLE, _O.WHILE)
 )
-"""Opcodes whose handlers know of manual shardings."""
+"""Opcodes whose handlers handle manual shardings themselves."""
 _FULL_TO_SHARD, _SHARD_TO_FULL = "SPMDFullToShardShape", "SPMDShardToFullShape"
 
 
 @contextmanager
 def visiting(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> Iterator[None]:
-    """The shardings that handlers see while `hlo` is visited."""
+    """Set the shardings that handlers see while `hlo` is visited."""
     sharding = sharding_of(hlo)
     target = hlo.attributes.get("custom_call_target") if hlo.opcode is _O.CUSTOM_CALL else None
     if hlo.opcode in _AS_THEY_ARE or target == _FULL_TO_SHARD:
@@ -109,7 +110,7 @@ def _within_groups(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: Hl
 def _grouped(
     hlo: HloInstruction, sharding: HloSharding, shape: Shape, reference: GroupedSharding | None
 ) -> GroupedSharding:
-    """The groups of a manual subgroup, of all leaves of a tuple, in the order of a reference."""
+    """Return the groups of a manual subgroup, for all leaves of a tuple, aligned to a reference."""
     leaves = []
     for leaf in sharding.leaves:
         if not leaf.is_manual_subgroup:

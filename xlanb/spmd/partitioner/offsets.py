@@ -1,4 +1,7 @@
-"""Offsets that depend on a shard's ordinal: known for every shard at compile time, computed by HLO at run time."""
+"""Offsets that depend on a shard's ordinal.
+
+They are known for every shard at compile time, and computed by HLO at run time.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def truncated_quotient(dividend: int, divisor: int) -> int:
-    """Integer division that rounds toward zero, as HLO's divide does."""
+    """Divide integers rounding toward zero, as HLO's divide does."""
     quotient = abs(dividend) // abs(divisor)
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
 def truncated_remainder(dividend: int, divisor: int) -> int:
-    """The remainder of `truncated_quotient`: it has the dividend's sign."""
+    """Return the remainder of `truncated_quotient`, which has the dividend's sign."""
     return dividend - truncated_quotient(dividend, divisor) * divisor
 
 
@@ -30,18 +33,21 @@ class OffsetCalculation(ABC):
     @property
     @abstractmethod
     def is_constant(self) -> bool:
-        """The same on every shard."""
+        """Whether it is the same on every shard."""
 
     @abstractmethod
     def at(self, ordinal: int) -> int:
-        """The value on the shard of that ordinal."""
+        """Return the value on the shard with that ordinal."""
 
     @abstractmethod
     def calculate(self, ordinal: HloInstruction, b: SpmdBuilder) -> HloInstruction:
-        """HLO that computes the value (s32[]) of an ordinal (s32[])."""
+        """Return HLO that computes the value (s32[]) from an ordinal (s32[])."""
 
     def max_in_range(self, start: int, limit: int) -> int:
-        """The largest value on the shards from `start` below `limit`; `start` counts in any case."""
+        """Return the largest value on the shards in [start, limit).
+
+        `start` always counts, even if the range is empty.
+        """
         if self.is_constant:
             return self.at(start)
         return max(self.at(i) for i in (start, *range(start + 1, limit)))
@@ -71,15 +77,15 @@ class MultiplyAddDivide(OffsetCalculation):
 
     @property
     def is_constant(self) -> bool:
-        """The ordinal does not matter."""
+        """Whether it does not depend on the ordinal."""
         return self.multiplier == 0
 
     def at(self, ordinal: int) -> int:
-        """The value on the shard of that ordinal."""
+        """Return the value on the shard with that ordinal."""
         return truncated_quotient(ordinal * self.multiplier + self.offset, self.divisor)
 
     def calculate(self, ordinal: HloInstruction, b: SpmdBuilder) -> HloInstruction:
-        """Multiply, add and divide, leaving out what changes nothing."""
+        """Multiply, add and divide, leaving out identity operations."""
         if self.multiplier == 0:
             return b.s32(self.at(0))
         result = ordinal
@@ -105,7 +111,7 @@ class MultiplyAddDivide(OffsetCalculation):
 
 @dataclass(frozen=True)
 class CombinedOffset(OffsetCalculation):
-    """Two offsets added, subtracted or multiplied."""
+    """The sum, difference or product of two offsets."""
 
     opcode: HloOpcode
     left: OffsetCalculation
@@ -113,20 +119,20 @@ class CombinedOffset(OffsetCalculation):
 
     @property
     def is_constant(self) -> bool:
-        """Both are constant, or one is subtracted from itself."""
+        """Whether both are constant, or one is subtracted from itself."""
         if self.opcode is HloOpcode.SUBTRACT and self.left == self.right:
             return True
         return self.left.is_constant and self.right.is_constant
 
     def at(self, ordinal: int) -> int:
-        """The value on the shard of that ordinal."""
+        """Return the value on the shard with that ordinal."""
         left, right = self.left.at(ordinal), self.right.at(ordinal)
         if self.opcode is HloOpcode.MULTIPLY:
             return left * right
         return left + right if self.opcode is HloOpcode.ADD else left - right
 
     def calculate(self, ordinal: HloInstruction, b: SpmdBuilder) -> HloInstruction:
-        """Both operands computed, then combined."""
+        """Compute both operands, then combine them."""
         left = self.left.calculate(ordinal, b)
         right = self.right.calculate(ordinal, b)
         return b.add(self.opcode, (left, right), left.shape)

@@ -1,4 +1,7 @@
-"""Between tiles with copies and more tiles with fewer: a slice one way, an all-gather the other (ReshardTo/FromPartialReplicate...)."""
+"""Reshard between tilings with more and with less partial replication.
+
+Slices in one direction and all-gathers in the other (ReshardTo/FromPartialReplicate...).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ _O = HloOpcode
 
 
 def partial_replicate_reshard_compatible_sharding(partial: HloSharding, target: HloSharding) -> HloSharding | None:
-    """A sharding with the tiles of `target` that only cuts the tiles of `partial`, each among the devices that hold it; None where there is none."""
+    """Return a sharding with the tiles of `target` that only splits the tiles of `partial`.
+
+    Each tile is split among the devices that hold it. Returns None if there is no such sharding.
+    """
     if not partial.replicate_on_last_tile_dim or partial.num_devices != target.num_devices:
         return None
     rank = partial.tiled_data_rank
@@ -59,7 +65,7 @@ def partial_replicate_reshard_compatible_sharding(partial: HloSharding, target: 
 
 
 def reshard_to_partial_replicate_with_all_gather(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:
-    """Neighbouring tiles put together; None where the target's tiles are not made of the source's."""
+    """Gather adjacent tiles; return None if the target's tiles do not consist of the source's."""
     if not target.replicate_on_last_tile_dim:
         return None
     between = partial_replicate_reshard_compatible_sharding(target, p.sharding)
@@ -82,7 +88,7 @@ def reshard_to_partial_replicate_with_all_gather(p: PartitionedHlo, target: HloS
 
 
 def reshard_from_partial_replicate_with_dynamic_slice(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:
-    """Each device cuts its tile out of what it holds; None where the target's tiles are not parts of the source's."""
+    """Slice each device's tile from what it holds; None if the target does not split the source."""
     source, b = p.sharding, p.state.b
     if not source.replicate_on_last_tile_dim:
         return None
@@ -107,7 +113,7 @@ def reshard_from_partial_replicate_with_dynamic_slice(p: PartitionedHlo, target:
 def _tile_to_partial_replicate_halo_exchange(
     p: PartitionedHlo, base: ArrayShape, source: HloSharding, target: HloSharding, dims: Sequence[int]
 ) -> HloInstruction:
-    """Move elements between tiles first, where the padded tiles of the source together are more than one of the target."""
+    """Exchange halos first if the source's padded tiles together are larger than a target tile."""
     padded_source = get_padded_shape_for_uneven_partitioning(base, source)
     padded_target = get_padded_shape_for_uneven_partitioning(base, target)
     result = p.hlo
@@ -133,7 +139,7 @@ def _tile_to_partial_replicate_halo_exchange(
 def _pad_from_partial_replicate_shape(
     p: PartitionedHlo, base: ArrayShape, source: HloSharding, target: HloSharding, dims: Sequence[int]
 ) -> HloInstruction:
-    """Padded so that a tile of the source divides into tiles of the target."""
+    """Pad so that a tile of the source divides into tiles of the target."""
     padded_source = get_padded_shape_for_uneven_partitioning(base, source)
     padded_target = get_padded_shape_for_uneven_partitioning(base, target)
     result, b = p.hlo, p.state.b

@@ -1,4 +1,7 @@
-"""What a way to partition would cost: try it in a module of its own and count bytes (EvaluatePartitionCost)."""
+"""Estimate what a way to partition costs (EvaluatePartitionCost).
+
+Tries it in a separate module and counts bytes.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ _COLLECTIVES = frozenset(
     (_O.ALL_REDUCE, _O.ALL_GATHER, _O.ALL_TO_ALL, _O.COLLECTIVE_PERMUTE, _O.COLLECTIVE_BROADCAST, _O.REDUCE_SCATTER)
 )
 _IN_PLACE = frozenset((_O.ALL_REDUCE, _O.DYNAMIC_UPDATE_SLICE, _O.SCATTER, _O.WHILE, _O.TUPLE))
-"""Ops whose result takes the place of an operand."""
+"""Opcodes whose result reuses an operand's buffer."""
 
 Cost = tuple[int, int]
-"""The memory of the largest gather, scatter or collective, and what all collectives send, in bytes."""
+"""Bytes of the largest gather, scatter or collective, and bytes that all collectives send."""
 
 IMPOSSIBLE: Cost = (2**63 - 1, 2**63 - 1)
 
@@ -45,7 +48,7 @@ class PartitionCase(Protocol):
         """The instruction of the source program."""
 
     def dry(self, run: DryRun) -> Any:
-        """The same with parameters of another module for operands, and not to be split further."""
+        """Return a copy whose operands are parameters of another module, not to be split again."""
 
 
 C = TypeVar("C", bound=PartitionCase)
@@ -53,7 +56,10 @@ Way = Callable[[C], "HloInstruction | None"]
 
 
 class DryRun:
-    """A module to try a way of partitioning in; channels are numbered on, as XLA does, but leave no causes."""
+    """A module for trying a way to partition.
+
+    Channel ids continue to count, as in XLA, but record no causes.
+    """
 
     def __init__(self, state: PartitioningState) -> None:
         self._channels = state.collectives.channels
@@ -71,14 +77,14 @@ class DryRun:
         )
 
     def parameter(self, phlo: PartitionedHlo) -> PartitionedHlo:
-        """A parameter in the place of an operand."""
+        """Add a parameter in place of an operand."""
         number = len(self._b.computation.parameters)
         parameter = self._b.add(_O.PARAMETER, (), phlo.hlo.shape, parameter_number=number)
         set_sharding(parameter, phlo.sharding)
         return PartitionedHlo(parameter, phlo.base_shape, self._state)
 
     def cost(self, way: Way[C], case: C, opcode: HloOpcode) -> Cost:
-        """What `way` costs; IMPOSSIBLE where it can't partition the case."""
+        """Return what `way` costs, or IMPOSSIBLE if it cannot partition the case."""
         root = way(case)
         self._channels.next = self._state.collectives.channels.next
         if root is None:
@@ -94,7 +100,7 @@ class DryRun:
 
 @dataclass(frozen=True)
 class PartitionEstimate(Generic[C]):
-    """A way to partition, what it costs, and what all ways cost, by name."""
+    """A way to partition, its cost, and the costs of all ways, by name."""
 
     name: str
     way: Way[C]
@@ -102,7 +108,7 @@ class PartitionEstimate(Generic[C]):
     all_costs: tuple[tuple[str, int], ...] = ()
 
     def as_cause(self, case: C) -> AbstractContextManager[None]:
-        """Collectives that are made in this block were chosen by these estimates."""
+        """Let collectives made in this block have these estimates as their cause."""
         hlo = case.source
         reason = f"{hlo.opcode} is partitioned by {self.name}"
         return case.state.because(hlo, None, None, None, reason, estimates=self.all_costs)
@@ -111,7 +117,7 @@ class PartitionEstimate(Generic[C]):
 def cheapest_first(
     ways: Sequence[tuple[str, Way[C]]], case: C, opcode: HloOpcode, preferred: Sequence[str]
 ) -> list[PartitionEstimate[C]]:
-    """The ways by name and function in the order of their cost; those that are preferred cost nothing."""
+    """Return the ways, by name and function, cheapest first; preferred ways cost nothing."""
     found = []
     for name, way in ways:
         cost: Cost = (0, 0)
@@ -126,7 +132,7 @@ def cheapest_first(
 
 
 def _live(root: HloInstruction) -> Iterator[HloInstruction]:
-    """Everything that a result is computed from."""
+    """Return every instruction that a result depends on."""
     seen, stack = {root}, [root]
     while stack:
         hlo = stack.pop()
@@ -138,13 +144,13 @@ def _live(root: HloInstruction) -> Iterator[HloInstruction]:
 
 
 def memory_cost_in_bytes(hlo: HloInstruction) -> int:
-    """Operands and result; operands only where the result takes the place of one."""
+    """Return bytes of operands and result, or of the operands only if the result reuses one."""
     operands = sum(shape_size_in_bytes(o.shape) for o in hlo.operands)
     return operands if hlo.opcode in _IN_PLACE else operands + shape_size_in_bytes(hlo.shape)
 
 
 def communication_cost_in_bytes(hlo: HloInstruction, num_partitions: int) -> int:
-    """What a device sends and receives for a collective."""
+    """Return the bytes that a device sends and receives for a collective."""
     size = shape_size_in_bytes(hlo.shape)
     if hlo.opcode is _O.ALL_REDUCE:
         return 2 * size

@@ -1,4 +1,7 @@
-"""PartitionedHlo: an instruction of a device's program, with the shape of the whole and the sharding; and how it is brought to another sharding."""
+"""PartitionedHlo: an instruction of a device's program, with the whole's shape and sharding.
+
+Resharding starts here.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ reshard_as_windowed_input_hook: Final[Hook[..., WindowedInputShardReturnValue | 
 
 @dataclass(frozen=True)
 class PartitionedHlo:
-    """`hlo` is this device's part of a value of `base_shape`; where it is in groups of devices, of what one group has."""
+    """One device's part `hlo` of a value of shape `base_shape`.
+
+    Within groups of devices, `base_shape` is the shape of what one group has.
+    """
 
     hlo: HloInstruction
     base_shape: Shape
@@ -45,28 +51,31 @@ class PartitionedHlo:
 
     @property
     def sharding(self) -> HloSharding:
-        """How the value lies over the devices: that of `hlo`."""
+        """The sharding of the value: that of `hlo`."""
         return sharding_of(self.hlo)
 
     @property
     def array_shape(self) -> ArrayShape:
-        """The shape of the whole, of an array."""
+        """The shape of the whole array."""
         return self.base_shape.as_array()
 
     def with_hlo(self, hlo: HloInstruction, sharding: HloSharding | None = None) -> PartitionedHlo:
-        """The same value in another instruction, which is given `sharding` where there is one."""
+        """Return the same value in another instruction, which gets `sharding` if given."""
         if sharding is not None:
             set_sharding(hlo, sharding)
         return replace(self, hlo=hlo)
 
     def with_state(self, state: PartitioningState) -> PartitionedHlo:
-        """The same in another state."""
+        """Return the same value in another state."""
         return replace(self, state=state)
 
-    # -- to another sharding ------------------------------------------------------------------------------------
+    # -- to another sharding -----------------------------------------------------------------------
 
     def reshard(self, target: HloSharding, pad_value: Any | None = None) -> PartitionedHlo:
-        """The same value under `target`; what is padded to tiles of one size is zero, or `pad_value`. Asked for again, it is made once."""
+        """Return the same value with sharding `target`; repeated calls reuse the result.
+
+        Padding of uneven tiles is zero or `pad_value`.
+        """
         sharding = self.sharding
         if sharding == target:
             return self
@@ -87,14 +96,15 @@ class PartitionedHlo:
         return resharded
 
     def add_reshard_cache(self, sharding: HloSharding, partitioned: PartitionedHlo) -> None:
-        """Let a later reshard to `sharding` give this."""
+        """Let later reshards to `sharding` return this value."""
         self.state.reshard_cache.of(self.hlo).reshard[sharding] = partitioned
 
     def reshard_no_cache(
         self, target: HloSharding, pad_value: Any | None = None, *, allow_full_replication: bool = True
     ) -> PartitionedHlo:
-        """Reshard the value to `target`; returned unchanged if that would need full replication and
-        it is not allowed.
+        """Reshard the value to `target`.
+
+        Returns it unchanged if that needs full replication, which is not allowed.
         """
         shape = self.hlo.shape
         if shape.is_token:
@@ -107,7 +117,7 @@ class PartitionedHlo:
             return reshard_array_hook(self, target, pad_value, allow_full_replication=allow_full_replication)
 
     def reason(self, target: HloSharding) -> str:
-        """In words, why data move."""
+        """Say why data moves."""
         if target.is_replicated:
             return "every device needs the whole array"
         return "another sharding is needed"
@@ -125,7 +135,7 @@ class PartitionedHlo:
         return self.with_hlo(made, target)
 
     def replicate(self) -> PartitionedHlo:
-        """The whole on every device."""
+        """Return the value replicated on every device."""
         cache, sharding = self.state.reshard_cache, self.sharding
         if sharding.is_replicated:
             if self.state.options.cache_all_gather:
@@ -152,11 +162,14 @@ class PartitionedHlo:
         return next((p for sharding, p in cached.items() if sharding.is_replicated), None)
 
     def replicate_partial(self, dims: Sequence[int]) -> HloInstruction:
-        """Whole along some dimensions; the result has no meaningful sharding. `dims` are of the data."""
+        """Replicate along some data dimensions.
+
+        The result has no meaningful sharding.
+        """
         return replicate_partial_hook(self, dims)
 
     def broadcast(self) -> PartitionedHlo:
-        """What one device holds, on every device."""
+        """Broadcast what one device holds to every device."""
         return broadcast_hook(self)
 
     def reshard_as_windowed_input(
@@ -167,7 +180,7 @@ class PartitionedHlo:
         mask_invalid_region: bool = True,
         force_mask_in_compact: bool = False,
     ) -> WindowedInputShardReturnValue | None:
-        """The part of the value that a windowed instruction of this device needs; None where halos cannot bring it."""
+        """Return the part that this device's windows read; None if halos cannot provide it."""
         return reshard_as_windowed_input_hook(
             self,
             window,
@@ -177,12 +190,15 @@ class PartitionedHlo:
             force_mask_in_compact=force_mask_in_compact,
         )
 
-    # -- padding ------------------------------------------------------------------------------------------------
+    # -- padding -----------------------------------------------------------------------------------
 
     def pad_with_value(
         self, pad_value: HloInstruction, left_padded_dims: Sequence[int] = (), skipped_dims: Sequence[int] = ()
     ) -> PartitionedHlo:
-        """The same with what lies outside the whole set to a scalar; `left_padded_dims` have their padding first."""
+        """Return the value with padding set to a scalar.
+
+        `left_padded_dims` have their padding first; `skipped_dims` are not padded.
+        """
         sharding, b = self.sharding, self.state.b
         if sharding.is_replicated or evenly_partitions(self.base_shape, sharding):
             return self
@@ -200,7 +216,7 @@ class PartitionedHlo:
         return self.with_hlo(b.add(_O.SELECT, (mask, self.hlo, padding), shape), sharding)
 
     def _inside(self, dim: int, start: HloInstruction, *, left: bool) -> HloInstruction:
-        """Which elements are of the whole, along one dimension."""
+        """Return which elements belong to the whole, along one dimension."""
         b = self.state.b
         shape = self.hlo.shape.as_array().with_type(PrimitiveType.S32)
         limit = self.base_shape.as_array().dimensions[dim]
@@ -212,13 +228,13 @@ class PartitionedHlo:
         return b.add(_O.COMPARE, (index, wide), shape.with_type(PrimitiveType.PRED), direction="GE" if left else "LT")
 
     def pad_with_zero(self, left_padded_dims: Sequence[int] = (), skipped_dims: Sequence[int] = ()) -> PartitionedHlo:
-        """The same with what lies outside the whole set to zero."""
+        """Return the value with padding set to zero."""
         zero = create_zero(array(self.hlo.shape.as_array().element_type), self.state.b)
         return self.pad_with_value(zero, left_padded_dims, skipped_dims)
 
     def pad_with_zero_on_specified_dims(
         self, dims: Sequence[int], left_padded_dims: Sequence[int] = ()
     ) -> PartitionedHlo:
-        """The same along some dimensions only."""
+        """Return the value with padding set to zero along some dimensions only."""
         skipped = [d for d in range(self.base_shape.as_array().rank) if d not in dims]
         return self.pad_with_zero(left_padded_dims, skipped)

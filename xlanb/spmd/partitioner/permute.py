@@ -1,4 +1,4 @@
-"""Tiles that move to other devices: collective-permute (ReshardWithCollectivePermute)."""
+"""Move tiles to other devices by collective-permute (ReshardWithCollectivePermute)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xlanb.spmd.sharding_util import partially_replicate_tiled_sharding_on_dims
 
 
 def can_reshard_with_collective_permute(source: HloSharding, target: HloSharding) -> bool:
-    """Whether both have the same tiles, on other devices."""
+    """Whether both have the same tiles on different devices."""
     return (
         not source.is_tile_maximal
         and not target.is_tile_maximal
@@ -22,7 +22,7 @@ def can_reshard_with_collective_permute(source: HloSharding, target: HloSharding
 
 
 def reshard_with_collective_permute(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo:
-    """Each device sends its tile to its new device; a copy suffices if all of them are equal."""
+    """Send each device's tile to its new device; copy if all tiles are equal."""
     b, source = p.state.b, p.sharding
     repeated = sorted(b.broadcast_dims(p.hlo))
     if repeated:

@@ -1,8 +1,11 @@
-"""Rewrite split slices and concatenations as what moves less between devices, before partitioning (SpmdPartitioner::PreprocessHlos).
+"""Rewrite split slices and concatenations before partitioning so that less data moves.
 
-slice(pad(x))                                            =>  pad(x) of what is kept: one halo exchange
-concatenate(slice(x, [n-k:n]), slice(x, [0:n-k]))        =>  rotate x right by k: collective-permutes of the shards
-concatenate(f(slice(x)), x, g(slice(x))), periodic pad   =>  rotations of the padded x, selected by position
+Follows SpmdPartitioner::PreprocessHlos.
+
+slice(pad(x))                                     =>  pad(x) of the kept part: one halo exchange
+concatenate(slice(x, [n-k:n]), slice(x, [0:n-k])) =>  rotate x right by k: collective-permutes
+concatenate(f(slice(x)), x, g(slice(x)))          =>  rotations of the padded x, by position
+    (a periodic pad)
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ def preprocess_hlos(module: HloModule) -> None:
                 computation.remove_dead(hlo)
 
 
-# -- slice of a pad ------------------------------------------------------------------------------------------------
+# -- slice of a pad --------------------------------------------------------------------------------
 
 
 def _pad_of_slice(hlo: HloInstruction, sharding: HloSharding) -> HloInstruction | None:
@@ -68,7 +71,7 @@ def _pad_of_slice(hlo: HloInstruction, sharding: HloSharding) -> HloInstruction 
     return new
 
 
-# -- rotations -----------------------------------------------------------------------------------------------------
+# -- rotations -------------------------------------------------------------------------------------
 
 
 def _rotation_of_concatenate(hlo: HloInstruction, sharding: HloSharding) -> HloInstruction | None:
@@ -101,7 +104,7 @@ def _placed(
     like: HloInstruction,
     **attributes: Any,
 ) -> HloInstruction:
-    """A new instruction of the shape of `like`, with metadata and sharding of `hlo`."""
+    """Add an instruction with the shape of `like`, and the metadata and sharding of `hlo`."""
     new = hlo.parent.add(opcode, operands, like.shape, metadata=hlo.metadata, **attributes)
     hlo.parent.update(new, sharding=hlo.sharding)
     return new
@@ -109,7 +112,11 @@ def _placed(
 
 @dataclass(frozen=True)
 class PadWithWrapPattern:
-    """An array with slices of itself before and behind it: the middle, the outer parts' slices and what is applied to them, outermost first."""
+    """An array with slices of itself before and after it.
+
+    `middle` is the array, `before` and `behind` are the slices; the modifiers are the elementwise
+    ops applied to each slice, outermost first.
+    """
 
     middle: HloInstruction
     before: HloInstruction
@@ -119,7 +126,10 @@ class PadWithWrapPattern:
 
 
 def find_pad_with_wrap_pattern(concatenate: HloInstruction) -> PadWithWrapPattern | None:
-    """The parts of a periodic padding along the concatenated dimension (FindPadWithWrapPattern); None if it is none."""
+    """Match periodic padding along the concatenated dimension (FindPadWithWrapPattern).
+
+    Returns None if it does not match.
+    """
     if len(concatenate.operands) != 3:
         return None
     left, middle, right = concatenate.operands
@@ -136,7 +146,7 @@ def find_pad_with_wrap_pattern(concatenate: HloInstruction) -> PadWithWrapPatter
 
 
 def _unary_chain(hlo: HloInstruction) -> tuple[tuple[HloInstruction, ...], HloInstruction]:
-    """Elementwise ops of one operand and one use, outermost first, and what they begin with."""
+    """Return the chain of single-use unary elementwise ops, outermost first, and its input."""
     modifiers = []
     while hlo.opcode.is_elementwise and len(hlo.operands) == 1 and hlo.user_count == 1:
         if hlo.opcode is not _O.COPY:
@@ -171,7 +181,7 @@ def _padded_with_wrap(hlo: HloInstruction, dim: int, wrap: PadWithWrapPattern) -
 
 
 def skipped(hlo: HloInstruction) -> HloInstruction:
-    """What copies with one use copy."""
+    """Return the source of single-use copies."""
     return skip_copies(hlo, check_single_use=False) or hlo
 
 

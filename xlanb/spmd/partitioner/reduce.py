@@ -1,4 +1,4 @@
-"""Reductions: each device reduces its tile; along tiled dimensions the partial results are combined."""
+"""Partition reductions: each device reduces its tile, then partial results are combined."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _O = HloOpcode
 
 @handles("reduce")
 def handle_reduce(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Padding counts as the initial value; one array is combined by all-reduces, several are gathered and reduced again."""
+    """Reduce with padding set to the initial value, then combine partial results.
+
+    One array is combined by all-reduces; several are gathered and reduced again.
+    """
     if v.sharding(hlo).has_unique_device:
         _on_one_device(v, hlo)
         return
@@ -59,7 +62,7 @@ def _on_one_device(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 def _inputs(
     v: SpmdPartitioningVisitor, hlo: HloInstruction, count: int, dims: Sequence[int]
 ) -> tuple[list[PartitionedHlo], list[HloInstruction]]:
-    """The arrays, under the first one's sharding with padding made harmless, and the initial values."""
+    """Return the inputs in the first one's sharding, with init values as padding, and the inits."""
     inputs: list[PartitionedHlo] = []
     inits: list[HloInstruction] = []
     kept = [d for d in range(hlo.operands[0].shape.as_array().rank) if d not in dims]
@@ -82,7 +85,7 @@ def _gather_and_reduce(
     inputs: Sequence[PartitionedHlo],
     inits: Sequence[HloInstruction],
 ) -> HloInstruction:
-    """Partial results of several arrays, whole on each device along the reduced dimensions, reduced once more."""
+    """Gather several arrays' partial results along the reduced dimensions, and reduce again."""
     b, dims, source = v.b, hlo.attributes["dimensions"], inputs[0].sharding
     kept = [d for d in range(inputs[0].base_shape.as_array().rank) if d not in dims]
     if source.replicate_on_last_tile_dim:

@@ -1,4 +1,7 @@
-"""Partition reduce-window and select-and-scatter: exchange halos, then let each device reduce its own windows."""
+"""Partition reduce-window and select-and-scatter.
+
+Exchanges halos, then each device reduces its own windows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _READS_BEYOND = "a device's windows read elements of other devices"
 
 @handles("reduce-window")
 def handle_reduce_window(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Give each device what its windows read, and reduce them there."""
+    """Exchange what each device's windows read, and reduce them there."""
     sharding = v.sharding(hlo)
     if sharding.is_tile_maximal:
         v.default_action(hlo)
@@ -58,12 +61,12 @@ def handle_reduce_window(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> Non
     v.set_partitioned(hlo, reduced)
 
 
-# -- select-and-scatter -----------------------------------------------------------------------------------------------
+# -- select-and-scatter ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Windows:
-    """The windows that one dimension's shards need, and the elements of source and data that these need."""
+    """The windows that a dimension's shards need, and the source and data elements these need."""
 
     wd: WindowDimension
     first: MultiplyAddDivide
@@ -74,14 +77,17 @@ class _Windows:
     data_right: OffsetCalculation
 
     def reaches_too_far_left(self, count: int) -> bool:
-        """Whether the first shard's windows, some of which don't exist, start before all that halos and padding bring."""
+        """Whether the first shard's windows start before all that halos and padding provide.
+
+        Some of these windows do not exist.
+        """
         most_source = max(0, self.source_left.max_in_range(1, count))
         most_data = max(self.wd.padding_low, self.data_left.max_in_range(1, count))
         return self.source_left.at(0) > most_source or self.data_left.at(0) > most_data
 
     @staticmethod
     def of(wd: WindowDimension, data: int, source: int) -> _Windows:
-        """For shards of `data` elements of the operand and `source` of the source."""
+        """Return the windows for shards with `data` elements of operand and `source` of source."""
         # Gaps between windows are in the output too: keep them.
         wd = replace(wd, size=max(wd.size, wd.stride))
         first = MultiplyAddDivide(data, wd.padding_low - wd.size + wd.stride, wd.stride)
@@ -100,8 +106,9 @@ class _Windows:
 
 
 def _losing_value(hlo: HloInstruction) -> float | None:
-    """What `select` never chooses over data; None where `select` is not a comparison of its two
-    parameters.
+    """Return a value that `select` never prefers over data.
+
+    Returns None if `select` is not a comparison of its two parameters.
     """
     root = hlo.attributes["select"].root
     if root.opcode is not HloOpcode.COMPARE or any(o.opcode is not HloOpcode.PARAMETER for o in root.operands):
@@ -116,7 +123,7 @@ def _losing_value(hlo: HloInstruction) -> float | None:
 
 @handles("select-and-scatter")
 def handle_select_and_scatter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Give each device all windows that touch its elements; each selects, and keeps what falls into its own part."""
+    """Give each device all windows that touch its elements, and keep its own part of the result."""
     sharding = v.sharding(hlo)
     padding = _losing_value(hlo)
     element_type = hlo.array_shape.element_type
@@ -186,7 +193,7 @@ def _with_halos(
     pad_value: HloInstruction,
     init: HloInstruction,
 ) -> tuple[HloInstruction, HloInstruction] | None:
-    """Data and source along one dimension with all that the device's windows need; None where halos reach too far."""
+    """Extend data and source along a dimension by halos; None if the halos are too long."""
     b, count, wd = operand.state.b, sharding.dimension(dim), plan.wd
     windows = (plan.limit - plan.first).max_in_range(0, count)
     last = plan.limit.at(count - 1)
@@ -234,7 +241,7 @@ def _own_part(
     plans: dict[int, _Windows],
     ordinals: list[HloInstruction],
 ) -> HloInstruction:
-    """The device's own elements, without the halos."""
+    """Return the device's own elements, without the halos."""
     if scattered.array_shape.dimensions == shape.dimensions:
         return scattered
     b = v.b

@@ -1,4 +1,7 @@
-"""The element that leaves a reduction as it is, by the computation that reduces (MatchReductionComputation, GetReductionIdentity)."""
+"""The identity element of a reduction, by its computation.
+
+Follows MatchReductionComputation and GetReductionIdentity.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _O = HloOpcode
 
 
 def reduction_identity(computation: HloComputation, element_type: PrimitiveType) -> Any | None:
-    """0 of a sum, 1 of a product, the ends of the type of minimum and maximum; None for other computations."""
+    """Return 0 for a sum, 1 for a product, the type's bounds for minimum and maximum.
+
+    Returns None for other computations.
+    """
     opcode = reduction_opcode(computation)
     pred = element_type is PrimitiveType.PRED
     if opcode is _O.ADD:
@@ -33,7 +39,7 @@ def reduction_identity(computation: HloComputation, element_type: PrimitiveType)
 
 
 def reduction_opcode(computation: HloComputation) -> HloOpcode | None:
-    """The op of a computation that applies one op to its two parameters; None for others."""
+    """Return the opcode of a computation that applies one op to its two parameters, or None."""
     root = computation.root
     if len(computation.parameters) != 2 or len(root.operands) != 2:
         return None

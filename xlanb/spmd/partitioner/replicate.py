@@ -1,4 +1,7 @@
-"""From tiles to the whole: all-gathers, or sums where few devices hold what is needed (PartitionedHlo::ReplicatePartial, Broadcast)."""
+"""Replicate tiles by all-gathers, or by sums if few devices hold what is needed.
+
+Follows PartitionedHlo::ReplicatePartial and Broadcast.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _O = HloOpcode
 
 @replicate_partial_hook.implement
 def replicate_partial(p: PartitionedHlo, dims: Sequence[int]) -> HloInstruction:
-    """Along each dimension: a sum where one tile is the whole, or the tiles are more than twice the elements; an all-gather else."""
+    """Replicate along each dimension by a sum or by an all-gather.
+
+    Uses a sum if one tile is the whole, or if there are at least twice as many tiles as elements.
+    """
     shard, base = p.hlo.shape.as_array(), p.base_shape.as_array()
     sharding, b = p.sharding, p.state.b
     final, gathered = list(shard.dimensions), list(shard.dimensions)
@@ -57,7 +63,7 @@ def replicate_partial(p: PartitionedHlo, dims: Sequence[int]) -> HloInstruction:
 
 
 def _broadcast_within_groups(p: PartitionedHlo, dims: Sequence[int]) -> HloInstruction:
-    """The first device of each group along `dims` holds everything."""
+    """Broadcast from the first device of each group along `dims`, which holds everything."""
     sharding = p.sharding
     grouped = group_sharding_on_dims(sharding, [d for d in range(len(sharding.dimensions)) if d not in dims])
     first = int(grouped.sharding.tile_assignment.reshape(-1)[0])
@@ -71,7 +77,7 @@ def _broadcast_within_groups(p: PartitionedHlo, dims: Sequence[int]) -> HloInstr
 def _sum_of_placed(
     p: PartitionedHlo, part: HloInstruction, dims: Sequence[int], sizes: Sequence[int]
 ) -> HloInstruction:
-    """Each device puts its part into zeros; the sum of all is the whole."""
+    """Sum over devices, each of which places its part into zeros."""
     b, sharding, state = p.state.b, p.sharding, p.state
     shape = resized(p.hlo.shape, sizes)
     zero = create_zero(array(shape.element_type), b)
@@ -87,7 +93,7 @@ def _sum_of_placed(
 
 @broadcast_hook.implement
 def broadcast(p: PartitionedHlo) -> PartitionedHlo:
-    """A sum to which all but one device add zeros."""
+    """Sum over devices, all but one of which contribute zeros."""
     b, state = p.state.b, p.state
     shape, device = p.hlo.shape.as_array(), unique_device(p.sharding)
     source = b.constant(np.uint32(device))

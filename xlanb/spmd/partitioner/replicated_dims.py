@@ -1,4 +1,7 @@
-"""Ops that work along dimensions which must not be split: concatenate, cholesky, triangular-solve (HandleElementwiseWithDimsToReplicate)."""
+"""Partition ops that need some dimensions whole: concatenate, cholesky, triangular-solve.
+
+Follows HandleElementwiseWithDimsToReplicate.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 def handle_elementwise_with_dims_to_replicate(
     v: SpmdPartitioningVisitor, hlo: HloInstruction, dims: Sequence[int]
 ) -> None:
-    """Move the tiles of `dims` to other dimensions, or replicate them; run the op in that sharding; reshard the result."""
+    """Run the op with `dims` whole, then reshard the result.
+
+    The tiles of `dims` move to other dimensions if possible; otherwise `dims` are replicated.
+    """
     sharding = sharding_of(hlo)
     if sharding.is_tile_maximal:
         v.default_action(hlo)
@@ -43,12 +49,12 @@ def handle_elementwise_with_dims_to_replicate(
 
 @handles("concatenate")
 def handle_concatenate(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Every shard has the whole of the concatenated dimension."""
+    """Partition with the concatenated dimension whole on every shard."""
     handle_elementwise_with_dims_to_replicate(v, hlo, hlo.dimensions)
 
 
 @handles("cholesky", "triangular-solve")
 def handle_decomposition(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Every shard has whole matrices."""
+    """Partition with whole matrices on every shard."""
     rank = hlo.array_shape.rank
     handle_elementwise_with_dims_to_replicate(v, hlo, (rank - 2, rank - 1))

@@ -1,4 +1,4 @@
-"""Reshapes: on each device where tiles stay tiles; else by halos, dimension by dimension, or on the whole."""
+"""Partition reshapes: on each device if tiles map to tiles, else by halos, else on the whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _O = HloOpcode
 
 @handles("reshape")
 def handle_reshape(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """A pair of shardings between which the reshape is one of tiles, else the way through groups of dimensions."""
+    """Reshape between a pair of shardings whose tiles map to each other.
+
+    Otherwise reshape within groups of devices.
+    """
     sharding = v.sharding(hlo)
     if sharding.is_tile_maximal:
         v.default_action(hlo)
@@ -61,7 +64,7 @@ def handle_reshape(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 def _pairs(
     operand: HloSharding, result: HloSharding, before: ArrayShape, after: ArrayShape
 ) -> list[tuple[HloSharding, HloSharding]]:
-    """Shardings of the operand and of the result between which every tile is reshaped by itself."""
+    """Return operand and result shardings between which each tile is reshaped on its own."""
     found = []
     wanted = reshape_sharding(after, before, result)
     if wanted is not None:
@@ -75,7 +78,10 @@ def _pairs(
 
 
 def _through_groups(operand: PartitionedHlo, sharding: HloSharding, shape: ArrayShape) -> HloInstruction:
-    """Reshape within the groups of devices along the dimensions that carry over; the rest by `_reshape_tiles`."""
+    """Reshape within the groups of devices along the dimensions that carry over.
+
+    The rest is done by `_reshape_tiles`.
+    """
     base, b = operand.base_shape.as_array(), operand.state.b
     propagated = propagate_sharding_through_reshape(base, shape, operand.sharding)
     back = reshape_sharding(shape, base, propagated) if propagated.is_tiled else None
@@ -113,7 +119,10 @@ def _on_the_whole(operand: PartitionedHlo, sharding: HloSharding, shape: ArraySh
 
 
 def _reshape_tiles(operand: PartitionedHlo, sharding: HloSharding, shape: ArrayShape) -> HloInstruction:
-    """One tiled dimension split, or merged with others: a halo brings what the tile boundaries are off; else on the whole."""
+    """Split a tiled dimension, or merge it with others, with a halo where tile boundaries differ.
+
+    If that is not possible, reshape the whole.
+    """
     source = operand.sharding
     before, after = unique_tiled_dim(source), unique_tiled_dim(sharding)
     if source.num_tiles() != sharding.num_tiles() or before is None or after is None:
@@ -144,7 +153,7 @@ def _reshape_tiles(operand: PartitionedHlo, sharding: HloSharding, shape: ArrayS
 
 
 def _with_halo(p: PartitionedHlo, target: HloSharding, rank: int, dim: int, padding_high: int) -> HloInstruction | None:
-    """The tiles of `p` padded behind the last element along one dimension (or cut), so that all begin elsewhere."""
+    """Pad (or trim) the end of one dimension, so that its tiles begin at other offsets."""
     rank = max(rank, p.base_shape.as_array().rank)
     window = Window(tuple(WindowDimension(1, padding_high=padding_high if d == dim else 0) for d in range(rank)))
     zero = create_zero(array(p.base_shape.as_array().element_type), p.state.b)

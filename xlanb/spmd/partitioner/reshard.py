@@ -1,12 +1,13 @@
-"""How an array gets from one sharding to another: the ladder of PartitionedHlo::ReshardNoCache, cheapest step first.
+"""Reshard an array: the steps of PartitionedHlo::ReshardNoCache, cheapest first.
 
-replicated -> tiled            dynamic-slice
-same tiles, other devices      collective-permute
-same number of tiles           all-to-all
-partly replicated -> tiled     dynamic-slice; or all-to-all, then that
-tiled -> partly replicated     all-gather; or that, then all-to-all
-in between                     split or merge a dimension, or group the dimensions that stay, and go on
-else                           replicate everything, then cut: involuntary full rematerialization
+replicated -> tiled                  dynamic-slice
+same tiles, other devices            collective-permute
+same number of tiles                 all-to-all
+partially replicated -> tiled        dynamic-slice; or all-to-all, then that
+tiled -> partially replicated        all-gather; or that, then all-to-all
+in between                           split or merge a dimension, or group the equal dimensions, and
+                                     retry
+otherwise                            replicate, then slice: involuntary full rematerialization
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ reshard_as_windowed_input_hook.implement(reshard_as_windowed_input)
 def reshard_array(
     p: PartitionedHlo, target: HloSharding, pad_value: Any | None, *, allow_full_replication: bool
 ) -> PartitionedHlo:
-    """`p` under `target`, another sharding than it has; `p` itself where only full replication would do and that is not allowed."""
+    """Reshard `p` to `target`, which differs from its sharding.
+
+    Returns `p` itself if only full replication would do and it is not allowed.
+    """
     source, b = p.sharding, p.state.b
     if source.is_manual_subgroup or target.is_manual_subgroup:
         return _within_manual_subgroups(p, target)
@@ -87,7 +91,7 @@ def reshard_array(
 
 
 def _with_partial_replication(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:
-    """The steps from or to tiles with copies."""
+    """Try the steps from or to partially replicated tiles."""
     source = p.sharding
     if not target.is_tile_maximal and source.replicate_on_last_tile_dim:
         made = reshard_from_partial_replicate_with_dynamic_slice(p, target)
@@ -102,7 +106,7 @@ def _with_partial_replication(p: PartitionedHlo, target: HloSharding) -> Partiti
 
 
 def _from_tiles(p: PartitionedHlo, target: HloSharding, *, allow_full_replication: bool) -> PartitionedHlo:
-    """By a detour, within the dimensions that stay, or by full replication."""
+    """Reshard by a detour, within equal dimensions, or by full replication."""
     source = p.sharding
     if target.is_replicated:
         return p.replicate().reshard(target)
@@ -125,7 +129,7 @@ def _from_tiles(p: PartitionedHlo, target: HloSharding, *, allow_full_replicatio
 
 
 def _within_equal_dims(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:
-    """Reshard within the groups of devices along the dimensions that both tile alike; None where there are none."""
+    """Reshard within the groups of devices along equally tiled dimensions; None without any."""
     source, b = p.sharding, p.state.b
     shard = p.hlo.shape.as_array()
     equal = [d for d in range(shard.rank) if source.dimension(d) != 1 and source.dimension(d) == target.dimension(d)]
@@ -144,7 +148,7 @@ def _within_equal_dims(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo
 
 
 def _within_manual_subgroups(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo:
-    """Reshard what the partitioner decides, within each group of devices that the program leaves to it."""
+    """Reshard within each group of devices that the program leaves to the partitioner."""
     source = p.sharding
     aligned = None
     if source.is_manual_subgroup and target.is_manual_subgroup:
@@ -160,7 +164,7 @@ def _within_manual_subgroups(p: PartitionedHlo, target: HloSharding) -> Partitio
 
 
 def _from_replicated(p: PartitionedHlo, target: HloSharding, pad_value: Any | None) -> PartitionedHlo:
-    """Each device cuts its tile out of the whole."""
+    """Slice each device's tile from the whole."""
     b, state = p.state.b, p.state
     if target.replicate_on_last_tile_dim:
         dims = list(range(len(target.dimensions) - 1))

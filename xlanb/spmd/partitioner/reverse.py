@@ -1,4 +1,4 @@
-"""Reverse: each shard reverses the one at the opposite place (HandleReverse)."""
+"""Partition a reverse: each shard reverses the one at the opposite position (HandleReverse)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @handles("reverse")
 def handle_reverse(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Give each device the tile at the opposite place, with its padding on the other side, and reverse it."""
+    """Send each device the tile at the opposite position, padded in front, and reverse it."""
     sharding = sharding_of(hlo)
     if sharding.is_tile_maximal:
         v.default_action(hlo)

@@ -1,4 +1,7 @@
-"""Random numbers from hidden state: every device draws its own shard (HandleRng, HandleRngGetAndUpdateState)."""
+"""Partition random number generation: every device draws its own shard.
+
+Follows HandleRng and HandleRngGetAndUpdateState.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 @handles("rng")
 def handle_rng(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Draw each shard where it is; what all devices hold is drawn on the first one and sent to the others."""
+    """Draw each shard on its device; draw replicated values on the first device and send them."""
     sharding = sharding_of(hlo)
     if sharding.has_unique_device:
         v.default_action(hlo)
@@ -38,7 +41,7 @@ def _drawn_whole(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: HloS
 
 
 def _draw_shards(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: HloSharding) -> None:
-    """Where several devices hold a shard, the first of them draws it and sends it to the others."""
+    """Draw each shard on the first device that holds it, and send it to the others."""
     operands = [v.replicated(hlo, n).hlo for n in range(len(hlo.operands))]
     shape = make_partitioned_shape(hlo.array_shape, sharding)
     if not sharding.replicate_on_last_tile_dim:
@@ -53,7 +56,7 @@ def _draw_shards(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: HloS
 
 @handles("rng-get-and-update-state")
 def handle_rng_get_and_update_state(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Every device has the same state.
+    """Keep the same state on every device.
 
     Raises:
         UnimplementedError: the state is split.

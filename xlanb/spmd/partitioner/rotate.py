@@ -1,4 +1,7 @@
-"""Rotation of a split dimension by collective-permutes: the custom call `_SPMDInternalOp_RotateRight`, which the partitioner makes of two slices."""
+"""Rotate a split dimension by collective-permutes.
+
+The partitioner itself makes the custom call `_SPMDInternalOp_RotateRight` of two slices.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _ATTRIBUTE = re.compile(r"(\w+)=(-?\d+)")
 
 
 def find_rotate_right_pattern(concatenate: HloInstruction) -> int | None:
-    """By how much a concatenation of the two parts of one array, the back one first, rotates it (FindRotateRightPattern); None if it isn't one."""
+    """Return by how much a concatenation of an array's two parts, back first, rotates it.
+
+    Returns None if it is not one (FindRotateRightPattern).
+    """
     if len(concatenate.operands) != 2:
         return None
     back, front = (skip_copies(o) for o in concatenate.operands)
@@ -48,22 +54,22 @@ def find_rotate_right_pattern(concatenate: HloInstruction) -> int | None:
 
 
 def skip_copies(hlo: HloInstruction, *, check_single_use: bool = True) -> HloInstruction | None:
-    """What copies with one use copy; None where that has several uses."""
+    """Return the source of single-use copies; None if it has several uses."""
     while hlo.user_count == 1 and hlo.opcode is _O.COPY:
         hlo = hlo.operands[0]
     return None if check_single_use and hlo.user_count != 1 else hlo
 
 
 def rotate_right_opaque(dim: int, amount: int) -> str:
-    """The opaque text of the custom call."""
+    """Return the opaque text of the custom call."""
     return f"dimension={dim},amount={amount}"
 
 
 def handle_rotate_right(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Send each shard's elements to where the rotation brings them.
+    """Send each shard's elements to their rotated position.
 
     Raises:
-        PassError: the opaque text doesn't name a dimension and an amount of 0 or more.
+        PassError: the opaque text does not name a dimension and an amount of 0 or more.
     """
     given = {name: int(value) for name, value in _ATTRIBUTE.findall(hlo.attributes.get("opaque") or "")}
     if "dimension" not in given or given.get("amount", -1) < 0:
@@ -88,7 +94,10 @@ def handle_rotate_right(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None
 
 @dataclass(frozen=True)
 class _Rotation:
-    """A rotation of the shards of one dimension, with their padding; shards that are padding only take no part."""
+    """A rotation of the shards of one dimension, with their padding.
+
+    Shards that consist of padding take no part.
+    """
 
     v: SpmdPartitioningVisitor
     hlo: HloInstruction
@@ -105,7 +114,7 @@ class _Rotation:
         return -(-self.hlo.array_shape.dimensions[self.dim] // self.shard_size)
 
     def by(self, amount: int) -> HloInstruction:
-        """The shard of the result: pieces of one or two shards."""
+        """Return the result's shard: pieces of one or two shards."""
         pieces: list[HloInstruction] = []
         done, size = 0, self.shard_size
         while done < size:
@@ -147,7 +156,7 @@ def _wrapped_below(
     wrapped: HloInstruction,
     plain: HloInstruction,
 ) -> HloInstruction:
-    """`wrapped` in the first `amount` elements of the whole, `plain` behind."""
+    """Select `wrapped` in the first `amount` elements of the whole, and `plain` after them."""
     b = v.b
     start = make_partition_offsets(hlo.array_shape, sharding, v.state.partition_id, b, (dim,))[dim]
     place = b.add(_O.IOTA, (), plain.array_shape.with_type(PrimitiveType.S32), iota_dimension=dim)

@@ -1,10 +1,13 @@
-"""Partition scatters: the methods of gathers, reversed, tried in the order of their cost
-(gather_scatter_handler.cc).
+"""Partition scatters: the ways of gathers in reverse, tried in the order of their cost.
+
+Follows gather_scatter_handler.cc.
 
 explicit batch, index parallel  operand, indices and updates are split alike: nothing moves
-operand passthrough             operand and updates are split in dimensions that every update has whole
-trivial slices                  the operand is split in indexed dimensions: indices outside of a shard do nothing there
-index passthrough               indices and updates are split: each device scatters its own into an identity, then all-reduce
+operand passthrough             operand and updates are split in dimensions that every update covers
+trivial slices                  the operand is split in indexed dimensions: indices outside of a
+                                shard do nothing there
+index passthrough               indices and updates are split: each device scatters its own into an
+                                identity, then all-reduce
 """
 
 from __future__ import annotations
@@ -73,7 +76,10 @@ _SUM = "each device has scattered its own updates: the reduction combines them"
 
 @dataclass(frozen=True)
 class ScatterCase:
-    """A scatter to partition: the whole one, or within a way what is left for each group of devices; see GatherCase."""
+    """A scatter to partition: the whole one, or within a way the rest for each group of devices.
+
+    See GatherCase.
+    """
 
     dims: IndexedDimensions
     operands: tuple[PartitionedHlo, ...]
@@ -91,7 +97,7 @@ class ScatterCase:
 
     @property
     def b(self) -> SpmdBuilder:
-        """Where new instructions go."""
+        """The builder of new instructions."""
         return self.state.b
 
     @property
@@ -110,7 +116,7 @@ class ScatterCase:
         return self.operand.state
 
     def dry(self, run: DryRun) -> ScatterCase:
-        """The same case with parameters of another module for operands, and not recursive."""
+        """Return a non-recursive copy whose operands are parameters of another module."""
         return replace(
             self,
             operands=tuple(map(run.parameter, self.operands)),
@@ -120,7 +126,7 @@ class ScatterCase:
         )
 
     def finish(self, result: HloInstruction, sharding: HloSharding, shape: Shape | None = None) -> HloInstruction:
-        """The result in `sharding`, resharded to what is asked for."""
+        """Reshard the result from `sharding` to the required sharding."""
         set_sharding(result, sharding.normalize_tuple(result.shape))
         partitioned = PartitionedHlo(result, shape or self.output_shape, self.state)
         return partitioned.reshard(self.output_sharding).hlo
@@ -132,7 +138,7 @@ class ScatterCase:
         updates: Sequence[PartitionedHlo],
         output: GroupedSharding,
     ) -> ScatterCase:
-        """What is left to do for each group."""
+        """Return the case that is left for each group."""
         return replace(
             self,
             operands=tuple(operands),
@@ -150,7 +156,10 @@ def _per_group(grouped: GroupedSharding, shape: Shape) -> Shape:
 
 
 def partition_scatter(s: ScatterCase) -> HloInstruction:
-    """Partition by the cheapest way that can; by none, scatter into the whole and cut the result."""
+    """Partition by the cheapest applicable way.
+
+    If none applies, scatter into the whole and slice the result.
+    """
     if s.recursive:
         for estimate in cheapest_first(WAYS, s, _O.SCATTER, s.state.options.preferred_scatter_partition_methods):
             with estimate.as_cause(s):
@@ -174,17 +183,17 @@ def _cloned_computation(s: ScatterCase) -> object:
     return s.state.module.clone_computation(computation, f"{computation.name}.clone")
 
 
-# -- parallel dimensions -------------------------------------------------------------------------------------------
+# -- parallel dimensions ---------------------------------------------------------------------------
 
 
 def partition_explicit_batch(s: ScatterCase) -> HloInstruction | None:
-    """Split dimensions that the scatter itself calls batching."""
+    """Split batching dimensions of the scatter."""
     dims = s.dims.explicit_batch()
     return None if dims is None else _partition_parallel(s, dims, need_offset=False)
 
 
 def partition_index_parallel(s: ScatterCase) -> HloInstruction | None:
-    """Split dimensions in which the indices count up."""
+    """Split dimensions whose indices are an iota."""
     dims = s.dims.index_parallel()
     return None if dims is None else _partition_parallel(s, dims, need_offset=True)
 
@@ -214,11 +223,11 @@ def _partition_parallel(s: ScatterCase, dims: MatchingDims, *, need_offset: bool
         return s.finish(result, ungroup_sharding(operand_grouped))
 
 
-# -- passthrough ---------------------------------------------------------------------------------------------------
+# -- passthrough -----------------------------------------------------------------------------------
 
 
 def partition_operand_passthrough(s: ScatterCase) -> HloInstruction | None:
-    """Split dimensions of the operand that every update has whole."""
+    """Split operand dimensions that every update covers."""
     if s.operand.sharding.is_tile_maximal:
         return None
     update = s.dims.output_from_operand(s.operand.array_shape, s.operand.sharding, s.slice_sizes)
@@ -245,7 +254,10 @@ def partition_operand_passthrough(s: ScatterCase) -> HloInstruction | None:
 
 
 def partition_index_passthrough(s: ScatterCase) -> HloInstruction | None:
-    """Split indices and updates: the first device of a group scatters into the operand, the others into the reduction's identity."""
+    """Split indices and updates, then all-reduce.
+
+    The first device of a group scatters into the operand, the others into the reduction's identity.
+    """
     dims, indices, update = s.dims.index_passthrough(), s.indices, s.update
     wanted = propagate_sharding_along_dims_and_replicate_others(
         update.sharding, dims.output, dims.indices, indices.array_shape.rank
@@ -281,10 +293,11 @@ def partition_index_passthrough(s: ScatterCase) -> HloInstruction | None:
 def _reduced(
     s: ScatterCase, scattered: HloInstruction, sharding: HloSharding, dims: Sequence[int], grouped: GroupedSharding
 ) -> HloInstruction:
-    """The reduction over the groups that have scattered their own updates.
+    """Reduce over the groups that have scattered their own updates.
 
-    XLA reduces over devices along the split dimensions of the indices. Those have the same part of the operand where their numbers within the groups are the same; where a sharding
-    numbers devices otherwise, the all-reduce is over those that do.
+    XLA reduces over the devices along the split dimensions of the indices. These have the same part
+    of the operand if their numbers within the groups are equal. If a sharding numbers the devices
+    differently, the all-reduce is over the devices that do have the same part.
     """
     to_apply, collectives = s.dims.hlo.to_apply, s.state.collectives
     alike = [tuple(column) for column in grouped.device_groups.T.tolist()]
@@ -301,8 +314,9 @@ def _identity(s: ScatterCase) -> object | None:
 def _identity_but_on_first(
     operand: PartitionedHlo, indices: PartitionedHlo, identity: object, update_grouped: GroupedSharding
 ) -> PartitionedHlo:
-    """The operand in the first group of devices, the identity in the others: the all-reduce must
-    count the operand once.
+    """Return the operand in the first group of devices and the identity in the others.
+
+    The all-reduce must count the operand once.
     """
     b, shape = operand.state.b, operand.hlo.array_shape
     neutral = create_constant(shape, identity, b)
@@ -312,9 +326,10 @@ def _identity_but_on_first(
 
 
 def _group_number(indices: PartitionedHlo, grouped: GroupedSharding) -> HloInstruction:
-    """What is 0 on exactly one of the devices that the all-reduce is over.
+    """Return a number that is 0 on exactly one of the devices that the all-reduce combines.
 
-    XLA takes the number of the partition, among those that hold different indices. Where that is 0 on none or on several of them, it is the number of the group.
+    XLA takes the partition's number among those with different indices. If that is 0 on none or on
+    several of them, this is the number of the group.
     """
     state, sharding, groups = indices.state, indices.sharding, grouped.device_groups
     numbers = np.arange(groups.size)
@@ -328,11 +343,14 @@ def _group_number(indices: PartitionedHlo, grouped: GroupedSharding) -> HloInstr
     return state.partition_id if copies is None else state.per_group(copies).partition_id
 
 
-# -- trivial slices ------------------------------------------------------------------------------------------------
+# -- trivial slices --------------------------------------------------------------------------------
 
 
 def partition_trivial_slices(s: ScatterCase) -> HloInstruction | None:
-    """Scatter everything into each shard of the operand by indices that count from its start: what is outside is dropped."""
+    """Scatter all updates into each shard of the operand, with indices relative to its start.
+
+    Indices outside the shard are dropped.
+    """
     trivial = trivial_slice_dims(s.operand, s.dims.index_map, s.slice_sizes)
     if trivial is None:
         return None
@@ -353,7 +371,10 @@ def partition_trivial_slices(s: ScatterCase) -> HloInstruction | None:
 def _groups_for_trivial_slices(
     s: ScatterCase, trivial: tuple[int, ...], operand_grouped: GroupedSharding
 ) -> tuple[GroupedSharding, GroupedSharding]:
-    """The groupings of indices and updates; where one of them is split within groups and the other is not, both are."""
+    """Return the groupings of indices and updates.
+
+    If one is split within groups and the other is not, both are split.
+    """
     d, rank = s.dims, s.update.array_shape.rank
 
     def of_indices(sharding: HloSharding) -> GroupedSharding:
@@ -381,12 +402,12 @@ WAYS: tuple[tuple[str, Way[ScatterCase]], ...] = (
     ("trivial-sliced-operand", partition_trivial_slices),
     ("index-passthrough", partition_index_passthrough),
 )
-"""The ways and their names in options, in the order in which they are preferred at equal cost."""
+"""The ways and their names in options, by preference at equal cost."""
 
 
 @handles("scatter")
 def handle_scatter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Partition a scatter, of several operands too."""
+    """Partition a scatter of one or several operands."""
     sharding = sharding_of(hlo)
     if sharding.has_unique_device:
         v.default_action(hlo)
@@ -407,7 +428,7 @@ def handle_scatter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 
 def _alike(phlos: list[PartitionedHlo]) -> list[PartitionedHlo]:
-    """All in one sharding."""
+    """Reshard all to one sharding."""
     first = phlos[0]
     if all(p.sharding == first.sharding and p.base_shape == first.base_shape for p in phlos):
         return phlos
@@ -416,7 +437,7 @@ def _alike(phlos: list[PartitionedHlo]) -> list[PartitionedHlo]:
 
 
 def _padded_out_of_bounds(indices: PartitionedHlo) -> PartitionedHlo:
-    """Indices with -1 in the padding of uneven shards: a scatter drops what is out of bounds."""
+    """Set indices in the padding of uneven shards to -1; a scatter drops out-of-bounds indices."""
     sharding = indices.sharding
     if sharding.is_tile_maximal:
         return indices

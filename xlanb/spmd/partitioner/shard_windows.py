@@ -1,4 +1,7 @@
-"""Slices and pads of a tiled array as windows of one element, so that halos bring what a device needs (ReshardDataForSlicing, ReshardDataForPad)."""
+"""Slices and pads of a tiled array as windows of one element, so that halos provide the data.
+
+Follows ReshardDataForSlicing and ReshardDataForPad.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _O = HloOpcode
 def reshard_data_for_slicing(
     strides: Sequence[int], starts: Sequence[int], limits: Sequence[int], p: PartitionedHlo, target: HloSharding
 ) -> WindowedInputShardReturnValue | None:
-    """What this device needs of `p` for its tile of a slice under `target`."""
+    """Return what this device needs of `p` for its tile of a slice with sharding `target`."""
     sizes = p.base_shape.as_array().dimensions
     window = Window(
         tuple(
@@ -43,7 +46,7 @@ def slice_data_from_window_reshard(
     target: HloSharding,
     b: SpmdBuilder,
 ) -> HloInstruction:
-    """The tile of the slice, cut out of what `reshard_data_for_slicing` gave."""
+    """Slice the tile from what `reshard_data_for_slicing` returned."""
     sizes = made.sharded_input.shape.as_array().dimensions
     box = tuple(
         SliceDimension(-wd.padding_low, size + wd.padding_high, stride)
@@ -57,7 +60,7 @@ def slice_data_from_window_reshard(
 def reshard_data_for_pad(
     pad_value: HloInstruction, padding: Sequence[PaddingDimension], p: PartitionedHlo, target: HloSharding
 ) -> WindowedInputShardReturnValue | None:
-    """What this device needs of `p` for its tile of a pad under `target`."""
+    """Return what this device needs of `p` for its tile of a pad with sharding `target`."""
     literal = pad_value.attributes.get("literal")
     is_zero = pad_value.opcode is _O.CONSTANT and literal is not None and not literal.array.any()
     window = Window(
@@ -78,7 +81,7 @@ def reshard_data_for_pad(
 def pad_data_from_window_reshard(
     made: WindowedInputShardReturnValue, pad_value: HloInstruction, b: SpmdBuilder
 ) -> HloInstruction:
-    """The tile of the pad, made of what `reshard_data_for_pad` gave."""
+    """Pad what `reshard_data_for_pad` returned to the tile."""
     padding = tuple(
         PaddingDimension(wd.padding_low, wd.padding_high, wd.base_dilation - 1) for wd in made.shard_window.dimensions
     )

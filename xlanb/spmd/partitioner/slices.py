@@ -1,4 +1,7 @@
-"""Slices and pads: windows of one element, so that each shard gets what it reads from its neighbors by halo exchange (HandleSlice, HandlePad)."""
+"""Partition slices and pads as windows of one element (HandleSlice, HandlePad).
+
+Each shard gets what it reads from its neighbors by halo exchange.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _HALO = "each shard of the result reads elements of neighboring shards"
 
 
 def _slice_in(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: HloSharding) -> HloInstruction | None:
-    """Slice with operand and result both in `sharding`, then bring the result to its own; None where that can't be."""
+    """Slice with operand and result in `sharding`, then reshard the result; None if impossible."""
     if sharding.is_tile_maximal:
         return None
     box = hlo.attributes["slice"]
@@ -47,7 +50,7 @@ def _slice_in(v: SpmdPartitioningVisitor, hlo: HloInstruction, sharding: HloShar
 
 @handles("slice")
 def handle_slice(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Slice in the operand's sharding where that has more tiles, else in the result's."""
+    """Slice in the sharding with more tiles, the operand's or the result's."""
     had, wanted = sharding_of(hlo.operands[0]), sharding_of(hlo)
     for sharding in (had, wanted) if had.num_tiles() > wanted.num_tiles() else (wanted,):
         result = _slice_in(v, hlo, sharding)
@@ -66,7 +69,7 @@ def pad_shards(
     base_shape: ArrayShape,
     sharding: HloSharding,
 ) -> HloInstruction | None:
-    """Pad with operand and result in `sharding`; None where that can't be."""
+    """Pad with operand and result in `sharding`; None if not possible."""
     if sharding.is_tile_maximal:
         return None
     with v.state.because(hlo, 0, operand.sharding, sharding, _HALO, kind=CauseKind.HALO):
@@ -87,7 +90,7 @@ def pad_shards(
 
 @handles("pad")
 def handle_pad(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """Pad the shards; the padding between two shards comes with the halo."""
+    """Pad the shards; padding between two shards comes with the halo."""
     operand, value = v.partitioned(hlo.operands[0]), v.replicated(hlo, 1).hlo
     result = pad_shards(v, hlo, operand, value, hlo.attributes["padding"], hlo.array_shape, sharding_of(hlo))
     if result is None:

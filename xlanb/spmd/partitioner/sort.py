@@ -1,4 +1,7 @@
-"""Sorts: move the tiles of the sorted dimension to another one by all-to-all, or gather them (HandleSort)."""
+"""Partition sorts (HandleSort).
+
+Moves the tiles of the sorted dimension to another one by all-to-all, or gathers them.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def handle_sort(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
 
 
 def _off_dimension(shape: ArrayShape, sharding: HloSharding, dim: int) -> HloSharding:
-    """The sharding with the tiles of `dim` in another dimension; with `dim` replicated where none takes them."""
+    """Move the tiles of `dim` to another dimension, or replicate `dim` if none can take them."""
     target = get_first_target_dim_to_move_sharding_tiles(shape, sharding, dim, lambda _: True)
     if target is not None:
         return move_and_merge_sharding_tiles(sharding, dim, target)

@@ -1,6 +1,7 @@
-"""The first k of a split dimension: sorts of which only the front is read, and custom calls of TopK.
+"""Partition a top k along a split dimension: sorts whose front only is used, and TopK calls.
 
-Each shard finds its own first k; those of all shards are gathered and sorted. Values that go round the network: k a shard instead of all.
+Each shard finds its own first k; those of all shards are gathered and sorted. The network carries k
+values per shard instead of all.
 """
 
 from __future__ import annotations
@@ -37,20 +38,22 @@ _LARGEST_S32 = 2**31 - 1
 
 
 def slice_first_k(hlo: HloInstruction, dim: int, k: int, b: SpmdBuilder) -> HloInstruction:
-    """The first `k` elements along a dimension."""
+    """Slice the first `k` elements along a dimension."""
     shape = hlo.array_shape
     dims = list(shape.dimensions)
     dims[dim] = k
     return b.add(_O.SLICE, (hlo,), shape.with_dimensions(dims), slice=tuple(SliceDimension(0, d) for d in dims))
 
 
-# -- a sort of which only the front is read ------------------------------------------------------------------------
+# -- a sort of which only the front is read --------------------------------------------------------
 
 
 def top_k_of_sort(hlo: HloInstruction) -> int | None:
-    """How much of the front of a sort is read, where it is split along the sorted dimension and k is less than a shard.
+    """Return how many leading elements of a sort are used, if it can be partitioned as a top k.
 
-    The sort must be the one that TopK is expanded to: keys and their positions, in descending order by the bits of the keys.
+    It must be split along the sorted dimension, with k less than a shard, and must be the expansion
+    of
+    TopK: keys and positions, in descending order of the keys' bits.
     """
     if hlo.opcode is not _O.SORT or len(hlo.operands) != 2 or not _is_nan_safe_gt(hlo.to_apply):
         return None
@@ -71,7 +74,7 @@ def top_k_of_sort(hlo: HloInstruction) -> int | None:
 
 
 def _slice_of_users(sort: HloInstruction, dim: int) -> int | None:
-    """The one k of slices [0:k] along `dim`, whole along other dimensions, that are all that is read of a sort."""
+    """Return the k of the slices [0:k] along `dim` that are all of a sort's users, or None."""
     limits: set[int] = set()
     for element in sort.users:
         if element.opcode is not _O.GET_TUPLE_ELEMENT or not element.users or element.users[0].opcode is not _O.SLICE:
@@ -87,7 +90,10 @@ def _slice_of_users(sort: HloInstruction, dim: int) -> int | None:
 
 
 def _is_nan_safe_gt(c: HloComputation) -> bool:
-    """Whether a comparator is a > b of the first two parameters as integers of the same order, with or without a tie broken by position."""
+    """Whether a comparator is a > b of its first two parameters as order-preserving integers.
+
+    Ties may be broken by position.
+    """
     root = c.root
     compare = root.operands[2] if root.opcode is _O.SELECT else root
     if compare.opcode is not _O.COMPARE or compare.attributes["direction"] != "GT":
@@ -134,11 +140,14 @@ def _is_scalar(hlo: HloInstruction, value: int) -> bool:
     return hlo.opcode is _O.CONSTANT and hlo.array_shape.rank == 0 and int(hlo.literal.array) == value
 
 
-# -- custom calls of TopK ------------------------------------------------------------------------------------------
+# -- custom calls of TopK --------------------------------------------------------------------------
 
 
 def handle_top_k(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
-    """TopK of each shard, then a stable sort of all shards' values with their positions (HandleCustomCallTopK)."""
+    """Apply TopK to each shard, then sort all shards' values with their positions, stably.
+
+    Follows HandleCustomCallTopK.
+    """
     source = hlo.operands[0]
     if not source.sharding or not isinstance(hlo.shape, TupleShape):
         v.default_action(hlo)
@@ -184,7 +193,7 @@ def _top_k_of_shards(
 
 
 def _gathered_along_rows(operand: PartitionedHlo, sharding: HloSharding) -> tuple[PartitioningState, HloSharding]:
-    """The state in which partition ids count the shards of a row, and the sharding with whole rows."""
+    """Return the state in which partition ids number a row's shards, and the whole-row sharding."""
     if sharding.dimension(0) == 1:
         return operand.state, HloSharding.replicate()
     grouped = group_sharding_on_dims(sharding, (0,))
@@ -213,7 +222,7 @@ def _pair(kind: PrimitiveType, dims: tuple[int, ...]) -> TupleShape:
 
 
 def _compare_value_and_index(v: SpmdPartitioningVisitor, kind: PrimitiveType) -> HloComputation:
-    """Larger values first; of equal ones, that of the smaller position."""
+    """Compare values descending; equal values by ascending position."""
     c = v.b.module.add_computation("compare-value-and-index")
     scalar, position, truth = ArrayShape(kind, ()), ArrayShape(_P.S32, ()), ArrayShape(_P.PRED, ())
     p = [

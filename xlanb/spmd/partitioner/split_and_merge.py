@@ -1,4 +1,7 @@
-"""Reshards that become simple once a dimension is split in two, or copies are moved first (PartitionedHlo::TryComplexReshardHandling)."""
+"""Reshard by splitting a dimension in two, or by moving replication first.
+
+Follows PartitionedHlo::TryComplexReshardHandling.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from xlanb.spmd.sharding_util import (
 
 
 def try_complex_reshard_handling(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:
-    """One of three detours that ends at `target` without full replication; None where none does."""
+    """Try three detours to `target` that avoid full replication; None if none applies."""
     source = p.sharding
     split = _split_dimension(p.base_shape.as_array(), source, target)
     if split is not None:
@@ -35,15 +38,16 @@ def try_complex_reshard_handling(p: PartitionedHlo, target: HloSharding) -> Part
 
 
 def _arrive(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:
-    """`p` under `target`; None where only full replication brings it there."""
+    """Return `p` with sharding `target`, or None if only full replication gives it."""
     made = p.reshard_no_cache(target, allow_full_replication=False)
     return made if made.sharding == target else None
 
 
 def _split_dimension(base: ArrayShape, source: HloSharding, target: HloSharding) -> tuple[int, int] | None:
-    """The dimension to split, and the number of its tiles that stay (PatternMatchMergeOrSplitSharding).
+    """Return the dimension to split, and how many of its tiles stay.
 
-    [X, Y] <-> [X*Y, 1], [Y, X] <-> [1, X*Y], or [X*Y] -> [X] with Y anywhere.
+    Follows PatternMatchMergeOrSplitSharding: [X, Y] <-> [X*Y, 1], [Y, X] <-> [1, X*Y], or
+    [X*Y] -> [X] with Y anywhere.
     """
     rank = target.tiled_data_rank
     if not source.is_tiled or not target.is_tiled or source.tiled_data_rank != rank:
@@ -89,7 +93,7 @@ def _through_split(p: PartitionedHlo, target: HloSharding, dim: int, tiles: int)
 
 
 def _split(p: PartitionedHlo, dim: int, size: int, sharding: HloSharding) -> PartitionedHlo:
-    """Dimension `dim` split in two, the second of `size` elements on each device."""
+    """Split dimension `dim` in two, the second with `size` elements on each device."""
     shard, base = list(p.hlo.shape.as_array().dimensions), list(p.base_shape.as_array().dimensions)
     shard.insert(dim + 1, size)
     shard[dim] //= size
@@ -101,7 +105,7 @@ def _split(p: PartitionedHlo, dim: int, size: int, sharding: HloSharding) -> Par
 
 
 def _merge(p: PartitionedHlo, dim: int, sharding: HloSharding) -> PartitionedHlo:
-    """Dimensions `dim` and `dim` + 1 merged."""
+    """Merge dimensions `dim` and `dim` + 1."""
     shard, base = list(p.hlo.shape.as_array().dimensions), list(p.base_shape.as_array().dimensions)
     shard[dim : dim + 2] = [shard[dim] * shard[dim + 1]]
     base[dim : dim + 2] = [base[dim] * base[dim + 1]]
@@ -110,7 +114,10 @@ def _merge(p: PartitionedHlo, dim: int, sharding: HloSharding) -> PartitionedHlo
 
 
 def _with_one_dim_replicated(source: HloSharding, target: HloSharding) -> HloSharding | None:
-    """[X, Z, Y] -> [Y, Z, X replicated]: the first dimension whose tiles become the target's copies, made copies."""
+    """Replicate the first dimension whose tiles become the target's replication.
+
+    [X, Z, Y] -> [Y, Z, X replicated]
+    """
     if not target.replicate_on_last_tile_dim:
         return None
     copies = source.dimension(source.subgroup_replication_dim) if source.has_partial_replication else 1

@@ -1,4 +1,7 @@
-"""What the partitioner knows while it rewrites one computation: its builder, its options, its caches (PartitionedHlo::PartitioningState)."""
+"""The partitioner's state for one computation: builder, options and caches.
+
+Follows PartitionedHlo::PartitioningState.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,9 @@ if TYPE_CHECKING:
 class PartitionerOptions:
     """XLA's SpmdPartitionerOptions, with the values of XLA:CPU.
 
-    Sizes are in MiB (`threshold_for_windowed_einsum_mib`) or bytes (`total_bytes_windowed_einsum_threshold`, None: the former counts). `preferred_*_partition_methods` are names of
-    XLA's GatherScatterPartitioningMethod.
+    Sizes are in MiB (`threshold_for_windowed_einsum_mib`) or bytes
+    (`total_bytes_windowed_einsum_threshold`; None means that the former applies).
+    `preferred_*_partition_methods` are names of XLA's GatherScatterPartitioningMethod.
     """
 
     conv_halo_exchange_always_on_lhs: bool = True
@@ -49,7 +53,10 @@ class PartitionerOptions:
 
 @dataclass
 class HloCache:
-    """What one instruction was resharded to: by target sharding; and as an input of windows, by (target, window)."""
+    """Cached reshards of one instruction.
+
+    `reshard` is by target sharding, `window_reshard` by (target, window).
+    """
 
     reshard: dict[HloSharding, PartitionedHlo] = field(default_factory=dict)
     window_reshard: dict[Any, Any] = field(default_factory=dict)
@@ -57,27 +64,34 @@ class HloCache:
 
 @dataclass
 class ReshardCache:
-    """Resharded instructions of one computation; `grouped` are the caches within groups of devices, by the groups."""
+    """Cached reshards of one computation.
+
+    `grouped` are the caches within groups of devices, by group.
+    """
 
     per_hlo: dict[HloInstruction, HloCache] = field(default_factory=dict)
     grouped: dict[tuple[tuple[int, ...], bytes], ReshardCache] = field(default_factory=dict)
 
     def of(self, hlo: HloInstruction) -> HloCache:
-        """The cache of one instruction."""
+        """Return the cache of one instruction."""
         return self.per_hlo.setdefault(hlo, HloCache())
 
     def windowed(self, hlo: HloInstruction) -> dict[Any, Any]:
-        """What one instruction was resharded to as an input of windows."""
+        """Return the cached windowed reshards of one instruction."""
         return self.of(hlo).window_reshard
 
     def within(self, device_groups: Devices) -> ReshardCache:
-        """The cache within these groups of devices."""
+        """Return the cache within these groups of devices."""
         return self.grouped.setdefault((device_groups.shape, device_groups.tobytes()), ReshardCache())
 
 
 @dataclass(frozen=True)
 class PartitioningState:
-    """`b` adds to the device's computation; `partition_id` and `collectives` are of the devices, or of a group of them."""
+    """The state of partitioning.
+
+    `b` adds to the device's computation. `partition_id` and `collectives` are those of all devices,
+    or of a group of them.
+    """
 
     b: SpmdBuilder
     num_partitions: int
@@ -100,7 +114,7 @@ class PartitioningState:
 
     @property
     def builder(self) -> SpmdBuilder:
-        """The same as `b`."""
+        """Alias of `b`."""
         return self.b
 
     def because(
@@ -115,9 +129,20 @@ class PartitioningState:
         estimates: tuple[tuple[str, int], ...] = (),
         weak: bool = False,
     ) -> AbstractContextManager[None]:
-        """Every collective that is made in this block is there for this reason: `operand` (None: the result) of `hlo`, an instruction of the source program, has one sharding and needs another.
+        """Give every collective made in this block this reason.
 
-        Without `kind`, a reason that begins with a kind and a colon ("halo: ...") says it; else it is a reshard. A `weak` cause counts only where the block around has no reason.
+        Without `kind`, a reason that begins with a kind and a colon ("halo: ...") names it;
+        otherwise it is a reshard.
+
+        Args:
+            hlo: the source instruction.
+            operand: number of the operand to move; None for the result.
+            have: the sharding that it has.
+            want: the sharding that it needs.
+            reason: the reason in words.
+            kind: what the collectives are for.
+            estimates: costs in bytes, by name, that decided.
+            weak: the cause counts only if the enclosing block has no reason.
         """
         if kind is None:
             word, colon, rest = reason.partition(": ")
@@ -137,7 +162,7 @@ class PartitioningState:
         )
 
     def per_group(self, device_groups: Devices) -> PartitioningState:
-        """The same within groups of devices, a row each."""
+        """Return the state within groups of devices, one group per row."""
         return create_per_group_partitioning_state(self, device_groups)
 
     def all_reduce_along_sharding_dims(
@@ -147,14 +172,17 @@ class PartitioningState:
         dims: Sequence[int],
         reduction: HloComputation | None = None,
     ) -> HloInstruction:
-        """The reduction (without one, the sum) over the devices along some dimensions of a sharding."""
+        """Reduce (by default sum) over the devices along some dimensions of a sharding."""
         if reduction is None:
             reduction = make_binary_add(operand.shape.as_array().element_type, self.module)
         return all_reduce_along_sharding_dims(operand, sharding, dims, self.collectives, reduction)
 
 
 def create_per_group_partitioning_state(state: PartitioningState, device_groups: Devices) -> PartitioningState:
-    """The same within groups of devices, a row each: partition 0 is the first of each group."""
+    """Return the state within groups of devices, one group per row.
+
+    Partition 0 is the first of each group.
+    """
     collectives = state.collectives.in_groups(device_groups)
     partition_id = in_group_partition_id(state.partition_id, device_groups, state.b)
     return replace(

@@ -1,4 +1,7 @@
-"""Values that stay terms of a sum on the devices: marked, so that no all-reduce adds them up, and partitioned as if replicated (ConvertUnreducedSharding)."""
+"""Values that stay terms of a sum on the devices (ConvertUnreducedSharding).
+
+They are marked, so that no all-reduce adds them, and partitioned as if replicated.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from xlanb.spmd.partitioner.utilities import set_sharding, sharding_of
 
 
 def convert_unreduced(module: HloModule) -> None:
-    """Mark what has unreduced axes and count those axes as copies."""
+    """Mark instructions with unreduced axes, and treat those axes as replication."""
     for computation in module.computations:
         for hlo in computation:
             sharding = sharding_of(hlo)
@@ -26,7 +29,7 @@ def convert_unreduced(module: HloModule) -> None:
 
 
 def _replicated(hlo: HloInstruction, sharding: HloSharding) -> HloSharding:
-    """The same with copies in place of terms."""
+    """Return the sharding with unreduced replaced by replicated."""
     if sharding.is_unreduced:
         return HloSharding.replicate()
     if ShardingType.UNREDUCED not in sharding.subgroup_types:
@@ -44,7 +47,7 @@ def is_unreduced(hlo: HloInstruction) -> bool:
 
 
 def clear_marks(module: HloModule) -> None:
-    """Take the marks off; the parameters that had one get their shardings back."""
+    """Remove the marks; parameters that had one get their shardings back."""
     for p, sharding in zip(module.entry_computation.parameters, module.spmd_parameters_shardings, strict=False):
         if is_unreduced(p):
             module.entry_computation.update(p, sharding=sharding)

@@ -1,4 +1,7 @@
-"""Shapes, constants and offsets of one device's part: what every handler of the partitioner needs (xla/service/spmd/spmd_partitioner_util.h)."""
+"""Shapes, constants and offsets of one device's part, shared by all handlers.
+
+Follows xla/service/spmd/spmd_partitioner_util.h.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ SCALAR_PRED = array(PrimitiveType.PRED)
 SCALAR_S32 = array(PrimitiveType.S32)
 
 
-# -- shardings and shapes -----------------------------------------------------------------------------------------------------
+# -- shardings and shapes --------------------------------------------------------------------------
 
 
 def sharding_of(hlo: HloInstruction) -> HloSharding:
-    """The sharding of an instruction of the source program, or of a new one.
+    """Return the sharding of a source or new instruction.
 
     Raises:
         XlanbError: it has none.
@@ -40,16 +43,16 @@ def sharding_of(hlo: HloInstruction) -> HloSharding:
 
 
 def set_sharding(hlo: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
-    """Give an instruction another sharding, or take it off."""
+    """Set or remove an instruction's sharding."""
     hlo.parent.update(hlo, sharding="" if sharding is None else str(sharding))
     return hlo
 
 
 def as_tuple(shape: Shape) -> TupleShape:
-    """A shape that is known to be a tuple's.
+    """Return the shape as a tuple shape.
 
     Raises:
-        ShapeError: it is not.
+        ShapeError: it is not a tuple.
     """
     if not isinstance(shape, TupleShape):
         raise ShapeError(f"expected a tuple, not {shape}")
@@ -57,33 +60,33 @@ def as_tuple(shape: Shape) -> TupleShape:
 
 
 def resized(shape: Shape, dimensions: Sequence[int]) -> ArrayShape:
-    """Other sizes of the same dimensions, in the same layout."""
+    """Return the shape with other dimension sizes, in the same layout."""
     array_shape = shape.as_array()
     return ArrayShape(array_shape.element_type, tuple(dimensions), array_shape.layout)
 
 
 def ceil_of_ratio(dividend: int, divisor: int) -> int:
-    """The quotient, rounded up."""
+    """Return the quotient, rounded up."""
     return -(-dividend // divisor)
 
 
 def round_up_to(value: int, divisor: int) -> int:
-    """The next multiple of `divisor`."""
+    """Return the next multiple of `divisor`."""
     return -(-value // divisor) * divisor
 
 
 def shape_size_in_bytes(shape: Shape) -> int:
-    """Bytes of the elements, whatever the layout."""
+    """Return the bytes of the elements, whatever the layout."""
     return shape.byte_size
 
 
 def make_partitioned_shape(shape: Shape, sharding: HloSharding) -> Shape:
-    """The shape that one device holds."""
+    """Return the shape that one device holds."""
     return sharding.tile_shape(shape)
 
 
 def make_non_padded_shape_for_given_partition(shape: Shape, sharding: HloSharding, partition_id: int) -> Shape:
-    """The shape of what a device holds, without padding; an empty tuple where it holds nothing."""
+    """Return the unpadded shape that a device holds; an empty tuple if it holds nothing."""
     if sharding.is_tuple and isinstance(shape, TupleShape):
         return TupleShape(
             tuple(
@@ -110,7 +113,7 @@ def evenly_partitions(shape: Shape, sharding: HloSharding) -> bool:
 
 
 def get_padded_shape_for_uneven_partitioning(base_shape: ArrayShape, sharding: HloSharding) -> ArrayShape:
-    """The shape of all tiles together, padding too."""
+    """Return the shape of all tiles together, with padding."""
     if sharding.is_tile_maximal or evenly_partitions(base_shape, sharding):
         return base_shape
     shard = sharding.tile_shape(base_shape).as_array()
@@ -118,7 +121,7 @@ def get_padded_shape_for_uneven_partitioning(base_shape: ArrayShape, sharding: H
 
 
 def unique_tiled_dim(sharding: HloSharding) -> int | None:
-    """The one dimension that is tiled; None where there are several, or none."""
+    """Return the only tiled dimension, or None."""
     if sharding.is_tile_maximal:
         return None
     tiled = [d for d in range(sharding.tiled_data_rank) if sharding.dimension(d) > 1]
@@ -126,10 +129,10 @@ def unique_tiled_dim(sharding: HloSharding) -> int | None:
 
 
 def unique_device(sharding: HloSharding) -> int:
-    """The one device that holds everything.
+    """Return the device that holds everything.
 
     Raises:
-        XlanbError: there are several.
+        XlanbError: several devices hold it.
     """
     if sharding.unique_device is None:
         raise XlanbError(f"expected a sharding on one device, not {sharding}")
@@ -137,21 +140,21 @@ def unique_device(sharding: HloSharding) -> int:
 
 
 def shard_count_at_dim(sharding: HloSharding, dim: int) -> int:
-    """Number of tiles along a dimension; 1 of a dimension -1, which stands for none."""
+    """Return the number of tiles along a dimension, 1 for dimension -1."""
     return 1 if sharding.is_tile_maximal or dim == -1 else sharding.dimension(dim)
 
 
 def with_devices(sharding: HloSharding, assignment: Devices, *, listed: bool | None = None) -> HloSharding:
-    """The same kind of tiled sharding over another tile assignment, whose text is a list where the first one's is."""
+    """Return the sharding with another tile assignment, listed in text if the original is."""
     made = HloSharding.partial_tile(assignment) if sharding.replicate_on_last_tile_dim else HloSharding.tile(assignment)
     return as_listed(made) if (sharding.listed if listed is None else listed) else made
 
 
-# -- constants and tables ---------------------------------------------------------------------------------------
+# -- constants and tables --------------------------------------------------------------------------
 
 
 def create_constant(shape: Shape, value: Any, b: SpmdBuilder) -> HloInstruction:
-    """A scalar of any value, broadcast to a shape; for a tuple, of each leaf."""
+    """Return a scalar of any value, broadcast to a shape; for a tuple, one per leaf."""
     if isinstance(shape, TupleShape):
         return b.add(_O.TUPLE, [create_constant(e, value, b) for e in shape.shapes])
     if shape.is_token:
@@ -161,12 +164,12 @@ def create_constant(shape: Shape, value: Any, b: SpmdBuilder) -> HloInstruction:
 
 
 def create_zero(shape: Shape, b: SpmdBuilder) -> HloInstruction:
-    """Zeros."""
+    """Return zeros of a shape."""
     return create_constant(shape, 0, b)
 
 
 def create_r0(element_type: PrimitiveType, value: Any, b: SpmdBuilder) -> HloInstruction:
-    """A scalar constant of an element type."""
+    """Return a scalar constant of an element type."""
     return b.constant(np.asarray(value, array(element_type).dtype))
 
 
@@ -182,17 +185,17 @@ def _limit(element_type: PrimitiveType, b: SpmdBuilder, *, last: bool) -> HloIns
 
 
 def create_first_with_type(element_type: PrimitiveType, b: SpmdBuilder) -> HloInstruction:
-    """The scalar that sorts before all others; of f32, NaN with its sign set."""
+    """Return the scalar that sorts before all others; for f32, NaN with its sign bit set."""
     return _limit(element_type, b, last=False)
 
 
 def create_last_with_type(element_type: PrimitiveType, b: SpmdBuilder) -> HloInstruction:
-    """The scalar that sorts behind all others; of f32, NaN."""
+    """Return the scalar that sorts after all others; for f32, NaN."""
     return _limit(element_type, b, last=True)
 
 
 def make_binary_add(element_type: PrimitiveType, module: HloModule) -> HloComputation:
-    """The computation `add` of two scalars; of predicates, their or."""
+    """Return a computation `add` of two scalars; for predicates, their or."""
     made = module.add_computation("add")
     shape = array(element_type)
     x = made.add(_O.PARAMETER, (), shape, name="x", parameter_number=0)
@@ -202,7 +205,7 @@ def make_binary_add(element_type: PrimitiveType, module: HloModule) -> HloComput
 
 
 def table_lookup(table: Any, ordinal: HloInstruction, b: SpmdBuilder) -> HloInstruction:
-    """The element of a vector of constants at an index, a scalar."""
+    """Look up an element of a constant vector by a scalar index."""
     values = np.asarray(table)
     constant = b.constant(values)
     element_type = of_array(values).element_type
@@ -210,13 +213,13 @@ def table_lookup(table: Any, ordinal: HloInstruction, b: SpmdBuilder) -> HloInst
     return b.reshape(value, ())
 
 
-# -- where a device's part begins ---------------------------------------------------------------------------------
+# -- where a device's part begins ------------------------------------------------------------------
 
 
 def make_partition_offsets(
     shape: Shape, sharding: HloSharding, partition_id: HloInstruction, b: SpmdBuilder, dims: Sequence[int] = ()
 ) -> list[HloInstruction]:
-    """Where this device's tile begins, an s32 a dimension; with `dims`, zero along all others."""
+    """Return where this device's tile begins, an s32 per dimension; with `dims`, zero elsewhere."""
     array_shape = shape.as_array()
     shard = sharding.tile_shape(array_shape).as_array()
     offsets = []
@@ -236,17 +239,17 @@ def make_partition_offsets(
 def make_tiled_partition_ordinals(
     sharding: HloSharding, partition_id: HloInstruction, b: SpmdBuilder
 ) -> list[HloInstruction]:
-    """Which tile this device holds, an s32 a dimension."""
+    """Return which tile this device holds, an s32 per dimension."""
     return make_partition_offsets(array(PrimitiveType.S32, sharding.data_tile_shape), sharding, partition_id, b)
 
 
-# -- padding ------------------------------------------------------------------------------------------------------
+# -- padding ---------------------------------------------------------------------------------------
 
 
 def pad_to_shape(
     hlo: HloInstruction, padded_shape: ArrayShape, b: SpmdBuilder, value: Any | None = None
 ) -> HloInstruction:
-    """Padded behind the last element of each dimension, by zero or another constant."""
+    """Pad the end of each dimension with zero or another constant."""
     shape = hlo.shape.as_array()
     if shape.dimensions == padded_shape.dimensions:
         return hlo
@@ -260,5 +263,5 @@ def pad_to_shape(
 def pad_base_shape_before_uneven_tiled_sharding(
     hlo: HloInstruction, sharding: HloSharding, b: SpmdBuilder, value: Any | None = None
 ) -> HloInstruction:
-    """A whole array padded so that all tiles are of one size."""
+    """Pad a whole array so that all tiles have the same size."""
     return pad_to_shape(hlo, get_padded_shape_for_uneven_partitioning(hlo.shape.as_array(), sharding), b, value)

@@ -1,6 +1,7 @@
-"""SpmdPartitioningVisitor: makes a device's computation out of one of the whole program, instruction by instruction.
+"""SpmdPartitioningVisitor: partitions one computation, instruction by instruction.
 
-A handler of an opcode is a function of the visitor and the instruction, registered where it is defined:
+A handler of an opcode is a function of the visitor and the instruction, registered where it is
+defined:
 
     @handles("transpose")
     def handle_transpose(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None: ...
@@ -31,13 +32,13 @@ from xlanb.spmd.partitioner.utilities import create_zero, set_sharding, sharding
 _O = HloOpcode
 Handler = Callable[["SpmdPartitioningVisitor", HloInstruction], None]
 HANDLERS: dict[HloOpcode, Handler] = {}
-"""Who partitions an opcode; all others are done by `default_action`."""
+"""The handler of each opcode; others use `default_action`."""
 TARGET_HANDLERS: dict[str, Handler] = {}
-"""Who partitions the custom calls of a target."""
+"""The handler of each custom-call target."""
 
 
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
-    """Register a function as what partitions these opcodes."""
+    """Register a function as the handler of these opcodes."""
 
     def register(handler: Handler) -> Handler:
         HANDLERS.update((BY_TEXT[o], handler) for o in opcodes)
@@ -47,7 +48,7 @@ def handles(*opcodes: str) -> Callable[[Handler], Handler]:
 
 
 def handles_target(*targets: str) -> Callable[[Handler], Handler]:
-    """Register a function as what partitions the custom calls of these targets."""
+    """Register a function as the handler of these custom-call targets."""
 
     def register(handler: Handler) -> Handler:
         TARGET_HANDLERS.update((t, handler) for t in targets)
@@ -58,7 +59,7 @@ def handles_target(*targets: str) -> Callable[[Handler], Handler]:
 
 @dataclass(frozen=True)
 class SpmdProgram:
-    """What is the same for all computations of a module that is partitioned."""
+    """State shared by all computations of a partitioned module."""
 
     num_partitions: int
     num_replicas: int
@@ -72,7 +73,10 @@ class SpmdProgram:
 
 
 class SpmdPartitioningVisitor:
-    """Partitions one computation. `b` builds that of a device; `state` is what handlers hand to a PartitionedHlo."""
+    """Partitions one computation.
+
+    `b` builds the device's computation; `state` is passed to each PartitionedHlo.
+    """
 
     def __init__(self, computation: HloComputation, program: SpmdProgram) -> None:
         self.source = computation
@@ -90,37 +94,43 @@ class SpmdPartitioningVisitor:
         )
         self._partitioned: dict[HloInstruction, PartitionedHlo] = {}
 
-    # -- what handlers use --------------------------------------------------------------------------------------
+    # -- what handlers use -------------------------------------------------------------------------
 
     @property
     def num_partitions(self) -> int:
-        """Number of devices, or of those of a group while an instruction of manual subgroups is visited."""
+        """Number of devices.
+
+        While an instruction with manual subgroups is visited, the number of devices in a group.
+        """
         return self.state.num_partitions
 
     def sharding(self, hlo: HloInstruction) -> HloSharding:
-        """The sharding of an instruction of the source program."""
+        """Return the sharding of a source instruction."""
         return sharding_of(hlo)
 
     def partitioned(self, hlo: HloInstruction) -> PartitionedHlo:
-        """What was made of an instruction of the source program."""
+        """Return what a source instruction was partitioned into."""
         return self._partitioned[hlo]
 
     def resharded(self, hlo: HloInstruction, number: int, target: HloSharding, reason: str = "") -> PartitionedHlo:
-        """An operand of a source instruction under `target`; its collectives say that they are for this operand."""
+        """Reshard a source instruction's operand to `target`; its collectives name this operand."""
         operand = self.partitioned(hlo.operands[number])
         reason = reason or f"{hlo.opcode} needs operands with the sharding of its result"
         with self.state.because(hlo, number, operand.sharding, target, reason):
             return operand.reshard(target)
 
     def replicated(self, hlo: HloInstruction, number: int, reason: str = "") -> PartitionedHlo:
-        """An operand of a source instruction, whole on every device."""
+        """Return a source instruction's operand, replicated."""
         operand = self.partitioned(hlo.operands[number])
         reason = reason or f"{hlo.opcode} needs the whole operand on every device"
         with self.state.because(hlo, number, operand.sharding, HloSharding.replicate(), reason):
             return operand.replicate()
 
     def arrived(self, hlo: HloInstruction, made: HloInstruction, sharding: HloSharding, shape: Shape) -> PartitionedHlo:
-        """A result that lies under `sharding` (of the whole's `shape`), brought to the sharding of the source instruction."""
+        """Reshard a result to the sharding of the source instruction.
+
+        `sharding` is what it has now, `shape` the shape of the whole.
+        """
         set_sharding(made, sharding)
         wanted = sharding_of(hlo)
         reason = f"another sharding of the result of {hlo.opcode} is needed than its operands imply"
@@ -130,7 +140,7 @@ class SpmdPartitioningVisitor:
     def set_partitioned(
         self, hlo: HloInstruction, made: PartitionedHlo | HloInstruction | Callable[[], HloInstruction]
     ) -> None:
-        """Say what an instruction of the source program has become; an instruction is given its sharding."""
+        """Record what a source instruction was partitioned into; a new one gets its sharding."""
         if not isinstance(made, PartitionedHlo):
             new = made if isinstance(made, HloInstruction) else made()
             set_sharding(new, sharding_of(hlo))
@@ -138,11 +148,14 @@ class SpmdPartitioningVisitor:
         self._partitioned[hlo] = made
 
     def replace_partitioned(self, hlo: HloInstruction, made: PartitionedHlo) -> None:
-        """Replace the partitioned value of an instruction."""
+        """Replace the recorded value of an instruction."""
         self._partitioned[hlo] = made
 
     def default_action(self, hlo: HloInstruction) -> None:
-        """The instruction as it is on whole operands (or on the one device that has them), its result brought to its sharding."""
+        """Run the instruction on replicated operands, or on the device that has them.
+
+        Its result is resharded to the instruction's sharding.
+        """
         sharding = sharding_of(hlo)
         if hlo.has_side_effect and not sharding.has_unique_device:
             raise UnimplementedError(f"an instruction with a side effect cannot be replicated: {hlo}")
@@ -158,7 +171,7 @@ class SpmdPartitioningVisitor:
         self.set_partitioned(hlo, self.arrived(hlo, clone, base.normalize_tuple(hlo.shape), hlo.shape))
 
     def handle_single_device(self, hlo: HloInstruction) -> None:
-        """A branch that only one device takes; the others have zero (HandleSingleDevice)."""
+        """Run on one device by a conditional; the other devices get zero (HandleSingleDevice)."""
         device = unique_device(self.sharding(hlo))
         sharding = HloSharding.assign_device(device)
         b = self.b
@@ -182,10 +195,10 @@ class SpmdPartitioningVisitor:
         )
         self.set_partitioned(hlo, made)
 
-    # -- the walk -----------------------------------------------------------------------------------------------
+    # -- the walk ----------------------------------------------------------------------------------
 
     def run(self, root_sharding: HloSharding) -> HloComputation:
-        """Partition the computation; its result lies under `root_sharding`."""
+        """Partition the computation; its result has sharding `root_sharding`."""
         for hlo in self._order():
             self.b.visiting = hlo
             with self.program.causes.because(CauseKind.RESHARD, "", hlo=hlo), visiting(self, hlo):
@@ -210,7 +223,10 @@ class SpmdPartitioningVisitor:
             raise XlanbError(f"partitioning {hlo.name} produced nothing")
 
     def _order(self) -> Iterator[HloInstruction]:
-        """Operands before users: what is dead first, in the order of the program, then what the root needs (HloComputation::Accept)."""
+        """Yield operands before users: dead instructions first, then what the root needs.
+
+        Follows HloComputation::Accept.
+        """
         root = self.source.root
         starts = [i for i in self.source if not i.users and i is not root]
         done: set[HloInstruction] = set()

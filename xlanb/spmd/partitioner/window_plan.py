@@ -1,6 +1,4 @@
-"""DimensionPlan: the elements that each shard of one dimension reads for its windows, and the
-shards that are not needed.
-"""
+"""DimensionPlan: the elements of a dimension that each shard's windows read, and unused shards."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_trivial(wd: WindowDimension) -> bool:
-    """Whether a window is every single element, in order."""
+    """Whether a window is a single element with stride 1."""
     return replace(wd, reversal=False) == WindowDimension(1)
 
 
@@ -30,43 +28,43 @@ _NOWHERE = MultiplyAddDivide()
 class DimensionPlan:
     """One dimension of a windowed input.
 
-    Positions count in the dimension with its padding but without holes of base dilation.
+    Positions count the dimension with its padding, but without the holes of base dilation.
     """
 
     offset: HloInstruction
     """Where this device's part starts (s32[])."""
     ordinal: HloInstruction
-    """This device's shard (s32[])."""
+    """This device's shard ordinal (s32[])."""
     window: WindowDimension
     """The window over the part."""
     tiles: int
-    """Shards that take part."""
+    """Number of shards that take part."""
     shard_size: int
     padded_size: int
     halo_base_size: int
-    """The whole that takes part in halo exchange."""
+    """Size of the whole that takes part in halo exchange."""
     slice_start: int
     slice_limit: int
-    """What of a shard takes part."""
+    """Size of the part of a shard that takes part."""
     aligned: bool = False
-    """The windows are single elements: a shard reads what it has."""
+    """Whether the windows are single elements, so that a shard reads what it has."""
     explicit_left_padding: int = 0
     start: MultiplyAddDivide = _NOWHERE
     limit: MultiplyAddDivide = _NOWHERE
-    """Where the part of a shard starts and ends."""
+    """Where a shard's part ends."""
     trimmed: bool = False
     middle: tuple[int, int] = (-1, -1)
     """The first shard left out in the middle, and how many."""
     needs_pre_masking: bool = False
     sliced: bool = False
     output_offset: HloInstruction | None = None
-    """Where the device's part starts in the result, where that depends on the shard."""
+    """Where the device's part starts in the result, if that depends on the shard."""
 
 
 def plan_dimension(
     operand: PartitionedHlo, wd: WindowDimension, dim: int, count: int, ordinal: HloInstruction
 ) -> DimensionPlan | None:
-    """Plan dimension `dim` for an output of `count` shards; None where shards can't do it alone."""
+    """Plan dimension `dim` for an output of `count` shards; None if shards alone cannot do it."""
     b = operand.state.b
     base, have = operand.array_shape.dimensions[dim], operand.hlo.array_shape.dimensions[dim]
     if count == 1:
@@ -81,7 +79,7 @@ def plan_dimension(
 
 @dataclass
 class _Planner:
-    """The plan of a split dimension with windows, in the making."""
+    """Builds the plan of a split dimension with windows."""
 
     b: SpmdBuilder
     wd: WindowDimension
@@ -103,7 +101,7 @@ class _Planner:
         self.left_padding = 0
 
     def plan(self) -> DimensionPlan | None:
-        """XLA's steps: leave out shards on the right, then in the middle, then say what the others read."""
+        """Leave out shards on the right, then in the middle, and find what the others read."""
         wd = self.wd
         few = self.windows < self.count and wd.window_dilation == wd.base_dilation == 1
         if few:
@@ -152,7 +150,7 @@ class _Planner:
         )
 
     def _trim_right(self) -> None:
-        """Leave out shards on the right that have neither useful input nor output."""
+        """Leave out shards on the right that have no useful input and no output."""
         wd = self.wd
         useful = -(-(self.base + wd.padding_high) // self.input_shard)
         if useful >= self.count:
@@ -172,7 +170,7 @@ class _Planner:
             self.sliced = True
 
     def _trim_middle(self) -> None:
-        """Leave out shards that a large negative padding skips and that have no output."""
+        """Leave out shards that large negative padding skips and that have no output."""
         empty = truncated_quotient(-self.left_padding, self.input_shard) - self.windows
         if empty <= 0:
             return
@@ -204,13 +202,13 @@ class _Planner:
         self.halo_base = self.input_shard * self.count
 
     def _pad_dilated(self, made: DimensionPlan) -> None:
-        """Padding of the window over a dilated part, and where the device's output starts in what it gives."""
+        """Set the padding of the window over a dilated part, and where the output starts."""
         wd, b = self.wd, self.b
         low = made.window.padding_low
         step = wd.stride * self.per_shard
 
         def first_element(shard: int) -> int:
-            """Where a shard's first element lies in its dilated part."""
+            """Return where a shard's first element is in its dilated part."""
             return made.start.at(shard) * wd.base_dilation + low - step * shard
 
         wanted = wd.stride * (self.per_shard - 1) + self.dilated

@@ -1,11 +1,10 @@
-"""Give every device what its windows read: reshard the input of a windowed operation for its
-output.
+"""Reshard the input of a windowed operation so that every device has what its windows read.
 
     reduce-window over [16] in 4 shards of 4, window 3, padding 1 and 1
     shard 1 has elements 4..7, and reads 3..8: one from the left neighbor, one from the right one
 
-`plan_dimension` says, for one dimension, what each shard reads; `reshard_as_windowed_input` pads and slices what is whole, and
-exchanges halos of what is split.
+`plan_dimension` returns, for one dimension, what each shard reads. `reshard_as_windowed_input` pads
+and slices whole dimensions, and exchanges halos of split ones.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WindowedInputShardReturnValue:
-    """What a device's windowed operation reads."""
+    """The input of a device's windowed operation."""
 
     sharded_input: HloInstruction
     shard_window: Window
     """The window over it."""
     dynamic_slice_index_on_output: tuple[HloInstruction, ...] | None
-    """Where the device's part starts in the result (s32[] each), where the result has more than that."""
+    """Where the device's part starts in a larger result (s32[] each), or None."""
 
 
 def sharding_replicated_on_windowed_dimensions(sharding: HloSharding, window: Window) -> HloSharding:
-    """The sharding without a split of the dimensions along which windows are more than single elements."""
+    """Return the sharding with every dimension replicated whose windows exceed one element."""
     hidden = [i for i, wd in enumerate(window.dimensions) if not is_trivial(wd)]
     return partially_replicate_tiled_sharding_on_dims(sharding, hidden)
 
 
 @dataclass
 class _Reshard:
-    """One input, its target, and the plan of each dimension."""
+    """One input, its target, and each dimension's plan."""
 
     operand: PartitionedHlo
     window: Window
@@ -72,7 +71,7 @@ class _Reshard:
         return self.operand.array_shape
 
     def result(self, hlo: HloInstruction) -> WindowedInputShardReturnValue:
-        """What was made, with the window and the offsets that the plans say."""
+        """Return the resharded input, with the window and offsets of the plans."""
         offsets: tuple[HloInstruction, ...] | None = None
         if any(p.output_offset is not None for p in self.plans):
             zero = self.b.s32(0)
@@ -80,7 +79,7 @@ class _Reshard:
         return WindowedInputShardReturnValue(hlo, Window(tuple(p.window for p in self.plans)), offsets)
 
     def from_whole(self) -> WindowedInputShardReturnValue:
-        """Every device has all along the windowed dimensions: pad and slice."""
+        """Pad and slice an input whose windowed dimensions are whole on every device."""
         hlo, whole = self.operand.hlo, self.operand.sharding.is_replicated
         padding, sizes = [], []
         for i, plan in enumerate(self.plans):
@@ -103,7 +102,7 @@ class _Reshard:
         return self.result(part)
 
     def trimmed_target(self) -> HloSharding:
-        """The target without the shards whose input is unused."""
+        """Return the target without the shards whose input is unused."""
         if not any(p.trimmed for p in self.plans):
             return self.target
         tiles = self.target.tile_assignment
@@ -118,7 +117,7 @@ class _Reshard:
         return HloSharding.tile(tiles[np.ix_(*index)])
 
     def with_halos(self, *, mask_invalid_region: bool, force_mask_in_compact: bool) -> HloInstruction | None:
-        """Exchange halos one dimension after the other; None where they reach too far."""
+        """Exchange halos one dimension after the other; None if the halos are too long."""
         target = self.trimmed_target()
         hlo = self.operand.hlo
         masked = [i for i, p in enumerate(self.plans) if p.needs_pre_masking]
@@ -167,9 +166,10 @@ def reshard_as_windowed_input(
     mask_invalid_region: bool = True,
     force_mask_in_compact: bool = False,
 ) -> WindowedInputShardReturnValue | None:
-    """What each device reads of `operand` by `window` (a dimension for each of the operand's) for an output under `target`.
+    """Reshard `operand` to what each device's windows read, for an output with sharding `target`.
 
-    None where it can't be had that way: a dilation that the shards don't divide, or a window larger than the padded input.
+    `window` has a dimension for each of the operand's. Returns None if this is not possible: the
+    shards do not divide a dilation, or a window is larger than the padded input.
     """
     cache = operand.state.reshard_cache.of(operand.hlo).window_reshard
     if (target, window) in cache:
@@ -205,7 +205,7 @@ def reshard_as_windowed_input(
 
 
 def halo_exchange_to_pad_on_left(original: PartitionedHlo, dims: Sequence[int]) -> HloInstruction | None:
-    """The same data with the padding of an uneven split before them, not behind; None where it can't be had by halos."""
+    """Move the padding of an uneven split from the end to the front; None if halos cannot do it."""
     if original.sharding.is_tile_maximal:
         return original.hlo
     window = []

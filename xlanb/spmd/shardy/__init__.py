@@ -1,1 +1,1 @@
-"""Shardy: from the shardings that a program names to one of every value (shardy/dialect/sdy/transforms)."""
+"""Shardy: propagate a program's shardings to every value (shardy/dialect/sdy/transforms)."""

@@ -1,6 +1,7 @@
-"""Algebra of mesh axes and their parts: prefixes, overlaps, and lists of them (AxisRefAttr of shardy/dialect/sdy/ir/dialect.cc).
+"""Algebra of mesh axes and sub-axes: prefixes, overlaps, and lists of them.
 
-Of an axis of size 8, `"a":(2)2` is the part behind the first 2: it overlaps `"a":(1)4`, and its longest prefix free of that overlap is none.
+Follows AxisRefAttr of shardy/dialect/sdy/ir/dialect.cc. `"a":(2)2` of an axis of size 8 is the part
+after the first 2: it overlaps `"a":(1)4`, and no prefix of it avoids the overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def contains(one: AxisRef, other: AxisRef) -> bool:
 
 
 def is_prefix(one: AxisRef, other: AxisRef) -> bool:
-    """Whether `one` is a slow part of `other`, or the same."""
+    """Whether `one` is a leading part of `other`, or equal to it."""
     return contains(other, one) and one.pre_size == other.pre_size
 
 
@@ -40,7 +41,7 @@ def overlaps(one: AxisRef, other: AxisRef) -> bool:
 
 
 def can_coexist(one: AxisRef, other: AxisRef) -> bool:
-    """Whether an axis can be cut such that both are made of the pieces."""
+    """Whether an axis can be split so that both consist of the pieces."""
     if one.name != other.name or not one.sub_size or not other.sub_size:
         return True
     low, high = sorted((one.pre_size, other.pre_size))
@@ -51,7 +52,7 @@ def can_coexist(one: AxisRef, other: AxisRef) -> bool:
 
 
 def prefix_without_overlap(one: AxisRef, other: AxisRef) -> AxisRef | None:
-    """The longest prefix of `one` that has nothing in common with `other`; None if there is none."""
+    """Return the longest prefix of `one` that does not overlap `other`, or None."""
     if one.name != other.name:
         return one
     if not can_coexist(one, other):
@@ -64,7 +65,7 @@ def prefix_without_overlap(one: AxisRef, other: AxisRef) -> AxisRef | None:
 
 
 def prefix_without_overlaps(axis: AxisRef, others: Iterable[AxisRef]) -> AxisRef | None:
-    """The longest prefix of `axis` that has nothing in common with any of `others`; None if there is none."""
+    """Return the longest prefix of `axis` that overlaps none of `others`, or None."""
     result: AxisRef | None = axis
     for other in others:
         if result is None:
@@ -74,7 +75,7 @@ def prefix_without_overlaps(axis: AxisRef, others: Iterable[AxisRef]) -> AxisRef
 
 
 def merged(axes: Iterable[AxisRef], mesh: Mesh) -> Axes:
-    """The list with consecutive parts of an axis joined."""
+    """Return the list with consecutive sub-axes joined."""
     out: list[AxisRef] = []
     for axis in axes:
         last = out[-1] if out else None
@@ -94,12 +95,12 @@ def merged(axes: Iterable[AxisRef], mesh: Mesh) -> Axes:
 
 
 def total_size(axes: Iterable[AxisRef], mesh: Mesh) -> int:
-    """Number of devices along all of them."""
+    """Return the number of devices along all axes."""
     return math.prod(a.size(mesh) for a in axes)
 
 
 def is_list_prefix(first: Axes, second: Axes) -> bool:
-    """Whether the list `first` splits a dimension as `second` does, if not as far; equal lists count."""
+    """Whether `second` splits a dimension as `first` does, or further."""
     if not first:
         return True
     if len(first) > len(second) or first[:-1] != second[: len(first) - 1]:
@@ -113,5 +114,5 @@ def is_strict_list_prefix(first: Axes, second: Axes) -> bool:
 
 
 def in_mesh_order(axes: Iterable[AxisRef], mesh: Mesh) -> Axes:
-    """The axes by their place in the mesh, parts of one axis from the slowest."""
+    """Return the axes in mesh order, sub-axes slowest first."""
     return tuple(sorted(axes, key=lambda a: (mesh.index(a.name), a.pre_size, a.size(mesh))))

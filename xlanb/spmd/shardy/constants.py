@@ -1,8 +1,11 @@
-"""Constants and broadcast scalars: one for each use before the propagation, one for all that agree after it.
+"""Copy constants and broadcast scalars for each use before propagation, and merge them after it.
 
-    c = broadcast(0); a = add(x, c); b = add(y, c)    =>    c1 = broadcast(0); c2 = broadcast(0); a = add(x, c1); b = add(y, c2)
+    c = broadcast(0); a = add(x, c); b = add(y, c)
+    =>  c1 = broadcast(0); c2 = broadcast(0); a = add(x, c1); b = add(y, c2)
 
-So the sharding of one user does not reach another through a constant (shardy/dialect/sdy/transforms/import/constant_or_scalar_splitter.cc, export/constant_or_scalar_merger.cc).
+The sharding of one user then does not reach another through a constant
+(shardy/dialect/sdy/transforms/import/constant_or_scalar_splitter.cc,
+export/constant_or_scalar_merger.cc).
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ _PRESERVING = frozenset((O.BROADCAST, O.RESHAPE, O.SLICE, O.CONVERT, O.BITCAST_C
 
 
 def split_constants(program: ShardyProgram) -> None:
-    """Give each use of a constant expression, and of a broadcast scalar, a copy of its own; scalars are shared."""
+    """Copy constant expressions and broadcast scalars for each use; scalars are shared."""
     for op in list(program.walk()):
         if op.kind is ValueKind.NAMED:
             for region in op.regions:
@@ -76,7 +79,7 @@ def _is_constant(op: ShardyOp, constants: dict[ShardyOp, None]) -> bool:
 def _copied(
     value: ShardyValue, made: dict[ShardyValue, ShardyValue], copies: dict[ShardyValue, list[ShardyValue]]
 ) -> ShardyValue:
-    """A copy of the expression that gives a value, down to its scalars."""
+    """Copy the expression that defines a value, down to its scalars."""
     if not value.rank or value.producer is None:
         return value
     if value not in made:
@@ -88,7 +91,7 @@ def _copied(
 
 
 def merge_constants(program: ShardyProgram) -> None:
-    """Share constants, and broadcasts of one scalar, that have the same value and the same sharding within a body."""
+    """Merge constants and broadcast scalars with equal value and sharding within a body."""
     _merge(program.body)
 
 
@@ -107,7 +110,7 @@ def _merge(region: ShardyRegion) -> None:
 
 
 def _key(op: ShardyOp) -> Any:
-    """What must be the same for two operations to be one; None for one that is not looked at."""
+    """Return what must be equal for two operations to merge; None if an operation never merges."""
     if op.kind is not ValueKind.HLO:
         return None
     result = op.results[0] if op.results else None

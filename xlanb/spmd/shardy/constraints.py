@@ -1,6 +1,9 @@
-"""Constraints moved to the value that they constrain (shardy/dialect/sdy/transforms/import/apply_sharding_constraints.cc).
+"""Move sharding constraints to the value that they constrain.
 
-y = dot(a, b); z = sharding_constraint(y) {sharding s}    =>    y itself has the sharding s, where nothing else is wanted of it
+Follows shardy/dialect/sdy/transforms/import/apply_sharding_constraints.cc.
+
+y = dot(a, b); z = sharding_constraint(y) {sharding s}
+=>  y itself gets sharding s, unless another sharding is required of it
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ _CONSTRAINING = (ValueKind.CONSTRAINT, ValueKind.MANUAL)
 
 
 def apply_constraints(program: ShardyProgram) -> None:
-    """Assign the closed shardings that constraints and manual computations require, unless a value
-    has one or two are required.
+    """Assign values the closed shardings that constraints and manual computations require.
+
+    Skips a value that has a sharding, or of which two are required.
     """
     for op in _inner_first(program):
         if op.kind is ValueKind.CONSTRAINT:
@@ -59,7 +63,7 @@ def _apply(value: ShardyValue, sharding: TensorSharding, constraint: Callable[[]
 
 
 def _wanted_by(user: ShardyOp, number: int) -> TensorSharding | None:
-    """The sharding that a user wants of its operand."""
+    """Return the sharding that a user requires of its operand."""
     if user.kind is ValueKind.CONSTRAINT:
         return user.results[0].sharding
     if user.kind is ValueKind.MANUAL:
@@ -69,7 +73,7 @@ def _wanted_by(user: ShardyOp, number: int) -> TensorSharding | None:
 
 
 def _moved_after(op: ShardyOp, value: ShardyValue) -> ShardyOp:
-    """The constraint, right behind the value that it constrains."""
+    """Move the constraint to directly after the value that it constrains."""
     region = value.producer.region if value.producer is not None else _region_of_argument(op, value)
     if region is None or op.region is None:
         return op
@@ -81,7 +85,7 @@ def _moved_after(op: ShardyOp, value: ShardyValue) -> ShardyOp:
 
 
 def _constraint_after(value: ShardyValue, sharding: TensorSharding, like: ShardyOp) -> ShardyOp:
-    """A new constraint of a value."""
+    """Add a constraint directly after a value."""
     made = ShardyOp(ValueKind.CONSTRAINT, like.opcode, like.hlo, [value], region=like.region)
     made.results = [ShardyValue(value.name, value.shape, made, own_sharding=sharding)]
     value.uses.append((made, 0))
@@ -98,7 +102,7 @@ def _region_of_argument(op: ShardyOp, value: ShardyValue) -> ShardyRegion | None
 
 
 def _use_end_of_chain(head: ShardyOp) -> None:
-    """Of a chain of constraints, let later users of the first input use the end."""
+    """Make later users of a chain of constraints' first input use the chain's end."""
     value = head.operands[0]
     if value.producer is not None and value.producer.kind is ValueKind.CONSTRAINT:
         return

@@ -1,8 +1,9 @@
-"""Report the events of a propagation as decisions of its pass, for views and `trace.why`.
+"""Report propagation events as decisions of the pass, for views and `trace.why`.
 
 split          (source, array)    an array got axes along a factor, from an array that had them
-split          (array,)           not taken: a factor wanted axes that another factor of the array has
-split alike    (operation,)       not taken: in the end its arrays differ along a factor, so the partitioner must reshard
+split          (array,)           rejected: another factor of the array has the axes
+split alike    (operation,)       rejected: its arrays still differ along a factor, so the
+                                  partitioner must reshard
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SPLIT_ALIKE = "split alike"
 
 
 def decisions(propagation: Propagation) -> Iterator[Decision]:
-    """What every event decided, in order; then where operations are left with arrays that are not split alike."""
+    """Yield each event's decisions in order, then the operations whose arrays still differ."""
     cause = current_cause()
     for event in propagation.events:
         step = Predicate(str(event.step), holds=True, value=f"{event.kind} {event.name}")

@@ -1,7 +1,8 @@
-"""What is propagated first: the schedule of operations of Shardy (op_priority_propagation.cc).
+"""The order of propagation: Shardy's schedule of operations (op_priority_propagation.cc).
 
-0  elementwise operations, reshapes, transposes and data flow edges, both ways, if their operands have one use; dynamic slices forward
-1  the same without regard to uses
+0  elementwise operations, reshapes, transposes and data flow edges, in both directions, if their
+   operands have one use; dynamic slices forward
+1  the same regardless of uses
 2  all factors that need no communication; through a broadcast only to its operand
 3  every factor; through a broadcast only to its operand
 4  everything
@@ -34,7 +35,7 @@ def _is_pass_through(op: ShardyOp) -> bool:
 
 
 def directions(op: ShardyOp, priority: int, use_count: Callable[[ShardyValue], int]) -> tuple[Direction, ...]:
-    """For each factor of the operation's rule the way in which it may be propagated up to this priority."""
+    """Return the directions in which each factor may be propagated up to this priority."""
     rule = sharding_rule(op)
     if rule is None:
         return ()
@@ -51,7 +52,7 @@ def directions(op: ShardyOp, priority: int, use_count: Callable[[ShardyValue], i
 
 
 def _of_operation(op: ShardyOp, priority: int, use_count: Callable[[ShardyValue], int]) -> Direction:
-    """What holds for all its factors."""
+    """Return the direction for all of an operation's factors."""
     if priority >= LAST_PRIORITY:
         return Direction.BOTH
     slicing = op.kind is ValueKind.HLO and op.opcode in _SLICING

@@ -1,4 +1,4 @@
-"""Changes of a Program: what is dead goes, a value takes the place of another, an operation is copied."""
+"""Edit a Program: remove dead operations, replace values, copy operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xlanb.spmd.shardy.program import ShardyOp, ShardyRegion, ShardyValue, Value
 
 
 def remove_dead(region: ShardyRegion) -> None:
-    """Take out operations that nothing uses and that have no side effect."""
+    """Remove operations that have no uses and no side effects."""
     for op in reversed(list(region.ops)):
         if op.hlo.has_side_effect and op.kind not in (ValueKind.CONSTRAINT, ValueKind.BARRIER):
             continue
@@ -20,7 +20,7 @@ def remove_dead(region: ShardyRegion) -> None:
 
 
 def erase(op: ShardyOp) -> None:
-    """Take an operation out of its region; its operands lose a use."""
+    """Remove an operation from its region and from its operands' uses."""
     if op.region is not None:
         op.region.ops.remove(op)
     for inner in (op, *(o for r in op.regions for o in r.walk())):
@@ -32,7 +32,7 @@ def erase(op: ShardyOp) -> None:
 
 
 def captured(regions: Sequence[ShardyRegion]) -> list[ShardyValue]:
-    """The values that bodies use and that are defined outside of them, in the order of their first use."""
+    """Return the values that bodies use and that are defined outside, in the order of first use."""
     found: dict[ShardyValue, None] = {}
     for region in regions:
         inside = {*region.arguments}
@@ -52,7 +52,7 @@ def _capture(region: ShardyRegion, inside: set[ShardyValue], found: dict[ShardyV
 
 
 def replace_uses_within(regions: Sequence[ShardyRegion], old: ShardyValue, new: ShardyValue) -> None:
-    """Let bodies use another value."""
+    """Replace a value within bodies."""
     every = [r for region in regions for r in _nested(region)]
     ops = {o for r in every for o in r.ops}
     for use in [u for u in old.uses if u[0] in ops]:
@@ -66,14 +66,14 @@ def _nested(region: ShardyRegion) -> list[ShardyRegion]:
 
 
 def set_operand(op: ShardyOp, number: int, value: ShardyValue) -> None:
-    """Let an operation use another value."""
+    """Replace an operation's operand."""
     op.operands[number].uses.remove((op, number))
     op.operands[number] = value
     value.uses.append((op, number))
 
 
 def clone_op(op: ShardyOp, operands: list[ShardyValue]) -> ShardyOp:
-    """A copy of an operation without bodies, in front of it, with other operands; its results have the same shardings."""
+    """Copy an operation without bodies before it, with other operands and the same shardings."""
     copy = ShardyOp(op.kind, op.opcode, op.hlo, operands, attributes=dict(op.attributes), region=op.region)
     copy.results = [ShardyValue(r.name, r.shape, copy, r.index, own_sharding=r.own_sharding) for r in op.results]
     for n, value in enumerate(operands):
@@ -84,7 +84,7 @@ def clone_op(op: ShardyOp, operands: list[ShardyValue]) -> ShardyOp:
 
 
 def replace_uses(old: ShardyValue, new: ShardyValue) -> None:
-    """Let everything use another value."""
+    """Replace all uses of a value."""
     for op, number in list(old.uses):
         set_operand(op, number, new)
     for region, number in list(old.returned):
@@ -92,7 +92,7 @@ def replace_uses(old: ShardyValue, new: ShardyValue) -> None:
 
 
 def set_result(region: ShardyRegion, number: int, value: ShardyValue) -> None:
-    """Let a region give another value."""
+    """Replace a region's result."""
     region.results[number].returned.remove((region, number))
     region.results[number] = value
     value.returned.append((region, number))

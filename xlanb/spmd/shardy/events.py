@@ -1,6 +1,6 @@
-"""What a propagation did, step by step: which arrays an operation gave which axes, from which other arrays, and which factor had to yield.
+"""Record propagation steps: which arrays got which axes from which others, and which factor lost.
 
-Only what is needed to tell it later is kept when a step is made; axes, sources and conflicts are computed when they are asked for.
+A step stores only what is needed to compute axes, sources and conflicts later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlanb.spmd.shardy.rules import is_elementwise, sharding_rule
 
 @dataclass(frozen=True, slots=True)
 class PropagationStep:
-    """When: the user's priority, the priority of operations (directions.py), the strategy."""
+    """When a step ran: user priority, operation priority (directions.py), and strategy."""
 
     user_priority: int
     op_priority: int
@@ -47,7 +47,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Yielded:
-    """In one array a factor wanted axes that another factor of it has."""
+    """A factor of an array wanted axes that another factor of it has."""
 
     value: str
     factor: str
@@ -66,9 +66,10 @@ def _axes_text(axes: Axes) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """One operation, data flow edge or result of the program (its number) passed shardings on.
+    """One operation, data flow edge or program result (by number) propagated shardings.
 
-    `before` are the shardings of its operands and results; `changed` the new ones by their place among these.
+    `before` are the shardings of its operands and results; `changed` the new ones, by position
+    among them.
     """
 
     step: PropagationStep
@@ -82,14 +83,14 @@ class Event:
 
     @property
     def name(self) -> str:
-        """The operation's name; of an edge that of the operation that it enters or leaves."""
+        """The operation's name; for an edge, that of the operation that it enters or leaves."""
         if isinstance(self.node, ShardyOp):
             return self.node.name
         return f"result {self.node}" if isinstance(self.node, int) else self.node.op.name
 
     @property
     def kind(self) -> str:
-        """What passes them on: an opcode, "data flow edge" or "result"."""
+        """What propagated: an opcode, "data flow edge" or "result"."""
         if isinstance(self.node, ShardyOp):
             return self.node.opcode.text if self.node.kind.value == "hlo" else self.node.kind.value
         return "result" if isinstance(self.node, int) else "data flow edge"
@@ -108,7 +109,7 @@ class Event:
 
     @cached_property
     def gains(self) -> tuple[Gain, ...]:
-        """Which array got which axes, along which factor, and from where."""
+        """Yield which array got which axes, along which factor, from which array."""
         old, new, _ = self._replayed
         out = []
         for place in self.changed:
@@ -128,7 +129,7 @@ class Event:
 
     @cached_property
     def conflicts(self) -> tuple[Yielded, ...]:
-        """Which factor wanted what in which array, and which other one has it."""
+        """Yield which factor wanted which axes in which array, and which factor has them."""
         return tuple(
             Yielded(self.names[c.tensor], symbol(c.factor), c.wanted, c.got, symbol(c.winner))
             for c in self._replayed[2]
@@ -141,7 +142,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """After the propagation the arrays of an operation still differ along a factor: the partitioner must reshard."""
+    """An operation whose arrays still differ along a factor after propagation.
+
+    The partitioner must reshard.
+    """
 
     op: str
     factor: str
@@ -161,11 +165,11 @@ class Propagation:
     events: list[Event]
 
     def of(self, name: str) -> list[Event]:
-        """The events that gave the value of this name a sharding."""
+        """Yield the events that gave the value of this name a sharding."""
         return [e for e in self.events if any(e.names[place] == name for place in e.changed)]
 
     def disagreements(self) -> Iterator[Disagreement]:
-        """Operations whose arrays are not split alike in the end."""
+        """Yield the operations whose arrays are still split differently."""
         for op in self.program.walk():
             rule = sharding_rule(op)
             shardings = [v.sharding for v in (*op.operands, *op.results)]

@@ -1,7 +1,8 @@
-"""A Program as HLO again, with HLO's shardings (xla/service/spmd/shardy/stablehlo_round_trip).
+"""Export a Program to HLO, with HLO shardings (xla/service/spmd/shardy/stablehlo_round_trip).
 
-Constraints become copies, manual computations calls between SPMDFullToShardShape and SPMDShardToFullShape, loops and branches have tuples again: what a body uses of its surroundings
-is passed to it behind everything else.
+Constraints become copies, and manual computations become calls between SPMDFullToShardShape and
+SPMDShardToFullShape. Loops and branches get tuples again; a body's free values become its last
+arguments.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from xlanb.spmd.shardy.result_layouts import result_shape
 FULL_TO_SHARD = "SPMDFullToShardShape"
 SHARD_TO_FULL = "SPMDShardToFullShape"
 SOURCE_NAMES = "source names"
-"""The note of a module that says which names instructions had before: {name now: name of the value}."""
+"""The module note of former instruction names: {name now: name of the value}."""
 _MANUAL_BODY = "xla.sdy.inlinable_manual_computation_body"
 _STEERING = (MESHES, "xla.sdy.use_tuple_args", "xla.sdy.import_mhlo_shardings", "xla.sdy.in_tuple_shardings")
 
 
 @dataclass(frozen=True)
 class _Manual:
-    """Axes that are manual where one stands, and the mesh that they belong to."""
+    """The axes that are manual in the enclosing computation, and their mesh."""
 
     axes: tuple[str, ...] = ()
     mesh: str = ""
@@ -43,17 +44,17 @@ class _Manual:
 
 @dataclass
 class _Body:
-    """A computation that is being written, and the instruction of each value in it."""
+    """A computation being written, and the instruction of each value in it."""
 
     exporter: _Exporter
     computation: HloComputation
     manual: _Manual
     env: dict[ShardyValue, HloInstruction] = field(default_factory=dict)
 
-    # -- shardings ----------------------------------------------------------------------------------------------
+    # -- shardings ---------------------------------------------------------------------------------
 
     def sharding(self, sharding: TensorSharding | None, rank: int, manual: _Manual | None = None) -> HloSharding | None:
-        """The HLO sharding; where axes are manual, every value has one."""
+        """Return the HLO sharding; with manual axes, every value has one."""
         manual = self.manual if manual is None else manual
         if sharding is None:
             if not manual.axes:
@@ -64,21 +65,24 @@ class _Body:
         return to_hlo_sharding(sharding.without_axes(known), mesh, known)
 
     def shardings(self, values: Sequence[ShardyValue], *, always: bool = False) -> list[HloSharding] | None:
-        """The shardings of the results of one operation: replicated where others have one; None where none has (and `always` does not ask)."""
+        """Return the result shardings of one operation, replicated if only others have one.
+
+        Returns None if no result has one, unless `always`.
+        """
         found = [self.sharding(v.sharding, v.rank) for v in values]
         if not always and all(s is None for s in found):
             return None
         return [s or HloSharding.replicate() for s in found]
 
     def set_sharding(self, i: HloInstruction, shardings: Sequence[HloSharding] | None) -> HloInstruction:
-        """Give an instruction the shardings of its leaves."""
+        """Set an instruction's sharding from its leaves' shardings."""
         if shardings:
             whole = isinstance(i.shape, TupleShape)
             text = str(HloSharding.tuple_of(shardings) if whole else shardings[0])
             self.computation.update(i, sharding=text)
         return i
 
-    # -- operations ---------------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     def write(self, region: ShardyRegion) -> None:
         """Append the operations of a region."""
@@ -86,11 +90,11 @@ class _Body:
             _WRITERS[op.kind](self, op)
 
     def operands(self, op: ShardyOp) -> list[HloInstruction]:
-        """The instructions of an operation's operands."""
+        """Return the instructions of an operation's operands."""
         return [self.env[v] for v in op.operands]
 
     def bind(self, i: HloInstruction, results: Sequence[ShardyValue], shardings: Sequence[HloSharding] | None) -> None:
-        """Say which values an instruction gives: itself, or its parts where they are used."""
+        """Bind values to an instruction: to itself, or to its used tuple elements."""
         self.set_sharding(i, shardings)
         if results:
             self.exporter.source_names[i.name] = results[0].name
@@ -106,7 +110,7 @@ class _Body:
                 self.env[value] = part
 
     def part(self, i: HloInstruction, number: int) -> HloInstruction:
-        """The leaf of a (nested) tuple."""
+        """Return a leaf of a (nested) tuple."""
         shape = i.shape
         while isinstance(shape, TupleShape):
             for n, s in enumerate(shape.shapes):
@@ -119,7 +123,7 @@ class _Body:
         return i
 
     def tuple(self, values: Iterable[HloInstruction], like: HloInstruction) -> HloInstruction:
-        """A tuple of instructions."""
+        """Write a tuple of instructions."""
         return self.computation.add(O.TUPLE, list(values), metadata=like.metadata)
 
 
@@ -134,7 +138,7 @@ def _write_hlo(body: _Body, op: ShardyOp) -> None:
 
 
 def _regrouped(body: _Body, source: HloInstruction, leaves: list[HloInstruction]) -> list[HloInstruction]:
-    """Operands in the tuples in which the source had them."""
+    """Return operands in the tuples that the source had."""
     left = iter(leaves)
 
     def made(shape: Shape) -> HloInstruction:
@@ -190,7 +194,7 @@ def _write_while(body: _Body, op: ShardyOp) -> None:
 def _together(
     body: _Body, values: list[HloInstruction], like: HloInstruction, shardings: Sequence[HloSharding] | None
 ) -> HloInstruction:
-    """One value as it is, several as a tuple."""
+    """Return a single value itself, and several as a tuple."""
     if len(values) == 1:
         return values[0]
     return body.set_sharding(body.tuple(values, like), shardings)
@@ -236,7 +240,7 @@ def _write_manual(body: _Body, op: ShardyOp) -> None:
     def change(
         value: HloInstruction, shape: Shape, target: str, sharding: TensorSharding, ways: list[_Manual]
     ) -> HloInstruction:
-        """A copy with the sharding of one side, a custom call with that of the other."""
+        """Write a copy with one side's sharding, and a custom call with the other's."""
         rank = len(sharding.dims)
         copy = c.add(O.COPY, [value], value.shape, name=op.name, metadata=metadata)
         body.set_sharding(copy, _one(body.sharding(sharding, rank, ways[0])))
@@ -269,7 +273,7 @@ def _one(sharding: HloSharding | None) -> list[HloSharding] | None:
 
 
 def _kept(i: HloInstruction) -> tuple[tuple[str, str], ...]:
-    """Frontend attributes that are not Shardy's own."""
+    """Return the frontend attributes that are not Shardy's."""
     return tuple(a for a in i.frontend_attributes if not a[0].startswith(PREFIX))
 
 
@@ -292,7 +296,10 @@ class _Exporter:
     source_names: dict[str, str] = field(default_factory=dict)
 
     def called(self, value: object, manual: _Manual) -> object:
-        """An attribute with the computations that it names copied; where axes are manual, their instructions say so."""
+        """Return an attribute with its computations copied.
+
+        With manual axes, their instructions get a manual sharding.
+        """
         if isinstance(value, HloComputation):
             copy = self.module.clone_computation(value)
             sharding = self._scalar_sharding(manual)
@@ -325,7 +332,10 @@ class _Exporter:
         passed: Sequence[ShardyValue] | None,
         result_shardings: Sequence[HloSharding] | None = None,
     ) -> HloComputation:
-        """A body with one parameter: a tuple of the arguments unless there is one only; `passed` are given back behind its results."""
+        """Write a body with one parameter: the only argument, or a tuple of them.
+
+        `passed` values are returned after its results.
+        """
         c = self.module.add_computation(name)
         body = _Body(self, c, manual)
         shapes = [a.shape for a in arguments]
@@ -356,7 +366,7 @@ class _Exporter:
         root: Shape | None = None,
         names: Sequence[HloInstruction] = (),
     ) -> HloComputation:
-        """A computation with a parameter for each argument and each free value."""
+        """Write a computation with one parameter per argument and free value."""
         c = self.module.add_computation(name)
         body = _Body(self, c, manual)
         for n, value in enumerate((*region.arguments, *free)):
@@ -374,7 +384,10 @@ class _Exporter:
 def _root(
     body: _Body, values: list[HloInstruction], wanted: Sequence[HloSharding | None], shape: Shape | None
 ) -> HloInstruction:
-    """What a computation gives, of this shape (one value as it is, several as a tuple, where None), with the sharding that is wanted of it."""
+    """Write a computation's root with the required shardings.
+
+    With `shape` None, a single value is the root itself, and several are a tuple.
+    """
     if len(values) == 1 and not isinstance(shape, TupleShape):
         return _root_value(body, values[0], wanted[0])
     if shape is not None and any(w is not None for w in wanted):
@@ -386,7 +399,7 @@ def _root(
 
 
 def _root_value(body: _Body, value: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
-    """A single value; behind a tuple where its own sharding is another."""
+    """Return a single result, through a tuple if its own sharding differs."""
     if sharding is None or str(sharding) == value.sharding:
         return value
     if not value.sharding:
@@ -399,7 +412,7 @@ def _root_value(body: _Body, value: HloInstruction, sharding: HloSharding | None
 
 
 def _row_major(body: _Body, value: HloInstruction, sharding: HloSharding | None) -> HloInstruction:
-    """A result of the program; reshaped where its layout is not the one that XLA gives arrays without one."""
+    """Reshape a program result whose layout is not XLA's default."""
     if not isinstance(value.shape, ArrayShape):
         return value
     wanted = array(value.shape.element_type, value.shape.dimensions)
@@ -409,7 +422,7 @@ def _row_major(body: _Body, value: HloInstruction, sharding: HloSharding | None)
 
 
 def _whole(body: _Body, root: HloInstruction) -> HloInstruction:
-    """A tuple of all parts of another is that other, unless their shardings differ."""
+    """Return the original tuple if this one holds all its elements with the same shardings."""
     parts = root.operands
     source = parts[0].operands[0] if parts and parts[0].opcode is O.GET_TUPLE_ELEMENT else None
     if source is None or source.shape != root.shape:
@@ -427,7 +440,7 @@ def _whole(body: _Body, root: HloInstruction) -> HloInstruction:
 
 
 def _nested(body: _Body, leaves: Iterable[HloInstruction], shape: Shape) -> HloInstruction:
-    """Leaves as a tuple of this shape."""
+    """Write leaves as a tuple of this shape."""
     left = iter(leaves)
 
     def made(s: Shape) -> HloInstruction:
@@ -437,7 +450,7 @@ def _nested(body: _Body, leaves: Iterable[HloInstruction], shape: Shape) -> HloI
 
 
 def _used(region: ShardyRegion) -> set[ShardyValue]:
-    """The values that a body uses, in the bodies within too."""
+    """Return the values that a body uses, including nested bodies."""
     out = set(region.results)
     for op in region.walk():
         out.update(op.operands)
@@ -447,7 +460,10 @@ def _used(region: ShardyRegion) -> set[ShardyValue]:
 
 
 def export_program(program: ShardyProgram, module: HloModule) -> None:
-    """Replace a module's computations by those of a program; Shardy's attributes go, `num_partitions` comes."""
+    """Replace a module's computations with a program's.
+
+    Removes Shardy's attributes and sets `num_partitions`.
+    """
     entry = module.entry_computation
     exporter = _Exporter(module, program)
     made = exporter.function(
@@ -472,7 +488,7 @@ def export_program(program: ShardyProgram, module: HloModule) -> None:
 
 
 def make_ends_even(program: ShardyProgram) -> None:
-    """Parameters and results have tiles of one size (UpdateNonDivisibleInputOutputShardings)."""
+    """Give parameters and results even tiles (UpdateNonDivisibleInputOutputShardings)."""
     for value in program.body.arguments:
         if value.sharding is not None:
             value.sharding = evenly_sharded(value.sharding, value.dimensions, program.mesh_of(value.sharding))

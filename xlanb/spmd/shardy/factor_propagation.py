@@ -1,11 +1,12 @@
-"""What one step of propagation does with an operation's factors: the two strategies of Shardy.
+"""One propagation step on an operation's factors: Shardy's two strategies.
 
-basic        each factor is split, in every array, as far as all arrays agree and no other factor, closed dimension or replicated axis objects
-             (basic_factor_propagation.cc)
-aggressive   conflicts between factors are settled for each array alone: the factor whose source is the largest array wins
-             (aggressive_factor_propagation.cc)
+basic        split each factor in every array as far as all arrays agree, unless another factor, a
+             closed dimension or a replicated axis prevents it (basic_factor_propagation.cc)
+aggressive   resolve conflicts between factors per array: the factor whose source is the largest
+             array wins (aggressive_factor_propagation.cc)
 
-    add([a, ?], [b, ?])      basic: nothing        dot([{"a"}, {}], [{}, {"a"}]) -> [{?}, {?}]      basic: nothing; aggressive: [{"a"}, {}]
+    add([a, ?], [b, ?])                            basic: nothing
+    dot([{"a"}, {}], [{}, {"a"}]) -> [{?}, {?}]    basic: nothing; aggressive: [{"a"}, {}]
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from xlanb.spmd.shardy.projection import FactorSharding, ShardingProjection, Ten
 
 
 class Direction(Enum):
-    """Where shardings may go through an operation: to its results, to its operands, both, nowhere. A union or a cut is bitwise."""
+    """Where shardings may propagate through an operation: to results, to operands, both, or
+    nowhere.
+
+    Union and intersection are bitwise.
+    """
 
     NONE = 0
     FORWARD = 1
@@ -50,7 +55,7 @@ DirectionOf = Callable[[int], Direction]
 
 
 class Strategy(Enum):
-    """Which of the two."""
+    """Which of the two strategies."""
 
     BASIC = "basic"
     AGGRESSIVE = "aggressive"
@@ -58,7 +63,11 @@ class Strategy(Enum):
 
 @dataclass(slots=True)
 class Conflict:
-    """In one array (its place among operands, then results) a factor wanted these axes and got fewer: `winner` is the factor that has them."""
+    """A factor of one array wanted axes and got fewer.
+
+    `tensor` is the array's position among operands, then results; `winner` is the factor that has
+    the axes.
+    """
 
     tensor: int
     factor: int
@@ -69,7 +78,10 @@ class Conflict:
 
 @dataclass(slots=True)
 class Setting:
-    """What a step works on: the projection (which it changes), sizes of the factors, mesh, directions; it notes conflicts if asked to."""
+    """What a step works on.
+
+    It changes the projection, and records conflicts if `conflicts` is a list.
+    """
 
     projection: ShardingProjection
     sizes: Sequence[int]
@@ -80,20 +92,20 @@ class Setting:
 
 
 def propagate_factors(setting: Setting, strategy: Strategy) -> None:
-    """Split factors further where the strategy allows it."""
+    """Split factors further as the strategy allows."""
     if strategy is Strategy.BASIC:
         _propagate_basic(setting)
     else:
         _propagate_aggressive(setting)
 
 
-# -- axes on which the arrays agree -------------------------------------------------------------------------------------
+# -- axes on which the arrays agree ----------------------------------------------------------------
 
 
 def _joined(old: Axes, new: Axes, *, expand: bool) -> tuple[Axes, bool]:
-    """The slowest axes on which two lists agree, and whether the result may still grow by a third.
+    """Return the leading axes on which two lists agree, and whether a third may still extend them.
 
-    Only if `expand` does `new` add to `old`.
+    `new` extends `old` only if `expand`.
     """
     result: list[AxisRef] = []
     for number, (one, other) in enumerate(zip(old, new, strict=False)):
@@ -118,7 +130,10 @@ def _joined(old: Axes, new: Axes, *, expand: bool) -> tuple[Axes, bool]:
 
 
 def _agreed_axes(projection: ShardingProjection, factor: int, direction: Direction) -> Axes:
-    """The axes of a factor that all its arrays agree on, other factors apart; only those before the arrow may add any."""
+    """Return a factor's axes that all its arrays agree on, regardless of other factors.
+
+    Only arrays on the source side of the direction may add axes.
+    """
     if direction is Direction.NONE:
         return ()
     first, second = projection.operands, projection.results
@@ -136,11 +151,11 @@ def _agreed_axes(projection: ShardingProjection, factor: int, direction: Directi
     return axes
 
 
-# -- what stands against an axis ----------------------------------------------------------------------------------------
+# -- what stands against an axis -------------------------------------------------------------------
 
 
 def _free_of_other_factors(axis: AxisRef, tensor: TensorFactorShardings, factor: int) -> AxisRef | None:
-    """The prefix that no other factor of the array is split by."""
+    """Return the prefix that splits no other factor of the array."""
     result: AxisRef | None = axis
     for other, at in tensor.factors.items():
         if other != factor and (at.axes or at.overflow):
@@ -154,7 +169,7 @@ def _free_of_other_factors(axis: AxisRef, tensor: TensorFactorShardings, factor:
 def _fits_factor(
     axis: AxisRef, tensor: TensorFactorShardings, at: FactorSharding, before: int, size: int, mesh: Mesh
 ) -> AxisRef | None:
-    """The prefix that the factor can be split by, `before` being the number of parts that slower axes make."""
+    """Return the prefix that fits the factor, after `before` parts of slower axes."""
     result = prefix_without_overlaps(axis, (*tensor.replicated, *tensor.unreduced))
     if result is None:
         return None
@@ -176,7 +191,10 @@ def _fits_factor(
 
 
 def _cut_at_conflict(axes: Axes, mesh: Mesh, allowed: Callable[[AxisRef, int], AxisRef | None]) -> Axes:
-    """The axes up to the first that is not allowed in full; of that its allowed prefix. `allowed` gets the parts made so far too."""
+    """Return the axes up to the first that is not allowed in full, and its allowed prefix.
+
+    `allowed` gets an axis and the number of parts before it.
+    """
     before = 1
     for number, axis in enumerate(axes):
         kept = allowed(axis, before)
@@ -188,7 +206,7 @@ def _cut_at_conflict(axes: Axes, mesh: Mesh, allowed: Callable[[AxisRef, int], A
     return axes
 
 
-# -- basic ---------------------------------------------------------------------------------------------------------------
+# -- basic -----------------------------------------------------------------------------------------
 
 
 def _propagate_basic(setting: Setting) -> None:
@@ -215,11 +233,11 @@ def _propagate_basic(setting: Setting) -> None:
             tensor.expand(factor, axes)
 
 
-# -- aggressive ----------------------------------------------------------------------------------------------------------
+# -- aggressive ------------------------------------------------------------------------------------
 
 
 def _sources(setting: Setting, wanted: list[Axes]) -> list[tuple[int, int]]:
-    """For each factor the largest array that is split by some of its axes already: its size and its place."""
+    """Return the size and position of the largest array that each factor's axes may come from."""
     best = [(-1, -1)] * len(wanted)
     for place, tensor in enumerate(setting.projection.tensors):
         size = math.prod(setting.sizes[f] for f in tensor.factors)
@@ -256,8 +274,9 @@ def _propagate_aggressive(setting: Setting) -> None:
 
 
 def _bounded_by_results(axes: Axes, results: Iterable[TensorFactorShardings], factor: int) -> Axes:
-    """At most the axes of the results of an elementwise operation: splitting an operand further is
-    useless.
+    """Limit the axes to those of an elementwise operation's results.
+
+    Splitting an operand further would be useless.
     """
     for tensor in results:
         at = tensor.factors.get(factor)
@@ -267,7 +286,7 @@ def _bounded_by_results(axes: Axes, results: Iterable[TensorFactorShardings], fa
 
 
 def _settled(setting: Setting, place: int, tensor: TensorFactorShardings, factor: int, wanted: Axes) -> Axes:
-    """What of the wanted axes a factor gets in one array, other factors of it keeping theirs."""
+    """Return the wanted axes that a factor gets in one array, whose other factors keep theirs."""
     at = tensor.factors.get(factor)
     if at is None:
         return ()
@@ -283,7 +302,7 @@ def _settled(setting: Setting, place: int, tensor: TensorFactorShardings, factor
 
 
 def _holder(tensor: TensorFactorShardings, factor: int, axis: AxisRef) -> int:
-    """The other factor of the array that is split by the axis."""
+    """Return the other factor of the array that the axis splits."""
     return next(
         f
         for f, at in tensor.factors.items()

@@ -1,7 +1,10 @@
-"""Sharding groups: values that must have one sharding (shard_alike of JAX; sharding_group_import.cc and sharding_group_map.cc of Shardy).
+"""Sharding groups: values that must have one sharding (JAX's shard_alike).
+
+Follows Shardy's sharding_group_import.cc and sharding_group_map.cc.
 
 group {%a [{"x"}], %b}              =>    %b has [{"x"}] too
-group {%a [{"x"}], %b [{"y"}]}      =>    each keeps its own; the group is of constraints of them that are open, and that others use instead
+group {%a [{"x"}], %b [{"y"}]}      =>    each keeps its own; the group consists of open constraints
+                                          of them, which other users use instead
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from xlanb.spmd.shardy.program import ShardyOp, ShardyProgram, ShardyRegion, Sha
 
 
 def unify_groups(program: ShardyProgram) -> None:
-    """Join groups that have a value in common; each value stands in its group once."""
+    """Join groups that share a value; each value occurs once in its group."""
     joined: list[list[ShardyValue]] = []
     for group in program.groups:
         members = dict.fromkeys(group)
@@ -30,7 +33,10 @@ def unify_groups(program: ShardyProgram) -> None:
 
 
 def share_shardings(program: ShardyProgram) -> None:
-    """Give all of a group the one sharding that its values have; where they have several, let open constraints of them be the group."""
+    """Give all values of a group their common sharding.
+
+    If they have several, replace the group's values by open constraints of them.
+    """
     for group in program.groups:
         given = [v.sharding for v in group if v.sharding is not None and not _is_open_and_empty(v.sharding)]
         if not given or len(group) == 1:
@@ -47,7 +53,7 @@ def _is_open_and_empty(sharding: TensorSharding) -> bool:
 
 
 def _opened(program: ShardyProgram, value: ShardyValue, mesh: str) -> ShardyValue:
-    """A constraint right behind the value that leaves every dimension open, for all its users."""
+    """Add a constraint with open dimensions directly after the value, for all its users."""
     like = _instruction_at(program, value)
     if like is None:
         return value
@@ -66,14 +72,14 @@ def _opened(program: ShardyProgram, value: ShardyValue, mesh: str) -> ShardyValu
 
 
 def _instruction_at(program: ShardyProgram, value: ShardyValue) -> HloInstruction | None:
-    """An instruction whose metadata the constraint can have; None in a program without any."""
+    """Return an instruction for the constraint's metadata, or None in an empty program."""
     if value.producer is not None:
         return value.producer.hlo
     return next((op.hlo for op in (*(u for u, _ in value.uses), *program.walk())), None)
 
 
 def _behind(region: ShardyRegion, value: ShardyValue) -> tuple[ShardyRegion, int]:
-    """The region of a value, and the place in it directly behind its definition."""
+    """Return a value's region and the position directly after its definition."""
     if value.producer is not None and value.producer.region is not None:
         home = value.producer.region
         return home, home.ops.index(value.producer) + 1

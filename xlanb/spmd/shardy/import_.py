@@ -1,6 +1,8 @@
-"""A module with Shardy's attributes as a Program (xla/service/spmd/shardy/sdy_round_trip, shardy/dialect/sdy/transforms/import).
+"""Import a module with Shardy's attributes as a Program.
 
-Tuples are taken apart, constraints, groups, barriers and manual computations (JAX's shard_map) become what they are, and what a while loop only passes through is used directly.
+Follows xla/service/spmd/shardy/sdy_round_trip and shardy/dialect/sdy/transforms/import. Tuples are
+flattened. Custom calls become constraints, groups, barriers and manual computations (JAX's
+shard_map). Values that a while loop only passes through are used directly.
 """
 
 from __future__ import annotations
@@ -46,15 +48,15 @@ _OPEN_DIMS = "unspecified_dims=["
 class _Importer:
     program: ShardyProgram
     aliases: dict[ShardyValue, tuple[ShardyValue, TensorSharding]] = field(default_factory=dict)
-    """What xla.sdy.FuncResultSharding gives: the value, and the sharding wanted of the entry's result."""
+    """For results of xla.sdy.FuncResultSharding: the value, and its sharding as entry result."""
     groups: dict[str, list[ShardyValue]] = field(default_factory=dict)
 
-    # -- a computation ------------------------------------------------------------------------------------------
+    # -- a computation -----------------------------------------------------------------------------
 
     def computation(
         self, source: HloComputation, arguments: Sequence[list[ShardyValue]], region: ShardyRegion
     ) -> list[ShardyValue]:
-        """Append the operations of a computation to a region; the leaves of its root."""
+        """Append a computation's operations to a region; return its root's leaves."""
         env: dict[HloInstruction, list[ShardyValue]] = {}
         live = _live(source)
         for i in source.post_order():
@@ -95,7 +97,7 @@ class _Importer:
         return op.results
 
     def seen(self, value: ShardyValue) -> ShardyValue:
-        """The value behind a wanted result."""
+        """Return the value behind an xla.sdy.FuncResultSharding."""
         return self.aliases[value][0] if value in self.aliases else value
 
     def annotate(self, i: HloInstruction, values: Sequence[ShardyValue]) -> None:
@@ -114,15 +116,15 @@ class _Importer:
             value.sharding = sharding
 
     def parse(self, text: str) -> list[TensorSharding]:
-        """Shardings of Shardy's text, without axes of size 1."""
+        """Parse shardings in Shardy's text, dropping axes of size 1."""
         return [without_trivial_axes(s, self.program.meshes) for s in parse_shardings(text, self.program.meshes)]
 
-    # -- custom calls -------------------------------------------------------------------------------------------
+    # -- custom calls ------------------------------------------------------------------------------
 
     def _custom_call(
         self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion
     ) -> list[ShardyValue] | None:
-        """What one of Shardy's custom calls gives; None for one that is not Shardy's."""
+        """Import one of Shardy's custom calls; return None for any other."""
         target = i.attributes.get("custom_call_target", "")
         attributes = dict(i.frontend_attributes)
         if target in (CONSTRAINT, f"{PREFIX}ShardingConstraint"):
@@ -157,7 +159,7 @@ class _Importer:
         op.results[0].sharding = sharding
         return op.results
 
-    # -- bodies -------------------------------------------------------------------------------------------------
+    # -- bodies ------------------------------------------------------------------------------------
 
     def _while(self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion) -> list[ShardyValue]:
         condition, body = i.attributes["condition"], i.attributes["body"]
@@ -183,7 +185,7 @@ class _Importer:
         return out
 
     def _passed_through(self, body: HloComputation, shapes: list[Shape]) -> frozenset[int]:
-        """The elements of a loop's state that its body gives back as it gets them."""
+        """Return the indices of a loop's state that its body returns unchanged."""
         scratch = _Importer(ShardyProgram(ShardyRegion(), dict(self.program.meshes)))
         arguments = [ShardyValue("", s) for s in shapes]
         results = scratch.computation(body, [arguments], ShardyRegion())
@@ -218,14 +220,14 @@ class _Importer:
         return op.results
 
     def _edges(self, op: ShardyOp, inner: ShardyRegion) -> None:
-        """The edges of a body that runs once: into each argument, and out to each result."""
+        """Add the edges of a body that runs once: into each argument and out to each result."""
         for n, argument in enumerate(inner.arguments):
             add_edge(self.program, DataFlowEdge(argument, [argument], op, (n,)))
         for n, result in enumerate(op.results):
             add_edge(self.program, DataFlowEdge(result, [result], op, (), ((inner, n),)))
 
     def _manual(self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion) -> list[ShardyValue]:
-        """shard_map: xla.sdy.GlobalToLocalShape, the call, xla.sdy.LocalToGlobalShape."""
+        """Import a shard_map: xla.sdy.GlobalToLocalShape, the call, xla.sdy.LocalToGlobalShape."""
         before, after = _shape_change(i.operands, "GlobalToLocalShape"), _shape_change(i.users, "LocalToGlobalShape")
         in_shardings = self._shape_shardings(before, "in_shardings")
         out_shardings = self._shape_shardings(after, "out_shardings")
@@ -260,14 +262,14 @@ class _Importer:
 
 
 def _set_manual(edge: DataFlowEdge, sharding: TensorSharding, axes: tuple[str, ...], shape: Shape) -> None:
-    """What only the outer side of an edge names."""
+    """Set what only the outer side of an edge names."""
     edge.manual_axes, edge.shape = axes, shape
     edge.manual = tuple(tuple(a for a in d.axes if a.name in axes) for d in sharding.dims)
     edge.replicated = tuple(a for a in sharding.replicated if a.name in axes)
 
 
 def _shape_change(near: Sequence[HloInstruction], name: str) -> HloInstruction | None:
-    """The custom call that changes shapes next to the call of a manual body."""
+    """Return the shape-changing custom call next to a manual body's call."""
     for i in near:
         found = i.operands[0] if i.opcode is O.GET_TUPLE_ELEMENT and i.operands else i
         users = (found, *(u for g in near if g.opcode is O.GET_TUPLE_ELEMENT for u in g.users))
@@ -278,7 +280,7 @@ def _shape_change(near: Sequence[HloInstruction], name: str) -> HloInstruction |
 
 
 def _nontrivial(axes: tuple[str, ...], shardings: Sequence[TensorSharding], meshes: dict[str, Mesh]) -> tuple[str, ...]:
-    """Manual axes in the mesh's order, without those of size 1."""
+    """Return manual axes in mesh order, without those of size 1."""
     if not shardings:
         return axes
     mesh = meshes[shardings[0].mesh]
@@ -286,7 +288,7 @@ def _nontrivial(axes: tuple[str, ...], shardings: Sequence[TensorSharding], mesh
 
 
 def without_trivial_axes(sharding: TensorSharding, meshes: dict[str, Mesh]) -> TensorSharding:
-    """The sharding without axes that its mesh (from which those of size 1 were taken) no longer has."""
+    """Return the sharding without axes that its mesh no longer has, because their size is 1."""
     mesh = meshes.get(sharding.mesh)
     if mesh is None:
         raise XlanbError(f"the sharding {sharding} names a mesh that is not in the module")
@@ -299,7 +301,7 @@ def without_trivial_axes(sharding: TensorSharding, meshes: dict[str, Mesh]) -> T
 
 
 def _live(source: HloComputation) -> set[HloInstruction]:
-    """The instructions that the root needs or that have a side effect."""
+    """Return the instructions that the root needs or that have side effects."""
     stack = [source.root, *(i for i in source if i.has_side_effect or i.opcode is O.PARAMETER)]
     live: set[HloInstruction] = set()
     while stack:
@@ -321,7 +323,7 @@ def _leaf_shapes_of(source: HloComputation) -> list[Shape]:
 
 
 def _by_parameter(source: HloComputation, leaves: Sequence[ShardyValue]) -> list[list[ShardyValue]]:
-    """Leaves of a computation's parameters, a list a parameter."""
+    """Return the leaves of a computation's parameters, one list per parameter."""
     out: list[list[ShardyValue]] = []
     start = 0
     for p in source.parameters:
@@ -339,10 +341,10 @@ def _part(leaves: list[ShardyValue], shape: Shape, index: int) -> list[ShardyVal
 
 
 def import_module(module: HloModule) -> ShardyProgram:
-    """The Program of a module.
+    """Return the Program of a module.
 
     Raises:
-        UnimplementedError: the entry has a parameter that is a tuple.
+        UnimplementedError: the entry has a tuple parameter.
         XlanbError: an attribute is not in Shardy's form or does not fit its instruction.
     """
     meshes = {n: Mesh(n, tuple(a for a in m.axes if a[1] != 1), m.device_ids) for n, m in meshes_of(module).items()}
@@ -367,7 +369,10 @@ def import_module(module: HloModule) -> ShardyProgram:
 
 
 def open_free_values_of_loops(program: ShardyProgram, region: ShardyRegion) -> None:
-    """Give what a loop uses of its surroundings, where it has a sharding, a constraint in front of the loop that leaves every dimension open."""
+    """Add open constraints before loops for the loops' free values that have a sharding.
+
+    The constraint leaves every dimension open.
+    """
     for op in list(region.ops):
         for inner in op.regions:
             open_free_values_of_loops(program, inner)

@@ -1,10 +1,13 @@
-"""Program: a module as Shardy sees it, arrays and the operations between them.
+"""Program: a module as Shardy sees it, with arrays and the operations between them.
 
-Tuples are gone: every Value is one array. While loops, branches, calls and manual computations hold their bodies as Regions, and a DataFlowEdge says which values are the same array
-on its way in and out of a body: all its targets have one sharding, that of its owner.
+There are no tuples: every Value is one array. While loops, branches, calls and manual computations
+hold their bodies as Regions. A DataFlowEdge groups the values that are one array entering or
+leaving a body: all its targets share the sharding of its owner.
 
-    %w = while(tuple(a, b))    =>    Op(WHILE, operands [a, b], results [w0, w1], regions [condition, body])
-                                     DataFlowEdge(owner w0, targets [w0, arguments 0 of both regions], sources: a, the body's first result)
+    %w = while(tuple(a, b))
+    =>  Op(WHILE, operands [a, b], results [w0, w1], regions [condition, body])
+        DataFlowEdge(owner w0, targets [w0, arguments 0 of both regions],
+                     sources: a, the body's first result)
 """
 
 from __future__ import annotations
@@ -22,42 +25,46 @@ from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
 
 
 class ValueKind(Enum):
-    """What an Op is."""
+    """The kind of an Op."""
 
     HLO = "hlo"
-    """An instruction of HLO without a body that matters here: `opcode` says which."""
+    """An HLO instruction; `opcode` gives the operation."""
     CONSTRAINT = "sharding_constraint"
-    """Its result has the sharding that the user wants here."""
+    """Its result has the sharding that the user requires here."""
     BARRIER = "propagation_barrier"
     """Shardings pass only in `attributes["allowed_direction"]`: NONE, FORWARD or BACKWARD."""
     MANUAL = "manual_computation"
     """A body that runs on each device's part; see DataFlowEdge.manual_axes."""
     NAMED = "named_computation"
-    """A call, with a body of its own."""
+    """A call with its own body."""
     WHILE = "while"
     CASE = "case"
-    """Conditional: a region a branch, without arguments of their own where the operands are used directly."""
+    """A conditional: a region per branch, without arguments if the operands are used directly."""
     OPTIMIZATION_BARRIER = "optimization_barrier"
 
 
 @dataclass(eq=False, slots=True)
 class ShardyValue:
-    """One array. `producer` None: an argument of a region. Values that an edge makes one array share their owner's sharding."""
+    """One array.
+
+    `producer` is None for a region's argument. Values on a data flow edge share its owner's
+    sharding.
+    """
 
     name: str
     shape: Shape
     producer: ShardyOp | None = None
     index: int = 0
     edge: DataFlowEdge | None = None
-    """The edge of which it is a target."""
+    """The edge that it is a target of."""
     uses: list[tuple[ShardyOp, int]] = field(default_factory=list)
     returned: list[tuple[ShardyRegion, int]] = field(default_factory=list)
-    """Regions that give it as a result, and at which place."""
+    """Regions that return it, and at which position."""
     own_sharding: TensorSharding | None = None
 
     @property
     def is_array(self) -> bool:
-        """Whether it can have a sharding: tokens cannot."""
+        """Whether it can have a sharding; tokens cannot."""
         return isinstance(self.shape, ArrayShape)
 
     @property
@@ -72,7 +79,7 @@ class ShardyValue:
 
     @property
     def sharding(self) -> TensorSharding | None:
-        """Its sharding; that of the edge's owner where it is a target of one."""
+        """Its sharding, or that of the edge's owner if it is a target of an edge."""
         return self.edge.owner.own_sharding if self.edge is not None else self.own_sharding
 
     @sharding.setter
@@ -86,7 +93,7 @@ class ShardyValue:
 
 @dataclass(eq=False)
 class ShardyRegion:
-    """A body: its arguments, its operations in order, and what it gives."""
+    """A body: arguments, operations in order, and results."""
 
     arguments: list[ShardyValue] = field(default_factory=list)
     ops: list[ShardyOp] = field(default_factory=list)
@@ -94,7 +101,7 @@ class ShardyRegion:
     parent: ShardyOp | None = None
 
     def walk(self) -> Iterator[ShardyOp]:
-        """Every operation, one before those of its bodies."""
+        """Yield every operation, each before those of its bodies."""
         for op in self.ops:
             yield op
             for region in op.regions:
@@ -103,7 +110,11 @@ class ShardyRegion:
 
 @dataclass(eq=False)
 class ShardyOp:
-    """One operation. `hlo` is the instruction it comes from (several operations may come from one); `rule` is for the propagation to keep."""
+    """One operation.
+
+    `hlo` is the instruction that it comes from; several operations may come from one. `rule` caches
+    its sharding rule.
+    """
 
     kind: ValueKind
     opcode: HloOpcode
@@ -113,7 +124,7 @@ class ShardyOp:
     regions: list[ShardyRegion] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
     region: ShardyRegion | None = None
-    """The region in which it stands."""
+    """The region that contains it."""
     rule: Any = None
 
     @property
@@ -127,10 +138,12 @@ class ShardyOp:
 
 @dataclass(eq=False)
 class DataFlowEdge:
-    """The values that are one array on its way in or out of a body: each source flows into every target; `owner`, one of the targets, holds the sharding.
+    """The values that are one array on its way into or out of a body.
 
-    In and out of a manual computation the array on this side is a part of that on the other: `manual` are, for each dimension, the axes that only the outer side names, and
-    `shape` the outer shape. Elsewhere `manual` is empty and all shapes are the owner's.
+    Each source flows into every target; `owner`, one of the targets, holds the sharding. At the
+    boundary of a manual computation, the inner array is a part of the outer one: `manual` are, for
+    each dimension, the axes that only the outer side names, and the dimensions are the outer ones.
+    Elsewhere `manual` is empty and all shapes are the owner's.
     """
 
     owner: ShardyValue
@@ -138,7 +151,7 @@ class DataFlowEdge:
     op: ShardyOp
     """The operation whose body it enters or leaves."""
     operands: tuple[int, ...] = ()
-    """Sources: operands of the operation, by their places."""
+    """Sources: operands of the operation, by position."""
     results: tuple[tuple[ShardyRegion, int], ...] = ()
     """Sources: results of its bodies."""
     manual: tuple[tuple[AxisRef, ...], ...] = ()
@@ -146,7 +159,10 @@ class DataFlowEdge:
     replicated: tuple[AxisRef, ...] = ()
     shape: Shape | None = None
     owner_is_inside: bool = False
-    """Of a manual computation: the owner is an argument of the body, whose own sharding names no manual axis; else it is a result and names them."""
+    """Whether a manual computation's owner is an argument of the body.
+
+    Then its own sharding names no manual axis. Otherwise the owner is a result and names them.
+    """
 
     @property
     def sources(self) -> list[ShardyValue]:
@@ -155,13 +171,13 @@ class DataFlowEdge:
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """Sizes of the array outside."""
+        """Sizes of the outer array."""
         shape = self.shape or self.owner.shape
         return shape.dimensions if isinstance(shape, ArrayShape) else ()
 
     @property
     def sharding(self) -> TensorSharding | None:
-        """The sharding as the outer side sees it, manual axes in front."""
+        """The sharding as the outer side sees it, manual axes first."""
         inner = self.owner.own_sharding
         if not self.owner_is_inside or inner is None:
             return inner
@@ -175,7 +191,10 @@ class DataFlowEdge:
         self.owner.own_sharding = sharding
 
     def source_sharding(self, source: ShardyValue) -> TensorSharding | None:
-        """The sharding of a source as the outer side sees it: one inside a manual computation gains the manual axes."""
+        """Return a source's sharding as the outer side sees it.
+
+        Inside a manual computation, the manual axes are added.
+        """
         sharding = source.sharding
         if not self.manual_axes or self.owner_is_inside or sharding is None:
             return sharding
@@ -183,16 +202,17 @@ class DataFlowEdge:
         return replace(sharding, dims=dims, replicated=(*self.replicated, *sharding.replicated))
 
     def set_source_sharding(self, source: ShardyValue, sharding: TensorSharding) -> None:
-        """Give a source the sharding that the outer side sees."""
+        """Set a source's sharding from the one that the outer side sees."""
         inside = self.manual_axes and not self.owner_is_inside
         source.sharding = sharding.without_axes(self.manual_axes) if inside else sharding
 
 
 @dataclass(eq=False)
 class ShardyProgram:
-    """A module: its entry as a Region, the meshes, and what else steers the propagation.
+    """A module: its entry as a Region, the meshes, and other inputs of the propagation.
 
-    `result_shardings` are those that the user (or the propagation) gives to the entry's results; None where there is none. `groups` are values that must have one sharding.
+    `result_shardings` are those of the entry's results, by the user or the propagation, or None.
+    `groups` are values that must have one sharding.
     """
 
     body: ShardyRegion
@@ -202,15 +222,15 @@ class ShardyProgram:
     groups: list[list[ShardyValue]] = field(default_factory=list)
 
     def walk(self) -> Iterator[ShardyOp]:
-        """Every operation in program order, one before those of its bodies."""
+        """Yield every operation in program order, each before those of its bodies."""
         return self.body.walk()
 
     def values(self) -> Iterator[ShardyValue]:
-        """Every value: arguments of a region first, then results in program order."""
+        """Yield every value: arguments of a region first, then results in program order."""
         yield from _values(self.body)
 
     def mesh_of(self, sharding: TensorSharding) -> Mesh:
-        """The mesh that a sharding names."""
+        """Return the mesh that a sharding names."""
         return self.meshes[sharding.mesh]
 
 
@@ -242,14 +262,14 @@ def add_op(
 
 
 def set_results(region: ShardyRegion, values: list[ShardyValue]) -> None:
-    """Say what a region gives."""
+    """Set a region's results."""
     region.results = values
     for n, value in enumerate(values):
         value.returned.append((region, n))
 
 
 def add_edge(program: ShardyProgram, edge: DataFlowEdge) -> DataFlowEdge:
-    """Add an edge: from now on its targets share the owner's sharding."""
+    """Add an edge; its targets then share the owner's sharding."""
     for target in edge.targets:
         target.edge = edge
     program.edges.append(edge)

@@ -1,9 +1,12 @@
-"""ShardingProjection: shardings of an operation's arrays as shardings of its factors, and back (sharding_projection.cc of Shardy).
+"""ShardingProjection: map the shardings of an operation's arrays to its factors, and back.
+
+Follows Shardy's sharding_projection.cc.
 
     reshape ([ij])->([i, j]) {i=2, j=4}, the operand's dimension split by {"a"=2, "b"=2}
-    =>  operand: i by "a", j by "b"        result: i, j by nothing yet
+    =>  operand: i by "a", j by "b"        result: i, j not split yet
 
-An axis that is larger than what is left of a factor is cut in two; where it is prime to that, it and all after it overflow: no later factor can be split.
+An axis larger than the rest of a factor is split in two. If it is coprime to that rest, it and all
+later axes overflow: no later factor can be split.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from xlanb.spmd.shardy.rule import OpShardingRule, TensorMapping
 
 @dataclass(slots=True)
 class FactorSharding:
-    """How one array is split along a factor. `overflow` are axes that its size leaves no place for."""
+    """How one array is split along a factor; `overflow` are axes that do not fit its size."""
 
     axes: Axes = ()
     is_closed: bool = False
@@ -30,7 +33,10 @@ class FactorSharding:
 
 @dataclass(slots=True)
 class TensorFactorShardings:
-    """The factors of one array, and the axes that none may be split by; `grew` once one of them is split further."""
+    """The factors of one array, and the axes that may not split them.
+
+    `grew` is set once a factor is split further.
+    """
 
     factors: dict[int, FactorSharding]
     replicated: Axes = ()
@@ -38,7 +44,7 @@ class TensorFactorShardings:
     grew: bool = False
 
     def expand(self, factor: int, axes: Axes) -> bool:
-        """Split a factor further; False if it is not there or not split as `axes` begin."""
+        """Split a factor further; return False if absent, or if `axes` do not extend its axes."""
         at = self.factors.get(factor)
         if at is None or not is_strict_list_prefix(at.axes, axes):
             return False
@@ -47,7 +53,10 @@ class TensorFactorShardings:
         return True
 
     def sharding(self, mapping: TensorMapping, sizes: Sequence[int], mesh: Mesh) -> TensorSharding:
-        """The sharding of the array. What stands behind a factor that is not split in full is dropped: it would need strides."""
+        """Return the array's sharding.
+
+        Drops axes after a factor that is not fully split, because they would need strides.
+        """
         dims = []
         for dim in mapping:
             axes: list[AxisRef] = []
@@ -67,7 +76,7 @@ class TensorFactorShardings:
 
 @dataclass(slots=True)
 class ShardingProjection:
-    """The operands' and results' factors."""
+    """The factors of the operands and results."""
 
     operands: list[TensorFactorShardings]
     results: list[TensorFactorShardings]
@@ -84,7 +93,7 @@ class ShardingProjection:
         rule: OpShardingRule,
         mesh: Mesh,
     ) -> ShardingProjection:
-        """The projection of these shardings; no sharding is one that is open and empty."""
+        """Return the projection of these shardings; None counts as open and empty."""
         sizes = rule.factor_sizes
         return ShardingProjection(
             [_projected(m, s, sizes, mesh) for m, s in zip(rule.operands, operands, strict=True)],
@@ -117,7 +126,7 @@ def _split_dimension(
     sizes: Sequence[int],
     mesh: Mesh,
 ) -> None:
-    """Give each factor of a dimension the axes that fill it, from the slowest; the last gets all that remain."""
+    """Give each factor of a dimension the axes that fill it, slowest first; the last all others."""
     rest = list(given.axes)
     overflows = False
     for factor in dim:
@@ -148,6 +157,6 @@ def _split_dimension(
 
 
 def _cut(axis: AxisRef, size: int, mesh: Mesh) -> tuple[AxisRef, AxisRef]:
-    """An axis as its first part, of this size, and the rest."""
+    """Split an axis into a first part of this size and the rest."""
     rest = axis.size(mesh) // size
     return AxisRef(axis.name, axis.pre_size, size), AxisRef(axis.name, axis.pre_size * size, rest)

@@ -1,7 +1,8 @@
-"""Propagation of shardings through a Program until nothing changes, by priorities, as Shardy does it (propagation/*_propagation.cc).
+"""Propagate shardings through a Program to a fixed point, by priorities, as Shardy does.
 
-For each priority of the user: for each priority of operations (directions.py): for each strategy (factor_propagation.py): a walk over all operations and data flow
-edges in program order, where every change calls for the neighbours again.
+Follows propagation/*_propagation.cc. For each user priority, each operation priority
+(directions.py) and each strategy (factor_propagation.py): visit all operations and data flow edges
+in program order. Every change queues the neighbors again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ Node = ShardyOp | DataFlowEdge
 
 @dataclass(frozen=True)
 class PropagationOptions:
-    """Which parts run: strategies in order; priorities of operations, and those that the user set (else everything at once)."""
+    """The parts of the propagation that run.
+
+    `strategies` run in order. Without `op_priorities` or `user_priorities`, everything propagates
+    at once.
+    """
 
     strategies: tuple[Strategy, ...] = (Strategy.AGGRESSIVE,)
     op_priorities: bool = True
@@ -35,7 +40,7 @@ class PropagationOptions:
 
 
 def propagate(program: ShardyProgram, options: PropagationOptions | None = None) -> Propagation:
-    """Give every value of the program that it can a sharding; returns what was done, step by step."""
+    """Give every value a sharding if possible; return the record of all steps."""
     chosen = options or PropagationOptions()
     unify_groups(program)
     share_shardings(program)
@@ -54,7 +59,7 @@ def propagate(program: ShardyProgram, options: PropagationOptions | None = None)
 
 @dataclass
 class _Worklist:
-    """Nodes to look at, the last one first; a node that waits already keeps its place."""
+    """Nodes to visit, last in first out; a queued node keeps its place."""
 
     nodes: list[Node] = field(default_factory=list)
     waiting: set[int] = field(default_factory=set)
@@ -71,7 +76,7 @@ class _Worklist:
 
 
 class _Propagator:
-    """The state of a propagation: the work list, the dependents to notify, and the events."""
+    """A propagation's state: work list, dependents to notify, and events."""
 
     def __init__(self, program: ShardyProgram) -> None:
         self.program = program
@@ -89,10 +94,10 @@ class _Propagator:
         self.directions: dict[int, tuple[Direction, ...]] = {}
         self.settled: dict[tuple[int, Strategy], object] = {}
 
-    # -- order ------------------------------------------------------------------------------------------------------
+    # -- order -------------------------------------------------------------------------------------
 
     def _walk(self, region: ShardyRegion) -> Iterator[Node]:
-        """Operations before their bodies; an edge directly behind the value that owns it."""
+        """Yield operations before their bodies, and an edge directly after its owner."""
         for op in region.ops:
             yield op
             edges = self.edges_of.get(id(op), ())
@@ -104,7 +109,7 @@ class _Propagator:
             yield from (e for e in edges if id(e.owner) in mine)
 
     def run(self, step: PropagationStep) -> None:
-        """One walk over the whole program."""
+        """Visit the whole program once."""
         if step.op_priority != self.step.op_priority or not self.directions:
             for op in self.program.walk():
                 self.directions[id(op)] = directions(op, step.op_priority, self._use_count)
@@ -125,7 +130,7 @@ class _Propagator:
     def _use_count(self, value: ShardyValue) -> int:
         return len(value.uses) + len(value.returned) + (id(value) in self.group_of)
 
-    # -- nodes ------------------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     def _visit_op(self, op: ShardyOp) -> None:
         rule = sharding_rule(op)
@@ -157,7 +162,7 @@ class _Propagator:
         self._propagate(_Site(edge, rule, edge.sources, [edge.owner], operands, [edge.sharding], both, False))
 
     def _propagate_results(self) -> None:
-        """Between what the program returns and the shardings of its results."""
+        """Propagate between the program's returned values and its result shardings."""
         for number, value in enumerate(self.program.body.results):
             if value.is_array:
                 shape = value.dimensions
@@ -197,7 +202,7 @@ class _Propagator:
             self._set(site, place, sharding)
 
     def _common_mesh(self, shardings: Sequence[TensorSharding | None]) -> Mesh | None:
-        """The mesh of all of them; None if there is none, or several."""
+        """Return the mesh of all of them, or None."""
         found: Mesh | None = None
         for sharding in shardings:
             if sharding is None:
@@ -209,10 +214,10 @@ class _Propagator:
                 return None
         return found
 
-    # -- changes ----------------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def _set(self, site: _Site, place: int, sharding: TensorSharding) -> None:
-        """Set the sharding of an operand or result, and call for all that this concerns."""
+        """Set the sharding of an operand or result, and queue all that depends on it."""
         node = site.node
         value = site.values[place]
         is_result = place >= len(site.operands)
@@ -247,7 +252,7 @@ class _Propagator:
         self._notify_users(owner, but)
 
     def _notify_users(self, value: ShardyValue, but: Node) -> None:
-        """The users of a value, such that the first of them comes first."""
+        """Queue the users of a value so that the first is visited first."""
         edges = self.edges_from.get(id(value), ())
         for region, _ in reversed(value.returned):
             self._push_all((e for e in edges if e.op is region.parent), but)
@@ -262,7 +267,7 @@ class _Propagator:
 
 @dataclass(slots=True)
 class _Site:
-    """An operation, an edge or (by its number) a result of the program, as arrays with shardings and a rule between them."""
+    """An operation, edge or program result (by number): its arrays, shardings and rule."""
 
     node: Node | int
     rule: OpShardingRule
@@ -289,7 +294,7 @@ class _Site:
         return ShardingProjection.of(self.operand_shardings, self.result_shardings, self.rule, mesh)
 
     def updates(self, projection: ShardingProjection, mesh: Mesh) -> dict[int, TensorSharding]:
-        """The new shardings by their place among operands and results."""
+        """Return the new shardings, by position among operands and results."""
         out: dict[int, TensorSharding] = {}
         mappings = (*self.rule.operands, *self.rule.results)
         for place, (old, tensor, mapping) in enumerate(zip(self.before, projection.tensors, mappings, strict=True)):
@@ -302,7 +307,7 @@ class _Site:
 def _updated(
     old: TensorSharding | None, tensor: TensorFactorShardings, mapping: TensorMapping, rule: OpShardingRule, mesh: Mesh
 ) -> TensorSharding | None:
-    """The sharding of an array if one of its factors grew and that changes it; else None."""
+    """Return an array's new sharding if one of its factors grew, else None."""
     if not tensor.grew:
         return None
     new = tensor.sharding(mapping, rule.factor_sizes, mesh)

@@ -1,9 +1,13 @@
-"""Reshards that Shardy makes explicit before the partitioner (shardy/dialect/sdy/transforms/export/insert_explicit_reshards.cc).
+"""Insert the reshards that Shardy makes explicit before partitioning.
 
-    c = concatenate(x {rows in 4}, y {rows in 2})    =>    y' = reshard(y) {rows in 4}; c' = concatenate(x, y') {rows in 4}; c = reshard(c')
-    d = dot(a, b), to be scattered over the axes that it sums over    =>    d' = dot(a, b) split as the operand is; d = reshard(d')
+Follows shardy/dialect/sdy/transforms/export/insert_explicit_reshards.cc.
 
-Everything else is left to the partitioner.
+    c = concatenate(x {rows in 4}, y {rows in 2})
+    =>  y' = reshard(y) {rows in 4}; c' = concatenate(x, y') {rows in 4}; c = reshard(c')
+    d = dot(a, b), scattered over the axes that it sums over
+    =>  d' = dot(a, b) split as the operand is; d = reshard(d')
+
+The partitioner handles everything else.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ def insert_reshards(program: ShardyProgram) -> None:
 
 @dataclass
 class _Site:
-    """An operation, its rule, and its shardings by factors."""
+    """An operation, its rule, and its shardings by factor."""
 
     op: ShardyOp
     rule: OpShardingRule
@@ -48,7 +52,7 @@ class _Site:
     projection: ShardingProjection
 
     def sizes(self) -> list[int]:
-        """Numbers of elements, of operands first."""
+        """Return the element counts, operands first."""
         return [_element_count(v) for v in (*self.op.operands, *self.op.results)]
 
 
@@ -69,7 +73,7 @@ def _site(program: ShardyProgram, op: ShardyOp) -> _Site | None:
     return _Site(op, rule, meshes[0], inputs, outputs, ShardingProjection.of(inputs, outputs, rule, meshes[0]))
 
 
-# -- changes --------------------------------------------------------------------------------------------------------
+# -- changes ---------------------------------------------------------------------------------------
 
 
 def _reshard_operand(op: ShardyOp, number: int, sharding: TensorSharding) -> None:
@@ -83,7 +87,7 @@ def _reshard_operand(op: ShardyOp, number: int, sharding: TensorSharding) -> Non
 
 
 def _reshard_result(op: ShardyOp, number: int, computed: TensorSharding) -> None:
-    """Compute a result with another sharding; its users see the old one."""
+    """Compute a result with another sharding, and reshard it for its users."""
     value = op.results[number]
     seen = value.sharding or TensorSharding.fully_closed(computed.mesh, value.rank)
     uses, returned = list(value.uses), list(value.returned)
@@ -99,7 +103,7 @@ def _reshard_result(op: ShardyOp, number: int, computed: TensorSharding) -> None
         op.region.ops.insert(op.region.ops.index(op) + 1, made)
 
 
-# -- operations in full ---------------------------------------------------------------------------------------------
+# -- operations in full ----------------------------------------------------------------------------
 
 
 def _reshard(site: _Site) -> None:
@@ -123,7 +127,7 @@ def _reshard(site: _Site) -> None:
 
 
 def _compatible_axes(site: _Site) -> dict[int, Axes] | None:
-    """The axes of each factor where all agree and none is used twice."""
+    """Return each factor's axes if all arrays agree and no axis is used twice."""
     out: dict[int, Axes] = {}
     seen: list[AxisRef] = []
     for factor in range(len(site.rule.factor_sizes)):
@@ -144,7 +148,7 @@ def _compatible_axes(site: _Site) -> dict[int, Axes] | None:
 
 @dataclass
 class _Candidate:
-    """Axes that some operand or result has along a factor, and what speaks for them."""
+    """Axes of an operand or result along a factor, and the criteria for choosing them."""
 
     factor: int
     axes: Axes
@@ -153,13 +157,13 @@ class _Candidate:
     sharding_size: int = 0
 
     def key(self, mesh: Mesh) -> tuple[object, ...]:
-        """By which the best is chosen."""
+        """Return the criteria for choosing the best."""
         axes = [(mesh.index(a.name), a.pre_size, a.size(mesh)) for a in self.axes]
         return self.source_size, self.precedence, self.sharding_size, self.factor, axes
 
 
 def _candidates(site: _Site) -> list[_Candidate]:
-    """Each prefix of each factor's axes, with the sizes of the arrays that are split so."""
+    """Yield each prefix of each factor's axes, with the sizes of the arrays that it splits."""
     found: dict[tuple[int, Axes], _Candidate] = {}
     tensors = list(zip(site.sizes(), site.projection.tensors, strict=True))
     for _, tensor in tensors:
@@ -186,7 +190,7 @@ def _precedence(rule: OpShardingRule, factor: int) -> int:
 
 
 def _best_axes(site: _Site) -> dict[int, Axes]:
-    """Axes for each factor, the candidate of the largest arrays first; what overlaps with it is cut."""
+    """Choose each factor's axes, from the largest arrays first; overlapping axes are trimmed."""
     chosen: dict[int, Axes] = {}
     candidates = _candidates(site)
     waits: dict[int, set[int]] = {}
@@ -213,7 +217,7 @@ def _best_axes(site: _Site) -> dict[int, Axes]:
 
 
 def _left(candidates: list[_Candidate], best: _Candidate, chosen: dict[int, Axes], mesh: Mesh) -> list[_Candidate]:
-    """The candidates that may still be chosen, with what they would add."""
+    """Return the candidates that may still be chosen, updated for what they would add."""
     out: list[_Candidate] = []
     for candidate in candidates:
         has = chosen.get(candidate.factor, ())
@@ -232,7 +236,7 @@ def _left(candidates: list[_Candidate], best: _Candidate, chosen: dict[int, Axes
 
 
 def _without_overlap(axes: Axes, others: Axes) -> Axes:
-    """The axes up to the first that overlaps with another, of which the part in front is kept."""
+    """Return the axes up to the first that overlaps others, and its prefix before the overlap."""
     out: list[AxisRef] = []
     for axis in axes:
         kept = prefix_without_overlaps(axis, others)
@@ -244,7 +248,7 @@ def _without_overlap(axes: Axes, others: Axes) -> Axes:
 
 
 def _distribute(spare: Axes, site: _Site, chosen: dict[int, Axes]) -> None:
-    """Give axes that a factor may not have to those that all arrays share."""
+    """Give axes that a factor may not have to factors that all arrays share."""
     tensors = [t for t in site.projection.tensors if t.factors]
     left = list(spare)
     for factor, size in enumerate(site.rule.factor_sizes):
@@ -261,11 +265,15 @@ def _distribute(spare: Axes, site: _Site, chosen: dict[int, Axes]) -> None:
             break
 
 
-# -- dots -----------------------------------------------------------------------------------------------------------
+# -- dots ------------------------------------------------------------------------------------------
 
 
 def _reshard_dot(site: _Site) -> None:
-    """Of a dot whose result is split by the axes of its sum where an operand is split otherwise, compute the result as the operand is: the reshard then is a reduce-scatter."""
+    """Compute a dot's result split as an operand is, then reshard it.
+
+    Applies if the result is split by the axes that the dot sums over. The reshard becomes a
+    reduce-scatter.
+    """
     if site.outputs[0] is None:
         return
     lhs, rhs = site.projection.operands

@@ -1,5 +1,6 @@
-"""Layouts of the converted program: XLA infers each shape from those of the operands
-(ShapeInference), so layouts follow transposes.
+"""Layouts of the exported program.
+
+XLA infers each shape from those of the operands (ShapeInference), so layouts follow transposes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from xlanb.shape import ArrayShape, Layout, Shape
 
 _O = HloOpcode
 _AS_FIRST = frozenset((_O.FFT, _O.REVERSE, _O.COPY, _O.CHOLESKY))
-"""Opcodes, besides the elementwise ones, whose result has the layout of their first operand."""
+"""Non-elementwise opcodes whose result has their first operand's layout."""
 
 
 def result_shape(hlo: HloInstruction, operands: Sequence[HloInstruction]) -> Shape:
-    """The shape of an instruction over other operands: that of `hlo` in the layout that XLA infers."""
+    """Return the shape of `hlo` on other operands, in the layout that XLA infers."""
     shape = hlo.shape
     if not operands or not isinstance(shape, ArrayShape) or shape.layout is None:
         return shape

@@ -1,9 +1,12 @@
-"""OpShardingRule: which dimensions of an operation's arrays are one, as factors (OpShardingRuleAttr of Shardy).
+"""OpShardingRule: which dimensions of an operation's arrays correspond, as factors.
+
+Follows Shardy's OpShardingRuleAttr.
 
     dot([8, 16], [16, 4]) -> [8, 4]       ([i, k], [k, j])->([i, j]) {i=8, j=4, k=16} reduction={k}
     reshape [8, 4] -> [2, 16]             ([ij, k])->([i, jk]) {i=2, j=4, k=4}
 
-Each dimension is a list of factors, from the slowest; a factor that stands in several arrays is split alike in all of them.
+Each dimension is a list of factors, slowest first. A factor in several arrays is split alike in all
+of them.
 """
 
 from __future__ import annotations
@@ -19,25 +22,28 @@ TensorMapping = tuple[tuple[int, ...], ...]
 """The factors of each dimension of an array."""
 
 NO_DIM = -1
-"""In add_factor: this array has no dimension of the factor."""
+"""In add_factor: this array has no dimension with the factor."""
 
 
 class FactorType(Enum):
-    """What it takes to keep a factor split."""
+    """The communication needed to keep a factor split."""
 
     PASS_THROUGH = "pass_through"
-    """Nothing."""
+    """None."""
     REDUCTION = "reduction"
     """A sum over the devices."""
     NEED_REPLICATION = "need_replication"
     """It must be gathered first."""
     PERMUTATION = "permutation"
-    """Neighbours exchange data."""
+    """Neighbors exchange data."""
 
 
 @dataclass(frozen=True)
 class OpShardingRule:
-    """Sizes of the factors, and for each operand and result the factors of its dimensions; `blocked` ones are not propagated."""
+    """Factor sizes, and the factors of each operand's and result's dimensions.
+
+    `blocked` factors are not propagated.
+    """
 
     factor_sizes: tuple[int, ...]
     operands: tuple[TensorMapping, ...]
@@ -68,7 +74,7 @@ class OpShardingRule:
 
 
 def symbol(factor: int) -> str:
-    """The letter of a factor: i, j, ..., z, z_1, z_2, ..."""
+    """Return a factor's letter: i, j, ..., z, z_1, z_2, ..."""
     last = ord("z") - ord("i")
     return chr(ord("i") + factor) if factor <= last else f"z_{factor - last}"
 
@@ -84,10 +90,10 @@ _SYMBOL = re.compile(r"z_\d+|[i-z]")
 
 
 def parse_rule(text: str) -> OpShardingRule:
-    """A rule of Shardy's text, as a custom call may carry it.
+    """Parse a rule in Shardy's text, as a custom call may carry it.
 
     Raises:
-        XlanbError: it is none.
+        XlanbError: the text is not a rule.
     """
     found = _RULE.fullmatch(text.replace('\\"', '"').strip())
     if not found:
@@ -120,7 +126,7 @@ def parse_rule(text: str) -> OpShardingRule:
 
 
 class RuleBuilder:
-    """Makes a rule, one factor after the other, for arrays of these shapes (None: a token)."""
+    """Builds a rule, factor by factor, for arrays of these shapes (None: a token)."""
 
     def __init__(self, operands: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]]) -> None:
         self.sizes: list[int] = []
@@ -146,7 +152,7 @@ class RuleBuilder:
         *,
         blocked: bool = False,
     ) -> RuleBuilder:
-        """A factor at these dimensions, one for each operand and result, NO_DIM where it has none.
+        """Add a factor at these dimensions, one for each operand and result; NO_DIM for none.
 
         A factor of size 1 adds nothing to a dimension that has others.
         """
@@ -167,7 +173,7 @@ class RuleBuilder:
         operands: bool = True,
         results: bool = True,
     ) -> RuleBuilder:
-        """A factor at the same dimension of every operand and result; scalars stay without."""
+        """Add a factor at the same dimension of every operand and result, except scalars."""
         factor = self._new_factor(size, kind, blocked)
         for mapping in (*(self.operands if operands else ()), *(self.results if results else ())):
             if mapping:
@@ -181,7 +187,7 @@ class RuleBuilder:
         blocked: Callable[[FactorType], bool] = lambda _: False,
         where: Callable[[int], bool] = lambda _: True,
     ) -> RuleBuilder:
-        """A common factor for each dimension (`where` says for which)."""
+        """Add a common factor for each dimension; `where` selects them."""
         for dim, size in enumerate(shape):
             if where(dim):
                 self.add_common_factor(dim, size, kind(dim), blocked=blocked(kind(dim)))
@@ -190,7 +196,7 @@ class RuleBuilder:
     def add_pointwise_but(
         self, before: Sequence[int], after: Sequence[int], kind: FactorType, *, blocked: bool
     ) -> RuleBuilder:
-        """A common factor for each dimension, of another kind where the sizes differ."""
+        """Add a common factor for each dimension, of another type where the sizes differ."""
         for dim, (size, other) in enumerate(zip(before, after, strict=True)):
             if size == other:
                 self.add_common_factor(dim, size)
@@ -199,7 +205,7 @@ class RuleBuilder:
         return self
 
     def build(self) -> OpShardingRule:
-        """The rule; a dimension without a factor gets one of size 1 of its own."""
+        """Return the rule; a dimension without factors gets its own one of size 1."""
         sizes = list(self.sizes)
 
         def closed(mappings: list[list[list[int]]]) -> tuple[TensorMapping, ...]:
@@ -226,5 +232,5 @@ class RuleBuilder:
 
 
 def pointwise_rule(operands: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]]) -> OpShardingRule:
-    """The rule for arrays with equal dimensions; scalars are ignored."""
+    """Return the rule for arrays with equal dimensions; scalars are ignored."""
     return RuleBuilder(operands, results).add_pointwise(results[0]).build()

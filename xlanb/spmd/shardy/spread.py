@@ -1,4 +1,4 @@
-"""The steps of a propagation: from the shardings that a module names to one of every value, written into the module."""
+"""Run propagation on a module and write a sharding on every instruction."""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
-"""Priorities that the user gave to dimensions: what has a later one is hidden until its turn (user_priority_propagation.cc of Shardy).
+"""User priorities of dimensions: later ones are hidden until their turn.
 
-[{"a"}, {"b"}p1]    =>    priority 0: [{"a"}, {}] replicated={"b"}    =>    priority 1: [{"a"}, {"b"}], as far as they were propagated by then
+Follows Shardy's user_priority_propagation.cc.
+
+[{"a"}, {"b"}p1]
+=>  priority 0: [{"a"}, {}] replicated={"b"}
+=>  priority 1: [{"a"}, {"b"}], extended as propagated by then
 """
 
 from __future__ import annotations
@@ -13,11 +17,11 @@ from xlanb.spmd.shardy.axes import in_mesh_order
 from xlanb.spmd.shardy.program import ShardyProgram, ShardyValue
 
 Reference = tuple[ShardyValue | int, TensorSharding]
-"""A value, or the number of a result of the program, with the sharding that the user gave it."""
+"""A value, or a program result's number, with the sharding that the user gave it."""
 
 
 def initialize(program: ShardyProgram) -> dict[int, list[Reference]]:
-    """Hide dimensions of a priority above 0; returns for each such priority what it will bring."""
+    """Hide dimensions of priority above 0; return the shardings to admit at each such priority."""
     later: dict[int, list[Reference]] = defaultdict(list)
     for place, sharding in _shardings(program):
         for priority in {d.priority for d in sharding.dims if d.priority}:
@@ -28,13 +32,13 @@ def initialize(program: ShardyProgram) -> dict[int, list[Reference]]:
 
 
 def admit(program: ShardyProgram, references: list[Reference], priority: int) -> None:
-    """Bring in what the user gave this priority."""
+    """Admit the user's dimensions of this priority."""
     for place, original in references:
         _set(program, place, _admitted(_get(program, place), original, priority))
 
 
 def _shardings(program: ShardyProgram) -> list[Reference]:
-    """Values with a sharding of their own (no targets of data flow edges), and the program's results."""
+    """Return values with their own sharding (no targets of edges), and program results."""
     values = [(v, v.own_sharding) for v in program.values() if v.edge is None and v.own_sharding is not None]
     return [*values, *((n, s) for n, s in enumerate(program.result_shardings) if s is not None)]
 

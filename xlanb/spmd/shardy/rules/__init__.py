@@ -1,6 +1,9 @@
-"""Sharding rules of HLO's operations, as Shardy gives them to StableHLO's (op_sharding_rule_registry.cc).
+"""Sharding rules of HLO operations, as Shardy gives them to StableHLO's.
 
-registry       the table          pointwise    elementwise operations, constraints, collectives
+Follows op_sharding_rule_registry.cc.
+
+registry       the table
+pointwise      elementwise operations, constraints, collectives
 shapes         reshape, broadcast, transpose, concatenate, pad, slice, ...
 algebra        dot, convolution, Cholesky, triangular solve, FFT
 reductions     reduce, reduce-window, select-and-scatter, sort, top-k
@@ -19,14 +22,17 @@ from xlanb.spmd.shardy.rules.registry import RULES, dimensions
 __all__ = ["is_elementwise", "sharding_rule"]
 
 CUSTOM_RULE = "xla.sdy.sharding_rule"
-"""The frontend attribute in which a custom call carries a rule of its own."""
+"""The frontend attribute with a custom call's own rule."""
 
 _FAMILIES = (algebra, custom_calls, indexed, pointwise, reductions, shapes)
-"""Importing them fills the table."""
+"""The modules that register rules when imported."""
 
 
 def sharding_rule(op: ShardyOp) -> OpShardingRule | None:
-    """The rule of an operation, kept in `op.rule`; None if shardings do not pass through it (or pass along its data flow edges)."""
+    """Return an operation's rule, cached in `op.rule`.
+
+    Returns None if shardings do not propagate through it, or only along its data flow edges.
+    """
     if op.rule is None:
         op.rule = _made(op) or ()  # an empty tuple: there is none, do not ask again
     return op.rule or None
@@ -46,7 +52,7 @@ def _made(op: ShardyOp) -> OpShardingRule | None:
 
 
 def is_elementwise(op: ShardyOp) -> bool:
-    """Whether Shardy counts the operation as elementwise when it chooses what to propagate first."""
+    """Whether Shardy counts the operation as elementwise in its propagation order."""
     if op.kind in (ValueKind.CONSTRAINT, ValueKind.BARRIER):
         return True
     if op.kind is not ValueKind.HLO:

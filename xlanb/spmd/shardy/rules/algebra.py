@@ -1,4 +1,4 @@
-"""Rules of linear algebra: dot, convolution, Cholesky, triangular solve, FFT, batch normalisation."""
+"""Rules of linear algebra: dot, convolution, Cholesky, triangular solve, FFT, batch norm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REDUCE = FactorType.REDUCTION
 
 @rule_of(_O.DOT)
 def dot(op: ShardyOp) -> OpShardingRule:
-    """Batch dimensions, then the free ones of each side, then those that are summed over."""
+    """Add batch dimensions, then each side's free ones, then those that are summed."""
     left, right = op.operands[0].dimensions, op.operands[1].dimensions
     batch = list(zip(op.hlo.ints("lhs_batch_dims"), op.hlo.ints("rhs_batch_dims"), strict=True))
     summed = list(zip(op.hlo.ints("lhs_contracting_dims"), op.hlo.ints("rhs_contracting_dims"), strict=True))
@@ -36,7 +36,11 @@ def dot(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.RAGGED_DOT)
 def ragged_dot(op: ShardyOp) -> OpShardingRule:
-    """As dot; the ragged dimension stays whole, and group sizes share the dimensions that stand before it."""
+    """Return the rule of a ragged dot.
+
+    As for dot, but the ragged dimension stays whole, and group sizes share the dimensions before
+    it.
+    """
     left, right, groups = (v.dimensions for v in op.operands)
     batch = list(zip(op.hlo.ints("lhs_batch_dims"), op.hlo.ints("rhs_batch_dims"), strict=True))
     summed = list(zip(op.hlo.ints("lhs_contracting_dims"), op.hlo.ints("rhs_contracting_dims"), strict=True))
@@ -79,7 +83,7 @@ def ragged_dot(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.CONVOLUTION)
 def convolution(op: ShardyOp) -> OpShardingRule:
-    """Batch, space, and features, each with its groups."""
+    """Add batch, spatial and feature dimensions, each with its groups."""
     numbers: ConvolutionDimensionNumbers = op.hlo.get("dim_labels")
     kernel, out = op.operands[1].dimensions, op.results[0].dimensions
     batch_groups, feature_groups = op.hlo.get("batch_group_count") or 1, op.hlo.get("feature_group_count") or 1
@@ -106,7 +110,10 @@ def convolution(op: ShardyOp) -> OpShardingRule:
 
 
 def _add_spatial(made: RuleBuilder, op: ShardyOp, lhs: int, rhs: int, out: int) -> None:
-    """Split an input's spatial dimension by windows (as the output) or within a window (as the kernel), by the larger first."""
+    """Split an input's spatial dimension by windows (as the output) or within one (as the kernel).
+
+    The larger of the two comes first.
+    """
     windows, window = op.results[0].dimensions[out], op.operands[1].dimensions[rhs]
     left = op.operands[0].dimensions[lhs]
     by_window = (min, windows, [lhs, NO_DIM], [out], FactorType.PERMUTATION)
@@ -122,14 +129,14 @@ def _add_spatial(made: RuleBuilder, op: ShardyOp, lhs: int, rhs: int, out: int) 
 
 @rule_of(_O.CHOLESKY)
 def cholesky(op: ShardyOp) -> OpShardingRule:
-    """Batch dimensions are free; a matrix stays whole."""
+    """Keep matrices whole; batch dimensions are free."""
     shape = op.operands[0].dimensions
     return builder(op).add_pointwise(shape, lambda d: FactorType.PASS_THROUGH if d < len(shape) - 2 else _NEED).build()
 
 
 @rule_of(_O.TRIANGULAR_SOLVE)
 def triangular_solve(op: ShardyOp) -> OpShardingRule:
-    """a x = b or x a = b: batch dimensions are free, the matrices' own need replication."""
+    """Return the rule of a x = b or x a = b: matrices are replicated, batch dimensions are free."""
     a, b = op.operands[0].dimensions, op.operands[1].dimensions
     row, column = len(a) - 2, len(a) - 1
     transposed = op.hlo.get("transpose_a") in ("TRANSPOSE", "ADJOINT")
@@ -149,7 +156,7 @@ def triangular_solve(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.FFT)
 def fft(op: ShardyOp) -> OpShardingRule:
-    """Transformed dimensions need replication; the last is not shared where its size changes."""
+    """Replicate transformed dimensions; the last is not shared if its size changes."""
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     first = len(before) - len(op.hlo.ints("fft_length"))
     made = builder(op)
@@ -162,7 +169,7 @@ def fft(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.BATCH_NORM_INFERENCE)
 def batch_norm_inference(op: ShardyOp) -> OpShardingRule:
-    """The feature dimension is the only one of the other operands."""
+    """Share the feature dimension, the only one of the other operands."""
     feature = op.hlo.get("feature_index")
     made = builder(op)
     for dim, size in enumerate(op.operands[0].dimensions):

@@ -1,4 +1,4 @@
-"""Rules of custom calls, by their target."""
+"""Sharding rules of custom calls, by target."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _POINTWISE = (
 
 
 def _eigh(op: ShardyOp) -> OpShardingRule:
-    """Of matrices their eigenvectors, and eigenvalues along the last dimension."""
+    """Return the rule for eigenvectors of matrices, and eigenvalues along the last dimension."""
     shape = op.operands[0].dimensions
     row, column = len(shape) - 2, len(shape) - 1
     return (
@@ -75,7 +75,10 @@ def _householder_product(op: ShardyOp) -> OpShardingRule:
 
 
 def _approximate_topk(op: ShardyOp) -> OpShardingRule:
-    """Values and indices with their initial scalars; the cut dimension is shared by the operands alone."""
+    """Return the rule for values and indices with initial scalars.
+
+    Only the operands share the dimension that shrinks.
+    """
     made = builder(op)
     sizes = zip(op.operands[0].dimensions, op.results[0].dimensions, strict=True)
     for dim, (size, cut) in enumerate(sizes):
@@ -88,7 +91,7 @@ def _approximate_topk(op: ShardyOp) -> OpShardingRule:
 
 
 def _x64_combine(op: ShardyOp) -> OpShardingRule | None:
-    """Two halves; not propagated through where they are the state of a random number generator."""
+    """Combine two halves; block a random number generator's state."""
     result = op.results[0]
     if any(user.opcode is HloOpcode.RNG_BIT_GENERATOR for user, _ in result.uses):
         return builder(op).add_common_factor(0, result.dimensions[0], _NEED, blocked=True).build()
@@ -110,6 +113,6 @@ _TARGETS: dict[str, Callable[[ShardyOp], OpShardingRule | None]] = {
 
 @rule_of(HloOpcode.CUSTOM_CALL)
 def custom_call(op: ShardyOp) -> OpShardingRule | None:
-    """The rule of its target; None for one that is not known."""
+    """Return the rule of its target, or None for an unknown one."""
     make = _TARGETS.get(op.hlo.get("custom_call_target"))
     return make(op) if make else None

@@ -1,4 +1,4 @@
-"""Rules of operations with indices: gather, scatter, dynamic-slice, dynamic-update-slice; and of random bits."""
+"""Rules of operations with indices (gather, scatter, dynamic slices) and of random bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AddFactor = Callable[[int, int, int, int, FactorType, bool], None]
 
 @dataclass
 class _Slices:
-    """What gather and scatter have in common: which dimension of the slices is one of the input, and which one of the indices."""
+    """The common part of gather and scatter: how slice dimensions map to input and indices."""
 
     input: tuple[int, ...]
     indices: tuple[int, ...]
@@ -33,7 +33,7 @@ class _Slices:
     index_vector_dim: int
     is_scatter: bool
     sums: bool
-    """Scatter alone: its updates are combined by an operation that devices can combine too."""
+    """For scatter: whether devices can combine its updates too."""
 
     def add_factors(self, add: AddFactor) -> None:
         """Call `add` for each factor, in Shardy's order."""
@@ -71,7 +71,7 @@ class _Slices:
 
 @rule_of(_O.GATHER)
 def gather(op: ShardyOp) -> OpShardingRule:
-    """Whole slices are shared with the operand, batch dimensions with the indices."""
+    """Share whole slices with the operand, and batch dimensions with the indices."""
     made = builder(op)
     hlo = op.hlo
     slices = _Slices(
@@ -96,7 +96,7 @@ def gather(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.SCATTER)
 def scatter(op: ShardyOp) -> OpShardingRule:
-    """As gather, with the updates for slices; dimensions of updates alone are summed over."""
+    """As gather, with updates as slices; dimensions of updates alone are summed."""
     made = builder(op)
     hlo = op.hlo
     count = len(op.operands) // 2
@@ -125,7 +125,10 @@ _COMBINERS = frozenset((_O.ADD, _O.MULTIPLY, _O.MAXIMUM, _O.MINIMUM))
 
 
 def _combines_alike(computation: HloComputation, count: int) -> bool:
-    """Whether it combines each value with its update by one sum, product, maximum or minimum (of predicates also and, or)."""
+    """Whether it combines each value and update by the same sum, product, maximum or minimum.
+
+    For predicates, also by and, or.
+    """
     root = computation.root
     outputs = root.operands if root.opcode is _O.TUPLE else (root,)
     if len(outputs) != count or len(computation.parameters) != 2 * count or len({o.opcode for o in outputs}) != 1:
@@ -142,7 +145,7 @@ def _combines_alike(computation: HloComputation, count: int) -> bool:
 
 @rule_of(_O.DYNAMIC_SLICE)
 def dynamic_slice(op: ShardyOp) -> OpShardingRule:
-    """Cut dimensions are not shared."""
+    """Share the dimensions that are not sliced."""
     return (
         builder(op).add_pointwise_but(op.operands[0].dimensions, op.results[0].dimensions, _NEED, blocked=True).build()
     )
@@ -150,7 +153,7 @@ def dynamic_slice(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(op: ShardyOp) -> OpShardingRule:
-    """Along a dimension that is updated in part, operand and result stay split and the update is replicated."""
+    """Keep operand and result split along a partially updated dimension; replicate the update."""
     made = builder(op)
     indices = op.operands[2:]
     constant = all(v.producer is not None and v.producer.opcode is _O.CONSTANT for v in indices)
@@ -166,7 +169,7 @@ def dynamic_update_slice(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.RNG_BIT_GENERATOR)
 def rng_bit_generator(op: ShardyOp) -> OpShardingRule:
-    """The state stays replicated; the bits are free."""
+    """Keep the state replicated; the bits are free."""
     made = builder(op)
     for dim, size in enumerate(op.operands[0].dimensions):
         made.add_factor([dim], [dim, NO_DIM], size, _NEED, blocked=True)

@@ -1,4 +1,4 @@
-"""Rules of operations that treat each element alike, and of collectives inside manual computations."""
+"""Rules of elementwise operations, and of collectives in manual computations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from xlanb.spmd.shardy.rules.registry import builder, dimensions, rule_of
 
 _O = HloOpcode
 ELEMENTWISE = frozenset(o for o in HloOpcode if o.kind == "elementwise") - {_O.ERF} | {_O.COPY}
-"""What the elementwise trait of StableHLO covers; select and clamp too, whose first or outer operands may be scalars."""
+"""Operations with StableHLO's elementwise trait, and select and clamp.
+
+The first operand of select and the outer ones of clamp may be scalars.
+"""
 
 _POINTWISE = (*ELEMENTWISE, _O.ALL_REDUCE, _O.COLLECTIVE_BROADCAST, _O.COLLECTIVE_PERMUTE)
 
 
 @rule_of(*_POINTWISE)
 def pointwise(op: ShardyOp) -> OpShardingRule | None:
-    """Dimension by dimension; scalar operands (of select, clamp) are left alone."""
+    """Share each dimension; scalar operands (of select, clamp) have no factors."""
     shape = op.results[0].dimensions
     if not op.results[0].is_array or any(d not in ((), shape) for d in dimensions([*op.operands, *op.results])):
         return None
@@ -25,7 +28,7 @@ def pointwise(op: ShardyOp) -> OpShardingRule | None:
 
 @rule_of(_O.ALL_GATHER, _O.REDUCE_SCATTER)
 def gather_or_scatter(op: ShardyOp) -> OpShardingRule | None:
-    """The dimension that grows or shrinks is not shared: each side must have it replicated."""
+    """Share all dimensions but the one that grows or shrinks, which each side replicates."""
     (dim,) = op.hlo.dimensions
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     return (
@@ -39,5 +42,5 @@ def gather_or_scatter(op: ShardyOp) -> OpShardingRule | None:
 
 @rule_of(_O.ALL_TO_ALL)
 def all_to_all(op: ShardyOp) -> OpShardingRule | None:
-    """The dimension that is split and put together is not shared."""
+    """Share all dimensions but those that are split and concatenated."""
     return gather_or_scatter(op) if op.hlo.dimensions else None

@@ -1,4 +1,4 @@
-"""Rules of reductions and of what orders elements: reduce, reduce-window, select-and-scatter, sort, top-k."""
+"""Rules of reductions and sorts: reduce, reduce-window, select-and-scatter, sort, top-k."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _O = HloOpcode
 
 @rule_of(_O.REDUCE)
 def reduce(op: ShardyOp) -> OpShardingRule:
-    """Reduced dimensions are factors of the inputs alone; initial values have none."""
+    """Give reduced dimensions factors of the inputs only; initial values have none."""
     count = len(op.operands) // 2
     reduced = set(op.hlo.dimensions)
     made = builder(op)
@@ -29,14 +29,14 @@ def reduce(op: ShardyOp) -> OpShardingRule:
 
 
 def _is_untouched(window: Window, dim: int) -> bool:
-    """Whether the window has only one place there for each element."""
+    """Whether the window has a single position per element in that dimension."""
     d = window.dimensions[dim]
     return d.size == 1 and d.stride == 1 and d.padding_low == 0 and d.padding_high == 0
 
 
 @rule_of(_O.REDUCE_WINDOW)
 def reduce_window(op: ShardyOp) -> OpShardingRule:
-    """One factor a dimension, of as many windows as there are; they need their neighbours' elements."""
+    """Add one factor per dimension, of the output's size; they need neighbors' elements."""
     window = op.hlo.window
     return (
         builder(op)
@@ -50,7 +50,7 @@ def reduce_window(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.SELECT_AND_SCATTER)
 def select_and_scatter(op: ShardyOp) -> OpShardingRule:
-    """The source is replicated along a dimension with a window; operand and result share it."""
+    """Share operand and result dimensions; the source is replicated along windowed ones."""
     window = op.hlo.window
     made = builder(op)
     for dim, size in enumerate(op.results[0].dimensions):
@@ -65,7 +65,10 @@ def select_and_scatter(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.SORT)
 def sort(op: ShardyOp) -> OpShardingRule:
-    """The sorted dimension needs replication; it is not propagated at all where no other could take its axes."""
+    """Replicate the sorted dimension.
+
+    It is not propagated at all if no other dimension could take its axes.
+    """
     (sorted_dim,) = op.hlo.dimensions
     shape = op.operands[0].dimensions
     alone = all(dim == sorted_dim or size == 1 for dim, size in enumerate(shape))
@@ -80,7 +83,7 @@ def sort(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.TOPK)
 def topk(op: ShardyOp) -> OpShardingRule:
-    """The dimension that is cut stays whole."""
+    """Keep the dimension that shrinks whole."""
     return (
         builder(op)
         .add_pointwise_but(

@@ -9,13 +9,13 @@ from xlanb.spmd.shardy.program import ShardyOp, ShardyValue
 from xlanb.spmd.shardy.rule import OpShardingRule, RuleBuilder
 
 RuleOf = Callable[[ShardyOp], OpShardingRule | None]
-"""None: shardings do not pass through the operation."""
+"""None if shardings do not propagate through the operation."""
 
 RULES: dict[HloOpcode, RuleOf] = {}
 
 
 def rule_of(*opcodes: HloOpcode) -> Callable[[RuleOf], RuleOf]:
-    """Register a function as what gives these opcodes their rule."""
+    """Register a function that returns these opcodes' rule."""
 
     def register(function: RuleOf) -> RuleOf:
         for opcode in opcodes:
@@ -26,10 +26,10 @@ def rule_of(*opcodes: HloOpcode) -> Callable[[RuleOf], RuleOf]:
 
 
 def dimensions(values: Sequence[ShardyValue]) -> list[tuple[int, ...]]:
-    """The dimensions of each value."""
+    """Return the dimensions of each value."""
     return [v.dimensions for v in values]
 
 
 def builder(op: ShardyOp) -> RuleBuilder:
-    """A builder for the operation's operands and results."""
+    """Return a builder for the operation's operands and results."""
     return RuleBuilder(dimensions(op.operands), dimensions(op.results))

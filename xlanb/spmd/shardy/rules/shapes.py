@@ -1,4 +1,7 @@
-"""Rules of operations that move data by their shapes: reshape, broadcast, transpose, concatenate, pad, slice, reverse, bitcast-convert."""
+"""Rules of operations on shapes.
+
+Reshape, broadcast, transpose, concatenate, pad, slice, reverse and bitcast-convert.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _O = HloOpcode
 
 @rule_of(_O.BITCAST_CONVERT)
 def bitcast_convert(op: ShardyOp) -> OpShardingRule:
-    """The dimension that holds the pieces of a wider element stays whole."""
+    """Keep the dimension whole that holds the pieces of a wider element."""
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     made = builder(op).add_pointwise(min(before, after, key=len))
     if len(before) < len(after):
@@ -26,7 +29,7 @@ def bitcast_convert(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.BROADCAST)
 def broadcast(op: ShardyOp) -> OpShardingRule:
-    """Every dimension of the result is a factor, the operand's where it comes from one."""
+    """Make every result dimension a factor, shared with the operand dimension it comes from."""
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     source = {out: dim for dim, out in enumerate(op.hlo.dimensions)}
     made = builder(op)
@@ -41,7 +44,7 @@ def broadcast(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.TRANSPOSE)
 def transpose(op: ShardyOp) -> OpShardingRule:
-    """The same factors in another order."""
+    """Return the same factors in another order."""
     before = op.operands[0].dimensions
     made = builder(op)
     for out, dim in enumerate(op.hlo.dimensions):
@@ -51,7 +54,7 @@ def transpose(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.REVERSE)
 def reverse(op: ShardyOp) -> OpShardingRule:
-    """Devices swap the pieces of a reversed dimension."""
+    """Share dimensions; devices exchange the pieces of a reversed one."""
     turned = op.hlo.dimensions
     return (
         builder(op)
@@ -64,7 +67,7 @@ def reverse(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.PAD, _O.SLICE)
 def pad_or_slice(op: ShardyOp) -> OpShardingRule:
-    """Dimensions whose size changes stay split too, their data moving between neighbours."""
+    """Keep resized dimensions split; neighbors exchange data."""
     return (
         builder(op)
         .add_pointwise_but(op.operands[0].dimensions, op.results[0].dimensions, FactorType.PERMUTATION, blocked=False)
@@ -79,7 +82,10 @@ def _before_slice(value: ShardyValue) -> ShardyValue:
 
 
 def _concatenated(op: ShardyOp) -> FactorType:
-    """What keeps the concatenated dimension split: an exchange where only slices, or slices of one array, are put together."""
+    """Return the type of the concatenated dimension's factor.
+
+    An exchange suffices if only slices, or slices of one array and itself, are concatenated.
+    """
     sliced = [_before_slice(v) is not v for v in op.operands]
     one = _before_slice(op.operands[0])
     if all(sliced) or (any(sliced) and all(_before_slice(v) is one for v in op.operands)):
@@ -89,7 +95,7 @@ def _concatenated(op: ShardyOp) -> FactorType:
 
 @rule_of(_O.CONCATENATE)
 def concatenate(op: ShardyOp) -> OpShardingRule:
-    """Every dimension is shared, with the result's sizes."""
+    """Share every dimension, with the result's sizes."""
     (dim,) = op.hlo.dimensions
     return (
         builder(op)
@@ -100,13 +106,16 @@ def concatenate(op: ShardyOp) -> OpShardingRule:
 
 @rule_of(_O.RESHAPE)
 def reshape(op: ShardyOp) -> OpShardingRule | None:
-    """Common factors of the two shapes, from the slowest; where their sizes have no common divisor the sides go apart until they meet."""
+    """Return the common factors of the two shapes, slowest first.
+
+    If their sizes have no common divisor, the sides are covered separately until they meet.
+    """
     before, after = op.operands[0].dimensions, op.results[0].dimensions
     return _Reshape(builder(op), before, after).build() if math.prod(before) else None
 
 
 class _Side:
-    """How far one of the shapes is covered by factors."""
+    """How much of one shape is covered by factors."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes
@@ -123,7 +132,7 @@ class _Side:
         return self.open and self.sizes[self.dim] == 1
 
     def enter(self) -> int:
-        """Go into the next dimension if the last one is covered; what is left to cover."""
+        """Go to the next dimension if the last is covered; return the size left to cover."""
         if self.open and self.dims_product == self.factors_product:
             self.dims_product *= self.sizes[self.dim]
         return self.dims_product // self.factors_product
@@ -177,7 +186,10 @@ class _Reshape:
 
 
 def _catch_up(size: int, divisor: int, side: _Side, ahead: _Side) -> int:
-    """The next factor of the side that is behind: what makes them meet, or else what keeps the common divisor for the next step."""
+    """Return the next factor of the side that is behind.
+
+    It makes the sides meet if possible, and otherwise keeps the common divisor for the next step.
+    """
     gap, rest = divmod(ahead.factors_product, side.factors_product)
     if rest == 0 and size % gap == 0:
         return gap
