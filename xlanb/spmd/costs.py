@@ -58,19 +58,23 @@ class Interconnect:
 _BOOK: Final = (
     "How to Scale Your Model, jax-ml.github.io/scaling-book/tpus: one-way ICI bandwidth a link, about 1 us a hop"
 )
+_CPU: Final = "threads of one process: an assumption; a run's timeline measures"
+_H100: Final = "NVIDIA H100 data sheet: NVLink 900 GB/s both ways; NCCL's tuning table: 1.9 us a ring step"
+_A100: Final = "NVIDIA A100 data sheet: NVLink 600 GB/s both ways; NCCL's tuning table: 1.9 us a ring step"
+_INFINIBAND: Final = "NDR InfiniBand, 400 Gbit/s a port; latency an assumption"
 INTERCONNECTS: Final[Mapping[str, Interconnect]] = {
     i.name: i
     for i in (
-        Interconnect("cpu", Topology.MEMORY, 5e9, 2e-5, "threads of one process: an assumption; a run's timeline measures"),
-        Interconnect("h100", Topology.SWITCH, 450e9, 1.9e-6, "NVIDIA H100 data sheet: NVLink 900 GB/s both ways; NCCL's tuning table: 1.9 us a ring step"),
-        Interconnect("a100", Topology.SWITCH, 300e9, 1.9e-6, "NVIDIA A100 data sheet: NVLink 600 GB/s both ways; NCCL's tuning table: 1.9 us a ring step"),
+        Interconnect("cpu", Topology.MEMORY, 5e9, 2e-5, _CPU),
+        Interconnect("h100", Topology.SWITCH, 450e9, 1.9e-6, _H100),
+        Interconnect("a100", Topology.SWITCH, 300e9, 1.9e-6, _A100),
         Interconnect("v4", Topology.RING, 45e9, 1e-6, _BOOK),
         Interconnect("v5e", Topology.RING, 45e9, 1e-6, _BOOK),
         Interconnect("v5p", Topology.RING, 90e9, 1e-6, _BOOK),
         Interconnect("v6e", Topology.RING, 90e9, 1e-6, _BOOK),
-        Interconnect("infiniband", Topology.SWITCH, 50e9, 5e-6, "NDR InfiniBand, 400 Gbit/s a port; latency an assumption"),
+        Interconnect("infiniband", Topology.SWITCH, 50e9, 5e-6, _INFINIBAND),
     )
-}  # fmt: skip
+}
 """Interconnects by name: threads, NVLink (GPUs), ICI (TPUs), InfiniBand (between machines)."""
 
 
@@ -135,7 +139,8 @@ def _bandwidth(kind: str, members: int, link: Interconnect) -> float:
     if link.topology is not Topology.RING or kind == "collective-permute" or members == 2:
         return link.bandwidth
     if "all-to-all" in kind:
-        # Data for a device n/4 links away on average passes all of them: of 2 n links n B n/4 bytes, (n - 1) B / n of which count as sent.
+        # Data crosses n/4 links on average: n B n/4 bytes over 2 n links. Only (n - 1) B / n of
+        # them count as sent.
         return 8 * link.bandwidth * (members - 1) / members**2
     return 2 * link.bandwidth
 

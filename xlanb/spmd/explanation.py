@@ -34,7 +34,10 @@ _KINDS: Final[Mapping[CauseKind, str]] = {
     CauseKind.RESHARD: "the array is needed with another sharding than it has",
     CauseKind.PARTIAL_REDUCTION: "each device has a partial result of its own part; the partial results are reduced",
     CauseKind.HALO: "windows and shifted tiles read elements of a neighbouring device",
-    CauseKind.FULL_REMATERIALIZATION: "no cheaper conversion between the two shardings is known: every device gets the whole array and slices out its tile (involuntary full rematerialization)",
+    CauseKind.FULL_REMATERIALIZATION: (
+        "no cheaper conversion between the two shardings is known: every device gets the "
+        "whole array and slices out its tile (involuntary full rematerialization)"
+    ),
     CauseKind.WINDOWED_EINSUM: "one operand is passed around the devices while each multiplies its current tile",
     CauseKind.MANUAL: "the program itself contains it, in a manual computation",
     CauseKind.OTHER: "required by the partitioner",
@@ -104,7 +107,10 @@ class CollectiveWhy(Displayable):
         """Bytes and time, per execution and per run."""
         c = self.collective
         runs = f", executed {c.executions} times per run" if c.executions != 1 else ""
-        return f"each of {c.members} devices sends {size_text(c.bytes)}, about {seconds_text(c.seconds)} on {self.link}{runs}"
+        return (
+            f"each of {c.members} devices sends {size_text(c.bytes)}, about "
+            f"{seconds_text(c.seconds)} on {self.link}{runs}"
+        )
 
     @cached_property
     def remedies(self) -> tuple[Remedy, ...]:
@@ -219,10 +225,10 @@ class ShardingFindings(Displayable):
         line.
         """
         rows = [
-            (c.collective.name, n.cause.instruction, n.had, n.wanted, c.collective.bytes, c.collective.seconds, c.collective.place)
-            for c in self.cards
-            for n in c.needs
-        ]  # fmt: skip
+            (of.name, n.cause.instruction, n.had, n.wanted, of.bytes, of.seconds, of.place)
+            for of, needs in ((c.collective, c.needs) for c in self.cards)
+            for n in needs
+        ]
         return framed(rows, ["collective", "instruction", "had", "wanted", "bytes", "seconds", "source"])
 
     @property
@@ -261,7 +267,8 @@ def _known(collective: Collective, program: PartitionedProgram) -> str:
     if program.is_ours:
         where = f" ({of})" if of else ""
         return (
-            f"the program itself contains {collective.name}{where}, in a manual computation, in which each device works on "
+            f"the program itself contains {collective.name}{where}, in a manual "
+            "computation, in which each device works on "
             f"its own part, without resharding; each device has {collective.shape} afterwards"
         )
     return UNRECORDED + (f"; its metadata names {of}" if of else "; it has no metadata")

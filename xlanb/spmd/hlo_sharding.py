@@ -74,7 +74,7 @@ class HloSharding(Displayable):
     metadata: str = ""
     listed: bool = False
 
-    # -- making one --------------------------------------------------------------------------------
+    # -- construction ------------------------------------------------------------------------------
 
     @staticmethod
     def replicate() -> HloSharding:
@@ -183,7 +183,7 @@ class HloSharding(Displayable):
         """
         return _parse(text if shape is None else tuple_sharding(text, shape))
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def is_tuple(self) -> bool:
@@ -372,7 +372,7 @@ class HloSharding(Displayable):
         """Return the shardings of a tuple's leaves, or itself."""
         return iter(self.tuple_elements if self.is_tuple else (self,))
 
-    # -- as a value --------------------------------------------------------------------------------
+    # -- text and equality -------------------------------------------------------------------------
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -491,7 +491,8 @@ _BARE = {_T.REPLICATED: _REPLICATED, _T.MANUAL: _MANUAL, _T.UNREDUCED: _UNREDUCE
 _GROUP = re.compile(r" (shard_(?:as|like) \d+)")
 _METADATA = re.compile(r" metadata=(\{.*\})\}$")
 _TILES = re.compile(
-    r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,-]+))(?: (last_tile_dim_replicate)| last_tile_dims=\{([^}]*)\})?"
+    r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,-]+))(?: "
+    r"(last_tile_dim_replicate)| last_tile_dims=\{([^}]*)\})?"
 )
 
 

@@ -37,8 +37,14 @@ if TYPE_CHECKING:
 
 O = HloOpcode  # noqa: E741 - as everywhere
 KINDS: Final = (
-    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast",
-)  # fmt: skip
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "ragged-all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
 _PAIRS: Final = "collective-permute"
 COMBINED: Final = "combined channels"
 """The module note of combined channels: {channel that is left: all of them}."""
@@ -127,7 +133,7 @@ class PartitionedProgram:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this partitioner made it; then a collective without cause is the program's own."""
+        """Whether this partitioner made it; a collective without cause is then the program's."""
         return "causes" in self.module.notes
 
     @cached_property
@@ -233,9 +239,9 @@ class CollectivePlan(Plottable, Displayable):
         Columns: name, kind, axes, members, executions, bytes, seconds, reason, source line.
         """
         rows = [
-            (c.name, c.kind, c.along, c.members, c.executions, c.bytes * c.executions, c.seconds * c.executions, c.reason, c.place)
-            for c in self.collectives
-        ]  # fmt: skip
+            (c.name, c.kind, c.along, c.members, n, c.bytes * n, c.seconds * n, c.reason, c.place)
+            for c, n in ((c, c.executions) for c in self.collectives)
+        ]
         return framed(rows, ["name", "kind", "along", "members", "runs", "bytes", "seconds", "reason", "source"])
 
     @property
@@ -249,11 +255,17 @@ class CollectivePlan(Plottable, Displayable):
         if not self.collectives:
             return "no collectives"
         kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.kinds.items()))
-        return f"{kinds}: {size_text(self.bytes)} sent by each device, about {seconds_text(self.seconds)} on {self.link.name}"
+        return (
+            f"{kinds}: {size_text(self.bytes)} sent by each device, about "
+            f"{seconds_text(self.seconds)} on {self.link.name}"
+        )
 
     def __str__(self) -> str:
         lines = [
-            f"  {c.name}  along {c.along}  {size_text(c.bytes * c.executions)}  {seconds_text(c.seconds * c.executions)}"
+            (
+                f"  {c.name}  along {c.along}  {size_text(c.bytes * c.executions)}  "
+                f"{seconds_text(c.seconds * c.executions)}"
+            )
             + (f"  {c.reason}" if c.reason else "")
             for c in self.collectives
         ]
@@ -307,9 +319,20 @@ def _collective(i: HloInstruction, program: PartitionedProgram, link: Interconne
     size = sum(o.shape.byte_size for o in i.operands)
     channel = i.attributes.get("channel_id")
     return Collective(
-        i.name, kind, channel, str(i.shape), text, members, axes, bytes_moved(kind, size, members), seconds(kind, size, members, link), executions,
-        i.metadata.op_name, i.metadata.python_line, program.causes_of(channel),
-    )  # fmt: skip
+        i.name,
+        kind,
+        channel,
+        str(i.shape),
+        text,
+        members,
+        axes,
+        bytes_moved(kind, size, members),
+        seconds(kind, size, members, link),
+        executions,
+        i.metadata.op_name,
+        i.metadata.python_line,
+        program.causes_of(channel),
+    )
 
 
 def _executions(module: HloModule) -> dict[HloComputation, int]:

@@ -103,8 +103,8 @@ def _gather(i: HloInstruction) -> list[Axes] | None:
 
 
 def _dynamic_slice(i: HloInstruction) -> list[Axes]:
-    sizes = i.array_shape.dimensions
-    array = tuple(DeviceAxis(k) if n == m else None for k, (n, m) in enumerate(zip(sizes, dimensions(i.operands[0]), strict=True)))  # fmt: skip
+    pairs = zip(i.array_shape.dimensions, dimensions(i.operands[0]), strict=True)
+    array = tuple(DeviceAxis(k) if n == m else None for k, (n, m) in enumerate(pairs))
     return [array, *[()] * (len(i.operands) - 1)]
 
 

@@ -49,7 +49,9 @@ def evaluate_shards(
     """
     grid = checked_grid(module)
     if len(arguments) != grid.count:
-        raise ArgumentError(f"{module.name} runs on {grid.count} devices: expected arguments for each of them, got {len(arguments)}")  # fmt: skip
+        raise ArgumentError(
+            f"{module.name} runs on {grid.count} devices: expected arguments for each of them, got {len(arguments)}"
+        )
     evaluators = [Evaluator(feeds=feeds) for _ in range(grid.count)]
 
     def work(here: Participant) -> Value:
@@ -70,7 +72,7 @@ def checked_grid(module: HloModule) -> DeviceGrid:
     """
     grid = device_grid(module)
     if grid.count > MOST_DEVICES:
-        raise UnimplementedError(f"{module.name} needs {grid.count:,} devices, more than the limit of {MOST_DEVICES:,}")  # fmt: skip
+        raise UnimplementedError(f"{module.name} needs {grid.count:,} devices, more than the limit of {MOST_DEVICES:,}")
     return grid
 
 

@@ -143,7 +143,7 @@ class _Builder:
         """Return a builder for another computation of the module."""
         return _Builder(self.target.module.add_computation(name), self.distribution, self.most)
 
-    # -- a computation -----------------------------------------------------------------------------
+    # -- computations ------------------------------------------------------------------------------
 
     def run(self, source: HloComputation, known: dict[HloInstruction, Values]) -> Values:
         """Write a computation and return its value on each device, given its parameters' values."""

@@ -27,8 +27,14 @@ from xlanb.spmd.devices.threads import Visit
 _REDUCES: Final = frozenset((Op.ALL_REDUCE, Op.ALL_REDUCE_START))
 _PERMUTES: Final = frozenset((Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_PERMUTE_START))
 _OPERATIONS: Final = {
-    Op.ADD: "SUM", Op.MULTIPLY: "PROD", Op.MAXIMUM: "MAX", Op.MINIMUM: "MIN", Op.AND: "BAND", Op.OR: "BOR", Op.XOR: "BXOR"
-}  # fmt: skip
+    Op.ADD: "SUM",
+    Op.MULTIPLY: "PROD",
+    Op.MAXIMUM: "MAX",
+    Op.MINIMUM: "MIN",
+    Op.AND: "BAND",
+    Op.OR: "BOR",
+    Op.XOR: "BXOR",
+}
 _OF_BOOLS: Final = {
     Op.ADD: "LOR",
     Op.MULTIPLY: "LAND",
@@ -51,7 +57,9 @@ def mpi() -> Any:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise MissingLibraryError(f"running devices as MPI processes needs mpi4py and an MPI library: pip install xlanb[mpi] ({error})") from error  # fmt: skip
+        raise MissingLibraryError(
+            f"running devices as MPI processes needs mpi4py and an MPI library: pip install xlanb[mpi] ({error})"
+        ) from error
     return MPI
 
 
@@ -92,7 +100,7 @@ class MpiParticipant(Participant):
         rows = list(zip(*(self._all_gathered(i, comm, len(group), a) for a in operands), strict=True))
         return meaning(rows)[group.index(self.device)]
 
-    # -- one MPI call each -------------------------------------------------------------------------
+    # -- MPI calls ---------------------------------------------------------------------------------
 
     def _operation(self, i: HloInstruction, array: Array) -> Any:
         """Return MPI's operation for a reduction, or None if it has none for this element type."""
@@ -165,7 +173,10 @@ class MpiParticipant(Participant):
 
     def _check(self, i: HloInstruction, deadline: float) -> None:
         if time.monotonic() > deadline:
-            raise DeviceError(f"device {self.device} of {self.grid.count} waited {self._timeout:g} s at {i.name} for other devices, which never arrived:\n  {i}")  # fmt: skip
+            raise DeviceError(
+                f"device {self.device} of {self.grid.count} waited {self._timeout:g} s at "
+                f"{i.name} for other devices, which never arrived:\n  {i}"
+            )
         time.sleep(0)
 
 
@@ -208,7 +219,10 @@ def run_on_mpi(
     """
     world = mpi().COMM_WORLD
     if world.size != grid.count:
-        raise DeviceError(f"the program runs on {grid.count} devices, but there are {world.size} MPI processes: run mpiexec -n {grid.count} python -m xlanb run --devices mpi ...")  # fmt: skip
+        raise DeviceError(
+            f"the program runs on {grid.count} devices, but there are {world.size} MPI "
+            f"processes: run mpiexec -n {grid.count} python -m xlanb run --devices mpi ..."
+        )
     here = MpiParticipant(grid, timeout, visits)
     with running_on(here):
         result = work(here)

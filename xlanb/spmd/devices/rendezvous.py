@@ -70,7 +70,7 @@ class Rendezvous:
         """Return why the run cannot continue, or None while it can."""
         return self._failure
 
-    # -- what devices do ---------------------------------------------------------------------------
+    # -- arrival -----------------------------------------------------------------------------------
 
     def meet(
         self,
@@ -237,7 +237,8 @@ class Rendezvous:
     def _late(self, meeting: _Meeting) -> DeviceError:
         late = ", ".join(f"device {d}, last seen at {self._last[d]}" for d in meeting.missing)
         return DeviceError(
-            f"{meeting.name}: {late}, did not arrive within {self.timeout:g} s, while {_waiting(meeting)}; {self._whereabouts()}"
+            f"{meeting.name}: {late}, did not arrive within {self.timeout:g} s, while "
+            f"{_waiting(meeting)}; {self._whereabouts()}"
         )
 
     def _whereabouts(self) -> str:

@@ -80,7 +80,10 @@ def shards(whole: Any, text: str, shape: ArrayShape, devices: int, label: str) -
         return [array] * devices
     if array.ndim != shape.rank or lies.tile_dimensions(array.shape) != tile:
         most = "x".join(str(n * t) for n, t in zip(tile, lies.tiles, strict=True))
-        raise ArgumentError(f"{label}: expected a whole array of at most {most} elements, split into tiles {shape.text(layout=False)} by {text}, got shape {array.shape}")  # fmt: skip
+        raise ArgumentError(
+            f"{label}: expected a whole array of at most {most} elements, split into tiles "
+            f"{shape.text(layout=False)} by {text}, got shape {array.shape}"
+        )
     padded = array
     missing = [(0, n * t - size) for n, t, size in zip(tile, lies.tiles, array.shape, strict=True)]
     if any(after for _, after in missing):
@@ -108,7 +111,8 @@ def whole(shards: Sequence[Array], text: str, dimensions: Sequence[int] | None =
     if lies is None:
         if not text and any(s.shape != first.shape or s.tobytes() != first.tobytes() for s in shards[1:]):
             raise EvaluationError(
-                "the devices' results differ, and they have no sharding to combine them by: run_shards(...) and evaluate_shards(...) return each of them"
+                "the devices' results differ, and they have no sharding to combine them "
+                "by: run_shards(...) and evaluate_shards(...) return each of them"
             )
         return first
     result = np.empty([n * t for n, t in zip(first.shape, lies.tiles, strict=True)], first.dtype)

@@ -37,7 +37,7 @@ class SpmdBuilder:
         self.visiting = visiting
         self._broadcast_dims: dict[HloInstruction, frozenset[int]] = {}
 
-    # -- adding ------------------------------------------------------------------------------------
+    # -- adding instructions -----------------------------------------------------------------------
 
     def add(
         self,
@@ -117,7 +117,7 @@ class SpmdBuilder:
         self.computation.set_root(root)
         return self.computation
 
-    # -- what repeats ------------------------------------------------------------------------------
+    # -- repeated dimensions -----------------------------------------------------------------------
 
     def broadcast_dims(self, hlo: HloInstruction) -> frozenset[int]:
         """Return the dimensions along which a new instruction is known to have equal elements."""

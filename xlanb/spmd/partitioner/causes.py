@@ -63,7 +63,10 @@ class CollectiveCause:
     def __str__(self) -> str:
         moved = f"operand {self.operand} ({self.operand_name})" if self.operand is not None else "the result"
         shardings = f": {self.have or '?'} -> {self.want or '?'}" if self.have or self.want else ""
-        return f"{self.collective} (channel {self.channel_id}), {self.kind.value}: {self.reason}; {moved} of {self.opcode} {self.instruction}{shardings}"
+        return (
+            f"{self.collective} (channel {self.channel_id}), {self.kind.value}: {self.reason}; "
+            f"{moved} of {self.opcode} {self.instruction}{shardings}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def in_group_partition_id(partition_id: HloInstruction, device_groups: Devices, 
     return table_lookup(table, partition_id, b)
 
 
-# -- who takes part --------------------------------------------------------------------------------
+# -- device groups ---------------------------------------------------------------------------------
 
 
 def get_partition_groups_for_replication(sharding: HloSharding, dims: Sequence[int]) -> ReplicaGroups:

@@ -80,7 +80,7 @@ def _window_of_parts(
     return Window(tuple(made))
 
 
-# -- ways ------------------------------------------------------------------------------------------
+# -- ways to partition -----------------------------------------------------------------------------
 
 
 def partition_conv(c: DotCase) -> tuple[bool, HloInstruction | None]:

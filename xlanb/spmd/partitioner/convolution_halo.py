@@ -133,7 +133,7 @@ def partition_with_halo_on_lhs(c: DotCase, n: ConvolutionDimensionNumbers) -> Hl
     reason = "each device convolves with its own part of the kernel"
     with c.because(DotOperand.OUTPUT, lhs.sharding, whole, reason, CauseKind.PARTIAL_REDUCTION):
         add = make_binary_add(c.output_shape.element_type, c.state.module)
-        # Devices that hold the same parts have the same partial result: XLA adds it once for each of them.
+        # Devices with the same parts have the same partial result, which XLA adds once for each.
         replicated = lhs.sharding.replicate_on_last_tile_dim
         split = range(lhs.sharding.tiled_data_rank)
         groups = get_partition_groups_for_replication(lhs.sharding, split) if replicated else EVERYONE

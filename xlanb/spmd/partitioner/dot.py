@@ -79,7 +79,8 @@ def handle_dot(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
     """Partition a dot by its dimensions."""
 
     def create(lhs: PartitionedHlo, rhs: PartitionedHlo, window: Window) -> HloInstruction:
-        # The shape is inferred from the parts; the element type is the dot's, which may be wider than the operands'.
+        # The shape is inferred from the parts. The element type is the dot's, which may be wider
+        # than the operands'.
         dot = lhs.state.b.add(HloOpcode.DOT, (lhs.hlo, rhs.hlo), None, **hlo.attributes)
         element_type = hlo.array_shape.element_type
         if dot.array_shape.element_type != element_type:

@@ -75,7 +75,7 @@ def _next_channel(module: HloModule) -> int:
     return max((i.attributes.get("channel_id") or 0 for i in module.instructions()), default=0) + 1
 
 
-# -- before ----------------------------------------------------------------------------------------
+# -- preprocessing ---------------------------------------------------------------------------------
 
 
 def annotate(module: HloModule) -> None:
@@ -182,7 +182,7 @@ def _replace(module: HloModule, old: HloComputation, new: HloComputation) -> Non
     module.remove_computation(old)
 
 
-# -- after -----------------------------------------------------------------------------------------
+# -- postprocessing --------------------------------------------------------------------------------
 
 
 def _set_entry_layout(module: HloModule, before: tuple[tuple[Shape, ...], Shape]) -> None:

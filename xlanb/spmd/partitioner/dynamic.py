@@ -105,7 +105,10 @@ def _update_replicated(
     had, wanted = sharding_of(hlo.operands[0]), sharding_of(hlo)
     better = had if had.num_tiles() > wanted.num_tiles() else wanted
     sharding = partially_replicate_tiled_sharding_on_dims(better, analysis.slice_dims)
-    reason = f"an update of dimensions {list(analysis.slice_dims)} may span several shards: they must be whole on every device"
+    reason = (
+        f"an update of dimensions {list(analysis.slice_dims)} may span several shards: they "
+        "must be whole on every device"
+    )
     base = v.resharded(hlo, 0, sharding, reason)
     update = v.resharded(hlo, 1, sharding, reason)
     result = v.b.add(_O.DYNAMIC_UPDATE_SLICE, (base.hlo, update.hlo, *starts), base.hlo.shape)

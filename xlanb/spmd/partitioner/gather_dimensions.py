@@ -75,8 +75,12 @@ class IndexedDimensions:
             rank = hlo.array_shape.rank
         else:
             names = (
-                "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_dims_to_operand_dims", "scatter_indices_batching_dims"
-            )  # fmt: skip
+                "update_window_dims",
+                "inserted_window_dims",
+                "input_batching_dims",
+                "scatter_dims_to_operand_dims",
+                "scatter_indices_batching_dims",
+            )
             count = len(hlo.operands) // 2
             operand, indices = hlo.operands[0], hlo.operands[count]
             rank = hlo.operands[count + 1].array_shape.rank
@@ -103,7 +107,7 @@ class IndexedDimensions:
         """Output dimensions that come from the indices."""
         return tuple(d for d in range(self.output_rank) if d not in self.window)
 
-    # -- which dimensions go together --------------------------------------------------------------
+    # -- matching dimensions -----------------------------------------------------------------------
 
     def operand_passthrough(self, slice_sizes: Sequence[int], operand: ArrayShape | None = None) -> MatchingDims:
         """Return operand dimensions that slices take whole.
@@ -208,7 +212,7 @@ class IndexedDimensions:
         output = dict(zip(connected.indices, connected.output, strict=True))
         return MatchingDims(operand, indices, tuple(output[d] for d in indices))
 
-    # -- shardings of one array from another's -----------------------------------------------------
+    # -- shardings derived from other arrays -------------------------------------------------------
 
     def output_from_indices(self, sharding: HloSharding) -> HloSharding:
         """Return the output sharding that follows the indices.

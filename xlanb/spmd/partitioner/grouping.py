@@ -150,7 +150,7 @@ def per_group_slice_from_replicated(
     tiles = [1] * shape.rank
     for dim, size in zip(group_dims, grouped.group_dim_sizes, strict=True):
         tiles[dim] = size
-    # Groups are numbered in the order of the grouped dimensions, which need not be that of the array.
+    # Groups are numbered in the order of `group_dims`, which may differ from the array's order.
     numbered = np.arange(grouped.num_groups).reshape(grouped.group_dim_sizes).transpose(order)
     sharding = HloSharding.tile(numbered.reshape(tiles))
     padded = pad_base_shape_before_uneven_tiled_sharding(replicated, sharding, b)

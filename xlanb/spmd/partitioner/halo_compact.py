@@ -97,7 +97,7 @@ class _Compact:
         """The size of the largest window."""
         return max(0, *(limit - start for start, limit in map(self.bounds, range(self.count))))
 
-    # -- which halos -------------------------------------------------------------------------------
+    # -- halos -------------------------------------------------------------------------------------
 
     def cut(self, shard: int) -> list[_Halo]:
         """Return the halos of one shard's window, in order."""
@@ -154,7 +154,7 @@ class _Compact:
                     continue
                 shard, n = of_source[following[source]]
                 halo = self.halos[shard][n]
-                # A short left halo and a short right one would together carry nearly the whole shard.
+                # One range for a short left and a short right halo would span most of the shard.
                 far = (start > halo.limit and limit == self.size and halo.start == 0) or (
                     limit < halo.start and start == 0 and halo.limit == self.size
                 )

@@ -101,7 +101,7 @@ def with_whole_index_vectors(d: IndexedDimensions, indices: PartitionedHlo, oper
         return indices.reshard(target)
 
 
-# -- which dimensions to replicate first, where groups need replication ----------------------------
+# -- dimensions to replicate, by priority ----------------------------------------------------------
 
 
 def trivial_slice_dims(

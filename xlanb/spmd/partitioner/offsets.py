@@ -68,7 +68,7 @@ class MultiplyAddDivide(OffsetCalculation):
     divisor: int = 1
 
     def __post_init__(self) -> None:
-        # (3 * i - 1) / 3 is neither i nor i - 1: dividing the terms one by one needs terms of one sign.
+        # (3 * i - 1) / 3 is neither i nor i - 1: divide term by term only if the signs are equal.
         m, o, d = self.multiplier, self.offset, self.divisor
         if d != 1 and m % d == 0 and (o % d == 0 or o * m > 0):
             object.__setattr__(self, "multiplier", truncated_quotient(m, d))

@@ -125,7 +125,7 @@ def _tile_to_partial_replicate_halo_exchange(
         had, wanted = padded_source.dimensions[d] // tiles, padded_target.dimensions[d] // tiles
         if had <= wanted or tiles == 1:
             continue
-        # Each of the target's tiles begins this many elements earlier than the source's tiles that make it up.
+        # How many elements earlier a target tile begins than the source tiles that make it up.
         left = CombinedOffset(
             _O.MULTIPLY,
             MultiplyAddDivide(0, had - wanted, 1),

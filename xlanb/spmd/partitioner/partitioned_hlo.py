@@ -69,7 +69,7 @@ class PartitionedHlo:
         """Return the same value in another state."""
         return replace(self, state=state)
 
-    # -- to another sharding -----------------------------------------------------------------------
+    # -- resharding --------------------------------------------------------------------------------
 
     def reshard(self, target: HloSharding, pad_value: Any | None = None) -> PartitionedHlo:
         """Return the same value with sharding `target`; repeated calls reuse the result.

@@ -66,7 +66,10 @@ _O = HloOpcode
 _PARALLEL = (
     "operand, indices and updates are split alike in corresponding dimensions: each device scatters its own updates"
 )
-_WHOLE_SLICES = "the operand is split in dimensions that every update covers completely: each device scatters its part of all updates"
+_WHOLE_SLICES = (
+    "the operand is split in dimensions that every update covers completely: each device "
+    "scatters its part of all updates"
+)
 _SPLIT_INDICES = "indices and updates are split: each device scatters its own updates"
 _TRIVIAL_SLICES = (
     "the operand is split in indexed dimensions: each device scatters those updates that fall into its shard"

@@ -45,7 +45,7 @@ def slice_first_k(hlo: HloInstruction, dim: int, k: int, b: SpmdBuilder) -> HloI
     return b.add(_O.SLICE, (hlo,), shape.with_dimensions(dims), slice=tuple(SliceDimension(0, d) for d in dims))
 
 
-# -- a sort of which only the front is read --------------------------------------------------------
+# -- sorts whose front only is used ----------------------------------------------------------------
 
 
 def top_k_of_sort(hlo: HloInstruction) -> int | None:

@@ -151,7 +151,7 @@ class PartitioningState:
         if self.collectives.within and not weak:
             reason = f"{reason} (within groups of {self.num_partitions} devices)"
         if self.collectives.within:
-            # What lies how within a group says nothing to who knows the whole: name the shardings of the source program.
+            # Shardings within a group mean nothing outside it: name those of the source program.
             have = want = None
             if hlo is not None and operand is not None:
                 have = sharding_of(hlo.operands[operand])

@@ -213,7 +213,7 @@ def table_lookup(table: Any, ordinal: HloInstruction, b: SpmdBuilder) -> HloInst
     return b.reshape(value, ())
 
 
-# -- where a device's part begins ------------------------------------------------------------------
+# -- offsets ---------------------------------------------------------------------------------------
 
 
 def make_partition_offsets(

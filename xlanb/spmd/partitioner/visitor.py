@@ -94,7 +94,7 @@ class SpmdPartitioningVisitor:
         )
         self._partitioned: dict[HloInstruction, PartitionedHlo] = {}
 
-    # -- what handlers use -------------------------------------------------------------------------
+    # -- for handlers ------------------------------------------------------------------------------
 
     @property
     def num_partitions(self) -> int:
@@ -195,7 +195,7 @@ class SpmdPartitioningVisitor:
         )
         self.set_partitioned(hlo, made)
 
-    # -- the walk ----------------------------------------------------------------------------------
+    # -- visiting ----------------------------------------------------------------------------------
 
     def run(self, root_sharding: HloSharding) -> HloComputation:
         """Partition the computation; its result has sharding `root_sharding`."""

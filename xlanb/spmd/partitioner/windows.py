@@ -83,12 +83,13 @@ class _Reshard:
         hlo, whole = self.operand.hlo, self.operand.sharding.is_replicated
         padding, sizes = [], []
         for i, plan in enumerate(self.plans):
-            # A dimension that lies as the target has it needs nothing, unless nothing is split yet.
+            # Skip a dimension that is sharded as the target, unless nothing is split yet.
             if self.target.dimension(i) == 1 or (plan.aligned and not whole):
                 padding.append(PaddingDimension())
                 sizes.append(hlo.array_shape.dimensions[i])
             else:
-                # With base dilation the last shard may read less than the largest one, which its slice is as long as.
+                # With base dilation, the last shard may read less than its slice, which is as long
+                # as the largest shard's.
                 size = max(plan.padded_size, plan.start.at(plan.tiles - 1) + plan.shard_size)
                 low = plan.explicit_left_padding
                 padding.append(PaddingDimension(low, size - low - self.shape.dimensions[i]))

@@ -50,7 +50,8 @@ def _apply(value: ShardyValue, sharding: TensorSharding, constraint: Callable[[]
     if value.edge is None:
         value.sharding = sharding
         return
-    # An array that flows in or out of a body keeps its freedom: only what comes behind the constraint has the sharding.
+    # Don't constrain an array on a data flow edge itself: only users after the constraint get the
+    # sharding.
     op = constraint()
     for user, number in list(value.uses):
         if user is not op:

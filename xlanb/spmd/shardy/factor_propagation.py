@@ -99,7 +99,7 @@ def propagate_factors(setting: Setting, strategy: Strategy) -> None:
         _propagate_aggressive(setting)
 
 
-# -- axes on which the arrays agree ----------------------------------------------------------------
+# -- agreement between arrays ----------------------------------------------------------------------
 
 
 def _joined(old: Axes, new: Axes, *, expand: bool) -> tuple[Axes, bool]:
@@ -151,7 +151,7 @@ def _agreed_axes(projection: ShardingProjection, factor: int, direction: Directi
     return axes
 
 
-# -- what stands against an axis -------------------------------------------------------------------
+# -- limits of an axis -----------------------------------------------------------------------------
 
 
 def _free_of_other_factors(axis: AxisRef, tensor: TensorFactorShardings, factor: int) -> AxisRef | None:

@@ -51,7 +51,7 @@ class _Importer:
     """For results of xla.sdy.FuncResultSharding: the value, and its sharding as entry result."""
     groups: dict[str, list[ShardyValue]] = field(default_factory=dict)
 
-    # -- a computation -----------------------------------------------------------------------------
+    # -- computations ------------------------------------------------------------------------------
 
     def computation(
         self, source: HloComputation, arguments: Sequence[list[ShardyValue]], region: ShardyRegion

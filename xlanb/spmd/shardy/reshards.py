@@ -103,7 +103,7 @@ def _reshard_result(op: ShardyOp, number: int, computed: TensorSharding) -> None
         op.region.ops.insert(op.region.ops.index(op) + 1, made)
 
 
-# -- operations in full ----------------------------------------------------------------------------
+# -- whole operations ------------------------------------------------------------------------------
 
 
 def _reshard(site: _Site) -> None:
