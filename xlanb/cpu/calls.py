@@ -1,4 +1,4 @@
-"""Calls of a compiled program with NumPy arrays: a fast entry in machine code, and the way for everything unusual."""
+"""Calls of a compiled program with NumPy arrays: a fast native entry, and a general slow path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 
 class _Frame(threading.local):
-    """What a call needs and a thread keeps: tables of pointers and, from the first call on, the arena."""
+    """Per-thread state of calls: tables of pointers and, from the first call on, the arena."""
 
     def __init__(self, arguments: int, results: int, temp: int) -> None:
         self.arguments = (ctypes.c_void_p * max(arguments, 1))()
@@ -45,9 +45,11 @@ class _Frame(threading.local):
 class Calls:
     """Runs a program (see ProgramCode).
 
-    `entry` is what a caller calls: machine code that checks the arguments and makes the results, where all arguments are row-major; otherwise `unusual`. `is_long`: a call takes so
-    long that other threads should go on meanwhile (and a signal is looked for when it ends). `calls_host`: the program calls functions of the runtime, whose errors are raised afterwards.
-    `explain` says for a message where a result (by its number), or the largest temporary (None), comes from.
+    `entry` is what callers call: native code that checks the arguments and allocates the results if
+    all arguments are row-major, otherwise `unusual`. `is_long`: a call takes long enough to release
+    the GIL (and to check for signals at its end). `calls_host`: the program calls functions of the
+    runtime, whose errors are raised afterwards. `explain` describes, for messages, where a result
+    (by its number) or the largest temporary (None) comes from.
     """
 
     def __init__(
@@ -77,13 +79,13 @@ class Calls:
         self._word = self._table.ctypes.data + bridges.CANCELLATION_AT
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
-        # at the interpreter's end the modules are gone before their objects
+        # at interpreter shutdown, modules are gone before their objects
         memory = getattr(self, "_table", None)
         if memory is not None and not ends():
             bridges.free_arena(memory)
 
     def entry(self, unusual: Callable[..., Any] | None = None) -> Callable[..., Any]:
-        """The function to call. Arguments that are not at once what the program takes go to `unusual`."""
+        """The function to call. Arguments that the native code does not accept go to `unusual`."""
         unusual = unusual or self.unusual
         flat = isinstance(self.signature.result, ArrayShape) or all(
             isinstance(s, ArrayShape) for s in getattr(self.signature.result, "shapes", ())
@@ -95,13 +97,13 @@ class Calls:
         return self._bridge.entry(unusual, self._table.ctypes.data, self._table, self._cancelled)
 
     def unusual(self, *arrays: Any) -> Any:
-        """A call with all checks and copies; see Executable.__call__."""
+        """Call the program with all checks and copies; see Executable.__call__."""
         return self.run_with(self.code.run, self.signature.flatten(arrays), self.code.table)
 
     def run_with(self, function: int, flat: Sequence[Any], extra: int) -> Any:
-        """Check flat arguments, call a compiled `run` with them (and `extra` behind), and give the result."""
+        """Check flat arguments, call a compiled `run` with them and `extra`; return the result."""
         frame = self._frame
-        if frame.is_busy:  # by a call that this one is made from: a function that the program calls, a signal's handler
+        if frame.is_busy:  # reentrant call, from a host function or a signal handler
             frame = _Frame(len(self.arguments), len(self.results), frame.size)
         frame.is_busy = True
         try:
@@ -122,7 +124,10 @@ class Calls:
         return self.given(outputs)
 
     def prepare(self, flat: Sequence[Any], arguments: Any, results: Any) -> tuple[list[Array], list[Array]]:
-        """Check flat arguments, make the results, and set the tables of their addresses; gives the arrays behind them, which must live as long as the call."""
+        """Check flat arguments, allocate the results, and fill the tables with their addresses.
+
+        Returns the arrays at these addresses, which must outlive the call.
+        """
         kept = []
         for k, (spec, value) in enumerate(zip(self.arguments, flat, strict=True)):
             if spec is not None:
@@ -143,10 +148,10 @@ class Calls:
 
     @staticmethod
     def _taken(spec: ArraySpec, value: Any) -> Array:
-        """An argument as the program reads it.
+        """Convert an argument to the form that the program reads.
 
         Raises:
-            OutOfMemoryError: it has to be copied, and there is no memory.
+            OutOfMemoryError: It must be copied, and there is not enough memory.
         """
         try:
             return spec.taken(value)
@@ -155,10 +160,10 @@ class Calls:
             raise out_of_memory(what, spec.byte_size) from error
 
     def _fresh(self, number: int, spec: ArraySpec) -> Array:
-        """Memory for a result.
+        """Allocate memory for a result.
 
         Raises:
-            OutOfMemoryError: there is none.
+            OutOfMemoryError: There is not enough memory.
         """
         try:
             return spec.fresh()
@@ -167,7 +172,10 @@ class Calls:
             raise out_of_memory(what, spec.byte_size) from error
 
     def _stopped(self, status: int) -> NoReturn:
-        """Raise the reason why an execution was stopped; exceptions of a signal handler or a host call have been raised before."""
+        """Raise the reason why an execution was stopped.
+
+        Exceptions of signal handlers and host calls have been raised before.
+        """
         if status == guard.NO_MEMORY:
             raise OutOfMemoryError(f"out of memory for the state of a thread that runs {self.signature.name}")
         raise CancelledError(self._cancelled)
@@ -178,7 +186,7 @@ class Calls:
 
     @property
     def running(self) -> int:
-        """The number of calls now during which other threads run (all but short ones)."""
+        """The number of calls in progress that released the GIL (all but short ones)."""
         return int(self._table[bridges.RUNNING_WORD])
 
     @property

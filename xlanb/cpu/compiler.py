@@ -55,10 +55,13 @@ T = TypeVar("T")
 class CompileOptions:
     """How to compile.
 
-    `pipeline` is a name of pipelines.PIPELINES or a pipeline of one's own. `disable_passes` are left out of it; of `enable_passes_only`, where it is not empty, only those run.
-    `want_text` makes the stepped compilation show LLVM IR and assembly; without it those steps have no text and cost nothing. `multi_thread` allows more than one thread at run time.
-    With `verify` the rules of HLO are checked after each pass that changed something.
-    `vectors` is "explicit", or "llvm": elementwise code and reductions are then written for one element, for LLVM's passes to find the vectors.
+    `pipeline` is a name in pipelines.PIPELINES or a custom pipeline. `disable_passes` are removed
+    from it; if `enable_passes_only` is not empty, only those passes run. `want_text` makes the
+    stepped compilation show LLVM IR and assembly; without it those steps have no text and cost
+    nothing. `multi_thread` allows more than one thread at run time. With `verify`, the rules of HLO
+    are checked after each pass that changed something. `vectors` is "explicit", or "llvm":
+    elementwise code and reductions are then emitted for one element, and LLVM's passes vectorize
+    them.
     """
 
     pipeline: str | HloPassPipeline = "default"
@@ -71,7 +74,7 @@ class CompileOptions:
 
 
 def chosen_pipeline(options: CompileOptions, module: HloModule | None = None) -> HloPassPipeline:
-    """The pipeline that the options ask for; for a module that is to be partitioned it begins with that."""
+    """The pipeline that the options select; if the module is partitioned, it begins with that."""
     return _pipeline_for(options, DevicePlacement(module.clone()).partitions if module is not None else 1)
 
 
@@ -85,10 +88,12 @@ def _pipeline_for(options: CompileOptions, partitions: int) -> HloPassPipeline:
 
 
 def compile_steps(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:
-    """Compile a module, which is not changed, one stage with each `next()`; the generator returns the Executable.
+    """Compile a module, one stage per `next()`; the generator returns the Executable.
+
+    The module is not changed.
 
     Raises:
-        XlanbError: a pass or the backend refuses the module.
+        XlanbError: A pass or the backend rejects the module.
     """
     with boundary("compile"):
         return (yield from _stages(module, options or CompileOptions(), recorded=True))
@@ -96,10 +101,12 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
 
 @boundary("compile")
 def compile_module(module: HloModule, options: CompileOptions | None = None) -> Executable:
-    """Compile a module, which is not changed, without a stop; one that XLANB_CACHE_DIR has is not compiled again.
+    """Compile a module without intermediate stages; the module is not changed.
+
+    A module whose executable is in XLANB_CACHE_DIR is not compiled again.
 
     Raises:
-        XlanbError: a pass or the backend refuses the module.
+        XlanbError: A pass or the backend rejects the module.
     """
     options = options or CompileOptions()
     kept = _cache(options) if not is_observed() else None
@@ -115,11 +122,12 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
 
 
 def restore(text: str, read: Callable[[], HloModule], options: CompileOptions) -> Executable | None:
-    """Look up the executable of a text in XLANB_CACHE_DIR; `read` parses the text only if the
-    module is needed.
+    """Look up the executable of a text in XLANB_CACHE_DIR.
+
+    `read` parses the text, only if the module is needed.
 
     Raises:
-        FlagError: XLANB_CACHE_BYTES is no whole number.
+        FlagError: XLANB_CACHE_BYTES is not a whole number.
     """
     kept = _cache(options)
     found = kept.get_of(text) if kept is not None else None
@@ -127,10 +135,10 @@ def restore(text: str, read: Callable[[], HloModule], options: CompileOptions) -
 
 
 def remember(text: str, module: HloModule, options: CompileOptions) -> None:
-    """Keep that the executable of a module, where XLANB_CACHE_DIR has it, is that of a text that the module was read of.
+    """Record that a text yields this module, if XLANB_CACHE_DIR has the module's executable.
 
     Raises:
-        FlagError: XLANB_CACHE_BYTES is no whole number.
+        FlagError: XLANB_CACHE_BYTES is not a whole number.
     """
     kept = _cache(options)
     if kept is not None:
@@ -138,7 +146,7 @@ def remember(text: str, module: HloModule, options: CompileOptions) -> None:
 
 
 def _cache(options: CompileOptions) -> ExecutableCache | None:
-    """The cache of executables that the environment names, if any."""
+    """The cache of executables that the environment specifies, if any."""
     if environment_folder() is None or not llvm.is_installed():
         return None
     return ExecutableCache.of_environment(_target(options), options)
@@ -152,10 +160,10 @@ def _compile(module: HloModule, options: CompileOptions) -> Executable:
 
 @boundary("compile")
 def object_for(module: HloModule, target: Target, name: str, options: CompileOptions | None = None) -> ObjectCode:
-    """Compile a module, which is not changed, to an object file for a `standalone` target.
+    """Compile a module to an object file for a `standalone` target; the module is not changed.
 
     Raises:
-        XlanbError: a pass or the backend refuses the module, or it takes several devices.
+        XlanbError: A pass or the backend rejects the module, or it needs several devices.
     """
     options = options or CompileOptions()
     check_name(name)
@@ -163,7 +171,8 @@ def object_for(module: HloModule, target: Target, name: str, options: CompileOpt
     made = module.clone()
     if device_count_of(made) > 1:
         raise UnimplementedError(
-            f"{made.name} runs on {device_count_of(made)} devices: an object file can hold only a program for one device"
+            f"{made.name} runs on {device_count_of(made)} devices: an object file can hold only a program "
+            "for one device"
         )
     with raised_gc_thresholds():
         ran = [r.name for r in _pipeline_for(options, 1).steps(made, verify=options.verify)]
@@ -183,7 +192,10 @@ def _optimized(module: HloModule) -> HloModule:
 
 
 def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> Stages[Executable]:
-    """Compile: HLO passes, schedule, buffers, LLVM IR, machine code. Where nothing is `recorded`, no stage is made, and the caller holds the collector back."""
+    """Compile: HLO passes, schedule, buffers, LLVM IR, machine code.
+
+    Unless `recorded`, no stages are made, and the caller disables garbage collection.
+    """
     check_ranks(module)
     source, module = module, module.clone()
     ran: list[str] = []
@@ -221,7 +233,7 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
 
 
 def _merged(placement: DevicePlacement, options: CompileOptions) -> Executable | None:
-    """The programs of all devices compiled as one; None where they are no single program."""
+    """Compile the programs of all devices as one; None if they cannot be merged."""
     try:
         with unobserved():
             return _compile(placement.merged(), options)
@@ -233,7 +245,7 @@ def _merged(placement: DevicePlacement, options: CompileOptions) -> Executable |
 
 
 def _stage_of(result: PassResult) -> Stage:
-    """A run of a pass as a stage; the rounds of a fixed point stand in the path, one below the other."""
+    """A run of a pass as a stage; iterations of a fixed point are nested in the path."""
     rounds = (f"round {result.iteration + 1}",) if result.iteration else ()
     path = (*result.pipeline, *rounds)
     return Stage("hlo_pass", result.name, result.before, result.after, path, seconds=result.seconds)
@@ -255,7 +267,7 @@ def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
 
 
 def _text_stages(exe: Executable, emitted: float) -> Iterable[Stage]:
-    """LLVM IR as emitted and optimised, and assembly; without llvmlite only the first."""
+    """Yield LLVM IR as emitted and optimized, and assembly; only the first without llvmlite."""
     first = exe.llvm_record
     kernels = f"{len(first.kernels)} kernels, {_lines(first)}"
     yield Stage("llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=kernels)
@@ -280,10 +292,12 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def _settle_layouts(module: HloModule, ran: Sequence[str]) -> None:
-    """Make sure that code reads each value in the layout in which other code wrote it: by copies where layout-assignment is not among the passes that ran.
+    """Ensure that each value is read in the layout in which it was written.
+
+    Inserts copies if layout-assignment is not among the passes that ran.
 
     Raises:
-        CompilationError: a pass after layout-assignment lets a value be read in another layout.
+        CompilationError: A pass after layout-assignment reads a value in another layout.
     """
     if LayoutAssignment.name not in ran:
         agree(module)
@@ -298,7 +312,7 @@ def _settle_layouts(module: HloModule, ran: Sequence[str]) -> None:
 
 
 def _target(options: CompileOptions) -> Target:
-    """The host, with one thread where the options allow no more, and without explicit vectors where LLVM is to find them."""
+    """The host as target: with one thread, or without explicit vectors, if the options say so."""
     if options.vectors not in ("explicit", "llvm"):
         raise CompilationError(f"vectors must be 'explicit' or 'llvm', not {options.vectors!r}")
     pool.update_limit()  # XLANB_THREADS may have changed
@@ -308,16 +322,17 @@ def _target(options: CompileOptions) -> Target:
 
 @cache
 def _target_of(host: Target, threads: int, explicit: bool) -> Target:
-    """The same object each time: a target knows what it has computed of its features."""
+    """The target, the same object each time: it caches what it computes from its features."""
     threads = threads if has_pool(host.triple) else 1
     return replace(host, threads=threads, explicit_vectors=host.explicit_vectors and explicit, polls=True)
 
 
 def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
-    """Schedule, buffers and code of a module that the HLO passes have left, legalised in place.
+    """Schedule, buffers and code of a module after the HLO passes, legalized in place.
 
     Raises:
-        OutOfMemoryError: there is not enough memory for what is emitted, or a value is larger than any memory.
+        OutOfMemoryError: There is not enough memory for the emitted code, or a value is larger than
+            any memory.
     """
     check_sizes(module)
     try:
@@ -329,14 +344,16 @@ def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
 
 
 def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
-    """Legalise in place, schedule, assign buffers and write the program.
+    """Legalize in place, schedule, assign buffers and emit the program.
 
-    Only writing a kernel shows how large it grows as producers are inlined for each of their uses, and in which order it reads and writes an array that is operand and result. So
-    the program is written until all kernels fit: each round opens one fusion more (`opened`) or keeps one result more out of its operands' memory (`apart`). No
-    instruction is chosen twice, so there are no more rounds than instructions; nearly always there is one.
+    Only emitting a kernel shows how large it gets when producers are inlined at each of their uses,
+    and in which order it reads and writes an array that is both operand and result. So the program
+    is emitted again until all kernels fit: each time, one more fusion is split (`opened`) or one
+    more result is kept out of its operands' memory (`apart`). No instruction is chosen twice, which
+    bounds the number of rounds; almost always there is one.
 
     Raises:
-        CompilationError: an instruction's kernel does not fit though it was chosen before.
+        CompilationError: An instruction's kernel does not fit although it was chosen before.
     """
     opened: set[str] = set()
     apart: set[str] = set()
@@ -357,7 +374,7 @@ def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
 
 
 def _tell_elided(module: HloModule) -> None:
-    """Log which constants have no values, as the real compiler, which goes on with some of its own, does not."""
+    """Log the constants without values; XLA silently makes up values of its own."""
     names = [i.name for i in module.instructions() if i.opcode is HloOpcode.CONSTANT and i.literal.is_elided]
     if names:
         _LOG.warning(

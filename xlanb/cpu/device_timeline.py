@@ -1,6 +1,4 @@
-"""Timeline of a run on several devices: when each device reached each collective, and how long it
-waited for which device.
-"""
+"""Timeline of a run on several devices: arrivals at collectives, and who waited for whom."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _PERMUTES = (Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_PERMUTE_START)
 
 @dataclass(frozen=True, eq=False)
 class DeviceTimeline(Plottable):
-    """One run: `visits` as Executable.timeline gives them, of the module that ran on the devices of `grid`."""
+    """One run: `visits` from Executable.timeline, of `module` on the devices of `grid`."""
 
     visits: pd.DataFrame
     module: HloModule
@@ -39,9 +37,11 @@ class DeviceTimeline(Plottable):
         return {i.name: i for i in self.module.instructions()}
 
     def links(self, collective: str, came: Mapping[int, float]) -> Iterator[tuple[int, int]]:
-        """Of one collective the devices that others waited for, with each that did: the last of its group, or whose value it was to get.
+        """Yield (device, waiting device) for one collective.
 
-        `came` says when each device came there.
+        The first is the last of its group to arrive, or the source of the value that the second
+        receives.
+        `came` is each device's arrival time.
         """
         i = self._by_name.get(collective)
         if i is None:

@@ -34,19 +34,20 @@ if TYPE_CHECKING:
 _FEEDS: Final = frozenset((Op.INFEED, Op.OUTFEED))
 _PARTITIONS: Final = "spmd-partitioning"
 _PLACING: Final = ("shardy-xla", _PARTITIONS)
-"""Passes after which the entry of a module says how its arrays lie on the devices."""
+"""Passes after which a module's entry says how its arrays are distributed over the devices."""
 
 _MOST_MERGED: Final = 2000
-"""Instructions of a program that stands for those of all devices: compiling more would take too long in a call."""
+"""The most instructions of a merged program of all devices; larger ones compile too slowly."""
 
 TIMELINE: Final = Visit._fields
 
 
 class DevicePlacement:
-    """Follows a module through its passes, to know how whole arrays lie on the devices of what comes out.
+    """Follows a module through its passes to learn how whole arrays are distributed over devices.
 
     Args:
-        module: what is compiled; its header then says on how many devices it runs, as its meshes or groups do where it did not.
+        module: The module being compiled. Its header is updated with its number of devices if only
+            its meshes or groups give it.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -66,7 +67,7 @@ class DevicePlacement:
         self._program = None if self.is_whole else self._small(module)
 
     def _small(self, module: HloModule) -> HloModule | None:
-        """A copy of the program of each device, where it may be merged with those of the others."""
+        """A copy of each device's program, if it may be merged with those of the others."""
         return module.clone() if self.grid.count > 1 and module.instruction_count <= _MOST_MERGED else None
 
     @property
@@ -75,7 +76,7 @@ class DevicePlacement:
         return self.grid.partitions if self.is_whole else 1
 
     def passed(self, name: str, module: HloModule) -> None:
-        """Look at a module after a pass."""
+        """Inspect a module after a pass."""
         if self.is_whole and name in _PLACING and not module.entry_computation.name.endswith("_spmd"):
             self._found = Distribution.of_whole(module, self.grid)
         if self.is_whole and name == _PARTITIONS:
@@ -85,17 +86,18 @@ class DevicePlacement:
         """The programs of all devices as one.
 
         Raises:
-            NotMergedError: they are too long, or no single program.
+            NotMergedError: They are too long, or cannot be a single program.
         """
         if self._program is None:
             raise NotMergedError(f"more than {_MOST_MERGED} instructions on each device")
         return merged(self._program, self._found, _MOST_MERGED)
 
     def distribution(self) -> Distribution | None:
-        """How arrays lie; None where the program runs on one device.
+        """How arrays are distributed; None if the program runs on one device.
 
         Raises:
-            UnimplementedError: the program takes several devices and has infeeds or outfeeds, of which each device would need its own.
+            UnimplementedError: The program runs on several devices and has infeeds or outfeeds, of
+                which each device would need its own.
         """
         if self.grid.count == 1:
             return None
@@ -112,7 +114,7 @@ def _is_annotated(module: HloModule) -> bool:
 
 
 def _partitions_of_meshes(module: HloModule) -> int:
-    """How many devices Shardy's meshes have, where the header says nothing; 1 where there are none."""
+    """The devices in Shardy's meshes if the header does not say; 1 if there are none."""
     text = module.header.get("frontend_attributes")
     if not text or "num_partitions" in module.header or MESHES not in text:
         return 1
@@ -123,8 +125,9 @@ def _partitions_of_meshes(module: HloModule) -> int:
 class DeviceCalls:
     """Runs a compiled program on several devices of this process.
 
-    `in_one_thread` does so where the program is short. `merge` gives the calls of one program for all devices, or None
-    where there is none: calls with whole arrays use it, and the first of them waits for it, so that all give the same bits.
+    `in_one_thread` does so if the program is short. `merge` returns the calls of one program for
+    all devices, or None if there is none. Calls with whole arrays use it; the first such call waits
+    for it, so that all calls give identical bits.
     """
 
     def __init__(
@@ -153,16 +156,16 @@ class DeviceCalls:
         ]
 
     def __call__(self, *arrays: Any) -> Any:
-        """Whole arrays in, whole arrays out.
+        """Run with whole arrays; return whole arrays.
 
         Raises:
-            ArgumentError: they do not fit.
-            DeviceError: a device fails, is late, or waits for others that do not come.
+            ArgumentError: The arrays do not fit.
+            DeviceError: A device fails, is late, or waits for others that never arrive.
         """
         return self._whole(*arrays) if transport.current() is run_on_threads else self._by_devices(*arrays)
 
     def _first(self, *arrays: Any) -> Any:
-        """A call before which the programs of the devices are compiled as one, where they can be."""
+        """The first call: compile the programs of all devices as one if possible, then run."""
         with self._merging:
             if self._merge is not None:
                 self.merged = self._merge()
@@ -171,7 +174,7 @@ class DeviceCalls:
         return self._whole(*arrays)
 
     def _unusual(self, *arrays: Any) -> Any:
-        """A call of the merged program with arrays that have to be looked at: copied, or refused."""
+        """Call the merged program with arrays that must be copied or rejected."""
         if self.merged is None or len(arrays) != len(self._specs):
             return self._by_devices(*arrays)
         known = [(a, s) for a, s in zip(arrays, self._specs, strict=True) if s is not None]
@@ -180,11 +183,11 @@ class DeviceCalls:
         return self.merged.unusual(*(s.taken(a) for a, s in known))
 
     def cancel(self) -> int:
-        """Stop the calls of the merged program that other threads are in; gives how many there were."""
+        """Stop other threads' calls of the merged program; return how many there were."""
         return self.merged.cancel() if self.merged is not None else 0
 
     def _by_devices(self, *arrays: Any) -> Any:
-        """Whole arrays in, whole arrays out: cut, run on each device, put together."""
+        """Run with whole arrays: split them, run each device, join the results."""
         whole = arrays
         if len(arrays) == len(self._specs):
             whole = tuple(
@@ -194,7 +197,7 @@ class DeviceCalls:
         return self.distribution.join(self.run_shards(self.distribution.split(whole, self._labels)))
 
     def _may_be_shorter(self, array: Any, spec: ArraySpec) -> bool:
-        """Whether an array fills the last tile only in part, where the module says no more than what a tile is."""
+        """Whether an array may fill the last tile partly: the module only gives the tile's size."""
         return (
             self.distribution.result is None
             and isinstance(array, np.ndarray)
@@ -203,11 +206,14 @@ class DeviceCalls:
         )
 
     def run_shards(self, arguments: Sequence[Sequence[Any]], visits: list[Visit] | None = None) -> list[Any]:
-        """The results of each device for its arguments; `visits` takes a record of each collective on each.
+        """The results of each device for its own arguments.
+
+        `visits` receives a record of each collective on each device.
 
         Raises:
-            ArgumentError: there are not as many rows as devices, or an array does not fit.
-            DeviceError: a device fails, is late, or waits for others that do not come.
+            ArgumentError: The number of rows is not the number of devices, or an array does not
+                fit.
+            DeviceError: A device fails, is late, or waits for others that never arrive.
         """
         grid = self.distribution.grid
         if len(arguments) != grid.count:
@@ -230,7 +236,10 @@ class DeviceCalls:
             raise
 
     def run_timed(self, arrays: Sequence[Any], function: int, counters: Any) -> None:
-        """Run a variant of the program that adds to counters, with whole arrays; those of device 0 go into `counters`, an array of numbers."""
+        """Run a profiling variant of the program with whole arrays.
+
+        The counters of device 0 are added to `counters`, an array of numbers.
+        """
         rows = self.distribution.split(arrays, self._labels)
 
         def work(here: Participant) -> None:
@@ -240,9 +249,10 @@ class DeviceCalls:
         run_on_threads(work, self.distribution.grid, cancel=self.calls.cancel)
 
     def timeline(self, *arrays: Any) -> pd.DataFrame:
-        """One run with whole arrays, as a table with a row for each collective on each device.
+        """Run with whole arrays; return a table with a row for each collective on each device.
 
-        Columns: device, collective, opcode; came, complete and ended in seconds since the run began: when the device came there, when the last of its group did, and when it went on.
+        Columns: device, collective, opcode; came, complete and ended in seconds since the start of
+        the run: when the device arrived, when the last one of its group did, and when it continued.
         """
         import pandas as pd
 

@@ -46,20 +46,24 @@ _MADE_AGAIN = ("hlo_module", "buffer_assignment", "program")
 class Executable(Displayable):
     """A compiled module: `exe(*arrays)` runs it.
 
-    Arguments are arrays (a tuple parameter takes a nested tuple) of exactly the dtype and shape of the parameter; the result is a fresh array, or a nested tuple of them.
-    Calls that take long release the GIL, calls may come from several threads at once, and they give bit-identical results for identical arguments.
+    Arguments are arrays (nested tuples for tuple parameters) with exactly the parameter's dtype and
+    shape. The result is a fresh array, or a nested tuple of them. Long calls release the GIL,
+    several threads may call at once, and identical arguments give bit-identical results.
 
-    Of a JAX function the arguments are the function's own (pytrees, without those that are static for `jax.jit`), and so is the result; `exe.flat(*arrays)` takes and gives the
-    program's arrays.
+    For a JAX function, arguments and result are the function's own (pytrees, without arguments that
+    are static for `jax.jit`); `exe.flat(*arrays)` takes and returns the program's arrays.
 
-    A module of several partitions or replicas runs on `device_count` devices: arguments and results are whole arrays, cut and put together by the shardings of its entry, and
-    `run_shards` takes and gives each device's own. The first call with whole arrays compiles the programs of all devices as one, where that is not too long (see `xlanb.spmd.devices.merging`).
+    A module of several partitions or replicas runs on `device_count` devices. Arguments and results
+    are whole arrays, split and joined by the shardings of its entry; `run_shards` takes and returns
+    each device's own. The first call with whole arrays compiles the programs of all devices as one
+    unless that takes too long (see `xlanb.spmd.devices.merging`).
 
-    A call raises ArgumentError where number, dtype or shape of the arguments do not fit (the message says what was expected), KeyboardInterrupt (or what else a
-    signal's handler raises) where a signal comes while the main thread runs it, wherever it is, and CancelledError where another thread has called `cancel`.
+    A call raises ArgumentError if number, dtype or shape of the arguments do not fit (the message
+    says what was expected); KeyboardInterrupt (or whatever a signal handler raises) if a signal
+    arrives while the main thread runs it; and CancelledError if another thread calls `cancel`.
     """
 
-    # A member of each object, and not a method: Python then calls the entry in machine code with nothing of its own between.
+    # A member of each object, not a method, so that Python calls the native entry directly.
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
     hlo_module: HloModule
@@ -118,12 +122,14 @@ class Executable(Displayable):
     def restored(
         cls, source: HloModule | Callable[[], HloModule], content: bytes, make: Callable[[], Executable]
     ) -> Executable:
-        """An executable from the content of its file; `make` compiles it again for who looks at more than its results.
+        """An executable from its file's content; `make` compiles it again to show its stages.
 
-        `source` is the module that it was made of, or what reads the module of a text when somebody asks.
+        `source` is the module it was compiled from, or a function that parses the module's text on
+        demand.
 
         Raises:
-            CompilationError: the content is no executable of this version, or was made for another machine.
+            CompilationError: The content is not an executable of this version, or is for another
+                machine.
         """
         self = cls.__new__(cls)
         calling = None
@@ -144,7 +150,7 @@ class Executable(Displayable):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """What an executable that was restored has not yet: its module, buffers and program, which are made again, and the module that it was made of."""
+        """Create what a restored executable lacks: module, buffers, program or source module."""
         if name == "source_module" and "_read" in self.__dict__:
             self.source_module = self._read()
             return self.source_module
@@ -156,7 +162,7 @@ class Executable(Displayable):
         return getattr(self, name)
 
     def _called(self, calling: CallingConvention | None) -> Callable[..., Any]:
-        """What a call runs: the program itself, or the function that it was made of, with its own arguments and results."""
+        """What a call runs: the program itself, or the source function with its own arguments."""
         if calling is None:
             return self.flat
         is_tuple = isinstance(self.calls.signature.result, TupleShape)
@@ -168,7 +174,7 @@ class Executable(Displayable):
         return self.calls.entry(call) if calling.is_plain and self.devices is None else call
 
     def _fibers(self, grid: DeviceGrid) -> Callable[..., list[Any]] | None:
-        """What runs a short program on all devices in one thread; None where only threads can."""
+        """A runner of short programs on all devices in one thread; None if threads are needed."""
         if self.calls.is_long or not fibers.fits(self.hlo_module, grid):
             return None
         return fibers.FiberRunner(
@@ -177,61 +183,66 @@ class Executable(Displayable):
 
     @property
     def device_count(self) -> int:
-        """On how many devices of this process a call runs the program: one thread for each."""
+        """The number of devices of this process that a call uses, with a thread for each."""
         return self.devices.distribution.grid.count if self.devices is not None else 1
 
     @property
     def parameter_shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the arrays that a call takes: on several devices those of whole arrays."""
+        """The shapes of the arrays that a call takes; whole arrays on several devices."""
         if self.devices is not None:
             return self.devices.distribution.parameters
         return tuple(shape for _, shape in self.calls.signature.parameters)
 
     def run_shards(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """The results of each device for its own arguments, replica after replica and in each partition after partition: what a call does without cutting and putting together.
+        """The results of each device for its own arguments, without splitting and joining arrays.
+
+        Rows are by replica, then by partition.
 
         Raises:
-            ArgumentError: there are not as many rows of arguments as devices, or an array does not fit.
-            DeviceError: a device fails, is late, or waits for others that do not come.
+            ArgumentError: The number of rows is not the number of devices, or an array does not
+                fit.
+            DeviceError: A device fails, is late, or waits for others that never arrive.
         """
         if self.devices is not None:
             return self.devices.run_shards(arguments)
         return [self.flat(*row) for row in arguments]
 
     def timeline(self, *arrays: Any) -> pd.DataFrame:
-        """When each device came to each collective in one run with whole arrays: a table with a row for each of them.
+        """Run with whole arrays; return a table of when each device reached each collective.
 
-        Columns: device, collective, opcode; came, complete and ended in seconds since the run began: when the device came, when the last of its group did, when it went on.
+        Columns: device, collective, opcode; came, complete and ended in seconds since the start of
+        the run: when the device arrived, when the last one of its group did, when it continued.
 
         Raises:
-            ArgumentError: the arrays do not fit.
-            DeviceError: as for a call.
+            ArgumentError: The arrays do not fit.
+            DeviceError: As for a call.
         """
         import pandas as pd
 
         return self.devices.timeline(*arrays) if self.devices is not None else pd.DataFrame(columns=TIMELINE)
 
     def plot_timeline(self, *arrays: Any) -> Any:
-        """`timeline` as a plotly Figure: a lane for each device, with what it waited for and for whom.
+        """Plot `timeline` as a plotly Figure: a lane per device, with its waits and their causes.
 
         Raises:
-            ArgumentError: the arrays do not fit.
-            XlanbError: the program ran no collective.
+            ArgumentError: The arrays do not fit.
+            XlanbError: The program ran no collective.
             MissingLibraryError: plotly is not installed.
         """
         return DeviceTimeline(self.timeline(*arrays), self.hlo_module, device_grid(self.hlo_module)).plot()
 
     def cancel(self) -> int:
-        """Stop the calls that other threads are in, within some milliseconds; gives how many there were.
+        """Stop the calls of other threads within milliseconds; return how many there were.
 
-        Each of them raises CancelledError, and the executable is ready for the next call. What a call is in a function of Python's meanwhile (see `kernels`) it stops when that returns.
+        Each of them raises CancelledError, and the executable is ready for the next call. A call
+        that is in a Python function (see `kernels`) stops when that returns.
         """
         running = self.calls.cancel() + (self.devices.cancel() if self.devices is not None else 0)
         self.feeds.cancel()
         return running
 
     def count_runs(self) -> RunCounter:
-        """Count executions from now on, until the counter's `end`: calls of this object, and of what else runs its code."""
+        """Count executions of this object and its code until the counter's `end`."""
         if self.counter is None or not self.counter.is_on:
             counter, call = RunCounter(), self.__call__
             timed = counter.timed(call)
@@ -246,63 +257,68 @@ class Executable(Displayable):
         self.counter.begin()
         return self.counter
 
-    # -- infeed and outfeed -------------------------------------------------------------------------------------
+    # -- infeed and outfeed ------------------------------------------------------------------------
 
     def infeed(self, *values: Any) -> None:
-        """Give what infeeds of the program take, in this order: arrays, or (nested) tuples of them; before a call, or from another thread while it runs.
+        """Queue values for the program's infeeds, in order: arrays, or (nested) tuples of them.
 
-        A call that finds nothing there waits. It stays interruptible, says after a second what it waits for, and raises EvaluationError where no other thread could give anything.
+        Call it before a call of the program, or from another thread while it runs. A call without
+        queued values waits. It can be interrupted, logs after a second what it waits for, and
+        raises EvaluationError if no other thread could provide a value.
 
         Raises:
-            FeedError: the program has no infeed, or none that takes an array of that dtype and shape.
+            FeedError: The program has no infeed, or none for an array of that dtype and shape.
         """
         self.feeds.infeed(*infeed_arrays(self.hlo_module, values))
 
     def outfeed(self, timeout: float | None = 0.0) -> Any:
-        """The next that an outfeed of the program has given: an array, or a (nested) tuple of them. Waits for it up to `timeout` seconds, with None for ever.
+        """The next value of the program's outfeeds: an array, or a (nested) tuple of them.
+
+        Waits for it up to `timeout` seconds, or forever if None.
 
         Raises:
-            FeedError: there is nothing.
+            FeedError: There is no value.
         """
         return self.feeds.outfeed(timeout)
 
-    # -- for elsewhere ------------------------------------------------------------------------------------------
+    # -- export ------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write machine code and signature into one file, for `xlanb.load` on this machine or one that can do what it can.
+        """Write machine code and signature to a file for `xlanb.load` on a compatible machine.
 
         Raises:
-            UnimplementedError: the program calls functions of this process (see `kernels`).
-            OSError: the file cannot be written.
+            UnimplementedError: The program calls functions of this process (see `kernels`).
+            OSError: The file cannot be written.
         """
         from xlanb.cpu.saved import save
 
         save(self, path)
 
     def export_c(self, directory: str | Path, name: str = "model") -> list[Path]:
-        """Write NAME.o, NAME.h and, where there is a C compiler, libNAME.so, for C programs on machines like this; gives their paths.
+        """Write NAME.o, NAME.h and, with a C compiler, libNAME.so for C programs; return paths.
 
-        The header declares `NAME(arguments, results, temp)` and `NAME_call` with a typed pointer for each array. The code uses one thread and needs
-        nothing but the C and mathematics libraries.
+        The header declares `NAME(arguments, results, temp)` and `NAME_call` with a typed pointer
+        for each array. The code is for machines like this one, uses one thread, and needs only the
+        C and mathematics libraries.
 
         Raises:
-            CompilationError: the name is no C identifier, or the C compiler fails.
-            UnimplementedError: the program calls functions of this process (see `kernels`).
+            CompilationError: The name is not a C identifier, or the C compiler fails.
+            UnimplementedError: The program calls functions of this process (see `kernels`).
         """
         from xlanb.cpu.export_c import export_c
 
         return export_c(self, directory, name)
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     @property
     def target(self) -> Target:
-        """The machine that the code is made for."""
+        """The machine that the code is for."""
         return self.program.target
 
     @property
     def llvm_ir(self) -> Code:
-        """The LLVM IR as it was emitted, each instruction with the line of its HLO instruction as debug location."""
+        """The LLVM IR as emitted; debug locations are the lines of the HLO instructions."""
         return Code.of(self.llvm_record)
 
     @property
@@ -321,15 +337,18 @@ class Executable(Displayable):
 
     @property
     def is_native(self) -> bool:
-        """Whether calls run machine code: False where llvmlite is not installed, and the evaluator runs the module instead."""
+        """Whether calls run machine code.
+
+        Without llvmlite, the evaluator runs the module instead.
+        """
         return isinstance(self.calls, Calls)
 
     @property
     def native_calls(self) -> Calls:
-        """What runs the machine code.
+        """The calls that run the machine code.
 
         Raises:
-            MissingLibraryError: there is none: llvmlite is not installed.
+            MissingLibraryError: llvmlite is not installed, so that there are none.
         """
         if not isinstance(self.calls, Calls):
             raise llvm.missing("running machine code")
@@ -337,7 +356,7 @@ class Executable(Displayable):
 
     @cached_property
     def _traced(self) -> Program:
-        """The same program with debug locations, for those who read it; the code that runs carries none."""
+        """The same program with debug locations, to be read; the code that runs has none."""
         return deep(lambda: emit_program(self.buffer_assignment, self.program.target, self._lines))
 
     @cached_property
@@ -345,7 +364,10 @@ class Executable(Displayable):
         return jit.MachineCode(self._traced.text)
 
     def load(self, program: Program, host: int = 0) -> library.ProgramCode:
-        """This executable's program or a variant of it, ready to run; `host` is the address of another function in the place of `xlanb.host`."""
+        """Load this executable's program or a variant of it.
+
+        `host` is the address of a function to use instead of `xlanb.host`.
+        """
         own = program.symbols | {symbol: h.address for symbol, h in self._host.items()}
         symbols = own | library.symbols(program.module.declarations)
         if host:
@@ -372,7 +394,7 @@ class Executable(Displayable):
 
     @cached_property
     def plans(self) -> dict[str, KernelPlan]:
-        """What was decided about each kernel before its code was written: loops, vectors, threads, with the costs that were compared; by the name of its function."""
+        """The decisions about each kernel (loops, vectors, threads, costs), by its function."""
         return self._traced.plans
 
     @property
@@ -382,14 +404,17 @@ class Executable(Displayable):
         return {f: by_name[name] for f, name in self.program.kernels.items()}
 
     def profile(self, *arrays: Any, runs: int = 10) -> pd.DataFrame:
-        """Time of each kernel: a table with a row per kernel.
+        """Time each kernel; return a table with a row per kernel.
 
-        Columns: kernel, instruction, op_name, calls and seconds (of one run, the mean of `runs`), share of the sum, bytes, flops, gbytes_per_second, gflops_per_second; of_limit is
-        the least time that this machine could take for these bytes and flops over the time that it took, bound what decides that least time, "memory" or "compute". The machine's
-        peaks are measured when they are first asked for, in less than a second (see xlanb.cpu.machine).
+        Columns: kernel, instruction, op_name, calls and seconds (of one run, the mean of `runs`),
+        share of the sum, bytes, flops, gbytes_per_second, gflops_per_second; of_limit, the least
+        possible time on this machine for these bytes and flops divided by the measured time; bound,
+        what determines that least
+        time: "memory" or "compute". The machine's peaks are measured on first use, in less than a
+        second (see xlanb.cpu.machine).
 
         Raises:
-            ArgumentError: as for a call.
+            ArgumentError: As for a call.
         """
         from xlanb.cpu.profile import profile
 
@@ -398,14 +423,20 @@ class Executable(Displayable):
     def __str__(self) -> str:
         kernels, temp = len(self.program.kernels), self.buffer_assignment.temp_size
         devices = f" on {self.device_count} devices" if self.device_count > 1 else ""
-        return f"Executable {self.hlo_module.name}{devices}: {self.calls.signature.text}, {kernels} kernel{'s' * (kernels != 1)}, {temp:,} bytes of temporaries"
+        return (
+            f"Executable {self.hlo_module.name}{devices}: {self.calls.signature.text}, {kernels} "
+            f"kernel{'s' * (kernels != 1)}, {temp:,} bytes of temporaries"
+        )
 
     def __repr__(self) -> str:
         return f"<{self}>"
 
 
 def _shortage(make: Callable[[], Executable], number: int | None) -> str:
-    """See Shortage; of an executable that was restored, which first has to be made again: not known where memory lacks for that too."""
+    """See Shortage.
+
+    A restored executable is compiled again first; "" if memory lacks for that too.
+    """
     try:
         return Shortage(make().buffer_assignment)(number)
     except (MemoryError, XlanbError):
@@ -424,5 +455,5 @@ def _calls_of(merge: Callable[[], Executable | None] | None) -> Callable[[], Cal
 
 
 def _parameter_names(source: HloModule) -> list[str]:
-    """What the program's author calls the parameters: partitioning gives them other names."""
+    """The author's names of the parameters; partitioning renames them."""
     return [p.name for p in source.entry_computation.parameters]

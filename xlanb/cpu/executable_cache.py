@@ -1,12 +1,13 @@
-"""Executables on disk: a program that was compiled before starts without passes and without LLVM.
+"""Executables on disk: a program compiled before starts without passes and without LLVM.
 
-They are kept where XLANB_CACHE_DIR names a folder, beside the object files, under the same rules (see object_cache): only
-what this user wrote is run, and the oldest entries go. An entry is found by the module's text, the options, the machine
-(its features and number of threads) and a stamp of the sources of this package, so that another version compiles anew.
-A text that was compiled has an entry too, which says where the executable of its module is: it need not be read again.
+They are stored if XLANB_CACHE_DIR names a folder, next to the object files, under the same rules
+(see object_cache): only code that this user wrote is run, and the oldest entries are removed. An
+entry is found by the module's text, the options, the machine (its features and number of threads)
+and a stamp of this package's sources, so that another version compiles anew. A compiled text has an
+entry too, which points to the executable of its module, so that the text need not be parsed again.
 
-Not kept: programs of several devices, those that call functions of the process, and what a pipeline or a pass of the
-user's own made.
+Not stored: programs of several devices, programs that call functions of the process, and results of
+custom pipelines or passes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _KIND, _TEXT = b"executable", b"text"
 
 
 class ExecutableCache:
-    """The executables in the folder that XLANB_CACHE_DIR names, for one target and the options of a compilation."""
+    """The executables in the folder XLANB_CACHE_DIR, for one target and compile options."""
 
     def __init__(self, disk: ObjectCache, target: Target, options: CompileOptions) -> None:
         self._disk = disk
@@ -41,10 +42,10 @@ class ExecutableCache:
 
     @staticmethod
     def of_environment(target: Target, options: CompileOptions) -> ExecutableCache | None:
-        """The cache; None where the environment names none, or where the options' passes are not known by name.
+        """The cache; None if the environment names none, or if a pass is not known by name.
 
         Raises:
-            FlagError: XLANB_CACHE_BYTES is no whole number.
+            FlagError: XLANB_CACHE_BYTES is not a whole number.
         """
         if not isinstance(options.pipeline, str) or pipelines.joined():
             return None
@@ -52,21 +53,24 @@ class ExecutableCache:
         return None if disk is None else ExecutableCache(disk, target, options)
 
     def get(self, text: str) -> bytes | None:
-        """The content of the file of the executable of a module with this text (see saved.read); None where there is none."""
+        """The file content of the executable of a module with this text (see saved.read).
+
+        None if there is none.
+        """
         return self._get(_digest(text))
 
     def put(self, text: str, exe: Executable) -> None:
-        """Keep the executable of a module with this text, where it can be kept."""
+        """Store the executable of a module with this text, if it can be stored."""
         if exe.device_count == 1 and not exe.program.host:
             self._disk.write(_KIND, self._about + _digest(text), content(exe))
 
     def get_of(self, words: str) -> bytes | None:
-        """The same of a module that was read of these words before; None where they were not."""
+        """The same for a module parsed from these words before; None if it was not."""
         name = self._disk.read(_TEXT, self._about + words)
         return self._get(name.decode()) if name is not None else None
 
     def put_words(self, words: str, text: str) -> None:
-        """Keep which module's executable is that of these words: the one with this text."""
+        """Record that these words yield the module with this text."""
         if self._disk.read(_KIND, self._about + _digest(text)) is not None:
             self._disk.write(_TEXT, self._about + words, _digest(text).encode())
 
@@ -88,8 +92,8 @@ def stamp() -> str:
 
 
 def _sources(folder: str, below: str) -> Iterator[str]:
-    """A line for each source in a folder and those in it."""
-    with os.scandir(folder) as entries:  # a quarter of the time that Path.rglob takes
+    """Yield a line for each source in a folder and its subfolders."""
+    with os.scandir(folder) as entries:  # four times as fast as Path.rglob
         for entry in entries:
             if entry.name.endswith(".py"):
                 state = entry.stat()

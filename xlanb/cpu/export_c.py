@@ -30,7 +30,8 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     check_name(name)
     if exe.device_count > 1:
         raise UnimplementedError(
-            f"cannot export {exe.hlo_module.name} to C: it runs on {exe.device_count} devices; only programs for one device can be exported"
+            f"cannot export {exe.hlo_module.name} to C: it runs on {exe.device_count} devices; only "
+            "programs for one device can be exported"
         )
     program = emit_program(exe.buffer_assignment, standalone(exe.target))
     code = object_code(program, exe.calls.signature, exe.buffer_assignment.temp_size, name)
@@ -77,8 +78,9 @@ extern "C" {{
 /* Bytes of memory that a call works in, aligned to 64. */
 #define {upper}_TEMP_BYTES {code.temp_bytes}
 
-/* The function itself: addresses of the arrays that go in, of those that come out, and of {upper}_TEMP_BYTES bytes. The arrays that come
- * out overlap nothing. It may run on several threads at once, each with memory of its own. */
+/* The function itself: addresses of the argument arrays, of the result arrays, and of
+ * {upper}_TEMP_BYTES bytes. The result arrays must not overlap anything. It may run on several
+ * threads at once, each with its own memory. */
 void {name}(const void *const *arguments, void *const *results, void *temp);
 
 /* The same with an argument for each array; 0, or -1 where there is no memory.

@@ -1,7 +1,8 @@
-"""A C++ class around an object file, with the methods of those that TensorFlow's tfcompile wrote.
+"""A C++ class around an object file, with the methods of TensorFlow's tfcompile classes.
 
-The header needs C++11 and nothing of TensorFlow. Source of the names: tensorflow/compiler/aot and its
-documentation. What tfcompile's class inherits (args, results, Run, error_msg) is written out here.
+The header needs C++11 and nothing of TensorFlow. Source of the names: tensorflow/compiler/aot and
+its documentation. The methods that tfcompile's class inherits (args, results, Run, error_msg) are
+part of the class.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _CPP_TYPES = {"pred": "bool"}
 class Names:
     """The names of the arrays in C++; "" if they have none.
 
-    `args` come first among the arguments, `variables` behind them: after a run, variable k holds
-    result `updates[k]`, or, where that is None, what it held.
+    `args` are the first arguments, `variables` the last. After a run, variable k holds result
+    `updates[k]` or, if that is None, its previous value.
     """
 
     args: Sequence[str]
@@ -33,11 +34,11 @@ class Names:
 
 
 def cpp_header(code: ObjectCode, cpp_class: str, names: Names) -> str:
-    """The text of a header with the class `cpp_class`, as `Name` or `outer::inner::Name`.
+    """The text of a header with the class `cpp_class`, given as `Name` or `outer::inner::Name`.
 
     Raises:
-        ArgumentError: two arrays would have one name.
-        CompilationError: a part of `cpp_class` cannot be a name in C++.
+        ArgumentError: Two arrays would have the same name.
+        CompilationError: A part of `cpp_class` is not a valid C++ name.
     """
     *spaces, name = cpp_class.split("::")
     for part in (*spaces, name):
@@ -80,7 +81,7 @@ def cpp_header(code: ObjectCode, cpp_class: str, names: Names) -> str:
 
 
 def _identifier(name: str) -> str:
-    """A name of a graph as part of an identifier: scopes are separated by _."""
+    """A graph's name as part of an identifier: scopes are separated by _."""
     return re.sub(r"\W", "_", name)
 
 
@@ -94,7 +95,7 @@ def _check_distinct(cpp_class: str, names: Names) -> None:
 
 
 def _accessors(kind: str, names: Sequence[str], specs: Sequence[ArraySpec], first: int) -> list[str]:
-    """The methods of arrays, each by its number and, where it has one, by its name."""
+    """Accessors of arrays, each by number and, if it has one, by name."""
     made = []
     for k, name in enumerate(names):
         made.append(_methods(f"{kind}{k}", specs[k], kind, first + k))
@@ -104,7 +105,7 @@ def _accessors(kind: str, names: Sequence[str], specs: Sequence[ArraySpec], firs
 
 
 def _methods(called: str, spec: ArraySpec, kind: str, number: int) -> str:
-    """The methods of one array: set_x_data, x_data, x(i, j), x_size in bytes, x_count."""
+    """Accessors of one array: set_x_data, x_data, x(i, j), x_size in bytes, x_count."""
     numbers = prod(spec.dimensions) * (2 if spec.shape.element_type.is_complex else 1)
     cpp = _CPP_TYPES.get(str(spec.shape.element_type), c_type(spec))
     lines = []
@@ -124,7 +125,7 @@ def _methods(called: str, spec: ArraySpec, kind: str, number: int) -> str:
 
 
 def _place(dimensions: Sequence[int]) -> tuple[str, str]:
-    """(The number of an element, row-major, the variables of its index)."""
+    """(The row-major number of an element, the variables of its index.)"""
     if prod(dimensions) == 1 and len(dimensions) < 2:
         return "0", ""
     at = "dim0"
@@ -142,7 +143,7 @@ def _strings(values: Sequence[str]) -> str:
 
 
 def _updates(names: Names, arguments: Sequence[ArraySpec]) -> str:
-    """The lines that put the new values of variables where the old ones were."""
+    """The lines that copy the new values of variables over the old ones."""
     lines = []
     for k, result in enumerate(names.updates):
         if result is not None:

@@ -1,6 +1,4 @@
-"""The shapes that a program's infeeds accept, so that values of other shapes are rejected when they
-are provided.
-"""
+"""The shapes that infeeds accept, to reject other values when they are provided."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from xlanb.shape.shape import subshape
 
 
 def infeed_arrays(module: HloModule, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """See Executable.infeed; the values as arrays, in (nested) tuples as they were."""
+    """See Executable.infeed; the values as arrays, in the same (nested) tuples."""
     taken = [s for i in module.instructions() if i.opcode is Op.INFEED for _, s in subshape(i.shape, (0,)).leaves()]
     if not taken:
         raise FeedError(f"{module.name} has no infeed")

@@ -1,13 +1,16 @@
-"""Run short programs of several devices in one thread: each device has its own stack and runs until
-it calls the runtime, then the next one continues.
+"""Run short programs of several devices in one thread, each device on its own stack.
 
-A thread for each device costs some hundred microseconds, more than a short program takes. Here `xlanb.host`, by which machine code calls the runtime, notes who calls what and
-switches back to the stack of the thread (glibc's swapcontext); Python then does what was asked for, a collective once all members of its group have come, and switches
-to the next device.
+A device runs until it calls the runtime, then the next one continues. A thread per device would
+cost some hundred microseconds, more than a short program takes. Here `xlanb.host`, through which
+machine code calls the runtime, records the call and switches back to the thread's stack (glibc's
+swapcontext). Python then performs the call, a collective once all members of its group have
+arrived, and switches to the next device.
 
 Invariants
-- The stacks of devices run machine code alone. No frame of Python's, and no call of its interface, is ever on them: `resume` is called with the GIL, and machine code never lets go of it.
-- A set of stacks is used by one run at a time, and not again after one that did not end well, for its devices stand in the middle of a program.
+- The stacks of devices run only machine code. No Python frame and no call of Python's C API is ever
+  on them: `resume` is called with the GIL, and machine code never releases it.
+- A set of stacks is used by one run at a time. It is discarded after a failed run, whose devices
+  are still in the middle of the program.
 """
 
 from __future__ import annotations
@@ -45,27 +48,38 @@ if TYPE_CHECKING:
     from xlanb.cpu.library import ProgramCode
 
 MOST: Final = 64
-"""Devices for each of which there is a stack."""
+"""The most devices, each of which has a stack."""
 _STACK: Final = 8 << 20
-"""Bytes of a stack, as a thread's; memory that is not used is not there."""
+"""Bytes of a stack, the same as a thread's; unused pages take no memory."""
 _CONTEXT: Final = 8192
-"""Bytes for a ucontext_t: more than any machine's."""
+"""Bytes for a ucontext_t, enough for any machine."""
 _UC_LINK, _UC_STACK = 8, 16
 """Where a 64-bit Linux has uc_link and uc_stack (address, flags, size) in it."""
 _NUMBERS: Final = frozenset((Op.PARTITION_ID, Op.REPLICA_ID))
 _ASIDE: Final = frozenset((Op.ASYNC_START, Op.ASYNC_UPDATE, Op.ASYNC_DONE))
-"""Collectives within these meet in the evaluator, which would wait in the one thread for devices that cannot go on."""
+"""Collectives in these run in the evaluator, which would block the only thread."""
 _RESUME, _BODY = "xlanb.fiber.resume", "xlanb.fiber.body"
 
 
 class Fiber(ctypes.Structure):
-    """A device: the contexts of the thread and its own; the program and its arguments; what function of the runtime it asks for, with which table (0: it has ended)."""
+    """A device: the thread's context and its own; the program and its arguments; its runtime call.
 
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("main", "own", "run", "args", "results", "temp", "steps", "function", "table"))  # fmt: skip
+    `function` and `table` are the runtime function to call and its argument; 0 if the program has
+    ended.
+    """
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in ("main", "own", "run", "args", "results", "temp", "steps", "function", "table")
+    )
 
 
 def fits(module: HloModule, grid: DeviceGrid) -> bool:
-    """Whether a program can run so: its collectives are plain ones that each device has a group in, and the machine can switch stacks."""
+    """Whether a program can run on fibers.
+
+    Its collectives must be plain ones whose groups include every device, and the machine must be
+    able to switch stacks.
+    """
     several = [i for i in module.instructions() if why_several(i) and i.opcode not in _NUMBERS]
     if any(i.opcode in _ASIDE for i in module.instructions()):
         return False
@@ -77,7 +91,7 @@ def fits(module: HloModule, grid: DeviceGrid) -> bool:
 
 @cache
 def _libc() -> Any:
-    """The C library with its contexts; None where it has none."""
+    """The C library with its context functions; None if it lacks them."""
     library = ctypes.PyDLL(None)
     has_all = all(hasattr(library, n) for n in ("getcontext", "makecontext", "swapcontext", "gnu_get_libc_version"))
     return library if has_all and ctypes.sizeof(ctypes.c_void_p) == 8 else None
@@ -94,7 +108,7 @@ def _text(target: Any) -> str:
 
     @m.define(HOST, VOID, exported=True, function=PTR, table=PTR)
     def host(f: Function, function: Value, table: Value) -> None:
-        """From a program on a device's stack: ask for a function of the runtime."""
+        """Called by a program on a device's stack: request a call of a runtime function."""
         fiber = current(f).load()
         fields = Fields(fiber, Fiber)
         fields["function"].store(function)
@@ -103,7 +117,7 @@ def _text(target: Any) -> str:
 
     @m.define(_BODY, VOID, exported=True)
     def body(f: Function) -> None:
-        """What a device's stack begins with: run the program, say that it has ended, and run the next one."""
+        """The entry of a device's stack: run the program, report its end, and run the next one."""
         with f.rounds([f.const(I32, 0)]) as forever:
             fiber = current(f).load()
             fields = Fields(fiber, Fiber)
@@ -115,7 +129,7 @@ def _text(target: Any) -> str:
 
     @m.define(_RESUME, VOID, exported=True, fiber=PTR)
     def resume(f: Function, fiber: Value) -> None:
-        """From the thread's stack: let a device go on until it asks for something."""
+        """Called on the thread's stack: run a device until its next request."""
         current(f).store(fiber)
         switch(f, fiber, "main", "own")
 
@@ -137,7 +151,7 @@ def _resume() -> Any:
 
 
 def host_address() -> int:
-    """The function that stands in for `xlanb.host` in programs that run on such stacks."""
+    """The address of the function that replaces `xlanb.host` in programs that run on fibers."""
     return _code().address(HOST)
 
 
@@ -145,7 +159,9 @@ class _Set:
     """Stacks, tables of pointers and arenas for all devices of a program."""
 
     def __init__(self, count: int, code: ProgramCode, arguments: int, results: int, temp: int) -> None:
-        self.tables = [((ctypes.c_void_p * max(arguments, 1))(), (ctypes.c_void_p * max(results, 1))()) for _ in range(count)]  # fmt: skip
+        self.tables = [
+            ((ctypes.c_void_p * max(arguments, 1))(), (ctypes.c_void_p * max(results, 1))()) for _ in range(count)
+        ]
         self.fibers = [Fiber() for _ in range(count)]
         self._memory: list[Any] = []
         main = self._kept(ctypes.create_string_buffer(_CONTEXT))
@@ -163,7 +179,7 @@ class _Set:
         return ctypes.addressof(buffer)
 
     def _context(self) -> int:
-        """A context that begins with the body, on a new stack."""
+        """A context that starts the body on a new stack."""
         context = self._kept(ctypes.create_string_buffer(_CONTEXT))
         stack = mmap.mmap(-1, _STACK)
         self._memory.append(stack)
@@ -181,9 +197,10 @@ class FiberRunner:
     """Runs a program on all devices in the calling thread.
 
     Args:
-        calls: of the program; its code is `code`, in which `host_address` stands for `xlanb.host`.
-        hosts: the functions of the runtime that the code asks for.
-        grid: the devices.
+        calls: The program's calls; its code is `code`, in which `host_address` replaces
+            `xlanb.host`.
+        hosts: The runtime functions that the code calls.
+        grid: The devices.
     """
 
     def __init__(
@@ -208,8 +225,8 @@ class FiberRunner:
         """The results of each device for its arguments.
 
         Raises:
-            ArgumentError: an array does not fit.
-            DeviceError: devices wait for others that do not come.
+            ArgumentError: An array does not fit.
+            DeviceError: Devices wait for others that never arrive.
         """
         calls = self._calls
         try:
@@ -249,7 +266,7 @@ class FiberRunner:
             raise _stuck(waiting, self._grid.count)
 
     def _ask(self, function: int, table: int, device: int) -> None:
-        """Do what a device asks for by itself."""
+        """Perform a request of a single device."""
         numbers = self._numbers.get(function)
         if numbers is not None:
             result = ctypes.c_uint64.from_address(table).value

@@ -1,4 +1,4 @@
-"""Calls of a compiled module where there is no LLVM to make machine code: the evaluator runs what the passes have left."""
+"""Calls of a compiled module without LLVM: the evaluator runs the module after the passes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ _LOG = logging.getLogger("xlanb.cpu")
 
 @cache
 def warn_once() -> None:
-    """Say, once in a process, what runs the programs that are compiled."""
+    """Log, once per process, that the evaluator runs compiled programs."""
     _LOG.warning(
-        "llvmlite is not installed: the evaluator runs compiled programs, slowly; there is no optimized LLVM IR, no assembly and no time of a kernel"
+        "llvmlite is not installed: the evaluator runs compiled programs, slowly; there is no optimized "
+        "LLVM IR, no assembly and no time of a kernel"
     )
 
 
 class InterpretedCalls:
-    """What `Calls` is for machine code: the same checks of the arguments, the same shapes and dtypes of the results.
+    """The counterpart of `Calls` without machine code, with the same checks, shapes and dtypes.
 
-    The values are those of the evaluator, which computes instruction by instruction with NumPy: right, and slow. Calls
+    The evaluator computes the values instruction by instruction with NumPy: correct but slow. Calls
     cannot be cancelled, and there is no code to profile.
     """
 
@@ -56,15 +57,15 @@ class InterpretedCalls:
         return map_leaves(_fresh, evaluate(self._module, *nested, feeds=self._feeds))
 
     def run_with(self, function: int, flat: Sequence[Any], extra: int = 0) -> NoReturn:
-        """Refuse: there is no machine code.
+        """Raise an error: there is no machine code.
 
         Raises:
-            MissingLibraryError: always.
+            MissingLibraryError: Always.
         """
         raise llvm.missing("running a program's kernels")
 
     def cancel(self) -> int:
-        """No call can be stopped."""
+        """Return 0: no call can be stopped."""
         return 0
 
 

@@ -1,7 +1,8 @@
-"""LAPACK and BLAS by SciPy: the addresses of their routines, which machine code calls as Fortran does, and the workspace that they want.
+"""Addresses of SciPy's LAPACK and BLAS routines, and queries of their workspace sizes.
 
-SciPy gives them as the capsules of scipy.linalg.cython_lapack and scipy.linalg.cython_blas. A call of one cannot be
-interrupted: a signal or a cancellation takes effect when it returns (seconds for matrices of some thousand rows).
+Machine code calls them as Fortran does. SciPy exports them as capsules in
+scipy.linalg.cython_lapack and scipy.linalg.cython_blas. A call cannot be interrupted: a signal or a
+cancellation takes effect when it returns (seconds for matrices of some thousand rows).
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import Any
 import numpy as np
 
 PREFIX = "lapack."
-"""Symbols of the routines begin with it: lapack.dgeev."""
+"""The prefix of the routines' symbols, as in lapack.dgeev."""
 SERIAL = "lapack.serial."
-"""Symbols of single-threaded variants: lapack.serial.dgeev (see xlanb.cpu.lapack_calls)."""
+"""The prefix of single-threaded variants, as in lapack.serial.dgeev (see lapack_calls)."""
 _MODULES = ("scipy.linalg.cython_lapack", "scipy.linalg.cython_blas")
 
 
 @cache
 def address(routine: str) -> int:
-    """The address of a routine of LAPACK or BLAS, as "dgeev" or "dtrsm"; each argument of it is a pointer.
+    """The address of a LAPACK or BLAS routine such as "dgeev"; all its arguments are pointers.
 
     Raises:
-        KeyError: SciPy has none of this name.
+        KeyError: SciPy has no routine of this name.
     """
     capsule = _capsule(routine)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -34,7 +35,7 @@ def address(routine: str) -> int:
 
 
 def parameter_count(routine: str) -> int:
-    """How many arguments a routine takes."""
+    """The number of arguments of a routine."""
     return _c_type(_capsule(routine)).count(b",") + 1
 
 
@@ -47,7 +48,7 @@ def _capsule(routine: str) -> Any:
 
 
 def _c_type(capsule: Any) -> bytes:
-    """The type of the function behind a capsule, as C has it: the capsule's name."""
+    """The C type of the function behind a capsule, which is the capsule's name."""
     name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     return bytes(name(capsule))
@@ -55,12 +56,16 @@ def _c_type(capsule: Any) -> bytes:
 
 @lru_cache(maxsize=1024)
 def workspace(routine: str, arguments: tuple[int | str | None, ...], at: int, dtype: str) -> int:
-    """The elements of workspace that a routine wants: `arguments` are its integers and letters, None where it has an array; the workspace is argument `at`, its size the one behind it."""
+    """The number of workspace elements that a routine needs.
+
+    `arguments` are its integers and letters, None for arrays. The workspace is argument `at`, its
+    size the next one.
+    """
     given: list[ctypes.c_void_p] = []
     kept: list[object] = []
     for n, value in enumerate(arguments):
         value = -1 if n == at + 1 else value
-        # each array is memory of its own: a query sets the first element of workspaces, and info
+        # separate memory for each array: a query writes the first element of workspaces, and info
         held = (
             np.zeros(4, dtype)
             if value is None

@@ -1,9 +1,9 @@
-"""The functions that machine code calls as LAPACK or BLAS routines: the routine, or a wrapper that
-runs it on one thread.
+"""The functions that machine code calls as LAPACK or BLAS routines, some on one thread only.
 
-A routine under the prefix SERIAL runs on one thread: OpenBLAS's own threads are off while such a call lasts, in the
-whole process, as threadpoolctl does it. For small matrices, and where xlanb's threads share a batch, they would wait
-for one another most of the time, a hundred times as long as the work takes if the machine is busy.
+A routine with the prefix SERIAL runs on one thread: OpenBLAS's threads are disabled in the whole
+process during the call, as threadpoolctl does it. For small matrices, and if xlanb's threads share
+a batch, OpenBLAS's threads would mostly wait for one another, up to a hundred times as long as the
+work takes on a busy machine.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from xlanb.cpu.objects import compile_units
 _CODE: list[jit.LoadedCode] = []
 """The functions live as long as the process: programs of any age call them."""
 LIMIT = np.zeros(4, np.int32)
-"""A lock, how many calls on one thread there are, OpenBLAS's threads before the first of them."""
+"""A lock, the number of single-threaded calls, OpenBLAS's thread count before the first."""
 GET, SET = "openblas.get", "openblas.set"
 
 
 def symbols(names: Sequence[str]) -> dict[str, int]:
-    """The addresses behind those of the symbols that are routines of LAPACK or BLAS."""
+    """The addresses of those symbols that are LAPACK or BLAS routines."""
     return {name: entry(name) for name in names if name.startswith(PREFIX)}
 
 
 @cache
 def entry(symbol: str) -> int:
-    """The address of the routine behind a symbol, or of the function that calls it on one thread."""
+    """The address of the routine of a symbol, or of a function that calls it on one thread."""
     routine, target = symbol.removeprefix(SERIAL).removeprefix(PREFIX), jit.host()
     limits = openblas() if symbol.startswith(SERIAL) else {}
     if not limits:
@@ -65,7 +65,7 @@ def entry(symbol: str) -> int:
 
 @cache
 def openblas() -> dict[str, int]:
-    """The functions that say and set how many threads SciPy's OpenBLAS has; none if SciPy has another BLAS."""
+    """The functions that get and set OpenBLAS's thread count; empty if SciPy has another BLAS."""
     library = ctypes.CDLL(import_module("scipy.linalg.cython_blas").__file__)
     for prefix in ("scipy_openblas", "openblas"):
         names = {GET: f"{prefix}_get_num_threads", SET: f"{prefix}_set_num_threads"}
@@ -78,7 +78,7 @@ def openblas() -> dict[str, int]:
 
 @contextmanager
 def _locked(f: Function, state: NativeVariable) -> Iterator[Pointer]:
-    """The state under its lock, which is held for some nanoseconds at a time."""
+    """The state under its lock, held for nanoseconds at a time."""
     with f.rounds([]) as loop:
         loop.again = state(f).exchange(1, "acquire").differs(0)
     yield Pointer(state.address(f), I32)
@@ -86,7 +86,7 @@ def _locked(f: Function, state: NativeVariable) -> Iterator[Pointer]:
 
 
 def _enter(f: Function, state: NativeVariable) -> None:
-    """Turn OpenBLAS's threads off, in the first of several calls."""
+    """Disable OpenBLAS's threads at the first of several calls."""
     with _locked(f, state) as words:
         with f.when(words[1].equals(0)):
             words[2] = f.call(I32, GET)
@@ -95,7 +95,7 @@ def _enter(f: Function, state: NativeVariable) -> None:
 
 
 def _leave(f: Function, state: NativeVariable) -> None:
-    """Turn them on again, in the last of several calls."""
+    """Enable them again at the last of several calls."""
     with _locked(f, state) as words:
         words[1] = words[1] - 1
         with f.when(words[1].equals(0)):

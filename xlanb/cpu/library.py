@@ -1,5 +1,6 @@
-"""Link objects: those of a program, and shared routines, which are compiled and linked once per
-process (see codegen.routines).
+"""Link objects: a program's, and shared routines.
+
+Routines are compiled and linked once per process (see codegen.routines).
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.runtime.guard import HOST
 
 _ROUTINES: dict[tuple[Target, str], tuple[jit.LoadedCode, int]] = {}
-"""Code and address of each routine by its target and its IR; they stay, as those of any library do."""
+"""Code and address of each routine, by target and IR; never unloaded."""
 
 
 def symbols(declared: Iterable[str]) -> dict[str, int]:
-    """The addresses of functions of this process: what programs poll with and, of the declared ones, the pool, the call of Python objects, and routines of LAPACK and BLAS."""
+    """Addresses of functions of this process: polling functions and those in `declared`.
+
+    They may be the pool, calls of Python objects, and LAPACK and BLAS routines.
+    """
     names = list(declared)
     found = bridge().symbols(ATTENTION, CHECK, *(name for name in names if name == HOST))
     if PARALLEL in names:
@@ -34,7 +38,10 @@ def symbols(declared: Iterable[str]) -> dict[str, int]:
 
 
 class ProgramCode:
-    """A program that is ready to run, as a function in memory: `run(args, results, temp, table)`, where the last is that of its steps, or 0 of a program that has code of its own for them."""
+    """A loaded program: the function `run(args, results, temp, table)`.
+
+    `table` is the table of its steps, or 0 if the program has code for them.
+    """
 
     def __init__(self, run: int, table: int, kept: Any) -> None:
         self.run = run
@@ -42,7 +49,7 @@ class ProgramCode:
         self._kept = kept
 
     def __call__(self, args: Any, results: Any, temp: Any) -> None:
-        """Run it with the addresses of the tables of arguments and results, and of the arena; the GIL is released meanwhile."""
+        """Run it with the addresses of argument and result tables and arena; releases the GIL."""
         _RUN(self.run)(args, results, temp, self.table)
 
 
@@ -50,10 +57,10 @@ _RUN = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
 def load(program: Program, symbols: Mapping[str, int], kept: Any = None) -> ProgramCode:
-    """A program as code that is ready to run; `symbols` and `kept` as in LoadedCode.
+    """Load a program; `symbols` and `kept` are as in LoadedCode.
 
     Raises:
-        CompilationError: LLVM refuses the IR, or a symbol is missing.
+        CompilationError: LLVM rejects the IR, or a symbol is missing.
     """
     units, steps = program.parts()
     target = program.target

@@ -1,4 +1,4 @@
-"""Which HLO instruction a line of LLVM IR or of assembly came from, read off its debug locations."""
+"""Map lines of LLVM IR or assembly to HLO instructions, by debug locations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def llvm_record(text: str, kernels: Mapping[str, str], line_of: Mapping[str, int
 def assembly_record(
     text: str, kernels: Mapping[str, str], line_of: Mapping[str, int], plans: Mapping[str, KernelPlan]
 ) -> CodeRecord:
-    """Assembly as a record: what follows a .loc belongs to its line, up to the next one or the next function."""
+    """Assembly as a record: a .loc applies until the next one or the function's end."""
     instruction_at = {number: name for name, number in line_of.items()}
     lines: dict[int, str] = {}
     functions: list[str] = []

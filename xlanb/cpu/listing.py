@@ -13,7 +13,7 @@ Row = tuple[int, str, str, str, str, int, str]
 
 @dataclass(frozen=True)
 class _Language:
-    """How a text says where a function begins, what a label is, what an instruction, and to which labels one jumps."""
+    """How a text denotes functions, labels, instructions, and jumps to labels."""
 
     function: re.Pattern[str]
     label: re.Pattern[str]
@@ -47,10 +47,11 @@ _X86_SCALAR = re.compile(r"(?!v?p).*s[sd]$")
 
 
 def instructions(text: str, language: str, hlo_lines: Mapping[int, str]) -> list[Row]:
-    """A row for each instruction, as `COLUMNS` names them.
+    """A row for each instruction, with the columns `COLUMNS`.
 
-    `vector_bits` is the width of the widest vector in it, 0 for none. `loop` is "inner" within a loop that holds no
-    other, "hot" within the one of these with the most vector instructions, else "".
+    `vector_bits` is the width of the widest vector in it, 0 for none. `loop` is "hot" in the
+    innermost loop with the most vector instructions, "inner" in other innermost loops, otherwise
+    "".
     """
     told = _LANGUAGES.get(language)
     if told is None:
@@ -90,7 +91,7 @@ def _labels(lines: Sequence[str], language: _Language) -> dict[tuple[str, str], 
 def _loops(
     rows: Iterable[tuple[int, str, str, str]], labels: Mapping[tuple[str, str], int], language: _Language
 ) -> list[tuple[int, int]]:
-    """First and last line of each loop that holds no other: a jump back to a label, the last of several to the same."""
+    """First and last line of each innermost loop: from a label to its last backward jump."""
     spans: dict[int, int] = {}
     for line, function, name, rest in rows:
         if language.jump.fullmatch(name):
@@ -105,7 +106,7 @@ def _loops(
 def _kinds(
     rows: Sequence[tuple[int, str, str, str]], loops: Sequence[tuple[int, int]], wide: Sequence[int]
 ) -> list[str]:
-    """Of each row in which sort of loop it lies."""
+    """The kind of loop that contains each row."""
     at = [next((k for k, (a, b) in enumerate(loops) if a <= line <= b), -1) for line, *_ in rows]
     weight = [sum(bits > 0 for bits, loop in zip(wide, at, strict=True) if loop == k) for k in range(len(loops))]
     hot = weight.index(max(weight)) if any(weight) else -1

@@ -1,9 +1,10 @@
-"""Measure this machine's peaks: multiply-adds per second, and bytes per second by working set size;
-once, in less than a second.
+"""Measure this machine's peaks: multiply-adds per second, and bandwidth by working set size.
 
-`limits(threads)` measures with kernels of its own: independent fused multiply-adds in registers, and whole vectors read, or read and written, again and again from memory of several sizes,
-each with as many threads as a program uses. Each figure is the best of several tries, as others may use the machine meanwhile. Where XLANB_CACHE_DIR names a folder, the figures
-are kept there.
+`limits(threads)` runs kernels of its own, once, in less than a second: independent fused
+multiply-adds in registers; and whole vectors read, or read and written, repeatedly from memory of
+several sizes. They use as many threads as programs do. Each figure is the best of several runs, as
+other processes may use the machine. If XLANB_CACHE_DIR names a folder, the figures are stored
+there.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ from xlanb.shape import PrimitiveType
 
 _VERSION = 3
 _SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))
-"""Bytes that are gone through, by all threads together."""
+"""Working set sizes in bytes, of all threads together."""
 _LONG = 0.002
-"""Seconds of a try."""
+"""Seconds per run."""
 _TRIES = 5
 _CHAINS = 12
-"""Multiply-adds that do not wait for one another: more than a processor has under way, and no more than the smallest set of registers holds."""
+"""Independent multiply-adds: enough to fill any pipeline, and to fit the fewest registers."""
 _STEP = 8
-"""Vectors of a round through memory."""
+"""Vectors per iteration over memory."""
 
 
 @dataclass(frozen=True)
 class Roof:
-    """The least seconds that work takes on a machine, and what decides it: "memory" or "compute"."""
+    """The least seconds of some work on a machine, and its bound: "memory" or "compute"."""
 
     seconds: float
     bound: str
@@ -62,9 +63,10 @@ class Roof:
 class MachineLimits:
     """Peak rates of a machine with a number of threads.
 
-    `flops` are FLOP/s by the bytes of an element (4: f32, 8: f64), a multiply-add counted as two; `bandwidth` are pairs of bytes gone through and bytes per second, by size.
-    `narrow` are the rates of products of narrow types, by type, where the machine has instructions
-    that multiply several neighbours and add up (see codegen.groups).
+    `flops` are FLOP/s by element bytes (4: f32, 8: f64), a multiply-add counting as two.
+    `bandwidth` are pairs of a working set in bytes and bytes per second, by size. `narrow` are
+    FLOP/s of matrix products by narrow type, on machines with instructions that multiply and add
+    groups (see codegen.groups).
     """
 
     threads: int
@@ -73,7 +75,7 @@ class MachineLimits:
     narrow: dict[str, float] = field(default_factory=dict)
 
     def bandwidth_at(self, size: int) -> float:
-        """Bytes per second where `size` bytes are gone through: between the sizes that were measured on a straight line over the size's logarithm."""
+        """Bytes per second for a working set; interpolated over the logarithm of its size."""
         sizes = [s for s, _ in self.bandwidth]
         k = bisect_left(sizes, size)
         if k == 0 or k == len(sizes):
@@ -82,11 +84,11 @@ class MachineLimits:
         return r0 + (r1 - r0) * math.log(size / s0) / math.log(s1 / s0)
 
     def roof(self, size: int, flops: int, item_bytes: int = 4) -> Roof:
-        """The roofline at `flops` operations on elements of `item_bytes` bytes that go through `size` bytes of memory."""
+        """The roofline at `flops` operations on `item_bytes`-byte elements, `size` bytes moved."""
         return self._roof(size, flops / self.flops[8 if item_bytes >= 8 else 4])
 
     def product_roof(self, size: int, flops: int, t: PrimitiveType) -> Roof:
-        """The same of a product of matrices of type t, summed in 32 bits at least."""
+        """The same for a matrix product of type t with sums of at least 32 bits."""
         rate = self.narrow.get(str(t).lower(), self.flops[8 if t is PrimitiveType.F64 else 4])
         return self._roof(size, flops / rate)
 
@@ -97,8 +99,9 @@ class MachineLimits:
 
 @cache
 def limits(threads: int | None = None) -> MachineLimits:
-    """The limits of this machine for programs with this many threads (by default the number they
-    use): measured, or read from the cache directory.
+    """The limits of this machine for programs with this many threads (default: what they use).
+
+    Measured, or read from the cache directory.
     """
     target = jit.host()
     count = threads or target.threads
@@ -110,7 +113,7 @@ def limits(threads: int | None = None) -> MachineLimits:
     return known
 
 
-# -- measuring ----------------------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 
 
 def _measured(target: Target, threads: int) -> MachineLimits:
@@ -134,7 +137,7 @@ def _measured(target: Target, threads: int) -> MachineLimits:
     }
     rates = []
     for size in _SIZES:
-        each = 2 * _STEP * target.vector_bits // 8  # a round of both halves
+        each = 2 * _STEP * target.vector_bits // 8  # an iteration over both halves
         context[2] = max(size // threads // each, 1) * each
         went = int(context[2]) * threads
         rates.append((size, went * max(_best(f, context) for f in (read, copy))))
@@ -142,8 +145,9 @@ def _measured(target: Target, threads: int) -> MachineLimits:
 
 
 def _best(function: Callable[[int], None], context: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
-    """Iterations per second: the best of several measurements that are long enough to be accurate,
-    so that interruptions do not count.
+    """Iterations per second: the best of several measurements, to exclude interruptions.
+
+    Each is long enough to be accurate.
     """
     rounds = 1
     while True:
@@ -168,7 +172,10 @@ def _aligned(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def _text(target: Target, threads: int) -> str:
-    """The kernels, as (ptr context): rounds, the address of the memory, bytes of each thread, then a word of each thread for what it found."""
+    """The kernels, as (ptr context).
+
+    The context: iterations, the memory's address, bytes per thread, then a result word per thread.
+    """
     m = NativeModule("xlanb.probes", target)
     width = target.vector_bits // 8
     for element in (FLOAT, DOUBLE):
@@ -194,7 +201,7 @@ class _Part:
 
 
 def _define(m: NativeModule, name: str, threads: int, body: Callable[[_Part], Value]) -> None:
-    """The function of a probe; `body` writes the part of a thread and gives the word that it found."""
+    """Define a probe; `body` emits the part of a thread and returns its result word."""
 
     @m.define(f"{name}.part", VOID, context=PTR, lo=I64, hi=I64, slot=I64)
     def part(f: Function, context: Value, lo: Value, _hi: Value, _slot: Value) -> None:
@@ -213,7 +220,7 @@ def _define(m: NativeModule, name: str, threads: int, body: Callable[[_Part], Va
 
 
 def _multiply_add(kind: Type, part: _Part) -> Value:
-    """a = a * x + x in many registers, `rounds` times, with an x that is unknown at compile time."""
+    """Emit a = a * x + x in many registers, `rounds` times; x is unknown at compile time."""
     f = part.f
     x = f.splat(part.number.cast("sitofp", kind.scalar), kind.lanes)
     with f.carried(part.rounds, [x] * _CHAINS, guarded=True) as loop:
@@ -222,7 +229,7 @@ def _multiply_add(kind: Type, part: _Part) -> Value:
 
 
 def _multiply_groups(group: Group, part: _Part) -> Value:
-    """The same of groups of narrow neighbours."""
+    """The same for groups of narrow neighbours."""
     f = part.f
     x = f.splat(part.number.trunc(I32), group.sum.lanes)
     start = x if group.sum.scalar == I32 else f.zero(group.sum)
@@ -233,14 +240,14 @@ def _multiply_groups(group: Group, part: _Part) -> Value:
 
 
 def _read_memory(kind: Type, part: _Part) -> Value:
-    """A thread's bytes, `rounds` times."""
+    """Read a thread's bytes, `rounds` times."""
     with _sweeps(part, part.bytes, kind, [part.f.zero(kind)] * _STEP) as (loop, places):
         loop.next = [found | _load(kind, p) for found, p in zip(loop.values, places, strict=True)]
     return part.f.extract(_all(loop.values), 0)
 
 
 def _copy_memory(kind: Type, part: _Part) -> Value:
-    """The first half of a thread's bytes into the second, `rounds` times."""
+    """Copy the first half of a thread's bytes to the second, `rounds` times."""
     half = part.bytes.lshr(1)
     with _sweeps(part, half, kind, []) as (_, places):
         for p in places:
@@ -250,8 +257,9 @@ def _copy_memory(kind: Type, part: _Part) -> Value:
 
 @contextmanager
 def _sweeps(part: _Part, size: Value, kind: Type, state: Sequence[Value]) -> Iterator[tuple[Loop, list[Value]]]:
-    """Loops over a buffer of the given size, `rounds` times; yields the inner loop, and the
-    position of each iteration's vectors.
+    """Loop over a buffer of the given size, `rounds` times.
+
+    Yields the inner loop and the addresses of each iteration's vectors.
     """
     f, width = part.f, kind.lanes * kind.bytes
     with f.carried(part.rounds, state, guarded=True) as outer:
@@ -267,14 +275,14 @@ def _load(kind: Type, address: Value) -> Value:
 
 
 def _all(values: Sequence[Value]) -> Value:
-    """What depends on all of them, so that none of the work is left out."""
+    """A value that depends on all of them, so that no work is dead code."""
     first, *others = values
     for v in others:
         first = first + v if v.type.is_float else first | v
     return first
 
 
-# -- on disk ------------------------------------------------------------------------------------------------------
+# -- on disk ---------------------------------------------------------------------------------------
 
 
 def _path(target: Target, threads: int) -> Path | None:
@@ -286,7 +294,7 @@ def _path(target: Target, threads: int) -> Path | None:
 
 
 def _read(path: Path | None, threads: int) -> MachineLimits | None:
-    """What was measured before; None where there is nothing, or nothing that makes sense."""
+    """The stored measurement; None if there is none or it is invalid."""
     if path is None:
         return None
     try:
@@ -304,7 +312,7 @@ def _read(path: Path | None, threads: int) -> MachineLimits | None:
 
 
 def _write(path: Path | None, measured: MachineLimits) -> None:
-    """Keep what was measured; where the disk does not take it, it is not kept."""
+    """Store the measurement; ignore disk errors."""
     if path is None:
         return
     with suppress(OSError):

@@ -1,13 +1,17 @@
-"""Object code on disk: routines in the user's cache directory; everything if XLANB_CACHE_DIR names
-a directory; nothing if it is empty.
+"""Object code on disk: shared routines in the user's cache directory, or all in XLANB_CACHE_DIR.
 
-The name of an entry is a hash of the IR, the machine and the versions; its content starts with a digest of that name and the rest, so that a torn, changed or renamed file is a
-miss. Entries are written under another name and moved, so that processes may share a folder. The oldest go where there are more than so many bytes: XLANB_CACHE_BYTES, or else
-1 GiB, of routines alone 32 MiB.
+If XLANB_CACHE_DIR is empty, nothing is stored.
 
-What lies there is machine code that will be run. What is promised: only code that this user wrote is run. A folder that is another user's, or that others may write to, is left alone,
-with a warning where XLANB_CACHE_DIR names it; an entry is read only where the opened file is a regular one that is this user's and that nobody else may write, so neither a link
-nor a folder that somebody puts in another's place brings foreign code in. The digest is no signature: it does not protect from this user's own processes.
+The name of an entry is a hash of the IR, the machine and the versions. Its content starts with a
+digest of that name and the rest, so that a torn, changed or renamed file is a miss. Entries are
+written under another name and renamed, so that processes may share a folder. The oldest entries are
+removed beyond a number of bytes: XLANB_CACHE_BYTES, by default 1 GiB, for routines alone 32 MiB.
+
+The entries are machine code that will be run. The guarantee: only code that this user wrote is run.
+A folder that belongs to another user, or that others may write to, is not used (with a warning if
+XLANB_CACHE_DIR names it). An entry is read only if the opened file is a regular one that belongs to
+this user and that nobody else may write, so that neither a link nor a replaced folder brings in
+foreign code. The digest is no signature: it does not protect from this user's own processes.
 """
 
 from __future__ import annotations
@@ -36,8 +40,9 @@ def _limit(otherwise: int) -> int:
 
 
 def environment_folder() -> Path | None:
-    """The directory that XLANB_CACHE_DIR names; None if it is unset or writable by other users,
-    which is logged once.
+    """The directory that XLANB_CACHE_DIR names; None if it is unset or writable by other users.
+
+    The latter is logged once.
     """
     named = os.environ.get("XLANB_CACHE_DIR")
     if not named:
@@ -50,11 +55,11 @@ def environment_folder() -> Path | None:
 
 
 _told: set[str] = set()
-"""Folders that were warned of."""
+"""Folders that have been warned about."""
 
 
 def _read_own(path: Path) -> bytes | None:
-    """The content of a regular file that is the user's alone; None where it is not, or not there."""
+    """The content of a regular file that only the user may write; None otherwise."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
@@ -70,12 +75,12 @@ def _entry(name: str, data: bytes) -> bytes:
 
 
 def _kind(*, ready: bool) -> bytes:
-    """The kind of an object file, by whether LLVM's passes had run over the IR."""
+    """The kind of an object file, by whether its IR needed LLVM's passes."""
     return b"ready" if ready else b"passes"
 
 
 class ObjectCache:
-    """A folder of object files for one target, and of what else is made for it, each entry by its kind and its text."""
+    """A folder of object files and other data for one target, by kind and text."""
 
     def __init__(self, folder: Path, target: Target, limit: int = _DEFAULT_BYTES) -> None:
         self.folder = folder
@@ -84,31 +89,34 @@ class ObjectCache:
 
     @staticmethod
     def of_environment(target: Target) -> ObjectCache | None:
-        """The cache that XLANB_CACHE_DIR names; None where there is no such folder, or one that others may write to.
+        """The cache that XLANB_CACHE_DIR names; None if unset or writable by others.
 
         Raises:
-            FlagError: XLANB_CACHE_BYTES is no whole number.
+            FlagError: XLANB_CACHE_BYTES is not a whole number.
         """
         folder = environment_folder()
         return None if folder is None else ObjectCache(folder, target, _limit(_DEFAULT_BYTES))
 
     @staticmethod
     def of_routines(target: Target) -> ObjectCache | None:
-        """The cache of what programs share; None where XLANB_CACHE_DIR is empty, or where there is no folder that is the user's alone."""
+        """The cache of shared routines.
+
+        None if XLANB_CACHE_DIR is empty, or if there is no folder that only the user may write to.
+        """
         if os.environ.get("XLANB_CACHE_DIR") == "":
             return None
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - Path's raises where there is none
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - Path's raises if there is none
         folder = Path(home) / "xlanb" / "routines"
         if not folder.is_absolute() or own_folder(folder):
             return None
         return ObjectCache(folder, target, _limit(_ROUTINE_BYTES))
 
     def get(self, text: str, *, ready: bool) -> bytes | None:
-        """The object code of some IR; None where there is none, or where the file is not what was written."""
+        """The object code of some IR; None if there is none or the file is not what was written."""
         return self.read(_kind(ready=ready), text)
 
     def put(self, text: str, data: bytes, *, ready: bool) -> None:
-        """Keep object code; where the disk does not take it, it is not kept."""
+        """Store object code; ignore disk errors."""
         self.write(_kind(ready=ready), text, data)
 
     def _path(self, kind: bytes, text: str) -> Path:
@@ -116,7 +124,7 @@ class ObjectCache:
         return self.folder / f"{key.hexdigest()}.o"
 
     def read(self, kind: bytes, text: str) -> bytes | None:
-        """The entry of a kind that was made of a text; None where there is none, or where the file is not what was written."""
+        """The entry of a kind for a text; None if there is none or the file is not as written."""
         path = self._path(kind, text)
         content = _read_own(path)
         if content is None:
@@ -127,11 +135,11 @@ class ObjectCache:
                 path.unlink()
             return None
         with suppress(OSError):
-            os.utime(path)  # the entries that were not used for the longest time go first
+            os.utime(path)  # the least recently used entries go first
         return data
 
     def write(self, kind: bytes, text: str, data: bytes) -> None:
-        """Keep an entry; where the disk does not take it, it is not kept."""
+        """Store an entry; ignore disk errors."""
         with suppress(OSError):
             path = self._path(kind, text)
             replace_file(path, _entry(path.name, data))

@@ -17,19 +17,22 @@ from xlanb.shape import PrimitiveType
 
 _T = PrimitiveType
 C_TYPES = {
-    _T.F32: "float", _T.F64: "double", _T.PRED: "uint8_t", _T.S8: "int8_t", _T.S16: "int16_t", _T.S32: "int32_t", _T.S64: "int64_t",
-    _T.U8: "uint8_t", _T.U16: "uint16_t", _T.U32: "uint32_t", _T.U64: "uint64_t", _T.F16: "uint16_t", _T.BF16: "uint16_t",
-    _T.C64: "float", _T.C128: "double",
+    _T.F32: "float", _T.F64: "double", _T.PRED: "uint8_t", _T.S8: "int8_t", _T.S16: "int16_t", _T.S32: "int32_t",
+    _T.S64: "int64_t", _T.U8: "uint8_t", _T.U16: "uint16_t", _T.U32: "uint32_t", _T.U64: "uint64_t",
+    _T.F16: "uint16_t", _T.BF16: "uint16_t", _T.C64: "float", _T.C128: "double",
 }  # fmt: skip
-"""The C type of an element; numbers that C has no type for are their bits, complex ones two numbers."""
+"""C types of elements; types that C lacks are their bits, complex numbers two numbers."""
 _LEVEL = 2
 _WORDS = frozenset(
-    "alignas alignof asm auto bool break case catch char class const constexpr continue decltype default delete do double else enum explicit "
-    "export extern false float for friend goto if inline int long main mutable namespace new noexcept nullptr operator private protected "
-    "public register restrict return short signed sizeof static struct switch template this throw true try typedef typeid typename "
+    "alignas alignof asm auto bool break case catch char class const constexpr continue decltype default "
+    "delete do double else enum explicit "
+    "export extern false float for friend goto if inline int long main mutable namespace new noexcept "
+    "nullptr operator private protected "
+    "public register restrict return short signed sizeof static struct switch template this throw true try "
+    "typedef typeid typename "
     "typeof union unsigned using virtual void volatile while".split()
 )
-"""What no function can be called in C, or in C++, which may include the header."""
+"""Words that cannot name a function in C or C++, which may include the header."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,12 @@ class ObjectCode:
     """An object file with one function, `void name(const void *const *, void *const *, void *)`.
 
     Attributes:
-        name: the function's symbol.
-        data: the file.
-        target: the machine that it is for.
-        signature: the module's name, parameters and result.
-        temp_bytes: memory that a call works in, aligned to 64 bytes.
-        routines: symbols of LAPACK and BLAS that it calls.
+        name: The function's symbol.
+        data: The file.
+        target: The machine that it is for.
+        signature: The module's name, parameters and result.
+        temp_bytes: Bytes of memory that a call works in, aligned to 64 bytes.
+        routines: Symbols of the LAPACK and BLAS routines that it calls.
     """
 
     name: str
@@ -54,12 +57,12 @@ class ObjectCode:
 
     @property
     def arguments(self) -> list[ArraySpec]:
-        """The arrays that go in, without tokens."""
+        """The argument arrays, without tokens."""
         return [s for s in self.signature.arguments() if s is not None]
 
     @property
     def results(self) -> list[ArraySpec]:
-        """The arrays that come out, without tokens."""
+        """The result arrays, without tokens."""
         return [s for s in self.signature.results() if s is not None]
 
 
@@ -69,11 +72,11 @@ def standalone(target: Target) -> Target:
 
 
 def object_code(program: Program, signature: Signature, temp_size: int, name: str) -> ObjectCode:
-    """The object file of a program that was written for a `standalone` target.
+    """The object file of a program that was emitted for a `standalone` target.
 
     Raises:
-        CompilationError: `name` cannot be a function of C, or LLVM refuses the code.
-        UnimplementedError: the program calls a function of this process.
+        CompilationError: `name` cannot be a C function, or LLVM rejects the code.
+        UnimplementedError: The program calls a function of this process.
     """
     check_name(name)
     if program.host:
@@ -82,7 +85,7 @@ def object_code(program: Program, signature: Signature, temp_size: int, name: st
             f"the program calls a function of this process, which exported C code cannot call:\n  {instruction}"
         )
     text, routines = _with_lapack(_with_constants(program))
-    if name != "run":  # a kernel of the same name gives way
+    if name != "run":  # a kernel of the same name is renamed
         text = re.sub(rf"@{name}(?![\w.$-])", f"@{name}.kernel", text)
     text = text.replace("define void @run(", f"define void @{name}(")
     unit = Unit(text, ready=False, weight=0)
@@ -92,7 +95,7 @@ def object_code(program: Program, signature: Signature, temp_size: int, name: st
 
 
 def check_name(name: str) -> None:
-    """Raise CompilationError where a name cannot be that of a new function of C and C++."""
+    """Raise CompilationError if a name cannot be that of a new function of C and C++."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise CompilationError(f"{name!r} is not a C identifier")
     if name in _WORDS:
@@ -107,14 +110,14 @@ def c_type(spec: ArraySpec) -> str:
 
 
 def described(spec: ArraySpec) -> str:
-    """An array in words, for a comment: its shape, how many numbers of which type, their order."""
+    """An array in words, for a comment: its shape, count and type of numbers, order in memory."""
     count = spec.shape.element_count * (2 if spec.shape.element_type.is_complex else 1)
     order = "" if spec.order is None else f", dimensions {list(spec.order)} from slow to fast in memory"
     return f"{spec.shape.text(layout=False)}, {count} x {c_type(spec)}{order}"
 
 
 def needed(code: ObjectCode) -> str:
-    """What a header says of the libraries that the code needs."""
+    """The text of a header about the libraries that the code needs."""
     if not code.routines:
         return ""
     return (
@@ -124,7 +127,7 @@ def needed(code: ObjectCode) -> str:
 
 
 def _with_constants(program: Program) -> str:
-    """The program as one module with all of its constants in it."""
+    """The program as one module that contains all of its constants."""
     text = program.text
     for name, memory in program.constants.items():
         kind = f"[{memory.size} x i8]"
@@ -138,6 +141,6 @@ def _with_constants(program: Program) -> str:
 
 
 def _with_lapack(text: str) -> tuple[str, list[str]]:
-    """(The module with the names that a LAPACK library for C or Fortran has, those names.)"""
+    """(The module with the symbols of a LAPACK library for C or Fortran, those symbols.)"""
     called = re.compile(rf"@{re.escape(lapack.PREFIX)}(?:serial\.)?(\w+)")
     return called.sub(r"@\1_", text), sorted({f"{routine}_" for routine in called.findall(text)})

@@ -1,4 +1,7 @@
-"""LLVM IR to object code: the passes that pay, several modules on several threads, and a cache on disk: of what programs share, or of all of it for whoever asks for that."""
+"""Compile LLVM IR to object code: selected passes, threads for several modules, a disk cache.
+
+The cache holds routines that programs share, or all code if the user asks for it.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,30 @@ from xlanb.threads import Helper
 _LOG = logging.getLogger("xlanb.cpu")
 
 LEVEL = 1
-"""LLVM's level for IR passes and code: with explicit vectors 2 and 3 gave the same speed, and took twice as long."""
+"""The level of LLVM passes and code; 2 and 3 gave no more speed and compiled twice as long."""
 
 
 _PASSES = Passes(LEVEL, vectorize_slp=False, unroll=False)
-"""LLVM's pipeline with the loop vectoriser, without what takes long and gained nothing: unrolling, the SLP vectoriser."""
+"""LLVM's pipeline with the loop vectorizer, without slow passes that gain nothing.
+
+These are unrolling and the SLP vectorizer.
+"""
 _LONG_BLOCK = 4000
 """Lines of a basic block from which on a unit is compiled at level 0.
 
-LLVM's other levels take time quadratic in the length of a block (6,700 lines of f8 arithmetic: 4.2 s against 0.4),
-for code that runs 15 % faster.
+LLVM's other levels take time quadratic in the length of a block (6,700 lines of f8 arithmetic: 4.2
+s instead of 0.4), for code that runs 15 % faster.
 """
 _END_OF_BLOCK = re.compile(r"^[\w.]+:$|^}$", re.MULTILINE)
 _TWO_THREADS = 150.0
-"""Weight (see Unit) of all modules from which on a second thread pays."""
+"""Total weight (see Unit) of modules from which on a second thread pays."""
 
 
 def compile_units(units: Sequence[Unit], target: Target) -> list[bytes]:
     """The object file of each module, in order.
 
     Raises:
-        CompilationError: LLVM refuses the IR.
+        CompilationError: LLVM rejects the IR.
     """
     disks = _disks(units, target)
     found = [disk.get(u.text, ready=u.ready) if disk else None for u, disk in zip(units, disks, strict=True)]
@@ -53,7 +59,7 @@ def compile_units(units: Sequence[Unit], target: Target) -> list[bytes]:
 
 
 def _disks(units: Sequence[Unit], target: Target) -> list[ObjectCache | None]:
-    """The cache of each module: that of the environment, or else that of what programs share."""
+    """The cache of each module: the environment's, or the one of shared routines."""
     disk = ObjectCache.of_environment(target)
     if disk is not None:
         return [disk] * len(units)
@@ -78,7 +84,7 @@ def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
 
 
 def _start(helpers: Sequence[Helper]) -> None:
-    """Start as many threads as there can be."""
+    """Start as many threads as possible."""
     try:
         for h in helpers:
             h.start()
@@ -87,9 +93,7 @@ def _start(helpers: Sequence[Helper]) -> None:
 
 
 class _Batch:
-    """Units to be compiled by several threads, the largest first; after a failure no thread starts
-    another one.
-    """
+    """Units to be compiled by several threads, the largest first; a failure stops the others."""
 
     def __init__(self, units: Sequence[Unit], target: Target) -> None:
         self._units, self._target = units, target
@@ -98,7 +102,7 @@ class _Batch:
         self._failed: list[BaseException] = []
 
     def work(self) -> None:
-        """Compile units until none is left."""
+        """Compile units until there are no more."""
         while True:
             try:
                 k = self._left.pop()
@@ -107,7 +111,7 @@ class _Batch:
             self._done[k] = compile_unit(self._units[k], self._target)
 
     def help(self) -> None:
-        """The work of a helper: what it raises, the thread that asked raises."""
+        """The work of a helper thread; the main thread raises its exception."""
         try:
             self.work()
         except BaseException as error:  # noqa: BLE001 - raised again by `objects`
@@ -119,17 +123,17 @@ class _Batch:
         self._left.clear()
 
     def objects(self) -> list[bytes]:
-        """The object files in the order of the units, when all threads have ended."""
+        """The object files in the order of the units, after all threads have ended."""
         if self._failed:
             raise self._failed[0]
         return [self._done[k] for k in range(len(self._units))]
 
 
 def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int = LEVEL) -> bytes:
-    """The object file of one module; `relocation` is "pic" for code that a linker takes.
+    """The object file of one module; `relocation` is "pic" for code to be linked.
 
     Raises:
-        CompilationError: LLVM refuses the IR.
+        CompilationError: LLVM rejects the IR.
     """
     fast = unit.calls_only or _has_long_block(unit.text)
     model = llvm.TargetModel(target, 0 if fast else level, relocation)
@@ -139,7 +143,7 @@ def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int
 
 def _has_long_block(text: str) -> bool:
     """Whether a basic block of a module has more than _LONG_BLOCK lines."""
-    if text.count("\n") <= _LONG_BLOCK:  # of most modules that is all there is to ask
+    if text.count("\n") <= _LONG_BLOCK:  # most modules are this short
         return False
     start = 0
     for end in _END_OF_BLOCK.finditer(text):

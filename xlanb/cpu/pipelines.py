@@ -1,6 +1,7 @@
-"""The order of the HLO passes: XLA:CPU's own, as its dumps show it, with the passes that exist here.
+"""The order of the HLO passes: XLA:CPU's own, as in its dumps, as far as passes exist here.
 
-One table holds the order of each release of JAX: a pass that only some have stands as `name[0.12]`, `name[0.10.2,default]`, by release, `default` being the pipeline of our own.
+One table holds the order of each release of JAX. A pass that only some have is written as
+`name[0.12]` or `name[0.10.2,default]`, by release; `default` is xlanb's own pipeline.
 """
 
 from __future__ import annotations
@@ -23,38 +24,49 @@ from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 _SIMPLIFICATION = (
     "algsimp simplify-sorts dce gather_expander gather_simplifier tree_reduction_rewriter zero_sized_hlo_elimination "
-    "while-loop-invariant-code-motion tuple-simplifier while-loop-constant-sinking simplify-while-loops dce reshape-mover "
+    "while-loop-invariant-code-motion tuple-simplifier while-loop-constant-sinking simplify-while-loops dce "
+    "reshape-mover "
     "constant_folding simplify-conditional"
 )
 _FLOAT_NORMALIZATION = " ".join(f"float-normalization-{low}" for low in WIDER)
 _BEFORE_LAYOUT = (
-    "batched_gather_scatter_normalizer result_caster dot_decomposer operand_upcaster rng-expander rng-bit-generator-expander "
-    "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer permutation_sort_simplifier[0.12,default] comparison-expander "
-    "cholesky_expander qr_expander eigh_expander triangular_solve_expander all_to_all_decomposer stochastic_convert_decomposer "
+    "batched_gather_scatter_normalizer result_caster dot_decomposer operand_upcaster rng-expander "
+    "rng-bit-generator-expander "
+    "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer "
+    "permutation_sort_simplifier[0.12,default] comparison-expander "
+    "cholesky_expander qr_expander eigh_expander triangular_solve_expander all_to_all_decomposer "
+    "stochastic_convert_decomposer "
     "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion all-reduce-simp[default] "
     + _FLOAT_NORMALIZATION
     + " batch-dot-simplification "
-    "convolution-group-converter convolution-group-converter batchnorm_expander logistic-expander conditional-canonicalizer "
-    "dynamic-dimension-simplifier associative-scan-rewriter reduce-window-rewriter reduce-window-resizer scan_expander dynamic_padder "
+    "convolution-group-converter convolution-group-converter batchnorm_expander logistic-expander "
+    "conditional-canonicalizer "
+    "dynamic-dimension-simplifier associative-scan-rewriter reduce-window-rewriter reduce-window-resizer "
+    "scan_expander dynamic_padder "
     "convolution-canonicalization change-op-data-type"
 )
 _BEFORE_LAYOUT_END = (
-    "while-loop-sliced-dot-hoisting[default] gemv-rewriter bitcast_dtypes_expander topk-rewriter transpose-folding cse cse_barrier_expander[0.10.2,default] tuple-simplifier[0.10.2,default] "
-    "while-loop-trip-count-annotator flatten-call-graph layout-assignment sub-byte-size-setter shape-canonicalizer literal-canonicalizer"
+    "while-loop-sliced-dot-hoisting[default] gemv-rewriter bitcast_dtypes_expander topk-rewriter "
+    "transpose-folding cse cse_barrier_expander[0.10.2,default] tuple-simplifier[0.10.2,default] "
+    "while-loop-trip-count-annotator flatten-call-graph layout-assignment sub-byte-size-setter "
+    "shape-canonicalizer literal-canonicalizer"
 )
 _AFTER_LAYOUT_END = (
     "tuple-simplifier[default] fusion-wrapper[0.12] cpu-parallel-task-assigner dce "
-    "optimize_input_output_buffer_alias copy-insertion small-while-loop-hoisting propagate-call-metadata apply-xla-transforms dce"
+    "optimize_input_output_buffer_alias copy-insertion small-while-loop-hoisting propagate-call-metadata "
+    "apply-xla-transforms dce"
 )
 
-# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, name@variant is a row of _VARIANTS, name[...] is in those releases only.
+# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed
+# point, name@variant is a row of _VARIANTS, name[...] is in those releases only.
 _XLA: tuple[Row, ...] = (
     ("async-collective", ("async-collective-replacer",)),
     ("pre-spmd-partitioner", ("strip-memory-placement-annotations",)),
     (
         "spmd-partitioner",
         (
-            "flatten-call-graph call-inliner zero_sized_hlo_elimination conditional-canonicalizer shardy-xla spmd-partitioning",
+            "flatten-call-graph call-inliner zero_sized_hlo_elimination conditional-canonicalizer "
+            "shardy-xla spmd-partitioning",
             ("spmd-cleanup", ("dce tuple-simplifier dce cse@no-layout",)),
             "call-inliner",
         ),
@@ -77,7 +89,8 @@ _XLA: tuple[Row, ...] = (
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer attention-fusion[default] row-fusion[default] fusion sibling-fusion[default] fusion-wrapper",
+            "reshape-decomposer attention-fusion[default] row-fusion[default] fusion "
+            "sibling-fusion[default] fusion-wrapper",
             "cpu-all-reduce-combiner tuple-simplifier[0.10.2,0.12]",
             ("simplification_after_layout_assignment*", ("algsimp@layout dce cse@layout",)),
             _AFTER_LAYOUT_END,
@@ -123,7 +136,8 @@ LEFT_OUT: Mapping[str, str] = {
     "sub-byte-size-setter": "we store each element in at least one byte, as NumPy does",
     "reduce-decomposer": "our reductions write results in any layout",
     "broadcast_canonicalizer": "our loops index broadcasts with their dimensions in any order",
-    "dot-library-rewriter": "XLA:CPU calls kernel libraries for dots and large reductions; ours are in the code generator",
+    "dot-library-rewriter": "XLA:CPU calls kernel libraries for dots and large reductions; ours are in the "
+    "code generator",
     "fusion-wrapper": "our code generator compiles single instructions without a fusion",
     "copy-insertion": "our buffer assignment never puts two live values into one buffer",
     "optimize_input_output_buffer_alias": "our executables never write to their arguments",
@@ -132,14 +146,17 @@ LEFT_OUT: Mapping[str, str] = {
 """Why the default pipeline leaves out a pass that XLA:CPU runs, by name."""
 
 ADDED: Mapping[str, str] = {
-    "while-loop-sliced-dot-hoisting": "recurrent networks then read their input weights once, not in each step; XLA has no such pass",
-    "attention-fusion": "our code generator has a kernel for attention in one pass; XLA:CPU writes all scores to memory",
-    "row-fusion": "our code generator compiles computations along the same rows into one kernel; XLA:CPU has no such pass",
+    "while-loop-sliced-dot-hoisting": "recurrent networks then read their input weights once, not in each "
+    "step; XLA has no such pass",
+    "attention-fusion": "our code generator has a kernel for attention in one pass; XLA:CPU writes all "
+    "scores to memory",
+    "row-fusion": "our code generator compiles computations along the same rows into one kernel; XLA:CPU "
+    "has no such pass",
     "all-reduce-simp": "it removes runtime calls on one device; XLA runs it for several devices",
     "permutation_sort_simplifier": "XLA:CPU has it since JAX 0.12: a scatter reads and writes each element once",
     "sibling-fusion": "our loops can write several results and share their operands; XLA:CPU has no such pass",
 }
-"""Why the default pipeline has a pass that XLA:CPU of JAX 0.10.2 has not, by name."""
+"""Why the default pipeline has a pass that XLA:CPU of JAX 0.10.2 lacks, by name."""
 
 NOT_IN_XLA_CPU: Mapping[str, str] = {
     "dot-merger": "a pass of XLA:GPU and XLA:TPU: on a CPU one large dot is no faster than two",
@@ -151,13 +168,17 @@ NOT_IN_XLA_CPU: Mapping[str, str] = {
 """Why a pass is in neither pipeline, by name."""
 
 _FOR_SEVERAL = frozenset(("cpu-all-reduce-combiner",))
-"""Passes of LEFT_OUT that the default pipeline has where a module runs on several devices."""
+"""Passes of LEFT_OUT that the default pipeline has for several devices."""
 
 _ONLY_FOR = {"spmd-partitioner": True, "sharding-removal": False}
-"""Pipelines that only run for several devices, or only for one."""
+"""Pipelines that run only for several devices, or only for one."""
 
 _MAX_COPIES = 4
-"""With more, what a step of x = x - sum(x) saves of reading it spends on computing the steps before it again: measured on 1 kB to 256 kB."""
+"""The most copies of a producer.
+
+With more, recomputing the previous steps of x = x - sum(x) costs more than reading x saves
+(measured on 1 kB to 256 kB).
+"""
 
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
@@ -186,43 +207,47 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
 """The variant of a pass that a release, or the default pipeline, uses instead."""
 
 RELEASES = ("0.10.2", "0.12")
-"""The releases of JAX whose XLA:CPU the table has the order of, oldest first."""
+"""The releases of JAX whose XLA:CPU pass order is in the table, oldest first."""
 
 PIPELINES: Mapping[str, str] = {"default": "default", "xla": "0.10.2", "xla-0.12": "0.12"}
-"""By name: our own pipeline, or the release whose order it is."""
+"""Pipelines by name: xlanb's own, or the release of the order."""
 
 _JOINED: dict[str, tuple[HloPass, str | None]] = {}
 
 
 def join(hlo_pass: HloPass, *, after: str | None = None) -> None:
-    """Make a pass part of the default pipeline of later compilations: after each pass of a name, or at the end; one of the same name that joined before gives way.
+    """Add a pass to the default pipeline of later compilations.
+
+    It runs after each pass named `after`, or at the end. Replaces an added pass of the same name.
 
     Raises:
-        PassError: the default pipeline has no pass of that name.
+        PassError: The default pipeline has no pass named `after`.
     """
     leave(hlo_pass.name)
-    pipeline().insert(hlo_pass, after=after)  # refuses a name that is not there
+    pipeline().insert(hlo_pass, after=after)  # rejects an unknown name
     _JOINED[hlo_pass.name] = (hlo_pass, after)
 
 
 def leave(name: str) -> None:
-    """Remove a pass that was added to the default pipeline; no error if it was not."""
+    """Remove a pass that was added to the default pipeline; does nothing if it was not."""
     _JOINED.pop(name, None)
 
 
 def joined() -> tuple[tuple[HloPass, str | None], ...]:
-    """The passes that joined the default pipeline, each with the pass that it follows."""
+    """The passes added to the default pipeline, each with the pass that it follows."""
     return tuple(_JOINED.values())
 
 
 def pipeline(name: str = "default", *, xla: str | None = None, partitions: int = 1) -> HloPassPipeline:
-    """The HLO passes of the CPU backend in order: "default", what `compile` runs, or "xla", XLA:CPU's order with all of its passes that exist here.
+    """The HLO passes of the CPU backend in order.
 
-    `xla` is a release of JAX, `pipeline(xla="0.12")`: XLA:CPU's order there; "xla" is that of 0.10.2. With more than one of `partitions` it begins with the passes that make
-    the program of each device.
+    "default" is what `compile` runs, "xla" is XLA:CPU's order with all of its passes that exist
+    here.
+    `xla` is a release of JAX, as in `pipeline(xla="0.12")`, to get its order; "xla" is that of
+    0.10.2. With more than one of `partitions`, the pipeline begins with the partitioning passes.
 
     Raises:
-        PassError: no pipeline of that name, or no such release.
+        PassError: There is no pipeline of that name, or no such release.
     """
     if xla is not None:
         name = _of_release(name, xla)
@@ -247,7 +272,7 @@ def _of_release(name: str, xla: str) -> str:
 
 @cache
 def _of_its_own(name: str, several: bool) -> HloPassPipeline:
-    """A pipeline of PIPELINES without what joined it; passes are values, so that one serves every compilation."""
+    """A pipeline of PIPELINES without added passes; passes are values, so it is shared."""
     release = PIPELINES[name]
     title = "cpu" if release == "default" else name
     rows = [row for row in _XLA if _ONLY_FOR.get(row[0], several) == several]
@@ -255,7 +280,10 @@ def _of_its_own(name: str, several: bool) -> HloPassPipeline:
 
 
 def _build(row: Row, *, release: str, several: bool) -> AnyPass | None:
-    """A pipeline of a table in a release, or in "default", for one device or for several; None where no pass is left of it."""
+    """A pipeline of the table in a release, or in "default"; None if no pass is left of it.
+
+    `several`: for several devices.
+    """
     skip = set(LEFT_OUT) - (_FOR_SEVERAL if several else frozenset()) if release == "default" else ()
     options = _OPTIONS.get(release, {})
 
@@ -273,5 +301,8 @@ def _in_release(row: str, release: str) -> list[str]:
 
 @cache
 def _named(name: str) -> HloPass:
-    """A pass of a name, or of a variant of one; the same object each time, so that a pipeline sees that the same pass comes again."""
+    """A pass by name or by name@variant.
+
+    It is the same object each time, so that a pipeline recognizes repeated passes.
+    """
     return _VARIANTS[name]() if name in _VARIANTS else PASSES[name]()

@@ -1,4 +1,4 @@
-"""Time per kernel: the program once more, with the cycle counter read around every call of a kernel."""
+"""Time per kernel: run a variant of the program that reads the cycle counter around kernels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def _timed_program(exe: Executable) -> tuple[Program, int]:
-    """The program with the counter read around every call of a kernel, and its address; made once."""
+    """The program that reads the counter around kernel calls, and its address; created once."""
     kept = exe.__dict__.get("_timed_program")
     if kept is None:
         program = deep(lambda: emit_program(exe.buffer_assignment, exe.target, profile=True))
@@ -53,9 +53,10 @@ def kernel_times(
     warm: bool = True,
     machine: MachineLimits | None = None,
 ) -> tuple[list[KernelTime], list[int]]:
-    """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it; with a `machine` its limits too.
+    """Each kernel's time in one run (the mean of `runs`), and its number of calls.
 
-    Of several devices it is device 0's: a collective's time has in it the wait for the others.
+    With `warm`, a first run is not counted. With a `machine`, its limits are included. On several
+    devices these are device 0's; a collective's time includes waiting for the others.
 
     Raises:
         MissingLibraryError: llvmlite is not installed.
@@ -105,14 +106,14 @@ def kernel_times(
 
 
 def _item_bytes(i: HloInstruction) -> int:
-    """Bytes of an element of what is computed."""
+    """Bytes of an element of the result."""
     return max(
         (s.as_array().element_type.bits // 8 for _, s in i.shape.leaves() if isinstance(s, ArrayShape)), default=4
     )
 
 
 def _metadata(i: HloInstruction) -> OpMetadata:
-    """What a kernel was made for: its own metadata, else that of the last instruction fused into it that has any."""
+    """A kernel's metadata, or that of the last instruction fused into it that has any."""
     if i.metadata.op_name or i.opcode is not Op.FUSION:
         return i.metadata
     inside = [j.metadata for j in i.fused_computation.post_order() if j.metadata.op_name]
@@ -130,7 +131,8 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
     rows = [
         (
             t.name, t.instruction, t.op_name, n, t.seconds, t.seconds / total, t.bytes_accessed, t.flops,
-            t.bytes_accessed / t.seconds / 1e9 if t.seconds else math.nan, t.flops / t.seconds / 1e9 if t.seconds else math.nan,
+            t.bytes_accessed / t.seconds / 1e9 if t.seconds else math.nan,
+            t.flops / t.seconds / 1e9 if t.seconds else math.nan,
             math.nan if t.of_limit is None else t.of_limit, t.bound,
         )
         for t, n in zip(times, calls, strict=True)
@@ -139,16 +141,17 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
 
 
 COLUMNS = (
-    "kernel", "instruction", "op_name", "calls", "seconds", "share", "bytes", "flops", "gbytes_per_second", "gflops_per_second",
+    "kernel", "instruction", "op_name", "calls", "seconds", "share", "bytes", "flops",
+    "gbytes_per_second", "gflops_per_second",
     "of_limit", "bound",
 )  # fmt: skip
 
 
 def _unmeasured(exe: Executable) -> list[tuple[Any, ...]]:
-    """The rows of a program without machine code: what its kernels read, write and compute in one call; no times.
+    """The rows of a program without machine code: bytes and operations of one call, no times.
 
     Raises:
-        MissingLibraryError: the program has loops, so that only a run tells how often a kernel is called.
+        MissingLibraryError: The program has loops, so that only a run could count kernel calls.
     """
     if exe.program.loops:
         raise llvm.missing("counting the calls of kernels in loops")
@@ -162,13 +165,13 @@ def _unmeasured(exe: Executable) -> list[tuple[Any, ...]]:
 
 
 def is_blurred(times: Sequence[KernelTime]) -> bool:
-    """Whether one run was too short for the clock: a kernel took so few of its grains that a mean of more runs says more."""
+    """Whether a kernel took so few clock grains that more runs would give a better mean."""
     return any(t.seconds < _CLEAR_GRAINS / _GRAINS * t.grain for t in times)
 
 
 @cache
 def seconds_per_cycle() -> float:
-    """How long the cycle counter's unit is, measured against the clock over some milliseconds."""
+    """Seconds per cycle of the counter, measured against the clock over some milliseconds."""
     code = _counter_code()
     read = code.function("read", 1)
     value = np.zeros(1, np.uint64)
@@ -182,7 +185,10 @@ def seconds_per_cycle() -> float:
 
 @cache
 def clock_grain() -> int:
-    """Cycles that two readings of the cycle counter one after the other differ by, the median of many: what reading takes, or the steps in which the processor counts."""
+    """Median difference, in cycles, of consecutive readings of the cycle counter.
+
+    It is the cost of a reading, or the processor's counting step.
+    """
     pair = _counter_code().function("pair", 1)
     value = np.zeros(1, np.uint64)
     found = []
@@ -219,13 +225,18 @@ _LONG_BYTES, _LONG_OPERATIONS = 200_000, 100_000
 
 
 def operations(i: HloInstruction) -> int:
-    """Arithmetic operations of an instruction, a transcendental function counted as one; of a module that no machine could run at most 2**62."""
+    """Arithmetic operations of an instruction, at most 2**62.
+
+    A transcendental function counts as one.
+    """
     counts = cost(i)
     return int(min(counts.flops + counts.transcendentals, 1 << 62))
 
 
 def is_long(computation: HloComputation) -> bool:
-    """Whether one run of a computation without loops takes so long (some 20 us) that other threads should go on meanwhile."""
+    """Whether one run of a computation without loops takes long enough (about 20 us) to release
+    the GIL.
+    """
     size, count = 0.0, 0.0
     for i in computation:
         counts = cost(i)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 class CodeRecord(Displayable):
     """LLVM IR or assembly as text.
 
-    `language` is "llvm" or "asm". `functions` gives each function's name, in order. `lines` maps a 1-based line of the text to the HLO instruction it came
-    from, where that is known; `kernels` maps a function to the HLO instruction that it computes; `plans`, of assembly, to what was decided before its code was written.
+    `language` is "llvm" or "asm". `functions` are the functions' names, in order. `lines` maps
+    1-based lines of the text to HLO instructions, if known; `kernels` maps functions to the HLO
+    instructions that they compute; `plans` (assembly only) maps them to the decisions made for
+    their code.
     """
 
     language: str
@@ -33,8 +35,9 @@ class CodeRecord(Displayable):
     def to_dataframe(self) -> Frame:
         """One row per instruction of assembly or LLVM IR.
 
-        Columns: line, function, instruction, operands, hlo (the HLO instruction that it came from, "" if unknown), vector_bits (of the widest vector in it, 0 for none), loop: "hot" in
-        the innermost loop with the most vector instructions, "inner" in the other innermost loops, else "".
+        Columns: line, function, instruction, operands, hlo (the HLO instruction, "" if unknown),
+        vector_bits (of the widest vector in it, 0 for none), loop: "hot" in the innermost loop with
+        the most vector instructions, "inner" in the other innermost loops, otherwise "".
         """
         return framed(instructions(self.text, self.language, self.lines), COLUMNS)
 
@@ -46,7 +49,10 @@ _PROMPT_LINES = 40
 
 
 class Code(str, Displayable):  # noqa: SLOT000 - it keeps its record
-    """LLVM IR, assembly or PTX: a string that a notebook shows coloured, searchable and linked to its HLO."""
+    """LLVM IR, assembly or PTX: a string that notebooks show coloured, searchable, with links.
+
+    They link lines to HLO instructions.
+    """
 
     _record: CodeRecord
 
@@ -58,7 +64,7 @@ class Code(str, Displayable):  # noqa: SLOT000 - it keeps its record
         return made
 
     def record(self) -> CodeRecord:
-        """The text with what is known of its lines and functions."""
+        """The text with information on its lines and functions."""
         return self._record
 
     @property
@@ -78,10 +84,11 @@ class Code(str, Displayable):  # noqa: SLOT000 - it keeps its record
 
 @dataclass(frozen=True)
 class KernelTime:
-    """Time of one kernel in one run, seconds; bytes and flops by the cost analysis; `source` is the Python line as "file:line", "" if unknown.
+    """Time of one kernel in one run, in seconds; bytes and flops by the cost analysis.
 
-    `limit` is the least time that this machine could take for these bytes and flops (0 if unknown), `bound` what decides that: "memory" or "compute". `grain` is the least time that the
-    clock could have told from none: what took less is not measured.
+    `source` is the Python line as "file:line", "" if unknown. `limit` is the least time on this
+    machine for these bytes and flops (0 if unknown), `bound` what determines it: "memory" or
+    "compute". `grain` is the clock's resolution in seconds: shorter times are not measured.
     """
 
     name: str
@@ -102,9 +109,9 @@ class KernelTime:
 
     @property
     def of_limit(self) -> float | None:
-        """How near to the machine's limit it is, at most 1; None where that is not known, or the time was not measured.
+        """The fraction of the machine's limit reached, at most 1; None if unknown or unmeasured.
 
-        A kernel that is faster than the limit shows that the limit was measured too low: it is at the limit.
+        A kernel that beats the limit shows that the limit was measured too low; its fraction is 1.
         """
         return min(self.limit / self.seconds, 1.0) if self.limit and self.is_measured else None
 
@@ -116,10 +123,10 @@ _KERNEL_COLUMNS = (
 
 @dataclass(frozen=True)
 class ExecutionRecord(Displayable, Plottable):
-    """One run: wall seconds, its kernels where they were timed, results as (shape, a short text of the values).
+    """One run: wall seconds, its kernels if they were timed, results as (shape, short text).
 
-    `peak_flops` (of f32, per second) and `bandwidth` (pairs of bytes gone through and bytes per second) are the
-    limits of the machine, measured with kernels of their own; 0 and () where they were not measured.
+    `peak_flops` (f32, per second) and `bandwidth` (pairs of a working set in bytes and bytes per
+    second) are the machine's limits, measured by kernels of their own; 0 and () if not measured.
     """
 
     seconds: float
@@ -130,7 +137,11 @@ class ExecutionRecord(Displayable, Plottable):
     bandwidth: tuple[tuple[int, float], ...] = ()
 
     def to_dataframe(self) -> Frame:
-        """One row per kernel, the slowest first: microseconds, share of the run, bytes, flops, both per second, how near that is to which limit of the machine."""
+        """One row per kernel, the slowest first.
+
+        Columns: microseconds, share of the run, bytes, flops, both per second, and the fraction of
+        the machine's limit and which limit that is.
+        """
         rows = [self._row(k) for k in sorted(self.kernels, key=lambda k: -k.seconds)]
         return framed(rows, list(_KERNEL_COLUMNS))
 
@@ -149,7 +160,7 @@ class ExecutionRecord(Displayable, Plottable):
 
 @dataclass(frozen=True)
 class CacheRecord(Displayable):
-    """The compilation cache after a run: signature asked for, whether it was there, hits and misses so far, entries held."""
+    """The compilation cache after a run: the requested signature, whether it was found, totals."""
 
     signature: str
     hit: bool

@@ -10,9 +10,10 @@ from typing import Any
 
 
 class RunCounter:
-    """Executions of a program since `begin`: their number, and their wall seconds together.
+    """Executions of a program since `begin`: their number, and their total wall seconds.
 
-    The two are words in memory at `address` (executions, then nanoseconds), to which machine code adds. `on_end` are called when nobody asks any more: whoever holds the address lets go of it.
+    Both are words in memory at `address` (executions, then nanoseconds) to which machine code adds.
+    `on_end` are called when the last user ends; holders of the address must drop it then.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class RunCounter:
 
     @property
     def seconds(self) -> float:
-        """Wall seconds of all executions together."""
+        """Total wall seconds of all executions."""
         return self._words[1] / 1e9
 
     @property
@@ -38,12 +39,12 @@ class RunCounter:
         return self._users > 0
 
     def begin(self) -> None:
-        """Count for one user more."""
+        """Add a user of the counter."""
         with self._lock:
             self._users += 1
 
     def end(self) -> None:
-        """Count for one user less; the last one ends it."""
+        """Remove a user; the last one stops the counting."""
         with self._lock:
             self._users -= 1
             ended, self.on_end = (self.on_end, []) if not self._users else ([], self.on_end)
@@ -63,7 +64,7 @@ class RunCounter:
         return counted
 
     def add(self, nanoseconds: int) -> None:
-        """One execution more."""
+        """Add one execution."""
         with self._lock:
             self._words[0] += 1
             self._words[1] += nanoseconds

@@ -1,7 +1,8 @@
-"""Executables on disk: `exe.save(path)` writes machine code and signature into one file, `xlanb.load(path)` reads it in another process.
+"""Executables on disk: `exe.save(path)` writes one file, `xlanb.load(path)` reads it.
 
-The file: a magic line, a digest of the rest, the length of a JSON header, the header, then the object files and the constants in its order. The digest tells a damaged file, not
-one that somebody made: machine code is trusted input, as a shared library is.
+The file: a magic line, a digest of the rest, the length of a JSON header, the header, then the
+object files and the constants in its order. The digest detects damage, not forgery: machine code is
+trusted input, like a shared library.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ if TYPE_CHECKING:
 _MAGIC = b"xlanb executable 2\n"
 _DIGEST = hashlib.sha256().digest_size
 _MOST_BYTES = 1 << 47
-"""What no process can address."""
+"""More bytes than any process can address."""
 
 
 def save(exe: Executable, path: str | Path) -> None:
     """See Executable.save."""
     if exe.device_count > 1:
         raise UnimplementedError(
-            f"cannot save {exe.hlo_module.name}: it runs on {exe.device_count} devices; only programs for one device can be saved"
+            f"cannot save {exe.hlo_module.name}: it runs on {exe.device_count} devices; only programs for "
+            "one device can be saved"
         )
     program = exe.program
     if program.host:
@@ -52,7 +54,7 @@ def save(exe: Executable, path: str | Path) -> None:
 
 
 def content(exe: Executable) -> bytes:
-    """The content of the file for an executable of one device that calls no function of this process."""
+    """The file content for an executable of one device that calls no function of this process."""
     program = exe.program
     objects = compile_units(program.units(), program.target)
     constants = {name: memory.tobytes() for name, memory in program.constants.items()}
@@ -75,7 +77,10 @@ def content(exe: Executable) -> bytes:
 
 
 class SavedExecutable:
-    """An executable that was read from a file: `exe(*arrays)` runs it, as it ran where it was compiled (see Executable)."""
+    """An executable read from a file: `exe(*arrays)` runs it as where it was compiled.
+
+    See Executable.
+    """
 
     __slots__ = ("__call__", "calls")
     __call__: Callable[..., Any]
@@ -85,7 +90,7 @@ class SavedExecutable:
         self.__call__ = calls.entry()
 
     def cancel(self) -> int:
-        """Stop the calls that other threads are in (see Executable.cancel)."""
+        """Stop the calls of other threads (see Executable.cancel)."""
         return self.calls.cancel()
 
     def __str__(self) -> str:
@@ -96,14 +101,16 @@ class SavedExecutable:
 
 
 def load(path: str | Path) -> SavedExecutable:
-    """The executable that `Executable.save` wrote.
+    """Load the executable that `Executable.save` wrote.
 
-    The file holds machine code, which is run in this process: as with pickle, whoever wrote the file can do whatever you can. Load only files that you would also run as programs.
-    Its digest tells damage, not forgery; its header is checked before anything is linked.
+    The file holds machine code that runs in this process: as with pickle, whoever wrote it can do
+    anything that you can. Load only files that you would also run as programs. The digest detects
+    damage, not forgery; the header is checked before anything is linked.
 
     Raises:
-        CompilationError: the file is no executable of this version, is damaged, says what no executable has, or was made for a machine that can do what this one cannot.
-        OSError: the file cannot be read.
+        CompilationError: The file is not an executable of this version, is damaged or inconsistent,
+            or was made for a machine with features that this one lacks.
+        OSError: The file cannot be read.
     """
     file = Path(path)
     return SavedExecutable(read(path, read_regular(file, file.stat().st_size)))
@@ -118,13 +125,13 @@ def read(
     """The calls of an executable from the content of its file.
 
     Args:
-        path: what an error calls the file.
-        content: what `content` made.
-        names: of the parameters, where they are called otherwise than in the file.
-        explain: as `Calls` takes it.
+        path: The file's name in errors.
+        content: The result of `content`.
+        names: The parameters' names, if they differ from those in the file.
+        explain: As for `Calls`.
 
     Raises:
-        CompilationError: as `load`.
+        CompilationError: As for `load`.
     """
     header, blobs = _parts(path, content)
     try:
@@ -172,7 +179,7 @@ def _load(
 
 
 class _Blobs:
-    """The bytes behind the header, taken one after the other."""
+    """The bytes after the header, read in sequence."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
@@ -188,7 +195,7 @@ def _parts(path: str | Path, content: bytes) -> tuple[Mapping[str, Any], _Blobs]
     """The header and what follows it.
 
     Raises:
-        CompilationError: the content is not what this version writes, or is damaged.
+        CompilationError: The content is not of this version, or is damaged.
     """
     start = len(_MAGIC) + _DIGEST
     if not content.startswith(_MAGIC):

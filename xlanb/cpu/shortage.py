@@ -15,12 +15,12 @@ from xlanb.shape import MOST_DIMENSIONS, ArrayShape
 
 @dataclass(frozen=True)
 class Shortage:
-    """Says for the error of an execution where memory that it did not get was to go."""
+    """Describes, for an error message, what the missing memory was for."""
 
     assignment: BufferAssignment
 
     def __call__(self, number: int | None) -> str:
-        """The part of a message behind the name of a result (by its number), or behind "the temporaries" (None)."""
+        """The text after the name of a result (by its number) or after "the temporaries" (None)."""
         flow = self.assignment.live
         if number is not None:
             return f" (instruction {_named(flow.results[number].instruction)})"
@@ -40,24 +40,26 @@ class Shortage:
 
 
 def check_ranks(module: HloModule) -> None:
-    """Refuse arrays of more dimensions than one can have that a program takes or gives.
+    """Check the ranks of a program's arrays.
 
     Raises:
-        UnimplementedError: there is one; the message names its instruction.
+        UnimplementedError: An array has more dimensions than NumPy supports; the message names its
+            instruction.
     """
     for i in module.instructions():
         rank = i.shape.rank if isinstance(i.shape, ArrayShape) else 0
         if rank > MOST_DIMENSIONS:
             raise UnimplementedError(
-                f"{_named(i)} in {i.parent.name}: an array of {rank} dimensions; compiled code supports at most {MOST_DIMENSIONS}: reshape it to drop dimensions of size 1"
+                f"{_named(i)} in {i.parent.name}: an array of {rank} dimensions; compiled code supports at "
+                f"most {MOST_DIMENSIONS}: reshape it to drop dimensions of size 1"
             )
 
 
 def check_sizes(module: HloModule) -> None:
-    """Refuse instructions whose results no memory can hold.
+    """Check that memory can hold the instructions' results.
 
     Raises:
-        OutOfMemoryError: one is beyond what 64-bit offsets reach; the message names it.
+        OutOfMemoryError: A result exceeds 64-bit offsets; the message names its instruction.
     """
     for i in module.instructions():
         if i.shape.byte_size >= ADDRESSABLE:
@@ -65,6 +67,6 @@ def check_sizes(module: HloModule) -> None:
 
 
 def _named(instruction: HloInstruction) -> str:
-    """Its name, and the Python line that it comes from where that is known."""
+    """An instruction's name, and the Python line that it comes from, if known."""
     place = origin(instruction)
     return f"{instruction.name}, {place}" if place else instruction.name

@@ -13,18 +13,18 @@ from xlanb.errors import ArgumentError, ArgumentTypeError
 def set_threads(count: SupportsIndex | None) -> None:
     """Limit the number of threads that compiled programs use at a time, including the calling one.
 
-    It holds from the next call on, for programs that were compiled before too: one that runs goes
-    on as it began. Results do not change by a bit. A program uses no more threads than the highest
-    limit that there had been when it was compiled, so raise the limit before compiling to use more
-    threads than there are CPUs.
+    The limit applies from the next call on, also to programs that were compiled before; running
+    calls are not affected. Results do not change by a bit. A program never uses more threads than
+    the highest limit that was in effect before it was compiled: to use more threads than there are
+    CPUs, raise the limit before compiling.
 
     Args:
-        count: 1 to 64, more than there are CPUs as well; more than 64 is 64. None: the limit of the
+        count: 1 to 64, which may exceed the CPUs; more than 64 is 64. None: the limit of the
             environment again (see `get_threads`).
 
     Raises:
         ArgumentError: `count` is neither None nor a whole number of at least 1.
-        FlagError: XLANB_THREADS is no whole number.
+        FlagError: XLANB_THREADS is not a whole number.
     """
     expected = f"set_threads: expected a whole number of at least 1, or None, got {count!r}"
     try:
@@ -38,16 +38,16 @@ def set_threads(count: SupportsIndex | None) -> None:
 
 
 def get_threads() -> int:
-    """How many threads a compiled program may use at this moment.
+    """Return how many threads a compiled program may use now.
 
-    The number is that of `set_threads`; else XLANB_THREADS, where that is set and not 0 (its former
-    name, XLANB_NUM_THREADS, is understood too); else the CPUs that the calling thread may run on
-    (`os.sched_getaffinity`), or fewer where the process's control groups have a CPU quota: quota
+    The number is that of `set_threads`; else XLANB_THREADS, if it is set and not 0 (its former
+    name, XLANB_NUM_THREADS, is accepted too); else the CPUs that the calling thread may run on
+    (`os.sched_getaffinity`), or fewer if the process's control groups have a CPU quota: quota
     divided by period, rounded up (cgroup v2's `cpu.max`, v1's `cpu.cfs_quota_us` and
-    `cpu.cfs_period_us`). Affinity and quotas may change while programs run: calls go by what they
-    were a tenth of a second before. XLANB_THREADS is read when a program is compiled.
+    `cpu.cfs_period_us`). Affinity and quotas may change while programs run: calls use values that
+    are at most a tenth of a second old. XLANB_THREADS is read when a program is compiled.
 
     Raises:
-        FlagError: XLANB_THREADS is no whole number.
+        FlagError: XLANB_THREADS is not a whole number.
     """
     return cpus.thread_count()

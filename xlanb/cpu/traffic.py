@@ -1,5 +1,5 @@
-"""Memory traffic of a kernel: of sliced operands only the slices count, of results updated in place
-only the updates.
+"""Memory traffic of a kernel: only the slices of sliced operands, only the updates of results
+that are updated in place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _PARTS = frozenset({Op.SLICE, Op.DYNAMIC_SLICE, Op.GATHER})
 
 
 def traffic(i: HloInstruction, assignment: BufferAssignment) -> int:
-    """Bytes that one run of an instruction's kernel reads and writes, each once."""
+    """Bytes that one run of an instruction's kernel reads and writes, each counted once."""
     fused = i.opcode is Op.FUSION
     root = i.fused_computation.root if fused else i
     updated = _updated(root)
@@ -28,19 +28,20 @@ def traffic(i: HloInstruction, assignment: BufferAssignment) -> int:
     if in_place is None:
         return total + i.shape.byte_size
     update = root.operands[-1] if root.opcode is Op.SCATTER else root.operands[1]
-    # A scatter reads what it combines with; a fused update is written and nothing else, a plain one has been read as an operand.
+    # A scatter reads what it combines with; a fused update is only written, a plain one
+    # has been read as an operand.
     return total + update.shape.byte_size * (2 if root.opcode is Op.SCATTER else 1)
 
 
 def _updated(root: HloInstruction) -> HloInstruction | None:
-    """What a root writes a part of."""
+    """The operand that a root updates in part; None for other roots."""
     if root.opcode is Op.DYNAMIC_UPDATE_SLICE or (root.opcode is Op.SCATTER and not root.shape.is_tuple):
         return root.operands[0]
     return None
 
 
 def _read(source: HloInstruction, operand: HloInstruction, i: HloInstruction) -> int:
-    """Bytes that are read of an operand: all of it where anything but slices is made of it."""
+    """Bytes read of an operand: all of it unless only slices of it are used."""
     users = source.users if i.opcode is Op.FUSION else [i]
     whole = operand.shape.byte_size
     if not users or any(u.opcode not in _PARTS or u.operands[0] is not source for u in users):

@@ -1,1 +1,1 @@
-"""From optimised HLO to LLVM IR as text: one function per fusion, and `run`, which calls them in schedule order."""
+"""Emit LLVM IR from optimized HLO: a function per fusion, and `run`, which calls them in order."""

@@ -1,8 +1,9 @@
-"""Find instructions with equal kernels before generating them: networks repeat layers, whose
-kernels differ only in the memory they are called with.
+"""Find instructions with equal kernels before generating them.
 
-A key holds all that the function of an instruction depends on: opcode, shapes, attributes, called computations by their content, constants by their values, and which of its arrays lie
-in the same memory. Names, metadata and what surrounds the instruction are no part of it.
+Networks repeat layers, whose kernels differ only in the memory they are called with. A key contains
+everything that an instruction's function depends on: opcode, shapes, attributes, the content of
+called computations, values of constants, and which of its arrays share memory. Names, metadata and
+the surroundings of the instruction are not part of it.
 """
 
 from __future__ import annotations
@@ -22,19 +23,29 @@ _KEYED = frozenset(
     | {Op.BROADCAST, Op.COPY, Op.TRANSPOSE, Op.SLICE, Op.CONCATENATE, Op.PAD, Op.REVERSE, Op.IOTA, Op.CONVERT}
     | {o for o in Op if o.is_elementwise}
 )
-"""Opcodes whose kernels depend only on the fields of a key; kernels of others may depend on the
-users of a result, or be runtime calls."""
+"""Opcodes whose kernels depend only on the fields of a key.
+
+Kernels of other opcodes may depend on a result's users, or be runtime calls.
+"""
 
 
 class KernelSite(NamedTuple):
-    """An instruction as a caller of a kernel: equal keys have equal kernels, and of `places`, the memory of results, operands and scratch, each kernel takes the same."""
+    """An instruction as a caller of a kernel; equal keys have equal kernels.
+
+    `places` is the memory of results, operands and scratch; a kernel takes the same ones of every
+    site.
+    """
 
     key: Hashable
     places: tuple[Slice, ...]
 
 
 class WrittenKernel(NamedTuple):
-    """A kernel that was written: its function, the function that is called in its stead (see `_Emitter._shared`), which places of a site it takes, and its work between polls."""
+    """A kernel that was emitted.
+
+    `function` is its function and `callee` the one to call instead (see `_Emitter._shared`).
+    `taken` are the places of a site that it takes, `work` is its work between polls.
+    """
 
     function: Function
     callee: str
@@ -50,7 +61,7 @@ class KernelSites:
         self._content = computation_keys()
 
     def of(self, i: HloInstruction, *, inline: bool) -> KernelSite | None:
-        """The site of an instruction; None of one whose kernel may depend on more than a key holds."""
+        """The site of an instruction; None if its kernel may depend on more than a key contains."""
         if i.opcode not in _KEYED:
             return None
         assignment = self._assignment
@@ -79,11 +90,11 @@ class KernelSites:
 
     @staticmethod
     def _number(places: dict[Slice, int], place: Slice) -> int:
-        """Which of the places this is, counted as they come."""
+        """The number of a place, in order of first use."""
         return places.setdefault(place, len(places))
 
     def _value(self, value: Any) -> Hashable:
-        """An attribute: a computation by its content."""
+        """An attribute as part of a key; computations by their content."""
         if isinstance(value, HloComputation):
             return self._content(value)
         if isinstance(value, tuple) and value and isinstance(value[0], HloComputation):

@@ -1,4 +1,4 @@
-"""A kernel: the LLVM function of one instruction or fusion, with its operands and results as arrays; and what a kernel may write in place."""
+"""Emit a kernel: the LLVM function of an instruction or fusion; decide what it does in place."""
 
 from __future__ import annotations
 
@@ -38,11 +38,14 @@ from xlanb.shape import ArrayShape
 from xlanb.shape.shape import subshape
 
 _NUMBERS_ONLY = frozenset({Op.CONCATENATE, Op.CONVOLUTION, Op.DOT, Op.MULTIPLY, Op.REDUCE, Op.REDUCE_WINDOW})
-"""Roots whose kernels keep numbers in their scratch, never places or conditions: what a call that was stopped leaves there does no harm to the next one."""
+"""Roots whose kernels keep only numbers in their scratch memory, never addresses or conditions.
+
+What an interrupted call leaves there cannot harm the next one.
+"""
 
 
 def emit_elements(k: emitters.Kernel) -> None:
-    """Write a kernel that goes through the elements of its results."""
+    """Emit a kernel that loops over the elements of its results."""
     if k.instruction.opcode is Op.FUSION and not k.f.module.debug:
         fused = k.instruction.fused_computation
         if len(fused) >= routines.MANY:
@@ -74,7 +77,7 @@ def _reduce(k: emitters.Kernel) -> bool:
 
 
 def _scaled_reduce(k: emitters.Kernel) -> bool:
-    """A mean: a reduction times one number."""
+    """Emit a mean: a reduction times one number."""
     if k.root.opcode is not Op.MULTIPLY or k.instruction.opcode is not Op.FUSION:
         return False
     for i, factor in (k.root.operands, reversed(k.root.operands)):
@@ -92,7 +95,7 @@ def _scaled_reduce(k: emitters.Kernel) -> bool:
 
 
 def _reduce_scratch(i: HloInstruction) -> int:
-    """Bytes of the partial results of a reduction of all of a large array, or of its columns."""
+    """Bytes of the partial results of a full reduction of a large array, or of its columns."""
     if i.shape.is_tuple or len(i.operands) != 2:
         return 0
     return reductions.scratch_bytes(i) if array_of(i).element_count == 1 else shared_reductions.scratch_bytes(i)
@@ -120,11 +123,14 @@ def _convolution(k: emitters.Kernel) -> bool:
     return convolutions.emit_convolution(k.e, k.root, k.output, k.scratch)
 
 
-# -- what can be one kernel, and what it may write in place --------------------------------------------------------
+# -- which fusions are kernels, and what they may write in place -----------------------------------
 
 
 def is_kernel(fusion: HloInstruction) -> bool:
-    """Whether a fusion can be one kernel: every instruction in it has an elemental rule, but for the root, which may have a special emitter."""
+    """Whether a fusion can be one kernel.
+
+    Every instruction in it needs an elemental rule, except the root, which may have an emitter.
+    """
     custom = emitters.custom_fusion(fusion)
     if custom is not None:
         return custom.is_kernel(fusion)
@@ -138,11 +144,9 @@ def is_kernel(fusion: HloInstruction) -> bool:
         elif i.opcode not in RULES or i.opcode in MEMORY_ONLY:
             return False
         elif i is not target.root and scans.cumulative(i) is not None:
-            return False  # each element by itself would cost a whole window
+            return False  # a single element would cost a whole window
         elif i.opcode in _CONTRACTIONS and _CONTRACTIONS[i.opcode](i) and not _by_itself(target, i):
-            return (
-                False  # sums element by element, or operands computed anew for every use, would cost more than a kernel
-            )
+            return False  # sums by element, or operands recomputed for every use, would cost more than a kernel
     return True
 
 
@@ -150,7 +154,7 @@ _CONTRACTIONS = {Op.DOT: dots.is_worth_a_kernel, Op.CONVOLUTION: convolutions.is
 
 
 def _by_itself(target: HloComputation, i: HloInstruction) -> bool:
-    """Whether an instruction is all that a fused computation does."""
+    """Whether an instruction is the only operation of a fused computation."""
     return i is target.root and all(o.opcode in (Op.PARAMETER, Op.CONSTANT) for o in i.operands)
 
 
@@ -165,10 +169,13 @@ def is_inlinable(computation: HloComputation) -> bool:
 
 
 class KernelPolicy:
-    """What the kernels of this backend can do in place, and what scratch they need (see buffers.buffer_assignment.Policy)."""
+    """What this backend's kernels can do in place, and the scratch memory they need.
+
+    See buffers.buffer_assignment.Policy.
+    """
 
     def __init__(self, threads: int = 1, apart: Collection[str] = ()) -> None:
-        """`apart` are the names of instructions whose results lie in no operand's place."""
+        """`apart` are the names of instructions whose results must not alias an operand."""
         self.threads = threads
         self.apart = apart
         self._reads: dict[HloInstruction, Reads] = {}
@@ -191,14 +198,18 @@ class KernelPolicy:
             return same and IN_PLACE[instruction.opcode](instruction, operand)
         if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
             return False
-        if operand_leaf != leaf:  # a copy of a tuple: each array is one of the operand's at the same leaf
+        if operand_leaf != leaf:  # a copy of a tuple: each array is the operand's at the same leaf
             return False
         return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction, leaf))
 
     def _reads_in_place(
         self, root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf
     ) -> bool:
-        """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop, or before the loop over its row."""
+        """Whether a fusion reads a parameter's element only for results of the same index.
+
+        All results must come from one loop. Reads before the loop over the element's row are fine
+        too.
+        """
         if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
             return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
         first = subshape(root.shape, leaf)
@@ -224,7 +235,10 @@ class KernelPolicy:
 
 
 def scratch_of(instruction: HloInstruction) -> tuple[int, int]:
-    """Bytes of scratch that the special emitter of an instruction, or of a fusion's root, needs: once, and for each thread; multiples of a cache line."""
+    """Bytes of scratch memory of an instruction's (or fusion root's) emitter.
+
+    (Shared, per thread), both multiples of a cache line.
+    """
     custom = emitters.custom_fusion(instruction)
     if custom is not None:
         return 0, -(-custom.scratch_each(instruction) // 64) * 64

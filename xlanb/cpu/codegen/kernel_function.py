@@ -1,4 +1,4 @@
-"""The function of one instruction or fusion: its arrays as parameters, its body by an emitter or as a call of the runtime."""
+"""The function of an instruction or fusion: arrays as parameters, a kernel or runtime call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
 def is_transfer_of_several(i: HloInstruction) -> bool:
-    """Whether an instruction sends to another device, or receives from it."""
+    """Whether an instruction sends to another device, or receives from one."""
     if i.opcode not in _TRANSFERS or device_count(i) == 1:
         return False
     start = i.operands[0] if i.opcode in (Op.SEND_DONE, Op.RECV_DONE) else i
@@ -41,7 +41,10 @@ def is_transfer_of_several(i: HloInstruction) -> bool:
 
 
 def is_host_call(i: HloInstruction) -> bool:
-    """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
+    """Whether the runtime computes an instruction.
+
+    That includes every instruction with arrays of dynamic size that the padder could not remove.
+    """
     if involves_dynamic(i) or is_number_of_several(i) or is_transfer_of_several(i):
         return True
     if i.opcode is Op.SCAN:
@@ -50,9 +53,11 @@ def is_host_call(i: HloInstruction) -> bool:
 
 
 class KernelFunction:
-    """Builds the function of one instruction: `slices` are the arguments of the call, in order, `host` the symbol of the runtime's function where it calls one.
+    """Builds the function of one instruction.
 
-    `constant` gives the global that holds a constant; with `inline` a small function is inlined where it is called.
+    `slices` are the arguments of a call, in order; `host` is the symbol of the runtime function, if
+    it calls one. `constant` returns the global that holds a constant. With `inline`, a small
+    function is inlined into its caller.
     """
 
     def __init__(
@@ -73,10 +78,10 @@ class KernelFunction:
         self._inline = inline
 
     def emit(self) -> None:
-        """Write the function.
+        """Emit the function.
 
         Raises:
-            UnimplementedError: an opcode without a kernel.
+            UnimplementedError: The opcode has no kernel.
         """
         i = self.instruction
         if is_host_call(i):
@@ -111,7 +116,7 @@ class KernelFunction:
     def _bindings(
         self, targets: Sequence[HloInstruction], *, is_fused: bool
     ) -> dict[HloInstruction, Mapping[Leaf, object]]:
-        """The arrays of the operands, and the constants that a fusion takes."""
+        """The operands' arrays, and the constants that a fusion takes."""
         outside = Elemental(self.f, {}, self._memory)
         bindings: dict[HloInstruction, Mapping[Leaf, object]] = {}
         for target, operand in zip(targets, self.instruction.operands, strict=True):
@@ -124,15 +129,16 @@ class KernelFunction:
 
     @property
     def work(self) -> int:
-        """What the finished function does without a poll (see xlanb.codegen.polling); a host call is
-        to be followed by one.
+        """The work of the finished function without a poll (see xlanb.codegen.polling).
+
+        A host call must be followed by a poll.
         """
         if self.host is not None:
             return polling.BUDGET
         return polling.work_of(self.f.regions[-1])
 
     def _emit_host_call(self) -> None:
-        """A call of the runtime with the addresses of all operands and results."""
+        """Emit a call of the runtime with the addresses of all operands and results."""
         i, f = self.instruction, self.f
         called = i.get("custom_call_target") or i.opcode
         self.host = self.module.unique(f"host.{called}.{i.name}")
@@ -152,7 +158,7 @@ class KernelFunction:
         return f"noalias{access} noundef{size}"
 
     def _argument(self, place: Slice) -> Value:
-        """The parameter for a slice; one for both where a result lies in an operand's place."""
+        """The parameter for a slice; a result that aliases an operand shares its parameter."""
         return Value(self.f, PTR, f"%{self.slices.setdefault(place, f'p{len(self.slices)}')}")
 
     def _place(self, place: Slice) -> Value:
@@ -164,12 +170,12 @@ class KernelFunction:
         return IrArray(self._place(self.assignment.slice_of(operand, leaf)), array_of(operand, leaf))
 
     def _memory(self, i: HloInstruction) -> IrArray:
-        """The global that holds a constant."""
+        """The array of a constant, in its global."""
         return IrArray(self.f.symbol(self._constant(i)), array_of(i))
 
 
 def _no_kernel(opcode: Op) -> str:
-    """Why there is no kernel of an opcode."""
+    """Why an opcode has no kernel."""
     if opcode in _TRANSFERS:
         return f"{opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
     return f"the CPU backend has no kernel for {opcode}"

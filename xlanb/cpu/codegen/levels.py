@@ -1,7 +1,9 @@
-"""Which kernels the code generator may compile at its lowest level: those that memory keeps waiting whatever their code is like.
+"""Choose the kernels that may be compiled at the lowest level: those bound by memory anyway.
 
-At that level each value lives in a register within a block and on the stack between blocks, and constants are loaded wherever they are used. It takes a third of the time. So a kernel is
-light where it has no loop, or where each innermost loop is one block that moves much, computes little, and carries nothing but its counter from round to round.
+At that level each value is in a register within a block and on the stack between blocks, and
+constants are loaded at each use; it takes a third of the time. So a kernel is light if it has no
+loop, or if each innermost loop is one block that moves much data, computes little, and carries only
+its counter.
 """
 
 from __future__ import annotations
@@ -11,17 +13,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 _LINES = 400
-"""Kernels of more lines are not looked at."""
+"""Kernels of more lines are not considered."""
 _STRAIGHT = 160
-"""Maximum number of lines outside of loops that run once per call: spilling a register for each is
+"""The most lines outside of loops that run once per call: spilling a register for each is
 negligible.
 """
 _BYTES = 256
-"""Bytes that a round has to move: its counter goes over the stack meanwhile."""
+"""Bytes that an iteration must move to make up for its counter on the stack."""
 _OUTSIDE = 8
-"""Names from outside that a round may use: it takes each from the stack."""
+"""The most outside values that an iteration may use: each is loaded from the stack."""
 _LINE = 256
-"""Bytes that the loops within a round have to move for each line around them."""
+"""Bytes that inner loops must move per line of the loop around them."""
 _LABEL = re.compile(r"([\w.]+):$")
 _DEFINED = re.compile(r"  (%[\w.]+) = (.*)")
 _VALUE = re.compile(r"%[\w.]+")
@@ -30,8 +32,11 @@ _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 _ROUNDS = re.compile(r"icmp slt i64 %[\w.]+, (\d+)$")
 _CALLED = re.compile(r"@([\w.]+)\(")
 _BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
-_CHEAP = ("llvm.maximum.", "llvm.minimum.", "llvm.maxnum.", "llvm.minnum.", "llvm.fma.", "llvm.fabs.", "llvm.smax.", "llvm.smin.",
-          "llvm.umax.", "llvm.umin.", "llvm.abs.", "llvm.copysign.", "llvm.sqrt.", "llvm.x86.avx512.mask.range.")  # fmt: skip
+_CHEAP = (
+    "llvm.maximum.", "llvm.minimum.", "llvm.maxnum.", "llvm.minnum.", "llvm.fma.", "llvm.fabs.", "llvm.smax.",
+    "llvm.smin.", "llvm.umax.", "llvm.umin.", "llvm.abs.", "llvm.copysign.", "llvm.sqrt.",
+    "llvm.x86.avx512.mask.range.",
+)  # fmt: skip
 
 
 @dataclass
@@ -45,7 +50,7 @@ class _Block:
 
 
 def is_light(functions: Collection[Sequence[str]]) -> bool:
-    """Whether the functions of a kernel, each as the lines of its blocks and the end, are light."""
+    """Whether the functions of a kernel, each a list of its lines, are light."""
     return sum(len(lines) + 1 for lines in functions) <= _LINES and all(
         _is_light(_blocks(lines)) for lines in functions
     )
@@ -63,7 +68,7 @@ def _blocks(function: Sequence[str]) -> list[_Block]:
 
 
 def _is_light(blocks: Sequence[_Block]) -> bool:
-    """The same of one function: the loops from the inside out, each with what it moves in all of its rounds."""
+    """The same for one function; loops are checked from the innermost outwards."""
     at = {b.name: k for k, b in enumerate(blocks)}
     vectors: set[str] = set()
     loops = sorted(
@@ -72,7 +77,7 @@ def _is_light(blocks: Sequence[_Block]) -> bool:
     )
     if not loops:
         return sum(len(b.lines) for b in blocks) <= _STRAIGHT
-    moved: dict[int, int] = {}  # by the block that a loop begins with
+    moved: dict[int, int] = {}  # by the first block of a loop
     for first, last in loops:
         inside = [k for k in moved if first <= k <= last]
         rounds = _ROUNDS.search(blocks[last].lines[-2]) if len(blocks[last].lines) > 1 else None
@@ -110,13 +115,13 @@ def _vectors(blocks: Sequence[_Block]) -> set[str]:
 
 
 def _outside(block: _Block) -> set[str]:
-    """What a block uses and does not make, its labels too."""
+    """The values and labels that a block uses but does not define."""
     made = {found[1] for line in block.lines if (found := _DEFINED.match(line))}
     return {v for line in block.lines for v in _VALUE.findall(line)} - made
 
 
 def _moved(block: _Block) -> int:
-    """Bytes that a round of a loop of one block moves; 0 where it computes too much, or carries more than a counter."""
+    """Bytes moved per iteration of a one-block loop; 0 if it computes or carries too much."""
     moved, moves, work, phis, steps = 0, 0, 0, 0, 0
     for line in block.lines:
         found = _DEFINED.match(line)
@@ -142,7 +147,7 @@ def _moved(block: _Block) -> int:
 
 
 def _bytes(type_: str) -> int:
-    """Bytes of the type that a text begins with; 0 for one that is not known here."""
+    """Bytes of the type at the start of a text; 0 if unknown."""
     vector = _VECTOR.match(type_)
     count, element = (int(vector[1]), vector[2]) if vector else (1, re.split(r"[ ,]", type_, maxsplit=1)[0])
     bits = _BITS.get(element) or (int(element[1:]) if element[:1] == "i" and element[1:].isdigit() else 0)

@@ -1,7 +1,9 @@
-"""The program of a module: `run(args, results, temp)`, which calls the kernels in schedule order, with loops and branches in machine code.
+"""The program of a module: `run(args, results, temp)` calls the kernels in schedule order.
 
-args      pointers to the arrays of the entry's parameters, leaf after leaf
-results   pointers to the arrays of the entry's result, leaf after leaf
+Loops and branches are machine code too.
+
+args      pointers to the arrays of the entry's parameters, by leaf
+results   pointers to the arrays of the entry's result, by leaf
 temp      the arena of the buffer assignment
 """
 
@@ -42,22 +44,26 @@ from xlanb.memory import out_of_memory
 from xlanb.shape import PrimitiveType
 
 EXTERNAL_BYTES = 4096
-"""Constants of more bytes are not written into the IR: the program refers to memory that the executable keeps."""
+"""Larger constants, in bytes, are not put in the IR: the executable keeps their memory."""
 _QUICK = 1 << 23
-"""Operations and bytes of a whole loop that take some ten milliseconds at most."""
+"""Operations and bytes of a whole loop that take about ten milliseconds at most."""
 _TRANSCENDENTAL, _CALLED = 16, 16
 """Operations that a transcendental function, and a round's call of a kernel, take the time of."""
 _LEAST_ROUNDS = 16
-"""Minimum number of iterations between two polls if the iterations themselves do not poll; the cost
-of the additional check is then negligible."""
+"""The least number of iterations between two polls if the iterations do not poll.
+
+The cost of the additional check is then negligible.
+"""
 _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.AFTER_ALL}) | FORWARDING
 
 
 @dataclass
 class Program:
-    """LLVM IR of a module, and what it needs to run: constants by symbol, kernels (function, HLO instruction) in the order of their numbers.
+    """LLVM IR of a module, and what it needs to run.
 
-    `steps` are the calls of `run` where it does nothing else.
+    `kernels` maps functions to HLO instructions, in order of their numbers; `constants` are by
+    symbol.
+    `steps` are the calls of `run` if it does nothing else.
     """
 
     module: ModuleBuilder
@@ -77,7 +83,7 @@ class Program:
 
     @property
     def plans(self) -> dict[str, KernelPlan]:
-        """What was decided about each kernel, by its function; of a program with debug locations."""
+        """The decisions made for each kernel, by its function; needs debug locations."""
         return {
             f.name: KernelPlan(f.name, self.kernels[f.name], tuple(f.plans))
             for f in self.module.functions
@@ -86,7 +92,7 @@ class Program:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether the program shares loops among threads."""
+        """Whether threads share any of the program's loops."""
         return PARALLEL in self.module.declarations
 
     @property
@@ -95,11 +101,14 @@ class Program:
         return {name: memory.ctypes.data for name, memory in self.constants.items()}
 
     def units(self) -> list[Unit]:
-        """The program as modules that are compiled each for itself."""
+        """The program as modules that are compiled separately."""
         return cut(self.module, self.target, self.run, self.steps, loops=self.loops)
 
     def parts(self) -> tuple[list[Unit], ProgramSteps | None]:
-        """The same for this process, where a table of steps need not be one of LLVM's: the modules of all else, and the table. None where the program is no table."""
+        """The same for this process, where a table of steps need not be an LLVM global.
+
+        Returns the modules of everything else, and the table; None if the program is not a table.
+        """
         steps = steps_of(self.module, self.run, self.steps) if self.steps is not None else None
         if steps is None:
             return self.units(), None
@@ -113,14 +122,16 @@ def emit_program(
     *,
     profile: bool = False,
 ) -> Program:
-    """The LLVM IR of a scheduled module with its buffers.
+    """Emit the LLVM IR of a scheduled module with assigned buffers.
 
-    `line_of` gives the line of each HLO instruction, for debug locations. With `profile`, `run` has a fourth parameter: an array of u64 pairs, calls and cycles
-    per kernel, in the order of `Program.calls`.
+    `line_of` gives the line of each HLO instruction, for debug locations. With `profile`, `run` has
+    a fourth parameter: an array of u64 pairs, calls and cycles per kernel, in the order of
+    `Program.calls`.
 
     Raises:
-        UnimplementedError: an instruction that the backend does not know; the message shows it.
-        UnplannedKernelError: an instruction whose kernel cannot be written with these buffers, or not as one kernel.
+        UnimplementedError: The backend does not support an instruction; the message shows it.
+        UnplannedKernelError: An instruction's kernel cannot be emitted with these buffers, or not
+            as one kernel.
     """
     emitter = _Emitter(assignment, target, line_of, profile=profile)
     emitter.emit()
@@ -170,9 +181,7 @@ class _Emitter:
         entry = assignment.module.entry_computation
         self.run = self.module.function("run", list(self._tables.values()), ATTRIBUTES, entry.root.name, linkage="")
         self.module.kernels.pop("run")
-        self.run.goes_on = (
-            True  # what a kernel leaves that was stopped does no harm to the next: arrays hold any values
-        )
+        self.run.goes_on = True  # an interrupted kernel cannot harm the next one: arrays may hold any values
 
     @property
     def has_flow(self) -> bool:
@@ -181,7 +190,7 @@ class _Emitter:
 
     @property
     def steps(self) -> tuple[ProgramStep, ...] | None:
-        """The calls of `run`; None where it does something else too."""
+        """The calls of `run`; None if it does anything else."""
         return None if self._steps is None else tuple(self._steps)
 
     def emit(self) -> None:
@@ -200,18 +209,18 @@ class _Emitter:
                 own = self._address(self.assignment.slice_of_value(value))
                 self._copy(self._bases[outputs[number]], own, value.size)
         self._limit_inlining()
-        # functions called stand before their caller
+        # callees precede their caller
         self.module.functions.remove(self.run)
         self.module.functions.append(self.run)
 
     def _limit_inlining(self) -> None:
-        """Call kernels of loops, however small, where `run` would become too long for LLVM's passes with them in it."""
+        """Don't inline kernels in loops if `run` would become too long for LLVM's passes."""
         inlined = [f for f in self.module.functions if "alwaysinline" in f.attributes]
         if self.run.size + sum(f.size for f in inlined) > LONG:
             for f in inlined:
                 f.attributes = f.attributes.replace("alwaysinline", "noinline")
 
-    # -- memory -------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def _address(self, place: Slice) -> Address:
         """The address of a slice, in `run`."""
@@ -223,7 +232,10 @@ class _Emitter:
         return base.by(Pointer(base.value, I8).address(place.offset), place.offset)
 
     def _aligned(self, place: Slice) -> Address:
-        """The address of scratch memory: at a cache line. In the memory of a result, which may lie anywhere, it has room for that."""
+        """The address of scratch memory, aligned to a cache line.
+
+        Scratch in a result's memory, which may have any alignment, has room for that.
+        """
         address = self._address(place)
         if self.assignment.allocations[place.allocation].kind == "temp":
             return address
@@ -237,19 +249,19 @@ class _Emitter:
         self._record(called, (target, source))
 
     def _clear(self, number: Address) -> None:
-        """Store 0 to a number of 32 bits."""
+        """Store 0 to a 32-bit number."""
         Pointer(number.value, I32)[0] = self.run.const(I32, 0)
         self._record(None, ())
 
     def _record(self, called: str | None, addresses: tuple[Address, ...]) -> None:
-        """Note a call of `run`; None stands for something else that it does."""
+        """Record a call of `run`; None means any other code."""
         if called is None:
             self._steps = None
         elif self._steps is not None:
             self._steps.append(ProgramStep(called, addresses))
 
     def constant(self, i: HloInstruction) -> str:
-        """The name of the global that holds a constant, laid out as its shape says."""
+        """The name of the global that holds a constant in its shape's layout."""
         known = self._constant_names.get(i.literal)
         if known is not None:
             return known
@@ -271,8 +283,9 @@ class _Emitter:
         return name
 
     def _copies(self, position: int) -> None:
-        """Emit the copies at a position: first save what later copies overwrite, then copy
-        everything to its destination.
+        """Emit the copies at a position.
+
+        First saves what later copies overwrite, then copies everything to its destination.
         """
         copies = self.assignment.copies.get(position, ())
         where: dict[LiveRange, Address] = {}
@@ -287,7 +300,7 @@ class _Emitter:
         for c in copies:
             self._copy(self._address(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size)
 
-    # -- the program --------------------------------------------------------------------------------------------
+    # -- the program -------------------------------------------------------------------------------
 
     def _computation(self, c: HloComputation) -> None:
         for i in self.assignment.orders[c]:
@@ -309,7 +322,7 @@ class _Emitter:
     def _while(self, i: HloInstruction) -> None:
         loop = self._loop_of[i]
         if not loop.state and not i.has_side_effect:
-            return  # the body changes nothing: where the loop ends at all, its result is what it began with
+            return  # the body changes nothing: if the loop ends, its result is its operand
         condition, body = i.attributes["condition"], i.attributes["body"]
         self._copies(loop.begin)
         self.depth += 1
@@ -319,10 +332,11 @@ class _Emitter:
         self._work = polling.BUDGET
 
     def _rounds(self, condition: HloComputation, body: HloComputation, end: int, *, polls: bool) -> None:
-        """Emit a loop that polls in each iteration, or between strips of iterations, where it
-        evaluates its condition again.
+        """Emit a loop that polls in each iteration, or between strips of iterations.
 
-        A poll among the rounds keeps LLVM from holding values in registers from round to round. Where a call does so anyway the loop polls in each round.
+        Between strips it evaluates its condition again. A poll in each iteration would keep LLVM
+        from holding values in registers across iterations. If a call does so anyway, the loop polls
+        in each iteration.
         """
         f = self.run
         head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
@@ -375,7 +389,10 @@ class _Emitter:
         self._work = 0
 
     def _poll_before(self, work: int) -> None:
-        """Poll before a kernel of so much work (see KernelFunction.work) where much would run from the last poll to its end."""
+        """Poll before a kernel if too much work has accumulated since the last poll.
+
+        `work` is the kernel's (see KernelFunction.work).
+        """
         if self._work and self._work + work > polling.BUDGET:
             self._poll()
         self._work += work
@@ -402,7 +419,7 @@ class _Emitter:
             f.branch(exit_)
         f.label(exit_)
 
-    # -- kernels ------------------------------------------------------------------------------------------------
+    # -- kernels -----------------------------------------------------------------------------------
 
     def _call(self, i: HloInstruction) -> None:
         inline = self.depth > 0 and not self.profile
@@ -424,7 +441,7 @@ class _Emitter:
             self._count(kernel.function.name, self._cycles() - before)
 
     def _write(self, i: HloInstruction, site: KernelSite | None, *, inline: bool) -> tuple[WrittenKernel, list[Slice]]:
-        """The kernel of an instruction, and the memory that it is called with."""
+        """The kernel of an instruction, and the memory to call it with."""
         built = KernelFunction(self.module, self.assignment, i, self.constant, inline=inline)
         try:
             built.emit()
@@ -451,9 +468,9 @@ class _Emitter:
             counters[k] = counters[k] + amount
 
     def _shared(self, kernel: Function) -> str:
-        """The function that does what a kernel does: the kernel, or one before it that differs in nothing but its name, which then serves both.
+        """The function to call for a kernel: an earlier identical one, or the kernel itself.
 
-        Who reads the program, or its profile, sees a function for each instruction.
+        Profiles and readers of the program see one function per instruction.
         """
         if self.profile or self.module.debug:
             return kernel.name
@@ -465,9 +482,7 @@ class _Emitter:
 
 
 def _is_quick(loop: HloInstruction) -> bool:
-    """Whether a loop ends so soon that it needs no poll: how often it runs is known, and little is
-    done in a round.
-    """
+    """Whether a loop is too short to need a poll: its trip count is known, its body small."""
     rounds = trip_count(loop)
     if rounds is None:
         return False
@@ -479,7 +494,7 @@ def _is_quick(loop: HloInstruction) -> bool:
 
 
 def _may_repeat(condition: HloComputation) -> bool:
-    """Whether a condition may be evaluated twice: it does nothing but compute."""
+    """Whether a condition may be evaluated twice, because it has no side effects."""
     calls = (Op.WHILE, Op.CONDITIONAL, Op.CALL)
     return not any(i.has_side_effect or i.opcode in calls or is_host_call(i) for i in condition)
 
@@ -494,7 +509,10 @@ def _laid_out(i: HloInstruction) -> NDArray[np.uint8]:
 
 
 def _aligned_bytes(i: HloInstruction) -> NDArray[np.uint8]:
-    """The bytes of a constant at a cache line. Those of an elided one are zeros, which take no memory before they are read."""
+    """The bytes of a constant, aligned to a cache line.
+
+    Elided constants are zeros, which take no memory until they are read.
+    """
     size = i.shape.byte_size
     memory = np.zeros(size + 64, np.uint8)
     aligned = memory[-memory.ctypes.data % 64 :][:size]

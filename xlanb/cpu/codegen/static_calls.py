@@ -1,7 +1,9 @@
 """Kernels that only call routines with constant addresses, represented as data without code.
 
-A product of matrices, a convolution or a copy is a kernel of a few calls, each with a context: words on the stack, that hold addresses of arrays some bytes on, tables and numbers.
-`static_calls` reads such a kernel's instructions; any other instruction among them, a loop or an address that is computed, makes it a kernel like others.
+A matrix product, convolution or copy is a kernel of a few calls, each with a context: words on the
+stack that contain array addresses plus offsets, tables and numbers. `static_calls` parses such a
+kernel's instructions. Any other instruction, a loop or a computed address, makes it a normal
+kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.types import VOID
 
 _MOST_LINES = 300
-"""Lines of a kernel that is looked at: contexts are small, and so are kernels that only call."""
+"""The most lines of a kernel to parse: contexts are small, and so are kernels that only call."""
 _ALLOCA = re.compile(r"  (%[\w.]+) = alloca \[\d+ x (ptr|i64|i8)\]")
 _ADDRESS = re.compile(r"  (%[\w.]+) = getelementptr (?:inbounds )?(\w+), ptr ([%@][\w.]+), i64 (-?\d+)$")
 _STORE = re.compile(r"  store (?:ptr|i64) ([%@]?[\w.-]+), ptr (%[\w.]+)(?:, align \d+)?$")
@@ -23,12 +25,16 @@ _CALL = re.compile(r"  call void @([\w.]+)\((.*)\)$")
 _WORD: Final = 8
 _BYTES = {"i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
 DIRECT: Final = -1
-"""`threads` of a call that takes the four words of its context as its arguments."""
+"""`threads` of a call that takes the four words of its context as arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a context: `offset` bytes behind the array of a parameter (its number) or behind a symbol; a number where `base` is None."""
+    """A word of a context.
+
+    `offset` bytes after a parameter's array (by number) or a symbol; just a number if `base` is
+    None.
+    """
 
     base: int | str | None
     offset: int
@@ -36,7 +42,11 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class StaticCall:
-    """A call of a function with a context: as (context, 0, count, 0); shared by `threads` in `chunks` parts where there are any; or with the words themselves (DIRECT)."""
+    """A call of a function with a context.
+
+    Called as (context, 0, count, 0); or shared by `threads` in `chunks` parts if nonzero; or with
+    the words themselves as arguments (DIRECT).
+    """
 
     function: str
     words: tuple[Word, ...]
@@ -46,7 +56,7 @@ class StaticCall:
 
 
 def static_calls(kernel: Function) -> tuple[StaticCall, ...] | None:
-    """What a finished kernel calls, in order; None of a kernel that does more than that."""
+    """The calls that a finished kernel makes, in order; None if it does anything else."""
     only_calls = kernel.ready and kernel.calls_only and not kernel.outlined and kernel.result is VOID
     if not only_calls or kernel.size > _MOST_LINES:
         return None
@@ -55,7 +65,7 @@ def static_calls(kernel: Function) -> tuple[StaticCall, ...] | None:
 
 
 class _Reader:
-    """Follows instructions: what each name stands for, and what stands in the words of each context."""
+    """Interprets instructions: tracks the value of each name, and the words of each context."""
 
     def __init__(self, parameters: Mapping[str, int]) -> None:
         self.calls: list[StaticCall] = []
@@ -64,7 +74,7 @@ class _Reader:
         self._contexts: dict[str, dict[int, Word]] = {}
 
     def take(self, line: str) -> bool:
-        """Follow an instruction; False where it is of another kind."""
+        """Interpret an instruction; False if it is unsupported."""
         if (found := _ADDRESS.match(line)) is not None:
             return self._address(*found.groups())
         if (found := _STORE.match(line)) is not None:
@@ -99,7 +109,7 @@ class _Reader:
         return True
 
     def _word(self, text: str) -> Word | None:
-        """What a value is; None of an address on the stack, and of what is not known."""
+        """A value as a word; None if it is a stack address or unknown."""
         if text.startswith("@"):
             return Word(text[1:], 0)
         if text.startswith("%"):
@@ -107,7 +117,7 @@ class _Reader:
         return Word(None, int(text)) if text.lstrip("-").isdigit() else None
 
     def _call(self, function: str, arguments: Sequence[str]) -> bool:
-        """A call in one of the three forms."""
+        """Interpret a call in one of the three forms."""
         given = [a.partition(" ")[::2] for a in arguments]
         kinds, values = [kind for kind, _ in given], [value for _, value in given]
         if function == PARALLEL and kinds == ["ptr", "ptr", "i64", "i64", "i64"] and values[0].startswith("@"):

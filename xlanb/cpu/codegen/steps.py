@@ -1,18 +1,26 @@
-"""A program as data: if `run` only passes memory to kernels, some of them run by the pool, it is a
-table that one routine interprets.
+"""A program as data: a table of steps that one routine interprets.
+
+Used if `run` only passes memory to kernels, some of them run by the pool.
 
     xlanb.steps (args, results, temp, table)
 
-The table begins with the pool's entry and the number of constants, the constants' addresses and the number of steps; then step after step
+The table begins with the pool's entry and the number of constants, then the addresses of the
+constants and the number of steps, then for each step:
 
-    function, pointers, count, chunks, threads        of a kernel that threads share: its part for the pool, as (context, low, high, slot)
-    function, pointers, count, 0, 0                   of another kernel, called once with (context, 0, count, 0)
-    function, 4, 0, 0, -1                             of a routine that takes the four pointers of its context
+    function, pointers, count, chunks, threads    a shared kernel: its part, called by the pool as
+                                                  (context, low, high, slot)
+    function, pointers, count, 0, 0               another kernel: one call (context, 0, count, 0)
+    function, 4, 0, 0, -1                         a routine that takes the four pointers as
+    arguments
 
-with four words for each pointer of the context: which table it comes from (args, results, temp, constants, or none), the place in there, what is added, and a mask. The routine is compiled once in
-a process, and so is `run`, which gives it the table: a program's own module holds kernels alone, and there is none where all kernels are static calls. A function costs the code generator most of a millisecond, whatever it does.
+and four words for each pointer of the context: its source table (args, results, temp, constants, or
+none), the index in it, an offset to add, and a mask. The routine is compiled once per process, and
+so is `run`, which passes the table to it. A program's own module then contains only kernels; there
+is none if all kernels are static calls. Each function costs the code generator almost a
+millisecond.
 
-In this process the table is memory that is written when the addresses are known (`image`); in a file it is a global of LLVM's (`ProgramSteps.table`).
+In this process the table is memory, filled when the addresses are known (`image`); in a file it is
+an LLVM global (`ProgramSteps.table`).
 """
 
 from __future__ import annotations
@@ -38,21 +46,25 @@ from xlanb.codegen.values import Ix, Value
 from xlanb.cpu.codegen.static_calls import DIRECT, StaticCall, Word, static_calls
 
 _WORDS = 4
-"""Words of a pointer."""
+"""Words per pointer."""
 STEPS = "xlanb.steps"
 TABLE = "xlanb.table"
-"""The routine that goes through a program's steps, and the program's table of them."""
+"""The routine that runs a program's steps, and the program's table of them."""
 ARGS, RESULTS, TEMP, CONSTANTS, NONE = range(5)
-"""The tables that pointers come from; of NONE each place is null, so that what is added is the word itself."""
+"""Source tables of pointers; every entry of NONE is null, so that the offset is the word itself."""
 _LINE = 64
-"""Bytes of a cache line, where each table and constant begins."""
+"""Bytes of a cache line; tables and constants are aligned to it."""
 Content: TypeAlias = "bytes | Sequence[int | str]"
-"""What a constant of a program holds: bytes, or words of 64 bits, numbers and addresses of functions (with their @)."""
+"""A constant of a program: bytes, or 64-bit words that are numbers or function names (with @)."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A pointer of `run`: its value there; place `index` of the table `source` (a constant: its symbol), `offset` bytes on, without the bits that the mask lacks."""
+    """A pointer in `run`, which is `value` there.
+
+    It is entry `index` of the table `source` (the symbol of a constant), plus `offset` bytes, with
+    the bits not in `mask` cleared.
+    """
 
     value: Value
     source: int
@@ -61,7 +73,7 @@ class Address:
     mask: int = -1
 
     def lines(self, name: str) -> list[str]:
-        """The instructions that make it of the tables, as `%name` in another function with the parameters of `run`."""
+        """Instructions that compute it as `%name` in a function with `run`'s parameters."""
         base, out = f"@{self.index}" if self.source == CONSTANTS else "%temp", []
         if self.source in (ARGS, RESULTS):
             base, table = f"%{name}.base", ("%args", "%results")[self.source]
@@ -78,7 +90,7 @@ class Address:
         return out
 
     def by(self, value: Value, offset: int, mask: int = -1) -> Address:
-        """The pointer plus an offset in bytes, which is `value` in `run`."""
+        """The pointer plus an offset in bytes; `value` is the result in `run`."""
         return Address(value, self.source, self.index, self.offset + offset, mask)
 
 
@@ -92,9 +104,10 @@ class ProgramStep:
 
 @dataclass
 class ProgramSteps:
-    """The calls of a program in order, each with its words but for the function.
+    """The calls of a program in order, each with its words except for the function.
 
-    `parts` names the kernels of which nothing but their parts for threads is called, `static` those that are calls of routines, and no code.
+    `parts` are kernels of which only the part for threads is called; `static` are kernels that are
+    just routine calls and have no code.
     """
 
     functions: list[str] = field(default_factory=list)
@@ -106,11 +119,11 @@ class ProgramSteps:
 
     @property
     def symbols(self) -> set[str]:
-        """What the table names."""
+        """The symbols that the table refers to."""
         return {*([PARALLEL] if self.has_pool else []), *self.constants, *self.functions}
 
     def table(self) -> str:
-        """The table as a global of LLVM's."""
+        """The table as an LLVM global."""
         pool = f"ptr @{PARALLEL}" if self.has_pool else "ptr null"
         fields = [pool, f"i64 {len(self.constants)}", *(f"ptr @{c}" for c in self.constants)]
         fields.append(f"i64 {len(self.functions)}")
@@ -125,13 +138,13 @@ class ProgramSteps:
         return address.source, self._constant(index) if isinstance(index, str) else index, address.offset, address.mask
 
     def _constant(self, name: str) -> int:
-        """The place of a constant in the table."""
+        """The index of a constant in the table."""
         if name not in self.constants:
             self.constants.append(name)
         return self.constants.index(name)
 
     def add(self, kernel: Function, addresses: Sequence[Address], calls: Sequence[StaticCall] | None) -> None:
-        """Add the call of a kernel, or those that it makes."""
+        """Add the call of a kernel, or the calls it makes."""
         if calls is not None:
             for c in calls:
                 words = [w for word in c.words for w in self._words(word, addresses)]
@@ -150,7 +163,7 @@ class ProgramSteps:
         self.words.append([pointers, *head, *words])
 
     def _words(self, word: Word, addresses: Sequence[Address]) -> tuple[int, int, int, int]:
-        """The words of a pointer that a kernel called with these addresses hands on."""
+        """The words of a pointer passed on by a kernel that is called with these addresses."""
         if word.base is None:
             return NONE, 0, word.offset, -1
         if isinstance(word.base, str):
@@ -160,7 +173,11 @@ class ProgramSteps:
 
 
 def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[ProgramStep]) -> ProgramSteps | None:
-    """The calls of a program as a table, where threads share one of them at least or no kernel has code of its own; None of others, and where a kernel needs LLVM's passes."""
+    """The calls of a program as a table.
+
+    At least one kernel must be shared by threads, or no kernel may have code of its own. Returns
+    None for other programs, and if a kernel needs LLVM's passes.
+    """
     kernels = {f.name: f for f in module.functions if f is not run}
     if not calls or any(not f.ready for f in kernels.values()):
         return None
@@ -177,12 +194,12 @@ def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[ProgramStep])
 def _static_calls(
     module: ModuleBuilder, kernels: Mapping[str, Function], call: ProgramStep
 ) -> tuple[StaticCall, ...] | None:
-    """What a kernel calls, where it is no more than words of a table; None of others."""
+    """The calls that a kernel makes if a table can represent them; None otherwise."""
     known = static_calls(kernels[call.function])
     for word in [w for c in known or () for w in c.words]:
         if isinstance(word.base, str):
             is_held = word.base in module.contents or word.base in kernels or is_external(module, word.base)
-        else:  # a step adds before it masks
+        else:  # a step adds the offset before it masks
             is_held = word.base is None or not word.offset or call.addresses[word.base].mask == -1
         if not is_held:
             return None
@@ -195,7 +212,7 @@ def is_external(module: ModuleBuilder, name: str) -> bool:
 
 
 def _shared_whole(kernel: Function) -> Outlined | None:
-    """The part of a kernel that does nothing but give the pool one loop, over a known count; None of others."""
+    """The part of a kernel that only runs one loop of known trip count on the pool, or None."""
     if len(kernel.regions[-1].lines) != 1 or len(kernel.outlined) != 1:
         return None
     (part,) = kernel.outlined
@@ -205,7 +222,11 @@ def _shared_whole(kernel: Function) -> Outlined | None:
 def image(
     steps: ProgramSteps, contents: Mapping[str, Content], addresses: Mapping[str, int]
 ) -> tuple[int, NDArray[np.uint8]]:
-    """The table in memory: its address, and the memory that has to be kept. `addresses` are those of its functions and of constants that are memory already, `contents` all others."""
+    """Build the table in memory: its address, and the memory to keep alive.
+
+    `addresses` are those of functions and of constants in memory, `contents` are all other
+    constants.
+    """
     own = [c for c in steps.constants if c not in addresses]
     parts = [_bytes(contents[c], addresses) for c in own]
     constants, size = dict[str, int](), 0
@@ -236,12 +257,12 @@ def _packed(words: Sequence[int]) -> bytes:
     return struct.pack(f"={len(words)}Q", *[w & 0xFFFFFFFFFFFFFFFF for w in words])
 
 
-# -- what is compiled once -------------------------------------------------------------------------------------------
+# -- shared code -----------------------------------------------------------------------------------
 
 
 @cache
 def run_text(target: Target) -> str:
-    """The module of `run`: it gives the routine the program's table."""
+    """The module of `run`: it passes the program's table to the routine."""
     m = NativeModule("xlanb.run", replace(target, polls=False))
     table = m.external(TABLE)
 
@@ -254,7 +275,7 @@ def run_text(target: Target) -> str:
 
 @cache
 def steps_text(target: Target) -> str:
-    """The module of the routine."""
+    """The module of the routine that runs steps."""
     m = NativeModule(STEPS, replace(target, polls=False))
 
     @m.define(STEPS, VOID, exported=True, args=PTR, results=PTR, temp=PTR, table=PTR)
@@ -266,7 +287,7 @@ def steps_text(target: Target) -> str:
             bases[source] = base
         pool = Pointer(table, PTR)[0]
         first = constants.by(Pointer(table, I64)[1])
-        f.goes_on = True  # what a kernel leaves that was stopped does no harm to the next
+        f.goes_on = True  # an interrupted kernel cannot harm the next one
         with f.rounds([first[0], first.address(1)]) as loop:
             left, step = loop.values
             stack = f.call(PTR, "llvm.stacksave.p0")
@@ -279,7 +300,7 @@ def steps_text(target: Target) -> str:
 
 
 def _call_step(f: Function, step: Pointer, bases: Pointer, pool: Value) -> Value:
-    """Call the function of a step, or give it to the pool; gives where the next step is."""
+    """Call the function of a step, directly or on the pool; return the address of the next step."""
     function, (number, count, chunks, threads) = Pointer(step.base, PTR)[0], (step[k] for k in range(1, 5))
     context = Pointer(f.stack_bytes(number * PTR.bytes), PTR)
     with f.carried(number, [step.address(5)], guarded=True) as loop:

@@ -1,7 +1,9 @@
-"""A program cut into LLVM modules that are compiled each for itself: those whose IR needs LLVM's passes, those whose IR is ready, and as many as threads may work on.
+"""Split a program into LLVM modules that are compiled separately.
 
-A function stands in the module of `run` where it is to be inlined there; the others are called across modules, so that their linkage is external. Globals (small
-constants) are private: each module that uses one has a copy.
+Modules whose IR needs LLVM's passes and those whose IR is final are separate; there are as many as
+threads can use. A function that is inlined in `run` is in its module; others are called across
+modules, so that their linkage is external. Globals (small constants) are private: each module that
+uses one has a copy.
 """
 
 from __future__ import annotations
@@ -17,19 +19,23 @@ from xlanb.cpu.codegen.levels import is_light
 from xlanb.cpu.codegen.steps import STEPS, ProgramStep, ProgramSteps, run_text, steps_of, steps_text
 
 _PASSES_COST = 2.5
-"""How much longer a line takes that goes through LLVM's passes."""
+"""The relative cost of a line that goes through LLVM's passes."""
 LONG = 3000
-"""Lines of `run`, with what is inlined there, from which on it is compiled without LLVM's passes: they take quadratic time over hundreds of loops."""
+"""Lines of `run`, with inlined code, from which on it skips LLVM's passes.
+
+They take quadratic time over hundreds of loops.
+"""
 _WORTH = 100
-"""Lines of a module from which on it pays to give another to a second thread."""
+"""Lines of a module from which on a second module for another thread pays."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A module of LLVM IR; `ready`: it needs no passes. `weight` says how long it takes to compile, in lines.
+    """A module of LLVM IR; `ready`: it needs no passes. `weight` is its compile time in lines.
 
-    `shared` is the name of the function where it is one that other programs have too; `calls_only`: no code in it is worth optimising. `everywhere`: any program may have this
-    module, with symbols of its own behind the names; it is compiled once, and linked with each.
+    `shared` is the name of the function if other programs have it too. `calls_only`: no code in it
+    is worth optimizing. `everywhere`: any program may use this module, with its own symbols behind
+    the names; it is compiled once and linked with each program.
     """
 
     text: str
@@ -42,7 +48,7 @@ class Unit:
 
 @dataclass
 class _Piece:
-    """Functions that stay together, perhaps with the table of steps."""
+    """Functions that stay in one module, optionally with the table of steps."""
 
     ready: bool
     functions: dict[str, Definition] = field(default_factory=dict)
@@ -65,7 +71,8 @@ def cut(
 ) -> list[Unit]:
     """The modules of a program for a target whose entry is `run`.
 
-    `calls` is all that run does, where it does nothing but call functions with pointers; `loops`: it has loops or branches of its own, which gain from LLVM's passes.
+    `calls` are the calls of run if it does nothing else. `loops`: it has loops or branches of its
+    own, which profit from LLVM's passes.
     """
     steps = steps_of(module, run, calls) if calls is not None else None
     if steps is not None:
@@ -82,10 +89,10 @@ def cut(
         main, done = _joined(run, kernel, calls[0]), {run.name, kernel.name}
     else:
         called = [f.ready for f in module.functions if f is not run and not f.shared]
-        # What only calls goes with what it calls.
+        # A function that only calls is in the same module as its callees.
         with_callees = not loops and (any(called) or not called)
         main = _piece(run, run.definitions(), ready=not inlined and (with_callees or run.size > LONG))
-        if not loops and not inlined:  # it only calls: nothing in it is worth a pass of the code generator's
+        if not loops and not inlined:  # it only calls: nothing in it is worth optimizing
             d = main.functions[run.name]
             main.functions = {run.name: replace(d, attributes=f"{d.attributes} noinline optnone")}
             main.calls_only = True
@@ -99,11 +106,11 @@ def cut(
 
 
 _ROUTINES: dict[tuple[OutlinedBody, str], Unit] = {}
-"""The modules of functions that programs share, by their bodies and names."""
+"""The modules of functions that programs share, by body and name."""
 
 
 def _shared(module: ModuleBuilder, own: Mapping[str, Function], functions: Iterable[Function]) -> list[Unit]:
-    """A module for each function that other programs have too."""
+    """A module for each function that other programs share."""
     made = []
     for f in functions:
         if f.shared is not None:
@@ -115,18 +122,21 @@ def _shared(module: ModuleBuilder, own: Mapping[str, Function], functions: Itera
 
 
 def kernels_of_steps(module: ModuleBuilder, target: Target, steps: ProgramSteps, run: Function) -> list[Unit]:
-    """The modules of a program that is a table of steps, of which the table is none: its kernels, where they have code, and the routines that programs share."""
+    """The modules of a program that is a table of steps, without the table.
+
+    These are the kernels that have code, and the routines that programs share.
+    """
     own = _of_steps(module, target, steps, run, _Piece(True, calls_only=True))
     return [*own, routine_of_steps(target), *_shared(module, {}, module.functions)]
 
 
 def routine_of_steps(target: Target) -> Unit:
-    """The module of the routine that goes through tables of steps."""
+    """The module of the routine that runs tables of steps."""
     return Unit(steps_text(target), True, 0, STEPS)
 
 
 def _of_steps(module: ModuleBuilder, target: Target, steps: ProgramSteps, run: Function, main: _Piece) -> list[Unit]:
-    """The modules of kernels, with what is in `main` already."""
+    """The modules of kernels, together with what is in `main` already."""
     own = {f.name: f for f in module.functions if f is not run}
     kernels = [f for f in own.values() if not f.shared and f.name not in steps.static]
     pieces = [p for f in kernels for p in ([_part(f)] if f.name in steps.parts else _pieces(f, f.unpacking()))]
@@ -134,13 +144,13 @@ def _of_steps(module: ModuleBuilder, target: Target, steps: ProgramSteps, run: F
 
 
 def _part(f: Function) -> _Piece:
-    """Of a kernel the part for threads alone, which the table calls."""
+    """Only the part of a kernel that threads share, which the table calls."""
     name = thunk(f.outlined[0])
     return _piece(f, {name: f.definitions()[name]})
 
 
 def _joined(run: Function, kernel: Function, call: ProgramStep) -> _Piece:
-    """A ready kernel as `run` of a program that does nothing but call it: each function has its price."""
+    """A ready kernel as the `run` of a program that only calls it, to save a function's cost."""
     own = dict(kernel.definitions())
     body = own.pop(kernel.name)
     entry, *lines = body.lines
@@ -151,7 +161,10 @@ def _joined(run: Function, kernel: Function, call: ProgramStep) -> _Piece:
 
 
 def _pieces(f: Function, functions: dict[str, Definition]) -> list[_Piece]:
-    """What is compiled of a kernel: light functions apart from others, as a part for threads and what hands it to the pool may differ."""
+    """The pieces of a kernel: light functions are separate from others.
+
+    A part for threads and the code that passes it to the pool may differ.
+    """
     if not f.ready or f.calls_only or len(functions) == 1:
         return [_piece(f, functions, ready=f.ready)]
     light = {name: is_light([d.lines]) for name, d in functions.items()}
@@ -164,14 +177,14 @@ def _pieces(f: Function, functions: dict[str, Definition]) -> list[_Piece]:
 
 
 def _piece(f: Function, functions: dict[str, Definition], *, ready: bool = True) -> _Piece:
-    """What is compiled of a kernel: these functions."""
+    """A kernel's functions as one piece."""
     lines = [d.lines for d in functions.values()]
     light = f.calls_only or (ready and is_light(lines))
     return _Piece(ready, functions, sum(d.size for d in functions.values()), light)
 
 
 def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
-    """Pieces put together: ready ones apart from others, each kind in as many bins as pay."""
+    """Combine pieces into as many bins as pay, ready ones separate from others."""
     bins = [main]
     light = any(p.calls_only for p in pieces)
     for ready, calls_only in ((False, False), (True, False), (True, True)):
@@ -191,20 +204,20 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, rou
     here = piece.functions
     declared = routine.shared.declarations if routine is not None and routine.shared else module.declarations
     used = set[str]().union(*(d.symbols for d in here.values()), piece.steps.symbols if piece.steps else ())
-    for table in (module.globals, declared):  # what a global or a function of vectors names in turn
+    for table in (module.globals, declared):  # symbols that globals or vector functions refer to
         used.update(*(module.named_by.get(name, ()) for name in used & table.keys()))
     parts = [module.head, "", *(text for name, text in module.globals.items() if name in used)]
     parts += [text for name, text in declared.items() if name in used]
     parts += _declared(own, used - here.keys())
     parts += ["", *([piece.steps.table(), ""] if piece.steps else [])]
-    for name, d in here.items():  # a function of another module may call those that are not inlined
+    for name, d in here.items():  # other modules may call the functions that are not inlined
         inlined = name in own and "alwaysinline" in own[name].attributes
         parts += [*d.text("internal" if inlined else ""), ""]
     return Unit("\n".join(parts), piece.ready, piece.weight, routine.name if routine else "", piece.calls_only)
 
 
 def _declared(own: Mapping[str, Function], symbols: set[str]) -> list[str]:
-    """The declarations of functions of other modules of the program: kernels, then parts of them."""
+    """Declarations of other modules' functions: kernels, then their parts."""
     kernels = [f"declare void @{n}({', '.join(p.type.text for p in own[n].parameters)})" for n in symbols & own.keys()]
     parts = symbols & {thunk(part) for f in own.values() for part in f.outlined}
     return sorted(kernels) + [f"declare void @{n}(ptr, i64, i64, i64)" for n in sorted(parts)]

@@ -1,6 +1,6 @@
 """Reductions of (value, position) pairs that keep one of two: argmax, argmin, vectorized.
 
-The reducer is analysed, not matched against known texts. It may only compare values with values and
+The reducer is analyzed, not matched against known texts. It may only compare values with values and
 positions with positions, and select. Then its result depends only on the order of the two values
 (and which is NaN) and of the two positions, eighteen cases in all. Evaluating all of them gives a
 table that says which pair is kept, and whether the reduction is associative and commutative.
@@ -88,7 +88,7 @@ class VariadicChoice:
         return i.dimensions == (d,) and array_of(at).dimensions[d] <= 2 ** (array_of(at).element_type.bits - 1)
 
 
-# -- analysing the reducer -------------------------------------------------------------------------
+# -- analyzing the reducer -------------------------------------------------------------------------
 
 _COMPARE = {
     "EQ": operator.eq,

@@ -1,6 +1,6 @@
-"""Native code that runs compiled programs: the fast entry of calls, stopping, the pool of threads,
+"""Native code that runs compiled programs: the fast call path, cancellation, the thread pool,
 memory of results.
 
-It is written on xlanb.codegen, as kernels are, and loaded once in a process. Each file begins with
+It is emitted by xlanb.codegen, as kernels are, and loaded once per process. Each file begins with
 its invariants.
 """

@@ -1,13 +1,12 @@
-"""Between Python and compiled programs: the native code that is loaded once, and the tables that it
-reads.
+"""The native code that is loaded once per process, and the tables that it reads.
 
 Invariants
-- Owner: there is one `Bridge` in a process, as records of threads and the pool's state are shared;
-  it lives until the process ends, since entries may be called while the interpreter clears up, and
-  the watcher runs in its code. A table belongs to the object that runs the program, which keeps it
-  in place.
-- The fields of an ndarray are read where NumPy's C API has them; `reads_arrays` says whether they
-  are there, and no entry is made otherwise.
+- Ownership: there is one `Bridge` per process, as records of threads and the pool's state are
+  shared. It lives until the process ends, since entries may be called during interpreter shutdown,
+  and the watcher runs in its code. A table belongs to the object that runs the program, which keeps
+  it at its address.
+- Fields of an ndarray are read at their offsets in NumPy's C API; `reads_arrays` says whether the
+  offsets are right, and no entry is made otherwise.
 """
 
 from __future__ import annotations
@@ -35,10 +34,12 @@ from xlanb.errors import CancelledError
 
 _LOCK = threading.RLock()
 _NEW_FROM_DESCR = 94
-"""The place of PyArray_NewFromDescr in NumPy's table of functions."""
+"""The index of PyArray_NewFromDescr in NumPy's function table."""
 _API = (
-    "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyLong_FromVoidPtr PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread "
-    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_SetObject PyErr_NoMemory PyErr_Clear Py_IncRef Py_DecRef PyTraceMalloc_Track"
+    "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyLong_FromVoidPtr PyObject_Vectorcall "
+    "PyEval_SaveThread PyEval_RestoreThread "
+    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_SetObject PyErr_NoMemory PyErr_Clear "
+    "Py_IncRef Py_DecRef PyTraceMalloc_Track"
 ).split()
 
 
@@ -60,7 +61,7 @@ class _MethodDef(ctypes.Structure):
 
 
 class Bridge:
-    """The loaded functions; one for the process (`bridge()`)."""
+    """The loaded functions; one per process (`bridge()`)."""
 
     def __init__(self) -> None:
         target = jit.host()
@@ -78,7 +79,8 @@ class Bridge:
         self.code = jit.LoadedCode(objects, exports, symbols)
         memory.connect({name: self.code.address(symbol) for name, symbol in own.items()})
         self.memory = memory
-        # It is called with the GIL held: an exception that a signal handler has set is raised when the call returns.
+        # It is called with the GIL held: an exception that a signal handler has set is raised when
+        # the call returns.
         self.call = ctypes.PYFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 6)(self.code.address(entry.CALL))
         self.cancel = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.code.address(guard.CANCEL))
         self.reads_arrays = _fields_are_where_expected()
@@ -88,10 +90,9 @@ class Bridge:
         )(_address(ctypes.pythonapi.PyCMethod_New))
 
     def entry(self, unusual: Callable[..., Any], address: int, table: Any, message: str) -> Callable[..., Any]:
-        """A function that runs the program of a table (see layouts.py) that lies at `address`;
-        `unusual` gets the arguments that do not fit at once.
+        """A function that runs the program of a table (see layouts.py) at `address`.
 
-        `message` is that of the CancelledError.
+        Arguments that do not fit go to `unusual`. `message` is that of the CancelledError.
         """
         made: Callable[..., Any] = self._new_function(
             ctypes.addressof(self._method), (unusual, address, table, message), None, None
@@ -99,14 +100,15 @@ class Bridge:
         return made
 
     def symbols(self, *names: str) -> dict[str, int]:
-        """The addresses of what other modules refer to (`guard.SYMBOLS`), by name."""
+        """The addresses of symbols that other modules refer to (`guard.SYMBOLS`), by name."""
         return {name: self.code.address(name) for name in names}
 
 
 @cache
 def bridge() -> Bridge:
-    """The bridge of this process: records of threads and the pool's state are shared, so there must
-    be one.
+    """The bridge of this process.
+
+    There must be only one: records of threads and the pool's state are shared.
     """
     with _LOCK:
         return _bridge()
@@ -115,7 +117,8 @@ def bridge() -> Bridge:
 @cache
 def _bridge() -> Bridge:
     made = Bridge()
-    # Entries may be called as long as the interpreter lives, its clearing up included, and the watcher runs as long as the process.
+    # Entries may be called even during interpreter shutdown; the watcher runs until the process
+    # ends.
     for kept in (made, made.code):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     begin, forked = (made.code.function(name, 1) for name in (guard.BEGIN, guard.FORKED))
@@ -129,12 +132,14 @@ CANCELLATION_AT, RUNNING_WORD = TableLayout.cancelled.offset, TableLayout.runnin
 """Where in a table its `Cancellation` is, in bytes, and the word that counts its executions."""
 _FREE_ARENA = TableLayout.free_arena.offset // _WORD
 Array = tuple["np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
-"""An array's dtype, its dimensions and, where it is not row-major, its strides."""
+"""An array's dtype, its dimensions and, if it is not row-major, its strides."""
 
 
 def table(run: int, steps: int, temp: int, arrays: Sequence[Array], results: int, flags: int) -> Any:
-    """The table of a program, to be kept alive and in place; `steps` is the table of its steps (or
-    0), `arrays` are its arguments and then its `results` results.
+    """The table of a program, which must be kept alive and not moved.
+
+    `steps` is the table of its steps (or 0); `arrays` are its arguments, then its `results`
+    results.
     """
     head, each = ctypes.sizeof(TableLayout) // _WORD, ctypes.sizeof(EntryLayout) // _WORD
     words = head + each * len(arrays)
@@ -160,7 +165,7 @@ def table(run: int, steps: int, temp: int, arrays: Sequence[Array], results: int
 
 
 def free_arena(memory: Any) -> None:
-    """Give back what a table keeps."""
+    """Free the arena that a table keeps."""
     address, memory[_FREE_ARENA] = int(memory[_FREE_ARENA]), 0
     if address:
         _free(address)
@@ -184,8 +189,9 @@ def _numpy_function(place: int) -> int:
 
 
 def _fields_are_where_expected() -> bool:
-    """Whether an ndarray's fields are where `PyArrayObject` has them: a 64-bit CPython whose
-    objects begin with a count and a type.
+    """Whether an ndarray's fields are where `PyArrayObject` has them.
+
+    That requires a 64-bit CPython whose objects begin with a reference count and a type.
     """
     if (
         sys.implementation.name != "cpython"

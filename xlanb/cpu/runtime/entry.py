@@ -1,15 +1,15 @@
-"""The function that implements an executable's calls: it checks the arguments against a table,
-allocates the results and runs the program.
+"""The function that implements an executable's calls.
 
-Whatever is unusual, a lack of memory too, it hands to a Python function that explains or copies.
+It checks the arguments against a table, allocates the results and runs the program. In unusual
+cases, including a lack of memory, it calls a Python function that explains or copies.
 
 Invariants
-- Owner: the arguments belong to the caller, results are new references until they are returned or
-  dropped. The table keeps one free arena: whoever takes it out of there (`exchange`) owns it until
-  it is put back; one that comes back to a table that has another is freed.
-- Threads: any number of threads may be in it. All but the program itself runs with the GIL;
-  `RELEASES_GIL` says that the program runs without, under the guard.
-- Signals: a handler runs in a poll of the program, or when Python goes on after the call.
+- Ownership: arguments belong to the caller; results are new references until they are returned or
+  dropped. The table keeps one free arena: whoever takes it (`exchange`) owns it until it is put
+  back; an arena returned to a table that has one is freed.
+- Threads: any number of threads may run it. All but the program itself runs with the GIL;
+  `RELEASES_GIL` means that the program runs without, under the guard.
+- Signals: handlers run in a poll of the program, or when Python continues after the call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CALL, ENTRY = "xlanb.call", "xlanb.entry"
 _READABLE = 0x101
 """NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED."""
 _ARENA_HUGE = 4 << 20
-"""Bytes from which on an arena asks for large pages."""
+"""Bytes from which on an arena uses huge pages."""
 _LARGE_PAGE, _LINE = 2 << 20, 64
 _UNUSUAL, _TABLE, _MESSAGE = 0, 1, 3
 """Places in the tuple that is an entry's self: the Python function for what is unusual, the table's
@@ -45,7 +45,7 @@ address, (the table), the message of CancelledError."""
 
 
 def write(m: NativeModule, guarded: NativeFunction, place: NativeFunction, result: NativeFunction) -> None:
-    """Write `xlanb.call` and `xlanb.entry`."""
+    """Emit `xlanb.call` and `xlanb.entry`."""
     run = _write_call(m, guarded)
     accept = _write_accept(m)
     parts = _Parts(place, result, accept, _write_arena(m), run, _write_drop(m), _write_fail(m))
@@ -68,7 +68,7 @@ def _write_call(m: NativeModule, guarded: NativeFunction) -> NativeFunction:
     def call(
         f: Function, run: Value, args: Value, results: Value, temp: Value, extra: Value, cancellation: Value
     ) -> Value:
-        """Run a program without the GIL; gives why it ended (see guard.py)."""
+        """Run a program without the GIL; return why it ended (see guard.py)."""
         state = f.call(PTR, "PyEval_SaveThread")
         status = guarded(f, run, args, results, temp, extra, cancellation)
         f.call(VOID, "PyEval_RestoreThread", state)
@@ -80,7 +80,7 @@ def _write_call(m: NativeModule, guarded: NativeFunction) -> NativeFunction:
 def _write_arena(m: NativeModule) -> NativeFunction:
     @m.define("arena.new", PTR, size=I64)
     def new(f: Function, size: Value) -> Value:
-        """An arena; null where there is no memory."""
+        """Allocate an arena; null if there is no memory."""
         huge = size.uge(_ARENA_HUGE)
         place = Place(f.alloca(PTR), PTR)
         alignment = huge.select(f.const(I64, _LARGE_PAGE), _LINE)
@@ -93,7 +93,7 @@ def _write_arena(m: NativeModule) -> NativeFunction:
 
     @m.define("arena", PTR, table=PTR)
     def arena(f: Function, at: Value) -> Value:
-        """The arena that a table keeps, or a new one; null where there is no memory."""
+        """Take the arena that a table keeps, or allocate one; null if there is no memory."""
         table = Fields(at, TableLayout)
         kept = table["free_arena"].exchange(0, "acq_rel")
         with f.when(kept.differs(0)):
@@ -108,9 +108,7 @@ def _write_accept(m: NativeModule) -> NativeFunction:
 
     @m.define("accept", I1, object=PTR, at=PTR)
     def accept(f: Function, given: Value, at: Value) -> Value:
-        """Whether an object is an array as an `EntryLayout` describes it, which the program may read
-        where it lies.
-        """
+        """Whether an object is an array that matches an `EntryLayout` and can be read in place."""
         array, entry = Fields(given, PyArrayObject), Fields(at, EntryLayout)
 
         def refuse_unless(condition: Value) -> None:
@@ -132,7 +130,7 @@ def _write_accept(m: NativeModule) -> NativeFunction:
 def _write_drop(m: NativeModule) -> NativeFunction:
     @m.define("drop", VOID, objects=PTR, count=I64)
     def drop(f: Function, objects: Value, count: Value) -> None:
-        """Give up references."""
+        """Release references."""
         with f.loop(count, guarded=True) as k:
             f.call(VOID, "Py_DecRef", element(objects, k, PTR).load())
 
@@ -144,7 +142,10 @@ def _write_fail(m: NativeModule) -> NativeFunction:
 
     @m.define("fail", I1, own=PTR, status=I32)
     def fail(f: Function, self: Value, status: Value) -> Value:
-        """Set the exception of a cancelled program; false if memory ran out, which Python reports."""
+        """Set the exception of a cancelled program; return false if memory ran out.
+
+        Python code reports the latter.
+        """
         with f.when(status.equals(guard.CANCELLED)):
             message = f.call(PTR, "PyTuple_GetItem", self, f.const(I64, _MESSAGE))
             f.call(VOID, "PyErr_SetObject", cancelled_error.address(f), message)
@@ -155,7 +156,7 @@ def _write_fail(m: NativeModule) -> NativeFunction:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call, as it is written: the table, and the arrays of pointers on the stack."""
+    """One call being emitted: the table, and the arrays of pointers on the stack."""
 
     f: Function
     self: Value
@@ -164,7 +165,7 @@ class _Call:
     count: Value
 
     def unusual(self) -> Value:
-        """Hand the call to Python."""
+        """Pass the call to Python."""
         f = self.f
         function = f.call(PTR, "PyTuple_GetItem", self.self, f.const(I64, _UNUSUAL))
         return f.call(PTR, "PyObject_Vectorcall", function, self.given, self.count, null(f))
@@ -199,9 +200,7 @@ def _write_entry(m: NativeModule, parts: _Parts) -> None:
 
 
 def _check_arguments(call: _Call, parts: _Parts, args: Value) -> None:
-    """Set the addresses of the arguments; where one is not as the program takes it, the call goes
-    to Python.
-    """
+    """Store the arguments' addresses; if one does not fit, pass the call to Python."""
     f = call.f
     with f.loop(call.count, guarded=True) as index:
         k = f.value(index)
@@ -212,7 +211,7 @@ def _check_arguments(call: _Call, parts: _Parts, args: Value) -> None:
 
 
 def _make_results(call: _Call, parts: _Parts, arguments: Value, args: Value, places: Value, objects: Value) -> Value:
-    """Make the results, up to the first for which there is no memory; gives how many there are."""
+    """Allocate the results, up to the first for which there is no memory; return their count."""
     f = call.f
     place = parts.place(f, call.entry(f.const(I64, 0)), args, arguments)
     results = call.table["results"].load()
@@ -229,7 +228,7 @@ def _make_results(call: _Call, parts: _Parts, arguments: Value, args: Value, pla
 
 
 def _run(call: _Call, parts: _Parts, args: Value, places: Value, objects: Value, results: Value) -> None:
-    """Run the program with an arena; where it does not end well, this is what the call ends with."""
+    """Run the program with an arena; if it does not end normally, end the call here."""
     f, table = call.f, call.table
 
     def give_up(explain: bool) -> None:
@@ -264,7 +263,7 @@ def _run(call: _Call, parts: _Parts, args: Value, places: Value, objects: Value,
 
 
 def _give_results(call: _Call, objects: Value, results: Value, parts: _Parts) -> Value:
-    """The only result, or the tuple of all."""
+    """Return the only result, or the tuple of all."""
     f = call.f
     with f.when((call.table["flags"].load() & GIVES_TUPLE).equals(0)):
         f.give(element(objects, 0, PTR).load())

@@ -1,32 +1,32 @@
-"""Executions that can be cancelled: the record under which a program runs, the function that its
-polls call, and requests to stop.
+"""Cancellable executions: the record of a running program, polls, and requests to stop.
 
-Compiled code polls (see xlanb.codegen.polling): where `xlanb.attention` is not zero it calls
-`xlanb.check`, which says whether this thread's execution is to stop. The code then returns,
-function by function, to `xlanb.guard`, which says why. So nothing is ever taken away in the middle:
-each function ends by its own return.
+Compiled code polls (see xlanb.codegen.polling): if `xlanb.attention` is not zero, it calls
+`xlanb.check`, which returns whether this thread's execution must stop. The code then returns,
+function by function, to `xlanb.guard`, which returns the reason. Nothing is ever aborted in the
+middle: each function ends by its own return.
 
-Who asks:
-- Python's own signals, which wait until the main thread looks. A thread (`watch`, see watcher.py)
-  finds every 50 ms whether the main thread has been in the same execution for so long, and asks it
-  to look: the next poll takes the GIL and calls PyErr_CheckSignals. An exception ends the
-  execution; if none is raised, it goes on.
-- `xlanb.cancel(cancellation)` counts one up; an execution keeps what the count was at its
-  beginning, and stops where it has changed.
-- A function of Python's that the program calls and that raises (`xlanb.host`).
+Sources of requests:
+- Python's signals, which stay pending until the main thread checks. A thread (`watch`, see
+  watcher.py) checks every 50 ms whether the main thread has been in the same execution for that
+  long, and requests a check: the next poll takes the GIL and calls PyErr_CheckSignals. An exception
+  ends the execution; otherwise it continues.
+- `xlanb.cancel(cancellation)` increments a count. An execution records the count at its start, and
+  stops if it has changed.
+- A Python function called by the program that raises (`xlanb.host`).
 
 Invariants
-- Owner: only the thread itself writes `frame` and `computes` of its record, and the frames. Others
-  write `asked`, atomically, and follow the list of records under its lock.
-- Attention is the number of records that are asked, and of frames that stop: each adds one when it
-  begins and takes one away when it ends. It is a hint: what is true stands in the frames and in
-  `Cancellation`s. So a poll that sees it too early or too late does no harm but time.
-- No request is lost: `cancel` counts first and then reads who runs, an execution publishes its
+- Ownership: only the thread itself writes `frame` and `computes` of its record, and the frames.
+  Others write `asked`, atomically, and traverse the list of records under its lock.
+- Attention is the number of records with requests, plus the number of frames that stop: each adds
+  one at its start and subtracts one at its end. It is only a hint: the truth is in the frames and
+  the
+  `Cancellation`s, so that a poll that sees it too early or too late costs only time.
+- No request is lost: `cancel` increments first and then reads who runs; an execution publishes its
   frame first and then reads the count (all of it seq_cst).
 - Threads: `guard` and `check` run without the GIL; `check` takes it in the main thread, with
-  `computes` at 0, so that what a signal's handler runs is an execution of its own.
-- Signals: no handler of ours exists. A signal interrupts nothing here but the sleep of the watcher,
-  and no other thread of ours takes any.
+  `computes` at 0, so that a program run by a signal handler is a separate execution.
+- Signals: there are no signal handlers of our own. A signal interrupts only the watcher's sleep,
+  and no other thread of ours receives any.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ GUARD, HOST, CANCEL, RECORD, BEGIN, FORKED = (
 )
 """The names of the functions."""
 SYMBOLS: Final = (GUARD, HOST, CANCEL, RECORD, BEGIN, FORKED, CHECK, ATTENTION)
-"""All that other modules may refer to."""
+"""All symbols that other modules may refer to."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """The functions and variables of this file, as they are written one after the other."""
+    """The functions and variables of this file, in the order in which they are emitted."""
 
     attention: NativeVariable
     key: NativeVariable
@@ -73,7 +73,7 @@ class Guard:
     cancelled: NativeFunction
 
     def own(self, f: Function) -> Value:
-        """This thread's record; null where it has none."""
+        """This thread's record; null if it has none."""
         return f.call(PTR, "pthread_getspecific", self.key(f).load())
 
     def is_main(self, f: Function) -> Value:
@@ -81,13 +81,13 @@ class Guard:
         return system.thread(f).equals(self.watcher.main_thread(f).load())
 
     def stop(self, f: Function, frame: Value, why: int) -> None:
-        """Have an execution of this thread end."""
+        """Make an execution of this thread stop."""
         Fields(frame, FrameLayout)["why"].store(why)
         self.attention(f).add(1)
 
 
 def write(m: NativeModule) -> NativeFunction:
-    """Write the functions; gives `xlanb.guard`."""
+    """Emit the functions; return `xlanb.guard`."""
     attention = m.variable(ATTENTION, I64, exported=True)
     key, records, lock = m.variable("guard.key", I64), m.variable("guard.records", PTR), m.variable("guard.lock", I32)
     withdraw = _write_withdraw(m, attention)
@@ -101,13 +101,13 @@ def write(m: NativeModule) -> NativeFunction:
     return _write_guard(m, g, record)
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 
 def _write_withdraw(m: NativeModule, attention: NativeVariable) -> NativeFunction:
     @m.define("guard.withdraw", I1, record=PTR)
     def withdraw(f: Function, record: Value) -> Value:
-        """Mark that no waiter watches this record's thread any more; returns whether one did."""
+        """Clear the request in a record; return whether there was one."""
         asked = Fields(record, Record)["asked"]
         with f.when(asked.load("monotonic").equals(0)):
             f.give(system.no(f))
@@ -122,8 +122,9 @@ def _write_withdraw(m: NativeModule, attention: NativeVariable) -> NativeFunctio
 def _write_ask(m: NativeModule, attention: NativeVariable, withdraw: NativeFunction) -> NativeFunction:
     @m.define("guard.ask", VOID, record=PTR)
     def ask(f: Function, record: Value) -> None:
-        """Have a record's thread look at its next poll. One whose execution has ended meanwhile is
-        not asked.
+        """Request that a record's thread checks at its next poll.
+
+        The request is withdrawn if its execution has ended in the meantime.
         """
         fields = Fields(record, Record)
         with f.when(fields["asked"].exchange(1).equals(0)):
@@ -137,9 +138,7 @@ def _write_ask(m: NativeModule, attention: NativeVariable, withdraw: NativeFunct
 def _write_cancelled(m: NativeModule) -> NativeFunction:
     @m.define("guard.cancelled", I1, record=PTR)
     def cancelled(f: Function, record: Value) -> Value:
-        """Whether an execution of this thread was cancelled: the innermost one, or one that it is
-        called from.
-        """
+        """Whether an execution of this thread was cancelled: the innermost or an outer one."""
         first = Fields(record, Record)["frame"].load()
         with f.rounds([first], guard=~is_null(first)) as loop:
             frame = Fields(loop.values[0], FrameLayout)
@@ -156,7 +155,7 @@ def _write_cancelled(m: NativeModule) -> NativeFunction:
 def _write_cancel(m: NativeModule, g: Guard) -> None:
     @m.define(CANCEL, I64, exported=True, cancellation=PTR)
     def cancel(f: Function, cancellation: Value) -> Value:
-        """Stop all executions of the program with this `Cancellation`; gives how many there were."""
+        """Stop all executions of the program with this `Cancellation`; return their number."""
         fields = Fields(cancellation, Cancellation)
         fields["cancelled"].add(1)
         running = fields["running"].load("seq_cst")
@@ -173,12 +172,12 @@ def _write_cancel(m: NativeModule, g: Guard) -> None:
         return running
 
 
-# -- records -----------------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 @contextmanager
 def locked(f: Function, lock: NativeVariable) -> Iterator[None]:
-    """Run the enclosed code exclusively."""
+    """Run the enclosed code under a lock."""
     with f.rounds([]) as wait:
         taken = lock(f).exchange(1, "acquire").equals(0)
         with f.when(~taken):
@@ -191,9 +190,7 @@ def locked(f: Function, lock: NativeVariable) -> Iterator[None]:
 def _write_record(m: NativeModule, g: Guard) -> NativeFunction:
     @m.define("guard.unused", PTR)
     def unused(f: Function) -> Value:
-        """A record that no thread has, new where all have one; null where there is no memory. Under
-        the lock.
-        """
+        """A record without a thread, or a new one; null if there is no memory. Needs the lock."""
         first = g.records(f).load()
         with f.rounds([first], guard=~is_null(first)) as loop:
             record = Fields(loop.values[0], Record)
@@ -209,7 +206,7 @@ def _write_record(m: NativeModule, g: Guard) -> NativeFunction:
 
     @m.define(RECORD, PTR, exported=True)
     def record(f: Function) -> Value:
-        """The record of this thread; null where there is no memory for one."""
+        """The record of this thread; null if there is no memory for one."""
         known = g.own(f)
         with f.when(~is_null(known)):
             f.give(known)
@@ -234,13 +231,13 @@ def _write_begin(m: NativeModule, g: Guard) -> None:
 
     @m.define(BEGIN, VOID, exported=True, main=I64)
     def begin(f: Function, main: Value) -> None:
-        """Called once, when the module is loaded."""
+        """Initialize; called once, when the module is loaded."""
         g.watcher.main_thread(f).store(main)
         f.call(I32, "pthread_key_create", g.key.address(f), thread_ends.address(f))
 
     @m.define(FORKED, VOID, exported=True, main=I64)
     def forked(f: Function, main: Value) -> None:
-        """In the child of a fork there is one thread, now the main one: forget the others."""
+        """Reset in the child of a fork: it has one thread, now the main one."""
         g.watcher.reset(f, main)
         g.lock(f).store(0, "release")
         own, first = g.own(f), g.records(f).load()
@@ -254,15 +251,13 @@ def _write_begin(m: NativeModule, g: Guard) -> None:
         g.attention(f).store(0, "seq_cst")
 
 
-# -- running -----------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 
 
 def _write_check(m: NativeModule, g: Guard) -> None:
     @m.define("guard.look", I1, frame=PTR)
     def look(f: Function, frame: Value) -> Value:
-        """In the main thread: let Python look for signals; whether one of their handlers raised an
-        exception.
-        """
+        """In the main thread: let Python check for signals; return whether a handler raised."""
         gil = f.call(I32, "PyGILState_Ensure")
         raised = f.call(I32, "PyErr_CheckSignals").differs(0)
         f.call(VOID, "PyGILState_Release", gil)
@@ -314,7 +309,7 @@ def _write_guard(m: NativeModule, g: Guard, record_of: NativeFunction) -> Native
 
     @m.define("guard.leave", I32, record=PTR, frame=PTR)
     def leave(f: Function, at: Value, frame: Value) -> Value:
-        """Take an execution back; why it has stopped."""
+        """Remove an execution; return why it has stopped."""
         fields = Fields(frame, FrameLayout)
         outer, why = fields["outer"].load(), fields["why"].load()
         Fields(at, Record)["frame"].store(outer, "seq_cst")
@@ -329,7 +324,7 @@ def _write_guard(m: NativeModule, g: Guard, record_of: NativeFunction) -> Native
     def guard(
         f: Function, run: Value, args: Value, results: Value, temp: Value, extra: Value, cancellation: Value
     ) -> Value:
-        """Run a program, without the GIL; gives why it has ended."""
+        """Run a program, without the GIL; return why it has ended."""
         own = record_of(f)
         with f.when(is_null(own)):
             f.give(f.const(I32, NO_MEMORY))
@@ -350,8 +345,9 @@ def _write_guard(m: NativeModule, g: Guard, record_of: NativeFunction) -> Native
 def _write_host(m: NativeModule, g: Guard) -> None:
     @m.define("guard.python", I1, function=PTR, table=PTR)
     def python(f: Function, function: Value, table: Value) -> Value:
-        """Call an object of Python's with the address of a table; whether it has raised an
-        exception, which stays set in this thread.
+        """Call a Python object with the address of a table; return whether it raised.
+
+        The exception stays set in this thread.
         """
         gil, arguments = f.call(I32, "PyGILState_Ensure"), system.element(f.alloca(PTR), 0, PTR)
         address = f.call(PTR, "PyLong_FromVoidPtr", table)
@@ -370,8 +366,9 @@ def _write_host(m: NativeModule, g: Guard) -> None:
 
     @m.define(HOST, VOID, exported=True, function=PTR, table=PTR)
     def host(f: Function, function: Value, table: Value) -> None:
-        """From a program: call an object of Python's. What it raises ends the program; one that is
-        to end calls nothing any more.
+        """Called by a program: call a Python object.
+
+        If it raises, the program ends. A program that is ending makes no more calls.
         """
         own = g.own(f)
         record = Fields(own, Record)

@@ -1,9 +1,9 @@
 """Structures in memory that native code and Python share.
 
-Who owns what: a `Record` belongs to its thread and lives as long as the process, a later thread
-takes over the record of one that has ended; a `FrameLayout` lies on the stack of `xlanb.guard`; a `TableLayout`
-and its arrays' `EntryLayout`s belong to the Python object that runs the program, which keeps them in
-place; NumPy owns a `PyArrayObject`.
+Ownership: a `Record` belongs to its thread and lives as long as the process; a later thread reuses
+the record of one that has ended. A `FrameLayout` is on the stack of `xlanb.guard`. A `TableLayout`
+and its arrays' `EntryLayout`s belong to the Python object that runs the program, which keeps them
+at their addresses. NumPy owns a `PyArrayObject`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 
 class Record(ctypes.Structure):
-    """What is known of a thread that runs programs.
+    """State of a thread that runs programs.
 
     `next` is set once, under the lock of the list. `used`: a thread has it. `computes`: 1 in a
     program's own code, 0 in Python and in the runtime; only the thread itself writes it. `frame`:
-    the innermost execution, null where there is none; only the thread itself writes it, and others
-    read it. `asked`: 1 where somebody wants the thread to look (counted in xlanb.attention).
-    `abandoned`: of a worker the word that says whether its job is given up; null of others.
+    the innermost execution, or null; only the thread itself writes it, others read it. `asked`: 1
+    if the thread is requested to check (counted in xlanb.attention). `abandoned`: for a worker, the
+    word that says whether its job is abandoned; null for others.
     """
 
     _fields_ = (
@@ -33,8 +33,10 @@ class Record(ctypes.Structure):
 
 
 class FrameLayout(ctypes.Structure):
-    """An execution: the one around it on the same thread, the program's `Cancellation`, what
-    `cancelled` was at its beginning, and why it stops (0: it does not).
+    """An execution.
+
+    The execution around it on the same thread, the program's `Cancellation`, the value of
+    `cancelled` at its start, and why it stops (0: it does not).
     """
 
     _fields_ = (
@@ -46,15 +48,17 @@ class FrameLayout(ctypes.Structure):
 
 
 class Cancellation(ctypes.Structure):
-    """How often a program was cancelled, and how many executions of it there are."""
+    """How often a program was cancelled, and how many executions of it are running."""
 
     _fields_ = (("cancelled", ctypes.c_int64), ("running", ctypes.c_int64))
 
 
 class TableLayout(ctypes.Structure):
-    """A program: its code, the table of its steps (or null), how many arrays go in and come out,
-    bytes of its arena, `flags`, an arena that is free (or null), its `Cancellation`; then an
-    `EntryLayout` for each array.
+    """A program.
+
+    Its code, the table of its steps (or null), the number of argument and result arrays, bytes of
+    its arena,
+    `flags`, a free arena (or null), its `Cancellation`; then an `EntryLayout` for each array.
     """
 
     _fields_ = (
@@ -75,8 +79,10 @@ RELEASES_GIL, GIVES_TUPLE = 1, 2
 
 
 class EntryLayout(ctypes.Structure):
-    """An array of a program: dtype, rank, where its dimensions are, where its strides are (null:
-    row-major; of results only), and its bytes where it is large (0: small).
+    """An array of a program.
+
+    dtype, rank, the addresses of its dimensions and strides (null: row-major; for results only),
+    and its bytes if it is large (0: small).
     """
 
     _fields_ = (
@@ -92,8 +98,9 @@ ENTRY_BYTES: Final = ctypes.sizeof(EntryLayout)
 
 
 class PyArrayObject(ctypes.Structure):
-    """An ndarray, as NumPy's C API has it since 1.7 (`PyArrayObject_fields`); the allocator since
-    1.22.
+    """An ndarray, as in NumPy's C API since 1.7 (`PyArrayObject_fields`).
+
+    The allocator exists since 1.22.
     """
 
     _fields_ = (

@@ -1,34 +1,34 @@
-"""The pool of threads: `xlanb.parallel(part, context, count, chunks, threads)` runs part(context,
-low, high, slot) over 0..count in `chunks` parts.
+"""The thread pool: `xlanb.parallel(part, context, count, chunks, threads)`.
 
-The parts are claimed one by one by whoever is free, the caller among them, so that a caller whose
-workers are late does all the work itself. A worker that finds nothing to do spins for some
-microseconds and then sleeps on a futex; so does the caller when nothing is left but parts of
-others that take longer than its own did, for their threads may be waiting for its processor. One
-job runs at a time: a second thread that comes with a job meanwhile does it alone.
+It runs part(context, low, high, slot) over 0..count in `chunks` parts. Free threads claim parts one
+by one, the caller among them, so that a caller whose workers are late does all the work itself. A
+worker without work spins for some microseconds and then sleeps on a futex. So does the caller if
+the remaining parts are running elsewhere and take longer than its own did: their threads may be
+waiting for its processor. One job runs at a time: a second thread with a job runs it alone.
 
-How many threads a job may have, and where workers run, is decided in processors.py. A worker whose
-number is beyond the limit sleeps until the limit changes.
+processors.py decides how many threads a job may have, and where workers run. A worker beyond the
+limit sleeps until the limit changes.
 
-`ticket` holds the generation of the job (upper half, which is also the futex) and how many parts
-are claimed from the front (16 bits) and from the end (16 bits). The caller takes the first ones and
-workers the last ones, so that from job to job each finds in its cache what it wrote itself. A claim
-is a compare-and-exchange of the whole, so a worker that comes late with an old generation or an old
-number fails; between jobs the lower half is closed (all ones), and only then is the job's
-description changed.
+`ticket` holds the job's generation (upper half, which is also the futex) and how many parts are
+claimed from the front (16 bits) and from the end (16 bits). The caller takes the first parts and
+workers the last, so that from job to job each finds its own data in its cache. A claim is a
+compare-and-exchange of the whole word, so that a late worker with an old generation or number
+fails. Between jobs the lower half is closed (all ones), and only then does the job's description
+change.
 
 Invariants
-- Owner: who has set `busy` owns the job, `abandoned` and the lower half of the ticket until it
-  clears `busy`, and then every claimed part has been counted in `done`.
-- Threads: workers are made by the first job that may have them and live as long as the process.
-  They hold no lock, never touch Python, and write nothing but `done`, `sleepers`, what
-  processors.py says and what parts write.
-- Waking: a caller sets `waiting` and then reads `done`, a worker counts in `done` and then reads
-  `waiting` (all of it seq_cst), so the last count wakes a caller that sleeps.
-- Stopping: parts poll. An owner that is to stop sets `abandoned`: parts that run end at their next
-  poll, parts that nobody has begun are counted without being run.
-- Signals: workers take none. The owner may look for signals between parts and while it waits (in
-  `xlanb.check`); a handler that brings a job finds `busy` set and does it alone.
+- Ownership: who has set `busy` owns the job, `abandoned` and the lower half of the ticket until it
+  clears `busy`; by then every claimed part has been counted in `done`.
+- Threads: workers are created by the first job that may use them and live as long as the process.
+  They hold no lock, never touch Python, and write only `done`, `sleepers`, what processors.py says
+  and what parts write.
+- Waking: a caller sets `waiting` and then reads `done`; a worker counts in `done` and then reads
+  `waiting` (all of it seq_cst), so the last count wakes a sleeping caller.
+- Stopping: parts poll. An owner that must stop sets `abandoned`: running parts end at their next
+  poll; parts not yet begun are counted without being run.
+- Signals: workers receive none. The owner may check for signals between parts and while it waits
+  (in
+  `xlanb.check`); a handler with a job finds `busy` set and runs it alone.
 """
 
 from __future__ import annotations
@@ -62,18 +62,20 @@ FRONT, END = 1, 1 << 16
 _CLOSED = (1 << 32) - 1
 """The lower half of the ticket between jobs."""
 MOST = (1 << 16) - 1
-"""Parts of one job."""
+"""The most parts of one job."""
 SPIN_NS = 50_000
 """Nanoseconds that a worker waits for the next job before it sleeps."""
 _CROWDED_SPIN_NS = 2_000
-"""The same where workers were found in their caller's way."""
+"""The same if workers were found on their caller's processor."""
 _PATIENCE_NS = 10_000
-"""Nanoseconds that a caller waits for the last parts before it sleeps, at the least; else as long
-as one of its own parts took."""
+"""The least nanoseconds that a caller waits for the last parts before it sleeps.
+
+It waits as long as one of its own parts took, if that is longer.
+"""
 _DOZE_NS = 1_000_000
-"""Nanoseconds that it then sleeps at most before it polls."""
+"""The most nanoseconds that it then sleeps before it polls."""
 _PAUSES = 32
-"""Looks, each with a `pause`, between two looks at the clock: less than a microsecond."""
+"""Checks, each with a `pause`, between two readings of the clock: less than a microsecond."""
 _RESET = "xlanb.pool.reset"
 
 
@@ -91,7 +93,7 @@ class _Job(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _Pool:
-    """The variables, each in a cache line of its own where threads write it."""
+    """The variables, on separate cache lines if several threads write them."""
 
     ticket: NativeVariable
     done: NativeVariable
@@ -121,9 +123,7 @@ class _Pool:
         )
 
     def described(self, f: Function) -> dict[str, Value]:
-        """The job as it stands there, of which a worker knows by a claim only whether it is still
-        the one.
-        """
+        """The job as currently described; only a claim shows whether it is still current."""
         fields = Fields(self.job.address(f), _Job)
         return {name: fields[name].load("monotonic") for name, *_ in _Job._fields_}
 
@@ -140,8 +140,10 @@ class _Pool:
 
 @dataclass(frozen=True)
 class _Work:
-    """What workers and callers share: `claim(generation, chunks, own)` gives the number of a part,
-    or -1; `run(job..., number, slot)` runs and counts it.
+    """What workers and callers share.
+
+    `claim(generation, chunks, own)` returns the number of a part, or -1; `run(job..., number,
+    slot)` runs and counts it.
     """
 
     claim_first: NativeFunction
@@ -150,7 +152,7 @@ class _Work:
 
 
 def write(m: NativeModule) -> None:
-    """Write the pool."""
+    """Emit the pool."""
     pool = _Pool.of(m)
     first, last = (_write_claim(m, pool, from_end=from_end) for from_end in (False, True))
     work = _Work(first, last, _write_run(m, pool))
@@ -161,11 +163,11 @@ def write(m: NativeModule) -> None:
     _write_reset(m, pool)
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def _write_claim(m: NativeModule, pool: _Pool, *, from_end: bool) -> NativeFunction:
-    """The caller claims from the front, workers from the end."""
+    """Emit a claim: the caller claims from the front, workers from the end."""
 
     @m.define("claim.last" if from_end else "claim.first", I64, generation=I64, chunks=I64)
     def claim(f: Function, generation: Value, chunks: Value) -> Value:
@@ -185,7 +187,7 @@ def _write_claim(m: NativeModule, pool: _Pool, *, from_end: bool) -> NativeFunct
 
 
 def _write_chunk(f: Function, job: dict[str, Value], k: Value, slot: Value) -> None:
-    """Part `k` of a job."""
+    """Run part `k` of a job."""
     low, high = ((i * job["count"]).udiv(job["chunks"]) for i in (k, k + 1))
     f.call_pointer(job["part"], job["context"], low, high, slot)
 
@@ -193,7 +195,7 @@ def _write_chunk(f: Function, job: dict[str, Value], k: Value, slot: Value) -> N
 def _write_run(m: NativeModule, pool: _Pool) -> NativeFunction:
     @m.define("run.part", VOID, part=PTR, context=PTR, count=I64, chunks=I64, k=I64, slot=I64)
     def run(f: Function, part: Value, context: Value, count: Value, chunks: Value, k: Value, slot: Value) -> None:
-        """Run a claimed part, unless the job is given up, and count it."""
+        """Run a claimed part, unless the job is abandoned, and count it."""
         with f.when(pool.abandoned(f).load("seq_cst").equals(0)):
             _write_chunk(f, {"part": part, "context": context, "count": count, "chunks": chunks}, k, slot)
         former = pool.done(f).add(1)
@@ -203,13 +205,13 @@ def _write_run(m: NativeModule, pool: _Pool) -> NativeFunction:
     return run
 
 
-# -- workers -----------------------------------------------------------------------------------------------------------
+# -- workers ---------------------------------------------------------------------------------------
 
 
 def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> NativeFunction:
     @m.define("member", VOID, generation=I64, slot=I64)
     def member(f: Function, generation: Value, slot: Value) -> None:
-        """A worker's share of a job."""
+        """Run a worker's share of a job."""
         job = pool.described(f)
         with f.when(slot.uge(job["threads"])):
             f.give()
@@ -226,7 +228,7 @@ def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> NativeFunction:
 def _write_worker(m: NativeModule, pool: _Pool, member: NativeFunction) -> NativeFunction:
     @m.define("sleep", VOID, seen=I32, slot=I32)
     def sleep(f: Function, seen: Value, slot: Value) -> None:
-        """Sleep until there is a job, or, beyond the limit, until that changes."""
+        """Sleep until there is a job or, beyond the limit, until the limit changes."""
         limit = pool.processors.limit
         allowed = limit(f).load("seq_cst")
         with f.when(slot.uge(allowed)):
@@ -238,7 +240,7 @@ def _write_worker(m: NativeModule, pool: _Pool, member: NativeFunction) -> Nativ
 
     @m.define("await.job", I64, seen=I32, slot=I64)
     def await_job(f: Function, seen: Value, slot: Value) -> Value:
-        """Wait for a job of another generation than the one that was seen last; gives the new one."""
+        """Wait for a job of another generation than the last one; return the new generation."""
         crowded = pool.processors.crowded(f).load("monotonic").differs(0)
         until = system.now(f) + crowded.select(f.const(I64, _CROWDED_SPIN_NS), SPIN_NS)
         with f.rounds([]) as spin:
@@ -257,7 +259,7 @@ def _write_worker(m: NativeModule, pool: _Pool, member: NativeFunction) -> Nativ
         slot, first = argument.cast("ptrtoint", I64), pool.start(f).load("acquire")
         pool.processors.begins(f, slot)
         record = f.call(PTR, guard.RECORD)
-        with f.when(~system.is_null(record)):  # without one its parts run to their ends
+        with f.when(~system.is_null(record)):  # without one, parts run to completion
             Fields(record, Record)["abandoned"].store(pool.abandoned.address(f))
         with f.rounds([first]) as loop:
             generation = await_job(f, loop.values[0], slot)
@@ -271,8 +273,9 @@ def _write_worker(m: NativeModule, pool: _Pool, member: NativeFunction) -> Nativ
 def _write_create(m: NativeModule, pool: _Pool, worker: NativeFunction) -> NativeFunction:
     @m.define("create", VOID, threads=I64)
     def create(f: Function, threads: Value) -> None:
-        """Start workers until there are this many threads, including the caller; fewer if no more
-        can be created.
+        """Start workers until there are this many threads, including the caller.
+
+        There are fewer if no more can be created.
         """
         pool.start(f).store(pool.ticket(f).load("acquire").lshr(32).trunc(I32), "release")
         first = pool.created(f).load() + 1
@@ -283,7 +286,7 @@ def _write_create(m: NativeModule, pool: _Pool, worker: NativeFunction) -> Nativ
     return create
 
 
-# -- callers -----------------------------------------------------------------------------------------------------------
+# -- callers ---------------------------------------------------------------------------------------
 
 
 def _write_poll(m: NativeModule) -> NativeFunction:
@@ -302,7 +305,7 @@ def _write_poll(m: NativeModule) -> NativeFunction:
 def _write_alone(m: NativeModule, poll: NativeFunction) -> NativeFunction:
     @m.define("alone", VOID, part=PTR, context=PTR, count=I64, chunks=I64)
     def alone(f: Function, part: Value, context: Value, count: Value, chunks: Value) -> None:
-        """The whole job by its caller."""
+        """Run the whole job on its caller."""
         job = {"part": part, "context": context, "count": count, "chunks": chunks}
         with f.loop(chunks, guarded=True) as k:
             _write_chunk(f, job, f.value(k), f.const(I64, 0))
@@ -315,7 +318,7 @@ def _write_alone(m: NativeModule, poll: NativeFunction) -> NativeFunction:
 def _write_finish(m: NativeModule, pool: _Pool, poll: NativeFunction) -> NativeFunction:
     @m.define("finish", VOID, chunks=I64, patience=I64)
     def finish(f: Function, chunks: Value, patience: Value) -> None:
-        """Wait until all parts are counted, and give the pool to others."""
+        """Wait until all parts are counted, and release the pool."""
         time = Fields(f.alloca(I64, 2), TimeSpec)
         time["seconds"].store(0)
         time["nanoseconds"].store(_DOZE_NS)
@@ -346,8 +349,9 @@ def _write_own(
 ) -> NativeFunction:
     @m.define("publish", I64, part=PTR, context=PTR, count=I64, chunks=I64, threads=I64)
     def publish(f: Function, part: Value, context: Value, count: Value, chunks: Value, threads: Value) -> Value:
-        """Describe the job while the ticket is closed, open it, and wake sleeping workers; returns
-        the generation.
+        """Describe the job while the ticket is closed, open it, and wake sleeping workers.
+
+        Returns the generation.
         """
         ticket = pool.ticket(f)
         closed = ticket.load("monotonic") | _CLOSED
@@ -364,7 +368,7 @@ def _write_own(
 
     @m.define("own", VOID, part=PTR, context=PTR, count=I64, chunks=I64, threads=I64)
     def own(f: Function, part: Value, context: Value, count: Value, chunks: Value, threads: Value) -> None:
-        """The job with the workers' help, of a caller that has set `busy`."""
+        """Run the job with the workers' help; the caller has set `busy`."""
         with f.when((pool.created(f).load() + 1).ult(threads)):
             create(f, threads)
         pool.processors.place(f)
@@ -401,7 +405,7 @@ def _write_parallel(m: NativeModule, pool: _Pool, alone: NativeFunction, own: Na
 def _write_reset(m: NativeModule, pool: _Pool) -> None:
     @m.define(_RESET, VOID, exported=True)
     def reset(f: Function) -> None:
-        """In the child of a fork there are no workers any more, and no job of another thread."""
+        """Reset in the child of a fork: there are no workers, and no jobs of other threads."""
         pool.busy(f).store(0, "release")
         pool.created(f).store(0)
         pool.sleepers(f).store(0, "release")
@@ -411,7 +415,7 @@ def _write_reset(m: NativeModule, pool: _Pool) -> None:
         pool.ticket(f).store(pool.ticket(f).load("monotonic") | _CLOSED, "release")
 
 
-# -- loading -----------------------------------------------------------------------------------------------------------
+# -- loading ---------------------------------------------------------------------------------------
 
 
 def text(target: Target) -> str:
@@ -422,27 +426,28 @@ def text(target: Target) -> str:
 
 
 def address() -> int:
-    """The address of `xlanb.parallel` in this process; the pool is loaded once, its threads start
-    with the first job.
+    """The address of `xlanb.parallel` in this process.
+
+    The pool is loaded once; its threads start with the first job.
     """
     return _pool().address(PARALLEL)
 
 
 def update_limit() -> None:
-    """Go by the limit that is asked for at this moment, from the next job on."""
+    """Apply the currently requested limit, from the next job on."""
     with _LOCK:
         if _loaded.cache_info().currsize:
             _tell(_loaded())
 
 
 def look() -> int:
-    """How many threads the next job of this thread may have."""
+    """The number of threads that this thread's next job may use."""
     code = _pool()
     return int(ctypes.CFUNCTYPE(ctypes.c_int64)(code.address(processors.LOOK))())
 
 
 def read_quotas(code: jit.LoadedCode, found: Sequence[Quota]) -> None:
-    """Have the pool go by these quotas. What it reads stays in memory."""
+    """Set the quotas that the pool obeys; their file names stay in memory."""
     files = (QuotaFiles * len(found))(*map(QuotaFiles.of, found))
     _quotas.append(files)
     set_files = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address(processors.QUOTAS))
@@ -469,7 +474,7 @@ def _loaded() -> jit.LoadedCode:
     symbols = bridge().symbols(guard.RECORD, CHECK, ATTENTION)
     exports = [PARALLEL, _RESET, processors.LIMIT, processors.QUOTAS, processors.LOOK]
     code = jit.LoadedCode(compile_units([unit], target), exports, symbols)
-    # Sleeping workers stand in this code until the process ends, so it must outlive the interpreter's own clearing up.
+    # Sleeping workers are in this code until the process ends, so it must outlive the interpreter.
     for kept in (code, _quotas):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     os.register_at_fork(after_in_child=code.function(_RESET, 0))

@@ -1,19 +1,18 @@
 """How many threads a job may have, and on which processors its workers run.
 
-The limit is the one that Python has set (`LIMIT`), or else the CPUs that the thread which brings a
-job may run on, and no more than the quotas of control groups grant; these are looked at again
-every tenth of a second, by a thread that brings a job.
+The limit is the one set by Python (`LIMIT`), otherwise the CPUs that the calling thread may run on,
+but no more than the quotas of control groups grant. A calling thread checks these again every tenth
+of a second.
 
-Where other processes run too, the scheduler may put a worker on the processor of the thread that
-brings the jobs, for as long as both want to run: then two threads do the work of one, though
-another processor is as free. A worker that finds itself there says so (`crowded`). For a quarter of
-a second workers are then kept off that processor, but not while the thread that brings the job
-sleeps: the one that it waits for may have been preempted, and goes on in its place.
+If other processes run too, the scheduler may keep a worker on the caller's processor: then two
+threads do the work of one, though another processor may be free. A worker that finds itself there
+reports it (`crowded`). For a quarter of a second workers are then kept off that processor, except
+while the caller
+sleeps: the thread it waits for may have been preempted, and continues in its place.
 
 Invariants
-- Owner: `mask`, `looked` and `excluded` belong to whoever has set the pool's `busy`. `limit`,
-  `caller` and `crowded` are read and written atomically by anybody; a value that is old costs time,
-  nothing else.
+- Ownership: `mask`, `looked` and `excluded` belong to whoever has set the pool's `busy`. `limit`,
+  `caller` and `crowded` are read and written atomically by anybody; an old value only costs time.
 - Threads: `handles` has the thread of each worker, which sets it itself and never ends.
 - Nothing here touches Python. The paths of the quotas' files are set once and stay.
 """
@@ -35,29 +34,29 @@ LIMIT, QUOTAS, LOOK = "xlanb.pool.limit", "xlanb.pool.quotas", "xlanb.pool.look"
 """Functions for Python: set the limit (0: none is asked for); set where the quotas stand (an array
 of `QuotaFiles` and its length); look, and give the limit."""
 _LOOKS_NS = 100_000_000
-"""Nanoseconds from one look to the next."""
+"""Nanoseconds between two checks."""
 _CROWDED_NS = 250_000_000
 """Nanoseconds for which workers are kept off a processor."""
 _MASK_WORDS = 128
-"""Words of a mask: as many processors as the kernel can have (CONFIG_NR_CPUS is 8192 at most)."""
+"""Words of a mask: the most processors of a kernel (CONFIG_NR_CPUS is at most 8192)."""
 _LINE_BYTES = 64
 _ALL = (1 << 31) - 1
 
 
 class QuotaFiles(ctypes.Structure):
-    """The paths of a `Quota`; `period` is null where one file has both numbers."""
+    """The paths of a `Quota`; `period` is null if one file has both numbers."""
 
     _fields_ = (("quota", ctypes.c_char_p), ("period", ctypes.c_char_p))
 
     @classmethod
     def of(cls, quota: Quota) -> QuotaFiles:
-        """The paths as C has them."""
+        """The paths as C strings."""
         return cls(quota.quota.encode(), quota.period.encode() or None)
 
 
 @dataclass(frozen=True)
 class Processors:
-    """The variables, and what the rest of the pool calls."""
+    """The variables, and the functions for the rest of the pool."""
 
     asked: NativeVariable
     limit: NativeVariable
@@ -71,16 +70,14 @@ class Processors:
     keep_off: NativeFunction
 
     def due(self, f: Function) -> None:
-        """By the owner of the pool: look, where the last look is long ago."""
+        """Check again if the last check is old; called by the owner of the pool."""
         time = system.now(f, system.MONOTONIC_COARSE)
         with f.when((time - self.looked(f).load()).ugt(_LOOKS_NS)):
             self.looked(f).store(time)
             self.look(f)
 
     def place(self, f: Function) -> None:
-        """By the owner, before a job: say where it runs, and keep workers off that processor where
-        they were found there.
-        """
+        """Publish the owner's processor before a job; keep workers that were found there off."""
         cpu = system.processor(f)
         self.caller(f).store(cpu, "monotonic")
         until = self.crowded(f).load("monotonic")
@@ -93,22 +90,22 @@ class Processors:
                 self.keep_off(f, cpu)
 
     def free(self, f: Function) -> None:
-        """By the owner: let workers run on all of its processors again."""
+        """Let workers run on all of the owner's processors again; called by the owner."""
         with f.when(self.excluded(f).load() >= 0):
             self.keep_off(f, f.const(I32, -1))
 
     def meets(self, f: Function) -> None:
-        """By a worker that begins with a job: say where it is in its caller's way."""
+        """Report if a worker that starts a job runs on its caller's processor."""
         with f.when(system.processor(f).equals(self.caller(f).load("monotonic"))):
             until = system.now(f, system.MONOTONIC_COARSE) + _CROWDED_NS
             self.crowded(f).store(until, "monotonic")
 
     def begins(self, f: Function, slot: Value) -> None:
-        """By a new worker: have it known."""
+        """Register a new worker."""
         word_at(self.handles.address(f), slot).store(system.thread(f), "monotonic")
 
     def reset(self, f: Function) -> None:
-        """In the child of a fork there are no workers."""
+        """Reset in the child of a fork, which has no workers."""
         f.fill_zero(self.handles.address(f), 8 * (MAX_THREADS + 1), align=8)
         self.excluded(f).store(-1)
         self.crowded(f).store(0, "monotonic")
@@ -116,7 +113,7 @@ class Processors:
 
 
 def write(m: NativeModule) -> Processors:
-    """Write the functions."""
+    """Emit the functions."""
     asked, limit = m.variable("asked", I64), m.variable("limit", I32, 16, first=1)
     mask, handles = m.variable("mask", I64, _MASK_WORDS), m.variable("handles", I64, MAX_THREADS + 1)
     excluded = m.variable("excluded", I32, first=-1)
@@ -134,7 +131,7 @@ def _write_keep_off(
 ) -> NativeFunction:
     @m.define("keep.off", VOID, cpu=I32)
     def keep_off(f: Function, cpu: Value) -> None:
-        """Let workers run on the owner's processors but for one (-1: on all), where others are left."""
+        """Let workers run on the owner's processors except one (-1: on all), if others remain."""
         given, bytes_ = stack(f, 8 * _MASK_WORDS), f.const(I64, 8 * _MASK_WORDS)
         f.call(VOID, "llvm.memcpy.p0.p0.i64", given, mask.address(f), bytes_, system.no(f))
         with f.when(cpu >= 0):
@@ -153,7 +150,7 @@ def _write_keep_off(
     return keep_off
 
 
-# -- the limit ---------------------------------------------------------------------------------------------------------
+# -- the limit -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,7 @@ class _Looks:
 def _write_allow(m: NativeModule, limit: NativeVariable) -> NativeFunction:
     @m.define("allow", VOID, count=I64)
     def allow(f: Function, count: Value) -> None:
-        """Set the limit; workers that were beyond it look again."""
+        """Set the limit and wake the workers that were beyond it."""
         now = count.smin(MAX_THREADS).smax(1).trunc(I32)
         with f.when(limit(f).exchange(now).differs(now)):
             system.futex(f, limit.address(f), system.FUTEX_WAKE, f.const(I32, _ALL), null(f))
@@ -180,7 +177,7 @@ def _write_allow(m: NativeModule, limit: NativeVariable) -> NativeFunction:
 def _write_limit(m: NativeModule, asked: NativeVariable, looked: NativeVariable, allow: NativeFunction) -> None:
     @m.define(LIMIT, VOID, exported=True, count=I64)
     def limit(f: Function, count: Value) -> None:
-        """Python's limit; without one the next job looks."""
+        """Set Python's limit; 0 makes the next job check again."""
         asked(f).store(count, "monotonic")
         with f.when(count.equals(0)):
             looked(f).store(0)
@@ -191,7 +188,7 @@ def _write_limit(m: NativeModule, asked: NativeVariable, looked: NativeVariable,
 def _write_look(m: NativeModule, parts: _Looks) -> NativeFunction:
     @m.define("look", VOID)
     def look(f: Function) -> None:
-        """See on which processors this thread may run, and what the quotas grant."""
+        """Check on which processors this thread may run, and what the quotas grant."""
         seen, bytes_ = stack(f, 8 * _MASK_WORDS), f.const(I64, 8 * _MASK_WORDS)
         failed = f.call(I32, "sched_getaffinity", f.const(I32, 0), bytes_, seen).differs(0)
         with f.when(failed):
@@ -230,7 +227,10 @@ def _write_granted(m: NativeModule) -> NativeFunction:
 
     @m.define("first.line", I64, path=PTR, text=PTR)
     def first_line(f: Function, path: Value, text: Value) -> Value:
-        """The number at the beginning of a file, whose first line is read; 0 where there is none."""
+        """The number at the beginning of a file; 0 if there is none.
+
+        Reads the first line to `text`.
+        """
         f.fill_zero(text, _LINE_BYTES, align=8)
         file = f.call(PTR, "fopen", path, mode.address(f))
         with f.when(~system.is_null(file)):
@@ -240,7 +240,7 @@ def _write_granted(m: NativeModule) -> NativeFunction:
 
     @m.define("quota.cpus", I64, files=PTR)
     def cpus(f: Function, at: Value) -> Value:
-        """The processors that a quota is worth, rounded up; MAX_THREADS where there is none."""
+        """The processors that a quota grants, rounded up; MAX_THREADS if there is none."""
         text, end = stack(f, _LINE_BYTES), Place(f.alloca(PTR), PTR)
         paths = [system.element(at, k, PTR).load() for k in range(2)]
         quota = first_line(f, paths[0], text)
@@ -258,7 +258,7 @@ def _write_granted(m: NativeModule) -> NativeFunction:
 
     @m.define("granted", I64)
     def granted(f: Function) -> Value:
-        """The least of all quotas."""
+        """The minimum of all quotas."""
         with f.carried(count(f).load(), [f.const(I64, MAX_THREADS), files(f).load()], guarded=True) as loop:
             least, at = loop.values
             loop.next = [least.smin(cpus(f, at)), system.element(at, 2, PTR).address]

@@ -1,17 +1,15 @@
-"""Allocate large results at addresses that suit the code: aligned to cache lines, and without 4K
-aliasing with large arguments.
+"""Allocate large results aligned to cache lines, without 4K aliasing with large arguments.
 
-NumPy's own memory begins at any multiple of 16 bytes, so stores of whole vectors would cross two
-lines. A large result is an array like any other: it owns its memory, which an allocator of ours
-gives and takes (`PyDataMem_Handler`, NEP 49). Small results are left to NumPy, which keeps what it
-freed.
+NumPy's own memory begins at any multiple of 16 bytes, so that stores of whole vectors would cross
+two lines. A large result is a normal array: it owns its memory, which comes from an allocator of
+ours (`PyDataMem_Handler`, NEP 49). Small results are left to NumPy, which caches freed memory.
 
 Invariants
-- Owner: memory that `take` gives belongs to one ndarray (or one PJRT buffer) until `free`; the
-  sixteen bytes before it hold what malloc gave, and the size.
-- Threads: the functions of the allocator may run in any thread, with or without the GIL: they touch
-  nothing but the memory itself. `xlanb.result` runs with the GIL.
-- Signals: none of this polls, and nothing is left half done: it runs to its end.
+- Ownership: memory from `take` belongs to one ndarray (or one PJRT buffer) until `free`; the
+  sixteen bytes before it hold malloc's pointer and the size.
+- Threads: the allocator's functions may run in any thread, with or without the GIL; they access
+  only the memory itself. `xlanb.result` runs with the GIL.
+- Signals: none of this polls; every function runs to its end.
 """
 
 from __future__ import annotations
@@ -29,23 +27,25 @@ from xlanb.cpu.runtime.layouts import ENTRY_BYTES, EntryLayout, PyArrayObject
 from xlanb.cpu.runtime.system import is_null
 
 LARGE = 16384
-"""Bytes from which on a result's memory is ours: taking it costs some 50 ns more."""
+"""Bytes from which on xlanb allocates a result; that takes about 50 ns more."""
 _PAGE = 4096
 _APART = 512
-"""Bytes: a load waits for a store before it whose address is the same modulo a page, so results
-should not begin less than this behind what is read."""
+"""Bytes that results should keep from what is read, modulo a page.
+
+A load waits for an earlier store whose address is equal modulo a page.
+"""
 _HUGE = 4 << 20
-"""Bytes from which on large pages are asked for, as NumPy does."""
+"""Bytes from which on huge pages are used, as NumPy does."""
 _NAME = b"xlanb"
 _CAPSULE = ctypes.c_char_p(b"mem_handler")  # a capsule keeps no copy of its name
 _TRACE_DOMAIN = 389047
-"""NumPy's domain of tracemalloc."""
+"""NumPy's tracemalloc domain."""
 _CARRAY, _OWNDATA = 0x501, 4
 """NPY_ARRAY_CARRAY and NPY_ARRAY_OWNDATA."""
 
 
 class _Header(ctypes.Structure):
-    """What stands before memory: what malloc gave, and how much was asked for."""
+    """Stored before the memory: malloc's pointer, and the requested size."""
 
     _fields_ = (("raw", ctypes.c_void_p), ("size", ctypes.c_int64))
 
@@ -55,7 +55,7 @@ def _header(memory: Value) -> Fields:
 
 
 def write(m: NativeModule) -> tuple[NativeFunction, NativeFunction]:
-    """Write the functions; gives `xlanb.place` and `xlanb.result`."""
+    """Emit the functions; return `xlanb.place` and `xlanb.result`."""
     take = _write_take(m)
     free = _write_allocator(m, take)
     return _write_place(m), _write_result(m, take, free)
@@ -64,9 +64,7 @@ def write(m: NativeModule) -> tuple[NativeFunction, NativeFunction]:
 def _write_take(m: NativeModule) -> NativeFunction:
     @m.define("result.take", PTR, size=I64, place=I64)
     def take(f: Function, size: Value, place: Value) -> Value:
-        """Memory of this many bytes at an address that is `place` modulo the page size; null if
-        there is none.
-        """
+        """Allocate memory at an address that is `place` modulo the page size, or null."""
         whole = size + (_PAGE + ctypes.sizeof(_Header))
         with f.when(~whole.ugt(size)):
             f.give(null(f))
@@ -87,7 +85,7 @@ def _write_take(m: NativeModule) -> NativeFunction:
 
 
 def _write_allocator(m: NativeModule, take: NativeFunction) -> NativeFunction:
-    """The functions of the allocator, which take a context first; gives `free`."""
+    """Emit the functions of the allocator, which take a context first; return `free`."""
 
     @m.define("xlanb.memory.malloc", PTR, exported=True, context=PTR, size=I64)
     def malloc(f: Function, _context: Value, size: Value) -> Value:
@@ -124,8 +122,9 @@ def _write_allocator(m: NativeModule, take: NativeFunction) -> NativeFunction:
 def _write_place(m: NativeModule) -> NativeFunction:
     @m.define("xlanb.place", I64, entries=PTR, arguments=PTR, count=I64)
     def place(f: Function, entries: Value, arguments: Value, count: Value) -> Value:
-        """Where in a page results should begin that are computed from these arguments: not within
-        `_APART` bytes behind the begin of a large one.
+        """The offset in a page at which results of these arguments should begin.
+
+        It is not within `_APART` bytes after the start of a large argument.
         """
         with f.carried(count, [f.const(I64, 0)], guarded=True) as loop:
             large = Fields(displaced(entries, f.mul(loop.index, ENTRY_BYTES)), EntryLayout)["large"].load()
@@ -144,8 +143,9 @@ def _write_result(m: NativeModule, take: NativeFunction, free: NativeFunction) -
 
     @m.define("xlanb.result", PTR, at=PTR, place=I64)
     def result(f: Function, at: Value, place: Value) -> Value:
-        """A new array as an `EntryLayout` describes it; null, and no exception or MemoryError, where
-        there is no memory.
+        """A new array that matches an `EntryLayout`; null if there is no memory.
+
+        Then no exception, or MemoryError, is set.
         """
         entry = Fields(at, EntryLayout)
         descr, size = entry["dtype"].load(), entry["large"].load()
@@ -178,14 +178,16 @@ def _write_result(m: NativeModule, take: NativeFunction, free: NativeFunction) -
 
 
 def large(size: int) -> int:
-    """The entry of the bridge's table for an array of this many bytes: its size if xlanb allocates
-    its memory, 0 if NumPy does (which also rejects impossible sizes).
+    """The entry of the bridge's table for an array of this many bytes.
+
+    It is the size if xlanb allocates its memory, 0 if NumPy does (which also rejects impossible
+    sizes).
     """
     return size if LARGE <= size < 1 << 62 else 0
 
 
 class _Handler(ctypes.Structure):
-    """`PyDataMem_Handler`: functions that take a context first."""
+    """`PyDataMem_Handler`: its functions take a context first."""
 
     _fields_ = (
         ("name", ctypes.c_char * 127),
@@ -202,7 +204,7 @@ FUNCTIONS = ("malloc", "calloc", "realloc", "free")
 
 
 class ResultMemory:
-    """The allocator of large results, once `connect` has set the addresses of its functions."""
+    """The allocator of large results, after `connect` has set the addresses of its functions."""
 
     def __init__(self) -> None:
         self._handler = _Handler(name=_NAME, version=1)
@@ -211,7 +213,7 @@ class ResultMemory:
         self.capsule: Any = make(ctypes.addressof(self._handler), _CAPSULE, None)
 
     def connect(self, addresses: dict[str, int]) -> None:
-        """The addresses of `FUNCTIONS`."""
+        """Set the addresses of `FUNCTIONS`."""
         for name in FUNCTIONS:
             setattr(self._handler, name, addresses[name])
 
@@ -221,7 +223,7 @@ class ResultMemory:
 
 
 def is_handler(address: int) -> bool:
-    """Whether an allocator's capsule is at an address where some object, or nothing (0), is."""
+    """Whether an allocator's capsule is at an address, which may be another object or 0."""
     valid = ctypes.pythonapi.PyCapsule_IsValid
     valid.restype, valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
     return bool(address and valid(address, _CAPSULE))

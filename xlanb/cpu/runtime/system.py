@@ -1,7 +1,7 @@
-"""Functions of the C library and of Python used by native code, and small helpers.
+"""Functions of the C library and Python that native code uses, and small helpers.
 
-Invariants: a function of Python's C API is called with the GIL only; `no_signals` is for the moment
-in which a thread is made, which inherits the mask.
+Invariants: a function of Python's C API is called only with the GIL; `no_signals` is for creating a
+thread, which inherits the mask.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.runtime.layouts import TimeSpec
 
 _MASK_BYTES = 128
-"""Room for any system's sigset_t."""
+"""Bytes, enough for any system's sigset_t."""
 _HUGE_PAGES = 14
 """MADV_HUGEPAGE."""
 MONOTONIC, MONOTONIC_COARSE = 1, 6
@@ -33,12 +33,12 @@ def is_null(pointer: Value) -> Value:
 
 
 def no(f: Function) -> Value:
-    """The i1 that does not hold."""
+    """The i1 false."""
     return f.const(I1, False)
 
 
 def yes(f: Function) -> Value:
-    """The i1 that holds."""
+    """The i1 true."""
     return f.const(I1, True)
 
 
@@ -48,7 +48,7 @@ def element(array: Value, index: Ix, type_: Type) -> Place:
 
 
 def advise_huge(f: Function, address: Value, size: Value) -> None:
-    """Ask for large pages, where the system has such a call."""
+    """Request huge pages if the system supports it."""
     if "linux" in f.target.triple:
         f.call(I32, "madvise", address, size, f.const(I32, _HUGE_PAGES))
 
@@ -59,7 +59,7 @@ def yield_thread(f: Function) -> None:
 
 
 def pause(f: Function) -> None:
-    """Tell the processor that the thread waits for another one."""
+    """Hint to the processor that the thread spins."""
     arch = f.target.triple.split("-", maxsplit=1)[0]
     if arch == "x86_64":
         f.call(VOID, "llvm.x86.sse2.pause")
@@ -75,7 +75,8 @@ def now(f: Function, clock: int = MONOTONIC) -> Value:
 
 
 def futex(f: Function, word: Value, operation: int, value: Value, timeout: Value) -> None:
-    """The futex system call: wait while a 32-bit word has this value, or wake a number of waiters;
+    """The futex system call: wait while a 32-bit word has this value, or wake waiters.
+
     `timeout` may be null.
     """
     number = FUTEX[f.target.triple.split("-", maxsplit=1)[0]]
@@ -89,13 +90,13 @@ def processor(f: Function) -> Value:
 
 
 def thread(f: Function) -> Value:
-    """The thread that runs."""
+    """The current thread."""
     return f.call(I64, "pthread_self")
 
 
 @contextmanager
 def no_signals(f: Function) -> Iterator[None]:
-    """No signal comes to this thread meanwhile, nor to those that it makes."""
+    """Block all signals for this thread, and for threads that it creates."""
     set_mask = f.const(I32, 3 if "darwin" in f.target.triple or "macos" in f.target.triple else 2)  # SIG_SETMASK
     all_, before = stack(f, _MASK_BYTES), stack(f, _MASK_BYTES)
     f.call(VOID, "llvm.memset.p0.i64", all_, f.const(I8, -1), f.const(I64, _MASK_BYTES), no(f))

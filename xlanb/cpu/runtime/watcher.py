@@ -1,11 +1,11 @@
-"""The thread that has the main thread look for signals while it runs a program.
+"""The thread that makes the main thread check for signals while it runs a program.
 
 Invariants
-- Owner: `main_record` and `begun` are written by the main thread alone, `watching` by whoever
-  starts or ends the watcher; there is one watcher at most.
+- Ownership: only the main thread writes `main_record` and `begun`; whoever starts or ends the
+  watcher writes `watching`. There is at most one watcher.
 - The watcher ends when the main thread has run no program for some seconds. Either the main thread
-  then finds that nobody watches, or the watcher finds what it has begun.
-- Threads and signals: the watcher takes no signal and never touches Python.
+  then finds that there is no watcher, or the watcher finds the execution that it has begun.
+- Threads and signals: the watcher receives no signals and never touches Python.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from xlanb.cpu.runtime.layouts import Record, TimeSpec
 from xlanb.cpu.runtime.system import is_null
 
 _TICK = 50_000_000
-"""Nanoseconds between two looks of the watcher."""
+"""Nanoseconds between two checks of the watcher."""
 _IDLE = 60
-"""Looks without work after which it ends."""
+"""Checks without work after which it ends."""
 
 
 @dataclass(frozen=True)
 class Watcher:
-    """What the rest of the guard needs of it: `ask(record)` has a thread look at its next poll."""
+    """The watcher as the guard sees it; `ask(record)` makes a thread check at its next poll."""
 
     ask: NativeFunction
     main_thread: NativeVariable
@@ -39,30 +39,28 @@ class Watcher:
     start: NativeFunction
 
     def begun(self, f: Function, record: Value) -> None:
-        """The main thread begins an execution: it is watched."""
+        """Watch an execution that the main thread begins."""
         self.main_record(f).store(record, "release")
         self.count(f).add(1)
         with f.when(self.watching(f).load("seq_cst").equals(0)):
             self.start(f)
 
     def reset(self, f: Function, main: Value) -> None:
-        """In the child of a fork there is no watcher."""
+        """Reset in the child of a fork, which has no watcher."""
         self.main_thread(f).store(main)
         self.watching(f).store(0, "release")
         self.main_record(f).store(null(f))
 
 
 def write_watcher(m: NativeModule, ask: NativeFunction) -> Watcher:
-    """Write the thread's code, and what starts it."""
+    """Emit the thread's code, and the function that starts it."""
     main_thread, count = m.variable("guard.main.thread", I64), m.variable("guard.main.begun", I64)
     main_record, watching = m.variable("guard.main.record", PTR), m.variable("guard.watching", I32)
     ends = _write_ends(m, count, watching)
 
     @m.define("guard.watch", PTR, unused=PTR)
     def watch(f: Function, _unused: Value) -> Value:
-        """Each tick: where the main thread is still in the execution in which it was a tick ago,
-        have it look.
-        """
+        """Each tick: request a check if the main thread is still in the same execution."""
         time = Fields(stack(f, 16), TimeSpec)
         time["seconds"].store(0)
         time["nanoseconds"].store(_TICK)
@@ -90,8 +88,9 @@ def write_watcher(m: NativeModule, ask: NativeFunction) -> Watcher:
 
     @m.define("guard.start.watch", VOID)
     def start(f: Function) -> None:
-        """Start the watcher if there is none; if no thread can be created, executions are not
-        watched and the next one tries again.
+        """Start the watcher if there is none.
+
+        If no thread can be created, executions are not watched, and the next one tries again.
         """
         with f.when(watching(f).exchange(1).differs(0)):
             f.give()
@@ -106,8 +105,9 @@ def write_watcher(m: NativeModule, ask: NativeFunction) -> Watcher:
 def _write_ends(m: NativeModule, count: NativeVariable, watching: NativeVariable) -> NativeFunction:
     @m.define("guard.watch.ends", I1, seen=I64)
     def ends(f: Function, seen: Value) -> Value:
-        """Whether the watcher may end: the main thread has begun nothing since, or has another
-        watcher.
+        """Whether the watcher may end.
+
+        It may if the main thread has begun nothing since, or has another watcher.
         """
         watching(f).store(0, "seq_cst")
         fence(f)
