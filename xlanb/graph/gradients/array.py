@@ -46,7 +46,7 @@ def dense(grad: Any) -> Tensor:
     return grad.as_tensor() if isinstance(grad, IndexedSlices) else grad
 
 
-@register_gradient("Identity", "RefIdentity", "PlaceholderWithDefault", "EnsureShape")
+@register_gradient("Identity", "RefIdentity", "PlaceholderWithDefault", "EnsureShape", "_EagerConst")
 def _identity(_: Operation, grad: Any) -> Any:
     return grad
 

@@ -45,6 +45,18 @@ def _accumulate(op: Operation, grad: Tensor) -> Any:
     return [grad] * len(op.inputs)
 
 
+@register_gradient("XlaSpmdFullToShardShape")
+def _to_shards(op: Operation, grad: Tensor) -> Any:
+    attrs = {n: op.get_attr(n) for n in ("manual_sharding", "dim", "unspecified_dims")}
+    return call("XlaSpmdShardToFullShape", grad, full_shape=op.inputs[0].shape, **attrs)
+
+
+@register_gradient("XlaSpmdShardToFullShape")
+def _to_full(op: Operation, grad: Tensor) -> Any:
+    attrs = {n: op.get_attr(n) for n in ("manual_sharding", "dim", "unspecified_dims")}
+    return call("XlaSpmdFullToShardShape", grad, **attrs)
+
+
 @register_gradient("XlaSharding")
 def _sharding(op: Operation, grad: Tensor) -> Any:
     return call("XlaSharding", grad, sharding=op.get_attr("sharding"))
@@ -146,35 +158,24 @@ def _unsorted_extreme(op: Operation, grad: Tensor) -> Any:
     return where_v2(chosen, gathered, zeros_like(gathered)), None, None
 
 
-@register_gradient("UnsortedSegmentProd")
-def _unsorted_prod(op: Operation, grad: Tensor) -> Any:
+@register_gradient("UnsortedSegmentProd", "SegmentProd")
+def _segment_prod(op: Operation, grad: Tensor) -> Any:
     """Multiply by the product of the segment's other rows, by division unless the row is zero.
 
     The only zero row of a segment gets the product of the nonzero rows.
     """
-    x, ids, count = op.inputs
+    x, ids = op.inputs[:2]
+    count = shape(op.outputs[0])[0]
     is_zero = call("Equal", x, zeros_like(x))
     zeros_there = call("UnsortedSegmentSum", cast(is_zero, "int32"), ids, count)
     grad = where_v2(call("Greater", zeros_there, 1), zeros_like(grad), grad)
     rest = call("UnsortedSegmentProd", where_v2(is_zero, ones_like(x), x), ids, count)
     clipped = call("Maximum", ids, zeros_like(ids))
     others = where_v2(is_zero, gather(rest, clipped), gather(op.outputs[0], clipped) / x)
-    return _gathered(grad, ids)[0] * others, None, None
+    return [_gathered(grad, ids)[0] * others, *[None] * (len(op.inputs) - 1)]
 
 
-# --------------------------------------------------------------------------- pictures, quantisation
-
-
-@register_gradient("ResizeBilinear")
-def _resize_bilinear(op: Operation, grad: Tensor) -> Any:
-    attrs = {n: op.get_attr(n) for n in ("align_corners", "half_pixel_centers")}
-    return call("ResizeBilinearGrad", grad, op.inputs[0], **attrs), None
-
-
-@register_gradient("ResizeBilinearGrad")
-def _resize_bilinear_grad(op: Operation, grad: Tensor) -> Any:
-    attrs = {n: op.get_attr(n) for n in ("align_corners", "half_pixel_centers")}
-    return call("ResizeBilinear", grad, shape(op.inputs[0])[1:3], **attrs), None
+# -------------------------------------------------------------------------------------- quantization
 
 
 not_differentiable(
@@ -192,6 +193,18 @@ def _fake_quant(op: Operation, grad: Tensor) -> Any:
 def _fake_quant_vars(op: Operation, grad: Tensor) -> Any:
     attrs = {n: op.get_attr(n) for n in ("num_bits", "narrow_range")}
     return call_n(f"{op.type}Gradient", grad, *op.inputs, **attrs)
+
+
+@register_gradient("QuantizeAndDequantizeV4")
+def _clipped_through(op: Operation, grad: Tensor) -> Any:
+    """The gradient where the input lies within its bounds; the bounds are along `axis` where that is given."""
+    x, low, high = op.inputs
+    axis = op.get_attr("axis")
+    if axis >= 0:
+        trailing = ones([len(x.shape) - 1 - axis], "int32")
+        low, high = (reshape(t, concat([shape(t), trailing], 0)) for t in (low, high))
+    is_within = call("LogicalAnd", call("GreaterEqual", x, low), call("LessEqual", x, high))
+    return where_v2(is_within, grad, zeros_like(grad)), zeros_like(op.inputs[1]), zeros_like(op.inputs[2])
 
 
 @register_gradient("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3")

@@ -374,3 +374,19 @@ def _top_k(op: Operation, grad: Tensor, _: Tensor) -> Any:
     scattered = call("ScatterNd", expand_dims(flat, -1), reshape(grad, [-1]), [math_ops.reduce_prod(x_shape)])
     by_x = reshape(scattered, x_shape)
     return (by_x, zeros([], int32))[: len(op.inputs)] if len(op.inputs) > 1 else by_x
+
+
+@register_gradient("ApproxTopK")
+def _approx_top_k(op: Operation, grad: Tensor, _: Tensor) -> Any:
+    """Added at the places that the indices name along the reduced dimension."""
+    x, places = op.inputs[0], op.outputs[1]
+    rank_of_x = len(x.shape)
+    axis = op.get_attr("reduction_dimension") % rank_of_x
+    order = [*(i for i in range(rank_of_x) if i != axis), axis]
+    back, places = transpose(grad, order), transpose(places, order)
+    dims, kept = gather(shape(x), order), shape(places)
+    rows = math_ops.reduce_prod(dims[:-1])
+    starts = math_ops.range(rows) * dims[-1]
+    flat = reshape(reshape(places, stack([rows, kept[-1]])) + expand_dims(starts, -1), [-1, 1])
+    scattered = call("ScatterNd", flat, reshape(back, [-1]), stack([rows * dims[-1]]))
+    return transpose(reshape(scattered, dims), [order.index(i) for i in range(rank_of_x)])

@@ -167,6 +167,16 @@ def _matmul(op: Operation, grad: Tensor) -> Any:
     return grad_a, call("MatMul", a, grad, transpose_a=not t_a, grad_b=True)
 
 
+@register_gradient("SparseMatMul")
+def _sparse_matmul(op: Operation, grad: Tensor) -> Any:
+    """As for MatMul, in the types of the operands, which may be bfloat16; products are float32."""
+    t_a, t_b = op.get_attr("transpose_a"), op.get_attr("transpose_b")
+    a, b = (cast(t, grad.dtype) for t in op.inputs)
+    by_a = matmul(b, grad, transpose_a=t_b, transpose_b=True) if t_a else matmul(grad, b, transpose_b=not t_b)
+    by_b = matmul(grad, a, transpose_a=True, transpose_b=t_a) if t_b else matmul(a, grad, transpose_a=not t_a)
+    return cast(by_a, op.inputs[0].dtype), cast(by_b, op.inputs[1].dtype)
+
+
 def _batch_products(op: Operation, grad: Tensor, *, marked: bool = False) -> tuple[Tensor, Tensor]:
     """Like MatMul's, with adjoints.
 

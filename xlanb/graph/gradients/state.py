@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlanb.graph.builders.array_ops import concat, expand_dims, reshape, size
+from xlanb.graph.builders.array_ops import concat, expand_dims, reshape, size, squeeze
 from xlanb.graph.builders.indexed_slices import IndexedSlices
 from xlanb.graph.convert import constant
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
@@ -36,3 +36,13 @@ def _resource_gather(op: Operation, grad: Any) -> Any:
     count = expand_dims(size(indices), 0)
     values_shape = concat([count, params_shape[1:]], 0)
     return IndexedSlices(reshape(grad, values_shape), reshape(indices, count), params_shape), None
+
+
+@register_gradient("ResourceGatherNd")
+def _resource_gather_nd(op: Operation, grad: Any) -> Any:
+    """Rows at these indices where an index has one component, else a tensor of the variable's shape."""
+    handle, indices = op.inputs
+    params_shape = call("VariableShape", handle, out_type=indices.dtype)
+    if (indices.shape.as_tuple() or ())[-1:] == (1,):
+        return IndexedSlices(grad, squeeze(indices, axis=[-1]), params_shape), None
+    return call("ScatterNd", indices, grad, params_shape), None
