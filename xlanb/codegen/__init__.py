@@ -1,1 +1,4 @@
-"""Emit code for any LLVM target: typed values whose operators write instructions, loops, vectors. Knows no HLO pass, and a target only by its description."""
+"""Emit code for any LLVM target: typed values with operators, loops, vectors.
+
+Knows no HLO passes, and knows a target only by its description.
+"""

@@ -1,6 +1,7 @@
-"""The scalar meaning of elementwise opcodes on integers, predicates and floats: XLA's operation semantics.
+"""Elementwise opcodes on integers, predicates and floats: XLA's operation semantics.
 
-Functions take register values (see elements.py); a narrow float's result is rounded to its type. `flags` are fast-math flags for a reduction whose order is free.
+Functions take register values (see elements.py); a narrow float's result is rounded to its type.
+`flags` are fast-math flags for reductions that may be reordered.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 
-# -- binary -------------------------------------------------------------------------------------------------------
+# -- binary ----------------------------------------------------------------------------------------
 
 
 def binary(f: Function, op: Op, t: PrimitiveType, a: Value, b: Value, flags: str = "") -> Value:
@@ -53,7 +54,11 @@ def _library(name: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags
 
 
 def _division(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-    """The quotient (`div`): by zero all ones, of the lowest by -1 itself. The remainder (`rem`): by zero the dividend."""
+    """The quotient (`div`) or remainder (`rem`) of integers, with XLA's special cases.
+
+    A quotient by zero is all ones; the lowest value divided by -1 is itself. A remainder by zero is
+    the dividend.
+    """
     full = f"{'s' if t.is_signed else 'u'}{opcode}"
     if b.number and (b.number > 0 or not t.is_signed):
         return f.binary(full, a, b)
@@ -81,7 +86,7 @@ def _mulhi(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Val
 
 
 def _integer_power(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-    """By squaring; a negative exponent gives 0, but for the bases 1 and -1."""
+    """Power by squaring; a negative exponent gives 0, except for the bases 1 and -1."""
     kind = register(t)
     a, b = f.alike(a, b)
     with f.carried(t.bits, [f.const(kind, 1), a, b]) as loop:
@@ -140,11 +145,11 @@ _FLOAT: dict[Op, Rule] = {
     Op.ATAN2: partial(_library, "atan2"),
 }
 
-# -- unary --------------------------------------------------------------------------------------------------------
+# -- unary -----------------------------------------------------------------------------------------
 
 
 def unary(f: Function, op: Op, t: PrimitiveType, a: Value) -> Value:
-    """op a of one element type, not complex; is-finite gives a pred."""
+    """op a of one element type, not complex; is-finite returns a pred."""
     integers = _UNARY_SIGNED if t.is_signed else _UNARY_UNSIGNED
     rule = (_UNARY_PRED if t is T.PRED else integers if t.is_integral else _UNARY_FLOAT).get(op)
     if rule is None:
@@ -190,13 +195,14 @@ _FUNCTIONS: dict[Op, str] = {
 } | {
     op: op.text
     for op in (
-        Op.TANH, Op.LOGISTIC, Op.ERF, Op.TAN, Op.CBRT, Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.ASINH, Op.ACOSH, Op.ATANH,
+        Op.TANH, Op.LOGISTIC, Op.ERF, Op.TAN, Op.CBRT, Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.ASINH,
+        Op.ACOSH, Op.ATANH,
     )
 }  # fmt: skip
 
 
 def function_name(op: Op) -> str | None:
-    """What an opcode's function of floats is called in C (or `logistic`); None of opcodes that are none."""
+    """The C name of an opcode's float function (or `logistic`); None for other opcodes."""
     return "pow" if op is Op.POWER else _FUNCTIONS.get(op)
 
 
@@ -236,7 +242,7 @@ BINARY = frozenset((*_PRED, *_INTEGER, *_FLOAT))
 UNARY = frozenset((*_UNARY_PRED, *_UNARY_SIGNED, *_UNARY_FLOAT))
 """The elementwise opcodes of one operand."""
 
-# -- comparison, selection ----------------------------------------------------------------------------------------
+# -- comparison, selection -------------------------------------------------------------------------
 
 _ORDERED = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
 
@@ -244,7 +250,11 @@ _ORDERED = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT
 def compare(
     f: Function, t: PrimitiveType, direction: str, a: Element, b: Element, *, total_order: bool = False
 ) -> Value:
-    """i1: a direction b. Complex numbers compare equal by parts; NaN is unequal to all but under total order."""
+    """i1: a direction b.
+
+    Complex numbers are equal if both parts are. NaN is unequal to everything except under total
+    order.
+    """
     if t.is_complex:
         (ar, ai), (br, bi) = pair(a), pair(b)
         if direction not in ("EQ", "NE"):
@@ -261,15 +271,16 @@ def compare(
 
 
 def order_bits(f: Function, t: PrimitiveType, value: Value) -> Value:
-    """An integer for the total order: the bits, of a negative number all but the sign flipped; f8e8m0fnu has no sign.
+    """An integer with the total order: the bits; negative numbers have all but the sign flipped.
 
-    Of the fnuz types, whose NaN is -0's bits and comes first, a negative number's magnitude is negated.
+    f8e8m0fnu has no sign. The NaN of fnuz types is -0's bits and comes first; the magnitude of
+    their negative numbers is negated.
     """
     return ordered_bits(t, to_bits(f, t, value))
 
 
 def ordered_bits(t: PrimitiveType, bits: Value) -> Value:
-    """The same of a number's bits."""
+    """The same for a number's bits."""
     if t is T.F8E8M0FNU:
         return bits
     if t.is_fnuz:
@@ -278,18 +289,21 @@ def ordered_bits(t: PrimitiveType, bits: Value) -> Value:
 
 
 def select(condition: Value, a: Element, b: Element) -> Element:
-    """a where the i1 holds, else b."""
+    """a if the i1 is true, else b."""
     if isinstance(a, Value) and isinstance(b, Value):
         return condition.select(a, b)
     (ar, ai), (br, bi) = pair(a), pair(b)
     return condition.select(ar, br), condition.select(ai, bi)
 
 
-# -- conversion ---------------------------------------------------------------------------------------------------
+# -- conversion ------------------------------------------------------------------------------------
 
 
 def convert(f: Function, source: PrimitiveType, to: PrimitiveType, value: Element) -> Element:
-    """The value in another element type: floats to integers saturate, NaN gives 0; of a complex number the real part."""
+    """Convert a value to another element type.
+
+    Floats saturate in integer types, NaN gives 0; complex numbers give their real part.
+    """
     if source is to:
         return value
     if to.is_complex:
@@ -323,13 +337,16 @@ def _from_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: Value)
         return rounded(f, to, x)
     if goal.bits == 64:
         return x.cast("fpext", goal)
-    if to in (T.F32, T.BF16):  # XLA rounds to bf16 by way of f32
+    if to in (T.F32, T.BF16):  # XLA rounds to bf16 through f32
         return rounded(f, to, x.cast("fptrunc", FLOAT))
     return rounded(f, to, odd(x))
 
 
 def _saturated(x: Value, to: PrimitiveType) -> Value:
-    """The integer towards zero; beyond the range its end, zero for NaN. LLVM's own intrinsics go through vectors lane by lane."""
+    """Convert to an integer: truncate, saturate, NaN gives zero.
+
+    LLVM's own intrinsics handle vectors lane by lane.
+    """
     goal, digits = register(to), 53 if x.type.bits == 64 else 24
     low, high = (-(1 << (to.bits - 1)), (1 << (to.bits - 1)) - 1) if to.is_signed else (0, (1 << to.bits) - 1)
     most = high if high < 1 << digits else high + 1 - (1 << (to.bits - to.is_signed - digits))
@@ -349,21 +366,22 @@ def _to_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: Value) -
 
 _HALF = (T.F16, 10, 5)
 _FORMATS = {T.F64: (T.F64, 52, 11), T.F16: _HALF, T.F8E5M2: _HALF, T.F8E5M2FNUZ: _HALF}
-"""Types by the format in which their precision is reduced: the type, its bits of mantissa and of exponent."""
+"""Types whose precision is not reduced as f32: (working type, mantissa bits, exponent bits)."""
 
 
 def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int, value: Value) -> Value:
-    """Round a value to a format with the given number of bits: to nearest even; overflow gives
-    infinity, underflow zero.
+    """Round a value to a format with the given number of bits, to nearest even.
+
+    Overflow gives infinity, underflow zero.
     """
-    # Other narrow floats are numbers of f32 here; subnormal numbers of five bits of exponent need f16's.
+    # Other narrow floats are f32 here; subnormals with five exponent bits need f16.
     held, own_mantissa, own_exponent = _FORMATS.get(t, (T.F32, 23, 8))
     width, bias = held.bits, 2 ** (own_exponent - 1) - 1
     bits = to_bits(f, held, value)
     if mantissa < own_mantissa:
         drop = own_mantissa - mantissa
         half = (bits.lshr(drop) & 1) + (2 ** (drop - 1) - 1)
-        # A mantissa that rounds up into the sign is a NaN's: those are put back below.
+        # Only a NaN's mantissa can round up into the sign: NaN is restored below.
         bits = (bits + half) & -(2**drop)
     if exponent < own_exponent:
         reduced_bias = 2 ** (exponent - 1) - 1

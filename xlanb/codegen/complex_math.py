@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of values: XLA's operation semantics by the formulas that are stable in each part."""
+"""Complex numbers as pairs of values: XLA's semantics by numerically stable formulas."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 _EXPONENTS = {32: (62, -66, -40, 100), 64: (510, -600, -400, 700)}
-"""By the bits of a part: beyond the first exponent a number is scaled by the second before it is squared, below the third by the fourth."""
+"""Scaling exponents by a part's bits: (overflow bound, its scale, underflow bound, its scale).
+
+Numbers are scaled by these powers of two before they are squared.
+"""
 
 
 def _call(name: str, *arguments: Value) -> Value:
-    """A function of the C library; sinh and cosh of vectors by what there is for them."""
+    """Call a function of the C library; sinh and cosh of vectors use `_hyperbolic`."""
     if name in ("sinh", "cosh") and varies(arguments[0]):
         return _hyperbolic(arguments[0], odd=name == "sinh")
     return math.call(name, *arguments)
 
 
 def _hyperbolic(x: Value, *, odd: bool) -> Value:
-    """sinh or cosh by e^|x| - 1, and by the square of e^(|x| / 2) where that would overflow before its half does."""
+    """sinh or cosh by e^|x| - 1, or by the square of e^(|x| / 2) where e^|x| could overflow."""
     size = abs(x)
     grown = math.call("expm1", size)
     whole = grown + 1.0
@@ -38,7 +41,7 @@ def _hyperbolic(x: Value, *, odd: bool) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Complex:
-    """A complex number of a function, or a vector of them."""
+    """A complex number in a function, or a vector of them."""
 
     re: Value
     im: Value
@@ -60,19 +63,25 @@ class Complex:
         return Complex(self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re)
 
     def __truediv__(self, other: Complex) -> Complex:
-        """R. L. Smith's way: the larger part of the divisor is divided out first; what comes out as NaN is recovered as C99 (annex G.5.1) does."""
+        """R. L. Smith's algorithm: divide by the larger part of the divisor first.
+
+        NaN results are recovered as in C99 (annex G.5.1).
+        """
         swapped = abs(other.re) < abs(other.im)
         big, small = swapped.select(other.im, other.re), swapped.select(other.re, other.im)
         ratio = small / big
         scale = big + small * ratio
-        # (ar + i ai) / (br + i bi): with the roles of the parts exchanged where |bi| is larger.
+        # (ar + i ai) / (br + i bi), with the parts exchanged if |bi| is larger.
         p, q = swapped.select(self.im, self.re), swapped.select(self.re, self.im)
         part = p * ratio
         im = (swapped.select(part, q) - swapped.select(q, part)) / scale
         return self._recovered(other, Complex((p + q * ratio) / scale, im))
 
     def _recovered(self, other: Complex, quotient: Complex) -> Complex:
-        """The quotient; where both parts are NaN, what limits give: division by zero, of the infinite, by the infinite."""
+        """The quotient; if both parts are NaN, the limit.
+
+        That is the limit of division by zero, of an infinite number, or by an infinite number.
+        """
         lost = quotient.re.is_nan() & quotient.im.is_nan()
         known = self.re.compare("ord", "eq", self.re) | self.im.compare("ord", "eq", self.im)
         endless = other.re.function.const(other.re.type, INFINITY).with_sign_of(other.re)
@@ -85,7 +94,7 @@ class Complex:
         return made.where(lost, quotient)
 
     def infinite_ones(self) -> Complex:
-        """Of an infinite number only where it is infinite: there a one with its sign."""
+        """For infinite parts, one with their sign; for finite parts, zero with their sign."""
         ones = [
             abs(v).equals(INFINITY).select(v.function.const(v.type, 1.0), 0.0).with_sign_of(v)
             for v in (self.re, self.im)
@@ -103,7 +112,7 @@ class Complex:
         return Complex(re, self.re.times_plus(other.im, self.im * other.re))
 
     def plus_scaled(self, other: Complex, by: Value | Number) -> Complex:
-        """self + other * by, where `by` is real; fused where the machine can."""
+        """self + other * by, for a real `by`; fused if the machine can."""
         return Complex(other.re.times_plus(by, self.re), other.im.times_plus(by, self.im))
 
     def plus_i(self, other: Complex) -> Complex:
@@ -115,31 +124,34 @@ class Complex:
         return Complex(self.re + other.im, self.im - other.re)
 
     def scaled(self, by: Value | Number) -> Complex:
-        """self * by, where `by` is real."""
+        """self * by, for a real `by`."""
         return Complex(self.re * by, self.im * by)
 
-    # -- what holds of it ---------------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     def where(self, condition: Value, otherwise: Complex) -> Complex:
-        """This number where an i1 holds, else another."""
+        """This number if an i1 is true, else another."""
         return Complex(condition.select(self.re, otherwise.re), condition.select(self.im, otherwise.im))
 
     def is_zero(self) -> Value:
-        """Whether both parts are."""
+        """Whether both parts are zero."""
         return self.re.equals(0.0) & self.im.equals(0.0)
 
     def is_infinite(self) -> Value:
-        """Whether one part is."""
+        """Whether a part is infinite."""
         return abs(self.re).equals(INFINITY) | abs(self.im).equals(INFINITY)
 
     def is_finite(self) -> Value:
-        """Whether both parts are."""
+        """Whether both parts are finite."""
         return (abs(self.re) < INFINITY) & (abs(self.im) < INFINITY)
 
-    # -- functions ----------------------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def __abs__(self) -> Value:
-        """sqrt(x^2 + y^2), both scaled by a power of two where the squares would overflow or vanish; of anything infinite infinity."""
+        """sqrt(x^2 + y^2); infinity if a part is infinite.
+
+        Both parts are scaled by a power of two if the squares would overflow or underflow.
+        """
         most, down, least, up = _EXPONENTS[self.re.type.bits]
         f, x, y = self.re.function, abs(self.re), abs(self.im)
         larger = (x > y).select(x, y)
@@ -152,12 +164,12 @@ class Complex:
         return (x.equals(INFINITY) | y.equals(INFINITY)).select(INFINITY, size)
 
     def sign(self) -> Complex:
-        """The number divided by its size; zero of zero."""
+        """The number divided by its magnitude; zero for zero."""
         size = abs(self)
         return self._number(0.0).where(size.equals(0.0), Complex(self.re / size, self.im / size))
 
     def exp(self) -> Complex:
-        """e^z; real where the imaginary part is zero."""
+        """e^z; real if the imaginary part is zero."""
         size, flat = _call("exp", self.re), self.im.equals(0.0)
         re, im = size * _call("cos", self.im), size * _call("sin", self.im)
         return Complex(flat.select(size, re), flat.select(self.im, im))
@@ -169,26 +181,29 @@ class Complex:
         return Complex(re, _call("exp", self.re) * _call("sin", self.im))
 
     def log(self) -> Complex:
-        """The natural logarithm: log|z| as log|z/4| + log 4 where |z| could overflow."""
+        """The natural logarithm; log|z| as log|z/4| + log 4 if |z| could overflow."""
         is_large, quarter = self._quartered()
         real = _call("log", abs(quarter))
         return Complex(is_large.select(real + python_math.log(4.0), real), _call("atan2", self.im, self.re))
 
     def _quartered(self) -> tuple[Value, Complex]:
-        """Whether a sum of the parts' sizes could overflow, and the number, divided by four where it could."""
+        """Whether |x| + |y| could overflow, and the number, divided by four if it could."""
         limit = 2.0 ** (2 * _EXPONENTS[self.re.type.bits][0])
         is_large = (abs(self.re) > limit) | (abs(self.im) > limit)
         scale = is_large.select(self.re.function.const(self.re.type, 0.25), 1.0)
         return is_large, Complex(self.re * scale, self.im * scale)
 
     def log1p(self) -> Complex:
-        """log(1 + z): log|1 + z| as half of log1p of |1 + z|^2 - 1 where z is small."""
+        """log(1 + z); for small z, log|1 + z| as half of log1p of |1 + z|^2 - 1."""
         plain = Complex(self.re + 1.0, self.im).log()
         near = 0.5 * _call("log1p", self.re * (self.re + 2.0) + self.im * self.im)
         return Complex((abs(self) < 0.5).select(near, plain.re), plain.im)
 
     def tanh(self) -> Complex:
-        """(e^2x - e^-2x + 4i sin y cos y) / (e^2x + e^-2x - 2 + 4 cos^2 y), by expm1, which is exact near zero."""
+        """(e^2x - e^-2x + 4i sin y cos y) / (e^2x + e^-2x - 2 + 4 cos^2 y).
+
+        Uses expm1, which is accurate near zero.
+        """
         x, y = self.re, self.im
         double = x + x
         grown, shrunk = _call("expm1", double), _call("expm1", -double)
@@ -197,7 +212,7 @@ class Complex:
         below = total + cos * cos * 4.0
         limit = x.function.const(x.type, 1.0).with_sign_of(x)
         re = total.equals(INFINITY).select(limit, (grown - shrunk) / below)
-        # An infinite x decides whatever y is; with a finite one an infinite y or NaN gives NaN.
+        # For infinite x, y does not matter; for finite x, an infinite y or NaN gives NaN.
         lost = above.is_nan()
         re = (lost & abs(x).compare("one", "ne", INFINITY)).select(NAN, re)
         flat = y.equals(0.0) | (abs(x).equals(INFINITY) & lost)
@@ -219,7 +234,10 @@ class Complex:
         return Complex(re, -(_call("sin", self.re) * _call("sinh", self.im)))
 
     def sqrt(self) -> Complex:
-        """The root of (|z| + |x|) / 2, and |y| / 2 over it, of z / 4 where |z| + |x| could overflow."""
+        """The square root: the root of (|z| + |x|) / 2, and |y| / 2 over it.
+
+        Computed for z / 4 if |z| + |x| could overflow.
+        """
         is_large, z = self._quartered()
         size = abs(z)
         t = ((size + abs(z.re)) * 0.5).sqrt()
@@ -243,14 +261,21 @@ class Complex:
         return self.power(self._number(1 / 3))
 
     def power(self, other: Complex) -> Complex:
-        """|a|^c e^(-d t) (cos q + i sin q) with other = c + i d, t the angle of this, q = c t + d log|a|; see `_power_limits`."""
+        """self^other as |a|^c e^(-d t) (cos q + i sin q).
+
+        other = c + i d, t is the angle of self, q = c t + d log|a|; see `_power_limits`.
+        """
         size, angle = abs(self), _call("atan2", self.im, self.re)
         factor = _call("pow", size, other.re) * _call("exp", -other.im * angle)
         q = other.re * angle + other.im * _call("log", size)
         return self._power_limits(other, size, Complex(factor * _call("cos", q), factor * _call("sin", q)))
 
     def _power_limits(self, other: Complex, size: Value, made: Complex) -> Complex:
-        """XLA's: x^0 and 1^y are one, a real power of zero zero if it is positive, of infinity infinity or zero."""
+        """XLA's special cases of powers.
+
+        x^0 and 1^y are one. A real power of zero is zero if positive; of infinity, infinity or
+        zero.
+        """
         one, zero, infinite = (self._number(x) for x in (1.0, 0.0, INFINITY))
         is_real, flat = other.im.equals(0.0), self.im.equals(0.0)
         grows, falls = is_real & (other.re > 0.0), is_real & (other.re < 0.0)
@@ -261,7 +286,7 @@ class Complex:
         return zero.where(is_infinite & falls, made)
 
     def atan2(self, other: Complex) -> Complex:
-        """-i log((x + i y) / sqrt(x^2 + y^2)) of y = this, x = other."""
+        """-i log((x + i y) / sqrt(x^2 + y^2)) for y = self, x = other."""
         root = (self * self + other * other).sqrt()
         turned = other + self._number(0.0, 1.0) * self
         return self._number(0.0, -1.0) * (turned / root).log()
@@ -294,7 +319,7 @@ _UNARY: dict[Op, Callable[[Complex], Complex]] = {
 
 
 def unordered(what: str, t: PrimitiveType) -> UnimplementedError:
-    """The error of an instruction that would order complex numbers."""
+    """The error of an instruction that needs an order of complex numbers."""
     return UnimplementedError(f"{what} of {t}, which is not ordered (compare real and imaginary parts),")
 
 
@@ -308,7 +333,7 @@ def binary(op: Op, t: PrimitiveType, a: Complex, b: Complex) -> Complex:
 
 
 def unary(op: Op, t: PrimitiveType, a: Complex) -> Complex:
-    """op a of a complex number that gives one."""
+    """op a of a complex number, with a complex result."""
     if op not in _UNARY:
         raise UnimplementedError(f"{op} of {t}")
     return _UNARY[op](a)

@@ -1,4 +1,8 @@
-"""Elements of dots and convolutions: a fold over what is contracted, one product at a time. Dots have batch, free and contracting dimensions in any layout, convolutions any dimension numbers, strides, dilations, padding and groups."""
+"""Elements of dots and convolutions: a fold over the contraction, one product at a time.
+
+Dots may have batch, free and contracting dimensions in any layout; convolutions any dimension
+numbers, strides, dilations, padding and groups.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 @dataclass(frozen=True, slots=True)
 class DotLoops:
-    """The dimensions of a dot's operands by their part; result dimensions are batch, lhs free, rhs free."""
+    """The dimensions of a dot's operands by kind; the result has batch, lhs free, rhs free."""
 
     lhs_batch: tuple[int, ...]
     rhs_batch: tuple[int, ...]
@@ -33,7 +37,7 @@ class DotLoops:
 
     @staticmethod
     def of(i: HloInstruction) -> DotLoops:
-        """Those of a dot instruction."""
+        """The dimensions of a dot instruction."""
         lb, rb = i.ints("lhs_batch_dims"), i.ints("rhs_batch_dims")
         lc, rc = i.ints("lhs_contracting_dims"), i.ints("rhs_contracting_dims")
         lhs, rhs = (array_of(o).rank for o in i.operands[:2])
@@ -64,7 +68,7 @@ def dot_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 
 def _free(d: DotLoops, multi: tuple[Ix, ...], lhs: int, rhs: int) -> tuple[list[Ix], list[Ix]]:
-    """The indices of the operands of some ranks for an element of the result, but for the contracting dimensions."""
+    """The operands' indices for an element of the result, without contracting dimensions."""
     left: list[Ix] = [0] * lhs
     right: list[Ix] = [0] * rhs
     for k, (p, q) in enumerate(zip(d.lhs_batch, d.rhs_batch, strict=True)):
@@ -110,7 +114,10 @@ elemental(Op.CONVOLUTION)(convolution_element)
 
 
 def _base(e: Elemental, c: Convolution, batch: Ix, feature: Ix) -> tuple[Ix, Ix]:
-    """(input batch, first input feature) that an output's batch and feature see: groups of features, or of the batch."""
+    """(input batch, first input feature) for an output's batch and feature.
+
+    Accounts for feature groups and batch groups.
+    """
     f = e.f
     groups, batches = c.feature_groups, c.batch_groups
     outputs = c.kernel.dimensions[c.numbers.kernel_output_feature]
@@ -142,7 +149,7 @@ def _kernel_at(e: Elemental, i: HloInstruction, c: Convolution, feature: Ix, out
 
 
 def _position(e: Elemental, c: Convolution, output: list[Ix], offset: list[Ix]) -> tuple[Value, list[Ix]]:
-    """(i1: inside the input, spatial input index) of a window's position."""
+    """(i1: inside the input, spatial input index) of a position in a window."""
     plain = [
         WindowDimension(w.size, w.stride, w.padding_low, w.padding_high, w.window_dilation, w.base_dilation)
         for w in c.window

@@ -1,7 +1,7 @@
-"""Control flow of a function: blocks and branches, loops, values that are chosen or carried.
+"""Control flow of a function: blocks and branches, loops, chosen or carried values.
 
-A loop carries values in phis; the body is written before its head, so that what does not change can
-still be put before the loop (see `Function.once`).
+A loop carries values in phis. The body is emitted before its head, so that loop-invariant code can
+still be hoisted before the loop (see `Function.once`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Phi:
-    """A phi instruction: its blocks may get other names as long as the function is not finished."""
+    """A phi instruction; its blocks may be renamed until the function is finished."""
 
     value: Value
     incoming: list[tuple[Value, str]]
@@ -35,35 +35,33 @@ class Phi:
 
 @dataclass(eq=False)
 class CodeRegion:
-    """A stretch of a function that is being written: a loop's body, a branch, the function itself.
+    """A region of a function being emitted: a loop's body, a branch, the function itself.
 
-    `memo` holds what was computed here once, by key. Nothing is moved out of a `barrier`, which may
-    execute zero times. In a region of `width` > 0 each instruction may stand for so many consecutive
-    elements, those that `mask` names where there is one.
+    `memo` holds values computed here, by key. Nothing is hoisted out of a `barrier`, which may
+    execute zero times. In a region of `width` > 0 each instruction may stand for that many
+    consecutive elements, those selected by `mask` if there is one.
     """
 
     lines: list[Line]
     block: str
-    """The basic block that is being written; empty as long as it is that of the region around."""
+    """The current basic block; empty while it is the enclosing region's."""
     barrier: bool = False
     width: int = 0
     mask: Mask | None = None
     mark: str = ""
-    """The debug location of what stands behind the region."""
+    """The debug location of the code after the region."""
     depth: int = 0
-    """How many regions are around it."""
+    """The number of enclosing regions."""
     memo: dict[object, object] = field(default_factory=dict)
     work: int = 0
-    """What is done here between two polls beyond its lines once (see polling.py)."""
+    """Work between two polls beyond executing its lines once (see polling.py)."""
     called: bool = False
-    """Whether the last instruction is a call that may have returned early because of a stop
-    request.
-    """
+    """Whether the last instruction is a call that may have returned early on a stop request."""
 
 
 @dataclass
 class Loop:
-    """A counted loop that is being written: its counter, the values that it carries, and what they become."""
+    """A counted loop being emitted: its counter, its carried values, and their next values."""
 
     index: Ix
     values: list[Value]
@@ -72,8 +70,10 @@ class Loop:
 
 @dataclass
 class Rounds:
-    """A loop with a condition: what it carries, what that becomes, and whether there is another round;
-    how many rounds at most, and its strips (see polling.py).
+    """A loop with a condition, being emitted.
+
+    Its carried values, their next values, and the condition to continue; the most iterations, and
+    its strips (see polling.py).
     """
 
     values: list[Value]
@@ -84,29 +84,29 @@ class Rounds:
 
 
 def label(f: Function, name: str) -> None:
-    """Begin a basic block. What was remembered in this region is forgotten: it need not hold in the block."""
+    """Begin a basic block; forget values remembered in this region, which may not dominate it."""
     begin(f, name)
     f.regions[-1].memo.clear()
 
 
 def begin(f: Function, name: str) -> None:
-    """Begin a basic block before which all that was remembered in this region was computed."""
+    """Begin a basic block that all values remembered in this region dominate."""
     f.regions[-1].lines.append(f"{name[1:]}:")
     f.block = name[1:]
 
 
 def branch(f: Function, target: str) -> None:
-    """Go to a block."""
+    """Branch to a block."""
     f.write(f"br label {target}")
 
 
 def branch_if(f: Function, condition: Value, then: str, otherwise: str) -> None:
-    """Go to one of two blocks."""
+    """Branch to one of two blocks."""
     f.write(f"br {condition!r}, label {then}, label {otherwise}")
 
 
 def give(f: Function, result: Value | None = None) -> None:
-    """Return from the function; what is written behind it in this region does not run."""
+    """Return from the function; code after it in this region is unreachable."""
     if (VOID if result is None else result.type) is not f.result:
         raise AssertionError(f"{f.name} gives {f.result}, not {result!r}")
     f.write("ret void" if result is None else f"ret {result!r}")
@@ -114,23 +114,23 @@ def give(f: Function, result: Value | None = None) -> None:
 
 
 def phi(f: Function, type_: Type, incoming: Sequence[tuple[Value, str]]) -> Value:
-    """A value by the block that one comes from."""
+    """A value selected by the predecessor block."""
     value = phi_value(f, type_)
     f.regions[-1].lines.append(Phi(value, list(incoming), f.dbg))
     return value
 
 
 def phi_value(f: Function, type_: Type) -> Value:
-    """The value of a phi that is still to be written."""
+    """The value of a phi that is emitted later."""
     return named(f, type_, f.fresh("c"), len(f.regions))
 
 
 @contextmanager
 def rounds(f: Function, state: Sequence[Value], guard: Value | None = None) -> Iterator[Rounds]:
-    """A loop that carries values: the body sets `next` and `again`.
+    """Loop and carry values; the body sets `next` and `again`.
 
-    There is one round at least, or none where the i1 `guard` does not hold. After the loop `values`
-    are the results.
+    There is at least one iteration, or none if the i1 `guard` is false. After the loop, `values`
+    holds the results.
     """
     head, exit_ = f.fresh("loop"), f.fresh("done")
     mark = f.dbg
@@ -191,11 +191,12 @@ def carried(
     guarded: bool = False,
     most: int | None = None,
 ) -> Iterator[Loop]:
-    """A loop over start, ..., count - 1 that carries values; at least one round.
+    """Loop over start, ..., count - 1 and carry values; at least one iteration.
 
-    The body sets `loop.next`; after the block `loop.values` are the results. A loop whose
-    `count` is not known must be `guarded`: it may then run no round at all; `most` says how
-    many rounds it has at most. A loop of one known round costs nothing.
+    The body sets `loop.next`; after the block `loop.values` holds the results. A loop with an
+    unknown
+    `count` must be `guarded`: it may then execute zero times; `most` bounds its iterations. A loop
+    of one known iteration costs nothing.
     """
     loop = Loop(start, list(initial))
     if isinstance(count, int) and isinstance(start, int) and count - start == 1:
@@ -219,7 +220,7 @@ def carried(
 
 
 def _rounds_of(f: Function, count: Ix, start: Ix) -> int | None:
-    """How many rounds there are at most between two indices; None where that is not known."""
+    """The most iterations between two indices; None if unknown."""
     if isinstance(count, int) and isinstance(start, int):
         return max(count - start, 0)
     return f.part_rounds if isinstance(count, Value) and count.text == "%hi" else None
@@ -227,14 +228,14 @@ def _rounds_of(f: Function, count: Ix, start: Ix) -> int | None:
 
 @contextmanager
 def loop(f: Function, count: Ix, start: Ix = 0, *, guarded: bool = False, most: int | None = None) -> Iterator[Ix]:
-    """A loop that carries nothing; gives its counter."""
+    """Loop without carried values; yields the counter."""
     with carried(f, count, (), start, guarded=guarded, most=most) as loop:
         yield loop.index
 
 
 @contextmanager
 def when(f: Function, condition: Value) -> Iterator[None]:
-    """What stands in the block happens only where the i1 holds."""
+    """Emit the enclosed code so that it runs only if the i1 is true."""
     then, exit_ = f.fresh("then"), f.fresh("endif")
     branch_if(f, condition, then, exit_)
     begin(f, then)
@@ -247,7 +248,7 @@ def when(f: Function, condition: Value) -> Iterator[None]:
 def choose(
     f: Function, condition: Value, then: Callable[[], Sequence[Value]], otherwise: Callable[[], Sequence[Value]]
 ) -> list[Value]:
-    """The values of one of two branches, of which only one runs."""
+    """The values of one of two branches, only one of which executes."""
     if isinstance(condition, Vector):
         raise NotAVectorError("the condition differs between lanes")
     if condition.number is not None:
@@ -270,7 +271,10 @@ def choose(
 
 
 def rarely(f: Function, condition: Value, value: Value, otherwise: Callable[[], Value]) -> Value:
-    """A value; where the condition holds, which is rare, another. What gives that is left out as long as the condition holds in no lane."""
+    """`value`, replaced by `otherwise()` in lanes where the condition, which is rare, is true.
+
+    `otherwise()` is skipped if the condition is false in all lanes.
+    """
     (made,) = f.alike(value)
     rare, end = f.fresh("rare"), f.fresh("usual")
     before = f.block

@@ -13,7 +13,7 @@ from xlanb.shape import ArrayShape, PrimitiveType
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution's shapes and numbers: equal ones are computed alike."""
+    """A convolution's shapes and dimension numbers: equal ones are computed alike."""
 
     numbers: ConvolutionDimensionNumbers
     window: tuple[WindowDimension, ...]
@@ -21,15 +21,15 @@ class Convolution:
     kernel: ArrayShape
     result: ArrayShape
     features: int
-    """Input features that one output feature sees."""
+    """Input features that one output feature reads."""
     feature_groups: int
-    """Groups of input and output features that do not see each other."""
+    """Groups of input and output features that are independent of each other."""
     batch_groups: int
-    """Parts of the input's batch that each make output features of their own."""
+    """Parts of the input's batch that each produce their own output features."""
 
     @staticmethod
     def of(i: HloInstruction) -> Convolution:
-        """Those of a convolution instruction."""
+        """The properties of a convolution instruction."""
         source, kernel = (array_of(o) for o in i.operands[:2])
         numbers: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
         window = (i.attributes.get("window") or Window()).dimensions
@@ -46,5 +46,5 @@ class Convolution:
 
     @property
     def type(self) -> PrimitiveType:
-        """What products are summed in."""
+        """The accumulation type."""
         return accumulator_type(self.result.element_type)

@@ -1,11 +1,12 @@
-"""Cost models of the emitters: times, and thresholds between implementations, in one table for each
-family of CPUs.
+"""Cost models of the emitters: times, and thresholds between implementations, by CPU family.
 
-Names end in their unit: `_ns` nanoseconds of one thread, `_bytes`, `_elements`, `_cycles`, ... Times are those of data in the second-level cache. `python -m benchmarks costs`
-measures the times anew, and tries other values of the sizes on programs that depend on them; the values here are those of a 2.x GHz server core with AVX-512 (2023), the other families
-with that core's wider vectors switched off.
+Names end in their unit: `_ns` nanoseconds of one thread, `_bytes`, `_elements`, `_cycles`, ...
+Times are for data in the L2 cache. `python -m benchmarks costs` measures the times again, and tries
+other values of the sizes on programs that depend on them. The values here are those of a 2.x GHz
+server core with AVX-512 (2023), for the other families with the same core's wider vectors disabled.
 
-Scratch memory is assigned before the machine is known, so a size that decides about it is the same in all families (`COMMON`); those of `BY_FAMILY` may differ.
+Scratch memory is assigned before the machine is known, so a size that affects it must be the same
+in all families (`COMMON`); those in `BY_FAMILY` may differ.
 """
 
 from __future__ import annotations
@@ -19,185 +20,207 @@ class Costs:
 
     # -- threads
     wake_ns: float = 25_000.0
-    """Work from which on it pays to wake a thread."""
+    """The least work that justifies waking a thread."""
     part_ns: float = 8_000.0
-    """The smallest part that is worth claiming, beyond one for each thread."""
+    """The smallest part worth claiming, beyond one per thread."""
     parts_per_thread: int = 8
-    """Parts that a loop is cut into, so that a thread that comes late does fewer."""
+    """Parts per thread into which a loop is divided, so that late threads do fewer."""
 
     # -- elements
     byte_ns: float = 0.05
     """Reading or writing a byte."""
     operation_ns: float = 0.02
-    """An operation of arithmetic on an element, in vectors."""
+    """An arithmetic operation on an element, in vectors."""
     function_ns: float = 0.4
     """A transcendental function of an element, in vectors."""
     moved_element_ns: float = 0.1
     """Copying an element of a line: a matrix product's operand, a padded input."""
     turned_byte_ns: float = 0.03
-    """Moving a byte of a copy: of a line, or of a matrix whose rows become columns, in registers."""
+    """Moving a byte in a copy: of a line, or of a matrix transposed in registers."""
     block_elements: int = 4096
     """Elements of a line, or of several short ones, that a copy moves at once."""
     band_elements: int = 1024
-    """Columns of a transpose that are done before the next rows."""
+    """Columns of a transpose that are completed before the next rows."""
     updated_element_ns: float = 0.3
-    """Combining an element of a scatter's update with what is there."""
+    """Combining an element of a scatter's update with the operand."""
     plain_loop_elements: int = 32
-    """A loop over so few elements needs neither vectors nor LLVM's passes."""
+    """A loop over this few elements needs neither vectors nor LLVM's passes."""
     gathered_rows: int = 4
-    """Rows of a gather that are read side by side."""
+    """Rows of a gather that are read together."""
     tile_elements: int = 64
-    """The side of a tile of a fusion that reads one operand by rows and another by columns."""
+    """The side of a tile in a fusion that reads one operand by rows and another by columns."""
     tiles_across: int = 4
-    """Tiles of a transpose that are done side by side before the next row of them: their pages are met again."""
+    """Tiles of a transpose in a row before the next row of tiles, to reuse their pages."""
     tiled_elements: int = 256
-    """Elements from which on an array is worth tiles."""
+    """The least number of elements for which tiles are used."""
 
     # -- reductions
     vector_sum_elements: int = 4
-    """Maximum number of elements of a sum that is not vectorized."""
+    """The most elements of a sum that is not vectorized."""
     shared_sum_elements: int = 1 << 16
-    """Minimum number of elements for which a full reduction may use several threads."""
+    """The least number of elements for which a full reduction may use several threads."""
     row_vectors: int = 6
-    """Vectors of a row from which on the loops of a routine cost no more than code for its length."""
+    """Vectors of a row from which on a routine's loops cost no more than code for that length."""
     called_elements: int = 1024
-    """Elements of each of several arrays that are worth a call of a routine."""
+    """The least number of elements of each of several arrays for a routine call."""
     called_rows: int = 8
-    """Rows that a routine over columns is worth a call for."""
+    """The least number of rows for a call of a routine over columns."""
     stretch_bytes: int = 4096
-    """What a thread reads of each row at the least: shorter stretches are not prefetched, so that two threads are slower than one."""
+    """The least bytes that a thread reads of each row.
+
+    Shorter runs are not prefetched, so that two threads are slower than one.
+    """
     banded_bytes: int = 1 << 19
-    """Minimum size in bytes of an array that may be split into bands of rows."""
+    """The least size in bytes of an array that may be split into bands of rows."""
     joined_row_bytes: int = 256
-    """Rows shorter than this are taken several at a time."""
+    """Rows shorter than this, in bytes, are processed several at a time."""
     multiplied_elements: int = 32
-    """Elements of each sum from which on it is multiplied when all of them are there."""
+    """Elements per sum from which on the sums are multiplied after all are complete."""
     vector_pair_elements: int = 32
-    """Pairs (argmax, ...) of a row from which on it is worth vectors, whose lanes are joined at the end."""
+    """The least number of pairs (argmax, ...) in a row for which it is vectorized."""
 
     # -- scans and windows
     scan_step_ns: float = 1.5
     """A step of a scan over a vector of columns."""
     scan_vector_ns: float = 3.0
-    """A vector of a scan along a row, and an element of what is left takes a third of it."""
+    """A vector of a scan along a row; each remaining element takes a third of it."""
     scan_row_ns: float = 10.0
-    """What a row of a scan takes besides."""
+    """Overhead of a row of a scan."""
     scan_element_ns: float = 4.0
-    """An element of a scan by any function; half as much again of 8- and 16-bit floats."""
+    """An element of a scan by any function; half as much again for 8- and 16-bit floats."""
     written_out_vectors: int = 18
-    """Vectors of a window up to which they are written one after the other: a loop costs the code generator as much as forty lines."""
+    """Vectors of a window up to which they are unrolled.
+
+    A loop costs the code generator as much as forty lines.
+    """
     staged_row_bytes: int = 1 << 15
-    """The longest row of windows that is put on the stack."""
+    """The longest row of windows, in bytes, that is copied to the stack."""
 
     # -- sorts
     comparison_ns: float = 6.0
     """A comparison of a merge sort, by any function."""
     counted_elements: int = 64
-    """Maximum length of lines that are sorted by counting the elements before each."""
+    """The longest lines that are sorted by counting smaller elements."""
     counted_element_ns: float = 10.0
     """An element of a line that is sorted by counting."""
     counted_pair_ns: float = 0.1
     """A pair of elements of such a line."""
     wide_digit_elements: int = 3000
-    """Minimum length of lines that are radix-sorted by 11 bits instead of 8."""
+    """The shortest lines that are radix-sorted by 11 bits instead of 8."""
     digit_element_ns: float = 2.0
-    """An element in a round by one digit; as much again to read its key and to write what belongs to it."""
+    """An element in a round by one digit; as much again for its key and its payload."""
     digit_count_ns: float = 0.5
-    """A count of a round: one for each value of a digit."""
+    """A count in a round; there is one for each value of a digit."""
     selected_element_ns: float = 1.0
-    """An element of a line that top_k looks through, of keys of up to 32 bits."""
+    """An element scanned by top_k, with keys of up to 32 bits."""
     selected_wide_ns: float = 12.0
-    """The same of wider keys."""
+    """The same for wider keys."""
     kept_element_ns: float = 20.0
     """An element of top_k's buffer, sorted at the end."""
     recorded_elements: int = 8192
-    """Maximum length of a line that top_k scans repeatedly, with a record per element."""
+    """The longest line that top_k scans repeatedly, with a record per element."""
 
     # -- matrix products and convolutions
     written_products: int = 512
-    """Products from which on it pays to write a result to memory for others to read."""
+    """The least number of products for which a result is written to memory for its users."""
     cycle_ns: float = 0.25
-    """A cycle, about."""
+    """A cycle, approximately."""
     tile_cycles: float = 24.0
-    """What each tile takes besides its products: the call, the position."""
+    """Overhead of a tile: the call, the position."""
     first_cache_sets: int = 64
-    """Sets of the first-level data cache, of lines of 64 bytes."""
+    """Sets of the L1 data cache, with lines of 64 bytes."""
     first_cache_ways: int = 8
-    """Ways of the first-level data cache."""
+    """Ways of the L1 data cache."""
     crowded: float = 0.2
-    """Time more, as a part of the whole, for each row of a tile more than a set has room for."""
+    """Relative slowdown for each row of a tile that exceeds a set's ways."""
     streams: int = 8
-    """Rows of a tile that are fetched ahead as streams of their own."""
+    """Rows of a tile that the hardware prefetches as separate streams."""
     stream_bytes: int = 512
-    """Rows that are so far apart are such streams."""
+    """Rows at least this far apart are separate streams."""
     scattered: float = 1.07
-    """How much longer a tile of more streams takes."""
+    """Relative time of a tile with more streams."""
     block_bytes: int = 512 << 10
-    """Of a's rows that all columns pass over before the next ones come: they stay in the second-level cache."""
+    """Bytes of a's rows that all columns use before the next rows; they fit the L2 cache."""
     panel_bytes: int = 640 << 10
-    """The largest panel of b: that of a 3x3 window over 512 features, which the second-level cache holds. It lies on a thread's stack."""
+    """The largest panel of b: a 3x3 window over 512 features, which fits the L2 cache.
+
+    It is on a thread's stack.
+    """
     rowdot_rows: int = 8
-    """Maximum number of rows for which transposing b costs more than sums along depth."""
+    """The most rows for which transposing b costs more than sums along depth."""
     copied_rows: int = 448
-    """Rows from which on a large b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
+    """Rows from which on a large b is copied even if it could be read in place.
+
+    Its lines are then aligned, and not a multiple of a page apart.
+    """
     copied_panel_rows: int = 32
-    """The same where no more than a panel of it is copied at a time."""
+    """The same if only a panel of it is copied at a time."""
     copied_bytes: int = 3 << 19
-    """What counts as a large b."""
+    """The least size of a large b."""
     blocked_rows: int = 32
-    """Rows, and columns, from which on a product may be packed in blocks."""
+    """The least number of rows, and of columns, of a product that may be packed in blocks."""
     blocked_results: int = 1 << 16
-    """Elements of its result from which on it may."""
+    """The least number of elements of its result."""
     blocked_byte_products: int = 1 << 20
-    """Products of bytes from which on it is."""
+    """The least number of byte products that are packed in blocks."""
     huge_products: int = 1 << 32
-    """Products from which on it always is."""
+    """Products from which on blocks are always used."""
     paged_rows: int = 128
-    """Rows, and columns, from which on lines of b that lie pages apart are packed in blocks."""
+    """Rows, and columns, from which on lines of b a multiple of a page apart are packed."""
     paged_products: int = 1 << 24
     """Products from which on they are."""
     stretch_lanes: int = 512
     """The depth of blocks, in lanes of 32 or 64 bits."""
     independent_sums: int = 8
-    """Sums that must be under way at once so that a unit does not wait for its own results."""
+    """Independent sums needed to hide the latency of multiply-adds."""
 
     # -- linear algebra
     small_matrix_rows: int = 160
-    """Rows or columns, the fewer of both, up to which QR and eigenvalues have kernels: beyond, LAPACK's blocks pay."""
+    """The most rows or columns, the lesser of both, for which QR and eigenvalues have kernels.
+
+    Beyond it, LAPACK's blocks are faster.
+    """
     interleaved_elements: int = 640
-    """Elements of a small matrix up to which several of them side by side stay in the caches."""
+    """The most elements of a small matrix for which several of them fit the caches."""
     serial_flops: float = 5e8
-    """Operations of a factorization of one matrix up to which LAPACK has one thread: OpenBLAS's wait for one another too often to be of use."""
+    """The most operations of a factorization for which LAPACK uses one thread.
+
+    Up to there OpenBLAS's threads wait for one another too often.
+    """
     serial_iteration_flops: float = 1e10
-    """The same of an iteration for eigenvalues or singular values."""
+    """The same for an iteration for eigenvalues or singular values."""
 
     # -- Fourier transforms
     prime_pass_ns: float = 0.7
-    """A pass of a prime without a butterfly, for each number of a line in lanes and unit of the prime."""
+    """A pass of a prime without a butterfly, per number in lanes and unit of the prime."""
     beside_ns: float = 1.2
-    """Copying a number of lines that interleave into lanes, or out of them."""
+    """Copying a number of interleaved lines to lanes, or from them."""
     interleaved_ns: float = 2.2
-    """The same of lines one after the other."""
+    """The same for contiguous lines."""
     lane_elements: int = 4160
-    """Numbers of a line up to which lines are in lanes: scratch holds them twice."""
+    """The longest line, in numbers, that is transformed in lanes; scratch holds it twice."""
     wider_lanes: int = 16
-    """How many times as many where lines interleave: by itself each would be collected from as many cache lines."""
+    """The factor by which it may be longer if lines interleave.
+
+    A single such line would be collected from as many cache lines.
+    """
     shared_lines: int = 4
-    """Fewer lines than this may be shared by threads, each line by all of them."""
+    """If there are fewer lines than this, threads may share each line."""
     shared_line_ns: float = 60_000.0
-    """The time of a line from which on it is."""
+    """The least time of a line for that."""
 
 
 COMMON = Costs()
-"""The table of a machine of which no more is known; what is decided before there is a machine is decided by it."""
+"""The table of an unknown machine; used for decisions that must not depend on the machine."""
 
 BY_FAMILY = frozenset(
     (
-        "byte_ns", "operation_ns", "function_ns", "moved_element_ns", "turned_byte_ns", "part_ns", "cycle_ns", "tile_cycles",
+        "byte_ns", "operation_ns", "function_ns", "moved_element_ns", "turned_byte_ns", "part_ns", "cycle_ns",
+        "tile_cycles",
         "block_bytes", "first_cache_sets", "first_cache_ways", "crowded", "scattered", "independent_sums",
     )
 )  # fmt: skip
-"""What may differ from family to family."""
+"""Fields that may differ between families."""
 
 FAMILIES: dict[str, Costs] = {"avx512": COMMON, "avx2": COMMON, "other": COMMON}
 
@@ -213,7 +236,7 @@ UNITS = ("ns", "bytes", "elements", "cycles", "rows", "vectors", "products", "li
 
 
 def unit(name: str) -> str:
-    """The unit of a field: the end of its name; empty for a plain number."""
+    """The unit of a field, from the end of its name; empty for a plain number."""
     end = name.rsplit("_", 1)[-1]
     return end if end in UNITS else ""
 

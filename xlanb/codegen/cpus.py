@@ -1,11 +1,11 @@
-"""How many threads programs may use: the limit that was asked for, or else the CPUs of this process.
+"""How many threads programs may use: the requested limit, otherwise this process's CPUs.
 
-A limit that is asked for (`xlanb.set_threads`, else XLANB_THREADS) is taken as it is. Otherwise it
-is the number of CPUs that the process may run on, or fewer where its control groups (cgroup v1 and
-v2) grant it less time than that: the quota divided by the period, rounded up.
+A requested limit (`xlanb.set_threads`, else XLANB_THREADS) is used as it is. Otherwise the limit is
+the number of CPUs that the process may run on, or fewer if its control groups (cgroup v1 and v2)
+grant it less time: the quota divided by the period, rounded up.
 
-A program's code is written for a number of threads: the highest limit that there has been when it
-is compiled. While it runs it uses at most as many as the limit then allows.
+A program is compiled for a number of threads: the highest limit so far. When it runs, it uses at
+most as many as the limit then allows.
 """
 
 from __future__ import annotations
@@ -20,42 +20,45 @@ from pathlib import Path, PurePosixPath
 from xlanb.debug_options import environment_number
 
 MAX_THREADS = 64
-"""No program uses more threads."""
+"""The most threads of any program."""
 VARIABLES = ("XLANB_THREADS", "XLANB_NUM_THREADS")
-"""Environment variables that limit threads; the first that is set counts."""
+"""Environment variables that limit threads; the first one that is set is used."""
 
 
 _AGE = 0.1
-"""Seconds for which quotas are taken as they were read; the pool of threads looks as often."""
+"""Seconds for which read quotas are valid; the thread pool checks as often."""
 _PLACES_AGE = 5.0
-"""Seconds for which a process is taken to be in the control groups that it was in: to find their files takes ten times as long as to read them."""
+"""Seconds for which a process's control groups are valid.
+
+Finding their files takes ten times as long as reading them.
+"""
 
 
 class _State:
     asked = 0
-    """What `set_threads` was called with; 0: nothing."""
+    """The argument of `set_threads`; 0: none."""
     highest = 1
     """The highest limit so far."""
     granted: int | None = None
     """The least of the quotas when they were last read."""
     read_at = float("-inf")
-    """When that was, in seconds of the monotonic clock."""
+    """The time of that, in seconds of the monotonic clock."""
     places: Sequence[Quota] = ()
-    """Where quotas stood when they were last looked for."""
+    """The quota files when they were last looked up."""
     found_at = float("-inf")
-    """When that was."""
+    """The time of that."""
 
 
 def ask_for(count: int) -> None:
-    """Set the limit; 0: none is asked for any more."""
+    """Set the limit; 0 removes it."""
     _State.asked = count
 
 
 def asked_threads() -> int:
-    """The limit that the program or the environment asks for; 0 where there is none.
+    """The limit requested by the program or the environment; 0 if there is none.
 
     Raises:
-        FlagError: a variable of the environment is no whole number.
+        FlagError: An environment variable is not a whole number.
     """
     if _State.asked:
         return _State.asked
@@ -64,33 +67,33 @@ def asked_threads() -> int:
 
 
 def thread_count() -> int:
-    """The limit at this moment: what is asked for, or else the CPUs that this process may use.
+    """The current limit: the requested one, or the CPUs that this process may use.
 
     Raises:
-        FlagError: a variable of the environment is no whole number.
+        FlagError: An environment variable is not a whole number.
     """
     return asked_threads() or min(available_cpus(), MAX_THREADS)
 
 
 def code_threads() -> int:
-    """For how many threads code is written: the highest limit so far.
+    """The number of threads for which code is emitted: the highest limit so far.
 
     Raises:
-        FlagError: a variable of the environment is no whole number.
+        FlagError: An environment variable is not a whole number.
     """
     _State.highest = max(_State.highest, thread_count())
     return _State.highest
 
 
 def available_cpus() -> int:
-    """The CPUs that this process may run on, or fewer where its control groups have a quota."""
+    """The CPUs that this process may run on, or fewer if its control groups have a quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     granted = _granted()
     return count if granted is None else max(1, min(count, granted))
 
 
 def _granted() -> int | None:
-    """The least of the quotas; a compilation asks several times, so they are read each 0.1 s at most."""
+    """The least of the quotas, cached for 0.1 s as a compilation needs it several times."""
     now = time.monotonic()
     if now - _State.read_at >= _AGE:
         if now - _State.found_at >= _PLACES_AGE:
@@ -100,23 +103,23 @@ def _granted() -> int | None:
     return _State.granted
 
 
-# -- control groups ----------------------------------------------------------------------------------------------------
+# -- control groups --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Where a control group's quota stands.
+    """The files of a control group's quota.
 
-    `period` is empty for cgroup v2, whose file `cpu.max` has both: "max 100000" or
-    "150000 100000", in microseconds. cgroup v1 has a file for each; a quota of -1 is none.
-    Source: the Linux kernel's documentation of the CPU controllers.
+    `period` is empty for cgroup v2, whose file `cpu.max` has both: "max 100000" or "150000 100000",
+    in microseconds. cgroup v1 has a file for each; a quota of -1 is none. Source: the Linux
+    kernel's documentation of the CPU controllers.
     """
 
     quota: str
     period: str = ""
 
     def cpus(self) -> int | None:
-        """The CPUs that it is worth, rounded up; None where there is no limit, or none that can be read."""
+        """The CPUs that it grants, rounded up; None if there is no limit or it cannot be read."""
         try:
             words = Path(self.quota).read_text().split()
             words += Path(self.period).read_text().split() if self.period else []
@@ -127,9 +130,9 @@ class Quota:
 
 
 def quotas(root: str = "/") -> list[Quota]:
-    """The quotas that this process is under: of its control group and of those around it.
+    """The quotas that apply to this process: of its control group and its ancestors.
 
-    `root` is the folder in which /proc and the mounts are looked for.
+    `root` is the folder that contains /proc and the mounts.
     """
     found: list[Quota] = []
     with suppress(OSError, ValueError):
@@ -146,13 +149,13 @@ def quotas(root: str = "/") -> list[Quota]:
 
 
 def _groups(text: str) -> dict[str, str]:
-    """The path of this process's group by controller; "" is cgroup v2's."""
+    """The path of this process's group by controller; "" is cgroup v2."""
     rows = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
     return {controller: path for _, controllers, path in rows for controller in controllers.split(",")}
 
 
 def _along(mount: Path, mounted: str, group: str, *, v2: bool) -> list[Quota]:
-    """The quota files of a group and of those around it, as far as the mount shows them.
+    """The quota files of a group and its ancestors, as far as the mount shows them.
 
     In a container the mount shows the container's own group (`mounted`) at its top.
     """

@@ -1,4 +1,4 @@
-"""Work on expressions deeper than Python's stack allows: a chain of a thousand instructions in one fusion is walked by calls within calls."""
+"""Work on expressions deeper than Python's stack: nested calls along chains of instructions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _LOCK = threading.Lock()
 
 
 def deep(work: Callable[[], _Result]) -> _Result:
-    """What `work` gives; where it goes deeper than Python's stack, it is begun once more on a thread with a stack that is large enough.
+    """Return `work()`; if it exceeds Python's stack, run it again on a thread with a larger one.
 
     Raises:
-        RecursionError: that stack is too small as well.
-        CompilationError: no such thread can be started.
+        RecursionError: That stack is too small as well.
+        CompilationError: No such thread can be started.
     """
     try:
         return work()
     except RecursionError:
         pass
     run = _Run(work)
-    # It is this second thread that changes the settings of the process: no signal's handler can interrupt it before it has put them back.
+    # This second thread changes the settings of the process, as no signal handler can interrupt it
+    # before it has restored them.
     launcher = Helper(run.launch)
     try:
         launcher.start()
@@ -46,7 +47,8 @@ def deep(work: Callable[[], _Result]) -> _Result:
 
 def _no_thread(error: RuntimeError) -> CompilationError:
     return CompilationError(
-        f"the program nests too deep for Python's stack, and no thread with a stack of {_STACK_BYTES >> 20} MiB can be started ({error}): "
+        f"the program nests too deep for Python's stack, and no thread with a stack of {_STACK_BYTES >> 20} MiB can "
+        f"be started ({error}): "
         "raise the limits of memory (ulimit -v) and of processes (ulimit -u)"
     )
 
@@ -63,7 +65,7 @@ class _Run(Generic[_Result]):
         self._is_stopped = False
 
     def launch(self) -> None:
-        """Start the thread and wait for it, with the process's limits changed meanwhile."""
+        """Start the thread and wait for it, with the process's limits raised in the meantime."""
         with _LOCK:
             limit, size = sys.getrecursionlimit(), threading.stack_size(_STACK_BYTES)
             try:
@@ -84,14 +86,14 @@ class _Run(Generic[_Result]):
             self._failed.append(error)
 
     def stop(self) -> None:
-        """Have the work end with KeyboardInterrupt."""
+        """Make the work end with KeyboardInterrupt."""
         self._is_stopped = True
         if self._worker.ident is not None:
             interrupt = ctypes.py_object(KeyboardInterrupt)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._worker.ident), interrupt)
 
     def result(self) -> _Result:
-        """What the work gave, or the exception that it ended with."""
+        """The result of the work; raises its exception."""
         if self._failed:
             raise self._failed[0]
         return self._found[0]

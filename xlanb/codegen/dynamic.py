@@ -1,4 +1,7 @@
-"""Arrays of dynamic size in memory, as XLA's runtime has them: the elements there are, without gaps, in room for the bound; behind that room the sizes, an s32 for each dimension."""
+"""Arrays of dynamic size in memory, as in XLA's runtime.
+
+The elements are contiguous, in memory for the bound, followed by the sizes: an s32 per dimension.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ Array = NDArray[Any]
 
 
 def sizes_at(shape: ArrayShape, address: int) -> Array:
-    """The sizes behind the elements of an array, in place."""
+    """A view of the sizes after the elements of an array."""
     where = address + shape.byte_size
     return np.ctypeslib.as_array((ctypes.c_uint8 * (4 * shape.rank)).from_address(where)).view(np.int32)
 
 
 def unpacked(shape: ArrayShape, address: int) -> Array:
-    """The array at an address, of the size that it has; a view. Sizes beyond the bound are taken for the bound."""
+    """A view of the array at an address, in its actual size; sizes are clamped to the bound."""
     sizes = [int(min(max(n, 0), d)) for n, d in zip(sizes_at(shape, address), shape.dimensions, strict=True)]
     order = tuple(reversed(shape.minor_to_major))
     memory = np.ctypeslib.as_array((ctypes.c_uint8 * max(shape.byte_size, 1)).from_address(address))

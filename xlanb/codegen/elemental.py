@@ -1,8 +1,9 @@
-"""One element of any instruction: `Elemental.element(instruction, index)` writes what computes it, its producers inlined.
+"""One element of any instruction: `Elemental.element(instruction, index)` emits its computation.
 
-As XLA's ElementalIrEmitter: a rule per opcode (the registry `RULES`; see elementwise.py and movement.py) says how one element of the result comes from elements of the operands. Instructions that
-are bound (operands of the kernel, parameters of a called computation) are read instead; everything else is inlined and remembered per index, so a value that is used twice is
-computed once.
+Producers are inlined, as in XLA's ElementalIrEmitter: a rule per opcode (the registry `RULES`; see
+elementwise.py and movement.py) computes one element of the result from elements of the operands.
+Bound instructions (operands of the kernel, parameters of a called computation) are read instead.
+Everything else is inlined and remembered per index, so that a value used twice is computed once.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ Rule = Callable[["Elemental", HloInstruction, Index], Element | Sequence[Element
 
 RULES: dict[Op, Rule] = {}
 SAME_INDEX: set[Op] = set()
-"""Opcodes whose elements come from the elements of all operands at the same index."""
+"""Opcodes whose elements depend on the elements of all operands at the same index."""
 _FORWARDING = frozenset({Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN, Op.COPY_DONE, Op.COPY_START, Op.COPY})
 _ALL = object()
 _DEEP = 100
-"""Rules within rules after which a chain is written from its beginning: Python's stack is not as deep as chains are long."""
+"""Recursion depth of rules at which a chain is emitted iteratively, to spare Python's stack."""
 SIZE_LIMIT = 30_000
-"""Lines of a function past which a fusion is not compiled as one kernel: inlining has multiplied its producers."""
+"""Lines of a function above which a fusion is not one kernel: inlining duplicated producers."""
 
 
 @dataclass(eq=False)
 class Kept:
-    """An instruction whose elements are written to an array when they are computed first, and read from there once it is `filled`."""
+    """An instruction whose elements are stored when first computed, and loaded once `filled`."""
 
     instruction: HloInstruction
     array: IrArray
@@ -51,21 +52,27 @@ class Kept:
 
 
 class UnplannedKernelError(XlanbError):
-    """A kernel that cannot be written as planned, which only writing it shows; `instruction` is what it computes, set by whoever writes the program."""
+    """A kernel that cannot be emitted as planned, which only emitting it shows.
+
+    `instruction` is the one that it computes, set by the program's emitter.
+    """
 
     instruction: HloInstruction
 
 
 class OverwrittenError(UnplannedKernelError):
-    """It reads an operand that its result has overwritten: operands must not alias the result."""
+    """A kernel reads an operand that its result has overwritten: they must not alias."""
 
 
 class KernelTooLargeError(UnplannedKernelError):
-    """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: compile it instruction by instruction."""
+    """A fusion's inlined producers exceed `SIZE_LIMIT`; compile its instructions separately."""
 
 
 def elementwise_chain(i: HloInstruction, within: Callable[[HloInstruction], bool]) -> list[HloInstruction]:
-    """`i` after the instructions `within` that it reaches through none but those, each after its operands."""
+    """`i` preceded by the instructions `within` that it reaches through such instructions only.
+
+    Operands precede their users.
+    """
     order: dict[HloInstruction, None] = {}
     entered: set[HloInstruction] = set()
     stack = [i]
@@ -80,7 +87,7 @@ def elementwise_chain(i: HloInstruction, within: Callable[[HloInstruction], bool
 
 
 def elemental(*opcodes: Op, same_index: bool = False) -> Callable[[Rule], Rule]:
-    """Register the rule of opcodes; `same_index` where it asks for the operands' elements at its own index alone."""
+    """Register the rule of opcodes; `same_index`: it reads its operands only at its own index."""
 
     def register_rule(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(opcodes, rule))
@@ -97,11 +104,13 @@ def array_of(i: HloInstruction, leaf: Leaf = ()) -> ArrayShape:
 
 
 class Elemental:
-    """Writes elements into a function.
+    """Emits elements into a function.
 
-    `rules` are those of the target, by opcode. `bindings` gives, per bound instruction and leaf of its tuple, the array that holds it or a function that writes an element. `constants` gives the memory of a constant array.
-    Of loops that are being written an element is computed in the outermost one in which its index is known, but no further out than `floor` (regions of the
-    function): what the bindings capture may be known only there.
+    `rules` are the target's, by opcode. `bindings` gives, per bound instruction and leaf of its
+    tuple, the array that holds it or a function that emits an element. `constants` gives the memory
+    of a constant array. An element is computed in the outermost loop in which its index is known,
+    but no further out than region
+    `floor` of the function: values captured by the bindings may be known only there.
     """
 
     def __init__(
@@ -124,14 +133,17 @@ class Elemental:
         self._depth = 0
         self._chained: HloInstruction | None = None
 
-    # -- results that lie in the place of operands ----------------------------------------------------------------
+    # -- results that alias operands ---------------------------------------------------------------
 
     def writes(self, pointers: Iterable[Value], at: Index | None = None) -> None:
-        """From now on the element at an index is computed (None: any) of the results that lie at these pointers: what else was there must not be read any more."""
+        """Declare that the results at these pointers are written from now on, at an index.
+
+        None as index means any. Other elements in that memory must no longer be read.
+        """
         self._written.update(dict.fromkeys(pointers, _ALL if at is None else at.key))
 
     def has_written_none(self, pointers: Iterable[Value]) -> None:
-        """These results are about to be computed."""
+        """Declare that these results are about to be computed."""
         for p in pointers:
             self._written.pop(p, None)
 
@@ -140,10 +152,10 @@ class Elemental:
             raise OverwrittenError(f"{i.name} is read after {self.f.name} has overwritten it with its result")
         return array.load(index)
 
-    # -- elements -----------------------------------------------------------------------------------------------
+    # -- elements ----------------------------------------------------------------------------------
 
     def element(self, i: HloInstruction, index: Index, leaf: Leaf = ()) -> Element:
-        """The element at `index` of an instruction's result (of the array at `leaf` where that is a tuple)."""
+        """The element at `index` of an instruction's result, or of a tuple's array at `leaf`."""
         key = (self, i, leaf, index.key)
         return self.f.once(key, index.names, lambda: self._emit(i, index, leaf), self.floor)
 
@@ -156,7 +168,7 @@ class Elemental:
         if bound is not None:
             source = bound[leaf]
             return self._read(i, source, index) if isinstance(source, IrArray) else source(index)
-        if 0 in index.shape.dimensions:  # an element that does not exist: what asks for it never runs
+        if 0 in index.shape.dimensions:  # an element that does not exist: its user never executes
             return zero(self.f, array_of(i, leaf).element_type)
         kept = self.kept if self.kept is not None and self.kept.instruction is i else None
         if kept is not None and kept.filled:
@@ -170,7 +182,7 @@ class Elemental:
             return self.element(i.operands[0], index, leaf)
         if op in (Op.FUSION, Op.CALL):
             return self.within(i.called_computations[0], i.operands).element(i.called_computations[0].root, index, leaf)
-        if self.f.size > SIZE_LIMIT and i is not self._chained:  # a chain is as long as its code: nothing is multiplied
+        if self.f.size > SIZE_LIMIT and i is not self._chained:  # a chain's code has its length: nothing is duplicated
             raise KernelTooLargeError(f"the kernel of {self.f.name} is too large")
         value = self._by_rule(i, index)
         if kept is not None:
@@ -200,7 +212,10 @@ class Elemental:
             self.f.restore(mark)
 
     def _emit_chain(self, i: HloInstruction, index: Index) -> None:
-        """Write the elements of `i`'s operands at an index, in the order in which recursion would, through chains of any length; the deep ones are then known."""
+        """Emit `i`'s operands at an index iteratively, in the order of the recursion.
+
+        Deep elements of long chains are then known.
+        """
         self._depth = 0
         try:
             for o in elementwise_chain(i, lambda o: self.bindings.get(o) is None and o.opcode in SAME_INDEX):
@@ -210,10 +225,10 @@ class Elemental:
         finally:
             self._depth, self._chained = _DEEP, None
 
-    # -- called computations ------------------------------------------------------------------------------------
+    # -- called computations -----------------------------------------------------------------------
 
     def within(self, target: HloComputation, operands: Sequence[HloInstruction]) -> Elemental:
-        """One that writes elements of a called computation, its parameters bound to instructions of this one."""
+        """An Elemental for a called computation; its parameters are instructions of this one."""
         bindings: dict[HloInstruction, Binding] = {}
         for p, operand in zip(target.parameters, operands, strict=True):
             bindings[p] = _Lazy(self, operand)
@@ -222,9 +237,9 @@ class Elemental:
     def apply(
         self, target: HloComputation, values: Sequence[Element], flags: str = "", index: Sequence[Ix] = ()
     ) -> list[Element]:
-        """A scalar computation applied to values: its results, one or those of its root tuple.
+        """Apply a scalar computation to values; return its results, one or those of its root tuple.
 
-        Of an elementwise computation over slices the values are those at one index of the slices.
+        For an elementwise computation over slices, the values are those at one index of the slices.
         """
         bindings: dict[HloInstruction, Binding] = {
             p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
@@ -236,7 +251,7 @@ class Elemental:
         self.f.restore(mark)
         return out
 
-    # -- control flow -------------------------------------------------------------------------------------------
+    # -- control flow ------------------------------------------------------------------------------
 
     def fold(
         self,
@@ -245,7 +260,10 @@ class Elemental:
         initial: Sequence[Element],
         body: Callable[[list[Ix], list[Element]], Sequence[Element]],
     ) -> list[Element]:
-        """Nested loops, outermost first, that carry values of the given types; `body(indices, values)` gives the next values."""
+        """Nested loops, outermost first, that carry values of the given types.
+
+        `body(indices, values)` returns the next values.
+        """
         if 0 in sizes:
             return list(initial)
 
@@ -261,7 +279,7 @@ class Elemental:
     def branch(
         self, t: PrimitiveType, condition: Value, then: Callable[[], Element], otherwise: Callable[[], Element]
     ) -> Element:
-        """A value by either way, only one of them taken."""
+        """A value from one of two branches, only one of which executes."""
         return self.branches([t], condition, lambda: [then()], lambda: [otherwise()])[0]
 
     def branches(
@@ -271,17 +289,17 @@ class Elemental:
         then: Callable[[], Sequence[Element]],
         otherwise: Callable[[], Sequence[Element]],
     ) -> list[Element]:
-        """Values by either way, only one of them taken."""
+        """Values from one of two branches, only one of which executes."""
         return pack(types, self.f.choose(condition, lambda: flat(then()), lambda: flat(otherwise())))
 
-    # -- indices ------------------------------------------------------------------------------------------------
+    # -- indices -----------------------------------------------------------------------------------
 
     def clamped(self, t: PrimitiveType, value: Value, low: int, high: int) -> Ix:
-        """An integer value as an i64 index, clamped to low..high; an unsigned one is never negative."""
+        """An integer as an i64 index, clamped to low..high; unsigned ones are never negative."""
         if low == high:
             return low
         f = self.f
-        if t.bits == 32 and varies(value) and low == 0 and high < 1 << 31:  # vectors of i64 would be twice as many
+        if t.bits == 32 and varies(value) and low == 0 and high < 1 << 31:  # i64 would need twice as many vectors
             near = value.smax(0).smin(high) if t.is_signed else value.umin(high)
             return real(arithmetic.convert(f, t, T.S64, near))
         wide = real(arithmetic.convert(f, t, T.S64, value))
@@ -289,7 +307,7 @@ class Elemental:
 
 
 class _Lazy(dict[Leaf, Source]):
-    """The leaves of an instruction as seen from a computation that is called with it."""
+    """The leaves of an instruction as operands of a called computation."""
 
     def __init__(self, outer: Elemental, operand: HloInstruction) -> None:
         super().__init__()
@@ -304,11 +322,11 @@ def _always(value: Element) -> Callable[[Index], Element]:
 
 
 def flat(values: Sequence[Element]) -> list[Value]:
-    """The values that elements are made of: two to a complex number."""
+    """Elements as values: two for a complex number."""
     return [p for v in values for p in parts(v)]
 
 
 def pack(types: Sequence[PrimitiveType], values: Sequence[Value]) -> list[Element]:
-    """Values as elements: two to a complex number."""
+    """Values as elements: two for a complex number."""
     rest = iter(values)
     return [(next(rest), next(rest)) if t.is_complex else next(rest) for t in types]

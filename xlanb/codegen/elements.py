@@ -1,7 +1,9 @@
-"""Representation of XLA's element types in LLVM: in memory, in registers, and conversions between.
+"""XLA's element types in LLVM: in memory, in registers, and conversions between them.
 
-In a register a `pred` is an i1, an integer of n bits an i<n> (s4: i4), f64 a double, every other float a `float` that is kept rounded to its type, a complex number a pair of values. In memory
-pred and sub-byte integers take a byte, as NumPy and ml_dtypes hold them.
+In a register a `pred` is an i1, an integer of n bits an i<n> (s4: i4), f64 a double, every other
+float a
+`float` rounded to its type, a complex number a pair of values. In memory pred and sub-byte integers
+take a byte, as in NumPy and ml_dtypes.
 """
 
 from __future__ import annotations
@@ -21,26 +23,26 @@ from xlanb.shape import PrimitiveType
 from xlanb.shape.narrow_types import finfo, iinfo
 
 Element = Value | tuple[Value, Value]
-"""A value of an element type; of a complex one its real and its imaginary part."""
+"""A value of an element type; for complex types, the real and the imaginary part."""
 T = PrimitiveType
 
 _NARROW = frozenset(t for t in T if t.is_floating and t not in (T.F32, T.F64))
 
 
 def is_narrow(t: PrimitiveType) -> bool:
-    """Whether it is a float that is computed with as f32 and rounded after each operation."""
+    """Whether it is a float computed in f32 and rounded after each operation."""
     return t in _NARROW
 
 
 @cache
 def part(t: PrimitiveType) -> PrimitiveType:
-    """The type of a complex number's parts; of other types the type itself."""
+    """The type of a complex number's parts; for other types, the type itself."""
     return {T.C64: T.F32, T.C128: T.F64}.get(t, t)
 
 
 @cache
 def register(t: PrimitiveType) -> Type:
-    """LLVM's type of a value in a register (of a part, where complex)."""
+    """The LLVM type of a value in a register (of a part, if complex)."""
     t = part(t)
     if t is T.PRED:
         return I1
@@ -51,7 +53,7 @@ def register(t: PrimitiveType) -> Type:
 
 @cache
 def memory(t: PrimitiveType) -> Type:
-    """LLVM's type of an element in memory (of a part, where complex)."""
+    """The LLVM type of an element in memory (of a part, if complex)."""
     t = part(t)
     if t is T.F16:
         return HALF
@@ -68,20 +70,20 @@ def parts(v: Element) -> tuple[Value, ...]:
 
 
 def real(v: Element) -> Value:
-    """A value that is known not to be complex."""
+    """A value known not to be complex."""
     if not isinstance(v, Value):
         raise CompilationError("expected a real value, got a complex one")
     return v
 
 
 def pair(v: Element) -> tuple[Value, Value]:
-    """A value that is known to be complex."""
+    """The parts of a value known to be complex."""
     if isinstance(v, Value):
         raise CompilationError("expected a complex value, got a real one")
     return v
 
 
-# -- constants ----------------------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------
 
 
 def constant(f: Function, t: PrimitiveType, value: Any) -> Element:
@@ -98,31 +100,31 @@ def zero(f: Function, t: PrimitiveType) -> Element:
 
 
 def lowest(f: Function, t: PrimitiveType) -> Value:
-    """The lowest value: minus infinity where the type has it."""
+    """The lowest value: minus infinity if the type has it."""
     return f.const(register(t), 0 if t is T.PRED else -np.inf if t.is_floating else int(_facts(t).min))
 
 
 def highest(f: Function, t: PrimitiveType) -> Value:
-    """The highest value: infinity where the type has it."""
+    """The highest value: infinity if the type has it."""
     return f.const(register(t), 1 if t is T.PRED else np.inf if t.is_floating else int(_facts(t).max))
 
 
 def _facts(t: PrimitiveType) -> Any:
-    """NumPy's or ml_dtypes' facts on a numeric type."""
+    """NumPy's or ml_dtypes' limits of a numeric type."""
     facts: Any = iinfo if t.is_integral else finfo
     return facts(t.dtype)
 
 
-# -- memory -------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def array(t: PrimitiveType, base: Value) -> Pointer:
-    """Elements of a type from an address on."""
+    """A pointer to elements of a type at an address."""
     return Pointer(base, memory(t), 2 if t.is_complex else 1)
 
 
 def load(t: PrimitiveType, base: Value, offset: Ix) -> Element:
-    """Element `offset` of an array of type t."""
+    """Load element `offset` of an array of type t."""
     f, raw = base.function, array(t, base)[offset]
     if not t.is_complex:
         return from_memory(f, t, raw)
@@ -130,7 +132,7 @@ def load(t: PrimitiveType, base: Value, offset: Ix) -> Element:
 
 
 def store(t: PrimitiveType, base: Value, offset: Ix, value: Element) -> None:
-    """Set element `offset` of an array of type t."""
+    """Store element `offset` of an array of type t."""
     f = base.function
     if t.is_complex:
         re, im = f.alike(*pair(value))
@@ -142,7 +144,7 @@ def store(t: PrimitiveType, base: Value, offset: Ix, value: Element) -> None:
 
 
 def from_memory(f: Function, t: PrimitiveType, raw: Value) -> Value:
-    """The register form of an element as it was loaded."""
+    """The register form of a loaded element."""
     if t is T.PRED:
         return raw.differs(0)
     if t is T.F16:
@@ -156,7 +158,11 @@ def from_memory(f: Function, t: PrimitiveType, raw: Value) -> Value:
 
 
 def to_memory(f: Function, t: PrimitiveType, value: Value) -> Value:
-    """The memory form of a value; a narrow float's value is rounded already or is rounded here, which is the same, or it is what it was widened from."""
+    """The memory form of a value.
+
+    A narrow float is rounded, which does not change values that already are; a value that was just
+    loaded is returned in its original form.
+    """
     if t is T.PRED:
         return value.zext(I8)
     if t is T.F16:
@@ -167,7 +173,7 @@ def to_memory(f: Function, t: PrimitiveType, value: Value) -> Value:
     return value.zext(I8) if t.bits < 8 else value
 
 
-# -- bits ---------------------------------------------------------------------------------------------------------
+# -- bits ------------------------------------------------------------------------------------------
 
 
 def to_bits(f: Function, t: PrimitiveType, value: Value) -> Value:
@@ -187,16 +193,16 @@ def from_bits(f: Function, t: PrimitiveType, bits: Value) -> Value:
     return from_memory(f, t, raw.bits_as(memory(t)))
 
 
-# -- narrow floats ------------------------------------------------------------------------------------------------
+# -- narrow floats ---------------------------------------------------------------------------------
 
 
 def rounded(f: Function, t: PrimitiveType, value: Value) -> Value:
-    """A float rounded to a narrow type; of f32 and f64 the value itself."""
+    """A float rounded to a narrow type; f32 and f64 are unchanged."""
     return from_memory(f, t, to_memory(f, t, value)) if is_narrow(t) else value
 
 
 def odd(value: Value) -> Value:
-    """A double as a float rounded to odd, so that rounding it once more to something narrower rounds the double."""
+    """A double as a float, rounded to odd, so that a second rounding to a narrow type is exact."""
     near = value.cast("fptrunc", FLOAT)
     back = near.cast("fpext", DOUBLE)
     inexact = back.compare("one", "ne", value)
@@ -206,21 +212,21 @@ def odd(value: Value) -> Value:
 
 
 def widen(f: Function, t: PrimitiveType, raw: Value) -> Value:
-    """The float of a bf16's or an 8-bit (or smaller) float's bits."""
+    """The float with the bits of a bf16 or a float of at most 8 bits."""
     if t is T.BF16:
         return (raw.zext(I32) << 16).bits_as(FLOAT)
     return Pointer(_table(f, t), FLOAT)[(raw & (2**t.bits - 1)).zext(I64)]
 
 
 def _table(f: Function, t: PrimitiveType) -> Value:
-    """The values of a type's codes."""
+    """A table of the values of a type's codes."""
     codes = np.arange(2**t.bits, dtype=np.uint8).view(t.dtype)
     with np.errstate(all="ignore"):
         return f.table(f"xlanb.table.{t.text}", FLOAT, codes.astype(np.float32).tolist())
 
 
 def narrow(t: PrimitiveType, value: Value) -> Value:
-    """The bits of a float rounded, to nearest and ties to even, to bf16 or an 8-bit (or smaller) float."""
+    """The bits of a float rounded to nearest even, to bf16 or a float of at most 8 bits."""
     bits = value.bits_as(I32)
     if t is T.BF16:
         quiet = bits.lshr(16) | 64
@@ -231,12 +237,12 @@ def narrow(t: PrimitiveType, value: Value) -> Value:
 
 
 def _nearest(bits: Value, drop: int) -> Value:
-    """Bits without the last `drop`, rounded to nearest even; the result is shifted down."""
+    """Drop the last `drop` bits, rounding to nearest even; the result is shifted down."""
     return (bits + ((1 << (drop - 1)) - 1) + (bits.lshr(drop) & 1)).lshr(drop)
 
 
 def _narrow_e8m0(value: Value, bits: Value) -> Value:
-    """The nearest power of two, ties to the larger; below 2^-126 the larger of two neighbours.
+    """The nearest power of two, ties to the larger; below 2^-126 the larger of both neighbours.
 
     Zero, negative numbers, infinity and NaN give NaN (255), as in XLA and ml_dtypes.
     """
@@ -253,13 +259,14 @@ def _narrow_small(t: PrimitiveType, value: Value, bits: Value) -> Value:
         over = int(np.array(np.inf, np.float32).astype(t.dtype).view(np.uint8))
         not_a_number = np.array([0x7FC00000, 0xFFC00000], np.uint32).view(np.float32).astype(t.dtype)
     nan, negative_nan = map(int, not_a_number.view(np.uint8))
-    if not np.isnan(not_a_number.astype(np.float32)).all():  # a type without NaN has one code for all
+    if not np.isnan(not_a_number.astype(np.float32)).all():  # a type without NaN maps both to one code
         negative_nan = nan
     sign_bit = 1 << (t.bits - 1)
     magnitude = bits & 0x7FFFFFFF
-    # Normal: the exponent is rebiased by a subtraction in the code's own place, after rounding.
+    # Normal: after rounding, the exponent is rebiased by a subtraction in place.
     normal = _nearest(magnitude, 23 - mantissa) - ((127 + min_exponent - 1) << mantissa)
-    # Denormal: the value counted in units of the smallest one; 2^mantissa of them is the first normal code.
+    # Denormal: the value in units of the smallest one; 2^mantissa of them is the first
+    # normal code.
     scaled = magnitude.bits_as(FLOAT) * 2.0 ** (mantissa - min_exponent)
     near = f.intrinsic("roundeven", scaled)
     tiny = near.cast("fptosi", I32)

@@ -1,4 +1,4 @@
-"""Elements of elementwise instructions, constants and the control flow between them: XLA's operation semantics."""
+"""Elements of elementwise instructions, constants and control flow: XLA's semantics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _unary(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 @elemental(Op.COPY)
 def _copy(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """Only a name in the registry: `Elemental` passes copies on, leaf by leaf."""
+    """A placeholder in the registry: `Elemental` forwards copies leaf by leaf."""
     return e.element(i.operands[0], x)
 
 
@@ -121,7 +121,7 @@ def _reduce_precision(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 @elemental(Op.STOCHASTIC_CONVERT)
 def _stochastic_convert(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """Towards zero, and one further where the random number is below the fraction that was cut."""
+    """Round towards zero, or away from it if the random number is below the discarded fraction."""
     source, random = i.operands
     t, r, to = array_of(source).element_type, array_of(random).element_type, array_of(i).element_type
     if not to.is_integral or not r.is_unsigned:
@@ -143,7 +143,7 @@ def _map(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 @elemental(Op.CONDITIONAL)
 def _conditional(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """A branch per computation; only the one that is selected runs."""
+    """A branch per computation; only the selected one executes."""
     if i.shape.is_tuple:
         raise UnimplementedError("a conditional with a tuple result inside a kernel is not supported")
     computations = i.called_computations

@@ -1,6 +1,7 @@
-"""The greater and the lesser of vectors of floats on machines with AVX-512: half of the instructions that LLVM's `maximum` and `minimum` become.
+"""Maximum and minimum of float vectors with AVX-512, in half of LLVM's instructions.
 
-One instruction (VRANGE) has the signs of zeros right, but prefers a number to what is none; the latter is put back by a comparison.
+One instruction (VRANGE) orders the signs of zeros correctly but prefers numbers to NaN; a
+comparison restores NaN.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from xlanb.codegen.types import I32, integer
 from xlanb.codegen.values import Value, Vector
 
 _CHOICE = {"minimum": 4, "maximum": 5}
-"""The instruction's choice of the operand, its sign as it is."""
+"""The instruction's immediate: which operand to choose, keeping its sign."""
 
 
 def extreme(f: Function, name: str, a: Value, b: Value) -> Value | None:
-    """`maximum` or `minimum`; None where LLVM's own does it: of scalars, of vectors of odd sizes, on another machine."""
+    """`maximum` or `minimum`; None to use LLVM's own.
+
+    LLVM's is used for scalars, vectors of odd sizes, and on other machines.
+    """
     total = a.type.lanes * a.type.bits
     if not isinstance(a, Vector) or b.type is not a.type or f.target.vector_bits != 512:
         return None

@@ -1,6 +1,4 @@
-"""Building blocks of reductions: operations that may be reordered, their neutral elements,
-positions in windows.
-"""
+"""Building blocks of reductions: reorderable operations, neutral elements, window positions."""
 
 from __future__ import annotations
 
@@ -22,17 +20,17 @@ _SIMPLE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR,
 
 
 def simple_reducer(target: HloComputation) -> Op | None:
-    """The opcode of a reducer that is one operation on its two parameters, and may therefore be done in any order."""
+    """The opcode of a reducer that is one reorderable operation on its two parameters, or None."""
     root = target.root
     if root.opcode not in _SIMPLE or len(target.parameters) != 2 or set(root.operands) != set(target.parameters):
         return None
     if root.opcode in (Op.MAXIMUM, Op.MINIMUM) and root.array_shape.element_type.is_complex:
-        return None  # there is no order of them: the operation itself is refused
+        return None  # unordered: the operation itself raises an error
     return root.opcode
 
 
 def identity(f: Function, op: Op, t: PrimitiveType) -> Element:
-    """What changes nothing when it is reduced with."""
+    """The neutral element of a reduction."""
     if op is Op.MAXIMUM:
         return lowest(f, t)
     if op is Op.MINIMUM:
@@ -45,9 +43,10 @@ def identity(f: Function, op: Op, t: PrimitiveType) -> Element:
 
 
 class AnyOrder:
-    """One operation as a combiner of the values that elements of a type are made of (see nest.py), or of vectors of them; `name` is its instruction's.
+    """One operation as a combiner of elements' values (see nest.py), or of vectors of them.
 
-    The sum and product of floats may be taken in any order (`reassoc`), as XLA does.
+    `name` is its instruction's. Sums and products of floats may be reordered (`reassoc`), as in
+    XLA.
     """
 
     minds_nan = False
@@ -58,11 +57,11 @@ class AnyOrder:
         self.later = self.step
 
     def parts(self, values: Sequence[Value]) -> Sequence[Value]:
-        """What is combined of an element."""
+        """The values to combine for an element."""
         return values
 
     def step(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        """Both, lane by lane."""
+        """Combine two sets of values, lane by lane."""
         mark = self.f.locate(self.name)
         if self.type.is_complex:
             made = complex_math.binary(self.op, self.type, Complex(*a), Complex(*b))
@@ -77,7 +76,7 @@ class AnyOrder:
 def window_position(
     f: Function, window: Sequence[WindowDimension], output: Sequence[Ix], offset: Sequence[Ix], sizes: Sequence[int]
 ) -> tuple[Value, list[Ix]]:
-    """(i1: is it an element of the base, its index) for a position `offset` in the window of an output index."""
+    """(i1: is it an element of the base, its index) of position `offset` in an output's window."""
     inside = f.const(I1, True)
     where: list[Ix] = []
     for w, o, k, n in zip(window, output, offset, sizes, strict=True):

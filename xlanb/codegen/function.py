@@ -1,15 +1,17 @@
-"""Writes one LLVM function: its lines, by regions, and what is known in which of them.
+"""Emit one LLVM function: its lines, by regions, and the values known in each region.
 
-The methods that write instructions stand in files of their own, by their meaning:
+The methods that emit instructions are in separate files:
 
-    lanes.py          arithmetic of indices, which may differ from lane to lane
+    lanes.py          index arithmetic, which may differ from lane to lane
     instructions.py   arithmetic, conversions, calls, lanes of vectors
     memory.py         loads and stores, of single values and of arrays
     control.py        blocks, branches, loops
     outlining.py      parts that become functions of their own, and the text of all
 
-Indices are `int` where they are known and values of type i64 otherwise, so that arithmetic on constants costs no instruction. Within a `vectorized` region the counter of
-the loop is a lane index (see lanes.py): instructions with such an operand, or with a vector, are written on vectors, all others once, before the loop.
+Indices are `int` if known and values of type i64 otherwise, so that arithmetic on constants costs
+no instruction. Within a `vectorized` region the loop counter is a lane index (see lanes.py):
+instructions with such an operand, or with a vector, are emitted on vectors, all others once, before
+the loop.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a function: its type, its name, and what is promised of it (`noalias readonly`, ...)."""
+    """A parameter of a function: its type, name and attributes (`noalias readonly`, ...)."""
 
     type: Type
     name: str
@@ -49,12 +51,18 @@ class Parameter:
 
 
 class Function:
-    """Writes one LLVM function `name(parameters)`, without a result unless `result` is set to its type; a function with one ends with `give`.
+    """Emits one LLVM function `name(parameters)`.
 
-    An emitter sets `ready` where the IR that it wrote needs none of LLVM's passes to become good code, `calls_only` where nothing in it is worth optimising at all; `shared` is
-    the body of a function that other programs have too, word for word, and that calls no other by name. `slot` is the number of the thread that runs: a value inside of an outlined part, 0 elsewhere.
-    `plans` say how its loops were planned (see nest.py), `uses` how often it has a function that is perhaps to be
-    called (see math/routines.py). `symbols` are the functions and globals that its instructions name. `goes_on`: no poll is needed behind a call of code that polls, as what such a call leaves when it is stopped does no harm (see has_called). `fast` are the fast-math flags that float operators write (`contract`: products may go into sums unrounded).
+    It returns void unless `result` is set to a type; it then ends with `give`. `symbols` are the
+    functions and globals that its instructions refer to. `slot` is the number of the current
+    thread: a value inside an outlined part, 0 elsewhere. `fast` are the fast-math flags of float
+    operators (`contract`: products may go into sums unrounded). `plans` describe its loops (see
+    nest.py), `uses` counts functions that may be called out of line (see math/routines.py).
+
+    An emitter sets `ready` if its IR needs none of LLVM's passes, `calls_only` if nothing in it is
+    worth optimizing. `shared` is the body of a function that other programs have too, verbatim, and
+    that calls no other by name. `goes_on`: no poll is needed after a call of code that polls, as
+    the results of an interrupted call do no harm (see has_called).
     """
 
     # arithmetic of indices
@@ -144,7 +152,7 @@ class Function:
         self.result = VOID
         self.uses: dict[str, int] = {}
         self.regions = [CodeRegion([], "entry", barrier=True)]
-        self._holders: dict[object, CodeRegion] = {}  # which region was last to remember a key
+        self._holders: dict[object, CodeRegion] = {}  # the last region to remember a key
         self.allocas: list[str] = []
         self.count = 0
         self.outside_lines = 0
@@ -155,12 +163,12 @@ class Function:
         self.written: dict[str, Definition] | None = None
 
     def decided(self, what: str, taken: str, why: str = "", others: Sequence[tuple[str, str]] = ()) -> None:
-        """Record a decision, shown with the generated code: see `Choice`."""
+        """Record a decision, shown with the generated code; see `Choice`."""
         if self.module.debug:
             self.plans.append(Choice(what, taken, why, tuple(others)))
 
     def const(self, type_: Type, number: Number) -> Value:
-        """A constant; of a vector type it stands in each lane."""
+        """A constant; for a vector type, a splat."""
         element = type_.element
         if element is None:
             return Value(self, type_, text_of(type_, number), 0, number)
@@ -176,7 +184,7 @@ class Function:
         return Vector(self, type_, "zeroinitializer", 0, 0) if type_.lanes else self.const(type_, 0)
 
     def table(self, name: str, scalar: Type, numbers: Sequence[Number]) -> Value:
-        """The address of a constant array of the module, made once under a name."""
+        """The address of a constant array of the module, created once per name."""
         if name not in self.module.globals:
             given = ", ".join(f"{scalar.text} {text_of(scalar, n)}" for n in numbers)
             self.module.globals[name] = (
@@ -190,28 +198,28 @@ class Function:
         return Value(self, PTR, f"@{name}")
 
     def poison(self, type_: Type) -> Value:
-        """No value in particular."""
+        """A poison value."""
         return named(self, type_, "poison")
 
     def value(self, index: Ix) -> Value:
-        """An index as an i64 (a vector, of a lane index)."""
+        """An index as an i64; a vector for a lane index."""
         if isinstance(index, int):
             return Value(self, I64, f"{index:d}", 0, index)
         return lanes.materialize(index) if isinstance(index, lanes.LaneIndex) else index
 
     def fresh(self, prefix: str = "v") -> str:
-        """A name that nothing else in the function has."""
+        """A name that is unique in the function."""
         self.count += 1
         return f"%{prefix}{self.count}"
 
     def write(self, text: str) -> None:
-        """An instruction without a value, exactly as it is written."""
+        """Emit an instruction without a value, verbatim."""
         if self.regions[-1].called:
             self.poll_after_call()
         self.regions[-1].lines.append(f"  {text}{self.dbg}")
 
     def let(self, type_: Type, text: str) -> Value:
-        """An instruction with a value, exactly as it is written."""
+        """Emit an instruction with a value, verbatim."""
         regions = self.regions
         if regions[-1].called:
             self.poll_after_call()
@@ -221,19 +229,19 @@ class Function:
         return (Vector if type_.lanes else Value)(self, type_, name, len(regions))
 
     def pure(self, type_: Type, text: str, *operands: Value) -> Value:
-        """An instruction without effects: among vectors a scalar one is written once, where its operands are known first."""
+        """Emit an instruction without side effects; a scalar one among vectors is hoisted."""
         if not self.regions[-1].width or type_.lanes:
             return self.let(type_, text)
         return self.once(text, operands, lambda: self.let(type_, text))
 
     def alloca(self, type_: Type, count: int = 1) -> Value:
-        """Stack memory for `count` values, aligned to a cache line, allocated in the entry block."""
+        """Stack memory for `count` values, cache-line aligned, allocated in the entry block."""
         name = self.fresh("stack")
         self.allocas.append(f"  {name} = alloca [{count} x {type_.text}], align 64")
         return Value(self, PTR, name)
 
     def locate(self, instruction: str) -> str:
-        """What follows belongs to this HLO instruction; gives the former mark, for `restore`."""
+        """Attribute the following code to an HLO instruction; return the mark for `restore`."""
         before = self.dbg
         if self.scope is not None:
             line = self.module.line_of.get(instruction)
@@ -242,17 +250,17 @@ class Function:
         return before
 
     def restore(self, mark: str) -> None:
-        """Go back to a former mark."""
+        """Return to a previous mark."""
         self.dbg = mark
 
     @property
     def size(self) -> int:
-        """Lines so far."""
+        """The number of lines so far."""
         return sum([len(r.lines) for r in self.regions]) + self.outside_lines
 
     @property
     def block(self) -> str:
-        """The name of the basic block that is being written; a poll that is due begins another one."""
+        """The name of the current basic block; a pending poll begins another one."""
         if self.regions[-1].called:
             self.poll_after_call()
         for r in reversed(self.regions):
@@ -266,18 +274,18 @@ class Function:
 
     @property
     def width(self) -> int:
-        """How many elements a vector has here; 0 where there are scalars only."""
+        """Elements per vector here; 0 for scalar code."""
         return self.regions[-1].width
 
     @property
     def mask(self) -> lanes.Mask | None:
-        """The elements that there are; None where all are."""
+        """The mask of active elements; None for all."""
         return self.regions[-1].mask
 
     def enter(
         self, block: str = "", *, barrier: bool = False, width: int = 0, mask: lanes.Mask | None = None
     ) -> CodeRegion:
-        """Begin a region. What is remembered within does not hold outside."""
+        """Begin a region; values remembered in it are not valid outside."""
         here = self.regions[-1]
         depth = len(self.regions)
         made = CodeRegion([], block, barrier, width or here.width, mask or here.mask, self.dbg, depth)
@@ -285,21 +293,21 @@ class Function:
         return made
 
     def leave(self) -> CodeRegion:
-        """End the innermost region; the caller puts its lines where they belong."""
+        """End the innermost region; the caller inserts its lines."""
         inner = self.regions.pop()
         self.dbg = inner.mark
         return inner
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is remembered within does not hold outside, and nothing is moved out of it."""
+        """Emit code whose values are not remembered outside and from which nothing is hoisted."""
         self.enter(barrier=True)
         yield
         self._append(self.leave())
 
     @contextmanager
     def vectorized(self, width: int, mask: lanes.Mask | None = None) -> Iterator[None]:
-        """What is written within stands for `width` elements, those of the mask where there is one."""
+        """Emit code that stands for `width` elements, those of the mask if there is one."""
         self.enter(width=width, mask=mask)
         yield
         self._append(self.leave())
@@ -312,7 +320,7 @@ class Function:
         here.block = inner.block or here.block
 
     def mark(self) -> Callable[[], None]:
-        """What there is now; calling the result goes back to it, out of whatever has been begun since."""
+        """Save the state; calling the result restores it, leaving all regions begun since."""
         regions = [(r, len(r.lines), r.block, dict(r.memo), r.work, r.called) for r in self.regions]
         here, allocas, parts, plans = self.regions, len(self.allocas), len(self.outlined), len(self.plans)
         former = self.allocas, self.scope, self.dbg, self.outside_lines, self.slot, self.polls, self.part_rounds
@@ -332,10 +340,11 @@ class Function:
         return back
 
     def once(self, key: object, operands: Sequence[Ix], write: Callable[[], _T], floor: int = 0) -> _T:
-        """What is remembered under a key; else what `write()` gives, which is then remembered.
+        """The value remembered for a key; otherwise `write()`, which is then remembered.
 
-        It is written in the outermost region, no further out than `floor`, in which all operands are
-        known and what is written runs as soon as this region runs: before the loops around it.
+        The code is emitted in the outermost region, no further out than `floor`, in which all
+        operands are known and which executes whenever this region does: loop-invariant code is
+        hoisted.
         """
         found = self.recall(key)
         if found is not None:
@@ -350,7 +359,7 @@ class Function:
         try:
             made = self.remember(key, write())
         finally:
-            if self.block != entered:  # what was written before comes out of another block now
+            if self.block != entered:  # the previous code now ends in another block
                 for phi in (line for r in inner for line in r.lines if isinstance(line, Phi)):
                     phi.incoming = [(v, self.block if b == entered else b) for v, b in phi.incoming]
             self.outside_lines -= size
@@ -358,7 +367,7 @@ class Function:
         return made
 
     def _home(self, operands: Sequence[Ix], floor: int) -> int:
-        """How many regions there are around what has these operands (see `once`)."""
+        """The depth of the region to emit code with these operands in (see `once`)."""
         for v in operands:
             if isinstance(v, Value) and v.depth > floor:
                 floor = v.depth
@@ -368,20 +377,20 @@ class Function:
         return at
 
     def recall(self, key: object) -> object:
-        """What was remembered under a key here or in a region around; None where nothing was."""
+        """The value remembered for a key here or in an enclosing region, or None."""
         last = self._holders.get(key)
         if last is None:
             return None
         if last.depth < len(self.regions) and self.regions[last.depth] is last and key in last.memo:
             return last.memo[key]
-        for region in reversed(self.regions):  # the last one has ended: one further out may hold it
+        for region in reversed(self.regions):  # the last one has ended: an outer region may have it
             found = region.memo.get(key)
             if found is not None:
                 return found
         return None
 
     def remember(self, key: object, value: _T) -> _T:
-        """Keep a value for as long as this region lasts."""
+        """Remember a value until this region ends."""
         self.regions[-1].memo[key] = value
         self._holders[key] = self.regions[-1]
         return value
@@ -392,14 +401,14 @@ class Function:
 
     @property
     def body(self) -> list[str]:
-        """The instructions of the finished function but for its return."""
+        """The instructions of the finished function without its return."""
         return [*self.allocas, *map(str, self.regions[-1].lines), *self.stopped_block()]
 
     def stopped_block(self) -> list[str]:
-        """The block to which polls go that stop the function."""
+        """The block that a poll branches to in order to stop the function."""
         return [f"  br label %{polling.STOPPED}", f"{polling.STOPPED}:"] if self.polls else []
 
     def replace_body(self, body: OutlinedBody) -> None:
-        """Take the instructions of another function with the same parameters."""
+        """Replace the instructions by those of another function with the same parameters."""
         self.allocas, self.regions[-1].lines, self.polls = [], list(body.lines), False
         self.symbols, self.shared = body.symbols, body

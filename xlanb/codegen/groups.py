@@ -1,4 +1,4 @@
-"""Instructions that multiply groups of narrow neighbours and add the products to the lane of a sum.
+"""Instructions that multiply groups of narrow neighbours and add the products to a lane's sum.
 
     lane += x[0] * y[0] + x[1] * y[1]  (+ x[2] * y[2] + x[3] * y[3])
 
@@ -17,32 +17,38 @@ from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 NARROW = (T.BF16, T.S16, T.S8)
-"""Types that may come in groups."""
+"""Types that may form groups."""
 _PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 128: "llvm.x86.sse2.pmadd.wd"}
-"""Multiply pairs of 16-bit integers and add the two products, by the width of the vector."""
+"""Multiply pairs of 16-bit integers and add both products, by vector bits."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """How a machine multiplies groups of elements of `type`, `size` of them in a lane: `intrinsic` with its operands as `parts`."""
+    """How a machine multiplies groups of `size` elements of `type` per lane.
+
+    It calls `intrinsic` with operands of type `parts`.
+    """
 
     type: PrimitiveType
     size: int
     intrinsic: str
     sum: Type
-    """The vector of sums."""
+    """The vector type of the sums."""
     parts: Type
-    """The vector of narrow elements."""
+    """The vector type of the narrow elements."""
     adds: bool = True
-    """Whether the instruction adds to the sum, or gives the products alone."""
+    """Whether the instruction adds to the sum; otherwise it returns only the products."""
 
     @property
     def products(self) -> int:
-        """Products of an instruction."""
+        """Products per instruction."""
         return self.size * self.sum.lanes
 
     def add(self, total: Value, x: Value, y: Value) -> Value:
-        """The total and the products of groups x and y, any vectors of that width; of 8-bit elements x is unsigned and y signed."""
+        """Add the products of groups x and y, vectors of that width, to the total.
+
+        For 8-bit elements, x is unsigned and y signed.
+        """
         f = total.function
         x, y = x.bits_as(self.parts), y.bits_as(self.parts)
         if self.adds:
@@ -51,7 +57,7 @@ class Group:
 
 
 def group_of(target: CodegenTarget, t: PrimitiveType, bits: int = 0) -> Group | None:
-    """The groups of elements of type t on a machine, in vectors of `bits` (its widest); None where it has none."""
+    """The groups of elements of type t in vectors of `bits` (default: the widest), or None."""
     bits = bits or target.vector_bits
     if not target.triple.startswith("x86_64") or bits not in _PAIRS or bits > target.vector_bits:
         return None

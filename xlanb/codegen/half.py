@@ -1,4 +1,8 @@
-"""f16 on machines that have no instructions for it: LLVM calls the functions of its compiler's runtime there, which a process need not have, so they go with the code that calls them."""
+"""f16 on machines without instructions for it.
+
+LLVM calls functions of its compiler runtime there, which a process need not have, so they are added
+to the code that calls them.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ from xlanb.codegen.values import Value
 
 _ROUND = "__truncsfhf2"
 _ARCHITECTURES = ("x86_64", "i686", "i386", "riscv", "wasm")
-"""Those that may have no instructions for it; AArch64 always has."""
+"""Architectures that may lack instructions for it; AArch64 always has them."""
 _CONVERTING = frozenset({"f16c", "zfh", "zfhmin"})
-"""The features that are these instructions."""
+"""The features that provide these instructions."""
 
 
 def _widened(x: Value) -> Value:
-    """f16 to f32: an f16 whose exponent has the place of an f32's is 2^-112 times too small."""
+    """f16 to f32: moved to an f32's exponent bits, an f16 is 2^-112 times too small."""
     bits = x.bits_as(I16).zext(I32)
     magnitude = bits & 0x7FFF
     scaled = ((magnitude << 13).bits_as(FLOAT) * 2.0**112).bits_as(I32)
@@ -27,7 +31,7 @@ def _widened(x: Value) -> Value:
 
 
 def _rounded(x: Value) -> Value:
-    """f32 to f16, ties to even; adding 1/2 rounds a subnormal where it has to be."""
+    """f32 to f16, ties to even; subnormals are rounded by adding 1/2."""
     bits = x.bits_as(I32)
     magnitude = bits & 0x7FFFFFFF
     cut = magnitude.lshr(13)
@@ -40,7 +44,7 @@ def _rounded(x: Value) -> Value:
 
 
 def _rounded_double(x: Value) -> Value:
-    """f64 to f16 by way of an f32 rounded to odd, so that the second rounding sees on which side of a tie the number is."""
+    """f64 to f16 through an f32 rounded to odd, so that the second rounding is correct."""
     near = x.cast("fptrunc", FLOAT)
     back = near.cast("fpext", DOUBLE)
     magnitudes = [value.bits_as(I64) & (1 << 63) - 1 for value in (back, x)]
@@ -70,7 +74,7 @@ def _text(target: CodegenTarget) -> str:
 
 
 def conversions(text: str, target: CodegenTarget) -> str:
-    """The functions that the code of a module of LLVM IR will call to convert f16; "" where it converts none, or the machine does it itself."""
+    """The functions that convert f16 in a module of LLVM IR; "" if the machine needs none."""
     if "half" not in text or not target.triple.startswith(_ARCHITECTURES) or target.enabled & _CONVERTING:
         return ""
     return _text(target)

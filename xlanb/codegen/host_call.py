@@ -1,6 +1,7 @@
 """Functions of the runtime that machine code calls: rare opcodes fall back to NumPy.
 
-The kernel of such an instruction is a call of `host.OPCODE` (also its name in the LLVM IR, the list of kernels and the profile) with the addresses of operands and results.
+The kernel of such an instruction calls `host.OPCODE` (also its name in the LLVM IR, the list of
+kernels and the profile) with the addresses of operands and results.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ HOST_OPCODES = frozenset(
     {
         Op.FFT, Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.RNG_BIT_GENERATOR, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE,
         Op.BATCH_NORM_GRAD, Op.CUSTOM_CALL, Op.RAGGED_DOT, Op.SCALED_DOT, Op.ALL_GATHER, Op.ALL_REDUCE, Op.ALL_TO_ALL,
-        Op.COLLECTIVE_BROADCAST, Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_REDUCE, Op.REDUCE_SCATTER, Op.SHUFFLE, Op.RAGGED_ALL_TO_ALL,
+        Op.COLLECTIVE_BROADCAST, Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_REDUCE, Op.REDUCE_SCATTER, Op.SHUFFLE,
+        Op.RAGGED_ALL_TO_ALL,
         Op.ALL_GATHER_START, Op.ALL_GATHER_DONE, Op.ALL_REDUCE_START, Op.ALL_REDUCE_DONE, Op.COLLECTIVE_PERMUTE_START,
         Op.COLLECTIVE_PERMUTE_DONE, Op.ASYNC_START, Op.ASYNC_UPDATE, Op.ASYNC_DONE, Op.RNG, Op.RNG_GET_AND_UPDATE_STATE,
         Op.INFEED, Op.OUTFEED,
     }
 )  # fmt: skip
-"""Opcodes that the runtime computes with NumPy, a function call a piece, where they have no kernel: Fourier transforms and linear algebra mostly have one."""
+"""Opcodes computed by NumPy, in one call each, unless they have a kernel.
+
+Fourier transforms and linear algebra mostly have one.
+"""
 
 
 _SHARED = frozenset(
@@ -56,23 +61,26 @@ _SHARED = frozenset(
         Op.SEND,
     }
 )
-"""Opcodes by which another device gets an operand itself, and not what is computed of it."""
+"""Opcodes that pass an operand itself, not a function of it, to another device."""
 
 _NUMBERS = frozenset({Op.PARTITION_ID, Op.REPLICA_ID})
 
 
 def is_number_of_several(i: HloInstruction) -> bool:
-    """Whether an instruction gives a number that each device has its own of."""
+    """Whether an instruction returns a number that differs between devices."""
     return i.opcode in _NUMBERS and device_count(i) > 1
 
 
 class HiddenState:
-    """What instructions of one executable share from call to call: infeed and outfeed, and the state of its random numbers, which go on where they stopped."""
+    """State that an executable's instructions keep between calls.
+
+    It consists of infeed and outfeed, and the state of the random number generators.
+    """
 
     def __init__(self) -> None:
         self.feeds = Feeds()
         self._rng_states: dict[int, int] = {}  # of each device
-        self._lock = threading.RLock()  # a signal's handler may run the same executable
+        self._lock = threading.RLock()  # a signal handler may run the same executable
 
     def apply(self, i: HloInstruction, operands: tuple[Any, ...]) -> Any:
         """The value of an instruction."""
@@ -88,37 +96,39 @@ class HiddenState:
         return value
 
     def checked(self, i: HloInstruction, value: Any) -> Any:
-        """A value that a function of Python's gave for an instruction.
+        """Check a value that a Python function returned for an instruction.
 
         Raises:
-            EvaluationError: it does not have the instruction's shape.
+            EvaluationError: It does not have the instruction's shape.
         """
         return Evaluator(feeds=self.feeds).checked(i, value)
 
 
 class HostCall:
-    """The function behind one instruction: it takes a table of addresses, operands' leaves first, then those of the result.
+    """The function of one instruction; it takes a table of addresses.
 
-    The machine code calls this object through CPython's own interface and ends where that raises (see `xlanb.host` in xlanb.cpu.runtime.guard). A ctypes callback would lose an
-    exception that a signal's handler raises before its first line, or behind its last.
+    The table holds the operands' leaves, then the result's. Machine code calls this object through
+    CPython's C API and stops if it raises (see `xlanb.host` in xlanb.cpu.runtime.guard). A ctypes
+    callback would lose an exception that a signal handler raises before its first or after its last
+    line.
     """
 
     def __init__(self, i: HloInstruction, hidden: HiddenState) -> None:
         self.instruction = i
         self.hidden = hidden
         self.leaves = leaf_count(i)
-        self.shares = i.opcode in _SHARED  # others get the operands themselves
+        self.shares = i.opcode in _SHARED  # other devices get the operands themselves
 
     @property
     def address(self) -> int:
-        """Where the object is, which must be kept alive as long as code that calls it."""
+        """The address of the object, which must outlive the code that calls it."""
         return id(self)
 
     def __call__(self, table: int) -> None:
         try:
             addresses = iter((ctypes.c_uint64 * self.leaves).from_address(table))
             operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
-            if self.shares:  # others read them when this device has gone on and may have overwritten them
+            if self.shares:  # others may read them after this device has continued and overwritten them
                 operands = map_leaves(np.array, operands)
             with np.errstate(all="ignore"):
                 result = self.hidden.apply(self.instruction, operands)
@@ -135,12 +145,12 @@ class HostCall:
 
     @staticmethod
     def meet(members: Sequence[tuple[HostCall, int]], group: Sequence[int], grid: DeviceGrid) -> None:
-        """A collective of a group: the call of each member with its table, in order."""
+        """Perform a collective of a group: each member's call with its table, in order."""
         first = members[0][0]
         i = first.instruction
         places = [iter((ctypes.c_uint64 * h.leaves).from_address(table)) for h, table in members]
         rows = [[_read(o.shape, addresses) for o in i.operands] for addresses in places]
-        if first.shares:  # a result may lie where another member's operand does
+        if first.shares:  # a result may alias another member's operand
             rows = [[np.array(a) for a in row] for row in rows]
         evaluator = Evaluator(feeds=first.hidden.feeds)
         with np.errstate(all="ignore"):
@@ -151,9 +161,10 @@ class HostCall:
 
 
 class CallbackCall:
-    """A HostCall that calls a Python function of JAX's (pure_callback, io_callback, debug.print) without the evaluator.
+    """A HostCall of a Python function of JAX (pure_callback, io_callback, debug.print).
 
-    All its operands and results are static arrays or tokens. The function gets read-only copies of the operands.
+    It does not use the evaluator. All its operands and results are static arrays or tokens. The
+    function gets read-only copies of the operands.
     """
 
     def __init__(self, i: HloInstruction, hidden: HiddenState) -> None:
@@ -166,7 +177,7 @@ class CallbackCall:
 
     @staticmethod
     def fits(i: HloInstruction) -> bool:
-        """Whether an instruction can be called so."""
+        """Whether an instruction can be called this way."""
         if i.attributes.get("custom_call_target") not in host.CALLBACKS:
             return False
         results = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
@@ -174,12 +185,12 @@ class CallbackCall:
 
     @property
     def address(self) -> int:
-        """Where the object is, which must be kept alive as long as code that calls it."""
+        """The address of the object, which must outlive the code that calls it."""
         return id(self)
 
     def __call__(self, table: int) -> None:
         function = host.callback_function(self.instruction)
-        if function is None:  # raises the error that says so
+        if function is None:  # raises an error that says so
             return self._general(table)
         addresses = self._table.from_address(table)[:]
         given = function(*[leaf and leaf.copied(a) for leaf, a in zip(self._operands, addresses, strict=False)])
@@ -201,7 +212,10 @@ class CallbackCall:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """An array that machine code gives or takes: where its elements are from its address on, and its bytes; its shape where that is `dynamic`."""
+    """An array passed to or from machine code: shape, dtype, byte strides and byte size.
+
+    `dynamic` is its shape if that is dynamic.
+    """
 
     dynamic: ArrayShape | None
     dimensions: tuple[int, ...]
@@ -213,7 +227,7 @@ class _Leaf:
     @staticmethod
     @lru_cache(maxsize=4096)
     def of(shape: Shape) -> _Leaf | None:
-        """Of the shape of an array; None of a token."""
+        """The leaf of an array shape; None for a token."""
         array = shape.array if isinstance(shape, BufferShape) else shape
         if not isinstance(array, ArrayShape) or not array.is_array:
             return None
@@ -222,17 +236,17 @@ class _Leaf:
         return _Leaf(array if array.is_dynamic else None, array.dimensions, array.dtype, places, memory, size)
 
     def view(self, address: int) -> Array:
-        """The elements in place."""
+        """A view of the elements."""
         return np.ndarray(self.dimensions, self.dtype, self.memory.from_address(address), 0, self.strides)
 
     def read(self, address: int) -> Array:
-        """The array: in place where it has elements."""
+        """The array; a view if it has elements."""
         if self.dynamic is not None:
             return unpacked(self.dynamic, address)
         return self.view(address) if self.size else np.empty(self.dimensions, self.dtype)
 
     def write(self, value: Array, address: int) -> None:
-        """Set the array."""
+        """Store the array."""
         if self.dynamic is not None:
             packed(self.dynamic, value, address)
         elif self.size:
@@ -246,19 +260,19 @@ class _Leaf:
 
 
 def _takes(leaf: _Leaf | None, value: Any) -> bool:
-    """Whether a value is an array that a result can take as it is."""
+    """Whether a value is an array that can be stored to a result as it is."""
     if leaf is None:
         return value is None
     return isinstance(value, np.ndarray) and value.shape == leaf.dimensions and value.dtype == leaf.dtype
 
 
 def leaf_count(i: HloInstruction) -> int:
-    """Arrays that an instruction reads and writes."""
+    """The number of arrays that an instruction reads and writes."""
     return sum(1 for shape in (*(o.shape for o in i.operands), i.shape) for _ in shape.leaves())
 
 
 def _read(shape: Shape, addresses: Iterator[int]) -> Any:
-    """The value at the next addresses, a tuple as a tuple."""
+    """The value at the next addresses; tuples as tuples."""
     if isinstance(shape, TupleShape):
         return tuple(_read(s, addresses) for s in shape.shapes)
     leaf, address = _Leaf.of(shape), next(addresses)
@@ -266,7 +280,7 @@ def _read(shape: Shape, addresses: Iterator[int]) -> Any:
 
 
 def _write(shape: Shape, value: Any, addresses: Iterator[int]) -> None:
-    """Set what is at the next addresses."""
+    """Store a value at the next addresses."""
     if isinstance(shape, TupleShape):
         for s, v in zip(shape.shapes, value, strict=True):
             _write(s, v, addresses)
@@ -285,7 +299,10 @@ def _arrays(value: Any) -> Iterator[Array]:
 
 
 def _apart(value: Any, operands: Sequence[Array]) -> Any:
-    """The results, copied where they lie in the memory of operands and are several: one may be written over the operand that another is."""
+    """Copy results that share memory with operands if there are several results.
+
+    Otherwise one result could be written over the operand that another result is.
+    """
     if not isinstance(value, tuple):
         return value
     return tuple(
@@ -297,9 +314,10 @@ def _apart(value: Any, operands: Sequence[Array]) -> Any:
 
 
 def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState) -> dict[str, HostCall | CallbackCall]:
-    """A function per symbol."""
+    """A function for each symbol."""
     if instructions:
-        # These are loaded at their first use. That must not be in the middle of a run: importlib loses interrupts that fall into its weak references' callbacks.
+        # Import these now, not on first use during a run: importlib loses interrupts in its weak
+        # references' callbacks.
         scipy = ["scipy.fft"] if any(i.opcode is Op.FFT for i in instructions.values()) else []
         for name in ("numpy.ctypeslib", "numpy.random", *scipy):
             importlib.import_module(name)

@@ -1,6 +1,7 @@
-"""Addresses of elements: multi-dimensional and linear indices, arrays with a layout, reshapes.
+"""Addresses of elements: multi-dimensional and linear indices, layouts, reshapes.
 
-Every index that reaches memory is made of loop counters within bounds and of values that were clamped, so nothing reads or writes out of bounds.
+Every index used for memory consists of loop counters within bounds and of clamped values, so that
+nothing is read or written out of bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from xlanb.shape.shape import common_factors, memory_order
 
 @lru_cache(maxsize=65536)
 def strides(shape: ArrayShape) -> tuple[int, ...]:
-    """Elements from one index to the next, per dimension, by the layout."""
+    """Element strides per dimension, by the layout."""
     out = [0] * shape.rank
     step = 1
     for d in shape.minor_to_major:
@@ -30,7 +31,7 @@ def strides(shape: ArrayShape) -> tuple[int, ...]:
 
 
 def same_order(a: ArrayShape, b: ArrayShape) -> bool:
-    """Whether two shapes have equal dimensions in the same order in memory."""
+    """Whether two shapes have equal dimensions in the same memory order."""
     if a is b:
         return True
     return a.dimensions == b.dimensions and (a.layout is b.layout or order(a) == order(b))
@@ -40,7 +41,7 @@ order = memory_order
 
 
 class Index:
-    """An element of `shape`: an index per dimension, or the linear offset in memory order (`flat`), or both."""
+    """An element of `shape`: an index per dimension, the linear memory offset (`flat`), or both."""
 
     __slots__ = ("_multi", "flat", "shape")
 
@@ -51,16 +52,16 @@ class Index:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for equal indices."""
+        """A key that is equal for equal indices."""
         return ("flat", self.flat, self.shape.minor_to_major) if self._multi is None else self._multi
 
     @property
     def names(self) -> tuple[Ix, ...]:
-        """What the index is made of."""
+        """The components of the index."""
         return (0 if self.flat is None else self.flat,) if self._multi is None else self._multi
 
     def multi(self, f: Function) -> tuple[Ix, ...]:
-        """The index per dimension; computed by divisions where only the offset is known."""
+        """The index per dimension; computed by divisions if only the offset is known."""
         if self._multi is None:
             return unflatten(f, 0 if self.flat is None else self.flat, self.shape)
         return self._multi
@@ -85,14 +86,17 @@ def flatten(f: Function, multi: Sequence[Ix], shape: ArrayShape) -> Ix:
 
 
 def flatten_at(f: Function, index: Index, shape: ArrayShape) -> Ix:
-    """The offset of an index in an array of the same dimensions and perhaps another layout."""
+    """The offset of an index in an array of the same dimensions, possibly with another layout."""
     if index.flat is not None and same_order(index.shape, shape):
         return index.flat
     return flatten(f, index.multi(f), shape)
 
 
 def reshape(f: Function, index: Index, to: ArrayShape) -> Index:
-    """The element of `to` that a row-major reshape puts at `index`: groups of dimensions with equal products are split and merged apart from each other."""
+    """The element of `to` that a row-major reshape moves to `index`.
+
+    Groups of dimensions with equal products are split and merged separately.
+    """
     source = index.shape
     if index.flat is not None and _row_major(source) and _row_major(to):
         return Index(to, flat=index.flat)
@@ -110,7 +114,7 @@ def reshape(f: Function, index: Index, to: ArrayShape) -> Index:
 
 
 def bitcast(f: Function, index: Index, to: ArrayShape) -> Index:
-    """The element of `to` that lies where `index` lies, in memory order."""
+    """The element of `to` at the same memory offset as `index`."""
     flat = flatten_at(f, index, index.shape)
     if same_order(index.shape, to):
         return Index(to, index.multi(f), flat) if index.flat is None else Index(to, flat=flat)
@@ -131,13 +135,16 @@ class IrArray:
     shape: ArrayShape
 
     def load(self, index: Index) -> Element:
-        """The element at an index of the same dimensions; zero where there is none (a gather from an empty array)."""
+        """The element at an index of the same dimensions; zero if the array is empty.
+
+        That happens for a gather from an empty array.
+        """
         f, t = self.pointer.function, self.shape.element_type
         if self.shape.element_count == 0:
             return zero(f, t)
         return load(t, self.pointer, flatten_at(f, index, self.shape))
 
     def store(self, index: Index, value: Element) -> None:
-        """Set the element at an index of the same dimensions."""
+        """Store the element at an index of the same dimensions."""
         offset = flatten_at(self.pointer.function, index, self.shape)
         store(self.shape.element_type, self.pointer, offset, value)

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 
 _PLAIN = (Value, Vector)
 
-# -- arithmetic ---------------------------------------------------------------------------------------------------
+# -- arithmetic ------------------------------------------------------------------------------------
 
 
 def alike(f: Function, *operands: Value | Number) -> list[Value]:
-    """Operands of one type: numbers as constants, scalars in each lane where there is a vector, lane indices as vectors."""
+    """Convert operands to one type: numbers to constants, lane indices to vectors.
+
+    Scalars are broadcast if there is a vector.
+    """
     given: list[Any] = list(operands)
     kind, known = type(given[0]), getattr(given[0], "type", None)
     if kind in _PLAIN:
         for v in given:
             if type(v) is not kind or v.type is not known:
                 break
-        else:  # by far the most
+        else:  # by far the most common case
             return given
     given = [materialize(v) if isinstance(v, LaneIndex) else v for v in given]
     types = [v.type for v in given if isinstance(v, Value)]
@@ -36,46 +39,49 @@ def alike(f: Function, *operands: Value | Number) -> list[Value]:
 
 
 def as_type(f: Function, type_: Type, operand: Value | Number) -> Value:
-    """A number as a constant of a type, a scalar in as many lanes as the type has."""
+    """A number as a constant of a type; a scalar broadcast to the type's lanes."""
     if not isinstance(operand, Value):
         return f.const(type_, operand)
     return operand if operand.type.lanes == type_.lanes else splat(f, operand, type_.lanes)
 
 
 def binary(f: Function, opcode: str, a: Value | Number, b: Value | Number, flags: str = "") -> Value:
-    """LLVM's instruction of two operands of one type."""
+    """Emit LLVM's instruction of two operands of one type."""
     x, y = alike(f, a, b)
     flags = flags or (f.fast if opcode[0] == "f" else "")
     return f.pure(x.type, f"{opcode} {flags + ' ' if flags else ''}{x.type.text} {x.text}, {y.text}", x, y)
 
 
 def unary(f: Function, opcode: str, a: Value) -> Value:
-    """LLVM's instruction of one operand: fneg, freeze."""
+    """Emit LLVM's instruction of one operand: fneg, freeze."""
     (x,) = alike(f, a)
     return f.pure(x.type, f"{opcode} {x.type.text} {x.text}", x)
 
 
 def compare(f: Function, opcode: str, condition: str, a: Value | Number, b: Value | Number) -> Value:
-    """An icmp or fcmp."""
+    """Emit an icmp or fcmp."""
     x, y = alike(f, a, b)
     return f.pure(x.type.of(I1), f"{opcode} {condition} {x.type.text} {x.text}, {y.text}", x, y)
 
 
 def select(f: Function, condition: Value, then: Value | Number, otherwise: Value | Number) -> Value:
-    """One of two values, lane by lane where the condition is a vector. A known condition costs nothing."""
+    """Select one of two values, lane by lane if the condition is a vector.
+
+    A constant condition costs nothing.
+    """
     if condition.number is not None and isinstance(then, Value) and isinstance(otherwise, Value):
         return then if condition.number else otherwise
     a, b = alike(f, then, otherwise)
     if isinstance(condition, Vector) and not a.type.lanes:
         a, b = (as_type(f, a.type.times(condition.lanes), v) for v in (a, b))
     elif a.type.lanes and not condition.type.lanes and b.number == 0 and a.type.is_integer and a.type.bits > 1:
-        # All lanes or none: a mask that is made once costs less than a choice in each round.
+        # All lanes or none: one mask is cheaper than a select in each iteration.
         return a & condition.sext(a.type.scalar)
     return f.pure(a.type, f"select {condition!r}, {a!r}, {b!r}", condition, a, b)
 
 
 def cast(f: Function, opcode: str, a: Value, to: Type) -> Value:
-    """A conversion of each lane."""
+    """Convert each lane."""
     if opcode == "trunc" and isinstance(a, LaneIndex):
         return truncated(a, to)
     (x,) = alike(f, a)
@@ -88,7 +94,7 @@ def cast(f: Function, opcode: str, a: Value, to: Type) -> Value:
 def intrinsic(
     f: Function, name: str, *operands: Value | Number, flags: str = "", immediate: bool | None = None
 ) -> Value:
-    """LLVM's intrinsic of a name over operands of one type; those that take an immediate i1 have it last."""
+    """Emit an LLVM intrinsic over operands of one type; an immediate i1, if any, comes last."""
     given = alike(f, *operands)
     type_ = given[0].type
     if immediate is not None:
@@ -98,7 +104,7 @@ def intrinsic(
 
 
 def call_as(f: Function, result: Type, name: str, *arguments: Value, flags: str = "") -> Value:
-    """A call of a function without effects, exactly as it is given: an intrinsic whose operands are of several types."""
+    """Emit a call without side effects, verbatim: an intrinsic with operands of several types."""
     _declare(f, result, name, arguments)
     given = ", ".join(map(repr, arguments))
     return f.pure(result, f"call {flags}{' ' if flags else ''}{result.text} @{name}({given})", *arguments)
@@ -111,7 +117,7 @@ def _declare(f: Function, result: Type, name: str, arguments: Sequence[Value]) -
 
 
 def both(f: Function, a: Value, b: Value) -> Value:
-    """i1 and, folded."""
+    """i1: logical and, constant-folded."""
     if a.number is not None:
         return b if a.number else a
     if b.number is not None:
@@ -119,11 +125,11 @@ def both(f: Function, a: Value, b: Value) -> Value:
     return a & b
 
 
-# -- calls ------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 def call(f: Function, result: Type, name: str, *arguments: Value, flags: str = "", attributes: str = "") -> Value:
-    """A call of a function by its name, declared by the way; of type void the value is of no use."""
+    """Emit a call of a function by name and declare it; the value is unusable if void."""
     _declare(f, result, name, arguments)
     given = ", ".join(map(repr, arguments))
     text = f"call {flags}{' ' if flags else ''}{result.text} @{name}({given}){' ' if attributes else ''}{attributes}"
@@ -134,36 +140,37 @@ def call(f: Function, result: Type, name: str, *arguments: Value, flags: str = "
 
 
 def call_own(f: Function, name: str, *arguments: Value) -> None:
-    """A call of a function of this module (see routines.py)."""
+    """Emit a call of a function of this module (see routines.py)."""
     f.write(f"call void {f.symbol(name).text}({', '.join(repr(a) for a in arguments)})")
     has_called(f)
 
 
 def call_pointer(f: Function, callee: Value, *arguments: Value) -> None:
-    """A call of the function at an address."""
+    """Emit a call of the function at an address."""
     f.write(f"call void {callee.text}({', '.join(repr(a) for a in arguments)})")
     has_called(f)
 
 
 def has_called(f: Function) -> None:
-    """Mark that the last instruction calls code that polls. On a stop request it returns early, and
-    its result must not be used: a poll must follow.
+    """Mark that the last instruction calls code that polls.
+
+    On a stop request it returns early, and its result must not be used: a poll must follow.
     """
     f.regions[-1].work += polling.CALL
     f.regions[-1].called = f.target.polls and not f.goes_on
 
 
 def poll_after_call(f: Function) -> None:
-    """Poll behind a call that may have returned early."""
+    """Poll after a call that may have returned early."""
     f.regions[-1].called = False
     polling.write(f)
 
 
-# -- lanes ------
+# -- lanes -----------------------------------------------------------------------------------------
 
 
 def splat(f: Function, value: Value, count: int) -> Value:
-    """A vector with a scalar in each lane; made where the scalar is known first."""
+    """A vector with a scalar in each lane; hoisted to where the scalar is defined."""
     if value.number is not None:
         return f.const(value.type.times(count), value.number)
     type_ = value.type.times(count)
@@ -176,7 +183,7 @@ def splat(f: Function, value: Value, count: int) -> Value:
 
 
 def shuffle(f: Function, a: Value, b: Value | None, which: Sequence[int]) -> Value:
-    """Lanes of one or two vectors of one type; below zero: any."""
+    """Shuffle the lanes of one or two vectors of one type; negative indices are poison."""
     other = f"{b!r}" if b is not None else f"{a.type.text} poison"
     return f.let(a.type.times(len(which)), f"shufflevector {a!r}, {other}, {_order_text(tuple(which))}")
 
@@ -189,17 +196,17 @@ def _order_text(which: tuple[int, ...]) -> str:
 
 
 def extract(f: Function, a: Value, lane: Ix) -> Value:
-    """One element of a vector."""
+    """Extract one element of a vector."""
     return f.let(a.type.scalar, f"extractelement {a!r}, {f.value(lane)!r}")
 
 
 def insert(f: Function, a: Value, element: Value, lane: Ix) -> Value:
-    """A vector with another element."""
+    """Insert an element into a vector."""
     return f.let(a.type, f"insertelement {a!r}, {element!r}, {f.value(lane)!r}")
 
 
 def apart(f: Function, a: Value) -> tuple[Value, Value]:
-    """The even and the odd elements of a vector; its two elements where there are no more."""
+    """The even and the odd elements of a vector; scalars if it has two."""
     if a.type.lanes == 2:
         return extract(f, a, 0), extract(f, a, 1)
     n = a.type.lanes
@@ -212,7 +219,7 @@ def joined(f: Function, a: Value, b: Value) -> Value:
 
 
 def any_of(f: Function, bits: Value) -> Value:
-    """i1: whether a vector of i1 has one that holds; an i1 itself."""
+    """i1: whether any element of a vector of i1 is true; an i1 itself."""
     if not bits.type.lanes:
         return bits
     whole = integer(bits.type.lanes)

@@ -1,4 +1,4 @@
-"""Compile LLVM IR to callable machine code; optimised IR and assembly on demand."""
+"""Compile LLVM IR to callable machine code; optimized IR and assembly on demand."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _READ_ONLY = Target(
     "",
     "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
 )
-"""The machine that LLVM IR is written for where there is no LLVM."""
+"""The machine that LLVM IR is emitted for if LLVM is not installed."""
 
 
 @cache
 def host() -> Target:
-    """The machine that this process runs on; without llvmlite any x86-64, whose code can be read and not run."""
+    """The machine of this process; without llvmlite a generic x86-64, whose code cannot be run."""
     if not llvm.is_installed():
         return _READ_ONLY
     c = llvm.library()
@@ -47,20 +47,27 @@ def host() -> Target:
     return Target(triple, cpu, features, layout, code_threads() if has_pool(triple) else 1)
 
 
-# -- linking ------------------------------------------------------------------------------------------------------
+# -- linking ---------------------------------------------------------------------------------------
 
 _LIBRARIES = 32
-"""Libraries of one linker. LLVM keeps some 9 KiB of each as long as its linker lives, even after the library has been unloaded; a new linker takes a millisecond."""
+"""Libraries per linker.
+
+LLVM keeps about 9 KiB of each until its linker is destroyed, even after the library has been
+unloaded; a new linker takes a millisecond.
+"""
 
 _linkers: list[Any] = []
-"""LLJITs: the last one is in use. A library keeps its own alive."""
+"""LLJITs; the last one is current. A library keeps its own alive."""
 _numbers = itertools.count()
 _unused: list[int] = []
-"""Libraries whose code was collected: unloaded when the next is loaded, as no signal's handler can be raised out of a finaliser."""
+"""Libraries whose code was garbage-collected; they are unloaded when the next one is loaded.
+
+A finalizer could not propagate exceptions of signal handlers.
+"""
 
 
 def _linker(number: int) -> int:
-    """The linker of the library with this number."""
+    """The linker for the library with this number."""
     c = llvm.library()
     if not _linkers or number % _LIBRARIES == 0:
         with llvm.message() as told, llvm.target_machine(llvm.TargetModel(host(), 1)) as machine:
@@ -75,7 +82,7 @@ def _linker(number: int) -> int:
 
 
 def _unload() -> None:
-    """Unload libraries that are not used any more."""
+    """Unload libraries that are no longer used."""
     while _unused:
         with llvm.message() as told:
             llvm.library().LLJIT_Dylib_Tracker_Dispose(_unused.pop(), told.place)
@@ -94,12 +101,13 @@ _OBJECT, _LIBRARY = 2, 3
 
 
 class LoadedCode:
-    """Object files linked into this process: `function(name, parameters)` calls what they export.
+    """Object files linked into this process: `function(name, parameters)` calls their exports.
 
-    `symbols` gives the address of each symbol that comes from outside; `kept` is kept alive as long as the code is. Functions that were handed out keep it alive too.
+    `symbols` are the addresses of external symbols; `kept` is kept alive as long as the code is,
+    and so is the code by returned functions.
 
     Raises:
-        CompilationError: a symbol is missing.
+        CompilationError: A symbol is missing.
     """
 
     _trackers: Sequence[int] = ()
@@ -138,20 +146,22 @@ class LoadedCode:
         return self._addresses[name]
 
     def function(self, name: str, parameters: int) -> Any:
-        """A ctypes function that takes `count` pointers and returns nothing; calls release the GIL."""
+        """A ctypes function of `parameters` pointers that returns nothing; releases the GIL."""
         made = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * parameters)(self.address(name))
         made.code = self  # type: ignore[attr-defined]  # the code lives as long as its functions
         return made
 
 
-# -- for who reads code -------------------------------------------------------------------------------------------
+# -- disassembly and text --------------------------------------------------------------------------
 
 
 class MachineCode:
-    """A module of LLVM IR, verified, and what LLVM's default pipeline for a level makes of it, with the vectorisers for the host's vector units.
+    """A verified module of LLVM IR and its compilation by LLVM's default pipeline for a level.
+
+    The vectorizers target the host's vector units.
 
     Raises:
-        CompilationError: LLVM refuses the IR.
+        CompilationError: LLVM rejects the IR.
     """
 
     def __init__(self, text: str, level: int = 3) -> None:

@@ -1,8 +1,10 @@
-"""Explicit vectors: what is written for one element becomes what is computed for `width` consecutive ones.
+"""Explicit vectors: code for one element becomes code for `width` consecutive ones.
 
-Within a region of a width (`Function.vectorized`) the counter of the innermost loop is a `LaneIndex`: a number that differs from lane to lane in a known way and costs nothing until it is
-used. Memory at such an index is loaded as one vector; an instruction with a vector among its operands is one of vectors, its other operands repeated; all else stays scalar and is
-moved out of the loop. What cannot be written for vectors raises `NotAVectorError`: the loop is then written for one element after the other.
+In a region with a width (`Function.vectorized`) the counter of the innermost loop is a `LaneIndex`:
+a number that differs from lane to lane in a known way and costs nothing until it is used. Loads at
+such an index load a vector. An instruction with a vector operand is a vector instruction, its other
+operands are broadcast. Everything else stays scalar and is hoisted out of the loop. Code that
+cannot be vectorized raises `NotAVectorError`: the loop is then emitted for one element at a time.
 """
 
 from __future__ import annotations
@@ -19,17 +21,15 @@ if TYPE_CHECKING:
     from xlanb.codegen.function import Function
 
 MAX_CUTS = 64
-"""Places at which a loop over vectors may be cut, its ends included."""
+"""The most positions at which a vector loop may be split, its ends included."""
 
 
 class NotAVectorError(XlanbError):
-    """Code that cannot be written for several elements at once: the loop around it goes one by one."""
+    """Code that cannot be emitted for several elements at once; the loop becomes scalar."""
 
 
 class SplitError(NotAVectorError):
-    """A condition that changes between consecutive elements at known positions: the loop must be
-    split there.
-    """
+    """A condition changes between elements at known positions: the loop must be split there."""
 
     def __init__(self, cuts: tuple[int, ...]) -> None:
         super().__init__(f"a condition that changes at {cuts}")
@@ -38,7 +38,11 @@ class SplitError(NotAVectorError):
 
 @dataclass(frozen=True)
 class Lane:
-    """The counter of a loop over vectors: `origin` is its value for the first lane, between `low` and `high`, both included, for all; `depth` its region."""
+    """The counter of a vector loop.
+
+    `origin` is its value in the first lane; all values are in low..high, inclusive; `depth` is its
+    region.
+    """
 
     origin: Ix
     low: int
@@ -49,7 +53,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Mask:
-    """Lanes of a vector: the first `count` of them where that is known, else those of an i1 vector."""
+    """Active lanes of a vector: the first `count` if known, else those of an i1 vector."""
 
     lanes: int
     count: int | None = None
@@ -57,14 +61,14 @@ class Mask:
 
     @staticmethod
     def first(f: Function, lanes: int, count: Ix) -> Mask:
-        """The first `count` lanes; more than all of them is all of them."""
+        """The first `count` lanes; all lanes if `count` is larger."""
         if isinstance(count, int):
             return Mask(lanes, count)
         made = f.once(("mask", lanes, count), (count,), lambda: f.constants(I64, range(lanes)).ult(count))
         return Mask(lanes, None, made)
 
     def value(self, f: Function, repeat: int = 1) -> Value:
-        """The mask as a vector of i1, each bit `repeat` times."""
+        """The mask as a vector of i1, each bit repeated `repeat` times."""
         if self.count is not None:
             return f.constants(I1, [k // repeat < self.count for k in range(self.lanes * repeat)])
         if self.bits is None:
@@ -75,12 +79,15 @@ class Mask:
 
 
 Atom = tuple[int, int]
-"""(a, m): the counter divided by a, modulo m where m is not 0."""
+"""(a, m): the counter divided by a, modulo m if m is not 0."""
 Terms = tuple[tuple[Atom, int], ...]
 
 
 class LaneIndex(Value):
-    """base + the sum of coefficient * atom: an i64 that differs from lane to lane. The base is the same for all lanes."""
+    """base + the sum of coefficient * atom: an i64 that differs from lane to lane.
+
+    The base is the same in all lanes.
+    """
 
     __slots__ = ("_hash", "base", "lane", "terms")
 
@@ -103,7 +110,7 @@ class LaneIndex(Value):
 
     @property
     def step(self) -> int | None:
-        """What the next lane has more; None where that is not the same for all."""
+        """The difference between consecutive lanes; None if it is not constant."""
         if not self.terms:
             return 0
         ((a, m), coefficient), *rest = self.terms
@@ -111,13 +118,13 @@ class LaneIndex(Value):
 
     @property
     def first(self) -> Ix:
-        """The value of the first lane, of an index of one step."""
+        """The value of the first lane, for an index with a constant step."""
         f = self.function
         return f.add(self.base, f.mul(self.lane.origin, self.step or 0, wrap=True), wrap=True)
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The lowest and the highest value; None where the base is not known."""
+        """The lowest and the highest value; None if the base is unknown."""
         if not isinstance(self.base, int):
             return None
         low = high = self.base
@@ -127,28 +134,31 @@ class LaneIndex(Value):
         return low, high
 
 
-# -- indices ------------------------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 def counter(f: Function, origin: Ix, low: int, high: int, width: int) -> Ix:
-    """The index of the lanes from `origin` on, in the present region; low..high is all that it may be in its loop."""
+    """The index of the lanes from `origin` on, in this region; in low..high for its whole loop."""
     return _named(f, Lane(origin, low, high, width, len(f.regions)), 0, (((1, 0), 1),))
 
 
 def _named(f: Function, lane: Lane, base: Ix, terms: Terms) -> Ix:
-    """An index of these parts; its base where the lanes do not differ."""
+    """An index of these components; just the base if lanes do not differ."""
     return LaneIndex(f, lane, base, terms) if terms else base
 
 
 def _parts_of(a: Ix) -> tuple[Ix, Terms] | None:
-    """The base and the terms of an index; None where it is a vector already."""
+    """The base and the terms of an index; None if it is a vector already."""
     if isinstance(a, LaneIndex):
         return a.base, a.terms
     return None if isinstance(a, Vector) else (a, ())
 
 
 def _joined(lane: Lane, terms: Sequence[tuple[Atom, int]]) -> tuple[int, Terms]:
-    """(a constant, terms): equal atoms added up, k*b * (q / ab mod m) + k * (q / a mod b) joined to k * (q / a mod bm), atoms that are the same for all lanes known."""
+    """(constant, terms): combine equal atoms, join nested moduli, fold constant atoms.
+
+    k*b * (q / ab mod m) + k * (q / a mod b) becomes k * (q / a mod bm).
+    """
     base, found = 0, dict[Atom, int]()
     for (a, modulus), k in terms:
         low, high, m = lane.low // a, lane.high // a, modulus
@@ -198,7 +208,7 @@ def add(f: Function, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
 
 
 def sub(f: Function, a: Ix, b: Ix) -> Ix:
-    """a - b of indices, perhaps negative."""
+    """a - b of indices, possibly negative."""
     if isinstance(b, int):
         if isinstance(a, int):
             return a - b
@@ -243,7 +253,7 @@ def rem(f: Function, a: Ix, b: int) -> Ix:
 
 
 def clamp(f: Function, a: Ix, low: int, high: int) -> Ix:
-    """The nearest of low..high, both included; signed."""
+    """Clamp to low..high, inclusive; signed."""
     if isinstance(a, int):
         return min(max(a, low), high)
     return low if low == high else a.smax(low).smin(high)
@@ -253,7 +263,8 @@ def within(f: Function, a: Ix, low: int, high: int) -> Value:
     """i1: low <= a < high, signed.
 
     Raises:
-        SplitError: of an index that differs from lane to lane it is so for a known part of the loop.
+        SplitError: For an index that differs from lane to lane, it holds in a known part of the
+            loop.
     """
     known = low <= a < high if isinstance(a, int) else _are_within(a, low, high) if isinstance(a, LaneIndex) else None
     if known is not None:
@@ -263,7 +274,7 @@ def within(f: Function, a: Ix, low: int, high: int) -> Value:
 
 
 def split(f: Function, q: Ix, sizes: Sequence[int]) -> list[Ix]:
-    """One counter over dimensions, outermost first, as an index for each of them."""
+    """Split one counter into an index per dimension, outermost first."""
     out: list[Ix] = []
     for size in reversed(sizes[1:]):
         out.append(rem(f, q, size))
@@ -272,7 +283,7 @@ def split(f: Function, q: Ix, sizes: Sequence[int]) -> list[Ix]:
 
 
 def _written(f: Function, op: str, a: Ix, b: Ix) -> Value:
-    """Index arithmetic, done once, where its operands are known first."""
+    """Emit index arithmetic once, where its operands are first known."""
 
     def write() -> Value:
         x, y = f.alike(f.value(a), f.value(b))
@@ -281,11 +292,11 @@ def _written(f: Function, op: str, a: Ix, b: Ix) -> Value:
     return f.once((op, a, b), (a, b), write)
 
 
-# -- indices of lanes, divided and compared -----------------------------------------------------------------------
+# -- indices of lanes, divided and compared --------------------------------------------------------
 
 
 def _divided(x: LaneIndex, b: int) -> tuple[int, list[tuple[Atom, int]], int, Terms]:
-    """(the base, terms) of what b divides, divided; the base and the terms of the rest."""
+    """(base, terms) of the part divisible by b, divided; then base and terms of the rest."""
     if not isinstance(x.base, int):
         raise NotAVectorError("the index is split over several variables")
     whole = [(atom, k // b) for atom, k in x.terms if k % b == 0]
@@ -326,7 +337,7 @@ def _is_below(x: LaneIndex, b: int) -> bool:
 
 
 def _are_within(x: LaneIndex, low: int, high: int) -> bool | None:
-    """Whether low <= x < high for all lanes, or for none; None where lanes may differ."""
+    """Whether low <= x < high in all lanes, or in none; None if lanes may differ."""
     span = x.span
     if span is None:
         return None
@@ -340,7 +351,7 @@ def _are_within(x: LaneIndex, low: int, high: int) -> bool | None:
     raise SplitError(tuple(c for c in cuts if x.lane.low < c <= x.lane.high))
 
 
-# -- vectors ------------------------------------------------------------------------------------------------------
+# -- vectors ---------------------------------------------------------------------------------------
 
 
 def varies(value: object) -> bool:
@@ -356,7 +367,7 @@ def materialize(x: LaneIndex) -> Value:
 
 
 def truncated(x: LaneIndex, to: Type) -> Value:
-    """A lane index in a narrower type: the first lane's, and the lanes counted in that type."""
+    """A lane index in a narrower type: truncates the first lane and counts in that type."""
     return _counted(x, to) if x.step is not None else materialize(x).trunc(to)
 
 
@@ -373,9 +384,10 @@ def _counted(x: LaneIndex, to: Type) -> Value:
 
 
 def by_registers(f: Function, rule: Callable[[Sequence[Value]], Sequence[Value]], *operands: Value) -> list[Value]:
-    """`rule` of vectors, one register of the widest of them at a time: masks of several registers in one vector are slow.
+    """Apply `rule` to vectors, one register of the widest at a time.
 
-    A result that is no vector is of operands that are none, and the same for each register.
+    Masks that span several registers are slow. A result that is not a vector depends only on
+    scalars, and is the same for each register.
     """
     operands = tuple(materialize(v) if isinstance(v, LaneIndex) else v for v in operands)
     vectors = [v for v in operands if isinstance(v, Vector)]
@@ -391,7 +403,7 @@ def by_registers(f: Function, rule: Callable[[Sequence[Value]], Sequence[Value]]
 
 
 def joined(f: Function, pieces: Sequence[Value]) -> Value:
-    """Vectors of equal sizes, a power of two of them, as one."""
+    """Concatenate a power of two of vectors of equal sizes."""
     made = list(pieces)
     while len(made) > 1:
         lanes = made[0].type.lanes

@@ -1,9 +1,10 @@
-"""Prepare a module for code generation: one caller for each computation that runs as a program, and
-fusions that are one kernel.
+"""Prepare a module for code generation.
 
-floats of several types in one instruction  =>  converts to the widest (mixed_precision)
-fusion of what has no elemental form  =>  call
-call graph with shared computations   =>  a copy for every further caller
+Each computation that runs as a program gets one caller, and each fusion is one kernel:
+
+floats of several types in one instruction    =>  converts to the widest (mixed_precision)
+fusion with an instruction without a rule     =>  call
+call graph with shared computations           =>  a copy for every further caller
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ IsKernel = Callable[[HloInstruction], bool]
 
 
 def legalize(module: HloModule, is_kernel: IsKernel, too_large: Collection[str] = ()) -> bool:
-    """Rewrite a module in place so that codegen takes it; whether it changed. `too_large` names fusions that must not be one kernel."""
+    """Rewrite a module in place for code generation; return whether it changed.
+
+    `too_large` names fusions that must not be one kernel.
+    """
     check_expansion(module, "code generation")
     changed = unmix(module)
     changed |= _open_fusions(module.entry_computation, is_kernel, frozenset(too_large), set())
@@ -35,7 +39,7 @@ def legalize(module: HloModule, is_kernel: IsKernel, too_large: Collection[str] 
 
 
 def _open_fusions(c: HloComputation, is_kernel: IsKernel, too_large: frozenset[str], seen: set[HloComputation]) -> bool:
-    """Turn fusions that cannot be one kernel into calls, in every computation that runs as a program."""
+    """Replace fusions that cannot be one kernel by calls, in computations that run as programs."""
     if c in seen:
         return False
     seen.add(c)
@@ -72,14 +76,14 @@ def _flatten(module: HloModule, c: HloComputation, seen: set[HloComputation]) ->
 def _own_copy(
     module: HloModule, c: HloComputation, i: HloInstruction, d: HloComputation, seen: set[HloComputation]
 ) -> HloComputation:
-    """Give one call of a computation, the first that names it, a copy."""
+    """Give one call of a computation, the first that refers to it, its own copy."""
     copy = module.clone_computation(d)
     for k, value in i.attributes.items():
         if value is d:
             c.update(i, attributes={k: copy})
             break
         if isinstance(value, tuple) and d in value:
-            # branches that come after a first use of the same computation in this tuple
+            # later branches with the same computation in this tuple
             at = max(n for n, v in enumerate(value) if v is d)
             c.update(i, attributes={k: (*value[:at], copy, *value[at + 1 :])})
             break

@@ -1,11 +1,14 @@
-"""LLVM's C functions, as llvmlite's library exports them, and what owns the objects that they make.
+"""LLVM's C functions as exported by llvmlite's library, and ownership of LLVM objects.
 
-Two things of llvmlite are not used, because neither survives an exception that may be raised between any two bytecodes, as KeyboardInterrupt is:
+Two parts of llvmlite are not used, because they do not survive an exception between any two
+bytecodes, such as KeyboardInterrupt:
 
-- its classes, whose finalisers free a context before the module in it when both end in one reference cycle;
-- its lock, which it takes in Python code: an interrupt there leaves it locked for ever. Without it several threads compile at once, each in a context of its own.
+- its classes, whose finalizers free a context before its module if both are in one reference cycle;
+- its lock, taken in Python code: an interrupt there leaves it locked forever. Without it several
+  threads compile at once, each in a context of its own.
 
-Pointers are plain integers. A context owns the modules that were parsed into it and frees them, so it is enough to free the context; see `Owned`.
+Pointers are plain integers. A context owns the modules parsed into it, so that freeing the context
+is enough; see `Owned`.
 """
 
 from __future__ import annotations
@@ -64,17 +67,17 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLJIT_Link": (_P, (_P, _S, _P, _N, _P, _N, _P, _N, _P)),
     "LLJIT_Dylib_Tracker_Dispose": (_B, (_P, _P)),
 }
-"""Results and arguments of the functions, without the LLVMPY_ before their names."""
+"""Results and arguments of the functions, without LLVMPY_ before their names."""
 
 
 @cache
 def is_installed() -> bool:
-    """Whether llvmlite is there. It is not in a browser: no build of it for WebAssembly is known to Pyodide."""
+    """Whether llvmlite is installed. Pyodide has no build of it for WebAssembly."""
     return find_spec("llvmlite") is not None
 
 
 def missing(work: str) -> MissingLibraryError:
-    """The error where `work` ("making machine code") needs LLVM, which is not there."""
+    """The error if `work` ("making machine code") needs LLVM, which is not installed."""
     return MissingLibraryError(f"{work} needs llvmlite, which is not installed: pip install llvmlite")
 
 
@@ -82,7 +85,7 @@ def version() -> str:
     """The version of llvmlite.
 
     Raises:
-        MissingLibraryError: it is not installed.
+        MissingLibraryError: It is not installed.
     """
     if not is_installed():
         raise missing("machine code")
@@ -93,7 +96,7 @@ def version() -> str:
 
 @cache
 def library() -> Any:
-    """The functions of `_PROTOTYPES` by their names there; calls release the GIL.
+    """The functions of `_PROTOTYPES` by name; calls release the GIL.
 
     Raises:
         MissingLibraryError: llvmlite is not installed.
@@ -112,23 +115,24 @@ def library() -> Any:
 
 
 class Owned:
-    """Objects of LLVM's that are freed together, the last first.
+    """LLVM objects that are freed together, in reverse order.
 
-    An exception of a signal's handler is raised between two bytecodes. So what is made is also kept by one bytecode (`extend` calls `make` and keeps the result), and all is
-    freed by one: nothing is lost that took long to make, and nothing is freed twice.
+    A signal handler's exception is raised between two bytecodes. So an object is created and
+    recorded in one bytecode (`extend` calls `make` and keeps the result), and all are freed in one:
+    nothing that took long to make is lost, and nothing is freed twice.
     """
 
     def __init__(self) -> None:
         self._frees: list[Any] = [None]
 
     def take(self, free: Any, make: Any, *arguments: Any) -> int | None:
-        """What `make(*arguments)` gives, to be freed by `free`; None where it gives a null pointer."""
+        """Return `make(*arguments)`, to be freed by `free`; None for a null pointer."""
         self._frees.extend(map(partial, [free], starmap(make, [arguments])))
         pointer: int | None = self._frees[-1].args[0]
         return pointer
 
     def free(self) -> None:
-        """Free everything: C code takes the calls from the list, down to the None at its bottom, and makes them."""
+        """Free everything in C code, which pops and makes the calls down to the None below."""
         if self._frees:
             _exhaust(map(partial.__call__, iter(self._frees.pop, None)))
 
@@ -138,7 +142,7 @@ def _exhaust(calls: Iterable[Any]) -> None:
 
 
 class Message:
-    """A string that LLVM gives through a `char **`: pass `place`."""
+    """A string that LLVM returns through a `char **`; pass `place`."""
 
     def __init__(self) -> None:
         self._pointer = ctypes.c_void_p()
@@ -146,7 +150,7 @@ class Message:
 
     @property
     def data(self) -> bytes | None:
-        """The string; None where LLVM has set none."""
+        """The string; None if LLVM has set none."""
         return ctypes.string_at(self._pointer) if self._pointer.value else None
 
     def __str__(self) -> str:
@@ -159,7 +163,7 @@ class Message:
 
 @contextmanager
 def message() -> Iterator[Message]:
-    """A string of LLVM's, freed when the block ends."""
+    """A string of LLVM, freed when the block ends."""
     made = Message()
     try:
         yield made
@@ -174,11 +178,11 @@ def text_of(function: Any, *arguments: Any) -> str:
         return str(told)
 
 
-# -- target machines ----------------------------------------------------------------------------------------------
+# -- target machines -------------------------------------------------------------------------------
 
 
 class TargetMachine(Protocol):
-    """What LLVM's target machine is made of; equal ones have equal hashes."""
+    """The properties of an LLVM target machine; equal ones have equal hashes."""
 
     @property
     def triple(self) -> str:
@@ -193,11 +197,14 @@ class TargetMachine(Protocol):
         """Features as LLVM writes them ("+avx2,-avx512f")."""
 
     def __hash__(self) -> int:
-        """Equal machines have equal hashes."""
+        """Hash; equal machines have equal hashes."""
 
 
 class TargetModel(NamedTuple):
-    """What a target machine is made for: code that is run in place, or, with a relocation model, for a linker."""
+    """The parameters of a target machine: for code run in place, or to be linked.
+
+    It is to be linked if there is a relocation model.
+    """
 
     target: TargetMachine
     level: int
@@ -205,7 +212,7 @@ class TargetModel(NamedTuple):
 
 
 _machines: dict[TargetModel, list[Any]] = {}
-"""Machines that are not in use: making one takes longer than compiling a small module."""
+"""Unused target machines; creating one takes longer than compiling a small module."""
 
 
 @contextmanager
@@ -213,7 +220,7 @@ def target_machine(model: TargetModel) -> Iterator[int]:
     """Borrow an LLVM target machine exclusively.
 
     Raises:
-        CompilationError: LLVM knows no such target.
+        CompilationError: LLVM does not support the target.
     """
     free = _machines.setdefault(model, [])
     machine = None

@@ -1,7 +1,8 @@
-"""Memory: single values, stretches of bytes, and arrays.
+"""Memory: single values, byte ranges, and arrays.
 
-Elements of an array are accessed one by one, or as vectors of them at indices that differ from lane
-to lane, with masks, strides and elements of several parts. An access is at the alignment of one element, and touches no byte of an element that its mask leaves out.
+Elements of an array are accessed one by one, or as vectors at indices that differ from lane to
+lane, with masks, strides and elements of several parts. An access is aligned to one element, and
+touches no byte of an element that its mask excludes.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ if TYPE_CHECKING:
     from xlanb.codegen.function import Function
 
 _STEPS = 8
-"""Elements up to which a step over memory is vectors put together: gathering takes some 1.5 cycles for each element."""
+"""The largest stride, in elements, that is loaded as shuffled vectors.
+
+A gather takes about 1.5 cycles per element.
+"""
 
 
 def load(f: Function, type_: Type, address: Value, align: int = 0) -> Value:
-    """The value at an address; a vector's elements need no more alignment than one of them."""
+    """Load a value; a vector is aligned to its elements only."""
     return f.let(type_, f"load {type_.text}, {address!r}, align {align or type_.bytes}")
 
 
 def store(f: Function, value: Value, address: Value, align: int = 0) -> None:
-    """Set the value at an address."""
+    """Store a value."""
     f.write(f"store {value!r}, {address!r}, align {align or value.type.bytes}")
 
 
@@ -59,15 +63,16 @@ def prefetch(f: Function, address: Value, *, for_write: bool = False) -> None:
 
 
 def stack_bytes(f: Function, size: Value) -> Value:
-    """Stack memory of a size that is only known at run time, aligned to a cache line."""
+    """Stack memory of a run-time size, aligned to a cache line."""
     return f.let(PTR, f"alloca i8, {size!r}, align 64")
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Elements of a scalar type from an address on: `p[i]` loads one, `p[i] = x` sets it; a vector of them where the index differs from lane to lane.
+    """Elements of a scalar type at an address: `p[i]` loads one, `p[i] = x` stores it.
 
-    Each element has `parts` consecutive values of the type (2: a complex number); a vector of elements then holds them in turns.
+    They are vectors if the index differs from lane to lane. Each element has `parts` consecutive
+    values of the type (2: a complex number); a vector of elements interleaves them.
     """
 
     base: Value
@@ -79,7 +84,7 @@ class Pointer:
         return self.base.function
 
     def address(self, offset: Ix) -> Value:
-        """The address of element `offset`, the same for all lanes."""
+        """The address of element `offset`, the same in all lanes."""
         f = self.base.function
         if isinstance(offset, int) and offset == 0:
             return self.base
@@ -88,7 +93,7 @@ class Pointer:
         return f.pure(PTR, f"getelementptr inbounds {element}, {self.base!r}, {index!r}", self.base, index)
 
     def by(self, offset: Ix) -> Pointer:
-        """So many elements further."""
+        """The pointer advanced by a number of elements."""
         return Pointer(self.address(offset), self.element, self.parts)
 
     def __getitem__(self, index: Ix) -> Value:
@@ -105,7 +110,10 @@ class Pointer:
             f.store(value, self.address(index), self.element.bytes)
 
     def load(self, offset: Ix, lanes: int, mask: Mask | None = None) -> Value:
-        """A vector of `lanes` values from element `offset` on; those that the mask leaves out are zero, and are not read."""
+        """Load a vector of `lanes` values from element `offset` on.
+
+        Masked values are zero, and are not read.
+        """
         f, type_ = self._f, self.element.times(lanes)
         address = self.address(offset)
         if mask is None or mask.count == lanes:
@@ -114,20 +122,21 @@ class Pointer:
         return f.call_as(type_, name, address, align, mask.value(f), f.zero(type_))
 
     def store(self, offset: Ix, value: Value, mask: Mask | None = None) -> None:
-        """Set a vector from element `offset` on; what the mask leaves out stays as it is."""
+        """Store a vector from element `offset` on; masked elements are not changed."""
         f, address = self._f, self.address(offset)
         if mask is None or mask.count == mask.lanes:
             f.store(value, address, self.element.bytes)
             return
         if mask.count == 1:
-            # LLVM 22 makes of a narrowing store of one known lane a store of the wide element: it would write beyond.
+            # LLVM 22 turns a narrowing store of one known lane into a store of the wide element,
+            # out of bounds.
             f.store(f.extract(value, 0), address, self.element.bytes)
             return
         name, align = f"llvm.masked.store.{value.type.mangled}.p0", f.const(I32, self.element.bytes)
         f.call(VOID, name, value, address, align, mask.value(f))
 
     def addresses(self, index: Value) -> Value:
-        """A vector of addresses, of a vector of indices."""
+        """A vector of addresses for a vector of indices."""
         f = self._f
         (at,) = f.alike(index)
         type_ = PTR.times(at.type.lanes)
@@ -135,7 +144,7 @@ class Pointer:
 
 
 def gather(f: Function, element: Type, addresses: Value) -> Value:
-    """The elements at a vector of addresses."""
+    """Load the elements at a vector of addresses."""
     lanes = addresses.type.lanes
     type_, bits = element.times(lanes), _region_mask(f, lanes).value(f)
     name = f"llvm.masked.gather.{type_.mangled}.v{lanes}p0"
@@ -143,7 +152,7 @@ def gather(f: Function, element: Type, addresses: Value) -> Value:
 
 
 def scatter(f: Function, addresses: Value, value: Value) -> None:
-    """Set the elements at a vector of addresses."""
+    """Store the elements at a vector of addresses."""
     lanes = addresses.type.lanes
     made = value if value.type.lanes else f.splat(value, lanes)
     name = f"llvm.masked.scatter.{made.type.mangled}.v{lanes}p0"
@@ -165,7 +174,7 @@ def _run_mask(f: Function, lanes: int, parts: int) -> Mask | None:
 
 
 def _load_lanes(p: Pointer, index: Value) -> Value:
-    """The elements at an index that differs from lane to lane: one vector of width * parts."""
+    """Load the elements at a lane-varying index: one vector of width * parts."""
     f = p.base.function
     width, mask = f.width, f.mask
     x = index if isinstance(index, LaneIndex) else None
@@ -183,7 +192,7 @@ def _load_lanes(p: Pointer, index: Value) -> Value:
 
 
 def _load_backwards(p: Pointer, last: Ix, width: int, mask: Mask | None) -> Value:
-    """Elements last, last - 1, ..., each with its parts in order."""
+    """Load elements last, last - 1, ..., each with its parts in order."""
     f, lanes = p.base.function, width * p.parts
     order = [k for first in range(lanes - p.parts, -1, -p.parts) for k in range(first, first + p.parts)]
     turned = None
@@ -205,15 +214,16 @@ def _store_lanes(p: Pointer, index: Value, value: Value) -> None:
 
 
 def _load_strided_pieces(p: Pointer, begin: Ix, step: int, width: int) -> Value:
-    """Elements with a constant stride, one vector register at a time."""
+    """Load elements with a constant stride, one vector register at a time."""
     f = p.base.function
     each = min(width, f.target.vector_bits // (8 * p.element.bytes))
     return joined(f, [_load_strided(p, f.add(begin, step * at), step, each) for at in range(0, width, each)])
 
 
 def _load_strided(p: Pointer, begin: Ix, step: int, width: int, count: int = 0) -> Value:
-    """Elements with a constant stride, combined from vectors that do not read past the last lane's
-    element; only the first `count` if it is not 0.
+    """Load elements with a constant stride by shuffling vectors.
+
+    They do not read past the last lane's element. Only the first `count` elements if it is not 0.
     """
     f = p.base.function
     begins = _strided_runs(step, width)
@@ -223,7 +233,7 @@ def _load_strided(p: Pointer, begin: Ix, step: int, width: int, count: int = 0) 
         begins = list(range(0, step * width, width))
         masks = [Mask(width, min(max(last + 1 - at, 0), width)) for at in begins]
     runs = [p.load(f.add(begin, at), width, m) for at, m in zip(begins, masks, strict=True)]
-    # the run that holds each lane's element: of those that do the first
+    # for each lane, the first run that contains its element
     places = [next(r for r, at in enumerate(begins) if at <= step * lane < at + width) for lane in range(width)]
     made = runs[0]
     for r in range(1, len(runs)):
@@ -236,7 +246,10 @@ def _load_strided(p: Pointer, begin: Ix, step: int, width: int, count: int = 0) 
 
 
 def _strided_runs(step: int, width: int) -> list[int]:
-    """Where vectors begin that hold every lane's element of a step over memory; none reaches beyond the last lane's."""
+    """Offsets of vectors that cover every lane's element of a stride.
+
+    None extends past the last lane's element.
+    """
     last = step * (width - 1) + 1 - width
     aligned, packed = list[int](), list[int]()
     for at in range(0, step * width, step):

@@ -1,10 +1,11 @@
-"""Instructions whose arrays are floats of several types, which HLO allows ("mixed precision"), computed in the widest of them: the kernels know one type each.
+"""Compute instructions with floats of several types in the widest: kernels use one type each.
 
-    r = bf16[8] add(f32[8] a, bf16[8] b)    =>    r = convert(bf16, f32[8] add(a, convert(f32, b)))
-    r = s32[8,8] dot(f32[8,8] a, f32[8,8] b)    =>    r = convert(s32, f32[8,8] dot(a, b))
+    r = bf16[8] add(f32[8] a, bf16[8] b)  =>  r = convert(bf16, f32[8] add(a, convert(f32, b)))
+    r = s32[8,8] dot(f32[8,8] a, f32[8,8] b)  =>  r = convert(s32, f32[8,8] dot(a, b))
 
-XLA:CPU's float-normalization passes do the same among the rest, and its result_caster makes integers of sums of floats. What takes several types
-by itself (dot, convolution, convert) stays otherwise.
+HLO allows this mixed precision. XLA:CPU's float-normalization passes do the same, among other
+things, and its result_caster converts sums of floats to integers. Instructions that take several
+types themselves (dot, convolution, convert) are otherwise unchanged.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
 
 
 def unmix(module: HloModule) -> bool:
-    """Rewrite a module in place until each instruction computes floats of one type; whether it changed."""
+    """Rewrite a module until each instruction computes floats of one type; whether it changed."""
     was_mixed = False
-    # To widen an instruction clones what it calls, which may have mixed ones that are not widened yet.
+    # Widening clones called computations, which may contain instructions yet to be widened.
     while mixed := [i for c in module.computations for i in c if is_mixed(i)]:
         was_mixed = True
         for found in mixed:
@@ -44,10 +45,10 @@ def unmix(module: HloModule) -> bool:
 
 
 def _compute_in_one_type(i: HloInstruction) -> bool:
-    """Converts around a dot or convolution where its kernel computes in another type than XLA does; whether any were needed.
+    """Insert converts around a dot or convolution whose kernel would compute in another type.
 
-    A kernel converts operands to the type that it sums in, which is f32 for narrow floats and else
-    the result's.
+    Returns whether any were needed. A kernel converts operands to the accumulation type, which is
+    f32 for narrow floats and otherwise the result's type.
     """
     kind, result = computed_in(i), i.shape.element_type
     c, operands = i.parent, i.operands
@@ -64,7 +65,10 @@ def _compute_in_one_type(i: HloInstruction) -> bool:
 
 
 def _sums_alike(kind: PrimitiveType, result: PrimitiveType) -> bool:
-    """Whether a kernel that gives `result` sums as one does that gives `kind`, and rounds once: integers wrap around at any width."""
+    """Whether kernels with these result types accumulate alike and round once.
+
+    Integers wrap around at any width.
+    """
     if kind is PrimitiveType.F32:
         return result is kind or (result.is_floating and result.bits < 32)
     return result is kind or (kind.is_integral and result.is_integral)

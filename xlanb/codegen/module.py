@@ -1,4 +1,7 @@
-"""The module that functions are collected in: their symbols, globals, declarations and debug locations, and its text."""
+"""The module that functions are collected in, and its text.
+
+It holds symbols, globals, declarations and debug locations.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ from xlanb.codegen.costs import Costs
 from xlanb.codegen.function import PARALLEL, Function, Parameter
 from xlanb.codegen.polling import ATTENTION, CHECK
 
-# An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
+# An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C
+# library's function.
 _C_LIBRARY = frozenset(
     f"{name}{suffix}"
-    for name in "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp expm1 fmod log log1p pow sin sinh sqrt tan tanh".split()
+    for name in "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp expm1 fmod log log1p pow sin sinh sqrt "
+    "tan tanh".split()
     for suffix in ("", "f")
 ) | {"memcpy", "memset", "memmove"}
 
@@ -21,7 +26,7 @@ _PLAIN = re.compile(r"[^A-Za-z0-9_.\-]")
 
 
 class CodegenTarget(Protocol):
-    """What code generation asks of a machine."""
+    """The properties of a machine that code generation needs."""
 
     @property
     def triple(self) -> str:
@@ -33,26 +38,26 @@ class CodegenTarget(Protocol):
 
     @property
     def vector_bits(self) -> int:
-        """Bits of a vector register that code should use."""
+        """Bits of the vector registers that code should use."""
 
     @property
     def explicit_vectors(self) -> bool:
-        """Whether loops are written with vectors; where not, LLVM's passes are left to find them."""
+        """Whether loops are emitted with vectors; otherwise LLVM's passes vectorize them."""
 
     @property
     def vector_registers(self) -> int:
-        """How many vector registers there are."""
+        """The number of vector registers."""
 
     @property
     def enabled(self) -> frozenset[str]:
-        """Names of the machine's features, as LLVM has them."""
+        """Names of the machine's features, as in LLVM."""
 
     def __hash__(self) -> int:
-        """Equal targets have equal hashes."""
+        """Hash; equal targets have equal hashes."""
 
     @property
     def costs(self) -> Costs:
-        """What emitters weigh on this machine."""
+        """The cost table of this machine."""
 
     @property
     def threads(self) -> int:
@@ -68,18 +73,22 @@ class CodegenTarget(Protocol):
 
     @property
     def debug_locations(self) -> str:
-        """LLVM's emission kind of a module whose instructions have lines."""
+        """LLVM's emission kind of a module with line numbers."""
 
 
 def identifier(name: str) -> str:
-    """A name that LLVM takes without quotes."""
+    """A name that LLVM accepts without quotes."""
     return _PLAIN.sub("_", name)
 
 
 class ModuleBuilder:
-    """Collects functions, globals and declarations; gives the text of the LLVM module.
+    """Collects functions, globals and declarations; returns the text of the LLVM module.
 
-    `named_by` are the symbols that a global or a function among the declarations names, `made` the symbols of what the module has once, by key (see routines.py), `contents` what globals hold: bytes, or words of 64 bits as `routines.table` takes them. With `line_of` (instruction name -> 1-based line of the HLO module's text) each function is a DISubprogram and each instruction has a DILocation with that line.
+    `named_by` are the symbols that a global, or a function among the declarations, refers to.
+    `made` are the symbols of shared items, by key (see routines.py). `contents` are the contents of
+    globals: bytes, or 64-bit words as for `routines.table`. With `line_of` (instruction name ->
+    1-based line of the HLO module's text) each function is a DISubprogram and each instruction has
+    a DILocation with that line.
     """
 
     def __init__(
@@ -113,7 +122,7 @@ class ModuleBuilder:
             ]
 
     def unique(self, wanted: str) -> str:
-        """A symbol that nothing else in the module has."""
+        """A symbol that is unique in the module."""
         wanted = identifier(wanted)
         name, n = wanted, 0
         while name in self._taken:
@@ -123,7 +132,7 @@ class ModuleBuilder:
         return name
 
     def declare(self, result: str, name: str, parameters: str) -> None:
-        """An external function or an intrinsic, declared once."""
+        """Declare an external function or an intrinsic, once."""
         self.declarations[name] = f"declare {result} @{name}({parameters})"
 
     def function(
@@ -134,7 +143,7 @@ class ModuleBuilder:
         instruction: str,
         linkage: str = "internal",
     ) -> Function:
-        """A new function `void name(parameters)`; `instruction` is the HLO instruction that it computes."""
+        """Add a function `void name(parameters)` that computes an HLO instruction."""
         name = self.unique(name)
         scope = self.subprogram(name, instruction, linkage)
         built = Function(self, name, parameters, attributes, scope, linkage, instruction)
@@ -146,10 +155,10 @@ class ModuleBuilder:
         return built
 
     def subprogram(self, name: str, instruction: str, linkage: str) -> int | None:
-        """The metadata number of a function's DISubprogram; None without debug locations, or of a
-        routine that is not an instruction's.
+        """The metadata number of a function's DISubprogram.
 
-        Within a function that has one LLVM wants a location at each call that it may inline.
+        None without debug locations, or for a routine that is not an instruction's. In a function
+        that has one, LLVM requires a location at each call that it may inline.
         """
         if not self.debug or not instruction:
             return None
@@ -177,7 +186,7 @@ class ModuleBuilder:
         return f'target datalayout = "{self.target.data_layout}"\ntarget triple = "{self.target.triple}"'
 
     def text(self) -> str:
-        """The whole module."""
+        """The text of the whole module."""
         parts = [
             f"; ModuleID = '{self.name}'",
             self.head,

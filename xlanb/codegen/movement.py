@@ -1,4 +1,4 @@
-"""Elements of data-movement instructions: the position in the operand of an element of the result."""
+"""Elements of data-movement instructions: map an index of the result to one of the operand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _iota(e: Elemental, i: HloInstruction, x: Index) -> Element:
     t = array_of(i).element_type
     at = x.multi(e.f)[i.get("iota_dimension")]
     if isinstance(at, int):
-        return constant(e.f, t, np.asarray(at).astype(t.dtype)[()])  # an index beyond the type wraps around
+        return constant(e.f, t, np.asarray(at).astype(t.dtype)[()])  # an index too large for the type wraps around
     return arithmetic.convert(e.f, T.S64, t, at)
 
 
@@ -103,7 +103,7 @@ def _pad(e: Elemental, i: HloInstruction, x: Index) -> Element:
         if p.low or p.high or p.interior:
             inside = f.both(inside, f.within(at, 0, (n - 1) * step + 1))
         if p.interior:
-            # Of negative positions neither quotient nor remainder matters: they are outside already.
+            # For negative positions quotient and remainder do not matter: they are outside.
             inside = f.both(inside, _is_zero(e, f.rem(at, step)))
             at = f.div(at, step)
         where.append(at)
@@ -146,7 +146,10 @@ def _concatenate(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 
 def starts(e: Elemental, operands: Sequence[HloInstruction], room: Sequence[int]) -> list[Ix]:
-    """Start indices clamped to 0..room, one per dimension; given as scalars, or as one vector in old HLO."""
+    """Start indices clamped to 0..room, one per dimension.
+
+    They are scalars, or one vector in old HLO.
+    """
     if len(operands) == 1 and array_of(operands[0]).rank == 1:
         vector = array_of(operands[0])
         t = vector.element_type
@@ -185,7 +188,7 @@ def _dynamic_update_slice(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 @elemental(Op.GATHER)
 def _gather(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """The slice that the result's batch dimensions name begins at clamped indices; its offset dimensions count within."""
+    """Gather: the start indices, clamped, by the result's batch dimensions, plus offsets."""
     operand, indices = i.operands
     source, table = array_of(operand), array_of(indices)
     sizes = i.ints("slice_sizes")
@@ -210,7 +213,10 @@ def _gather(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 @elemental(Op.BITCAST_CONVERT)
 def _bitcast_convert(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """Equal widths: the bits as they are. Otherwise the last dimension holds a wide element's pieces, lowest bits first."""
+    """Reinterpret bits. With unequal widths, the last dimension holds a wide element's pieces.
+
+    The lowest bits come first.
+    """
     shape, source = array_of(i), array_of(i.operands[0])
     to, t = shape.element_type, source.element_type
     f = e.f
@@ -234,7 +240,7 @@ def _bitcast_convert(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 
 def _complex_bits(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """c64 as two f32 and c128 as two f64 lie one after the other."""
+    """A c64 is two consecutive f32, a c128 two consecutive f64."""
     shape, source = array_of(i), array_of(i.operands[0])
     if shape.element_type.is_complex and source.element_type is part(shape.element_type):
         multi = x.multi(e.f)
@@ -260,5 +266,5 @@ def _get_dimension_size(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
 @elemental(Op.REPLICA_ID, Op.PARTITION_ID)
 def _only_one(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    """There is one replica and one partition."""
+    """Zero: there is one replica and one partition."""
     return zero(e.f, T.U32)

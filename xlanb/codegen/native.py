@@ -1,4 +1,4 @@
-"""Functions that are not kernels: they have results, return early, and know one another by name.
+"""Functions that are not kernels: they return values, return early, and call one another by name.
 
     module = native.module("bridge", target)
     count = module.variable("count", I64)
@@ -26,7 +26,7 @@ Body = Callable[..., Value | None]
 
 @dataclass(frozen=True, slots=True)
 class NativeFunction:
-    """A function of a module: called within another one of it, it writes the call."""
+    """A function of a module; calling it in another function of the module emits the call."""
 
     name: str
     result: Type
@@ -40,7 +40,7 @@ class NativeFunction:
         return f.let(self.result, text)
 
     def address(self, f: Function) -> Value:
-        """Where its code is."""
+        """The address of its code."""
         return f.symbol(self.name)
 
 
@@ -54,8 +54,9 @@ class NativeModule:
     def define(
         self, name: str, result: Type, *, exported: bool = False, **parameters: Type
     ) -> Callable[[Body], NativeFunction]:
-        """A function of these parameters; the body is called with the function and their values,
-        and gives the result.
+        """Define a function; the body gets the function and the parameters' values.
+
+        It returns the result.
         """
 
         def write(body: Body) -> NativeFunction:
@@ -74,10 +75,10 @@ class NativeModule:
     def variable(
         self, name: str, type_: Type, count: int = 1, *, first: int = 0, exported: bool = False, external: bool = False
     ) -> NativeVariable:
-        """A variable of the process, zero at first but for the number that it begins with; of more
-        than one word an array at a cache line.
+        """Define a variable of the process, zero except for its first value.
 
-        An `external` one lies in another module.
+        With more than one word, it is an array aligned to a cache line. An `external` one is
+        defined in another module.
         """
         words = [f"{type_.text} {'null' if type_ is PTR else k}" for k in (first, *[0] * (count - 1))]
         kind, initial = (
@@ -89,17 +90,17 @@ class NativeModule:
         return NativeVariable(name, type_)
 
     def external(self, name: str) -> NativeVariable:
-        """What lies at a symbol that comes from outside: its address matters."""
+        """An external symbol of which only the address is used."""
         return self.variable(name, I8, external=True)
 
     def text(self) -> str:
-        """The module as LLVM's IR."""
+        """The module as LLVM IR."""
         return self._builder.text()
 
 
 @dataclass(frozen=True, slots=True)
 class NativeVariable:
-    """A variable of a module; called with a function it is the place that the function accesses."""
+    """A variable of a module; calling it with a function returns the place to access."""
 
     name: str
     type: Type
@@ -108,7 +109,7 @@ class NativeVariable:
         return Place(self.address(f), self.type)
 
     def address(self, f: Function) -> Value:
-        """Where it is."""
+        """The address of the variable."""
         return f.symbol(self.name)
 
 

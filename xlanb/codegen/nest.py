@@ -1,12 +1,15 @@
-"""Nests of loops between HLO and code: axes with extents, which of them are vectors, what happens at their ends, which threads share, and what is reduced.
+"""Nests of loops: axes with extents, vectors, tails, threads and reductions.
 
-    plan = Nest(sizes=(128, 4096), run=1, vectors=Vectors(16, 4), nanoseconds=0.2, tail=Tail.OVERLAP)
+    plan = Nest(sizes=(128, 4096), run=1, vectors=Vectors(16, 4), nanoseconds=0.2,
+    tail=Tail.OVERLAP)
     plan.each(f, lambda at: store(at, element(at)))               every element
-    plan.fold(f, combiner, start, element)                        all elements reduced to one value
+    plan.fold(f, combiner, start, element)                        reduce all elements to one value
 
-The `run` innermost axes are gone through by one counter, in vectors of several registers, then of one, and what is left by the policy `tail`. What is written for one
-element stands for those of a vector (see lanes.py). Where a condition within changes at known places of that counter the loop is cut there, and where the elements cannot be written as
-vectors at all it goes one by one. `print(plan)` says what was decided; a function keeps the plans of its loops (`Function.plans`).
+One counter covers the `run` innermost axes: first in vectors of several registers, then of one,
+then the remainder by the policy `tail`. Code for one element stands for a whole vector (see
+lanes.py). If a condition in it changes at known positions of that counter, the loop is split there;
+if the elements cannot be vectorized at all, the loop is scalar. `print(plan)` shows the decisions;
+a function keeps the plans of its loops (`Function.plans`).
 """
 
 from __future__ import annotations
@@ -28,12 +31,15 @@ from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value, Vector
 
 _LONG = 4
-"""Vectors that a row should have if the last may do some of its elements again: gathering takes time for each."""
+"""The least vectors per row for which the last one may recompute elements.
+
+Gathers take time for each element.
+"""
 _SHARED_ROUNDS = 16
-"""Rounds that a loop should have at least where threads share it."""
+"""The least number of iterations of a loop that threads share."""
 
 ENDLESS = (1 << 40) - 1
-"""What stands for a count of elements that is known only when it runs."""
+"""Stands for an element count that is only known at run time."""
 
 Element = Callable[[list[Ix]], Sequence[Value]]
 Step = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
@@ -48,7 +54,7 @@ class Tail(Enum):
 
 @dataclass(frozen=True)
 class Vectors:
-    """The elements of a register, and how many registers the vectors have that loops go by."""
+    """The elements of a register, and the registers per vector of the main loop."""
 
     lanes: int
     registers: int = 1
@@ -65,24 +71,27 @@ class Vectors:
 
 
 class Combiner(Protocol):
-    """An operation that may be done in any order: `step` makes one set of values of two, of which the `neutral` one changes nothing.
+    """A reorderable operation: `step` combines two sets of values; `neutral` changes nothing.
 
-    Without a neutral set (None) elements may be met twice: partial results begin as the first elements, and the last vector overlaps the one before.
+    Without a neutral set (None), combining an element twice must be harmless: partial results start
+    as the first elements, and the last vector overlaps the previous one.
     """
 
     @property
     def neutral(self) -> Sequence[Value] | None:
-        """What changes nothing when it is combined with."""
+        """The neutral values, or None."""
 
     def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
-        """Both, lane by lane."""
+        """Combine two sets of values, lane by lane."""
 
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops over axes of `sizes`, the outermost first; `nanoseconds` is the time of one element; `is_folded` where all elements become one value.
+    """Loops over axes of `sizes`, the outermost first.
 
-    Rows of fewer than `overlapped` vectors have a mask at their end whatever the tail policy.
+    `nanoseconds` is the cost of one element; `is_folded` means a reduction to one value. Rows of
+    fewer than
+    `overlapped` vectors use a mask at their end whatever the tail policy.
     """
 
     sizes: tuple[int, ...]
@@ -101,17 +110,17 @@ class Nest:
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """The axes that one counter goes through."""
+        """The axes that one counter covers."""
         return self.sizes[len(self.sizes) - self.run :]
 
     @property
     def count(self) -> int:
-        """The elements of the inner axes."""
+        """The number of elements of the inner axes."""
         return math.prod(self.inner)
 
     @property
     def lengths(self) -> list[int]:
-        """The elements between cuts."""
+        """The numbers of elements between cuts."""
         return [b - a for a, b in pairwise(self.cuts)] or [self.count]
 
     def __str__(self) -> str:
@@ -132,18 +141,21 @@ class Nest:
         return f"; {time_text(self.nanoseconds)} each" if self.nanoseconds else ""
 
     def _by(self, one: int, wide: int) -> str:
-        """How the elements are traversed, and how the remainder is computed."""
+        """A description of the traversal and of the remainder."""
         by = f"vectors of {wide}" + (f", then {one}" if wide != one else "")
         left = sum(n % one for n in self.lengths)
         folded = ", reduced to one value" if self.is_folded else ""
         return by + folded + (f"; {self.tail.value}" if left else "; no remainder")
 
-    # -- every element --------------------------------------------------------------------------------------------
+    # -- every element -----------------------------------------------------------------------------
 
     def each(
         self, f: Function, body: Callable[[list[Ix]], None], row: Callable[[list[Ix]], None] | None = None
     ) -> bool:
-        """`body(index)` for each element, `row(outer index)` before those of a row; False, and nothing is written, where they cannot be vectors."""
+        """Emit `body(index)` for each element, `row(outer index)` before each row's.
+
+        Returns False, and emits nothing, if they cannot be vectorized.
+        """
         if self.vectors is None:
             self._one_by_one(f, body, row)
             return True
@@ -173,12 +185,12 @@ class Nest:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """The elements of the narrower and of the wider vectors."""
+        """Elements of the narrower and of the wider vectors."""
         if self.vectors is None:
             return 1, 1
         return self.vectors.within(max(self.lengths))
 
-    # -- reductions -----------------------------------------------------------------------------------------------
+    # -- reductions --------------------------------------------------------------------------------
 
     def fold(
         self,
@@ -188,9 +200,10 @@ class Nest:
         element: Element,
         later: Step | None = None,
     ) -> list[Value] | None:
-        """All elements combined (with `start`), in any order: vectors of partial results, folded at the end. None, and nothing is written, where they cannot be vectors.
+        """Reduce all elements (and `start`) in any order, by vectors of partial results.
 
-        `later` is the combiner's step where it may rely on the elements of b to come after all those of a.
+        Returns None, and emits nothing, if they cannot be vectorized. `later` is the combiner's
+        step for when the elements of b are known to come after all those of a.
         """
         found: list[Value] = []
 
@@ -209,7 +222,10 @@ class Nest:
 
 
 class Folding:
-    """A reduction over a nest: partial results, by the width of their vectors. `cuts` are those of a nest of one axis where they are known only when it runs."""
+    """A reduction over a nest: partial results by vector width.
+
+    `cuts` replaces the nest's if the extent of its only axis is known only at run time.
+    """
 
     def __init__(
         self,
@@ -225,7 +241,7 @@ class Folding:
         self.cuts: Sequence[Ix] = nest.cuts if cuts is None else cuts
 
     def result(self) -> list[Value]:
-        """All partial results as one."""
+        """Combine all partial results."""
         if self.combiner.neutral is None:
             return self._from_first()
         one, wide = self.nest.widths
@@ -241,7 +257,7 @@ class Folding:
         return folded(self.combiner, value, 1)
 
     def _from_first(self) -> list[Value]:
-        """All elements as one, where partial results begin as the first vectors."""
+        """Reduce all elements with partial results that start as the first vectors."""
         f, count = self.f, self.nest.count
         one, wide = self.nest.widths
         while one > count:
@@ -263,7 +279,7 @@ class Folding:
     def _values(
         self, at: list[Ix], origin: Ix, begin: Ix, end: Ix, width: int, mask: Mask | None = None
     ) -> list[Value]:
-        """The elements from `origin` on, which lies between `begin` and `end`; those that the mask leaves out are neutral."""
+        """The elements from `origin`, between `begin` and `end`; masked ones are neutral."""
         f = self.f
         low, high = (begin, end - 1) if isinstance(begin, int) and isinstance(end, int) else (0, self.nest.count - 1)
         with f.vectorized(width, mask):
@@ -275,7 +291,7 @@ class Folding:
         return [v if isinstance(v, Vector) else f.splat(v, width) for v in value]
 
     def _neutral(self, width: int) -> list[Value]:
-        """Vectors of what changes nothing."""
+        """Vectors of the neutral values."""
         return [self.f.splat(v, width) for v in self.combiner.neutral or ()]
 
     def _over(self, sizes: list[int], at: list[Ix], partial: dict[int, list[Value]]) -> dict[int, list[Value]]:
@@ -298,7 +314,7 @@ class Folding:
             most = None if isinstance(rounds, int) or self.nest.count == ENDLESS else self.nest.count // wide
             partial = partial | {wide: self._rounds(at, partial[wide], wide, rounds, low, begin, most=most)}
         left = f.sub(high, begin)
-        if isinstance(left, Value):  # whole vectors by themselves: a mask takes longer than another loop
+        if isinstance(left, Value):  # whole vectors separately: a mask costs more than another loop
             whole = f.div(left, one)
             partial = partial | {one: self._rounds(at, partial[one], one, whole, begin, high, most=wide // one)}
             begin, rest = f.add(begin, f.mul(whole, one)), f.value(f.rem(left, one))
@@ -323,10 +339,10 @@ class Folding:
         masked: bool = False,
         most: int | None = None,
     ) -> list[Value]:
-        """The partial results over `count` vectors from `begin`, all before `end`; `masked` if the
-        last may be incomplete.
+        """The partial results over `rounds` vectors from `begin`, all before `end`.
 
-        Where their number is not known there are `most` at most, by which the loop is planned to poll.
+        `masked` if the last may be incomplete. If their number is unknown, `most` bounds it to plan
+        polls.
         """
         f = self.f
         with f.carried(rounds, partial, guarded=not isinstance(rounds, int), most=most) as loop:
@@ -342,7 +358,7 @@ def _by_width(partial: dict[int, list[Value]], values: Sequence[Value]) -> dict[
 
 
 def folded(combiner: Combiner, value: Sequence[Value], to: int) -> list[Value]:
-    """Vectors combined to some of fewer elements; to scalars where that is 1."""
+    """Combine vectors to vectors of `to` elements; to scalars if that is 1."""
     made = list(value)
     while isinstance(made[0], Vector) and made[0].lanes > to:
         pairs = [v.halves() for v in made if isinstance(v, Vector)]
@@ -353,7 +369,7 @@ def folded(combiner: Combiner, value: Sequence[Value], to: int) -> list[Value]:
 def _write_vectors(
     f: Function, nest: Nest, body: Callable[[list[Ix]], None], row: Callable[[list[Ix]], None] | None
 ) -> None:
-    """The loops of a nest in vectors, cut where it says."""
+    """Emit the loops of a nest in vectors, split at its cuts."""
     if not nest.outer:
         for low, high in pairwise(nest.cuts):
             _run(f, nest, low, high, lambda q: body(split(f, q, nest.inner)), shared=True)
@@ -366,12 +382,12 @@ def _write_vectors(
 
 
 def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None], *, shared: bool = False) -> None:
-    """`body(q)` for q = low, ..., high - 1, of which it sees vectors."""
+    """Emit `body(q)` for q = low, ..., high - 1, in vectors."""
     one, wide = nest.widths
     nanoseconds = nest.nanoseconds * wide if shared else 0.0
     rounds, overlap = (high - low) // wide, nest.tail is Tail.OVERLAP and high - low >= nest.overlapped * one
     if overlap and one == wide and (high - low) % one:
-        rounds = 0  # one loop does them all
+        rounds = 0  # one loop handles all of them
     if rounds:
         with parallel(f, rounds, nanoseconds=nanoseconds) as k, f.vectorized(wide):
             body(lanes.counter(f, f.add(f.mul(k, wide), low), low, high - 1, wide))
@@ -387,11 +403,11 @@ def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None
             body(lanes.counter(f, origin, begin, high - 1, one))
 
 
-# -- loops --------------------------------------------------------------------------------------------------------
+# -- loops -----------------------------------------------------------------------------------------
 
 
 def _shared_axes(sizes: Sequence[int]) -> int:
-    """How many of the outermost axes are one loop, so that it has enough rounds for threads."""
+    """The number of outermost axes to merge so that threads get enough iterations."""
     shared = 1
     while shared < len(sizes) and math.prod(sizes[:shared]) < _SHARED_ROUNDS:
         shared += 1
@@ -400,8 +416,9 @@ def _shared_axes(sizes: Sequence[int]) -> int:
 
 @contextmanager
 def nested(f: Function, sizes: Sequence[int], nanoseconds: float) -> Iterator[list[Ix]]:
-    """Nested loops, outermost first, around work of `nanoseconds`; threads may share the outer
-    ones. Yields the loop counters.
+    """Nested loops, outermost first, around work of `nanoseconds`; yields the counters.
+
+    Threads may share the outer loops.
     """
     shared = _shared_axes(sizes)
     rest = list(sizes[shared:])
@@ -421,13 +438,13 @@ def _loops(f: Function, sizes: Sequence[int]) -> Iterator[list[Ix]]:
 
 @contextmanager
 def steps(f: Function, count: Ix, step: int) -> Iterator[Ix]:
-    """A loop over 0, step, 2 step, ... below a count, which is known only when it runs and not zero."""
+    """Loop over 0, step, 2 step, ... below a run-time count, which is not zero."""
     with f.loop(f.div(f.add(count, step - 1), step)) as k:
         yield f.mul(k, step)
 
 
 def vectors(f: Function, begin: Ix, end: Ix, width: int, body: Callable[[Ix], None]) -> None:
-    """`body` for begin, ..., end - 1, which are known only when it runs: for whole vectors, and for the rest under a mask."""
+    """Emit `body` for begin, ..., end - 1, known at run time: whole vectors, then a masked rest."""
     count = f.sub(end, begin)
     whole = f.div(count, width)
     with f.loop(whole, guarded=True) as k, f.vectorized(width):
@@ -438,7 +455,10 @@ def vectors(f: Function, begin: Ix, end: Ix, width: int, body: Callable[[Ix], No
 
 
 def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -> bool:
-    """Write loops over vectors by `write(cuts)`: 0, ..., `count` are the positions at which the loop is split. False, and nothing is written, if it cannot be vectorized."""
+    """Emit vector loops by `write(cuts)`, where 0, ..., `count` are the positions to split at.
+
+    Returns False, and emits nothing, if it cannot be vectorized.
+    """
     back = f.mark()
     cuts, reason = {0, count}, "too many places to split the loop"
     while len(cuts) < lanes.MAX_CUTS:
@@ -458,7 +478,10 @@ def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -
 
 
 def _back_over(f: Function, begin: int, high: int, width: int, body: Callable[[Ix], None], nanoseconds: float) -> None:
-    """`body` for vectors from `begin` on, the last of which ends at `high`: forwards, as stores that go back early are slower."""
+    """Emit `body` for vectors from `begin` on; the last one ends at `high` and overlaps.
+
+    It runs forwards, as early stores that go back are slower.
+    """
     last = high - width
     with parallel(f, -(-(high - begin) // width), nanoseconds=nanoseconds) as k, f.vectorized(width):
         origin = last if k == 0 else f.clamp(f.add(f.mul(k, width), begin), 0, last)
@@ -466,7 +489,10 @@ def _back_over(f: Function, begin: int, high: int, width: int, body: Callable[[I
 
 
 def tail_mask(f: Function, width: int, begin: Ix, end: Ix, origin: Ix) -> Mask | None:
-    """The mask of what lies before `end` of `width` elements from `origin` on, in a loop from `begin`; None where all do in each round."""
+    """The mask of elements before `end`, of `width` from `origin` on; None if always all.
+
+    The loop starts at `begin`.
+    """
     count = f.sub(end, begin)
     if isinstance(count, int) and count % width == 0:
         return None

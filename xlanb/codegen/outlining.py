@@ -1,4 +1,4 @@
-"""Parts of a function that become functions of their own, for threads to share, and the text of all of them."""
+"""Outline parts of a function for threads to share; the text of all its functions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 PARALLEL = "xlanb.parallel"
 """The symbol of the pool's entry."""
 _THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
-"""Of what the pool calls."""
+"""The parameters of the function that the pool calls."""
 _LONG = 4000
-"""Lines of a function from which on LLVM is kept from turning selects into branches: it begins its walk of the function again after each, which takes quadratic time."""
+"""Lines of a function from which on LLVM must not turn selects into branches.
+
+It restarts its walk of the function after each, which takes quadratic time.
+"""
 
 
 @dataclass
 class Outlined:
-    """A part of a function that became one of its own, over lo..hi of 0..count, in `chunks` pieces."""
+    """An outlined part of a function, over lo..hi of 0..count, in `chunks` pieces."""
 
     name: str
     count: Ix
@@ -36,7 +39,10 @@ class Outlined:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutlinedBody:
-    """What programs share of a function: its lines, what they need declared, and the symbols in them. Each exists once."""
+    """The shareable content of a function: its lines, its declarations, and their symbols.
+
+    Each exists once.
+    """
 
     lines: list[str]
     declarations: dict[str, str]
@@ -45,7 +51,10 @@ class OutlinedBody:
 
 @dataclass(slots=True)
 class Definition:
-    """One of the functions that a function is written as: `lines` are all of it but for the first, `symbols` what they name."""
+    """One of the functions that a function is emitted as.
+
+    `lines` are all of it except the first, `symbols` the ones they refer to.
+    """
 
     name: str
     parameters: str
@@ -64,13 +73,13 @@ class Definition:
 
     @property
     def size(self) -> int:
-        """How many lines it has."""
+        """The number of lines."""
         return len(self.lines) + 1
 
 
 @dataclass(slots=True)
 class PartCall:
-    """Where a part of the function that became one of its own is handed to the pool."""
+    """The position at which an outlined part is passed to the pool."""
 
     part: Outlined
     mark: str = ""
@@ -82,9 +91,10 @@ class PartCall:
 
 @contextmanager
 def outline(f: Function, count: Ix, chunks: Ix) -> Iterator[tuple[Value, Value]]:
-    """What is written within becomes a function over a part lo..hi (never empty) of 0..count, of which there are `chunks`: gives lo and hi.
+    """Outline the enclosed code as a function over a part lo..hi (never empty) of 0..count.
 
-    Only the kernel's parameters, constants and what is made within may be used within: LLVM refuses the module otherwise.
+    Yields lo and hi; there are `chunks` parts. The code may use only the kernel's parameters,
+    constants and its own values: LLVM rejects the module otherwise.
     """
     name = f.module.unique(f"{f.name}.part")
     part = Outlined(name, count, chunks, f.module.subprogram(name, f.instruction, "internal"))
@@ -111,7 +121,7 @@ def outline(f: Function, count: Ix, chunks: Ix) -> Iterator[tuple[Value, Value]]
 
 
 def sign(f: Function, parameters: Sequence[Parameter], attributes: str) -> None:
-    """Parameters and attributes of the finished function; its parts get the same."""
+    """Set the parameters and attributes of the finished function, and of its parts."""
     f.parameters, f.attributes = list(parameters), attributes
     if not f.outlined:
         return
@@ -122,7 +132,7 @@ def sign(f: Function, parameters: Sequence[Parameter], attributes: str) -> None:
 
 
 def _pool_call(f: Function, call: PartCall, context: Value) -> list[str]:
-    """The lines that put the kernel's pointers into a table and hand it to the pool."""
+    """The lines that store the kernel's pointers to a table and pass it to the pool."""
     lines, part = [], call.part
     for k, p in enumerate(f.parameters):
         at = context.text
@@ -141,7 +151,10 @@ def thunk(part: Outlined) -> str:
 
 
 def definitions(f: Function) -> dict[str, Definition]:
-    """The functions that a finished one is written as, by name: its outlined parts, then itself; a `ret void` closes each."""
+    """The functions that a finished one is emitted as, by name: its parts, then itself.
+
+    Each ends with a `ret void`.
+    """
     if f.written is not None and f.written[f.name].attributes == f.attributes:
         return f.written
     made: dict[str, Definition] = {}
@@ -149,7 +162,7 @@ def definitions(f: Function) -> dict[str, Definition]:
     for part in f.outlined:
         body = [str(line) for line in part.lines]
         attributes = f.attributes.replace("alwaysinline", "noinline")
-        if f.ready:  # needs no promise that its pointers do not overlap
+        if f.ready:  # needs no noalias attributes
             lines = [body[0], *_unpack(f.parameters), *body[1:]]
             made[thunk(part)] = Definition(
                 thunk(part), _THUNK_PARAMETERS, attributes, lines, part.symbols | f.symbols, part.scope
@@ -169,7 +182,7 @@ def definitions(f: Function) -> dict[str, Definition]:
 
 
 def unpacking(f: Function) -> dict[str, Definition]:
-    """The same of a ready function that takes its pointers out of a table, as the pool calls parts."""
+    """The same for a ready function that loads its pointers from a table, as the pool calls it."""
     made = definitions(f)
     entry, *body = made[f.name].lines
     lines = [entry, *_unpack(f.parameters), *body]
@@ -177,7 +190,7 @@ def unpacking(f: Function) -> dict[str, Definition]:
 
 
 def text(f: Function) -> list[str]:
-    """The lines of all of its functions."""
+    """The lines of all its functions."""
     lines: list[str] = []
     for d in definitions(f).values():
         own = d.text(f.linkage if d.name == f.name else "internal")
@@ -186,12 +199,12 @@ def text(f: Function) -> list[str]:
 
 
 def _without_branch(line: str) -> str:
-    """A line whose select, if it is one of two numbers, stays a select."""
+    """A line whose select between two numbers must remain a select."""
     return f"{line}, !unpredictable !{{}}" if " = select i1 " in line else line
 
 
 def _thunk(part: Outlined, parameters: Sequence[Parameter]) -> Definition:
-    """The function that the pool calls: it takes the pointers of a part out of their table."""
+    """The function that the pool calls: it loads the pointers of a part from their table."""
     given = "".join(f"{p.type.text} %{p.name}, " for p in parameters)
     call = f"  call void @{part.name}({given}i64 %lo, i64 %hi, i64 %slot)"
     lines = [*_unpack(parameters), call, "  ret void", "}"]
@@ -199,7 +212,7 @@ def _thunk(part: Outlined, parameters: Sequence[Parameter]) -> Definition:
 
 
 def _unpack(parameters: Sequence[Parameter]) -> list[str]:
-    """The kernel's pointers out of the table at %context."""
+    """Load the kernel's pointers from the table at %context."""
     lines = []
     for k, p in enumerate(parameters):
         if k:

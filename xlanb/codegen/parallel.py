@@ -1,8 +1,10 @@
 """Loops that several threads may share: `with parallel(f, count, nanoseconds=...) as i`.
 
-What is written within becomes a function of its own with the kernel's pointers and (i64 %lo, i64 %hi, i64 %slot); the pool runs it over parts of 0..count. So only the kernel's parameters,
-constants and what is made within may be used within; nothing that is made within may be used after. Rounds must not depend on one another. Which parts there are depends on `count` and
-the number of threads that the program was compiled for alone, so results do not depend on who takes which part.
+The enclosed code becomes a function with the kernel's pointers and (i64 %lo, i64 %hi, i64 %slot);
+the pool runs it over parts of 0..count. So it may use only the kernel's parameters, constants and
+its own values, and its values must not be used afterwards. Iterations must be independent. The
+parts depend only on `count` and the number of threads that the program was compiled for, so that
+results do not depend on which thread runs which part.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from xlanb.codegen.plan import time_text
 
 
 def is_shared(f: Function, count: Ix, nanoseconds: float) -> bool:
-    """Whether `parallel` would make a function of its own."""
+    """Whether `parallel` would outline the loop."""
     if f.target.threads < 2 or f.slot != 0:
         return False
     return not isinstance(count, int) or (count > 1 and count * nanoseconds >= f.target.costs.wake_ns)
@@ -23,10 +25,11 @@ def is_shared(f: Function, count: Ix, nanoseconds: float) -> bool:
 
 @contextmanager
 def parallel(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[Ix]:
-    """A loop over 0..count, each round some `nanoseconds` of work (an estimate for one thread): gives the counter.
+    """Loop over 0..count; an iteration takes about `nanoseconds` on one thread.
 
-    `f.slot` is the number of the thread within (below `f.target.threads`), for scratch of its own. Where the work is small, or this is already the part of one thread, it is a plain
-    loop. An unknown `count` must be at least 1.
+    Yields the counter. `f.slot` is the number of the thread inside (below `f.target.threads`), for
+    per-thread scratch memory. If the work is small, or this is already one thread's part, it is a
+    plain loop. An unknown `count` must be at least 1.
     """
     with parts(f, count, nanoseconds=nanoseconds) as (low, high), f.loop(high, low) as i:
         yield i
@@ -34,8 +37,9 @@ def parallel(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[Ix]:
 
 @contextmanager
 def parts(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, Ix]]:
-    """Like `parallel`, for callers that write the loop themselves: yields the bounds low < high of
-    the part; 0 and `count` if there is one part.
+    """Like `parallel`, but the caller emits the loop: yields the part's bounds, low < high.
+
+    They are 0 and `count` if there is one part.
     """
     shared = is_shared(f, count, nanoseconds)
     note(f, count, nanoseconds, shared=shared)
@@ -58,8 +62,9 @@ def note(f: Function, count: Ix, nanoseconds: float, *, shared: bool) -> None:
 
 
 def chunks(f: Function, count: Ix, nanoseconds: float) -> Ix:
-    """The number of parts: a few per thread for load balancing, but no tiny ones; the same number
-    for each thread if all run at the same speed.
+    """The number of parts: a few per thread for load balancing, but no tiny ones.
+
+    Each thread gets the same number if all run at the same speed.
     """
     threads, costs = f.target.threads, f.target.costs
     if not isinstance(count, int):

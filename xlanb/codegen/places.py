@@ -1,7 +1,7 @@
-"""Single words in memory: plain, volatile and atomic access, and the fields of C structures.
+"""Single words in memory: plain, volatile and atomic access, and fields of C structures.
 
-A structure is described once, as a `ctypes.Structure`, so that Python and emitted code read the
-same layout. Orderings are LLVM's: monotonic, acquire, release, acq_rel, seq_cst.
+A structure is described once, as a `ctypes.Structure`, so that Python and emitted code use the same
+layout. Orderings are LLVM's: monotonic, acquire, release, acq_rel, seq_cst.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TYPES: dict[object, Type] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One value of a scalar type at an address. With an ordering an access is atomic."""
+    """One value of a scalar type at an address; accesses with an ordering are atomic."""
 
     address: Value
     type: Type
@@ -34,32 +34,32 @@ class Place:
         return self.address.function
 
     def load(self, ordering: str = "") -> Value:
-        """The value there."""
+        """Load the value."""
         atomic = f"load atomic {self.type.text}, {self.address!r} {ordering}" if ordering else ""
         text = atomic or f"load {self.type.text}, {self.address!r}"
         return self._f.let(self.type, f"{text}, align {self.type.bytes}")
 
     def load_volatile(self) -> Value:
-        """The value there at this moment, which another thread may change."""
+        """Load the current value, which another thread may change."""
         return self._f.let(self.type, f"load volatile {self.type.text}, {self.address!r}, align {self.type.bytes}")
 
     def store(self, value: Value | int, ordering: str = "") -> None:
-        """Set the value."""
+        """Store the value."""
         atomic = "atomic " if ordering else ""
         order = f" {ordering}" if ordering else ""
         given = self._operand(value)
         self._f.write(f"store {atomic}{given!r}, {self.address!r}{order}, align {self.type.bytes}")
 
     def exchange(self, value: Value | int, ordering: str = "seq_cst") -> Value:
-        """Set the value; gives the former one."""
+        """Store the value; return the previous one."""
         return self._modify("xchg", value, ordering)
 
     def add(self, value: Value | int, ordering: str = "seq_cst") -> Value:
-        """Add to an integer; gives the former value."""
+        """Add to an integer; return the previous value."""
         return self._modify("add", value, ordering)
 
     def sub(self, value: Value | int, ordering: str = "seq_cst") -> Value:
-        """Subtract from an integer; gives the former value."""
+        """Subtract from an integer; return the previous value."""
         return self._modify("sub", value, ordering)
 
     def _modify(self, operation: str, value: Value | int, ordering: str) -> Value:
@@ -67,8 +67,9 @@ class Place:
         return self._f.let(self.type, f"atomicrmw {operation} {self.address!r}, {given!r} {ordering}")
 
     def compare_exchange(self, expected: Value | int, new: Value | int) -> tuple[Value, Value]:
-        """Set the value where it is the expected one; gives the former value and an i1, whether it
-        was set.
+        """Store the value if the current one is as expected.
+
+        Returns the previous value and an i1, whether it was stored.
         """
         f, kind = self._f, f"{{ {self.type.text}, i1 }}"
         pair = f.fresh("pair")
@@ -108,5 +109,5 @@ def word_at(table: Value, index: Value | int, type_: Type = I64) -> Place:
 
 
 def fence(f: Function) -> None:
-    """No access before it is reordered with one after it, in any thread."""
+    """A full fence: no access before it is reordered with one after it."""
     f.write("fence seq_cst")

@@ -1,6 +1,4 @@
-"""Decisions about a kernel before code generation: its loops, and each choice with the costs of its
-alternatives.
-"""
+"""Decisions about a kernel before code generation: its loops, and choices with their costs."""
 
 from __future__ import annotations
 
@@ -9,14 +7,14 @@ from typing import Protocol
 
 
 class Step(Protocol):
-    """A nest of loops, or a choice: prints as one or several lines."""
+    """A nest of loops, or a choice; prints as one or several lines."""
 
     def __str__(self) -> str: ...
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One decision: `what` it was about, the way that was `taken`, why, and the other ways with their costs as text."""
+    """One decision: `what` it was about, the option `taken`, why, and the others' costs."""
 
     what: str
     taken: str
@@ -30,9 +28,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """The plan of the kernel of one instruction: `print(plan)` shows it.
+    """The plan of one instruction's kernel; `print(plan)` shows it.
 
-    `function` is the kernel's name in LLVM IR and assembly, `instruction` the HLO instruction that it computes, `steps` its loops and choices in the order in which they were decided.
+    `function` is the kernel's name in LLVM IR and assembly, `instruction` the HLO instruction that
+    it computes, `steps` its loops and choices in the order of the decisions.
     """
 
     function: str
@@ -45,7 +44,7 @@ class KernelPlan:
 
 
 def time_text(nanoseconds: float) -> str:
-    """A time in the unit that suits it."""
+    """A time in a suitable unit."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if nanoseconds >= size:
             return f"{nanoseconds / size:.3g} {unit}"

@@ -1,13 +1,13 @@
 """Where compiled code checks for stop requests: how often loops poll.
 
-A poll reads one word of the process. Where that is not zero, somebody wants some thread to stop or
-to look for signals, and the code calls a function of the runtime, which says whether it is this
-one; the function that polls then returns at once, as do its callers at their next poll. What it has
-written is of no use.
+A poll reads one word of the process. If it is not zero, some thread is requested to stop or to
+check for signals, and the code calls a function of the runtime, which returns whether it is this
+thread. If so, the polling function returns at once, as do its callers at their next poll. What it
+has written is invalid.
 
-The unit of work is a line of LLVM's IR that runs once. Loops count what runs in them between two
-polls, and poll themselves where that would become much: in each round where a round is long,
-between strips of many rounds where it is short. Source of the method: safepoint polls of virtual
+The unit of work is a line of LLVM IR that runs once. Loops count the work between two polls, and
+poll themselves if it would become too much: in each iteration if iterations are long, between
+strips of many iterations if they are short. Source of the method: safepoint polls of virtual
 machines.
 """
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from xlanb.codegen.function import CodeRegion, Function, Rounds
 
 ATTENTION = "xlanb.attention"
-"""The symbol of the word: how many threads are asked to look."""
+"""The symbol of the word: how many threads are requested to check."""
 CHECK = "xlanb.check"
 """The symbol of the function that a thread calls to check; returns i1, whether to stop."""
 DECLARATION = f"declare i1 @{CHECK}() cold nounwind willreturn memory(inaccessiblemem: readwrite)"
-"""No array of the program is read or written there."""
+"""The declaration promises that it accesses no array of the program."""
 
 BUDGET = 1 << 22
-"""Lines between two polls: a millisecond where each takes one, some ten where memory keeps it
-waiting."""
+"""Lines between two polls: a millisecond of pure computation, about ten if memory-bound."""
 LONG_ROUND = 128
-"""Minimum number of code lines in an iteration for which the cost of a poll is negligible."""
+"""The least lines of an iteration for which the cost of a poll is negligible."""
 UNKNOWN_ROUNDS = 1 << 13
-"""Rounds that a loop is taken to have whose number is not known when it is written."""
+"""Assumed iterations of a loop whose trip count is unknown at compile time."""
 MANY = 1 << 40
-"""Rounds that a loop is said to have at most that may have any number (see Function.carried)."""
+"""Given as the most iterations of a loop that may have any number (see Function.carried)."""
 CALL = 1 << 16
-"""Lines that a call of a routine counts as: it polls itself, but its caller goes on when it returns."""
+"""Lines that a routine call counts as: the routine polls, but its caller continues afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """How a loop polls: in each iteration (`strip` 0) or once per strip of iterations; `left` is
-    the work of the whole loop without polls.
+    """How a loop polls: in each iteration, or once per strip of iterations (`strip`, 0: none).
+
+    `left` is the work of the whole loop without polls.
     """
 
     each: bool
@@ -54,9 +54,7 @@ class Polls:
 
 
 def plan(rounds: int | None, work: int) -> Polls:
-    """Choose how a loop polls, given its number of iterations (None: unknown) and the work between
-    two polls.
-    """
+    """Choose how a loop polls, given its trip count (None: unknown) and the work between polls."""
     total = (UNKNOWN_ROUNDS if rounds is None else rounds) * work
     if total <= BUDGET:
         return Polls(False, 0, total)
@@ -67,7 +65,7 @@ def plan(rounds: int | None, work: int) -> Polls:
 
 
 def work_of(region: CodeRegion) -> int:
-    """What one run of a region does between two polls."""
+    """The work of a region between two polls."""
     return max(len(region.lines) + region.work, 0)
 
 
@@ -85,13 +83,14 @@ def write(f: Function) -> None:
 
 
 STOPPED = "stopped"
-"""The block of a function that polls from which it returns."""
+"""The block from which a polling function returns early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Rounds of a loop over a counter between two polls: `size` of them, or those that are left
-    before `last`; the loop over them ends at `end`.
+    """Iterations of a counted loop between two polls.
+
+    There are `size` of them, or those left before `last`; the loop over them ends at `end`.
     """
 
     size: int
@@ -100,9 +99,7 @@ class Strip:
 
 
 def strip(f: Function, rounds: int | None, last: Value) -> Strip | None:
-    """The strips of the loop that is being written, whose body is finished; None where it needs
-    none.
-    """
+    """The strips of the loop being emitted, whose body is finished; None if it needs none."""
     if not f.target.polls:
         return None
     size = plan(rounds, work_of(f.regions[-1])).strip
@@ -110,21 +107,22 @@ def strip(f: Function, rounds: int | None, last: Value) -> Strip | None:
 
 
 def begin_strips(f: Function, strip: Strip, counter: Value) -> None:
-    """At the beginning of a strip: where the loop over it ends."""
+    """At the beginning of a strip, compute where its loop ends."""
     further = counter + strip.size
     f.module.declare("i64", "llvm.smin.i64", "i64, i64")
     f.write(f"{strip.end.text} = call i64 {f.symbol('llvm.smin.i64').text}({further!r}, {strip.last!r})")
 
 
 def end_strips(f: Function, strip: Strip, after: Value, head: str, exit_: str) -> None:
-    """At the end of a strip: poll, and go on with the next one."""
+    """At the end of a strip: poll, and continue with the next one."""
     write(f)
     f.branch_if(f.let(I1, f"icmp slt {after!r}, {strip.last.text}"), head, exit_)
 
 
 def end_round(f: Function, body: CodeRegion, loop: Rounds) -> int:
-    """At the end of a loop's body: poll where each round is worth it. Gives the work of the whole
-    loop that is done without a poll.
+    """At the end of a loop's body: poll if each iteration should.
+
+    Returns the work of the whole loop without a poll.
     """
     if loop.strip is not None:
         return loop.strip.size * work_of(body)

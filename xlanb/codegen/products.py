@@ -13,12 +13,12 @@ T = PrimitiveType
 
 
 def accumulator_type(t: PrimitiveType) -> PrimitiveType:
-    """What products are summed in."""
+    """The accumulation type of products."""
     return T.F32 if is_narrow(t) else t
 
 
 def multiply_add(f: Function, t: PrimitiveType, total: Element, a: Element, b: Element) -> Element:
-    """total + a * b; floats fused where the machine can, and in any order."""
+    """total + a * b; floats are fused if the machine can, and may be reordered."""
     if t.is_complex:
         made = Complex(*pair(total)) + Complex(*pair(a)) * Complex(*pair(b))
         return made.re, made.im

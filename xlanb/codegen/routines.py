@@ -1,7 +1,8 @@
-"""Routines that do not depend on a program's shapes: sizes and strides are parameters, or words of a table.
+"""Routines that do not depend on a program's shapes.
 
-One of the same name and body serves all programs of a process: it is compiled and linked once, as those of a library for linear algebra are compiled once and for all. A table is a
-constant of the program.
+Sizes and strides are parameters, or words of a table. A routine with the same name and body serves
+all programs of a process: it is compiled and linked once, like those of a linear algebra library. A
+table is a constant of the program.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from xlanb.codegen.values import Value
 
 ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
 _BODIES: dict[tuple[CodegenTarget, object], OutlinedBody] = {}
-"""The body of each routine that this process has written."""
+"""The body of each routine emitted in this process."""
 
 
 def routine(
     module: ModuleBuilder, key: object, name: str, emit: Callable[[Function], None], parameters: Sequence[Parameter]
 ) -> str:
-    """The name of a routine of a module; `emit(f)` writes its body when it is first asked for. `key` and the target say all that the body depends on."""
+    """The name of a routine of a module; `emit(f)` emits its body on first use.
+
+    `key` and the target must determine the body.
+    """
     made = module.made
     if key not in made:
         f = Function(module, module.unique(f"xlanb.{name}"), parameters, ATTRIBUTES, None, "internal")
@@ -39,7 +43,7 @@ def routine(
 
 
 def _write(f: Function, key: object, emit: Callable[[Function], None]) -> None:
-    """The body of a routine, as another module had it before; it has no debug locations."""
+    """Emit the body of a routine, or reuse another module's; it has no debug locations."""
     known = _BODIES.get((f.target, key))
     if known is None:
         before = f.module.declarations
@@ -57,9 +61,10 @@ _P = ParamSpec("_P")
 def shared(
     name: str,
 ) -> Callable[[Callable[Concatenate[Function, _P], None]], Callable[Concatenate[Function, _P], None]]:
-    """Make a routine of a function that writes its body: calling it writes a call of the routine.
+    """Turn a function that emits a body into a routine: calling it emits a call.
 
-    The values in its arguments (indices, values, dataclasses that contain them) become parameters; their types and all else, as types and flags, are part of the routine's name.
+    The values in its arguments (indices, values, dataclasses that contain them) become parameters.
+    Their types and all other arguments, such as types and flags, are part of the routine's name.
     """
 
     def decorate(body: Callable[Concatenate[Function, _P], None]) -> Callable[Concatenate[Function, _P], None]:
@@ -85,12 +90,12 @@ def shared(
 
 @cache
 def _fields(kind: Any) -> tuple[str, ...] | None:
-    """The names of a dataclass's fields; None of any other type."""
+    """The names of a dataclass's fields; None for any other type."""
     return tuple(part.name for part in fields(kind)) if is_dataclass(kind) and kind is not Type else None
 
 
 def _split(argument: object, values: list[Value], fixed: list[str]) -> None:
-    """Append the values in an argument, and as text their types and what else there is in it."""
+    """Append an argument's values to `values`, their types and the rest, as text, to `fixed`."""
     if isinstance(argument, Value):
         values.append(argument)
         fixed.append({PTR: "p", I64: "i"}.get(argument.type, argument.type.mangled))
@@ -105,7 +110,7 @@ def _split(argument: object, values: list[Value], fixed: list[str]) -> None:
 
 
 def _rebuilt(argument: Any, values: Iterator[Value]) -> Any:
-    """An argument with other values in it."""
+    """An argument with its values replaced."""
     if isinstance(argument, Value):
         return next(values)
     kind: Any = type(argument)
@@ -116,8 +121,9 @@ def _rebuilt(argument: Any, values: Iterator[Value]) -> Any:
 
 
 def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Function], Value]:
-    """A constant of 64-bit words (numbers, or addresses of functions with their @), shared within
-    the module; returns its address in a function.
+    """A constant of 64-bit words (numbers, or function names with @), shared in the module.
+
+    Returns its address in a function.
     """
     made = module.made
     key = ("table", *words)

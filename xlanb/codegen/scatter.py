@@ -14,11 +14,12 @@ from xlanb.shape import PrimitiveType
 
 
 class Scatter:
-    """A scatter's parts.
+    """A scatter's properties.
 
-    `source` and `update` are the shapes of an operand and of its updates. The updates' dimensions are
-    `scatter_dims`, one window to each index of them, and those of `update_dim`, by the dimension of
-    the operand that they run along, with their `sizes`.
+    `source` and `update` are the shapes of an operand and of its updates. The updates' dimensions
+    are
+    `scatter_dims`, with a window per index, and `update_dim`, by the operand dimension that they
+    run along, with their `sizes`.
     """
 
     def __init__(self, i: HloInstruction) -> None:
@@ -36,7 +37,10 @@ class Scatter:
         self.sizes = {d: self.update.dimensions[w] for d, w in self.update_dim.items()}
 
     def begin(self, e: Elemental, batch: list[Ix]) -> tuple[dict[int, Ix], Value]:
-        """(where a window begins along the dimensions that have an index, whether it fits): the window at an index of `scatter_dims`."""
+        """(start indices of a window, whether it fits) at an index of `scatter_dims`.
+
+        The start indices are by operand dimension.
+        """
         i, f, table = self.instruction, e.f, array_of(self.indices)
         vector_dim = i.get("index_vector_dim")
         where: dict[int, Ix] = {}

@@ -22,7 +22,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """One array that goes in or comes out: `order` lists the dimensions from slow to fast in memory, None where row-major."""
+    """One argument or result array; `order` lists the dimensions from slowest to fastest.
+
+    `order` is None for row-major.
+    """
 
     label: str
     shape: ArrayShape
@@ -40,7 +43,9 @@ class ArraySpec:
         )
 
     def taken(self, value: Any) -> Array:
-        """The argument as the program reads it: contiguous and aligned; copied only where it is not.
+        """The argument in the form that the program reads: contiguous and aligned.
+
+        It is copied only if needed.
 
         Raises:
             ArgumentError: dtype or shape do not fit.
@@ -59,7 +64,7 @@ class ArraySpec:
         return array if array.flags.carray or _is_readable(array) else np.array(array, self.dtype, order="C", copy=True)
 
     def _taken_dynamic(self, array: Array) -> Array:
-        """The argument with its sizes behind it."""
+        """The argument with its sizes appended."""
         fits = len(array.shape) == self.shape.rank and all(
             n <= d if self.shape.is_dynamic_dimension(k) else n == d
             for k, (n, d) in enumerate(zip(array.shape, self.dimensions, strict=True))
@@ -71,7 +76,7 @@ class ArraySpec:
         return memory
 
     def _coerced(self, value: Any) -> Array:
-        """A Python number takes the expected dtype; everything else has its own."""
+        """Convert to an array; a Python number gets the expected dtype."""
         if isinstance(value, (bool, int, float, complex)):
             try:
                 return np.asarray(value, self.dtype)
@@ -89,7 +94,7 @@ class ArraySpec:
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """Bytes from one index to the next in each dimension; None where row-major."""
+        """Byte strides per dimension; None for row-major."""
         return None if self.order is None else tuple(n * self.dtype.itemsize for n in strides(self.shape))
 
     @property
@@ -98,7 +103,10 @@ class ArraySpec:
         return self.shape.element_count * self.dtype.itemsize + sizes_bytes(self.shape)
 
     def fresh(self) -> Array:
-        """Memory for a result, in the order of the layout; of a dynamic array bytes, with its bound as its sizes."""
+        """Allocate a result in the order of its layout.
+
+        A dynamic array is bytes, with its bound as its sizes.
+        """
         if self.shape.is_dynamic:
             memory = np.empty(self.byte_size, np.uint8)
             sizes_at(self.shape, memory.ctypes.data)[:] = self.dimensions
@@ -107,20 +115,23 @@ class ArraySpec:
         return np.empty(dims, self.dtype)
 
     def given(self, array: Array) -> Array:
-        """The result as the caller sees it: a view of the memory as the module's layout has it, not copied into row-major order; a dynamic array in its own size."""
+        """The result as the caller sees it: a transposed view of the memory, without a copy.
+
+        A dynamic array is copied in its actual size.
+        """
         if self.shape.is_dynamic:
             return np.array(unpacked(self.shape, array.ctypes.data))
         return array if self.order is None else array.transpose(np.argsort(self.order))
 
 
 def _is_readable(array: Array) -> bool:
-    """Contiguous, aligned, of native byte order; it may be read-only."""
+    """Whether it is contiguous, aligned and of native byte order; it may be read-only."""
     return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a program takes and gives: the name of the module, its parameters by name, its result."""
+    """The signature of a program: the module's name, its parameters by name, its result."""
 
     name: str
     parameters: tuple[tuple[str, Shape], ...]
@@ -128,13 +139,13 @@ class Signature:
 
     @classmethod
     def of(cls, module: HloModule, names: Iterable[str]) -> Signature:
-        """What a module takes and gives, its parameters by the names that a caller knows."""
+        """The signature of a module, with the parameter names that callers know."""
         entry = module.entry_computation
         named = tuple((n, p.shape) for n, p in zip(names, entry.parameters, strict=True))
         return cls(module.name, named, entry.root.shape)
 
     def arguments(self) -> list[ArraySpec | None]:
-        """The specs of all arguments, leaf after leaf; None of a token."""
+        """The specs of all arguments, by leaf; None for a token."""
         return [
             _spec(f"argument {n} ({name}){''.join(f'[{k}]' for k in leaf)}", shape)
             for n, (name, parameter) in enumerate(self.parameters)
@@ -142,7 +153,7 @@ class Signature:
         ]
 
     def results(self) -> list[ArraySpec | None]:
-        """The specs of all results, leaf after leaf; None of a token."""
+        """The specs of all results, by leaf; None for a token."""
         return [_spec("result", shape) for _, shape in self.result.leaves()]
 
     @property
@@ -152,10 +163,10 @@ class Signature:
         return f"({parameters}) -> {self.result.text(layout=False)}"
 
     def flatten(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arguments of a call leaf by leaf.
+        """The arguments of a call, by leaf.
 
         Raises:
-            ArgumentError: there are more or fewer than parameters, or a tuple does not fit.
+            ArgumentError: Their number is wrong, or a tuple does not fit.
         """
         if len(arrays) != len(self.parameters):
             expected = ", ".join(s.text(layout=False) for _, s in self.parameters)
@@ -171,7 +182,7 @@ class Signature:
 
 
 def _spec(label: str, shape: Shape) -> ArraySpec | None:
-    """The spec of a leaf; None of a token."""
+    """The spec of a leaf; None for a token."""
     return None if shape.is_token else ArraySpec.of(label, shape)
 
 

@@ -1,4 +1,4 @@
-"""The machine that code is made for: what emitters and LLVM have to know of it."""
+"""The machine that code is for: what emitters and LLVM need to know of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from xlanb.codegen.costs import FAMILIES, Costs, family
 
 @dataclass(frozen=True)
 class Target:
-    """The machine that code is made for; `features` as LLVM writes them ("+avx2,-avx512f"), `threads` is how many a program may use.
+    """The machine that code is for.
 
-    With `polls` loops look whether the execution is to stop (see xlanb.codegen.polling). Without `explicit_vectors` elementwise code and reductions are written for one element, and LLVM's passes find the vectors.
+    `features` are as in LLVM ("+avx2,-avx512f"); `threads` is how many a program may use. With
+    `polls` loops check for stop requests (see xlanb.codegen.polling). Without `explicit_vectors`
+    elementwise code and reductions are emitted for one element, and LLVM's passes vectorize them.
     `debug_locations` is LLVM's emission kind of a program with the lines of its HLO.
     """
 
@@ -28,29 +30,29 @@ class Target:
 
     @cached_property
     def enabled(self) -> frozenset[str]:
-        """The features that the machine has."""
+        """The enabled features."""
         return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
 
     @cached_property
     def vector_bits(self) -> int:
-        """The width of a vector register."""
+        """Bits of a vector register."""
         if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= self.enabled:
             return 512
         return 256 if "avx2" in self.enabled else 128
 
     @cached_property
     def vector_registers(self) -> int:
-        """How many vector registers there are."""
+        """The number of vector registers."""
         return 32 if self.vector_bits == 512 or self.triple.startswith(("aarch64", "arm64")) else 16
 
     @cached_property
     def costs(self) -> Costs:
-        """What emitters weigh, by the family of the machine."""
+        """The cost table of the machine's family."""
         return FAMILIES[family(self.vector_bits, self.enabled)]
 
 
 def has_pool(triple: str) -> bool:
-    """Whether there is a pool of threads for a machine: Linux, with a system call number of the futex that is known here."""
+    """Whether a machine has a thread pool: Linux, with a known futex system call number."""
     return "linux" in triple and triple.split("-", maxsplit=1)[0] in FUTEX
 
 

@@ -1,4 +1,4 @@
-"""LLVM IR to object code, assembly or IR, after the passes that are asked for."""
+"""Translate LLVM IR to object code, assembly or IR, after optional passes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Passes(NamedTuple):
 
 
 def translate(text: str, model: llvm.TargetModel, passes: Passes | None, form: Form = Form.OBJECT) -> bytes:
-    """The object code, assembly text or IR of a module of LLVM IR, after LLVM's passes if any are asked for.
+    """The object code, assembly text or IR of a module of LLVM IR, after optional passes.
 
     Raises:
-        CompilationError: LLVM refuses the IR.
+        CompilationError: LLVM rejects the IR.
     """
     owned = llvm.Owned()
     try:
@@ -50,7 +50,7 @@ def check(text: str) -> None:
     """Parse and verify a module of LLVM IR.
 
     Raises:
-        CompilationError: LLVM refuses the IR.
+        CompilationError: LLVM rejects the IR.
     """
     owned = llvm.Owned()
     try:
@@ -60,7 +60,7 @@ def check(text: str) -> None:
 
 
 def _parsed(text: str, owned: llvm.Owned) -> int:
-    """A module, verified; a context of its own owns and frees it."""
+    """A verified module, owned and freed by a context of its own."""
     c = llvm.library()
     context = owned.take(c.ContextDispose, c.ContextCreate)
     with llvm.message() as told:

@@ -1,6 +1,7 @@
 """LLVM's first-class types: integers, floats, pointers, and vectors of them.
 
-Each type exists once, so types are compared by identity. Source: LLVM's Language Reference, "Type System".
+Each type exists once, so that types are compared by identity. Source: LLVM's Language Reference,
+"Type System".
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import cache
 
 
 class TypeKind(Enum):
-    """What a scalar, or an element of a vector, is."""
+    """The kind of a scalar, or of a vector's elements."""
 
     INTEGER = "integer"
     FLOAT = "float"
@@ -23,7 +24,8 @@ class TypeKind(Enum):
 class Type:
     """A scalar type, or a vector of `lanes` elements (0: a scalar).
 
-    `text` is how LLVM's IR spells it, `mangled` how names of intrinsics do, `bits` the width of an element.
+    `text` is its spelling in LLVM IR, `mangled` that in names of intrinsics, `bits` the width of an
+    element.
     """
 
     kind: TypeKind
@@ -38,7 +40,7 @@ class Type:
 
     @property
     def scalar(self) -> Type:
-        """The type of an element; of a scalar itself."""
+        """The type of an element; a scalar type itself."""
         return self.element or self
 
     @property
@@ -53,7 +55,7 @@ class Type:
 
     @property
     def bytes(self) -> int:
-        """Bytes that an element takes in memory; also its natural alignment."""
+        """Bytes of an element in memory, which is also its natural alignment."""
         return max(1, self.bits // 8)
 
     def times(self, lanes: int) -> Type:
@@ -61,7 +63,7 @@ class Type:
         return vector(self.scalar, lanes) if lanes else self.scalar
 
     def of(self, scalar: Type) -> Type:
-        """As many elements of another scalar type."""
+        """The same number of elements of another scalar type."""
         return scalar.scalar.times(self.lanes)
 
 

@@ -1,7 +1,8 @@
-"""Values of an LLVM function: their operators write the instructions that compute with them.
+"""Values of an LLVM function; their operators emit instructions.
 
-A scalar beside a vector is repeated in each lane, and a Python number becomes a constant of the other operand's type. Comparisons and shifts by operators are signed, as Python's
-integers are; unsigned ones have names. `==` compares the Python objects; `equals` writes the instruction.
+A scalar operand is broadcast if the other one is a vector, and a Python number becomes a constant
+of the other operand's type. Comparisons and shifts by operators are signed, as Python's integers
+are; unsigned ones have names. `==` compares the Python objects; `equals` emits the instruction.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DOUBLE_BITS = Struct(">d")
 
 
 def text_of(type_: Type, number: Number) -> str:
-    """A scalar constant as LLVM's IR spells it: floats by their bits, rounded to the type."""
+    """A scalar constant in LLVM IR: floats by their bits, rounded to the type."""
     if type_.kind is TypeKind.INTEGER:
         return str(int(number)) if type_ is not I1 else "true" if number else "false"
     if type_.kind is TypeKind.POINTER:
@@ -35,9 +36,10 @@ def text_of(type_: Type, number: Number) -> str:
 
 
 class Value:
-    """A scalar of a function: `text` is its name, or a constant whose `number` is known.
+    """A scalar of a function: `text` is its name, or a constant with a known `number`.
 
-    `depth` is the number of regions around the place where it is computed; it is known in deeper ones too (see Function.once).
+    `depth` is the number of regions around its definition; it is known in deeper ones too (see
+    Function.once).
     """
 
     __slots__ = ("depth", "function", "number", "text", "type")
@@ -60,7 +62,7 @@ class Value:
     def __hash__(self) -> int:
         return hash(self.text)
 
-    # -- arithmetic ---------------------------------------------------------------------------------------------
+    # -- arithmetic --------------------------------------------------------------------------------
 
     def __add__(self, other: Value | Number) -> Value:
         return self.function.binary("fadd" if self.type.is_float else "add", self, other)
@@ -108,15 +110,18 @@ class Value:
         return self.function.binary("ashr", self, other)
 
     def lshr(self, other: Value | Number) -> Value:
-        """Shifted right, zeros coming in."""
+        """Logical shift right."""
         return self.function.binary("lshr", self, other)
 
     def sdiv(self, other: Value | Number) -> Value:
-        """Quotient of signed integers, towards zero; undefined by zero, and of the lowest by -1."""
+        """Quotient of signed integers, towards zero.
+
+        Undefined for division by zero, and for the lowest value divided by -1.
+        """
         return self.function.binary("sdiv", self, other)
 
     def udiv(self, other: Value | Number) -> Value:
-        """Quotient of unsigned integers; undefined by zero."""
+        """Quotient of unsigned integers; undefined for division by zero."""
         return self.function.binary("udiv", self, other)
 
     def srem(self, other: Value | Number) -> Value:
@@ -124,13 +129,13 @@ class Value:
         return self.function.binary("srem", self, other)
 
     def urem(self, other: Value | Number) -> Value:
-        """Remainder of unsigned integers; undefined by zero."""
+        """Remainder of unsigned integers; undefined for division by zero."""
         return self.function.binary("urem", self, other)
 
-    # -- comparison ---------------------------------------------------------------------------------------------
+    # -- comparison --------------------------------------------------------------------------------
 
     def compare(self, float_: str, integer: str, other: Value | Number) -> Value:
-        """An i1, or a vector of them: by LLVM's condition for floats or that for integers."""
+        """An i1, or a vector of them: by LLVM's condition for floats or for integers."""
         f = self.function
         return f.compare("fcmp", float_, self, other) if self.type.is_float else f.compare("icmp", integer, self, other)
 
@@ -155,15 +160,15 @@ class Value:
         return self.compare("une", "ne", other)
 
     def ult(self, other: Value | Number) -> Value:
-        """Below, as unsigned integers."""
+        """Less than, as unsigned integers."""
         return self.compare("ult", "ult", other)
 
     def ugt(self, other: Value | Number) -> Value:
-        """Above, as unsigned integers."""
+        """Greater than, as unsigned integers."""
         return self.compare("ugt", "ugt", other)
 
     def uge(self, other: Value | Number) -> Value:
-        """Not below, as unsigned integers."""
+        """Greater than or equal, as unsigned integers."""
         return self.compare("uge", "uge", other)
 
     def is_nan(self) -> Value:
@@ -171,13 +176,13 @@ class Value:
         return self.function.compare("fcmp", "uno", self, self)
 
     def select(self, then: Value | Number, otherwise: Value | Number) -> Value:
-        """Of an i1, or a vector of them: one of two values, lane by lane."""
+        """Select one of two values by an i1, or lane by lane by a vector of them."""
         return self.function.select(self, then, otherwise)
 
-    # -- conversion ---------------------------------------------------------------------------------------------
+    # -- conversion --------------------------------------------------------------------------------
 
     def cast(self, opcode: str, to: Type) -> Value:
-        """LLVM's conversion of that name, of each lane; the value itself where the type is the same already."""
+        """LLVM's conversion of that name, of each lane; does nothing if the type is the same."""
         return self.function.cast(opcode, self, to)
 
     def bits_as(self, to: Type) -> Value:
@@ -189,14 +194,14 @@ class Value:
         return self.function.cast("trunc", self, to)
 
     def zext(self, to: Type) -> Value:
-        """An unsigned integer, wider."""
+        """Zero-extend an integer."""
         return self.function.cast("zext", self, to)
 
     def sext(self, to: Type) -> Value:
-        """A signed integer, wider."""
+        """Sign-extend an integer."""
         return self.function.cast("sext", self, to)
 
-    # -- functions ----------------------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def __abs__(self) -> Value:
         f = self.function
@@ -211,24 +216,24 @@ class Value:
         return self.function.intrinsic("copysign", self, other)
 
     def times_plus(self, factor: Value | Number, summand: Value | Number) -> Value:
-        """self * factor + summand, fused where the machine can (`llvm.fmuladd`); of integers wrapping."""
+        """self * factor + summand, fused if the machine can (`llvm.fmuladd`); integers wrap."""
         if self.type.is_float:
             return self.function.intrinsic("fmuladd", self, factor, summand)
         return self * factor + summand
 
     def smin(self, other: Value | Number) -> Value:
-        """The lower, as signed integers."""
+        """The minimum, as signed integers."""
         return self.function.intrinsic("smin", self, other)
 
     def smax(self, other: Value | Number) -> Value:
-        """The higher, as signed integers."""
+        """The maximum, as signed integers."""
         return self.function.intrinsic("smax", self, other)
 
     def umin(self, other: Value | Number) -> Value:
-        """The lower, as unsigned integers."""
+        """The minimum, as unsigned integers."""
         return self.function.intrinsic("umin", self, other)
 
-    # -- lanes --------------------------------------------------------------------------------------------------
+    # -- lanes -------------------------------------------------------------------------------------
 
     def repeated(self, lanes: int) -> Value:
         """A vector with this scalar in each lane."""
@@ -242,29 +247,32 @@ class Vector(Value):
 
     @property
     def lanes(self) -> int:
-        """Its elements."""
+        """The number of elements."""
         return self.type.lanes
 
     def halves(self) -> tuple[Value, Value]:
-        """The lower and the upper half; scalars where there are two elements."""
+        """The lower and the upper half; scalars if there are two elements."""
         f, n = self.function, self.lanes // 2
         if n == 1:
             return f.extract(self, 0), f.extract(self, 1)
         return f.shuffle(self, None, range(n)), f.shuffle(self, None, range(n, 2 * n))
 
     def in_turns(self, other: Value) -> Value:
-        """Elements of this vector and another in turns."""
+        """Interleave the elements of this vector and another."""
         return self.function.shuffle(self, other, [k // 2 + (k % 2) * self.lanes for k in range(2 * self.lanes)])
 
     def reduce(self, how: str, flags: str = "") -> Value:
-        """All elements as one, by `llvm.vector.reduce.<how>`: add, mul, and, or, xor, smax, umin, fmax, ...; of fadd and fmul in any order with the flag `reassoc`."""
+        """Reduce all elements by `llvm.vector.reduce.<how>`: add, mul, and, or, xor, smax, ...
+
+        fadd and fmul may be reordered with the flag `reassoc`.
+        """
         return self.function.reduce(how, self, flags)
 
 
 Ix = int | Value
-"""An index: a number where it is known while code is written, else an i64."""
+"""An index: a number if known at compile time, else an i64."""
 
 
 def named(f: Function, type_: Type, text: str, depth: int = 0) -> Value:
-    """A value, or a vector, by the name that it has in the function."""
+    """A value, or a vector, by its name in the function."""
     return (Vector if type_.lanes else Value)(f, type_, text, depth)

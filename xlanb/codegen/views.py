@@ -1,4 +1,4 @@
-"""Operands as arrays in memory, and loops along elements of several types."""
+"""Operands as arrays in memory, and loops over elements of several types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = PrimitiveType
 
 
 def array_in_order(e: Elemental, operand: HloInstruction, shape: ArrayShape) -> IrArray | None:
-    """The array in memory that holds an operand with its elements in the order of `shape`, if there is one."""
+    """The array in memory that holds an operand in the order of `shape`, if any."""
     source = e.bindings.get(operand, {}).get(())
     return source if isinstance(source, IrArray) and same_order(source.shape, shape) else None
 
@@ -30,9 +30,10 @@ def along(
     nanoseconds: float = 0.0,
     registers: int = 4,
 ) -> bool:
-    """`body(q)` for q = 0, ..., count - 1, in vectors where that can be (else False); with `nanoseconds`, the time of one round, threads may share the loop.
+    """Emit `body(q)` for q = 0, ..., count - 1; return whether it is vectorized.
 
-    A body that is much code, or little of all the work, needs vectors of one register.
+    With `nanoseconds`, the cost of an iteration, threads may share the loop. A body that is much
+    code, or little of all the work, should use vectors of one register.
     """
     bits = [8 if t is T.PRED else 32 if t.is_floating and t.bits < 32 else max(8, part(t).bits) for t in types]
     widest = max(bits)

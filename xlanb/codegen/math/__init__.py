@@ -1,13 +1,17 @@
-"""Transcendental functions over values: branch-free polynomials where there are vectors, and for f32 always; the C library's for the rest.
+"""Transcendental functions of values.
 
-Largest errors in units of the last place against correctly rounded results, over numbers of every magnitude:
+Branch-free polynomials for vectors, and always for f32; the C library for the rest.
+
+Largest errors in units of the last place against correctly rounded results, over numbers of every
+magnitude:
 
     f32           exp 1.1   expm1 1.5   log 0.8   log1p 2.5   tanh 4.8   logistic 2.4   erf 5.5
     f32 vectors   sin, cos 0.6   tan 1.2   pow, cbrt, atan2 0.51
     f64 vectors   exp 1.0   expm1 2.2   log 1.0   log1p 2.5   tanh 3.0
 
-Single elements of what is for vectors only are libm's (2 ulp), vectors of what is not here go to it element by element. Where there is no libm (on a GPU) single
-elements are computed as vectors are, and what is not here by portable.py.
+Scalars of vector-only functions use libm (2 ulp); vectors of functions not listed call it per
+element. Without libm (on a GPU) scalars are computed like vectors, and functions not listed by
+portable.py.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ PORTABLE.update({name: partial(portable.function, name) for name in portable.NAM
 
 
 def call(name: str, *arguments: Value) -> Value:
-    """A function of floats or doubles, by the name that C has for it (or `logistic`)."""
+    """A function of floats or doubles, by its C name (or `logistic`)."""
     is_single = arguments[0].type.scalar.bits == 32
     own = _SINGLE.get(name) if is_single else None
     f = arguments[0].function

@@ -1,6 +1,4 @@
-"""Shared by the math functions: polynomials, powers of two, bounds, calls of the C library for rare
-arguments.
-"""
+"""Shared by the math functions: polynomials, powers of two, bounds, calls of the C library."""
 
 from __future__ import annotations
 
@@ -12,15 +10,15 @@ from xlanb.codegen.types import I64, Type
 from xlanb.codegen.values import Number, Value
 
 LIBRARY = "memory(none) nounwind willreturn"
-"""What LLVM may know of the C library's functions."""
+"""LLVM attributes of the C library's functions."""
 INFINITY, NAN = float("inf"), float("nan")
 SHIFT = 6755399441055744.0
-"""1.5 * 2^52: added to a small f64 it leaves the number, rounded, in the lowest bits."""
+"""1.5 * 2^52: adding it to a small f64 rounds the number into the lowest bits."""
 SHIFT_BITS = 0x4338000000000000
 
 
 def horner(x: Value, coefficients: Sequence[float]) -> Value:
-    """A polynomial, highest power first."""
+    """Evaluate a polynomial, highest power first."""
     total: Value = x.function.const(x.type, coefficients[0])
     for c in coefficients[1:]:
         total = total.times_plus(x, c)
@@ -28,17 +26,20 @@ def horner(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def clamp(x: Value, low: Number, high: Number) -> Value:
-    """x within bounds; NaN stays NaN."""
+    """Clamp x to bounds; NaN stays NaN."""
     x = (x < low).select(low, x)
     return (x > high).select(high, x)
 
 
 PORTABLE: dict[str, Callable[..., Value]] = {}
-"""Functions for where there is no C library, by the names that C has for those of doubles (see portable.py)."""
+"""Functions for targets without a C library, by the C names of the double versions.
+
+See portable.py.
+"""
 
 
 def library(symbol: str, *arguments: Value) -> Value:
-    """A function of the C library, of each lane; where there is none, one of ours."""
+    """Call a function of the C library for each lane, or its replacement if there is no library."""
     f, result = arguments[0].function, arguments[0].type.scalar
     if not f.target.has_c_library:
         return PORTABLE[symbol.removesuffix("f") if result.bits == 32 and symbol != "erf" else symbol](*arguments)
@@ -57,7 +58,7 @@ def library(symbol: str, *arguments: Value) -> Value:
 
 
 def power_of_two(biased: Value, scalar: Type) -> Value:
-    """2^(n - bias) for an exponent as it stands in a float's bits: n in 1..254 for f32, 1..2046 for f64."""
+    """2^(n - bias) for a biased exponent n in 1..254 (f32) or 1..2046 (f64)."""
     return (biased << (23 if scalar.bits == 32 else 52)).bits_as(biased.type.of(scalar))
 
 
@@ -67,14 +68,14 @@ def as_i64(x: Value) -> Value:
 
 
 def log_limits(x: Value, made: Value) -> Value:
-    """The logarithm of infinity, of zero, and of negative numbers, else `made`."""
+    """The logarithm of infinity, zero and negative numbers; otherwise `made`."""
     made = x.equals(INFINITY).select(x, made)
     made = x.equals(0.0).select(-INFINITY, made)
     return x.compare("ult", "ult", 0.0).select(NAN, made)
 
 
 def log1p(x: Value, log: Callable[[Value], Value]) -> Value:
-    """log(1 + x): the logarithm of the rounded sum, times what the rounding lost (W. Kahan)."""
+    """log(1 + x): the logarithm of the rounded sum, corrected for the rounding (W. Kahan)."""
     u = x + 1.0
     made = log(u) * (x / (u - 1.0))
     made = x.equals(INFINITY).select(x, made)

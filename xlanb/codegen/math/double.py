@@ -1,7 +1,8 @@
-"""Functions of f64 without branches, for vectors, where the C library would be called once for each element.
+"""Branch-free functions of f64 vectors; the C library would be called per element.
 
-The exponential is 1 + r + r^2 q(r) after reduction by multiples of ln 2 in two parts, q fitted at Chebyshev nodes with an error below 2e-17; the logarithm is that of Sun's fdlibm,
-log((1 + s) / (1 - s)).
+The exponential is 1 + r + r^2 q(r) after reduction by multiples of ln 2 in two parts, q fitted at
+Chebyshev nodes with an error below 2e-17. The logarithm is that of Sun's fdlibm, log((1 + s) / (1 -
+s)).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _reduced(x: Value) -> tuple[Value, Value]:
 
 
 def exp(x: Value) -> Value:
-    """e^x. The power of two is applied in two halves, so that denormal results come out right."""
+    """e^x. The power of two is applied in two halves, so that denormal results are correct."""
     n, p = _reduced(clamp(x, -746.0, 710.0))
     biased = n + 2046
     half = biased.lshr(1)
@@ -52,7 +53,7 @@ def exp(x: Value) -> Value:
 
 
 def expm1(x: Value) -> Value:
-    """e^x - 1 as 2^n (e^r - 1) + (2^n - 1), with 2^(n - 1) so that n = 1024 fits."""
+    """e^x - 1 as 2^n (e^r - 1) + (2^n - 1), using 2^(n - 1) so that n = 1024 does not overflow."""
     n, p = _reduced(clamp(x, -40.0, 710.0))
     scale = power_of_two(n + 1022, DOUBLE)
     return x.equals(0.0).select(x, scale.times_plus(p, scale - 0.5) * 2.0)
@@ -68,7 +69,7 @@ def tanh(x: Value) -> Value:
 
 
 def log(x: Value) -> Value:
-    """The natural logarithm; of zero minus infinity, of negative numbers NaN."""
+    """The natural logarithm; minus infinity for zero, NaN for negative numbers."""
     f = x.function
     tiny = x < 2.0**-1022
     bits = as_i64(tiny.select(x * 2.0**54, x))

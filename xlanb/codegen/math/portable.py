@@ -1,8 +1,14 @@
-"""Functions of f64, of one element, where there is no C library: on a GPU.
+"""Scalar functions of f64 for targets without a C library, such as GPUs.
 
-Sine, cosine, tangent: Cody and Waite's reduction in three parts of pi / 2 up to a million, beyond that Payne and Hanek's with the bits of 2 / pi, then the kernels of Sun's fdlibm,
-as are the arcus functions. Powers: the logarithm in twice the precision. erf: polynomials about the middles of intervals. Largest errors in units of the last place over numbers of every
-magnitude: sin, cos 0.8   tan 2.0   pow 1.6   cbrt 0.7   atan 0.9   atan2 1.5   asin, acos 1.0   sinh, cosh 2.8   asinh, acosh, atanh 3.0   erf 1.1; fmod is exact.
+Sine, cosine, tangent: Cody and Waite's reduction in three parts of pi / 2 up to a million, beyond
+that Payne and Hanek's with the bits of 2 / pi, then the kernels of Sun's fdlibm, as are the arcus
+functions.
+Powers: the logarithm in twice the precision. erf: polynomials around the middles of intervals.
+
+Largest errors in units of the last place over numbers of every magnitude: sin, cos 0.8   tan 2.0
+pow 1.6   cbrt 0.7   atan 0.9   atan2 1.5   asin, acos 1.0   sinh, cosh 2.8   asinh, acosh, atanh
+3.0
+erf 1.1; fmod is exact.
 """
 
 from __future__ import annotations
@@ -19,12 +25,15 @@ _PI_2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 """pi / 2 as the sum of three numbers."""
 _LARGEST_REDUCED = 1e6
 _TWO_OVER_PI = (
-    0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0,
-    0x06492EEA09D1921C, 0xFE1DEB1CB129A73E, 0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B,
-    0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D, 0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA,
+    0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561,
+    0xB7246E3A424DD2E0,
+    0x06492EEA09D1921C, 0xFE1DEB1CB129A73E, 0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4,
+    0x9C845F8BBDF9283B,
+    0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D, 0x7527BAC7EBE5F17B,
+    0x3D0739F78A5292EA,
     0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB, 0xF0CFBC209AF4361D,
 )  # fmt: skip
-"""The bits of 2 / pi, behind 64 zeros."""
+"""The bits of 2 / pi, after 64 zeros."""
 _SIN = (
     1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
     8.33333333332248946124e-03,
@@ -47,7 +56,7 @@ _ATAN_AT = (
     (1.0, 7.85398163397448278999e-01, 3.06161699786838301793e-17),
     (1.5, 9.82793723247329054082e-01, 1.39033110312309984516e-17),
 )
-"""Points with their angle in two parts."""
+"""Points with their angles in two parts."""
 _ASIN_OVER = (
     3.47933107596021167570e-05, 7.91534994289814532176e-04, -4.00555345006794114027e-02, 2.01212532134862925881e-01,
     -3.25565818622400915405e-01, 1.66666666666666657415e-01,
@@ -66,9 +75,10 @@ _LOG = (
 """log((1 + s) / (1 - s)) = u + u^3 (1 / 12 + u^2 p(u^2)) with u = 2 s."""
 _TWELFTH = (0.08333333333333333, 4.625929269271485e-18)
 _LN2 = (0.693147180559663, 2.8235290563031577e-13)
-"""ln 2: the first part has 41 bits."""
+"""ln 2 in two parts; the first has 41 bits."""
 _ERF_SMALL = (
-    7.272605667746851e-11, -1.1958368091524506e-09, 1.4776618764400006e-08, -1.636401288305236e-07, 1.6462039947573494e-06,
+    7.272605667746851e-11, -1.1958368091524506e-09, 1.4776618764400006e-08, -1.636401288305236e-07,
+    1.6462039947573494e-06,
     -1.4925648277963885e-05, 0.00012055332941926721, -0.0008548327022938597, 0.00522397762543796, -0.026866170645131044,
     0.11283791670955125, -0.37612638903183754, 1.1283791670955126,
 )  # fmt: skip
@@ -109,10 +119,13 @@ _ERF = (
     2.475322466748494e-12, -1.1568039024438943e-12, 4.249543542004283e-13, -1.1514066795329427e-13,
     2.0469452084243763e-14, 0.9999999999999982,
 )  # fmt: skip
-"""The coefficients of erf about the middle of each interval of that length from the second on, highest power first."""
+"""Coefficients of erf around the middle of each interval from the second on.
+
+Intervals have that length; the highest power comes first.
+"""
 
 _Pair = tuple[Value, Value]
-"""A number as the sum of two, the second at most half a unit of the first's last place."""
+"""A number as the sum of two; the second is at most half a unit in the first's last place."""
 
 
 def _fma(a: Value, b: Value | float, c: Value | float) -> Value:
@@ -125,7 +138,7 @@ def _product(a: Value, b: Value | float) -> _Pair:
 
 
 def _sum(a: Value, b: Value) -> _Pair:
-    """a + b for numbers of any size."""
+    """The exact sum a + b as a pair, for numbers of any size."""
     high = a + b
     back = high - a
     return high, (a - (high - back)) + (b - back)
@@ -145,11 +158,11 @@ def _plus(a: _Pair, b: _Pair) -> _Pair:
     return whole, (high - whole) + low
 
 
-# -- sine, cosine, tangent ----------------------------------------------------------------------------------------
+# -- sine, cosine, tangent -------------------------------------------------------------------------
 
 
 def _reduced(x: Value) -> tuple[Value, Value, Value]:
-    """(quadrant as an i64, r, what r lacks) with x = quadrant * pi / 2 + r."""
+    """(quadrant as an i64, r, the rounding error of r) with x = quadrant * pi / 2 + r."""
     f = x.function
     large = abs(x) >= _LARGEST_REDUCED
     quadrant, high, low = f.choose(large & (abs(x) < INFINITY), lambda: _reduced_large(x), lambda: _reduced_small(x))
@@ -171,12 +184,15 @@ def _reduced_small(x: Value) -> list[Value]:
 
 
 def _reduced_large(x: Value) -> list[Value]:
-    """The bits of 2 / pi that matter, times the 53 of x: the two before the point are the quadrant."""
+    """Multiply the significant bits of 2 / pi by the 53 bits of x.
+
+    The two bits before the binary point are the quadrant.
+    """
     f, wide = x.function, integer(128)
     bits = as_i64(x) & (2**63 - 1)
     exponent = bits.lshr(52) - 1075
     mantissa = (bits & (2**52 - 1)) | 2**52
-    at = exponent - 2 + 64  # the first bit, counted from the table's beginning
+    at = exponent - 2 + 64  # the first bit's offset in the table
     word, shift = at.lshr(6), at & 63
     table = Pointer(f.table("xlanb.table.two_over_pi", I64, _TWO_OVER_PI), I64).by(word)
     words = [table[k] for k in range(4)]
@@ -185,7 +201,7 @@ def _reduced_large(x: Value) -> list[Value]:
     product = (window[0].zext(wide) * m << 64) + window[1].zext(wide) * m + (window[2].zext(wide) * m).lshr(64)
     quadrant = product.lshr(126).trunc(I64)
     fraction = product << 2
-    below = fraction < 0  # more than a half: the next quadrant, from above
+    below = fraction < 0  # more than one half: the next quadrant, with a negative rest
     magnitude = below.select(-fraction, fraction)
     high, low = magnitude.lshr(64).trunc(I64), magnitude.trunc(I64)
     zeros = f.intrinsic("ctlz", high, immediate=False)
@@ -240,7 +256,7 @@ def tan(x: Value) -> Value:
     return x.equals(0.0).select(x, made)
 
 
-# -- powers -------------------------------------------------------------------------------------------------------
+# -- powers ----------------------------------------------------------------------------------------
 
 
 def _log(x: Value) -> _Pair:
@@ -266,7 +282,7 @@ def _log(x: Value) -> _Pair:
 
 
 def pow(x: Value, y: Value) -> Value:  # noqa: A001 - the field's name
-    """x to the power y, special values as C99 (annex F.9.4.4) has them."""
+    """x to the power y; special values as in C99 (annex F.9.4.4)."""
     f = x.function
     magnitude = abs(x)
     one = y.equals(0.0) | magnitude.equals(1.0)
@@ -296,7 +312,7 @@ def pow(x: Value, y: Value) -> Value:  # noqa: A001 - the field's name
 
 
 def cbrt(x: Value) -> Value:
-    """The cube root: by the logarithm, and a step of Newton's."""
+    """The cube root: by the logarithm and a Newton step."""
     a = abs(x)
     plain = a.compare("one", "ne", 0.0) & (a < INFINITY)
     f, low, high = x.function, a < 2.0**-600, a > 2.0**600
@@ -311,11 +327,11 @@ def cbrt(x: Value) -> Value:
     return plain.select(t.with_sign_of(x), x)
 
 
-# -- inverse functions --------------------------------------------------------------------------------------------
+# -- inverse functions -----------------------------------------------------------------------------
 
 
 def atan(x: Value) -> Value:
-    """The angle whose tangent it is, in -pi / 2..pi / 2."""
+    """The angle with this tangent, in -pi / 2..pi / 2."""
     f, a = x.function, abs(x)
     point, high, low = (f.const(DOUBLE, 0.0) for _ in range(3))
     for bound, (at, angle, rest) in zip((0.4375, 0.6875, 1.1875), _ATAN_AT, strict=True):
@@ -352,7 +368,7 @@ def _arc(z: Value) -> Value:
 
 
 def _half_angle(a: Value) -> tuple[Value, Value, Value]:
-    """(s, what s lacks, the arc of s) for s = sqrt((1 - a) / 2)."""
+    """(s, the rounding error of s, the arc of s) for s = sqrt((1 - a) / 2)."""
     z = (1.0 - a) * 0.5
     s = z.sqrt()
     lost = _fma(-s, s, z)
@@ -360,7 +376,7 @@ def _half_angle(a: Value) -> tuple[Value, Value, Value]:
 
 
 def asin(x: Value) -> Value:
-    """The angle whose sine it is, in -pi / 2..pi / 2; NaN beyond -1..1."""
+    """The angle with this sine, in -pi / 2..pi / 2; NaN outside -1..1."""
     a = abs(x)
     s, rest, arc = _half_angle(a)
     quarter = _PI_2[0] / 2
@@ -371,7 +387,7 @@ def asin(x: Value) -> Value:
 
 
 def acos(x: Value) -> Value:
-    """The angle whose cosine it is, in 0..pi; NaN beyond -1..1."""
+    """The angle with this cosine, in 0..pi; NaN outside -1..1."""
     a = abs(x)
     s, rest, arc = _half_angle(a)
     far = 2.0 * (s + (s * arc + rest))
@@ -400,13 +416,13 @@ def acosh(x: Value) -> Value:
 
 
 def atanh(x: Value) -> Value:
-    """The inverse of tanh; infinite at -1 and 1, NaN beyond."""
+    """The inverse of tanh; infinite at -1 and 1, NaN outside."""
     a = abs(x)
     made = 0.5 * log1p(2.0 * a / (1.0 - a), double.log)
     return a.compare("ult", "ult", 2.0**-30).select(x, made.with_sign_of(x))
 
 
-# -- others -------------------------------------------------------------------------------------------------------
+# -- others ----------------------------------------------------------------------------------------
 
 
 def sinh(x: Value) -> Value:
@@ -467,7 +483,7 @@ def fmod(x: Value, y: Value) -> Value:
 
 
 def _exponent(a: Value) -> Value:
-    """The power of two of a positive number, that of a denormal one counted from its leading bit."""
+    """The binary exponent of a positive number; for a denormal one, that of its leading bit."""
     bits = as_i64(a)
     zeros = a.function.intrinsic("ctlz", bits, immediate=False)
     return bits.lshr(52).equals(0).select(-1011 - zeros, bits.lshr(52) - 1023)
@@ -478,17 +494,18 @@ def _scaled(a: Value, power: Value) -> Value:
 
 
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "sin": sin, "cos": cos, "tan": tan, "pow": pow, "cbrt": cbrt, "atan": atan, "atan2": atan2, "asin": asin, "acos": acos,
+    "sin": sin, "cos": cos, "tan": tan, "pow": pow, "cbrt": cbrt, "atan": atan, "atan2": atan2, "asin": asin,
+    "acos": acos,
     "asinh": asinh, "acosh": acosh, "atanh": atanh, "sinh": sinh, "cosh": cosh, "erf": erf, "fmod": fmod,
     "exp": double.exp, "expm1": double.expm1, "tanh": double.tanh, "log": double.log,
 }  # fmt: skip
 
 NAMES = (*_FUNCTIONS, "log1p")
-"""What there is."""
+"""The functions of this file."""
 
 
 def function(name: str, *arguments: Value) -> Value:
-    """A function of floats or doubles by the name that C has for it; of floats computed in doubles, and rounded."""
+    """A function of floats or doubles by its C name; floats are computed in doubles and rounded."""
     if name == "log1p":
         return log1p(arguments[0], double.log)
     if arguments[0].type.bits == 64:

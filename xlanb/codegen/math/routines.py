@@ -1,11 +1,13 @@
-"""Out-of-line functions for code that a kernel would otherwise inline many times, some thirty lines
-each.
+"""Out-of-line functions for code that a kernel would otherwise inline many times.
+
+Each has about thirty lines.
 
     %v7 = call <32 x float> @xlanb.sin.v32f32(<32 x float> %v6)
 
-A kernel with two hundred sines is compiled in a quarter of the time, and runs as fast but for a few nanoseconds a vector. Kernels with few are written in place, and so is
-what people read (with debug locations), where each line is to belong to its HLO instruction. Functions of single elements are called only in much larger kernels: the call
-costs them more, and only long blocks of them are slow to compile.
+A kernel with two hundred sines compiles in a quarter of the time, and is only a few nanoseconds per
+vector slower. Kernels with few uses inline the code, and so do programs to be read (with debug
+locations), where each line belongs to its HLO instruction. Functions of scalars are called only in
+much larger kernels: the call costs them more, and only long blocks of them are slow to compile.
 """
 
 from __future__ import annotations
@@ -16,20 +18,20 @@ from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.values import Value
 
 MANY = 6
-"""Uses of one function in a kernel from which on it is called."""
+"""Uses of a function in a kernel from which on it is called."""
 _MANY_SCALARS = 64
-"""The same where elements are computed one by one."""
+"""The same for scalar code."""
 _ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
 
 
 def is_called(name: str, arguments: Sequence[Value]) -> bool:
-    """Whether the function that the arguments belong to calls another for these vectors, or for these single elements."""
+    """Whether a function is called instead of inlined for arguments of this type."""
     uses = arguments[0].function.uses.get(name, 0)
     return uses >= (MANY if arguments[0].type.lanes else _MANY_SCALARS)
 
 
 def call(name: str, write: Callable[..., Value], arguments: Sequence[Value]) -> Value:
-    """The function of arguments of one type; `write(*values)` writes its body when it is first called."""
+    """Call a function with arguments of one type; `write(*values)` emits its body on first use."""
     f, type_ = arguments[0].function, arguments[0].type
     symbol = f"xlanb.{name}.{type_.mangled}"
     if symbol not in f.module.declarations:
@@ -41,7 +43,7 @@ def call(name: str, write: Callable[..., Value], arguments: Sequence[Value]) -> 
 
 
 def _text(f: Function, symbol: str, write: Callable[..., Value], parameters: Sequence[Parameter]) -> str:
-    """The whole definition; no part of the module's list of functions, as each unit of it has one of its own."""
+    """The whole definition. It is not in the module's list: each unit has its own copy."""
     g = Function(f.module, symbol, parameters, _ATTRIBUTES, None, "internal")
     with g.vectorized(parameters[0].type.lanes):
         made = write(*(g.argument(p) for p in parameters))

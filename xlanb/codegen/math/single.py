@@ -1,6 +1,7 @@
-"""Functions of f32 in f32 arithmetic, without branches.
+"""Branch-free functions of f32 in f32 arithmetic.
 
-The exponential and logarithm are Cephes' (S. L. Moshier: argument reduction by multiples of ln 2 in two parts; minimax polynomials of degree 5 and 8); tanh and erf are the rational minimax
+The exponential and logarithm are Cephes' (S. L. Moshier: argument reduction by multiples of ln 2 in
+two parts; minimax polynomials of degree 5 and 8). tanh and erf are the rational minimax
 approximations that Eigen and XLA use.
 """
 
@@ -57,7 +58,10 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 
 
 def _reduced(x: Value) -> tuple[Value, Value]:
-    """(n as an i32, r) with x = n ln 2 + r and |r| <= ln 2 / 2. Adding `_SHIFT` leaves n in the low bits: no conversion that NaN could spoil."""
+    """(n as an i32, r) with x = n ln 2 + r and |r| <= ln 2 / 2.
+
+    Adding `_SHIFT` leaves n in the low bits, without a conversion that NaN could break.
+    """
     shifted = x.times_plus(1.44269504088896341, _SHIFT)
     whole = shifted - _SHIFT
     r = whole.times_plus(-_LN2_HIGH, x)
@@ -70,7 +74,7 @@ def _exp_less_1(r: Value) -> Value:
 
 
 def exp(x: Value) -> Value:
-    """e^x. The power of two is applied in two halves, so that denormal results come out right."""
+    """e^x. The power of two is applied in two halves, so that denormal results are correct."""
     f = x.function
     n, r = _reduced(clamp(x, -104.0, 89.0))
     p = _exp_less_1(r) + 1.0
@@ -81,7 +85,7 @@ def exp(x: Value) -> Value:
 
 
 def expm1(x: Value) -> Value:
-    """e^x - 1 as 2^n (e^r - 1) + (2^n - 1), with 2^(n-1) so that n = 128 fits."""
+    """e^x - 1 as 2^n (e^r - 1) + (2^n - 1), using 2^(n-1) so that n = 128 does not overflow."""
     n, r = _reduced(clamp(x, -18.0, 89.0))
     scale = power_of_two(n + 126, FLOAT)
     made = scale.times_plus(_exp_less_1(r), scale - 0.5) * 2.0
@@ -89,7 +93,7 @@ def expm1(x: Value) -> Value:
 
 
 def log(x: Value) -> Value:
-    """The natural logarithm; of zero minus infinity, of negative numbers NaN."""
+    """The natural logarithm; minus infinity for zero, NaN for negative numbers."""
     tiny = x < 2.0**-126
     bits = tiny.select(x * 2.0**23, x).bits_as(x.type.of(I32))
     exponent = (bits - 0x3F3504F3) >> 23

@@ -1,7 +1,8 @@
-"""Functions of f32 by polynomials in f64, without branches: for vectors, where the C library would be called once for each element.
+"""Branch-free functions of f32 vectors by polynomials in f64.
 
-The polynomials are least-squares fits at Chebyshev nodes, with relative errors below 5e-12: what remains is the rounding to f32. Arguments beyond a million of sin, cos and tan go to the C
-library, as its reduction modulo pi is exact.
+The C library would be called per element. The polynomials are least-squares fits at Chebyshev
+nodes, with relative errors below 5e-12: the remaining error is the rounding to f32. Arguments of
+sin, cos and tan beyond a million use the C library, whose reduction modulo pi is exact.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _narrow(x: Value) -> Value:
     return x.cast("fptrunc", FLOAT)
 
 
-# -- sine, cosine, tangent ----------------------------------------------------------------------------------------
+# -- sine, cosine, tangent -------------------------------------------------------------------------
 
 
 def _sine_and_cosine(x: Value) -> tuple[Value, Value, Value]:
@@ -87,7 +88,7 @@ def _turned(quadrant: Value, sine: Value, cosine: Value) -> Value:
 
 
 def _angle(x: Value, symbol: str, made: Value) -> Value:
-    """`made`, or what the C library gives where an angle is large."""
+    """`made`, or the C library's result for large angles."""
     return rarely(x.function, abs(x) >= _LARGEST_ANGLE, made, lambda: library(symbol, x))
 
 
@@ -111,23 +112,26 @@ def tan(x: Value) -> Value:
     return _angle(x, "tanf", x.equals(0.0).select(x, made))
 
 
-# -- powers -------------------------------------------------------------------------------------------------------
+# -- powers ----------------------------------------------------------------------------------------
 
 
 def _log2(x: Value) -> Value:
-    """The logarithm to base 2 of a float's value that is not negative: 2^k m with m near 1, and artanh((m - 1) / (m + 1))."""
+    """The base-2 logarithm of a nonnegative float's value.
+
+    x = 2^k m with m near 1; uses artanh((m - 1) / (m + 1)).
+    """
     bits = as_i64(x)
     k = (bits - 0x3FE6A09E667F3BCD) >> 52
     m = (bits - (k << 52)).bits_as(x.type)
     t = (m - 1.0) / (m + 1.0)
-    whole = (k + SHIFT_BITS).bits_as(x.type) - SHIFT  # k, cheaper than by a conversion
+    whole = (k + SHIFT_BITS).bits_as(x.type) - SHIFT  # k, cheaper than a conversion
     made = t.times_plus(horner(t * t, _LOG2), whole)
     made = x.equals(0.0).select(-INFINITY, made)
     return x.compare("ult", "ult", INFINITY).select(made, x)
 
 
 def _exp2(x: Value) -> Value:
-    """2^x as a float's value may need it: beyond the range of floats infinite or zero once it is rounded."""
+    """2^x for results rounded to float: infinite or zero beyond the range of floats."""
     x = clamp(x, -200.0, 200.0)
     shifted = x + SHIFT
     made = horner(x - (shifted - SHIFT), _EXP2)
@@ -136,7 +140,7 @@ def _exp2(x: Value) -> Value:
 
 
 def pow(x: Value, y: Value) -> Value:  # noqa: A001 - the field's name
-    """x to the power y, special values as C99 (annex F.9.4.4) has them."""
+    """x to the power y; special values as in C99 (annex F.9.4.4)."""
     f = x.function
     a, b = f.alike(_wide(x), _wide(y))
     magnitude = abs(a)
@@ -166,7 +170,7 @@ def atan2(y: Value, x: Value) -> Value:
     above, right = abs(a), abs(b)
     steep = above > right
     low, high = steep.select(right, above), steep.select(above, right)
-    q = low.equals(high).select(1.0, low / high)  # of two infinities too
+    q = low.equals(high).select(1.0, low / high)  # for two infinities too
     q = high.equals(0.0).select(0.0, q)
     angle = q * horner(q * q, _ATAN)
     angle = steep.select(1.5707963267948966 - angle, angle)
@@ -175,7 +179,10 @@ def atan2(y: Value, x: Value) -> Value:
 
 
 def fmod(x: Value, y: Value) -> Value:
-    """The remainder of x by y, with the sign of x: exact in f64 as long as the quotient is below 2^26, else the C library's."""
+    """The remainder of x by y, with the sign of x.
+
+    Exact in f64 if the quotient is below 2^26; otherwise the C library's.
+    """
     f = x.function
     a, b = f.alike(_wide(x), _wide(y))
     quotient = a / b
