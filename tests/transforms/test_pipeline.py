@@ -93,7 +93,7 @@ def test_edits_are_caused_by_pass_and_rule():
         simplify().run(parse(TEXT))
     causes = {(e.cause.pass_name, e.cause.rule) for e in recorder.events if isinstance(e, Edit)}
     assert ("algsimp", "A + 0 => A") in causes
-    assert ("dce", "Removes what has no effect on the result.") in causes
+    assert ("dce", "Removes instructions that do not affect the result.") in causes
     where = next(e.cause.where for e in recorder.events if e.cause.rule == "A + 0 => A")
     assert where.startswith("xlanb/transforms/algebraic_simplifier/arithmetic.py:")
 

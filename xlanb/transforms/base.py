@@ -1,7 +1,8 @@
-"""HloPass: one rewrite of a module; PassResult: what a run of it did; the registry of all passes by XLA's name.
+"""HloPass: one rewrite of a module; PassResult: the result of a run; the registry of all passes.
 
-A pass is a frozen dataclass: its class attribute `name` is XLA's string, its fields are its options, and `apply` rewrites a module in place through the
-mutators of HloComputation. Naming the pass registers it; there is no other list.
+A pass is a frozen dataclass: its class attribute `name` is XLA's string, its fields are its
+options, and `apply` rewrites a module in place through the mutators of HloComputation. Giving the
+class a name registers it; there is no other list.
 """
 
 from __future__ import annotations
@@ -36,11 +37,18 @@ _NO_EFFECTS: Effects = Counter()
 
 @dataclass(frozen=True)
 class PassResult(Displayable):
-    """The result of one run of a pass, of which a compilation has some hundred. Unlike an
-    xlanb.stage.Stage it has records only if the pass is observed.
+    """The result of one run of a pass; a compilation has some hundred.
 
-    `pipeline` names the pipelines around it, outermost first; `iteration` is the round (from 0) of the innermost fixed-point loop around it. `changed` is computed: whether
-    `before` and `after` differ. They are the same object where nothing changed, and None where a pipeline ran with nobody looking. `seconds` is wall time.
+    Unlike an xlanb.stage.Stage it has records only if the pass is observed.
+
+    Attributes:
+        pipeline: the names of the surrounding pipelines, outermost first.
+        iteration: the iteration, from 0, of the innermost surrounding fixed-point loop.
+        changed: whether `before` and `after` differ; computed, not reported by the pass.
+        before: the module before the pass; the same object as `after` if nothing changed. None if a
+            pipeline ran without observers.
+        after: the module after the pass, or None as above.
+        seconds: wall time.
     """
 
     name: str
@@ -61,7 +69,7 @@ class PassResult(Displayable):
 
 @dataclass(frozen=True)
 class HloPass(ABC):
-    """A rewrite of a module. Subclasses are final: a name, options as fields, one method `apply`."""
+    """A rewrite of a module. Subclasses are final: a name, options as fields, a method `apply`."""
 
     name: ClassVar[str] = ""
     takes_out: ClassVar[frozenset[str]] = frozenset()
@@ -69,11 +77,17 @@ class HloPass(ABC):
     triggers: ClassVar[frozenset[HloOpcode] | None] = None
     """The pass is skipped for modules without any of these opcodes. None: run on any module."""
     assigns_layouts: ClassVar[bool] = False
-    """Whether modules are layout-sensitive after this pass: operand layouts must match those of their producers."""
+    """Whether modules are layout-sensitive after this pass.
+
+    Operand layouts must then match those of their producers.
+    """
     keeps: ClassVar[Verdict] = EXACT
     """What the pass preserves of the computed values: every bit by default."""
     ulps: ClassVar[float] = 0.0
-    """The error allowed for floats after a pass that preserves only real-number equality, in units in the last place of the largest magnitude of an array. Tests check it."""
+    """The float error allowed after a pass that preserves only real-number equality.
+
+    In units in the last place of the largest magnitude of an array. Tests check it.
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -82,12 +96,15 @@ class HloPass(ABC):
 
     @classmethod
     def defining_function(cls) -> Callable[..., Any]:
-        """The function that is the pass: an edit for which it names no rule is placed at the line of its file that is running."""
+        """The function that implements the pass.
+
+        An edit without a rule is attributed to the line of this function's file that is running.
+        """
         return cls.apply
 
     @abstractmethod
     def apply(self, module: HloModule) -> None:
-        """Rewrite `module` in place; whether anything changed is seen from outside."""
+        """Rewrite `module` in place. The caller determines whether anything changed."""
 
     @final
     def run(self, module: HloModule) -> PassResult:
@@ -113,7 +130,7 @@ _AFTER_LAYOUTS = frozenset((HloOpcode.FUSION, HloOpcode.BITCAST))
 
 
 def has_layouts(module: HloModule) -> bool:
-    """Whether layouts count in a module of which nothing else is known: fusions and bitcasts come after they were assigned."""
+    """Whether a module has fusions or bitcasts, which appear only after layout assignment."""
     return not _AFTER_LAYOUTS.isdisjoint(module.opcodes)
 
 
@@ -129,10 +146,12 @@ def execute(
 ) -> PassResult:
     """Run one pass: time it, name it as the cause, compute whether it changed anything.
 
-    Without `snapshots` (and without observers) no record is made, and `changed` says whether any mutator was called. With `layouts_count`, layouts are verified too.
+    Without `snapshots` (and without observers) no record is made, and `changed` says whether any
+    mutator was called. With `layouts_count`, layouts are verified too.
 
     Raises:
-        PassError: the pass refused the module, or (with `verify`) broke a rule of HLO or lost a side effect; then the message shows the module before it too.
+        PassError: the pass refused the module, or (with `verify`) broke a rule of HLO or lost a
+            side effect; then the message shows the module before it too.
     """
     snapshots = snapshots or is_observed()
     given = module.record() if snapshots or verify else None
@@ -180,7 +199,7 @@ def _is_ours(hlo_pass: HloPass) -> bool:
 
 
 def _drop_stale_schedule(module: HloModule) -> None:
-    """An order that names what is gone, or misses what is new, orders nothing: the module is no longer scheduled."""
+    """Make the module unscheduled if its schedule lacks instructions or names removed ones."""
     if any(set(order) != set(c.instructions) for c, order in module.schedule.items()):
         module.clear_schedule()
         module.header.pop("is_scheduled", None)
@@ -195,7 +214,7 @@ def _check(
     *,
     layouts_count: bool,
 ) -> None:
-    """Report a pass that broke a rule of HLO or lost a side effect, by name, with the module that it was given."""
+    """Raise PassError if a pass broke a rule of HLO or lost a side effect."""
     fault = ""
     try:
         module.verify(executable=True)
@@ -220,14 +239,14 @@ def _shown(text: str) -> str:
 
 _REGISTRY: dict[str, type[HloPass]] = {}
 higher_passes: Final[Hook[[str], None]] = Hook("transforms.higher_passes")
-"""Imports the higher-level modules that define the named pass, or all with passes if the name is empty."""
+"""Imports the modules of higher layers that define the named pass; all of them if it is empty."""
 
 
 class PassRegistry(Mapping[str, type[HloPass]]):
-    """Every pass by XLA's name; a class that has a name is a row.
+    """Every pass by XLA's name; each class with a name is an entry.
 
-    The first look imports the modules of this room that have passes; for a name that none of them has, and for the
-    whole list, those of the rooms above it too.
+    The first lookup imports the modules of this package that define passes. A lookup of an unknown
+    name, and iteration, also import those of higher layers.
     """
 
     def __init__(self, package: str) -> None:
@@ -254,7 +273,7 @@ class PassRegistry(Mapping[str, type[HloPass]]):
         """The pass of this name.
 
         Raises:
-            UnknownPassError: there is none; the message has the nearest names.
+            UnknownPassError: no pass has this name; the message suggests the nearest names.
         """
         passes = self._load_own()
         if name not in passes and name:

@@ -1,4 +1,4 @@
-"""When a change of shape leaves every byte where it is (ShapeUtil::ReshapeIsBitcast, TransposeIsBitcast)."""
+"""Which shape changes move no bytes (ShapeUtil::ReshapeIsBitcast, TransposeIsBitcast)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from xlanb.shape import ArrayShape, Layout
 
 
 def is_bitcast(source: ArrayShape, target: ArrayShape) -> bool:
-    """Whether a reshape (or copy) from `source` to `target`, layouts included, moves no element in memory.
+    """Whether a reshape or copy from `source` to `target`, layouts included, moves no bytes.
 
-    Both are cut into their finest runs of equal products; within each run of more than one element the dimensions must lie together, most significant first, and the runs
-    must follow each other in memory in the same order. Dimensions of size 1 lie nowhere.
+    Both shapes are split into their shortest runs of dimensions with equal products. The dimensions
+    of each run of more than one element must be adjacent in memory, most significant first, and the
+    runs must be in the same memory order. Dimensions of size 1 are ignored.
     """
     if (
         source.element_type is not target.element_type
@@ -30,12 +31,12 @@ def is_bitcast(source: ArrayShape, target: ArrayShape) -> bool:
 
 
 def _physical(shape: ArrayShape) -> list[tuple[int, int]]:
-    """(dimension, size) from the slowest to the fastest, without those of size 1."""
+    """(dimension, size) from most major to most minor, without dimensions of size 1."""
     return [(d, shape.dimensions[d]) for d in reversed(shape.minor_to_major) if shape.dimensions[d] != 1]
 
 
 def _runs(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
-    """Lengths of the finest runs of equal products."""
+    """Lengths of the shortest runs with equal products."""
     out, i, j = [], 0, 0
     while i < len(a) and j < len(b):
         i0, j0, pa, pb = i, j, a[i], b[j]
@@ -52,7 +53,7 @@ def _runs(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
 
 
 def _order(physical: list[tuple[int, int]], lengths: list[int]) -> list[int] | None:
-    """The runs as they follow each other in memory; None where one is not whole and in order."""
+    """The runs in memory order; None if one is not contiguous and in order."""
     logical = sorted(d for d, _ in physical)
     run_of: dict[int, int] = {}
     for n, length in enumerate(lengths):
@@ -74,11 +75,12 @@ def _order(physical: list[tuple[int, int]], lengths: list[int]) -> list[int] | N
 
 
 def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...], *, ones_in_order: bool = False) -> Layout | None:
-    """The layout in which `source`, reshaped to `dimensions`, keeps all bytes unmoved
-    (ShapeUtil::AlignLayouts); None if there is none.
+    """The layout in which reshaping `source` to `dimensions` moves no bytes, or None.
 
-    Dimensions of size 1 come last, as the most major ones, unless they are all that the reshape puts in or takes out: then row major stays row major.
-    With `ones_in_order` each comes right before the most minor one of those with smaller numbers, so that row major always stays row major.
+    Dimensions of size 1 become the most major ones. If the reshape only inserts or removes
+    dimensions of size 1, row-major stays row-major. With `ones_in_order` each comes right before
+    the most minor dimension with a smaller number, so that row-major always stays row-major.
+    Source: ShapeUtil::AlignLayouts.
     """
     target = ArrayShape(source.element_type, dimensions).with_default_layout()
     if not source.element_count or source.is_dynamic:
@@ -103,7 +105,7 @@ def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...], *, ones_in_o
 
 
 def _adds_or_drops_ones(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether the longer list is the shorter one with ones put in."""
+    """Whether the lists differ only by inserted ones."""
     short, long = sorted((a, b), key=len)
     rest = iter(long)
     kept = [n for n in short if _next_is(rest, n)]

@@ -1,4 +1,4 @@
-"""Builder: new instructions derived from an old one, in few words; what rules and expanders write with."""
+"""Builder: create instructions derived from an old one, for rules and expanders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Builder:
     def add(
         self, opcode: HloOpcode, operands: Iterable[HloInstruction] = (), shape: Shape | None = None, **attributes: Any
     ) -> HloInstruction:
-        """Any instruction; the shape is inferred where none is given."""
+        """Add any instruction; its shape is inferred if not given."""
         return self.computation.add(opcode, operands, shape, like=self.root, **attributes)
 
     def unary(self, opcode: HloOpcode, a: HloInstruction) -> HloInstruction:
@@ -37,7 +37,7 @@ class Builder:
         return self.add(opcode, (a,), a.shape)
 
     def binary(self, opcode: HloOpcode, a: HloInstruction, b: HloInstruction) -> HloInstruction:
-        """An elementwise function of two operands of one shape, which is the result's too."""
+        """An elementwise function of two operands that have the result's shape."""
         return self.add(opcode, (a, b), a.shape)
 
     def compare(self, a: HloInstruction, direction: str, b: HloInstruction, **attributes: Any) -> HloInstruction:
@@ -63,11 +63,11 @@ class Builder:
         return self.computation.constant(np.asarray(value, element_type.dtype), like=self.root)
 
     def full(self, value: complex, shape: ArrayShape) -> HloInstruction:
-        """A shape filled with one value: a scalar constant, broadcast where the shape has dimensions."""
+        """A shape filled with one value: a scalar constant, broadcast if needed."""
         return self.broadcast(self.scalar(value, shape.element_type), (), shape)
 
     def broadcast(self, a: HloInstruction, dimensions: Sequence[int], shape: ArrayShape) -> HloInstruction:
-        """Operand dimension i becomes dimension dimensions[i] of `shape`; a scalar stays what it is."""
+        """Map operand dimension i to dimension dimensions[i] of `shape`; `a` if that is scalar."""
         if shape.is_scalar:
             return a
         return self.add(
@@ -75,7 +75,7 @@ class Builder:
         )
 
     def reshape(self, a: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """The same elements under other dimensions; `a` itself where they are its own."""
+        """The same elements with other dimensions; `a` itself if they are equal."""
         dims = tuple(dimensions)
         if a.array_shape.dimensions == dims:
             return a
@@ -98,7 +98,7 @@ class Builder:
     def slice(
         self, a: HloInstruction, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None
     ) -> HloInstruction:
-        """Elements from starts below limits by strides (1 where not given)."""
+        """Elements from `starts` up to, not including, `limits`, by `strides` (1 if not given)."""
         steps = strides or (1,) * len(starts)
         dims = [max(0, -(-(e - s) // t)) for s, e, t in zip(starts, limits, steps, strict=True)]
         boxes = tuple(SliceDimension(*b) for b in zip(starts, limits, steps, strict=True))

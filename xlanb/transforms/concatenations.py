@@ -9,14 +9,15 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 
 _MOST_COPIED = 64
-"""Operands of a concatenation with several uses, all of which can use them directly."""
+"""The most operands of a concatenation with several users that is flattened into each of them."""
 
 
 def flattened(root: HloInstruction) -> list[HloInstruction] | None:
     """The operands of a concatenation, with nested concatenations replaced by their operands.
 
-    None where there are none, or where the only user of `root` will take its operands: a chain is flattened once, at
-    its end. Large concatenations with several uses stay, since copies of copies would grow exponentially.
+    None if no operand is nested, or if the only user of `root` will take its operands: a chain is
+    flattened once, at its end. Large concatenations with several uses stay, since copies of copies
+    would grow exponentially.
     """
     if not any(_is_taken(o, root) for o in root.operands) or _has_taker(root):
         return None

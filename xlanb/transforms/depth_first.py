@@ -1,7 +1,7 @@
-"""Visiting a computation as XLA's DfsHloRewriteVisitor does (xla/hlo/ir/dfs_hlo_visitor.h): operands first, while it changes.
+"""Visit a computation in depth-first post order while it changes, as DfsHloRewriteVisitor does.
 
-What an instruction is replaced by has not been visited. Another user, reached later, finds it among its operands and
-has it visited first; a user that was entered before takes it as it is.
+A replacement has not been visited. A user reached later visits it first, as one of its operands; a
+user that was entered before uses it unvisited. Source: xla/hlo/ir/dfs_hlo_visitor.h.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from xlanb.hlo.instruction import HloInstruction
 
 
 class DepthFirstVisit:
-    """One walk over a computation; `visit` may replace the instruction that it is given, and add others.
+    """One walk over a computation.
 
-    `skip` marks a new instruction as visited.
+    `visit` may replace the instruction that it gets, and add others. `skip` marks a new instruction
+    as visited.
     """
 
     __slots__ = ("_entered", "_visit", "_visited")
@@ -26,7 +27,7 @@ class DepthFirstVisit:
         self._visited: set[HloInstruction] = set()
 
     def skip(self, instruction: HloInstruction) -> None:
-        """Take an instruction as visited."""
+        """Mark an instruction as visited."""
         self._visited.add(instruction)
 
     def run(self, computation: HloComputation) -> None:

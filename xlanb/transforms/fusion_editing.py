@@ -1,6 +1,7 @@
-"""Building and changing fusion instructions: what fusion passes, dce and copy-insertion share.
+"""Create and change fusion instructions, for fusion passes, dce and copy-insertion.
 
-A fusion's computation has one parameter for each operand of the fusion, in order; these functions keep the two in step.
+A fusion's computation has one parameter for each operand of the fusion, in order; these functions
+keep the two consistent.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from xlanb.shape.shape import tuple_of
 def create_fusion(
     root: HloInstruction, kind: str, computation_name: str = "fused_computation", name: str = "fusion"
 ) -> HloInstruction:
-    """A fusion that holds `root` alone takes root's place.
+    """Replace `root` by a fusion that contains only it.
 
-        r = f32[8] add(a, b)    =>    r.fusion = f32[8] fusion(a, b), kind=..., calls={p0, p1, ROOT r = add(p0, p1)}
+        r = f32[8] add(a, b)
+          =>  r.fusion = f32[8] fusion(a, b), kind=..., calls={p0, p1, ROOT r = add(p0, p1)}
 
     Args:
         root: the instruction to wrap; it is removed.
         kind: kLoop, kInput, kOutput or kCustom.
-        computation_name: wanted name of the new computation.
-        name: wanted name of the fusion.
+        computation_name: preferred name of the new computation.
+        name: preferred name of the fusion.
     """
     parent = root.parent
     fused = parent.module.add_computation(computation_name, execution_thread=parent.execution_thread)
@@ -39,17 +41,18 @@ def create_fusion(
 
 
 def add_parameter(fused: HloComputation, number: int, operand: HloInstruction) -> HloInstruction:
-    """The parameter of a fused computation that stands for an operand of the fusion."""
+    """Add the parameter of a fused computation for an operand of the fusion."""
     return fused.add(HloOpcode.PARAMETER, (), operand.shape, name=f"param_{number}", parameter_number=number)
 
 
 def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstruction:
-    """Move a copy of `producer`, an operand of `fusion`, into the fusion; the copy.
+    """Copy `producer`, an operand of `fusion`, into the fusion; return the copy.
 
-        p = f32[8] negate(x)                                   fusion(x), calls={p0, p = negate(p0), ROOT add(p, p)}
-        fusion(p), calls={p0, ROOT add(p0, p0)}        =>
+        p = f32[8] negate(x)
+        fusion(p), calls={p0, ROOT add(p0, p0)}
+          =>  fusion(x), calls={p0, p = negate(p0), ROOT add(p, p)}
 
-    `producer` itself stays where it has other users, and dies otherwise (the caller removes it).
+    `producer` itself stays for its other users; without any it is dead, and the caller removes it.
     """
     fused, operands = fusion.fused_computation, fusion.operands
     read = dict.fromkeys(producer.operands)
@@ -67,10 +70,11 @@ def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstructio
 
 
 def fuse_consumer(fusion: HloInstruction, consumer: HloInstruction) -> HloInstruction:
-    """Move `consumer`, the only user of `fusion`, into it as its new root; the copy inside.
+    """Move `consumer`, the only user of `fusion`, into it as its new root; return the copy inside.
 
-    f = f32[8] fusion(x), calls={p0, ROOT n = negate(p0)}       f = f32[8] fusion(x, y), calls={p0, p1,
-    r = f32[8] add(f, y)                                  =>        n = negate(p0), ROOT add(n, p1)}
+    f = f32[8] fusion(x), calls={p0, ROOT n = negate(p0)}
+    r = f32[8] add(f, y)
+      =>  f = f32[8] fusion(x, y), calls={p0, p1, n = negate(p0), ROOT add(n, p1)}
     """
     fused, parent = fusion.fused_computation, fusion.parent
     inside = dict(zip(fusion.operands, fused.parameters, strict=True)) | {fusion: fused.root}
@@ -88,7 +92,7 @@ def fuse_consumer(fusion: HloInstruction, consumer: HloInstruction) -> HloInstru
 
 
 def drop_unused_operands(fusion: HloInstruction) -> bool:
-    """Take out operands whose parameter has no use inside; whether there were any."""
+    """Remove operands whose parameter has no user inside; return whether there were any."""
     unused = {p.parameter_number for p in fusion.fused_computation.parameters if p.is_dead}
     for o in _drop_operands(fusion, unused) if unused else ():
         fusion.parent.remove_dead(o)
@@ -96,7 +100,7 @@ def drop_unused_operands(fusion: HloInstruction) -> bool:
 
 
 def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> list[HloInstruction]:
-    """Take parameters and operands of some numbers out of a fusion."""
+    """Remove the parameters and operands with these numbers from a fusion."""
     fused, given = fusion.fused_computation, fusion.operands
     first, parameters = min(numbers), fused.parameters
     for n in sorted(numbers):
@@ -109,9 +113,9 @@ def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> list[HloInstruc
 
 
 def drop_unused_outputs(fusion: HloInstruction) -> bool:
-    """Take out elements of a fusion's result tuple that nobody reads; whether there were any.
+    """Remove unused elements of a fusion's result tuple; return whether there were any.
 
-    A single element that is left becomes the result itself.
+    If one element is left, it becomes the result itself.
     """
     shape, root = fusion.shape, fusion.fused_computation.root
     if not isinstance(shape, TupleShape) or root.opcode is not HloOpcode.TUPLE or fusion.is_root:
@@ -139,18 +143,20 @@ def drop_unused_outputs(fusion: HloInstruction) -> bool:
 
 
 def _is_free_access(user: HloInstruction) -> bool:
-    """Whether it takes one element of a tuple and orders nothing else."""
+    """Whether it is a get-tuple-element without control dependencies."""
     return user.opcode is HloOpcode.GET_TUPLE_ELEMENT and not user.control_predecessors and not user.control_successors
 
 
 def merge_fusion(fusion: HloInstruction, producer: HloInstruction) -> None:
-    """Move copies of what is in the fusion `producer`, an operand of `fusion`, into `fusion`.
+    """Copy the body of the fusion `producer`, an operand of `fusion`, into `fusion`.
 
-        p = f32[8] fusion(x), calls={p0, ROOT n = negate(p0)}     fusion(x), calls={p0, n = negate(p0), ROOT add(n, n)}
-        fusion(p), calls={p0, ROOT add(p0, p0)}            =>
+        p = f32[8] fusion(x), calls={p0, ROOT n = negate(p0)}
+        fusion(p), calls={p0, ROOT add(p0, p0)}
+          =>  fusion(x), calls={p0, n = negate(p0), ROOT add(n, n)}
 
-    The operands come in the order in which its instructions would be fused one by one, root first. `producer` itself stays
-    where it has other users, and dies otherwise (the caller removes it). It must have one result.
+    Operands are in the order that fusing the instructions one by one, root first, would give.
+    `producer`, which must have one result, stays for its other users; without any it is dead, and
+    the caller removes it.
     """
     fused, parent, inner = fusion.fused_computation, fusion.parent, producer.fused_computation
     inside: dict[HloInstruction, HloInstruction] = dict(zip(fusion.operands, fused.parameters, strict=True))
@@ -171,10 +177,10 @@ def merge_fusion(fusion: HloInstruction, producer: HloInstruction) -> None:
 def _operands_of_merge(
     fusion: HloInstruction, producer: HloInstruction
 ) -> tuple[list[HloInstruction], list[HloInstruction]]:
-    """The operands that a fusion gets by merging another into it, in order, and what is moved, without what is dead."""
+    """The operands that the merge adds to `fusion`, and the live instructions that move."""
     inner = producer.fused_computation
     outside = dict(zip(inner.parameters, producer.operands, strict=True))
-    # The operands as they would be while the instructions are fused one by one: a dict keeps their order.
+    # The operands as fusing the instructions one by one would order them; a dict keeps the order.
     operands = dict.fromkeys(outside.get(inner.root, inner.root) if o is producer else o for o in fusion.operands)
     moved = []
     for i in reversed(inner.post_order()):
@@ -186,13 +192,17 @@ def _operands_of_merge(
 
 
 def fuse_into_multi_output(fusion: HloInstruction, other: HloInstruction) -> None:
-    """Move `other`, an operand of `fusion` or a sibling that reads what it reads, into `fusion`, which gives its result too.
+    """Move `other`, an operand or sibling of `fusion`, into it and add its result to the outputs.
 
-        n = f32[8] negate(x)                                    f = (f32[8], f32[8]) fusion(x), calls={p0, n = negate(p0),
-        f = f32[8] fusion(n), calls={p0, ROOT exp(p0)}    =>        e = exp(n), ROOT tuple(e, n)}
-        ... = add(n, f)                                         ... = add(f#1, f#0)
+        n = f32[8] negate(x)
+        f = f32[8] fusion(n), calls={p0, ROOT exp(p0)}
+        ... = add(n, f)
+          =>  f = (f32[8], f32[8]) fusion(x), calls={
+                p0, n = negate(p0), e = exp(n), ROOT tuple(e, n)}
+              ... = add(f#1, f#0)
 
-    `other` is taken out. A fusion is moved with all its results; those that only `fusion` uses are no results any more.
+    `other` is removed. A fusion is moved with all its results; results that only `fusion` uses are
+    dropped.
     """
     merge = _MultiOutputMerge(fusion, other)
     merge.move()
@@ -200,7 +210,7 @@ def fuse_into_multi_output(fusion: HloInstruction, other: HloInstruction) -> Non
 
 
 class _MultiOutputMerge:
-    """One merge into a fusion of several results."""
+    """One merge into a multi-output fusion."""
 
     def __init__(self, fusion: HloInstruction, other: HloInstruction) -> None:
         self.fusion, self.other = fusion, other
@@ -215,7 +225,7 @@ class _MultiOutputMerge:
         self.given = self._given(root)
 
     def _given(self, root: HloInstruction) -> dict[HloInstruction, HloInstruction]:
-        """What stands outside for a result of `other`: itself, or a get-tuple-element of it, with the result inside."""
+        """The results of `other`: itself or each get-tuple-element of it, with the inner value."""
         if not self.is_tuple:
             return {self.other: root}
         elements = [u for u in self.other.users if u.opcode is HloOpcode.GET_TUPLE_ELEMENT]
@@ -257,7 +267,7 @@ class _MultiOutputMerge:
         return given.is_root or any(u is not self.fusion for u in given.users)
 
     def _set_operands(self, operands: list[HloInstruction], inside: dict[HloInstruction, HloInstruction]) -> None:
-        """Keep the parameters of the operands that are left, in their order."""
+        """Keep the parameters of the remaining operands, in order."""
         fused, numbers = self.fusion.fused_computation, {}
         for n, o in enumerate(operands):
             numbers[inside[o]] = n
@@ -269,7 +279,7 @@ class _MultiOutputMerge:
         self.parent.set_operands(self.fusion, operands)
 
     def rewire(self) -> None:
-        """Let the fusion give its results, and let the users of `other` take theirs."""
+        """Set the fusion's results, and make the users of `other` use them."""
         fusion, fused, parent = self.fusion, self.fusion.fused_computation, self.parent
         users, was_root, old = fusion.users, fusion.is_root, fusion.fused_computation.root
         is_single = old.opcode is not HloOpcode.TUPLE

@@ -1,4 +1,8 @@
-"""The guards of a rule as predicates with values. Values are captured when a rule is tried, and formatted only when read: an observed compilation tries guards a hundred thousand times."""
+"""The guards of a rule as predicates with values.
+
+Values are captured when a rule is tried, and formatted only when read: an observed compilation
+tries guards a hundred thousand times.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,17 @@ from xlanb.shape import Literal
 from xlanb.tracing import Predicate
 
 _LONGEST = 40
-"""The most letters of an attribute that is shown in a line."""
+"""The longest attribute text, in characters, that is shown in a line."""
 _MANY = 8
-"""The most numbers of a list that is shown in a line."""
+"""The most elements of a list that are shown in a line."""
 
 
 def captured(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Capture the values of some names: for an instruction its name, snapshot and number of users; for options the name and whether layouts count."""
+    """Capture the values of some names.
+
+    For an instruction: name, snapshot and number of users. For options: name and whether the pass
+    is layout-sensitive.
+    """
     found: list[Any] = []
     for name in names:
         value = scope[name]
@@ -32,7 +40,7 @@ def captured(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
 class GuardPredicates(Sequence[Predicate]):
     """The guards of a rule as conditions with values; equal to a tuple of the same.
 
-    `outcomes` are whether each held, as far as they were asked: None for one that could not be asked.
+    `outcomes` says whether each checked guard held; None if it could not be evaluated.
     """
 
     __slots__ = ("_guards", "_outcomes", "_seen", "_words")
@@ -84,7 +92,7 @@ def _words(name: str, record: InstructionRecord | None, value: int | None) -> st
 
 
 def outline(i: InstructionRecord) -> str:
-    """An instruction in few words: name, shape, opcode, and the attributes and the value that conditions ask for."""
+    """An instruction in short: name, shape, opcode, and the attributes that conditions check."""
     words = [i.name, str(i.shape), i.opcode.text]
     for name, value in i.attributes.items():
         if name == "parameter_number":

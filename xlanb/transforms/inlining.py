@@ -1,4 +1,4 @@
-"""Putting the body of a computation in the place of an instruction that calls it."""
+"""Replace a calling instruction by the body of its callee."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def copy_body(
     caller: HloInstruction,
     copies: dict[HloInstruction, HloInstruction] | None = None,
 ) -> HloInstruction:
-    """Copy a computation's instructions into another one, parameters replaced by `arguments`; the copy of its root. `copies` is filled with what became of each.
+    """Copy a computation's instructions into another; return the copy of its root.
 
-    Instructions that bear no metadata take over the caller's.
+    Parameters are replaced by `arguments`. `copies` is filled with the copy of each instruction.
+    Instructions without metadata take over the caller's.
     """
     new: dict[HloInstruction, HloInstruction] = {} if copies is None else copies
     for i in body.post_order():
@@ -40,9 +41,11 @@ def inline_call(
     arguments: Sequence[HloInstruction] | None = None,
     copies: dict[HloInstruction, HloInstruction] | None = None,
 ) -> HloInstruction:
-    """Replace `call` by the body of a computation over its operands (or other arguments); what took its place. `copies` as in copy_body.
+    """Replace `call` by the body of a computation; return the replacement.
 
-    Control dependencies of the call pass to the body: what came before it comes before every instruction of the body without operands there.
+    The body's parameters are the call's operands, or `arguments`. `copies` as in copy_body. The
+    body takes over the call's control dependencies: its predecessors precede every copied
+    instruction, and its successors follow them.
     """
     parent = call.parent
     made: dict[HloInstruction, HloInstruction] = {} if copies is None else copies
@@ -62,7 +65,10 @@ def inline_call(
 
 
 def bypass(i: HloInstruction, value: HloInstruction) -> None:
-    """Let the users of `i`, side effect or not, use `value`; what came before it still comes before what came after it, and it goes."""
+    """Replace `i` by `value` and remove it, whether it has a side effect or not.
+
+    Its control predecessors become predecessors of its control successors.
+    """
     c = i.parent
     for before in i.control_predecessors:
         for after in i.control_successors:
@@ -73,13 +79,13 @@ def bypass(i: HloInstruction, value: HloInstruction) -> None:
 
 
 def take_out(i: HloInstruction) -> None:
-    """Remove an instruction that nothing uses, whatever effect it is said to have, then the operands that died with it."""
+    """Remove an unused instruction, even one with side effects, then operands that became dead."""
     i.parent.drop_control_dependencies(i)
     _remove(i)
 
 
 def _remove(call: HloInstruction) -> None:
-    # The call may be said to have a side effect because its body has: the body is here now.
+    # The call may have a side effect because its body has one, which is inlined now.
     parent, operands = call.parent, call.operands
     parent.remove(call)
     for o in operands:

@@ -1,6 +1,7 @@
-"""One pass as a target configures it.
+"""A pass in the configuration of a target.
 
-make_pass("algsimp", "hlo_normalization", "a100")     layout-sensitive, as XLA:GPU runs it after layout assignment
+make_pass("algsimp", "hlo_normalization", "a100") is layout-sensitive, as XLA:GPU runs it after
+layout assignment.
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import AnyPass, HloPassPipeline
 
 target_pipelines: Final[Hook[[str], tuple[HloPassPipeline, ...]]] = Hook("transforms.target_pipelines")
-"""XLA's pipelines for a target: first that for a single device, then that for several devices if different."""
+"""XLA's pipelines for a target: that for one device, then that for several if different."""
 
 
 def make_pass(name: str, pipeline: str = "", target: str = "cpu") -> HloPass:
-    """The pass `name` as the target's pipeline of a name configures it.
+    """The pass `name` as a pipeline of the target configures it.
 
     Args:
         name: XLA's name of the pass: "algsimp".
-        pipeline: the pipeline around it, as in the names of a dump's files ("simplification"); the innermost one counts.
-            Where the target runs the pass but not there, or `pipeline` is empty: its first run.
+        pipeline: the innermost pipeline around it, as in the names of a dump's files
+            ("simplification"). If it is empty, or the target does not run the pass there: the first
+            run of the pass.
         target: "cpu", or a GPU by its name ("a100", "h100").
 
     Raises:
-        UnknownPassError: XLA runs no such pass for the target, or it does not exist here. It is a KeyError.
-        XlanbError: nothing has the target's name.
+        UnknownPassError: XLA runs no such pass for the target, or it does not exist here. It is a
+            KeyError.
+        XlanbError: the target is unknown.
     """
     found: HloPass | None = None
     whole = target_pipelines(target)
@@ -44,7 +47,7 @@ def make_pass(name: str, pipeline: str = "", target: str = "cpu") -> HloPass:
 
 
 def _leaves(part: AnyPass, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], HloPass]]:
-    """The passes in a pipeline in order, each with the names of the pipelines around it."""
+    """The passes in a pipeline in order, each with the names of the surrounding pipelines."""
     if isinstance(part, HloPass):
         return [(path, part)]
     if not isinstance(part, HloPassPipeline):

@@ -1,10 +1,12 @@
-"""Patterns over HLO as data (after xla/service/pattern_matcher.h): printable, indexed by the opcode of their root, matched with captures.
+"""Patterns over HLO as data (after xla/service/pattern_matcher.h).
 
     import xlanb.transforms.match as m
-    m.op(HloOpcode.MULTIPLY, m.any("a"), m.all_equal(1))       multiply(a, 1), operands in either order
+    m.op(HloOpcode.MULTIPLY, m.any("a"), m.all_equal(1))    # multiply(a, 1) or multiply(1, a)
     m.op(HloOpcode.TRANSPOSE, m.op(HloOpcode.TRANSPOSE, "a", name="inner"))
 
-A string where a pattern is expected captures anything under that name; a name that comes twice must be the same instruction both times.
+They can be printed, are indexed by the opcode of their root, and capture instructions. A string in
+place of a pattern captures any instruction under that name; a name that occurs twice must be the
+same instruction both times.
 """
 
 from __future__ import annotations
@@ -33,27 +35,30 @@ class InstructionPredicate:
 
 
 class Pattern(ABC):
-    """A set of instructions; `match` fills in captures."""
+    """A set of instructions; `match` records captures."""
 
     __slots__ = ()
 
     @abstractmethod
     def match(self, i: HloInstruction, captures: Captures) -> bool:
-        """Whether `i` is one of them; what was captured stands in `captures` (also where the match fails: start from a copy)."""
+        """Whether `i` matches; adds its captures to `captures`.
+
+        A failed match may leave captures there too: start from a copy.
+        """
 
     def admits(self, opcode: HloOpcode, operands: tuple[HloOpcode, ...]) -> bool:
-        """Whether an instruction of an opcode over operands of opcodes can be one of them, as far as these tell."""
+        """Whether an instruction with this opcode and these operand opcodes may match."""
         del operands
         return self.opcodes is None or opcode in self.opcodes
 
     @property
     def opcodes(self) -> frozenset[HloOpcode] | None:
-        """The opcodes that an instruction of the set can have; None for any."""
+        """The opcodes of the instructions that may match; None for any."""
         return None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The captures it makes."""
+        """The names of its captures."""
         return ()
 
 
@@ -76,9 +81,10 @@ class Anything(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class OpPattern(Pattern):
-    """An instruction of one of some opcodes whose operands match; of a commutative opcode in either order.
+    """An instruction of one of some opcodes whose operands match.
 
-    `operands` None leaves the operands open. `where` are conditions on the instruction itself.
+    Operands of a commutative opcode match in either order. `operands` None matches any operands.
+    `where` are conditions on the instruction itself.
     """
 
     codes: tuple[HloOpcode, ...]
@@ -91,7 +97,7 @@ class OpPattern(Pattern):
             return False
         if self.operands is not None and not self._match_operands(i, captures):
             return False
-        for c in self.where:  # loops, not generators: this is where the simplifier spends its time
+        for c in self.where:  # loops, not generators: the simplifier spends most of its time here
             if not c.holds(i):
                 return False
         return not self.name or captures.setdefault(self.name, i) is i
@@ -119,7 +125,7 @@ class OpPattern(Pattern):
         if len(patterns) != 2 or not i.opcode.is_commutative:
             for n, p in enumerate(patterns):
                 o = operands[n]
-                if p.__class__ is Anything:  # most are: no call for them
+                if p.__class__ is Anything:  # most patterns: avoid a call
                     if captures.setdefault(p.name, o) is not o:
                         return False
                 elif not p.match(o, captures):
@@ -151,7 +157,7 @@ class OpPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class ConstantPattern(Pattern):
-    """A constant, or a broadcast of a scalar one; with `value`, one whose elements are all equal to it."""
+    """A constant, or a broadcast scalar constant; with `value`, one whose elements all equal it."""
 
     name: str = ""
     value: float | None = None
@@ -185,7 +191,7 @@ def op(
     name: str = "",
     where: Iterable[InstructionPredicate] = (),
 ) -> OpPattern:
-    """An instruction of an opcode (or one of several) and its operands' patterns; none given: any operands."""
+    """A pattern for an opcode (or one of several) and its operands; without operands: any."""
     several = (codes,) if isinstance(codes, HloOpcode) else tuple(codes)
     patterns = tuple(Anything(o) if isinstance(o, str) else o for o in operands)
     return OpPattern(several, patterns or None, name, tuple(where))
@@ -202,7 +208,7 @@ def all_equal(value: float, name: str = "") -> ConstantPattern:
 
 
 def one_user(pattern: OpPattern) -> OpPattern:
-    """The same, used by one instruction only."""
+    """The same pattern, for instructions with exactly one user."""
     return OpPattern(
         pattern.codes,
         pattern.operands,
@@ -212,7 +218,10 @@ def one_user(pattern: OpPattern) -> OpPattern:
 
 
 def constant_behind(i: HloInstruction) -> HloInstruction | None:
-    """The constant that `i` is or broadcasts, the latter of one element only; None for anything else and for elided values."""
+    """The constant that `i` is, or broadcasts if it has one element.
+
+    None for anything else, and for elided values.
+    """
     if i.opcode is HloOpcode.BROADCAST:
         i = i.operands[0]
         if i.opcode is not HloOpcode.CONSTANT or i.array_shape.element_count != 1:
@@ -223,7 +232,10 @@ def constant_behind(i: HloInstruction) -> HloInstruction | None:
 
 
 def is_all(i: HloInstruction, value: float) -> bool:
-    """Whether every element of a constant, or of a broadcast one, is `value`; -0.0 equals 0 here as in XLA's IsAll. False where there is no element."""
+    """Whether every element of a constant, or of a broadcast scalar constant, is `value`.
+
+    -0.0 equals 0 here, as in XLA's IsAll. False for a constant without elements.
+    """
     if i.opcode is HloOpcode.BROADCAST:
         i = i.operands[0]
     if i.opcode is not HloOpcode.CONSTANT or not i.shape.is_array or i.literal.is_elided:
@@ -231,7 +243,7 @@ def is_all(i: HloInstruction, value: float) -> bool:
     array = i.literal.array
     if array.size == 0:
         return False
-    # Most constants fail on the first element: look at all only then.
+    # Most constants differ in the first element; check all only if it matches.
     first = array.flat[0]
     if first != value:
         return False
@@ -239,7 +251,7 @@ def is_all(i: HloInstruction, value: float) -> bool:
 
 
 def scalar_value(i: HloInstruction) -> int | float | complex | None:
-    """The one value of a constant or of a broadcast constant whose elements are all equal; None for anything else."""
+    """The single value of a constant, or broadcast constant, with equal elements; else None."""
     behind = constant_behind(i)
     if behind is None:
         return None
@@ -251,5 +263,5 @@ def scalar_value(i: HloInstruction) -> int | float | complex | None:
 
 
 def shape_of(i: HloInstruction) -> ArrayShape:
-    """The array shape of an instruction (patterns' conditions use it often)."""
+    """The array shape of an instruction (often used in conditions of patterns)."""
     return i.array_shape

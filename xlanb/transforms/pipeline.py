@@ -1,9 +1,11 @@
-"""HloPassPipeline and HloPassFix: passes in an order, and passes until nothing changes (xla/hlo/pass/hlo_pass_{pipeline,fix}.h).
+"""HloPassPipeline and HloPassFix: passes in order, and passes repeated until nothing changes.
 
-    simplification = HloPassFix(HloPassPipeline("simplification", [AlgebraicSimplifier(), HloDce(), ...]))
+    passes = [AlgebraicSimplifier(), HloDce(), ...]
+    simplification = HloPassFix(HloPassPipeline("simplification", passes))
     for result in simplification.steps(module): ...     # exactly one pass a step
 
-Pipelines are values: `without`, `only`, `until`, `insert` and `reorder` give another one.
+Pipelines are values: `without`, `only`, `until`, `insert` and `reorder` return a new one.
+Source: xla/hlo/pass/hlo_pass_{pipeline,fix}.h.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from xlanb.transforms.base import HloPass, PassRegistry, PassResult, execute
 
 @dataclass(frozen=True)
 class HloPassPipeline(Displayable):
-    """Passes and pipelines that run one after the other."""
+    """Passes and pipelines that run one after another."""
 
     name: str
     passes: tuple[AnyPass, ...] = ()
@@ -34,38 +36,44 @@ class HloPassPipeline(Displayable):
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "passes", tuple(passes))
 
-    # -- running ------------------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
 
     def run(self, module: HloModule, *, verify: bool = False) -> list[PassResult]:
         """Run every pass over `module`, in place.
 
         Args:
-            module: what is rewritten.
+            module: the module to rewrite.
             verify: check the rules of HLO after each pass that changed anything.
 
         Raises:
-            PassError: a pass refused the module or broke it; the message names the pass and shows the module.
+            PassError: a pass refused the module or broke it; the message names the pass and shows
+                the module.
         """
         return _run(self, module, verify=verify)
 
     def steps(self, module: HloModule, *, verify: bool = False, records: bool = True) -> Iterator[PassResult]:
-        """Run exactly one more pass with each `next()`, pipelines within pipelines and rounds of fixed points included.
+        """Run exactly one more pass with each `next()`.
 
-        Without `records` (and observers) the results have none, as those of `run`, and holding back the garbage collector (see `seldom`) is up to the caller.
+        Passes of nested pipelines and iterations of fixed points count separately. Without
+        `records` (and observers) the results have none, as those of `run`, and raising the garbage
+        collector's thresholds is up to the caller.
         """
         return _walk(self, module, _Walk((), 0, snapshots=records, verify=verify))
 
     def run_unwatched(self, module: HloModule, passed: Callable[[str], None]) -> None:
-        """Run every pass over `module` as `steps` does without records, without a result for each; `passed` is called with the name of each pass after it.
+        """Run every pass over `module` as `steps` does without records, but create no results.
 
-        Holding back the garbage collector is up to the caller, and there are to be no observers.
+        `passed` is called with the name of each pass after it. Raising the garbage collector's
+        thresholds is up to the caller. There must be no observers.
         """
         _run_through(self, module, (), 0, ({}, passed))
 
-    # -- other pipelines of the same passes ----------------------------------------------------------------------
+    # -- other pipelines of the same passes --------------------------------------------------------
 
     def without(self, *names: str) -> HloPassPipeline:
-        """The same without the passes or pipelines of these names; a pass that is not in it anyway is left out too.
+        """The pipeline without the passes or pipelines of these names.
+
+        A known pass that is not in the pipeline is ignored.
 
         Raises:
             PassError: no pass has that name.
@@ -76,11 +84,13 @@ class HloPassPipeline(Displayable):
         return _kept(self, lambda p: p.name not in names)
 
     def only(self, *names: str) -> HloPassPipeline:
-        """Only the passes of these names (and whole pipelines of these names)."""
+        """The pipeline with only the passes (and whole pipelines) of these names."""
         return _kept(self, lambda p: p.name in names or not isinstance(p, HloPass), whole=names)
 
     def until(self, name: str) -> HloPassPipeline:
-        """Everything up to the first run of the pass `name`, which is the last to run; a loop around it is cut to one round.
+        """Everything up to and including the first run of the pass `name`.
+
+        A loop around it is reduced to one iteration.
 
         Raises:
             PassError: there is no such pass in the pipeline.
@@ -91,10 +101,14 @@ class HloPassPipeline(Displayable):
         return kept
 
     def at(self, *names: str) -> HloPass:
-        """The first pass of a name, as it is configured there: the names of pipelines around it, those that matter, then its own.
+        """The first pass with a name, as the pipeline configures it.
+
+        Args:
+            names: the names of surrounding pipelines, as many as needed, then the name of the pass.
 
         Raises:
-            PassError: there is no such pass in the pipeline, or not within pipelines of these names.
+            PassError: there is no such pass in the pipeline, or not within pipelines of these
+                names.
         """
         found = _at(self, names)
         if found is None:
@@ -103,7 +117,9 @@ class HloPassPipeline(Displayable):
         return found
 
     def insert(self, new: AnyPass, *, after: str | None = None, before: str | None = None) -> HloPassPipeline:
-        """With one more pass, after (or before) each pass of a name; at the end where neither is given.
+        """The pipeline with one more pass after (or before) each pass of a name.
+
+        At the end if neither is given.
 
         Raises:
             PassError: there is no such pass in the pipeline.
@@ -124,10 +140,12 @@ class HloPassPipeline(Displayable):
         return expanded(self)
 
     def reorder(self, *names: str) -> HloPassPipeline:
-        """The direct members of these names in this order, at the places that they hold together now.
+        """The pipeline with its direct members of these names in this order.
+
+        They take the positions that they have together now.
 
         Raises:
-            PassError: a name is no direct member.
+            PassError: a name is not a direct member.
         """
         for n in names:
             if all(p.name != n for p in self.passes):
@@ -148,7 +166,7 @@ class HloPassPipeline(Displayable):
     def _missing(self, name: str) -> PassError:
         return PassError(f"no pass {name!r} in pipeline {self.name!r}{nearest(name, self.names)}")
 
-    # -- what it shows --------------------------------------------------------------------------------------------
+    # -- what it shows -----------------------------------------------------------------------------
 
     def __str__(self) -> str:
         return "\n".join(_tree(self, ""))
@@ -159,14 +177,17 @@ class HloPassPipeline(Displayable):
 
 @dataclass(frozen=True)
 class HloPassFix(Displayable):
-    """A pass or a pipeline, repeated until a round changes nothing, at most `limit` times (XLA's limit is 25)."""
+    """A pass or pipeline, repeated until an iteration changes nothing.
+
+    At most `limit` iterations (XLA's limit is 25).
+    """
 
     inner: AnyPass
     limit: int = field(default=25)
 
     @property
     def name(self) -> str:
-        """The name of what is repeated."""
+        """The name of the repeated pass or pipeline."""
         return self.inner.name
 
     def run(self, module: HloModule, *, verify: bool = False) -> list[PassResult]:
@@ -182,7 +203,7 @@ class HloPassFix(Displayable):
 
 
 _UNRECORDED_ROUNDS = 3
-"""Iterations of an unobserved fixed-point loop before it checks for iterations that undo their own edits."""
+"""After this many iterations an unobserved loop checks for iterations that undo their edits."""
 
 AnyPass: TypeAlias = HloPass | HloPassPipeline | HloPassFix
 
@@ -199,7 +220,7 @@ class _Walk(NamedTuple):
 
 
 def replace_passes(pipeline: HloPassPipeline, passes: Iterable[AnyPass]) -> HloPassPipeline:
-    """The same name over other passes."""
+    """The pipeline with other passes under the same name."""
     return HloPassPipeline(pipeline.name, passes)
 
 
@@ -210,7 +231,11 @@ def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult
 
 @dataclass
 class _State:
-    """What a walk has seen: by pass the version of the module on which it stood still, and whether layouts count by now."""
+    """What a walk has seen so far.
+
+    `idle` is, by pass, the version of the module that it did not change. `layouts_count` says
+    whether layouts were assigned.
+    """
 
     idle: dict[int, int] = field(default_factory=dict)
     layouts_count: bool = False
@@ -223,7 +248,7 @@ def _walk(target: AnyPass, module: HloModule, walk: _Walk, state: _State | None 
         for p in target.passes:
             if isinstance(p, (HloPassPipeline, HloPassFix)):
                 yield from _walk(p, module, inside, state)
-            else:  # without a generator of its own
+            else:  # inlined, without another generator
                 yield _leaf(p, module, inside, state)
     elif isinstance(target, HloPassFix):
         yield from _rounds(target, module, walk, state)
@@ -238,7 +263,11 @@ def _run_through(
     iteration: int,
     walk: tuple[dict[int, int], Callable[[str], None]],
 ) -> None:
-    """What `_walk` does where nobody watches: of some hundred passes most have nothing to look for in a small module, and then a result is most of their price."""
+    """Do what `_walk` does, without observers and results.
+
+    In a small module most of some hundred passes have nothing to do; the result would be most of
+    their cost.
+    """
     if isinstance(target, HloPassPipeline):
         inside = (*path, target.name)
         for p in target.passes:
@@ -258,7 +287,11 @@ def _run_through(
 
 
 def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, state: _State) -> PassResult:
-    """Run one pass, unless it stood still on this very state of the module before (it is a function of the module), or has nothing to look for in it."""
+    """Run one pass, or skip it.
+
+    It is skipped if it left this version of the module unchanged before (a pass is a function of
+    the module), or if the module has none of its trigger opcodes.
+    """
     version = module.version
     state.layouts_count |= hlo_pass.assigns_layouts
     if state.idle.get(id(hlo_pass)) == version:
@@ -270,7 +303,8 @@ def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, state: _State) -> P
             return _still(hlo_pass.name, walk.path, walk.iteration)
         same = module.record()
         return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
-    with raised_gc_thresholds() if walk.snapshots else _AS_IT_IS:  # without snapshots it is so for the whole walk
+    # without snapshots the thresholds are raised for the whole walk
+    with raised_gc_thresholds() if walk.snapshots else _AS_IT_IS:
         result = execute(
             hlo_pass,
             module,
@@ -300,11 +334,12 @@ def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, state: _State) -> I
 
 
 def _until_still(fix: HloPassFix, module: HloModule, *, watched: bool) -> Iterator[int]:
-    """The rounds of a loop, each of which is run before the next is asked for."""
+    """The iterations of a loop; the caller runs each one before it takes the next."""
     before: ModuleRecord | None = None
     for n in range(fix.limit):
         version = module.version
-        # A round that undoes its own edits stands still too; records tell that, but most loops end before they are worth their price.
+        # An iteration that undoes its own edits also ends the loop. Detecting it takes records,
+        # which most loops are too short to pay for.
         if before is None and (n >= _UNRECORDED_ROUNDS or watched or is_observed()):
             before = module.record()
         yield n
@@ -315,7 +350,7 @@ def _until_still(fix: HloPassFix, module: HloModule, *, watched: bool) -> Iterat
             if after is before:
                 return
             before = after
-    # As in XLA this is worth a word, not an error: every round kept the meaning.
+    # As in XLA this warrants a warning, not an error: the module is still correct.
     if is_observed():
         reached = Predicate("reached a fixed point", False, f"still changing after {fix.limit} rounds")
         emit(Decision(current_cause(), "fixed point", (fix.name,), False, (reached,)))
@@ -334,7 +369,10 @@ def _mapped(
 
 
 def _kept(pipeline: HloPassPipeline, keep: Callable[[AnyPass], bool], whole: tuple[str, ...] = ()) -> HloPassPipeline:
-    """The members that `keep` takes; pipelines of the names in `whole` as they are, others cut down likewise and left out where nothing remains."""
+    """The pipeline with the members for which `keep` holds.
+
+    Pipelines named in `whole` stay as they are; others are filtered likewise, and dropped if empty.
+    """
     out: list[AnyPass] = []
     for p in pipeline.passes:
         if not keep(p):
@@ -349,7 +387,7 @@ def _kept(pipeline: HloPassPipeline, keep: Callable[[AnyPass], bool], whole: tup
 
 
 def _at(within: AnyPass, names: tuple[str, ...]) -> HloPass | None:
-    """The first pass that is reached through all of these names, in their order."""
+    """The first pass on a path through all of these names, in order."""
     rest = names[1:] if names and within.name == names[0] else names
     if isinstance(within, HloPass):
         return within if not rest else None
@@ -359,7 +397,7 @@ def _at(within: AnyPass, names: tuple[str, ...]) -> HloPass | None:
 
 
 def _until(pipeline: HloPassPipeline, name: str) -> tuple[bool, HloPassPipeline]:
-    """Whether a pass of the name is in it, and everything up to there."""
+    """Whether the pipeline has a pass of this name, and everything up to it."""
     out: list[AnyPass] = []
     for p in pipeline.passes:
         found, part = (p.name == name, p) if isinstance(p, HloPass) or p.name == name else _until(_inner(p), name)

@@ -1,8 +1,8 @@
-"""Pipelines from a table: a row names a pipeline and its passes, in order.
+"""Build pipelines from a table: a row names a pipeline and its passes, in order.
 
     ("simplification*", ("algsimp dce", ("inner", ("cse@layout",))))
 
-A name with `*` is repeated until nothing changes; `name@variant` is a pass that is built with options.
+A name with `*` is repeated until nothing changes; `name@variant` is a pass created with options.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
 Row: TypeAlias = tuple[str, tuple[object, ...]]
-"""The name of a pipeline, and its parts: names of passes separated by spaces, or rows of nested pipelines."""
+"""A pipeline's name, and its parts: names of passes in one string, or rows of nested pipelines."""
 
 
 def build(row: Row, names_of: Callable[[str], Iterable[str]], named: Callable[[str], HloPass]) -> AnyPass | None:
-    """The pipeline of a row; None where no pass of it is left.
+    """Build the pipeline of a row; None if no pass of it is left.
 
     Args:
-        row: of a table.
-        names_of: the names that a part stands for ("algsimp dce"), without those that are left out.
-        named: the pass of a name, or of a name with a variant.
+        row: a row of the table.
+        names_of: returns the names in a part ("algsimp dce"), without excluded ones.
+        named: returns the pass of a name, or of a name with a variant.
     """
     title, parts = row
     passes: list[AnyPass] = []
@@ -40,7 +40,7 @@ def build(row: Row, names_of: Callable[[str], Iterable[str]], named: Callable[[s
 
 
 def names_in(rows: Iterable[Row]) -> list[str]:
-    """The names of all passes in a table, in order, each as often as it stands there."""
+    """The names of all passes in a table, in order, with repetitions."""
     found: list[str] = []
     for _, parts in rows:
         for part in parts:

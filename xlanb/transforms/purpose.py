@@ -1,6 +1,7 @@
-"""What a pass does as a whole, read from its docstrings: the rule of the edits for which it names none.
+"""What a pass does as a whole, read from its docstrings.
 
-A pass has a file of its own, whose docstring draws `before => after`; its class says in a sentence what it does.
+It is the rule of edits for which the pass names none. A pass has its own file, whose docstring
+shows `before => after`; its class says in a sentence what it does.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ from xlanb.tracing import Purpose
 
 _PACKAGE = Path(__file__).parent.parent.parent
 _LONGEST = 120
-"""Letters of a drawing that is shown as a rule."""
+"""The longest rewrite, in characters, that is shown as a rule."""
 
 
 def drawing(text: str) -> list[str]:
-    """The lines of the first block of a docstring that draws before => after; none if it has no
-    such block.
-    """
+    """The lines of the first block of a docstring that shows before => after, or none."""
     for block in text.split("\n\n")[1:]:
         if "=>" in block:
             return dedent(block).strip("\n").splitlines()
@@ -33,9 +32,10 @@ def drawing(text: str) -> list[str]:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function begins.
+    """The source location of a function.
 
-    "xlanb/transforms/fusion/row_fusion.py:41", "In [3]:1" of a notebook's cell; "" of what Python did not compile.
+    "xlanb/transforms/fusion/row_fusion.py:41", or "In [3]:1" in a notebook's cell; "" if Python did
+    not compile it.
     """
     code = getattr(unwrap(function), "__code__", None)
     if code is None:
@@ -49,8 +49,8 @@ def place_of(function: Callable[..., Any]) -> str:
 def purpose_of(made: Any) -> Purpose:
     """What a class of passes does.
 
-    The drawing of its file where that is one short rewrite of no shape in particular, else the first sentence of its
-    own docstring, else its name.
+    The `before => after` of its file if that is one short rewrite without shapes, else the first
+    sentence of its own docstring, else its name.
     """
     function = unwrap(made.defining_function())
     document = getattr(sys.modules.get(made.__module__), "__doc__", None) or ""
@@ -61,9 +61,9 @@ def purpose_of(made: Any) -> Purpose:
 
 
 def _one_line(lines: list[str]) -> str:
-    """A drawing as one line.
+    """A `before => after` block as one line.
 
-    `before => after`, or before and after on a line each; "" of any other, and of an example with shapes.
+    "" if it has more than two lines or one rewrite, or contains shapes.
     """
     whole = " ".join(" ".join(lines).split())
     is_one = len(lines) == 1 or (len(lines) == 2 and lines[1].lstrip().startswith("=>"))

@@ -1,4 +1,7 @@
-"""Why a pass without rules does what it does: a function that makes one kind of change bears the reason, and every edit made in it says the reason and the place.
+"""Reasons for the edits of a pass without rules.
+
+A decorated function makes one kind of change. Every edit made in it records the reason and the
+place.
 
 @reason("a result under the layout that is asked for")
 def relayout(...): ...
@@ -18,7 +21,10 @@ _R = TypeVar("_R")
 
 
 def reason(rule: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Let the edits made in the decorated function, no generator, be caused by `rule`; the function's place in the source is the rule's."""
+    """Record `rule` as the cause of edits made in the decorated function, at its source location.
+
+    The function must not be a generator.
+    """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         where = place_of(function)

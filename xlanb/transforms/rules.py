@@ -1,15 +1,17 @@
-"""Rules: a pattern beside a formula, under XLA's own label; RuleSet: rules applied to a computation in one post-order walk.
+"""Rules: a pattern and a formula under XLA's own label; RuleSet: rules applied in one walk.
 
-    @ARITHMETIC.rule("A + 0 => A", m.op(HloOpcode.ADD, "a", m.all_equal(0)), keeps=exact_except(Loss.ZERO_SIGN))
-    def _(a): return a
-
-    @ARITHMETIC.rule("(A + C1) + C2 => A + (C1 + C2)", m.op(HloOpcode.ADD, m.op(HloOpcode.ADD, "a", m.constant("c1")), m.constant("c2")),
-                     guard("one user", lambda c1: ...), keeps=REAL)
+    @ARITHMETIC.rule(
+        "(A + C1) + C2 => A + (C1 + C2)",
+        m.op(HloOpcode.ADD, m.op(HloOpcode.ADD, "a", m.constant("c1")), m.constant("c2")),
+        guard("one user", lambda c1: ...),
+        keeps=REAL,
+    )
     def _(b, a, c1, c2): return b.binary(HloOpcode.ADD, a, b.binary(HloOpcode.ADD, c1, c2))
 
-Formulas and guards name what they want: captures, `root` (the matched instruction), `b` (a Builder of new instructions), `options` (whatever the pass gave).
-`keeps` is the rule's verdict: what it keeps of the values.
-A formula returns what takes root's place; `root` itself where it rewrote in place, or around the root (its users); or None where it declines, having changed nothing.
+Parameters of formulas and guards name what they use: captures, `root` (the matched instruction),
+`b` (a Builder of new instructions), `options` (from the pass). `keeps` is the rule's verdict: what
+it preserves of the values. A formula returns the replacement of root; `root` itself if it rewrote
+root or its users in place; or None if it declines and has changed nothing.
 """
 
 from __future__ import annotations
@@ -35,21 +37,24 @@ from xlanb.transforms.verdict import Verdict
 from xlanb.transforms.worklist import Worklist
 
 _INDEXED = 3
-"""The number of operands used in the index of the rules: more would make as many keys as instructions."""
+"""The number of operands used in the index of rules: more would give a key per instruction."""
 
 
 Guard: TypeAlias = Condition[Mapping[str, Any]]
-"""A condition of a rule over its captures, `root` and `options`; `holds` takes the captures that `wants` names."""
+"""A condition of a rule over its captures, `root` and `options`.
+
+`holds` gets the captures that `wants` names.
+"""
 
 
 def guard(name: str, holds: Callable[..., object], *wants: str) -> Guard:
-    """A condition under a name, over the captures that `wants` names, or that the parameters of `holds` name where it is empty."""
+    """A named condition over the captures in `wants`; if empty, over the parameters of `holds`."""
     return Condition(name, holds, wants=wants or tuple(inspect.signature(holds).parameters))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rewrite: label, pattern, guards, formula, where it stands in the source ("file.py:line"), and what it keeps of the values."""
+    """A rewrite: label, pattern, guards, formula, source location ("file.py:line") and verdict."""
 
     label: str
     pattern: Pattern
@@ -61,12 +66,12 @@ class Rule:
 
     @cached_property
     def builds_in_guards(self) -> bool:
-        """Whether a guard wants a Builder: most want none, and most guards fail."""
+        """Whether a guard needs a Builder: most do not, and most guards fail."""
         return any("b" in (g.wants or ()) for g in self.guards)
 
     @cached_property
     def wanted_by_guards(self) -> tuple[str, ...]:
-        """What its guards look at."""
+        """The names that its guards use."""
         return tuple(dict.fromkeys(w for g in self.guards for w in g.wants or () if w != "b"))
 
     @cached_property
@@ -76,19 +81,22 @@ class Rule:
 
     @cached_property
     def _asked(self) -> tuple[tuple[Callable[..., object], str | None, tuple[str, ...]], ...]:
-        """What each guard asks, of which name if it is one, of which names."""
+        """Each guard's predicate, its name if it takes only one, and its names."""
         wanted = [(g.holds, g.wants or ()) for g in self.guards]
         return tuple((holds, wants[0] if len(wants) == 1 else None, wants) for holds, wants in wanted)
 
     @cached_property
     def _outcomes(self) -> tuple[tuple[bool, ...], ...]:
-        """Whether each guard held that was asked, by the place of the first that failed; all of them, in the end."""
+        """The outcomes of the checked guards, by the index of the first that failed.
+
+        The last entry is for guards that all hold.
+        """
         count = len(self.guards)
         return (*((*(True,) * n, False) for n in range(count)), (True,) * count)
 
     @cached_property
     def pattern_text(self) -> str:
-        """The pattern in words, made once."""
+        """The pattern as text, created once."""
         return str(self.pattern)
 
     def __str__(self) -> str:
@@ -96,10 +104,10 @@ class Rule:
         return f"{self.label}    [{self.where}]\n    {self.pattern}{guards}\n    keeps: {self.keeps}"
 
     def check(self, scope: dict[str, Any]) -> bool:
-        """Whether every guard holds; the answer is explained to observers where one does not."""
+        """Whether every guard holds; if one does not, this is explained to observers."""
         for n, (holds, only, wants) in enumerate(
             self._asked
-        ):  # first_failing, a hundred thousand times in a compilation
+        ):  # same as first_failing, inlined: it runs a hundred thousand times in a compilation
             if not (holds(*[scope[w] for w in wants]) if only is None else holds(scope[only])):
                 if is_observed() and scope["root"].tell_once((id(self), n)):
                     self._explain(scope, n)
@@ -107,7 +115,10 @@ class Rule:
         return True
 
     def _explain(self, scope: dict[str, Any], failed: int | None) -> None:
-        """Say which guards held and which one failed, each with what it saw; of an instruction that stays as it is a failure is told once."""
+        """Report which guards held and which failed, with the values that they checked.
+
+        A failure is reported once for an instruction that stays unchanged.
+        """
         outcomes: tuple[bool | None, ...] = self._outcomes[-1 if failed is None else failed]
         names = asked_names()
         if names and failed is not None and scope["root"].name in names:
@@ -119,7 +130,7 @@ class Rule:
         emit(Decision(cause, self.label, (scope["root"].name,), failed is None, told))
 
     def _because(self, root: HloInstruction, scope: dict[str, Any]) -> because:
-        """This rule as a cause; where somebody listens with its pattern, and what the names in it stood for."""
+        """This rule as a cause; for observers with its pattern and its captures."""
         if not is_observed():
             return because(rule=self.label, where=self.where)
         parts = tuple((name, scope[name].name) for name in dict.fromkeys(self.pattern.names))
@@ -128,9 +139,10 @@ class Rule:
         )
 
     def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
-        """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines.
+        """Build the formula's instructions and replace root by the result.
 
-        Formulas compute with the bounds of dimensions, so instructions over arrays of dynamic size stay as they are.
+        Returns the replacement, or None if the formula declines. Instructions with dynamic shapes
+        are never rewritten, since formulas compute with the bounds of dimensions.
         """
         for name in self._captured:
             if involves_dynamic(scope[name]):
@@ -154,7 +166,7 @@ class Rule:
 
 
 def fits(old: HloInstruction, new: HloInstruction, options: Any) -> bool:
-    """Whether `new` may take old's place: the same shape, where layouts count the same layout too."""
+    """Whether `new` may replace `old`: equal shapes, and layouts if the pass considers them."""
     if getattr(options, "is_layout_sensitive", False):
         return old.shape == new.shape
     return old.shape.without_layout() == new.shape.without_layout()
@@ -162,7 +174,10 @@ def fits(old: HloInstruction, new: HloInstruction, options: Any) -> bool:
 
 @dataclass
 class RuleSet:
-    """Rules in order, indexed by the opcode of their root. The first that fires wins; each instruction is visited once."""
+    """Rules in order, indexed by the opcode of their root.
+
+    The first that fires wins; each instruction is visited once.
+    """
 
     name: str
     rules: list[Rule] = field(default_factory=list)
@@ -172,7 +187,7 @@ class RuleSet:
     def rule(
         self, label: str, pattern: Pattern, *guards: Guard, keeps: Verdict
     ) -> Callable[[Callable[..., HloInstruction | None]], Callable[..., HloInstruction | None]]:
-        """Add the decorated formula as a rule, with its verdict: what it keeps of the values."""
+        """Add the decorated formula as a rule; `keeps` is what it preserves of the values."""
         known = {"root", "b", "options", *pattern.names}
 
         def register(formula: Callable[..., HloInstruction | None]) -> Callable[..., HloInstruction | None]:
@@ -190,11 +205,11 @@ class RuleSet:
 
     @staticmethod
     def union(name: str, sets: Iterable[RuleSet]) -> RuleSet:
-        """All rules of some sets, in their order."""
+        """All rules of several sets, in order."""
         return RuleSet(name, [r for s in sets for r in s.rules])
 
     def candidates(self, i: HloInstruction) -> tuple[Rule, ...]:
-        """The rules whose pattern can match an instruction of its opcode over operands of theirs: found once for each such combination."""
+        """The rules that may match an instruction; cached by its and its operands' opcodes."""
         operands = i.operands
         if len(operands) > _INDEXED:
             return self.for_opcode(i.opcode)
@@ -216,15 +231,16 @@ class RuleSet:
         return found
 
     def run(self, computation: HloComputation, options: Hashable = None, walks: int = 1) -> None:
-        """Visit every instruction of a computation, operands before users, and apply the first rule that fires on it; walk again until a walk changes nothing.
+        """Apply the first rule that fires to each instruction, until a walk changes nothing.
 
-        What no change came near since it was visited with the same options, by this run or an earlier one, is not visited again (see Worklist).
-        Instructions with control dependencies stay: what they order would be lost with them.
+        Operands are visited before users. An instruction is skipped if nothing near it changed
+        since its last visit with the same options, in this run or an earlier one (see Worklist).
+        Instructions with control dependencies are not rewritten: the ordering would be lost.
 
         Args:
-            computation: what is rewritten.
-            options: what guards and formulas know as `options`.
-            walks: how often to walk at most.
+            computation: the computation to rewrite.
+            options: what guards and formulas get as `options`.
+            walks: the maximum number of walks.
         """
         module = computation.module
         header = module.header.get("num_partitions"), module.header.get("replica_count")
@@ -255,7 +271,10 @@ class RuleSet:
                     worklist.update(i)
 
     def walk(self, computation: HloComputation, options: Any = None) -> None:
-        """As `run`, in the order of XLA's visitors: what replaces an instruction is visited too where a later user reads it."""
+        """Apply rules as `run` does, in the order of XLA's visitors.
+
+        A replacement is visited too if a later user reads it.
+        """
 
         def visit(i: HloInstruction) -> None:
             if i in computation and not i.control_predecessors and not i.control_successors:
@@ -264,12 +283,13 @@ class RuleSet:
         DepthFirstVisit(visit).run(computation)
 
     def visit(self, root: HloInstruction, rules: Iterable[Rule], options: Any) -> bool:
-        """Apply the first of `rules` that fires on `root`; whether one did."""
+        """Apply the first of `rules` that fires on `root`; return whether one did."""
         for r in rules:
             captures: Captures = {}
             if not r.pattern.match(root, captures):
                 continue
-            scope: dict[str, Any] = captures  # from here on it holds more than instructions
+            # from here on it also holds other values than instructions
+            scope: dict[str, Any] = captures
             scope["root"], scope["b"], scope["options"] = root, None, options
             if r.builds_in_guards:
                 scope["b"] = Builder(root)

@@ -1,7 +1,8 @@
-"""What a module does besides giving a result: whether a pass lost any of it.
+"""The side effects of a module, to check that a pass loses none.
 
-Counted are instructions that run whenever the module does: those of the entry and of what it calls, not of branches and loops, which a pass may find never to run. Moving an effect out of
-a branch or loop adds to the count; only a loss is a fault.
+Counted are instructions that run whenever the module does: those of the entry and of what it calls.
+Branches and loops are excluded, since a pass may prove that they never run. Moving an effect out of
+a branch or loop increases the count; only a decrease is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Effects = Counter[tuple[str, str]]
 
 
 def certain_effects(module: HloModule) -> Effects:
-    """How often a run of the module does what is seen from outside, by opcode and custom-call target; linear in the module."""
+    """Count the side effects of a run by opcode and custom-call target; linear in the module."""
     found: Effects = Counter()
     todo: list[HloComputation] = [module.entry_computation]
     while todo:
@@ -37,6 +38,9 @@ def _kind(i: HloInstruction) -> tuple[str, str]:
 
 
 def lost(before: Effects, after: Effects, allowed: frozenset[str] = frozenset()) -> list[str]:
-    """The kinds of effects that there are fewer of, in words; custom calls to the targets in `allowed` may go."""
+    """The kinds of effects whose count decreased, as text.
+
+    Custom calls to targets in `allowed` may be removed.
+    """
     gone = {k: n for k, n in (before - after).items() if k[1] not in allowed}
     return [f"{n} {opcode}{f' to {target!r}' if target else ''}" for (opcode, target), n in sorted(gone.items())]

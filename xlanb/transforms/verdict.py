@@ -1,7 +1,9 @@
-"""Verdicts: what a rule or a pass keeps of the values that it rewrites, by the class of their element type.
+"""Verdicts: what a rule or pass preserves of the values it rewrites, by class of element type.
 
-Integers and predicates are kept to the bit by every rule. Of floating-point numbers a rule may lose what `Loss` lists; elements count as equal if they have the same bits or both are NaN.
-A verdict is a claim: `python -m benchmarks verdicts` establishes those of algsimp, rule by rule; the tests of passes hold each pass to its own.
+Every rule keeps integers and predicates bit for bit. Of floating-point numbers a rule may lose what
+`Loss` lists; elements are equal if they have the same bits or both are NaN. A verdict is a claim:
+`python -m benchmarks verdicts` establishes those of algsimp, rule by rule; the tests of passes
+check each pass against its own.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from functools import cached_property
 
 
 class Loss(Flag):
-    """Where an element may differ after a rewrite from what it was before.
+    """Where an element may differ between before and after a rewrite.
 
-    NAN: it is NaN before or after. INFINITY: it is infinite before or after. ZERO_SIGN: it is zero before and after. RANGE: a step on either side overflows or underflows.
-    ROUNDING: anywhere; both sides are equal over the real numbers only, as are reassociated sums and products with a reciprocal.
-    NUMBERS: anywhere; other numbers are what is wanted, as those of another random generator.
+    NAN: it is NaN before or after. INFINITY: it is infinite before or after. ZERO_SIGN: it is zero
+    before and after. RANGE: a step on either side overflows or underflows.
+    ROUNDING: anywhere; both sides are equal only over the real numbers, as in reassociated sums and
+    products with a reciprocal.
+    NUMBERS: anywhere; different numbers are intended, as of another random generator.
     """
 
     NAN = auto()
@@ -38,9 +42,14 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule keeps: what is lost of floats, and of complex numbers (None: the same); `moves` if it computes nothing; `has_floats` False if it applies to integers and predicates only.
+    """What a rule preserves.
 
-    `note` says which types a loss is limited to, or why it is there.
+    Attributes:
+        floats: what may be lost of floats.
+        complexes: what may be lost of complex numbers; None: the same as of floats.
+        moves: it computes nothing.
+        has_floats: False if it applies only to integers and predicates.
+        note: which types a loss is limited to, or why it is there.
     """
 
     floats: Loss = NOTHING
@@ -60,7 +69,7 @@ class Verdict:
 
     @cached_property
     def text(self) -> str:
-        """The verdict in some words: "exact", "real numbers only", "exact except for NaN"."""
+        """The verdict as text: "exact", "real numbers only", "exact except for NaN"."""
         if not self.has_floats:
             return "exact, integers only"
         if self.moves:
@@ -91,9 +100,13 @@ OTHER_NUMBERS = Verdict(Loss.NUMBERS)
 
 
 def exact_except(loss: Loss, *, of_complex: Loss | None = None, note: str = "") -> Verdict:
-    """Exact but for some losses; of complex numbers for others."""
+    """Exact except for some losses; `of_complex` are those of complex numbers."""
     return Verdict(loss, of_complex, note=note)
 
 
 EXACT_REALS = exact_except(NOTHING, of_complex=Loss.NAN | Loss.INFINITY | Loss.ZERO_SIGN)
-"""Exact for floats. Complex products and quotients mix the parts: an infinite or NaN part affects the other, and zeros lose their sign."""
+"""Exact for floats.
+
+Complex products and quotients mix the parts: an infinite or NaN part affects the other, and zeros
+lose their sign.
+"""

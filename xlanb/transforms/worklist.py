@@ -1,7 +1,8 @@
-"""Worklist: which instructions of a computation a set of rules has to look at.
+"""Worklist: which instructions of a computation a set of rules must visit.
 
-A rule sees its root, what the root is computed from, a few steps deep, and who uses these. An instruction on which no rule fired stays as it is until
-one of them changes, so that the second walk over a computation, and each later run of the pass, need only visit what lies near a change.
+A rule depends on its root, on a few levels of operands, and on their users. An instruction on which
+no rule fired stays as it is until one of them changes. So the second walk over a computation, and
+each later run of the pass, only visits instructions near a change.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ _REACH = 5
 _DEEP_REACH = 12
 """The most steps through the opcodes of _TRANSPARENT (see facts.is_non_negative)."""
 _TRANSPARENT = frozenset(
-    (O.SELECT, O.MAXIMUM, O.MINIMUM, O.BROADCAST, O.RESHAPE, O.TRANSPOSE, O.SLICE, O.REVERSE, O.AND, O.REMAINDER, O.CONVERT)
+    (O.SELECT, O.MAXIMUM, O.MINIMUM, O.BROADCAST, O.RESHAPE, O.TRANSPOSE, O.SLICE, O.REVERSE,
+     O.AND, O.REMAINDER, O.CONVERT)
 )  # fmt: skip
 _USERS_REACH = 2
-"""The most steps from an instruction to an operand whose users its rules count."""
+"""The most steps from an instruction to an operand whose users are counted."""
 _MANY = 3
 """If more than one in this many changed, visiting all is no slower."""
 _NOT_COUNTED = frozenset((O.CONSTANT, O.IOTA))
-"""Opcodes of most operands: no rule counts their users."""
+"""Opcodes of frequent operands whose users no rule counts."""
 
 
 class Worklist:
-    """The instructions of `computation` that `reader`, a set of rules with its options, has to visit.
+    """The instructions of `computation` that `reader`, a set of rules with its options, must visit.
 
-    All of them where it did not look at the computation before, or where most of it changed since.
+    All of them if it has not visited the computation before, or if most of it changed since.
     """
 
     __slots__ = ("_computation", "_pending", "_reader", "_visited")
@@ -63,8 +65,8 @@ class Worklist:
                 pending = self._pending
 
     def update(self, visited: HloInstruction) -> None:
-        """Put what lies near the changes that a visit made on the list, and what was visited."""
-        if self._pending is None:  # in a walk that visits everything
+        """Add a visited instruction, and those near the changes that the visit made."""
+        if self._pending is None:  # this walk visits everything
             self._visited.append(visited)
         else:
             self._pending.add(visited)
@@ -78,7 +80,7 @@ class Worklist:
             self._spread(changes)
 
     def forget(self) -> None:
-        """Let the next one visit everything: this one was not worked off."""
+        """Make the next worklist visit everything, since this one was not completed."""
         self._computation.changes(None)
 
     def _spread(self, changes: InstructionChanges) -> None:
@@ -109,14 +111,17 @@ class Worklist:
 
 
 def _add_broadcasts(pending: set[HloInstruction], i: HloInstruction) -> None:
-    """The rules of a broadcast look at its users, and at what else these read."""
+    """Add broadcasts near `i`: their rules check their users and those users' other operands."""
     for o in i.operands:
         if o.opcode is O.BROADCAST:
             pending.add(o)
 
 
 def _over_other_computations(computation: HloComputation, version: int) -> list[HloInstruction]:
-    """The instructions that call a computation which changed after a version of the module; all conditionals, which are asked what their branches call."""
+    """The callers of computations that changed after `version`, and all conditionals.
+
+    The rules of a conditional also depend on what its branches call.
+    """
     if computation.module.version == version:
         return []
     return [

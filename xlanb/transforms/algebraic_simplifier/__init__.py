@@ -1,1 +1,4 @@
-"""algsimp: algebra over HLO, as rules by subject (xla/hlo/transforms/simplifiers/algebraic_simplifier.h)."""
+"""algsimp: algebraic rewrite rules, one file per subject.
+
+Source: xla/hlo/transforms/simplifiers/algebraic_simplifier.h.
+"""

@@ -2,7 +2,8 @@
 
     a = f32[8] add(x, broadcast(0))    =>    x
 
-Walks over each computation, operands before users, at most one rewrite at each instruction, until a walk changes nothing.
+Walks over each computation, operands before users, with at most one rewrite per instruction, until
+a walk changes nothing.
 """
 
 from __future__ import annotations
@@ -52,18 +53,25 @@ RULES = RuleSet.union(
 )
 
 _SWEEPS = 25
-"""XLA's limit of iterations to a fixed point."""
+"""XLA's limit on the iterations to a fixed point."""
 
 
 @dataclass(frozen=True)
 class AlgebraicSimplifier(HloPass):
-    """Applies the rules; with `is_layout_sensitive` a replacement must have the very layout, and what only renames bytes becomes a bitcast.
+    """Applies the rules of algebraic simplification.
 
-    None: as the module stands. Fusions and bitcasts come after layouts were assigned, so where there are any, layouts count.
-    `reassociates_floats`: fold the constants of `(x * 2.5) * 3.5`; XLA:CPU in JAX 0.12 folds those of integers only.
-    `inverts_divisors`: divide by a broadcast value once, and multiply by the inverse; XLA:GPU divides each element.
-    `inverts_narrow_constants`: multiply by the inverse of a constant in types of less than 32 bits too, which rounds twice. `sweeps`: walk so often at
-    most; 1 where a pipeline around it runs to a fixed point, as XLA:GPU's does.
+    Attributes:
+        is_layout_sensitive: a replacement must have exactly the same layout, and a reshape or
+            transpose that moves no bytes becomes a bitcast. None: true if the module has fusions or
+            bitcasts, which appear only after layout assignment.
+        reassociates_floats: fold the constants of `(x * 2.5) * 3.5`. XLA:CPU in JAX 0.12 folds only
+            those of integers.
+        inverts_divisors: compute the inverse of a broadcast divisor once and multiply by it.
+            XLA:GPU divides each element.
+        inverts_narrow_constants: multiply by the inverse of a constant also in types narrower than
+            32 bits, which rounds twice.
+        sweeps: the maximum number of walks; 1 if a surrounding pipeline runs to a fixed point, as
+            XLA:GPU's does.
     """
 
     name = "algsimp"

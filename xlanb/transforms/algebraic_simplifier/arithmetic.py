@@ -25,13 +25,13 @@ rule = ARITHMETIC.rule
 
 
 def _scalar(i: HloInstruction) -> HloInstruction | None:
-    """The constant behind a constant or broadcast operand, of one element."""
+    """The scalar constant behind a constant of one element or a broadcast."""
     behind = m.constant_behind(i)
     return behind if behind is not None and behind.array_shape.element_count == 1 else None
 
 
 def _folded(b: Builder, opcode: O, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
-    """opcode(c1, c2) for constants: over the scalars where both are broadcast ones, so that nothing grows."""
+    """opcode(c1, c2) of constants; computed on scalars if both are broadcast scalars."""
     s1, s2 = _scalar(c1), _scalar(c2)
     shape = c1.array_shape
     if s1 is None or s2 is None:
@@ -52,7 +52,7 @@ def _is_positive(a: HloInstruction) -> bool:
 
 
 def _extreme(root: HloInstruction, c: HloInstruction, *, neutral: bool) -> bool:
-    """Whether a constant is the least (greatest) value of its type: what changes nothing in a max, or swallows everything."""
+    """Whether a constant is the neutral (or else the absorbing) value of a minimum or maximum."""
     value = m.scalar_value(c)
     if value is None or isinstance(value, complex):
         return False
@@ -70,7 +70,7 @@ def _limits(shape: ArrayShape) -> tuple[float, float]:
 
 
 def _reduce_starts_beyond(root: HloInstruction, r: HloInstruction, c: HloInstruction) -> bool:
-    """Whether r folds with root's opcode from a value that is at least as far out as c."""
+    """Whether `r` reduces with root's opcode from an initial value at least as extreme as `c`."""
     if (
         len(r.operands) != 2
         or r.to_apply.root.opcode is not root.opcode
@@ -103,7 +103,7 @@ _reassociable = guard(
 )
 
 
-# -- sums ----------------------------------------------------------------------------------------------------------
+# -- sums ------------------------------------------------------------------------------------------
 
 
 @rule("A + 0 => A", m.op(O.ADD, "a", m.all_equal(0)), keeps=exact_except(Loss.ZERO_SIGN))
@@ -171,7 +171,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
     return b.binary(O.MULTIPLY, b.binary(O.ADD, a, b2), c)
 
 
-# -- differences ----------------------------------------------------------------------------------------------------
+# -- differences -----------------------------------------------------------------------------------
 
 
 @rule("A - 0 => A", m.op(O.SUBTRACT, "a", m.all_equal(0)), keeps=exact_except(Loss.ZERO_SIGN))
@@ -198,7 +198,7 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-# -- products ------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 @rule("A * 1 => A", m.op(O.MULTIPLY, "a", m.all_equal(1)), keeps=EXACT_REALS)
@@ -299,7 +299,7 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.full(1, a.array_shape), a)
 
 
-# -- minimum and maximum ----------------------------------------------------------------------------------------------
+# -- minimum and maximum ---------------------------------------------------------------------------
 
 
 @rule("min(A, A) => A, max(A, A) => A", m.op((O.MINIMUM, O.MAXIMUM), "a", "a"), keeps=EXACT)
@@ -360,7 +360,7 @@ def _(p: HloInstruction) -> HloInstruction:
     return p
 
 
-# -- absolute value ---------------------------------------------------------------------------------------------------
+# -- absolute value --------------------------------------------------------------------------------
 
 
 @rule("||A|| => |A|", m.op(O.ABS, m.op(O.ABS, "a", name="inner")), keeps=EXACT)

@@ -60,7 +60,7 @@ def _is_of_scalar(i: HloInstruction) -> bool:
 
 
 def _takes_alike(root: HloInstruction, a: HloInstruction, user: HloInstruction) -> bool:
-    """Whether a user of a broadcast is elementwise over broadcasts of the same kind, or of scalars."""
+    """Whether a user is elementwise over broadcasts only, of scalars or alike in operand shape."""
     return (
         user.opcode.is_elementwise
         and user.opcode is not O.COPY
@@ -102,13 +102,13 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
                 for o in u.operands
             ]
             new = c.clone_instruction(u, narrow, a.array_shape.with_type(u.shape.element_type))
-            # As in XLA the user stays, dead: it has its own visit, and dce takes it.
+            # As in XLA the dead user stays: it is visited itself, and dce removes it.
             c.replace_uses(u, c.add(O.BROADCAST, (new,), u.shape, dimensions=root.dimensions, like=root))
     return root
 
 
 def _reorders(root: HloInstruction, user: HloInstruction) -> bool:
-    """Whether all that a user gives are elements of this operand."""
+    """Whether every element that a user returns is an element of this operand."""
     if user.is_dead or user.control_predecessors or user.control_successors:
         return False
     if user.opcode in (O.SLICE, O.DYNAMIC_SLICE):
@@ -124,7 +124,7 @@ def _reorders(root: HloInstruction, user: HloInstruction) -> bool:
     keeps=MOVES,
 )
 def _(root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    # As in XLA the first such user only; it is left to its own rule, and to dce.
+    # As in XLA only the first such user is replaced; it stays for its own rules and dce.
     user = next(u for u in root.users if _reorders(root, u))
     new = root.parent.add(O.BROADCAST, (a,), user.shape, dimensions=(), like=user)
     root.parent.replace_uses(user, new)

@@ -181,7 +181,10 @@ def _(inner: HloInstruction) -> HloInstruction:
 
 
 def _below_count(a: HloInstruction, high: HloInstruction) -> bool:
-    """Whether a device's number is at most `high` on every device; a module that runs on one may not know yet on how many it will."""
+    """Whether a partition-id or replica-id is at most `high` on every device.
+
+    False if the module's count is 1, since the number of devices may not be known yet.
+    """
     header = "num_partitions" if a.opcode is O.PARTITION_ID else "replica_count"
     count = int(a.parent.module.header.get(header) or 1)
     return 1 < count <= int(high.literal.array) + 1

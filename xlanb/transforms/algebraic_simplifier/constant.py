@@ -21,7 +21,7 @@ def _is_array(root: HloInstruction) -> bool:
 
 
 def _is_uniform(root: HloInstruction) -> bool:
-    """By bits: 0.0 and -0.0 are not equal here."""
+    """Whether all elements are equal, compared by their bits: 0.0 and -0.0 differ."""
     values = root.literal.array.reshape(-1)
     if values[0] != values[-1] or not np.all(values == values[0]):
         return False
@@ -32,11 +32,11 @@ def _is_uniform(root: HloInstruction) -> bool:
 
 
 def _stride(root: HloInstruction) -> int:
-    """The stride of a vector 0, s, 2s, ...; 0 where it is none."""
+    """The stride of a vector 0, s, 2s, ...; 0 for any other constant."""
     values = root.literal.array
     if values.ndim != 1 or values.dtype == np.bool_ or np.iscomplexobj(values) or values[0] != 0 or values[1] == 0:
         return 0
-    # Integers exactly: u64 as s64 with the same bits, which multiplies alike.
+    # Exact for integers: u64 as s64 with the same bits gives the same products.
     wide = values.astype(np.int64 if root.shape.element_type.is_integral else np.float64)
     step = wide[1]
     if not np.isfinite(step) or step != int(step) or np.signbit(wide[0]):

@@ -1,4 +1,4 @@
-"""Convolutions that are products of matrices (AlgebraicSimplifierVisitor::SimplifyConvToDot)."""
+"""Convolutions that are matrix products (AlgebraicSimplifierVisitor::SimplifyConvToDot)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ rule = CONVOLUTION.rule
 
 
 def _is_pointwise(root: HloInstruction) -> bool:
-    """Whether every output place is computed from the input place of the same number."""
+    """Whether each output position depends only on the input position with the same index."""
     one_group = root.get("feature_group_count") == 1 and root.get("batch_group_count") == 1
     return one_group and all(
         (d.size, d.stride, d.padding_low, d.padding_high, d.base_dilation) == (1, 1, 0, 0, 1)
@@ -26,7 +26,7 @@ def _is_pointwise(root: HloInstruction) -> bool:
 
 
 def _rows_in_order(shape: ArrayShape, feature: int, batch: int, spatial: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The places from the slowest to the fastest dimension, as numbers of spatial dimensions (-1 the batch), where features are the fastest of all."""
+    """Spatial dimensions (-1: batch), minor to major; None if features are not most minor."""
     order = shape.minor_to_major
     if order[0] != feature:
         return None
@@ -34,7 +34,10 @@ def _rows_in_order(shape: ArrayShape, feature: int, batch: int, spatial: tuple[i
 
 
 def _fits_matrices(root: HloInstruction) -> bool:
-    """Whether layouts let input, kernel and output be read as matrices: features fastest, places in the same order."""
+    """Whether input, kernel and output can be read as matrices without moving bytes.
+
+    Features must be most minor, and the other dimensions of input and output in the same order.
+    """
     n: ConvolutionDimensionNumbers = root.attributes["dim_labels"]
     x, kernel = (o.array_shape for o in root.operands)
     rows = _rows_in_order(x, n.input_feature, n.input_batch, n.input_spatial)

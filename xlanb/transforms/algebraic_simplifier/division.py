@@ -43,13 +43,16 @@ def _reciprocal_is_finite(c: HloInstruction) -> bool:
     wide = value.astype(np.complex128 if np.iscomplexobj(value) else np.float64)
     with np.errstate(all="ignore"):
         inverse = (1 / wide).astype(value.dtype).astype(wide.dtype)
-    # Zeros, infinities, NaN and what overflows or underflows when inverted stay divisions.
+    # Keep dividing by zeros, infinities, NaN and values whose inverse overflows or underflows.
     return bool(np.all(np.isfinite(inverse)) and np.all(inverse != 0))
 
 
 _inexact = guard("floating-point or complex", is_inexact, "root")
 _wide_enough = guard("at least 32 bits", lambda root: root.shape.element_type.bits >= 32)
-"""Rounding twice to a narrow type is noticeable. XLA:CPU has no narrow types here: its float-normalization passes have widened them."""
+"""Rounding twice to a narrow type is noticeable.
+
+XLA:CPU has no narrow types here: its float-normalization passes have widened them.
+"""
 
 
 @rule("A / 1 => A", m.op(O.DIVIDE, "a", m.all_equal(1)), keeps=EXACT_REALS)
@@ -67,7 +70,7 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.unary(O.NEGATE, a)
 
 
-# -- integers ---------------------------------------------------------------------------------------------------------
+# -- integers --------------------------------------------------------------------------------------
 
 
 _power = guard("C is a power of two", lambda c: power_of_two(c) is not None)
@@ -148,7 +151,7 @@ def _(i: HloInstruction) -> HloInstruction:
     return i
 
 
-# -- exponentials and roots -------------------------------------------------------------------------------------------
+# -- exponentials and roots ------------------------------------------------------------------------
 
 
 @rule("exp(A) / exp(B) => exp(A - B)", m.op(O.DIVIDE, m.op(O.EXPONENTIAL, "a"), m.op(O.EXPONENTIAL, "b2")), keeps=REAL)
@@ -191,7 +194,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.SQRT, b2))
 
 
-# -- reciprocals ------------------------------------------------------------------------------------------------------
+# -- reciprocals -----------------------------------------------------------------------------------
 
 
 @rule(

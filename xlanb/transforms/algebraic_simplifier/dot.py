@@ -1,4 +1,4 @@
-"""Products of matrices that are something simpler (AlgebraicSimplifierVisitor::HandleDot)."""
+"""Dots that simplify to other instructions (AlgebraicSimplifierVisitor::HandleDot)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _plain = guard("no algorithm is requested", lambda root: root.get("algorithm") i
 
 
 def _dimensions(root: HloInstruction) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Batch and contracted dimensions of the left and of the right operand."""
+    """Batch and contracting dimensions of the left and of the right operand."""
     return (
         (root.ints("lhs_batch_dims"), root.ints("lhs_contracting_dims")),
         (root.ints("rhs_batch_dims"), root.ints("rhs_contracting_dims")),
@@ -35,7 +35,7 @@ def _free(a: HloInstruction, batch: Sequence[int], contracted: Sequence[int]) ->
 
 
 def _in_order(b: Builder, a: HloInstruction, batch: Sequence[int], contracted: Sequence[int]) -> HloInstruction:
-    """An operand with its batch dimensions first and the contracted ones last."""
+    """An operand transposed to batch dimensions first and contracting dimensions last."""
     order = [*batch, *_free(a, batch, contracted), *contracted]
     return a if order == sorted(order) else b.transpose(a, order)
 
@@ -120,7 +120,7 @@ def _has_ones(*operands: HloInstruction) -> bool:
 def _without_ones(
     b: Builder, a: HloInstruction, groups: Sequence[Sequence[int]]
 ) -> tuple[HloInstruction, list[tuple[int, ...]]]:
-    """An operand without its dimensions of size 1, and where each group of dimensions is then."""
+    """An operand without its dimensions of size 1, and the renumbered dimensions of each group."""
     kept = [d for d, size in enumerate(a.array_shape.dimensions) if size != 1]
     place = {d: n for n, d in enumerate(kept)}
     narrow = b.reshape(a, [a.array_shape.dimensions[d] for d in kept])

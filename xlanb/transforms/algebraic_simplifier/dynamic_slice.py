@@ -64,7 +64,7 @@ def _is_one_of_line(root: HloInstruction, i: HloInstruction) -> bool:
 
 
 def _clamped(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
-    """Where a dynamic slice of one element reads, as a number of the slice's type."""
+    """The clamped start index of a dynamic slice of one element."""
     index, last = i.shape.element_type, root.operands[0].array_shape.dimensions[0] - 1
     clamped = b.add(O.CLAMP, (b.scalar(0, index), i, b.scalar(last, index)), i.shape)
     return clamped if index is root.shape.element_type else b.convert(clamped, root.array_shape.element_type)
@@ -95,7 +95,10 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction, c: HloInstruction) ->
 
 
 def _whole_dimensions(root: HloInstruction) -> list[int]:
-    """The dimensions that a dynamic slice or update covers whole, so that it starts at 0 there, whose start says something else."""
+    """Dimensions that a dynamic slice or update covers whole but whose start is not a constant 0.
+
+    The effective start is 0 there, since starts are clamped.
+    """
     update = root.opcode is O.DYNAMIC_UPDATE_SLICE
     sizes = (root.operands[1] if update else root).array_shape.dimensions
     starts = root.operands[1 + update :]

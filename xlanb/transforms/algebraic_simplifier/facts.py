@@ -1,4 +1,4 @@
-"""Facts about values that several files of rules ask for."""
+"""Facts about values that several rule files use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def is_predicate(i: HloInstruction) -> bool:
 
 
 def is_constant(i: HloInstruction) -> bool:
-    """Whether it is a constant or a broadcast scalar constant, of known values."""
+    """Whether it is a constant, or a broadcast scalar constant, with known values."""
     return constant_behind(i) is not None
 
 
@@ -55,7 +55,11 @@ def only_user(i: HloInstruction) -> bool:
 
 
 def is_non_negative(i: HloInstruction, depth: int = 0) -> bool:
-    """Whether no element can be below zero (nor NaN, nor -0.0 where that would matter to the caller: floats answer for abs and exp only)."""
+    """Whether the elements are known to be non-negative.
+
+    Floats: true for real iotas, exp, x * x, and selects and shape changes of such values (an
+    element may be NaN); false for all others.
+    """
     if i.shape.element_type.is_unsigned or is_predicate(i):
         return True
     if depth > _MAX_DEPTH:
@@ -87,13 +91,16 @@ def is_non_negative(i: HloInstruction, depth: int = 0) -> bool:
 
 
 def _wraps(iota: HloInstruction) -> bool:
-    """Whether a signed iota counts beyond its type's largest number and goes on at the lowest, as s8[200] does (XLA's IsNonNegative takes it for non-negative)."""
+    """Whether a signed iota exceeds its type's maximum and wraps to the minimum, as s8[200] does.
+
+    XLA's IsNonNegative treats such an iota as non-negative.
+    """
     count: int = iota.array_shape.dimensions[iota.get("iota_dimension")]
     return count > 1 << (iota.shape.element_type.bits - 1)
 
 
 def power_of_two(i: HloInstruction) -> int | None:
-    """The exponent k where every element of an integral constant is 2**k; None otherwise."""
+    """The exponent k if every element of an integral constant is 2**k, else None."""
     behind = constant_behind(i)
     if behind is None or not is_integral(i) or behind.literal.array.size == 0:
         return None
@@ -104,7 +111,7 @@ def power_of_two(i: HloInstruction) -> int | None:
 
 
 def evaluated(b: Builder, opcode: O, *operands: HloInstruction) -> HloInstruction:
-    """A new constant: an elementwise opcode applied to constants (scalar ones, or of one shape)."""
+    """A new constant: an elementwise opcode of constants that are scalar or of equal shape."""
     made = b.add(opcode, operands, operands[0].shape)
     value = evaluate_instruction(made, [o.literal.array for o in operands])
     made.parent.remove(made)
@@ -112,7 +119,7 @@ def evaluated(b: Builder, opcode: O, *operands: HloInstruction) -> HloInstructio
 
 
 def spread(b: Builder, constant: HloInstruction, like: HloInstruction) -> HloInstruction:
-    """A (scalar) constant under the shape of another instruction; itself where it has it."""
+    """Broadcast a scalar constant to the shape of `like`, unless it has that shape."""
     shape = like.array_shape
     if constant.array_shape.dimensions == shape.dimensions:
         return constant
@@ -120,17 +127,20 @@ def spread(b: Builder, constant: HloInstruction, like: HloInstruction) -> HloIns
 
 
 def is_total_order_free(root: HloInstruction) -> bool:
-    """Whether a comparison is the plain one of its type (no total order over floats)."""
+    """Whether a comparison uses its type's default comparison, not a total order of floats."""
     return root.attributes.get("type") != "TOTALORDER"
 
 
 def degenerate_only(a: ArrayShape, b: ArrayShape) -> bool:
-    """Whether two shapes differ in dimensions of size 1 only."""
+    """Whether two shapes differ only in dimensions of size 1."""
     return [d for d in a.dimensions if d != 1] == [d for d in b.dimensions if d != 1]
 
 
 def inserted_ones(source: ArrayShape, target: ArrayShape) -> tuple[int, ...] | None:
-    """The dimensions of `target` that a reshape adds, where it adds ones, or nothing, and does nothing else; None otherwise."""
+    """The dimensions of size 1 that a reshape to `target` inserts.
+
+    None if the reshape changes anything else; () if the dimensions are equal.
+    """
     added: list[int] = []
     k = 0
     for n, size in enumerate(target.dimensions):
@@ -144,9 +154,10 @@ def inserted_ones(source: ArrayShape, target: ArrayShape) -> tuple[int, ...] | N
 
 
 def unmodified_dimensions(source: ArrayShape, target: ArrayShape, wanted: tuple[int, ...]) -> list[int] | None:
-    """Where a reshape from `source` to `target` puts each of the `wanted` dimensions of `source`, all of them kept whole; None where one is not.
+    """The dimensions of `target` that a reshape maps `wanted` of `source` to, each kept whole.
 
-    A dimension is kept where the products of the sizes before it agree and its size does (ShapeUtil::ReshapeLeavesDimensionsUnmodified).
+    None if one of them is split or merged. A dimension is kept if its size and the product of the
+    sizes before it are equal in both shapes (ShapeUtil::ReshapeLeavesDimensionsUnmodified).
     """
     kept = dict(unmodified_pairs(source.dimensions, target.dimensions))
     out = [kept.get(d) for d in wanted]
@@ -154,7 +165,7 @@ def unmodified_dimensions(source: ArrayShape, target: ArrayShape, wanted: tuple[
 
 
 def unmodified_pairs(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Pairs (i, j): dimension i of the operand of a reshape is dimension j of its result, untouched."""
+    """Pairs (i, j): a reshape keeps dimension i of its operand as dimension j of its result."""
     pairs: list[tuple[int, int]] = []
     for start_i, end_i, start_j, end_j in common_factors(source, target):
         if end_i - start_i == 1 and end_j - start_j == 1:
@@ -163,7 +174,7 @@ def unmodified_pairs(source: tuple[int, ...], target: tuple[int, ...]) -> list[t
 
 
 def scalar_reducer(module: HloModule, opcode: O, element_type: PrimitiveType) -> HloComputation:
-    """The computation of a module that combines two scalars of a type by an opcode; a new one where there is none."""
+    """Find or create the computation that combines two scalars of a type by an opcode."""
     for c in module.computations:
         combines = len(c) == _REDUCER and c.root.opcode is opcode and c.root.operands == tuple(c.parameters)
         if combines and c.root.shape.element_type is element_type and c.root.array_shape.is_scalar:
@@ -172,4 +183,4 @@ def scalar_reducer(module: HloModule, opcode: O, element_type: PrimitiveType) ->
 
 
 _REDUCER = 3
-"""The number of instructions of a computation that combines two parameters."""
+"""The number of instructions in a computation that combines two parameters."""

@@ -18,11 +18,11 @@ from xlanb.transforms.verdict import MOVES, REAL, Loss, exact_except
 REDUCE = RuleSet("reduce")
 rule = REDUCE.rule
 _EXACT = 256
-"""The largest count for which a product is as close to the exact sum of equal floats as repeated addition."""
+"""The largest count for which a product is as accurate as a repeated addition of equal floats."""
 
 
 def reducer(c: HloComputation) -> O | None:
-    """The opcode of a computation that does nothing but combine its two parameters; None for any other."""
+    """The opcode of a computation that only combines its two parameters, else None."""
     root = c.root
     if (
         len(root.operands) == 2
@@ -35,7 +35,7 @@ def reducer(c: HloComputation) -> O | None:
 
 
 def is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
-    """Whether a fold that starts from `init` is that of its elements alone."""
+    """Whether `init` is the neutral value of the reduction."""
     kind = reducer(root.to_apply)
     return (
         (kind in (O.ADD, O.OR, O.XOR) and m.is_all(init, 0))
@@ -64,7 +64,10 @@ def _count(root: HloInstruction, p: HloInstruction) -> int:
 
 
 def _factor(root: HloInstruction, p: HloInstruction) -> int | None:
-    """The count as a number of the element type, in which integers wrap around; None where no float is that number."""
+    """The element count as a value of the element type; integers wrap around.
+
+    None if no float equals it or it is too large for an accurate product.
+    """
     count, t = _count(root, p), root.shape.element_type
     if t.is_integral:
         return wrapped(count, t)
@@ -175,7 +178,10 @@ def _(
 
 
 def _dimensions_before(root: HloInstruction, r: HloInstruction, a: HloInstruction) -> tuple[int, ...] | None:
-    """The dimensions of A that a reduction of its reshape R folds, where R leaves the others as they are; None where it does not."""
+    """The dimensions of A to reduce in place of those of its reshape R.
+
+    None if R splits or merges one of the dimensions that are not reduced.
+    """
     kept = {j: i for i, j in unmodified_pairs(a.array_shape.dimensions, r.array_shape.dimensions)}
     left = [d for d in range(r.array_shape.rank) if d not in root.dimensions]
     if any(d not in kept for d in left):
@@ -198,7 +204,10 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction,
 
 
 def _folded_before(root: HloInstruction, r: HloInstruction, a: HloInstruction) -> tuple[int, ...] | None:
-    """The dimensions of A that a reduction of its reshape R folds, where R leaves just these as they are; None where it does not."""
+    """The dimensions of A that R keeps whole and `root` reduces.
+
+    None if R splits or merges one of the reduced dimensions.
+    """
     before = {j: i for i, j in unmodified_pairs(a.array_shape.dimensions, r.array_shape.dimensions)}
     if any(d not in before for d in root.dimensions):
         return None

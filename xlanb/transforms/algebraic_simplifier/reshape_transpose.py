@@ -46,14 +46,14 @@ def _only_ones_move(root: HloInstruction, source: ArrayShape) -> bool:
 
 
 def _is_relabelling(root: HloInstruction, source: ArrayShape) -> bool:
-    """Whether the layout of the result undoes the permutation."""
+    """Whether the layout of the result undoes the permutation, so that no bytes move."""
     shape = root.array_shape
     order = tuple(root.dimensions[d] for d in shape.minor_to_major)
     return order == source.minor_to_major and shape.element_type is source.element_type
 
 
 def _reading(root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    """The instruction itself, which from now on reads `a`."""
+    """Replace the operand by `a`, and return the instruction."""
     old = root.operands[0]
     root.parent.replace_operand(root, 0, a)
     root.parent.remove_dead(old)
@@ -170,7 +170,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
 
 
-# -- transposes -------------------------------------------------------------------------------------------------------
+# -- transposes ------------------------------------------------------------------------------------
 
 
 @rule(
@@ -191,7 +191,7 @@ def _(root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInst
 
 
 def _comes_back(root: HloInstruction, t: HloInstruction, r: HloInstruction) -> bool:
-    """Whether a transpose undoes another one, with dimensions of size 1 put in before and taken out between them."""
+    """Whether a transpose undoes another one through a reshape that inserts size-1 dimensions."""
     a = r.operands[0].array_shape
     added = inserted_ones(a, r.array_shape)
     if added is None:
@@ -215,7 +215,7 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 def _transposed_by(root: HloInstruction, p: HloInstruction) -> tuple[int, ...] | None:
-    """The dimensions of a transpose that is the bitcast `root` of P; None where it is none."""
+    """The dimensions of the transpose that equals the bitcast `root` of P, or None."""
     to, of = root.array_shape, p.array_shape
     if to.rank != of.rank or to.element_type is not of.element_type:
         return None
@@ -283,7 +283,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
 
 
-# -- reverses ---------------------------------------------------------------------------------------------------------
+# -- reverses --------------------------------------------------------------------------------------
 
 
 @rule(

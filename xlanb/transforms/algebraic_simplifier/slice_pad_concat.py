@@ -30,7 +30,7 @@ def _padding(i: HloInstruction) -> tuple[PaddingDimension, ...]:
 
 
 def _piece(root: HloInstruction, c: HloInstruction) -> tuple[HloInstruction, int] | None:
-    """The operand of a concatenation that a slice lies in wholly, and where it begins."""
+    """The operand of a concatenation that contains all of a slice, and the operand's offset."""
     d = c.dimensions[0]
     box = _boxes(root)[d]
     offset = 0
@@ -58,7 +58,7 @@ def _first_neighbours(root: HloInstruction) -> int | None:
     return None
 
 
-# -- slice ------------------------------------------------------------------------------------------------------------
+# -- slice -----------------------------------------------------------------------------------------
 
 
 @rule(
@@ -130,7 +130,10 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) ->
 
 
 def _reshaped_slice(root: HloInstruction, a: HloInstruction) -> tuple[SliceDimension, ...] | None:
-    """The box of A that a slice of A's reshape takes from its front along its first dimension; None where it is none."""
+    """The slice of A that equals a leading slice of A's reshape, or None.
+
+    The slice of the reshape must start at 0 with stride 1 and cut only its first dimension.
+    """
     boxes, outer, inner = _boxes(root), root.operands[0].array_shape.dimensions, a.array_shape.dimensions
     cut = [d for d, (x, n) in enumerate(zip(boxes, outer, strict=True)) if x != SliceDimension(0, n)]
     if cut != [0] or boxes[0].start != 0 or boxes[0].stride != 1 or not inner:
@@ -196,7 +199,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
     return b.add(O.SLICE, (a,), root.shape, slice=boxes)
 
 
-# -- pad --------------------------------------------------------------------------------------------------------------
+# -- pad -------------------------------------------------------------------------------------------
 
 
 @rule(
@@ -312,7 +315,7 @@ def _is_alike(a: HloInstruction, b: HloInstruction) -> bool:
 
 
 def _folds_into_window(root: HloInstruction, p: HloInstruction) -> bool:
-    """Whether padding can be added to that of a window."""
+    """Whether padding can be added to a window's own padding."""
     rows = zip(_padding(p), root.window.dimensions, strict=True)
     return all(
         q == PaddingDimension() or (min(q.low, q.high) >= 0 == q.interior and w.base_dilation == 1) for q, w in rows
@@ -337,7 +340,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction, in
     return b.add(O.REDUCE_WINDOW, (a, init), root.shape, window=window, to_apply=root.to_apply)
 
 
-# -- concatenate ------------------------------------------------------------------------------------------------------
+# -- concatenate -----------------------------------------------------------------------------------
 
 
 @rule("concatenate(A) => A", m.op(O.CONCATENATE, "a"), keeps=MOVES)

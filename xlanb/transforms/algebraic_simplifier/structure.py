@@ -1,4 +1,4 @@
-"""Tuples, maps, scatters and gathers that do nothing, optimization barriers that hold nothing."""
+"""Tuples, maps, scatters and gathers without effect, and empty optimization barriers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ from xlanb.transforms.simplifiers.hlo_dce import HloDce
 
 @dataclass(frozen=True)
 class CallInliner(HloPass):
-    """Replaces each call by the body of what it calls; with `single_call_site` only of computations that are called once."""
+    """Replaces each call by the body of its callee.
+
+    With `single_call_site` only calls of computations that are called once.
+    """
 
     name = "call-inliner"
     triggers = frozenset((HloOpcode.CALL,))
@@ -41,18 +44,22 @@ class CallInliner(HloPass):
                 seen.update(fresh)
                 todo += fresh
         if inlined:
-            # What the bodies carried along without using it, as XLA's inliner does.
+            # Remove dead instructions of the inlined bodies, as XLA's inliner does.
             HloDce().apply(module)
 
     def _inline_all(self, c: HloComputation, graph: CallGraph) -> bool:
-        """Inline the calls of a computation, then those that came with their bodies: from above, so that each instruction is copied once however deep it lies."""
+        """Inline the calls of a computation, then the calls that came with the inlined bodies.
+
+        Working from the outermost call copies each instruction once, however deeply calls are
+        nested.
+        """
         todo = [i for i in reversed(c.post_order()) if i.opcode is HloOpcode.CALL]
         inlined = False
         while todo:
             call = todo.pop()
             if call not in c or not self._may_inline(
                 call, graph
-            ):  # a call dies with one that made nothing of its result
+            ):  # a call whose result an inlined body ignored is dead
                 continue
             copies: dict[HloInstruction, HloInstruction] = {}
             inline_call(call, call.to_apply, copies=copies)

@@ -1,9 +1,10 @@
 """Merge equal computations (xla/service/hlo_computation_deduplicator.h).
 
-    reduce(x, 0), to_apply=add.1;  reduce(y, 0), to_apply=add.2    =>    both to_apply=add.1, where add.2 does the same
+    reduce(x, 0), to_apply=add.1;  reduce(y, 0), to_apply=add.2, where add.2 equals add.1
+      =>  both to_apply=add.1
 
-The first in post order stays. Fusions keep their computations: with `mark_fusions` equal ones are only marked, each
-with the name of the first in `deduplicated_name` of its metadata, for a profile to group them by.
+The first in post order stays. Fusions keep their computations: with `mark_fusions` equal fusions
+get the first one's name as `deduplicated_name` in their metadata, so that a profile can group them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LARGE_CONSTANTS = 1024
 
 @dataclass(frozen=True)
 class HloComputationDeduplicator(HloPass):
-    """Lets callers of equal computations call the same one; with `mark_fusions` marks equal fusions instead."""
+    """Merges equal computations; with `mark_fusions` only marks equal fusions."""
 
     name = "computation-deduplicator"
     mark_fusions: bool = False
@@ -61,14 +62,14 @@ def _beside(c: HloComputation) -> Hashable:
 
 
 def _is_too_large(c: HloComputation) -> bool:
-    """Whether telling it from others takes longer than it is worth: many instructions, or large constants."""
+    """Whether comparing it would cost too much: many instructions, or large constants."""
     constants = sum(i.shape.byte_size for i in c if i.opcode is O.CONSTANT)
     return len(c) > _MANY_INSTRUCTIONS or constants > _LARGE_CONSTANTS
 
 
 @reason("equal computations")
 def _share(kept: HloComputation, copy: HloComputation, callers: list[HloInstruction]) -> None:
-    """Let what calls `copy` call `kept`; then `copy` is gone."""
+    """Make the callers of `copy` call `kept`, and remove `copy`."""
     for i in callers:
         called = {
             name: kept if value is copy else tuple(kept if v is copy else v for v in value)
@@ -82,7 +83,7 @@ def _share(kept: HloComputation, copy: HloComputation, callers: list[HloInstruct
 
 @reason("fusions that compute the same")
 def _mark(fusion: HloInstruction, name: str) -> None:
-    """Say in the metadata of a fusion which one it equals."""
+    """Record in a fusion's metadata which fusion it equals."""
     others = [field for field in fusion.metadata.rest if field[0] != "deduplicated_name"]
     at = sum(field == "profile_type" for field, _ in others)
     rest = (*others[:at], ("deduplicated_name", f'"{name}"'), *others[at:])

@@ -1,6 +1,7 @@
 """Give conditionals tuples as operands and results (xla/service/conditional_canonicalizer.h).
 
-conditional(p, a, b), branches f32[4] -> f32[4]    =>    get-tuple-element(conditional(p, tuple(a), tuple(b))), branches (f32[4]) -> (f32[4])
+conditional(p, a, b), branches f32[4] -> f32[4]
+  =>  get-tuple-element(conditional(p, tuple(a), tuple(b))), branches (f32[4]) -> (f32[4])
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class ConditionalCanonicalizer(HloPass):
-    """Wraps operands and results that are not tuples."""
+    """Wraps operands and results of conditionals that are not tuples."""
 
     name = "conditional-canonicalizer"
     triggers = frozenset((O.CONDITIONAL,))
@@ -55,7 +56,7 @@ def _canonicalize(conditional: HloInstruction, done: set[HloComputation]) -> Non
     shape = tuple_of((conditional.shape,)) if wraps_result else conditional.shape
     made = parent.clone_instruction(conditional, operands, shape)
     parent.replace_uses(conditional, b.element(made, 0) if wraps_result else made)
-    # What it did beside its result the new one does.
+    # Move the control dependencies to the new conditional.
     for before in conditional.control_predecessors:
         parent.add_control_dependency(before, made)
     for after in conditional.control_successors:

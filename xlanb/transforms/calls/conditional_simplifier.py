@@ -1,7 +1,9 @@
-"""Replace conditionals by the branch that is known to be taken (xla/service/conditional_simplifier.h, the pass simplify-conditional).
+"""Inline the branch of a conditional that is always taken (the pass simplify-conditional).
 
 conditional(true, a, b), branches f and g    =>    f(a), inlined
 conditional(p, a), one branch f              =>    f(a), inlined
+
+Source: xla/service/conditional_simplifier.h.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from xlanb.transforms.inlining import inline_call
 
 @dataclass(frozen=True)
 class ConditionalSimplifier(HloPass):
-    """Inlines the branch that is taken, where that is constant."""
+    """Inlines the branch of a conditional whose predicate or index is constant."""
 
     name = "simplify-conditional"
     triggers = frozenset((O.CONDITIONAL,))
@@ -37,13 +39,16 @@ class ConditionalSimplifier(HloPass):
 
 
 def _inlined(i: HloInstruction) -> tuple[HloComputation, ...]:
-    """The branch that is put in the place of an instruction, if it is a conditional of which one is known to be taken."""
+    """The branch that replaces a conditional with a known predicate or index; () for others."""
     taken = _taken(i) if i.opcode is O.CONDITIONAL else None
     return () if taken is None else (i.called_computations[taken],)
 
 
 def _taken(conditional: HloInstruction) -> int | None:
-    """The number of the branch that is always taken; an index out of range takes the last."""
+    """The number of the branch that is always taken, or None.
+
+    An index out of range takes the last branch.
+    """
     branches = conditional.called_computations
     if len(branches) == 1:
         return 0

@@ -1,8 +1,9 @@
 """Replace conditionals in scalar computations by selects (xla/service/conditional_to_select.h).
 
-    map(x), to_apply={ROOT conditional(p, a, b), true_computation=f, false_computation=g}    =>    map(x), to_apply={ROOT select(p, f(a), g(b))}
+    map(x), to_apply={ROOT conditional(p, a, b), true_computation=f, false_computation=g}
+      =>  map(x), to_apply={ROOT select(p, f(a), g(b))}
 
-Where a computation is applied to every element there is nothing to jump over: both branches are computed.
+A computation that is applied to every element cannot skip a branch: both are computed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from xlanb.transforms.inlining import copy_body
 
 @dataclass(frozen=True)
 class ConditionalToSelect(HloPass):
-    """Rewrites two-way conditionals without side effects in computations that are not run as programs."""
+    """Rewrites two-way conditionals without side effects in computations applied per element."""
 
     name = "conditional-to-select"
     triggers = frozenset((O.CONDITIONAL,))
@@ -44,14 +45,14 @@ class ConditionalToSelect(HloPass):
 
 
 def _has_select(i: HloInstruction) -> bool:
-    """Whether it is a conditional that can be a select of what its branches give."""
+    """Whether it is a conditional that a select of both branches can replace."""
     is_two_way = i.opcode is O.CONDITIONAL and i.operands[0].shape.element_type is PrimitiveType.PRED
     return is_two_way and not i.has_side_effect
 
 
 def _select(conditional: HloInstruction) -> None:
     c, b = conditional.parent, Builder(conditional)
-    # A predicate's first branch is the one for true, however the branches are written.
+    # The first branch of a predicate is the one for true, whichever syntax names the branches.
     branches = conditional.called_computations
     chosen, other = (
         copy_body(f, c, (o,), conditional) for f, o in zip(branches, conditional.operands[1:], strict=True)

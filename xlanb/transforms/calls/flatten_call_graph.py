@@ -1,6 +1,9 @@
-"""Clone computations so that each call has its own (xla/hlo/transforms/simplifiers/flatten_call_graph.h).
+"""Clone computations so that each call has its own copy.
 
-a = call(x), to_apply=f;  b = call(y), to_apply=f    =>    a = call(x), to_apply=f;  b = call(y), to_apply=f.clone
+a = call(x), to_apply=f;  b = call(y), to_apply=f
+  =>  a = call(x), to_apply=f;  b = call(y), to_apply=f.clone
+
+Source: xla/hlo/transforms/simplifiers/flatten_call_graph.h.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from xlanb.transforms.base import HloPass
 
 @dataclass(frozen=True)
 class FlattenCallGraph(HloPass):
-    """Clones computations that are called from several places, or twice by one instruction."""
+    """Clones computations that several instructions call, or that one instruction calls twice."""
 
     name = "flatten-call-graph"
     triggers = frozenset(o for o in HloOpcode if o.may_call)
@@ -36,7 +39,7 @@ class FlattenCallGraph(HloPass):
 
 
 def _uses(instruction: HloInstruction, computation: HloComputation) -> list[tuple[str, int | None]]:
-    """Where an instruction's attributes name a computation: the attribute, and the place in it where it is a list."""
+    """The attributes that name a computation, each with the index in it if it is a list."""
     out: list[tuple[str, int | None]] = []
     for key, value in instruction.attributes.items():
         if value is computation:
@@ -55,7 +58,7 @@ def _redirect(instruction: HloInstruction, attribute: str, index: int | None, ta
 
 
 def _clone_tree(module: HloModule, source: HloComputation) -> HloComputation:
-    """A clone of a computation and of everything that it calls."""
+    """Clone a computation and everything that it calls."""
     clone = module.clone_computation(source, f"{source.name}.clone")
     for site in CallGraph.sites_of(clone):
         for called in dict.fromkeys(site.computations):

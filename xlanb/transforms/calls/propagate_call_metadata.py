@@ -1,8 +1,9 @@
-"""Prefix names with the name of the call (xla/hlo/transforms/propagate_call_metadata.h).
+"""Prefix op names with the op name of the call (xla/hlo/transforms/propagate_call_metadata.h).
 
-    call(x), metadata={op_name="outer"}, to_apply={ROOT n = negate(p), metadata={op_name="inner"}}    =>    n with metadata={op_name="outer/inner"}
+    call(x), metadata={op_name="outer"}, to_apply={ROOT n = negate(p), metadata={op_name="inner"}}
+      =>  n with metadata={op_name="outer/inner"}
 
-Loops and conditionals within pass the name on. Stack frames stay as they are: only names are joined here.
+Loops and conditionals inside the called computation get the prefix too. Stack frames are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CONTROL = frozenset({O.WHILE, O.CONDITIONAL})
 
 @dataclass(frozen=True)
 class PropagateCallMetadata(HloPass):
-    """Puts the op name of every call before the op names in its computation, outermost calls first."""
+    """Prefixes the op names in a called computation with the call's, outermost calls first."""
 
     name = "propagate-call-metadata"
     triggers = frozenset((O.CALL,))
@@ -44,7 +45,7 @@ def _propagate(c: HloComputation, prefix: str) -> None:
 
 
 def _joined(prefix: str, name: str) -> str | None:
-    """prefix/name; None where the name has the prefix already, or would grow too long."""
+    """prefix/name; None if the name has the prefix already, or would become too long."""
     if name.startswith(prefix) or len(prefix) + len(name) >= _LONGEST:
         return None
     return f"{prefix}/{name}" if name else prefix

@@ -1,6 +1,9 @@
-"""Promote all-reduces of narrow types to wider types (AllReducePromotion, over xla/service/change_op_data_type.h).
+"""Promote all-reduces of narrow types to wider types (AllReducePromotion).
 
-all-reduce(bf16[8] x), to_apply=add    =>    convert(bf16[8], all-reduce(convert(f32[8], x)), to_apply=add of f32)
+all-reduce(bf16[8] x), to_apply=add
+  =>  convert(bf16[8], all-reduce(convert(f32[8], x)), to_apply=add of f32)
+
+Source: xla/service/change_op_data_type.h.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class AllReducePromotion(HloPass):
-    """Computes all-reduces and reduce-scatters of `source` in `target`, where they reduce by one operation."""
+    """Computes all-reduces and reduce-scatters of `source` in `target`.
+
+    They must reduce by one opcode.
+    """
 
     name = "all-reduce-promotion"
     source: PrimitiveType = PrimitiveType.BF16

@@ -1,7 +1,9 @@
-"""Remove collectives with one participant (xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h, the pass all-reduce-simp).
+"""Remove collectives with one participant (the pass all-reduce-simp).
 
 all-reduce(x), replica_groups={{0}}, to_apply=add                    =>    x
 collective-permute(x), source_target_pairs={{0,0}}, of one device    =>    x
+
+Source: xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _COLLECTIVES = frozenset({O.ALL_REDUCE, O.ALL_GATHER, O.REDUCE_SCATTER, O.ALL_TO
 
 @dataclass(frozen=True)
 class AllReduceSimplifier(HloPass):
-    """Removes collectives each of whose groups has one participant."""
+    """Removes collectives whose groups all have one participant."""
 
     name = "all-reduce-simp"
 

@@ -1,7 +1,9 @@
-"""Split an all-to-all of one array into an all-to-all of its pieces (xla/hlo/transforms/expanders/all_to_all_decomposer.h).
+"""Split an all-to-all of one array into an all-to-all of its pieces.
 
 all-to-all(f32[8] x), replica_groups={{0,1}}, dimensions={0}
   =>  concatenate(all-to-all(slice(x), {[0:4]}, slice(x), {[4:8]})), dimensions={0}
+
+Source: xla/hlo/transforms/expanders/all_to_all_decomposer.h.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class AllToAllDecomposer(HloPass):
-    """Cuts the operand of every all-to-all over a dimension into as many pieces as there are participants.
+    """Splits the operand of every all-to-all over a dimension into one piece per participant.
 
-    Raises PassError where they do not divide the dimension.
+    Raises PassError if the number of participants does not divide the dimension.
     """
 
     name = "all_to_all_decomposer"

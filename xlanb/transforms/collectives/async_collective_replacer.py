@@ -1,8 +1,10 @@
-"""Replace asynchronous collectives by synchronous ones (xla/hlo/transforms/collectives/async_collective_replacer.h).
+"""Replace asynchronous collectives by synchronous ones.
 
-    all-reduce-done(all-reduce-start(x), to_apply=add)    =>    all-reduce(x), to_apply=add, frontend_attributes={async_collective_name="start"}
+    all-reduce-done(all-reduce-start(x), to_apply=add)
+      =>  all-reduce(x), to_apply=add, frontend_attributes={async_collective_name="start"}
 
-XLA:CPU has nothing to overlap them with. The name of what began it stays as an attribute.
+XLA:CPU has nothing to overlap them with. The start's name is kept as an attribute.
+Source: xla/hlo/transforms/collectives/async_collective_replacer.h.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _WRAPPED = frozenset(
 
 @dataclass(frozen=True)
 class AsyncCollectiveReplacer(HloPass):
-    """Replaces the start and done of every collective by the collective itself, at the place of its end."""
+    """Replaces each pair of start and done by the synchronous collective, at the done's place."""
 
     name = "async-collective-replacer"
     triggers = frozenset((*_SYNCHRONOUS, O.ASYNC_DONE))
@@ -74,9 +76,10 @@ def _synchronous(done: HloInstruction) -> HloInstruction:
 
 
 def _replace(done: HloInstruction, made: HloInstruction) -> None:
-    """Put a collective in the place of a done and all that led to it; what came before or after any of them comes before or after it.
+    """Replace a done, its start and any updates between them by the collective `made`.
 
-    What was to run between the beginning and the end runs before it.
+    `made` takes over their control dependencies. Instructions that were ordered between start and
+    done run before it.
     """
     c, chain = done.parent, [done]
     while chain[-1].opcode not in (O.ASYNC_START, O.ALL_REDUCE_START, O.ALL_GATHER_START, O.COLLECTIVE_PERMUTE_START):

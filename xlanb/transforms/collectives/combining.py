@@ -1,4 +1,7 @@
-"""Which collectives can be one: alike, independent and not too large together (xla/service/collective_combiner_utils.h)."""
+"""Which collectives can be combined: compatible, independent and not too large together.
+
+Source: xla/service/collective_combiner_utils.h.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ Combine = Callable[[list[HloInstruction]], object]
 def combine_by_key(c: HloComputation, key: Key, combine: Combine, *, most_bytes: int, most_operands: int) -> None:
     """Call `combine` with each run of two or more instructions of equal key.
 
-    A run goes along the post order. It ends before an instruction that depends on one of the run and before one that makes it larger than
-    `most_bytes`; the next run begins with the first instruction that is left. None as a key keeps an instruction out.
+    A run follows the post order. It ends before an instruction that depends on one of the run, and
+    before one that would make it larger than `most_bytes` or `most_operands`. The next run begins
+    with the first remaining instruction. Instructions whose key is None are skipped.
     """
     keys = {i: k for i in c.post_order() if (k := key(i)) is not None and _may_be_in_a_run(i, most_bytes)}
     while keys:
@@ -53,7 +57,10 @@ def _run(
 
 
 def reduction_key(i: HloInstruction) -> tuple[Hashable, ...] | None:
-    """What two all-reduces or reduce-scatters have in common that can be one (xla/service/all_reduce_key.h); None where one stays alone."""
+    """The key that two all-reduces or reduce-scatters must share to be combined.
+
+    None if the instruction cannot be combined (xla/service/all_reduce_key.h).
+    """
     if i.control_predecessors or i.control_successors:
         return None
     if len(i.to_apply) != 3 or len(i.to_apply.parameters) != 2:
@@ -69,7 +76,7 @@ def reduction_key(i: HloInstruction) -> tuple[Hashable, ...] | None:
 
 
 def combined(run: list[HloInstruction]) -> HloInstruction:
-    """One collective with all operands of a run and the first one's attributes, in the place of the run."""
+    """Replace a run by one collective with all its operands and the first one's attributes."""
     first, c = run[0], run[0].parent
     operands = [i.operands[0] for i in run]
     one = c.add(first.opcode, operands, tuple_of(i.shape for i in run), like=first, **first.attributes)

@@ -1,6 +1,9 @@
-"""Combine small all-reduces (xla/hlo/transforms/collectives/all_reduce_combiner.h, as XLA:CPU names it).
+"""Combine small all-reduces (XLA:CPU's variant of all-reduce-combiner).
 
-all-reduce(x), to_apply=add;  all-reduce(y), to_apply=add    =>    r = (f32[4], f32[8]) all-reduce(x, y), to_apply=add;  r[0], r[1]
+all-reduce(x), to_apply=add;  all-reduce(y), to_apply=add
+  =>  r = (f32[4], f32[8]) all-reduce(x, y), to_apply=add;  r[0], r[1]
+
+Source: xla/hlo/transforms/collectives/all_reduce_combiner.h.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from xlanb.transforms.collectives.combining import combine_by_key, combined, red
 
 @dataclass(frozen=True)
 class CpuAllReduceCombiner(HloPass):
-    """Combines all-reduces that reduce alike among the same participants and do not wait for each other, up to `most_bytes` and `most_operands` in one.
+    """Combines independent all-reduces with equal reductions and participants.
 
-    XLA:CPU sets no limit of bytes.
+    A combined one has at most `most_bytes` and `most_operands`. XLA:CPU sets no limit of bytes.
     """
 
     name = "cpu-all-reduce-combiner"
@@ -29,7 +32,7 @@ class CpuAllReduceCombiner(HloPass):
 
     def apply(self, module: HloModule) -> None:
         if any(i.opcode is O.ALL_REDUCE and i.attributes.get("constrain_layout") for i in module.instructions()):
-            return  # their layouts are an agreement with another module
+            return  # another module relies on their layouts
         for c in nonfusion_computations(module):
             combine_by_key(c, _key, combined, most_bytes=self.most_bytes, most_operands=self.most_operands)
 

@@ -17,7 +17,7 @@ _TARGETS = frozenset({"Sharding", "SPMDShardToFullShape", "SPMDFullToShardShape"
 
 @dataclass(frozen=True)
 class ShardingRemover(HloPass):
-    """Replaces sharding annotations by what they annotate."""
+    """Replaces sharding annotations by their operands."""
 
     name = "sharding-remover"
     triggers = frozenset((O.CUSTOM_CALL,))
@@ -32,6 +32,7 @@ class ShardingRemover(HloPass):
                     and len(i.operands) == 1
                     and same(i.shape, i.operands[0].shape)
                 ):
-                    # The annotation speaks of devices that are not there: the operand does not take it over.
+                    # The operand does not take over the annotation, which names devices that do not
+                    # exist.
                     c.update(i, sharding="")
                     c.replace(i, i.operands[0])

@@ -1,12 +1,18 @@
 """Insert copies where two live values would share a buffer (xla/service/copy_insertion.h).
 
-    while(tuple(x, y)), body={tuple(y', x')}        =>    x and y copied at the beginning of the body or at its end, whichever is needed
-    ENTRY { ROOT p = f32[4] parameter(0) }          =>    ROOT c = copy(p)
-    dynamic-update-slice(x, u, i) and add(x, x)     =>    dynamic-update-slice(copy(x), u, i)
+    while(tuple(x, y)), body={tuple(y', x')}
+      =>  x and y copied at the beginning of the body or at its end, whichever is needed
+    ENTRY { ROOT p = f32[4] parameter(0) }
+      =>  ROOT c = copy(p)
+    dynamic-update-slice(x, u, i) and add(x, x)
+      =>  dynamic-update-slice(copy(x), u, i)
 
-First everything that shares memory is taken apart by copies: what a loop changes (before the loop, at the beginning and at the end of its body, the latter two in order), what the branches of a
-conditional give, what is updated in place, results that alias parameters. Then each copy goes whose absence makes no two values live in one buffer at once. At last what must
-not be written is copied: parameters and constants that share a buffer or are results, and results that are given twice.
+1. Copies separate all values that share memory: what a loop changes (copied before the loop and, in
+   order, at the beginning and end of its body), results of a conditional's branches, operands that
+   are updated in place, and results that alias parameters.
+2. Each copy without which no two values are live in one buffer at once is removed.
+3. Values that must not be written are copied: parameters and constants that share a buffer or are
+   results, and results that occur twice.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ Copies = dict[Leaf, HloInstruction]
 
 @dataclass(frozen=True)
 class CopyInsertion(HloPass):
-    """Adds the copies without which buffers could not be shared as loops, conditionals and updates in place demand."""
+    """Adds the copies that loops, conditionals and in-place updates need to share buffers."""
 
     name = "copy-insertion"
 
@@ -57,7 +63,10 @@ class CopyInsertion(HloPass):
 
 
 def _shares_sequences(module: HloModule) -> bool:
-    """Whether a body of a loop, branch or call is one of something else too; reducers and the like have no buffers, so they may be shared."""
+    """Whether the body of a loop, branch or call has another caller.
+
+    Reducers and the like have no buffers, so they may be shared.
+    """
     graph = CallGraph(module)
     sites = (s for sites in graph.sites.values() for s in sites if s.is_control)
     return any(len(graph.callers[c]) > 1 or s.computations.count(c) > 1 for s in sites for c in s.computations)
@@ -66,7 +75,10 @@ def _shares_sequences(module: HloModule) -> bool:
 def deep_copy(
     i: HloInstruction, wanted: Callable[[Leaf], bool] = lambda _: True, made: Copies | None = None, at: Leaf = ()
 ) -> HloInstruction:
-    """A copy of every array of a value, or of the leaves that are `wanted`, noted in `made`; tokens stay."""
+    """Copy every array of a value, or the leaves that are `wanted`, and note the copies in `made`.
+
+    Tokens are not copied.
+    """
     c, shape = i.parent, i.shape
     if isinstance(shape, TupleShape):
         elements = [c.add(O.GET_TUPLE_ELEMENT, (i,), index=n) for n in range(len(shape.shapes))]
@@ -110,7 +122,7 @@ def _separate_loop(dataflow: HloDataflowAnalysis, loop: HloInstruction) -> None:
 
 
 def _separate_ends(body: HloComputation, parameter: HloInstruction, changed: set[Leaf]) -> None:
-    """Copies at the beginning of a body and at its end, each end after its beginning."""
+    """Add copies at the beginning and the end of a body, each end after its beginning."""
     early, late = Copies(), Copies()
     users = parameter.users
     root = body.root
@@ -133,7 +145,7 @@ def _separate_branches(dataflow: HloDataflowAnalysis, i: HloInstruction) -> None
 
 @reason("a parameter and a result share memory: copied between reading one and writing the other")
 def _separate_aliases(entry: HloComputation, aliases: list[Alias]) -> None:
-    """Copies at parameters and results that share memory from outside."""
+    """Add copies at aliased parameters and results."""
     if not aliases:
         return
     early: dict[int, Copies] = {}

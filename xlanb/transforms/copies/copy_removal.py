@@ -1,11 +1,13 @@
-"""Which copies may go (CopyRemover in xla/service/copy_insertion.cc).
+"""Which copies can be removed (CopyRemover in xla/service/copy_insertion.cc).
 
-The values of each buffer form a list in the order in which they are written. A copy takes a value s of one list and begins a value d of another: without it the two lists are one,
+The values of each buffer form a list in the order in which they are written. A copy reads a value s
+of one list and begins a value d of another. Without the copy the two lists become one:
 
     {s0 .. s, d+1 .. dm, s+1 .. sn}     where d is the first of its list
     {d0 .. d-1, s0 .. s, d+1 .. dm}     where s is the last of its list
 
-and it may go where in that order every value is read for the last time before the next one is written.
+The copy can be removed if in that order every value is read for the last time before the next one
+is written.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from xlanb.transforms.reason import reason
 
 @dataclass(eq=False)
 class _Node:
-    """A value in its buffer: its uses and the computations that give it as a result change as copies go."""
+    """A value in its buffer.
+
+    Removing copies changes its uses and the computations that return it.
+    """
 
     value: HloValue
     uses: list[HloUse]
@@ -35,9 +40,13 @@ class _Node:
 
 @reason("the source of the copy is dead when the copy is written")
 def remove_copies(module: HloModule, aliases: Iterable[tuple[int, Leaf, Leaf]] = ()) -> None:
-    """Remove the copies of a module that no two values need; `aliases` are (parameter, leaf of it, leaf of the result) that share memory from outside.
+    """Remove the copies of a module that no two values need.
 
-    Each copy costs the product of the lengths of the two lists in comparisons; lists grow with the loops that a value passes through, not with the module.
+    Each copy costs a number of comparisons equal to the product of the lengths of its two lists.
+    Lists grow with the loops that a value passes through, not with the module.
+
+    Args:
+        aliases: (parameter, leaf of it, leaf of the result) for each input-output alias.
     """
     remover = _CopyRemover(module, aliases)
     is_changing = True
@@ -79,7 +88,7 @@ class _CopyRemover:
         return 1 if self._order.is_defined_before(b, a) else 0
 
     def may_go(self, copy: HloInstruction) -> bool:
-        """Whether a copy may go; if so the two lists are one from then on."""
+        """Whether a copy can be removed; if so its two lists are merged."""
         source, target = self.copies[copy]
         old, new = source.buffer, target.buffer
         s, d = old.index(source), new.index(target)
@@ -125,7 +134,7 @@ class _CopyRemover:
 
 
 def _begins(b: _Node, c: HloComputation) -> bool:
-    """Whether a value is what the next round of a body begins with: it is written when the last one is over."""
+    """Whether a value is the phi of loop body `c`, written when the last iteration is over."""
     return b.value.is_phi and b.value.instruction.parent is c and b.value.instruction.opcode is O.PARAMETER
 
 
@@ -135,7 +144,7 @@ def _with_aliases(
     lists: list[list[HloValue]],
     aliases: Iterable[tuple[int, Leaf, Leaf]],
 ) -> list[list[HloValue]]:
-    """The buffers with parameters and results that share memory from outside put together."""
+    """The buffers, with those of aliased parameters and results merged."""
     entry = module.entry_computation
     for number, leaf, result in aliases:
         a, b = dataflow.at[entry.parameters[number]][leaf], dataflow.at[entry.root][result]

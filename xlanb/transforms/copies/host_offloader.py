@@ -2,7 +2,7 @@
 
     custom-call(x), custom_call_target="MoveToHost"    =>    x
 
-What held the same value in two memories holds it in one afterwards, so that equal instructions are merged at the end.
+Values that were in two memories are then equal, so equal instructions are merged at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 @dataclass(frozen=True)
 class HostOffloader(HloPass):
-    """Keeps every value where it is, and merges what is equal, layouts among it."""
+    """Keeps every value in device memory, then merges equal instructions (layouts included)."""
 
     name = "host-offloader"
 

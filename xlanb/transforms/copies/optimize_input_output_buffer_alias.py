@@ -1,8 +1,11 @@
-"""Alias donated parameters with results (xla/hlo/transforms/simplifiers/optimize_input_output_buffer_alias.h).
+"""Alias donated parameters with results of the same size.
 
-    HloModule m, buffer_donor={ (0, {}) }    =>    HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }       where result 1 is as large as parameter 0
+    HloModule m, buffer_donor={ (0, {}) }
+      =>  HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }
 
-The largest results are served first; with `registered_buffer_donor_only`, as XLA:CPU has it, only parameters that the module names as donors give.
+The largest results are matched first. With `registered_buffer_donor_only`, as in XLA:CPU, only
+parameters that the module names as donors are used.
+Source: xla/hlo/transforms/simplifiers/optimize_input_output_buffer_alias.h.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ Entry = tuple[int, int, Leaf]
 
 @dataclass(frozen=True)
 class OptimizeInputOutputBufferAlias(HloPass):
-    """Pairs donors and results of one size and memory space that have no alias yet, and writes the pairs into the header."""
+    """Aliases donors with results of equal size and memory space, and records it in the header."""
 
     name = "optimize_input_output_buffer_alias"
     registered_buffer_donor_only: bool = True
@@ -50,7 +53,7 @@ class OptimizeInputOutputBufferAlias(HloPass):
             new = [Alias(result, number, leaf) for number, leaf, result in pairs]
             left = [d for d in donors if d not in {(n, leaf) for n, leaf, _ in pairs}]
             write(module, aliases + new, left)
-            entry.invalidate()  # the header is part of the module, but no mutator sees it change
+            entry.invalidate()  # no mutator reports changes of the header
 
 
 def _arrays(shape: Shape) -> Iterable[tuple[Leaf, ArrayShape]]:

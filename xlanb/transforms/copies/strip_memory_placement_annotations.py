@@ -1,6 +1,8 @@
-"""Remove annotations of memory placement (xla/hlo/transforms/offloading, for backends with one memory).
+"""Remove memory placement annotations, for backends with one memory.
 
 custom-call(x), custom_call_target="MoveToHost"    =>    x
+
+Source: xla/hlo/transforms/offloading.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _TARGETS = frozenset(
 
 @dataclass(frozen=True)
 class StripMemoryPlacementAnnotations(HloPass):
-    """Replaces every custom call that only annotates a value's placement by the value."""
+    """Replaces every custom call that only annotates a value's placement by its operand."""
 
     name = "strip-memory-placement-annotations"
     triggers = frozenset((O.CUSTOM_CALL,))

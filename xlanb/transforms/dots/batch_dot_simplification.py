@@ -1,6 +1,7 @@
 """Remove batch dimensions of size 1 from dots (xla/service/batch_dot_simplification.h).
 
-dot(f32[1,4,8] a, f32[1,8,5] b), batch {0}, contracting {2} and {1}    =>    reshape(f32[1,4,5], dot(reshape(f32[4,8], a), reshape(f32[8,5], b)))
+dot(f32[1,4,8] a, f32[1,8,5] b), batch {0}, contracting {2} and {1}
+  =>  reshape(f32[1,4,5], dot(reshape(f32[4,8], a), reshape(f32[8,5], b)))
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class BatchDotSimplification(HloPass):
-    """Takes degenerate batch dimensions out of every dot."""
+    """Removes degenerate batch dimensions from every dot."""
 
     name = "batch-dot-simplification"
     triggers = frozenset((O.DOT,))
@@ -36,7 +37,7 @@ class BatchDotSimplification(HloPass):
 
 
 def _degenerate(dot: HloInstruction) -> list[int]:
-    """Which of the batch dimensions, by their place in the list, have size 1."""
+    """The indices, in the list of batch dimensions, of those of size 1."""
     return [n for n, d in enumerate(dot.ints("lhs_batch_dims")) if dot.operands[0].array_shape.dimensions[d] == 1]
 
 

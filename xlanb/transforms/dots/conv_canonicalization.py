@@ -1,6 +1,9 @@
-"""Transpose convolutions so that the feature dimension is last (xla/service/cpu/conv_canonicalization.h, the pass convolution-canonicalization).
+"""Transpose convolutions so that features are last (the pass convolution-canonicalization).
 
-convolution(x, k), dim_labels=bf01_oi01->bf01    =>    transpose(convolution(transpose(x), transpose(k)), dim_labels=b01f_01io->b01f)
+convolution(x, k), dim_labels=bf01_oi01->bf01
+  =>  transpose(convolution(transpose(x), transpose(k)), dim_labels=b01f_01io->b01f)
+
+Source: xla/service/cpu/conv_canonicalization.h.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class ConvCanonicalization(HloPass):
-    """Transposes what the fast kernels want otherwise."""
+    """Transposes convolutions to the dimension order of the fast kernels."""
 
     name = "convolution-canonicalization"
     triggers = frozenset((O.CONVOLUTION,))
@@ -37,7 +40,7 @@ class ConvCanonicalization(HloPass):
 
 
 def canonical(spatial: int) -> ConvolutionDimensionNumbers:
-    """b01f_01io->b01f for so many spatial dimensions."""
+    """b01f_01io->b01f for this number of spatial dimensions."""
     inner = tuple(range(1, spatial + 1))
     return ConvolutionDimensionNumbers(
         0, spatial + 1, inner, spatial, spatial + 1, tuple(range(spatial)), 0, spatial + 1, inner

@@ -1,9 +1,12 @@
-"""Replace grouped convolutions by ungrouped ones (xla/service/convolution_group_converter.h, as XLA:CPU runs it).
+"""Replace grouped convolutions by ungrouped ones, as XLA:CPU does.
 
-    convolution(x, k), batch_group_count=2, dim_labels=f01b_i01o->01bf    =>    the same with x[b = g * n] as features of g groups, feature_group_count=2
-    convolution(x, k), feature_group_count=2 over i features each         =>    convolution(x, k spread over all features, 0 where the group is another's)
+    convolution(x, k), batch_group_count=2, dim_labels=f01b_i01o->01bf
+      =>  the same with x[b = g * n] as features of g groups, feature_group_count=2
+    convolution(x, k), feature_group_count=2 over i features each
+      =>  convolution(x, k over all features, 0 for features of other groups)
 
-The second is for types that the fast kernels do not take; f16 and f32 keep their groups.
+The second is for types that the fast kernels do not support; f16 and f32 keep their groups.
+Source: xla/service/convolution_group_converter.h.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _GROUPS_KEPT = frozenset({PrimitiveType.F16, PrimitiveType.F32})
 
 @dataclass(frozen=True)
 class ConvolutionGroupConverter(HloPass):
-    """Turns batch groups into feature groups, and feature groups into zeros in the kernel."""
+    """Replaces batch groups by feature groups, and feature groups by zeros in the kernel."""
 
     name = "convolution-group-converter"
     keeps = exact_except(Loss.NAN | Loss.ZERO_SIGN, note="another group's infinity or NaN, times 0, is NaN")
@@ -43,14 +46,14 @@ class ConvolutionGroupConverter(HloPass):
 
 
 def _by_features(i: HloInstruction) -> HloInstruction:
-    """Batch b of group g becomes batch b mod n, its features those of group g."""
+    """Replace batch groups: batch b of group g becomes batch b mod n of feature group g."""
     b, (x, k) = Builder(i), i.operands
     n: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
     groups: int = i.get("batch_group_count")
     dims = list(x.array_shape.dimensions)
     batch, feature = n.input_batch, n.input_feature
     split = b.reshape(x, (*dims[:batch], groups, dims[batch] // groups, *dims[batch + 1 :]))
-    # The group goes before the feature dimension, and they become one.
+    # Insert the group before the feature dimension, then merge the two.
     place = {d: d if d < batch else d + 1 for d in range(len(dims))}
     order = []
     for d in range(len(dims)):
@@ -63,7 +66,10 @@ def _by_features(i: HloInstruction) -> HloInstruction:
 
 
 def _without_groups(i: HloInstruction) -> HloInstruction:
-    """The kernel repeated for every group along its input features, and 0 where input and output feature are of different groups."""
+    """Replace feature groups by a kernel over all input features.
+
+    The kernel is repeated for every group, and 0 where input and output feature differ in group.
+    """
     b, (x, k) = Builder(i), i.operands
     n: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
     groups: int = i.get("feature_group_count")

@@ -1,7 +1,10 @@
-"""Bring dots into canonical form (xla/service/dot_decomposer.h): batch dimensions first, one free dimension on either side, one contracting dimension.
+"""Bring dots into canonical form (xla/service/dot_decomposer.h).
 
 dot(f32[2,3,8] a, f32[8,4] b), contracting {2} and {0}
-  =>  reshape(f32[2,3,4], dot(reshape(f32[6,8], transpose(a)), reshape(f32[8,4], transpose(b))), contracting {1} and {0})
+  =>  reshape(f32[2,3,4], dot(reshape(f32[6,8], transpose(a)), reshape(f32[8,4], transpose(b))),
+      contracting {1} and {0})
+
+Canonical: batch dimensions first, one free dimension on either side, one contracting dimension.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class DotDecomposer(HloPass):
-    """Brings every dot to canonical form with transposes and reshapes, which later passes remove where they do nothing."""
+    """Brings every dot to canonical form with transposes and reshapes.
+
+    Later passes remove those that have no effect.
+    """
 
     name = "dot_decomposer"
     triggers = frozenset((HloOpcode.DOT,))
@@ -38,7 +44,11 @@ class DotDecomposer(HloPass):
 
 
 def is_canonical(dot: HloInstruction) -> bool:
-    """Whether batch dimensions are the first, in order, and there is one contracting and at most one free dimension on each side."""
+    """Whether a dot is in canonical form.
+
+    Its batch dimensions come first, in order, and each operand has one contracting and at most one
+    free dimension.
+    """
     batch = dot.ints("lhs_batch_dims")
     if len(dot.ints("lhs_contracting_dims")) != 1:
         return False
@@ -84,9 +94,10 @@ def _canonical(dot: HloInstruction) -> HloInstruction:
 def _matrices(
     b: Builder, operand: HloInstruction, batch: Sequence[int], groups: list[Sequence[int]], kept: list[bool]
 ) -> HloInstruction:
-    """An operand with its batch dimensions first and each group of dimensions as one (left out where it is not kept).
+    """An operand with its batch dimensions first and each group of dimensions merged into one.
 
-    The transposed one takes over the layout by place, as XLA's does; layout assignment comes later and chooses anew.
+    Groups that are not `kept` are dropped. The transpose copies the operand's layout by position,
+    as XLA's does; layout assignment comes later and chooses anew.
     """
     sizes, order = operand.array_shape.dimensions, [*batch, *groups[0], *groups[1]]
     shape = array(operand.shape.element_type, [sizes[d] for d in order]).with_layout(operand.array_shape.layout)

@@ -1,6 +1,7 @@
 """Merge adjacent batch dimensions of a dot (xla/.../dot_dimension_merger.h).
 
-dot(f32[2,3,4,8] a, f32[2,3,8,5] b), batch {0,1}    =>    reshape(f32[2,3,4,5], dot(reshape(f32[6,4,8], a), reshape(f32[6,8,5], b)), batch {0})
+dot(f32[2,3,4,8] a, f32[2,3,8,5] b), batch {0,1}
+  =>  reshape(f32[2,3,4,5], dot(reshape(f32[6,4,8], a), reshape(f32[6,8,5], b)), batch {0})
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class DotDimensionMerger(HloPass):
-    """Merges batch dimensions that follow each other on both sides, where that moves nothing in memory."""
+    """Merges batch dimensions that are adjacent in both operands, if that moves no bytes."""
 
     name = "dot_dimension_merger"
 

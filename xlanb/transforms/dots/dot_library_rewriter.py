@@ -1,9 +1,11 @@
-"""Replace dots, convolutions and large reductions by library calls (xla/backends/cpu/transforms/library_rewriter.h, the pass dot-library-rewriter).
+"""Replace dots, convolutions and large reductions by library calls (dot-library-rewriter).
 
-    d = f32[64,4] dot(a, b), lhs_contracting_dims={1}    =>    d = f32[64,4] fusion(a, b), kind=kCustom, calls={ROOT dot(p0, p1)}, "__ynn_fusion"
+    d = f32[64,4] dot(a, b), lhs_contracting_dims={1}
+      =>  d = f32[64,4] fusion(a, b), kind=kCustom, calls={ROOT dot(p0, p1)}, "__ynn_fusion"
 
-A reduction takes with it what the library can compute before and after it: operands that have no
-other use, and its only user, as long as there is one. `ynn_support` says what the library takes.
+A reduction is fused with the operands that have no other use and with its only user, as long as the
+library can compute them. `ynn_support` says what the library supports.
+Source: xla/backends/cpu/transforms/library_rewriter.h.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ _STARTERS = frozenset((*_PRODUCTS, O.REDUCE, O.REDUCE_WINDOW))
 
 @dataclass(frozen=True)
 class DotLibraryRewriter(HloPass):
-    """Wraps what the library takes in custom fusions; `bf16_dots` and `large_bitcasts` as in YnnRules."""
+    """Wraps instructions that the library supports in custom fusions.
+
+    `bf16_dots` and `large_bitcasts` as in YnnRules.
+    """
 
     name = "dot-library-rewriter"
     bf16_dots: bool = False
@@ -42,7 +47,7 @@ class DotLibraryRewriter(HloPass):
 
 
 def _rewrite(c: HloComputation, rules: YnnRules) -> None:
-    """Start a fusion with each dot, convolution and reduction that is in none yet, users first."""
+    """Start a fusion with each dot, convolution and reduction not fused yet, users first."""
     fused: set[HloInstruction] = set()
     for i in reversed([i for i in c.post_order() if i.opcode in _STARTERS]):
         if i in fused or not supported(i, rules):
@@ -51,13 +56,13 @@ def _rewrite(c: HloComputation, rules: YnnRules) -> None:
         fused.add(i)
         fusion = create_fusion(i, "kCustom", name="ynn_fusion")
         c.update(fusion, backend_config=_CONFIG)
-        # What is fused below may have been the other user of an operand.
+        # Fusing a neighbour may leave an operand with one user: try again.
         while not is_product and _grow(fusion, rules, fused):
             pass
 
 
 def _grow(fusion: HloInstruction, rules: YnnRules, fused: set[HloInstruction]) -> bool:
-    """Fuse what is around a fusion, nearest first; whether there was anything."""
+    """Fuse the neighbours of a fusion, nearest first; return whether any was fused."""
     c, before = fusion.parent, len(fused)
     seen = {fusion}
     queue: deque[tuple[HloInstruction, bool]] = deque()
@@ -85,7 +90,7 @@ def _add_neighbours(
     up: bool,
     down: bool,
 ) -> None:
-    """Put the operands of `i` into the queue that nothing else uses, and its user if there is one only."""
+    """Queue the operands of `i` that have no other use, and its user if it is the only one."""
     if up:
         for o in dict.fromkeys(i.operands):
             if o not in seen and not o.is_root and all(u in (fusion, i) for u in o.users):

@@ -1,9 +1,11 @@
 """Merge dots that share an operand (xla/hlo/transforms/simplifiers/dot_merger.cc).
 
-    a = dot(x, y);  b = dot(x, z)               =>    m = dot(x, concatenate(y, z));  a = slice(m);  b = slice(m)
-    a = dot(x, y);  b = dot(z, transpose(x))    =>    m = dot(x, concatenate(y, transpose(z)));  a = slice(m);  b = transpose(slice(m))
+    a = dot(x, y);  b = dot(x, z)
+      =>  m = dot(x, concatenate(y, z));  a = slice(m);  b = slice(m)
+    a = dot(x, y);  b = dot(z, transpose(x))
+      =>  m = dot(x, concatenate(y, transpose(z)));  a = slice(m);  b = transpose(slice(m))
 
-XLA runs it for backends where starting a small dot costs more than copying: XLA:GPU does, XLA:CPU does not.
+XLA runs it on backends where starting a small dot costs more than copying: XLA:GPU, not XLA:CPU.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _NUMBERS: Final = tuple(f"{side}_{kind}_dims" for side in _SIDES for kind in ("b
 
 @dataclass(frozen=True)
 class DotMerger(HloPass):
-    """Merges pairs of dots, one of which reads and writes at most `max_size_to_merge` bytes and neither of which needs the other."""
+    """Merges pairs of independent dots that share an operand.
+
+    One of the pair must read and write at most `max_size_to_merge` bytes.
+    """
 
     name = "dot-merger"
     triggers = frozenset((O.DOT,))
@@ -61,7 +66,7 @@ class DotMerger(HloPass):
                             dots[n], dots[k] = merged, None
 
     def _merged(self, a: HloInstruction, b: HloInstruction) -> HloInstruction | None:
-        """One dot for both, whose places slices of it take; None where there is none."""
+        """Replace both dots by slices of one dot, and return it; None if they cannot be merged."""
         pair = DotPair(a, b, self.max_size_to_merge)
         if not decide("merge", (a.name, b.name), _CONDITIONS, pair):
             return None
@@ -71,7 +76,10 @@ class DotMerger(HloPass):
 
 
 def _oldest_first(dots: list[HloInstruction]) -> list[HloInstruction]:
-    """Dots in the order in which they were made, as the names of one stem are numbered: a module that is read from text has its instructions in another order."""
+    """Dots in creation order, taken from the numbers of equal name stems.
+
+    A module that was parsed from text has its instructions in another order.
+    """
     stems: dict[str, list[tuple[int, HloInstruction]]] = {}
     for i in sorted(dots, key=lambda i: i.uid):
         stem, _, number = i.name.rpartition(".")
@@ -90,7 +98,7 @@ class DotPair:
 
     @property
     def shared(self) -> int | None:
-        """The operand, by its number, that both have."""
+        """The index of the operand that both dots share, or None."""
         return next((n for n in range(2) if self.a.operands[n] is self.b.operands[n]), None)
 
 
@@ -99,7 +107,7 @@ def _bytes(dot: HloInstruction) -> int:
 
 
 def _reads(user: HloInstruction, source: HloInstruction) -> bool:
-    """Whether `user` needs the value of `source`, or waits for it; linear in what it needs."""
+    """Whether `user` depends on `source` by data or control; linear in its dependencies."""
     seen, todo = {user}, [user]
     while todo:
         for o in (i := todo.pop()).operands + i.control_predecessors:
@@ -120,7 +128,10 @@ def _types(dot: HloInstruction) -> list[object]:
 
 
 def _has_same_form(p: DotPair) -> bool:
-    """Whether what is multiplied with the shared operand can be one array: of the same type, numbers and layout, with one free dimension."""
+    """Whether the operands that are not shared can be concatenated.
+
+    They need equal types, dimension numbers and layout, and one free dimension each.
+    """
     a, b = p.a, p.b
     if p.shared is None:
         return _shares_transposed(a, b) or _shares_transposed(b, a)
@@ -140,7 +151,10 @@ def _free(dot: HloInstruction, number: int) -> list[int]:
 
 
 def _shares_transposed(a: HloInstruction, b: HloInstruction) -> bool:
-    """Whether the right operand of `b` is the left one of `a` transposed, or the other way round, both dots of plain matrices."""
+    """Whether the right operand of `b` is the transposed left one of `a`, or the reverse.
+
+    Both dots must be plain matrix products.
+    """
     if not all(_is_plain_product(d) for d in (a, b)):
         return False
     common, other = a.operands[0], b.operands[1]
@@ -212,7 +226,7 @@ def _merge_transposed(first: HloInstruction, other: HloInstruction) -> HloInstru
 
 @dataclass(frozen=True)
 class _Turned:
-    """A matrix with its dimensions exchanged, as far as its sizes count."""
+    """A transposed matrix, as far as its sizes matter."""
 
     instruction: HloInstruction
 
@@ -222,7 +236,7 @@ class _Turned:
 
 
 def _sum_along(parts: Sequence[HloInstruction | _Turned], along: int) -> ArrayShape:
-    """The shape of arrays one behind the other, in the layout of the first."""
+    """The shape of arrays concatenated along a dimension, in the layout of the first."""
     first = parts[0].array_shape
     size = sum(p.array_shape.dimensions[along] for p in parts)
     dims = tuple(size if d == along else n for d, n in enumerate(first.dimensions))
@@ -230,7 +244,7 @@ def _sum_along(parts: Sequence[HloInstruction | _Turned], along: int) -> ArraySh
 
 
 def _slice(old: HloInstruction, made: HloInstruction, starts: Sequence[int], limits: Sequence[int]) -> HloInstruction:
-    """A part of a dot in the layout of the dot whose place it takes."""
+    """A slice of `made` with the layout of `old`, the dot that it replaces."""
     part = Builder(old).slice(made, starts, limits)
     if part.shape != old.shape:
         old.parent.update(part, shape=old.shape)

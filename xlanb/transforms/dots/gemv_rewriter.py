@@ -1,7 +1,9 @@
-"""Replace matrix-vector products by matrix products (xla/hlo/transforms/simplifiers/gemv_rewriter.h).
+"""Replace matrix-vector products by matrix products.
 
 dot(f32[8,16] m, f32[16] v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   =>  reshape(f32[8], dot(m, reshape(f32[16,1], v)))
+
+Source: xla/hlo/transforms/simplifiers/gemv_rewriter.h.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class GemvRewriter(HloPass):
-    """Gives the operand of a dot that has only batch and contracting dimensions, where the other has one more, a dimension of size 1."""
+    """Adds a dimension of size 1 to the vector operand of a matrix-vector dot."""
 
     name = "gemv-rewriter"
 
@@ -31,7 +33,7 @@ class GemvRewriter(HloPass):
 
 
 def _vector_side(i: HloInstruction) -> int | None:
-    """The number of the operand that is a vector, where the other is a matrix and both are laid out by rows."""
+    """The index of the vector operand; None unless the other is a matrix and both row-major."""
     batch = len(i.ints("lhs_batch_dims"))
     shapes = [o.array_shape for o in i.operands]
     if any(len(i.ints(f"{name}_contracting_dims")) != 1 for name in ("lhs", "rhs")):

@@ -1,9 +1,12 @@
-"""Fold transposes into dots and convolutions (xla/hlo/transforms/simplifiers/... transpose_folding.h).
+"""Fold transposes into dots and convolutions.
 
-t = transpose(a), dimensions={1,0};  dot(t, b), lhs_contracting_dims={1}    =>    dot(a, b), lhs_contracting_dims={0}
+t = transpose(a), dimensions={1,0};  dot(t, b), lhs_contracting_dims={1}
+  =>  dot(a, b), lhs_contracting_dims={0}
 
-With `any_matrices`, as XLA:GPU has it, batch dimensions may move too, as long as the operand's dimensions lie as those of
-a batch of matrices do: batch, rows and columns each together, a batch dimension not the fastest.
+With `any_matrices`, as in XLA:GPU, batch dimensions may be permuted too, as long as the operand's
+layout is that of a batch of matrices: batch, row and column dimensions each adjacent, and the most
+minor one not a batch dimension.
+Source: xla/hlo/transforms/simplifiers/... transpose_folding.h.
 """
 
 from __future__ import annotations
@@ -24,7 +27,10 @@ from xlanb.transforms.reason import reason
 
 @dataclass(frozen=True)
 class TransposeFolding(HloPass):
-    """Lets dots read untransposed operands, and with `convolutions` convolutions too; without `any_matrices` batch dimensions must stay where they are."""
+    """Makes dots read untransposed operands; with `convolutions` convolutions too.
+
+    Without `any_matrices` batch dimensions must keep their positions.
+    """
 
     name = "transpose-folding"
     triggers = frozenset((HloOpcode.TRANSPOSE,))
@@ -51,7 +57,7 @@ def _fold(dot: HloInstruction, *, any_matrices: bool) -> None:
         batch, contracted = (_moved(dot.ints(f"{side}_{kind}_dims"), t) for kind in ("batch", "contracting"))
         free = [t.dimensions[d] for d in range(t.array_shape.rank) if t.dimensions[d] not in (*batch, *contracted)]
         if free != sorted(free):
-            continue  # the result would come out in another order
+            continue  # the result's dimensions would be in another order
         if any_matrices:
             if not _are_matrices(t.operands[0].array_shape, (free, contracted, batch)):
                 continue
@@ -63,12 +69,15 @@ def _fold(dot: HloInstruction, *, any_matrices: bool) -> None:
 
 
 def _moved(dimensions: Sequence[int], transpose: HloInstruction) -> tuple[int, ...]:
-    """The dimensions of a transpose's operand that some of its result are."""
+    """The operand dimensions of a transpose that correspond to dimensions of its result."""
     return tuple(transpose.dimensions[d] for d in dimensions)
 
 
 def _are_matrices(shape: ArrayShape, groups: tuple[Sequence[int], ...]) -> bool:
-    """Whether each of free, contracted and batch dimensions lie together in memory, in their order, batch dimensions not first."""
+    """Whether free, contracting and batch dimensions are each adjacent in memory and in order.
+
+    The most minor dimension must not be a batch dimension.
+    """
     order, fastest = list(shape.minor_to_major), True
     while order:
         group = next((g for g in groups if g and g[-1] == order[0]), None)

@@ -1,7 +1,7 @@
-"""What YNNPACK, XLA:CPU's library of kernels, takes (xla/backends/cpu/ynn_support.h): opcodes, types, layouts and sizes.
+"""What YNNPACK, XLA:CPU's kernel library, supports: opcodes, types, layouts and sizes.
 
-`supported(i, rules)` says whether an instruction can be in a call of the library at all, and
-whether it is large enough for that to pay.
+`supported(i, rules)` says whether an instruction can be part of a library call at all, and whether
+it is large enough to be worth it. Source: xla/backends/cpu/ynn_support.h.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlanb.shape import Shape
 from xlanb.transforms.algebraic_simplifier.reduce import reducer
 
 MIN_ELEMENTS = 4096
-"""The least number of elements for which a call pays off for elementwise code and reductions."""
+"""The fewest elements for which a library call of elementwise code or a reduction pays."""
 _MAX_RANK = 8
 _MIN_DOT = 8
 _MAX_SMALL_CHANNELS = 16
@@ -49,7 +49,7 @@ _ELEMENTWISE = frozenset(
 class YnnRules:
     """What differs between releases.
 
-    `bf16_dots`: dots of bf16 may give bf16. `large_bitcasts`: bitcasts have to be large too.
+    `bf16_dots`: dots of bf16 may return bf16. `large_bitcasts`: bitcasts must be large too.
     """
 
     bf16_dots: bool = False
@@ -57,7 +57,7 @@ class YnnRules:
 
 
 def supported(i: HloInstruction, rules: YnnRules) -> bool:
-    """Whether an instruction can be a part of a call of the library."""
+    """Whether an instruction can be part of a library call."""
     check = _CHECKS.get(i.opcode)
     if check is None or not i.shape.is_array:
         return False
@@ -70,7 +70,7 @@ def supported(i: HloInstruction, rules: YnnRules) -> bool:
 
 
 def takes_reduction(i: HloInstruction) -> bool:
-    """Whether a reduction, or one over windows, is handed to the library."""
+    """Whether the library computes a reduce or reduce-window."""
     return i.shape.is_array and _is_large(i) and _reduction(i)
 
 
@@ -81,7 +81,7 @@ def _is_large(i: HloInstruction) -> bool:
 
 
 def _is_plain(*shapes: Shape) -> bool:
-    """Whether arrays are of a few dimensions and row-major."""
+    """Whether arrays are row-major and have few dimensions."""
     return all(
         s.is_array
         and s.as_array().rank <= _MAX_RANK
@@ -99,7 +99,7 @@ def _any_type(i: HloInstruction) -> bool:
 
 
 def _moves(i: HloInstruction) -> bool:
-    """A change of shape that keeps the type."""
+    """Whether it changes the shape and keeps the type."""
     operand = i.operands[0].shape
     return _any_type(i) and operand.element_type is i.shape.element_type and _is_plain(i.shape, operand)
 
@@ -124,7 +124,7 @@ def _elementwise(i: HloInstruction) -> bool:
 
 
 def _reduction(i: HloInstruction) -> bool:
-    """A reduction of one array, by a single sum or extreme."""
+    """Whether it reduces one array by a single sum, minimum or maximum."""
     if len(i.operands) != 2 or not _is_plain(i.shape, i.operands[0].shape):
         return False
     if not (_windows(i) if i.opcode is O.REDUCE_WINDOW else i.dimensions):
@@ -139,7 +139,7 @@ def _reduction(i: HloInstruction) -> bool:
 
 
 def _windows(i: HloInstruction) -> bool:
-    """Windows side by side, which a reshape and a reduction stand for."""
+    """Whether its windows do not overlap, so that a reshape and a reduction can replace it."""
     cut = [d for d in i.window.dimensions if d.size > 1 or d.stride > 1]
     return bool(cut) and all(map(_is_tile, cut)) and i.array_shape.rank + len(cut) <= _MAX_RANK
 
@@ -153,7 +153,10 @@ def _dot(i: HloInstruction) -> bool:
 
 
 def _has_dot_form(i: HloInstruction) -> bool:
-    """Batches of products of matrices that are not small, the left ones contracted along their last dimension."""
+    """Whether it is a batch of matrix products that are large enough and have a supported form.
+
+    The left operand is contracted along its last dimension.
+    """
     left, right = (o.array_shape for o in i.operands)
     batch = tuple(range(len(i.ints("lhs_batch_dims"))))
     rank = len(batch) + 2
@@ -171,7 +174,7 @@ def _has_dot_form(i: HloInstruction) -> bool:
 
 
 def _convolution(i: HloInstruction) -> bool:
-    """A convolution over images of many channels, each number by its channels."""
+    """Whether it is a supported convolution over images with many channels."""
     d, window = i.attributes["dim_labels"], i.window.dimensions
     image, kernel = (o.array_shape for o in i.operands)
     if _types(i) not in _CONVOLUTIONS or i.get("batch_group_count") not in (None, 1) or len(window) != 2:

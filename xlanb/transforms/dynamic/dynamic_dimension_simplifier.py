@@ -1,4 +1,4 @@
-"""Remove redundant reshapes, conversions and concatenations of dynamic sizes (xla/service/dynamic_dimension_simplifier.h).
+"""Remove redundant reshapes, converts and concatenations of dynamic sizes.
 
 reshape(f32[4] x) to f32[4]                     =>  x
 convert(s32[] x) to s32[]                       =>  x
@@ -6,6 +6,8 @@ reshape(reshape(x)) to the shape of x           =>  x
 concatenate(concatenate(a, b), c)               =>  concatenate(a, b, c)
 slice(concatenate(a, b)), exactly b             =>  b
 reshape(broadcast(scalar)) to a scalar          =>  scalar
+
+Source: xla/service/dynamic_dimension_simplifier.h.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from xlanb.transforms.concatenations import flattened
 
 @dataclass(frozen=True)
 class DynamicDimensionSimplifier(HloPass):
-    """Forwards values past such instructions, which stay for dce."""
+    """Makes users of such instructions use their operands; dce removes the instructions."""
 
     name = "dynamic-dimension-simplifier"
 

@@ -1,10 +1,12 @@
-"""Pad arrays of dynamic size to their bounds and track their sizes (xla/service/dynamic_padder.h).
+"""Pad arrays of dynamic size to their bounds and track their sizes.
 
     d = f32[<=8] set-dimension-size(x, n), dimensions={0};  reduce(exponential(d), 0)
       =>  reduce(select(iota < n, exponential(x), 0), 0)
 
-What an opcode makes of such arrays is in dynamic_padding. Where an instruction needs its elements together (a loop, a sort along the dimension, a parameter or result), the custom
-calls SliceToDynamic and PadToStatic stand between the two forms, as XLA has them; so each computation is done by itself. A module with unbounded dimensions stays as it is.
+dynamic_padding has the rules per opcode. If an instruction needs its elements contiguous (a loop, a
+sort along the dimension, a parameter or result), the custom calls SliceToDynamic and PadToStatic
+convert between the two forms, as in XLA; so each computation is rewritten by itself. A module with
+unbounded dimensions is left unchanged. Source: xla/service/dynamic_padder.h.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _BETWEEN = frozenset(("SliceToDynamic", "PadToStatic"))
 
 @dataclass(frozen=True)
 class DynamicPadder(HloPass):
-    """Takes the dynamic dimensions out of all that can do without."""
+    """Replaces dynamic dimensions by padded ones with tracked sizes where possible."""
 
     name = "dynamic_padder"
 
@@ -45,7 +47,7 @@ def _sizes(shape: Shape) -> list[int]:
 
 
 class _Padder:
-    """One computation: the padded form of each instruction that has one."""
+    """The rewrite of one computation: the padded form of each instruction that has one."""
 
     def __init__(self, computation: HloComputation) -> None:
         self.computation = computation
@@ -100,12 +102,12 @@ class _Padder:
         return PaddedValue(i)
 
     def _together(self, b: Builder, i: HloInstruction, operands: list[Value]) -> Value:
-        """The instruction over dynamic arrays, its result padded."""
+        """The instruction over contiguous dynamic arrays, with its result padded."""
         given = [self._dynamic(b, v, o.shape) for v, o in zip(operands, i.operands, strict=True)]
         return self._static(b, self.computation.clone_instruction(i, given))
 
     def _static(self, b: Builder, i: HloInstruction) -> Value:
-        """The padded form of a value that is what its shape says."""
+        """The padded form of a value that has its declared, dynamic shape."""
         if isinstance(i.shape, TupleShape):
             return [self._static(b, b.element(i, n)) for n in range(len(i.shape.shapes))]
         if not isinstance(i.shape, ArrayShape) or not i.shape.is_dynamic:
@@ -120,7 +122,7 @@ class _Padder:
         return PaddedValue(b.element(made, 0), sizes_of)
 
     def _dynamic(self, b: Builder, value: Value, shape: Shape) -> HloInstruction:
-        """A value as its shape says."""
+        """A value in its declared, dynamic shape."""
         if isinstance(value, list):
             shapes = shape.shapes if isinstance(shape, TupleShape) else ()
             return b.add(O.TUPLE, [self._dynamic(b, v, s) for v, s in zip(value, shapes, strict=True)], shape)
@@ -131,7 +133,7 @@ class _Padder:
 
 
 def _sized(b: Builder, value: Value, shape: Shape) -> Value:
-    """Only the sizes that the shape lets differ from the bound."""
+    """The value with only the sizes of dimensions that are dynamic in the shape."""
     if isinstance(value, list):
         shapes = shape.shapes if isinstance(shape, TupleShape) else ()
         return [_sized(b, v, s) for v, s in zip(value, shapes, strict=True)]

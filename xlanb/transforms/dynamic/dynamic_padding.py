@@ -1,7 +1,9 @@
-"""What a dynamic array is once its size is a number of its own, and what each opcode makes of it (xla/service/dynamic_dimension_inference.h, dynamic_padder.h).
+"""Padded form of dynamic arrays, and the rule of each opcode for it.
 
-A dynamic array is kept at its bound, with the sizes of its dynamic dimensions beside it as scalars s32; what lies beyond a size is anything. A rule gives the result of an instruction as
-such an array, or None where it needs the elements together.
+A dynamic array is stored at its bound, and the sizes of its dynamic dimensions as s32 scalars;
+elements beyond a size are undefined. A rule returns the result of an instruction in this form, or
+None if it needs contiguous elements.
+Source: xla/service/dynamic_dimension_inference.h, dynamic_padder.h.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def static(shape: Shape) -> Shape:
 
 
 def filled(b: Builder, x: PaddedValue, dimensions: Iterable[int], value: HloInstruction) -> HloInstruction:
-    """The array with `value`, a scalar, beyond the sizes of those of `dimensions` that are dynamic."""
+    """The array with the scalar `value` in the padding of those `dimensions` that are dynamic."""
     made, shape = x.array, x.array.array_shape
     for d in dimensions:
         if d in x.sizes:
@@ -55,7 +57,7 @@ def filled(b: Builder, x: PaddedValue, dimensions: Iterable[int], value: HloInst
 
 
 def apply(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
-    """The result of an instruction over padded operands; None where only the elements themselves will do."""
+    """The result of an instruction over padded operands; None if it needs contiguous elements."""
     rule = _RULES.get(i.opcode, _elementwise if i.opcode.is_elementwise else None)
     return rule(b, i, operands) if rule is not None else None
 
@@ -65,7 +67,7 @@ def _clone(i: HloInstruction, operands: Iterable[HloInstruction]) -> HloInstruct
 
 
 def _results(b: Builder, made: HloInstruction, sizes: Sizes) -> Value:
-    """One array or several of the same sizes."""
+    """One array, or several of equal sizes."""
     if isinstance(made.shape, TupleShape):
         return [PaddedValue(b.element(made, n), sizes) for n in range(len(made.shape.shapes))]
     return PaddedValue(made, sizes)
@@ -78,9 +80,9 @@ def _elementwise(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> 
 
 
 def _together(b: Builder, given: Iterable[Sizes], *, implicit_broadcast: bool = False) -> Sizes:
-    """The sizes of arrays that are read together: of two that differ the smaller.
+    """The sizes of arrays that are read together: the smaller one if two differ.
 
-    With `implicit_broadcast` a size of 1 gives way to any other, as XLA has it.
+    With `implicit_broadcast` a size of 1 is replaced by the other, as in XLA.
     """
     sizes: Sizes = {}
     for some in given:
@@ -100,7 +102,10 @@ def _meet(b: Builder, n: HloInstruction, m: HloInstruction, *, implicit_broadcas
 
 
 def _spread(b: Builder, x: PaddedValue, sizes: Sizes) -> HloInstruction:
-    """The array with its only element repeated along each dimension whose size is 1 where that of the result may not be."""
+    """Repeat the only element along each dimension of dynamic size 1.
+
+    Only where the result's size may differ.
+    """
     made, shape = x.array, x.array.array_shape
     for d, n in x.sizes.items():
         if sizes[d] is n:
@@ -181,7 +186,7 @@ def _concatenate(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> 
 
 
 def _pad(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
-    """What lies beyond a size is padding already."""
+    """Overwrite the elements beyond each size with the pad value, then pad."""
     x, value = operands
     sizes: Sizes = {}
     for d, n in x.sizes.items():
@@ -198,7 +203,7 @@ def _pad(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | 
 
 
 def _whole(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
-    """A slice that leaves dynamic dimensions as they are."""
+    """A slice that keeps dynamic dimensions whole."""
     x = operands[0]
     dims = x.array.array_shape.dimensions
     if any(i.array_shape.dimensions[d] != dims[d] for d in x.sizes):
@@ -207,7 +212,7 @@ def _whole(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value 
 
 
 def _off(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
-    """What is done along `dimensions` does not touch others."""
+    """An instruction along `dimensions` that are not dynamic."""
     if any(d in o.sizes for o in operands for d in i.dimensions):
         return None
     sizes = _together(b, (o.sizes for o in operands))
@@ -227,7 +232,7 @@ def _reduce_window(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -
 
 
 def _reshape(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
-    """Dynamic dimensions that are the most major ones of what they are split into or joined with."""
+    """A reshape whose dynamic dimensions are the most major ones of each split or merge."""
     x = operands[0]
     source, target = x.array.array_shape.dimensions, i.array_shape.dimensions
     runs = reshape_runs(source, target)
@@ -245,7 +250,7 @@ def _reshape(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Valu
             return None
         old, new = source[major_in], target[major_out]
         size = x.sizes[major_in]
-        if new == old:  # of which both may be 0
+        if new == old:  # both may be 0
             sizes[major_out] = size
         elif new % old == 0:
             sizes[major_out] = b.binary(O.MULTIPLY, size, b.scalar(new // old, SIZE))
@@ -257,7 +262,7 @@ def _reshape(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Valu
 
 
 def _gather(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
-    """Indices beyond a size are clamped like others; dynamic dimensions of `x` are taken whole."""
+    """Indices beyond a size are clamped; slices must cover dynamic dimensions of `x`."""
     x, indices = operands
     offsets = i.ints("offset_dims")
     gone = {*i.ints("collapsed_slice_dims"), *i.ints("operand_batching_dims")}
@@ -272,14 +277,14 @@ def _gather(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value
 
 
 def _index_sizes(i: HloInstruction, indices: PaddedValue, places: list[int]) -> Sizes:
-    """Sizes of the dimensions of index vectors, by the dimensions that they become."""
+    """Sizes of the index dimensions, by the dimensions of the result or updates."""
     vector = i.attributes["index_vector_dim"]
     outer = [d for d in range(indices.array.array_shape.rank) if d != vector]
     return {places[outer.index(d)]: n for d, n in indices.sizes.items()}
 
 
 def _scatter(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
-    """Indices beyond a size are moved out of bounds, where nothing is written."""
+    """Indices beyond a size are set out of bounds, where scatter writes nothing."""
     count = len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     vector = i.attributes["index_vector_dim"]

@@ -1,11 +1,16 @@
-"""Expand batch normalization into reductions and arithmetic (xla/hlo/transforms/expanders/... batchnorm_expander.h; Ioffe and Szegedy 2015).
+"""Expand batch normalization into reductions and arithmetic.
 
-batch-norm-inference(x, scale, offset, mean, variance)    =>    x * s + (offset - mean * s) with s = scale * rsqrt(variance + epsilon)
-batch-norm-training(x, scale, offset)                     =>    ((x - mean) * rsqrt(variance + epsilon)) * scale + offset with the batch's own mean E[x] and
-                                                                variance E[x^2] - E[x]^2, and both of them
-batch-norm-grad(x, scale, mean, variance, dy)             =>    (dx, dscale, doffset)
+batch-norm-inference(x, scale, offset, mean, variance)
+  =>  x * s + (offset - mean * s) with s = scale * rsqrt(variance + epsilon)
+batch-norm-training(x, scale, offset)
+  =>  ((x - mean) * rsqrt(variance + epsilon)) * scale + offset, mean, variance
+      with the batch's own mean E[x] and variance E[x^2] - E[x]^2
+batch-norm-grad(x, scale, mean, variance, dy)
+  =>  (dx, dscale, doffset)
 
-A narrow float is computed in the wider type that XLA:CPU's float-normalization passes, which run before, have made of it.
+A narrow float is computed in the wider type that XLA:CPU's float-normalization passes, which run
+before, have converted it to.
+Source: xla/hlo/transforms/expanders/... batchnorm_expander.h; Ioffe and Szegedy 2015.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from xlanb.transforms.precision.float_normalization import widened
 
 @dataclass(frozen=True)
 class BatchNormExpander(HloPass):
-    """Expands the three batch normalisation opcodes."""
+    """Expands the three batch normalization opcodes."""
 
     name = "batchnorm_expander"
     triggers = frozenset((O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING, O.BATCH_NORM_GRAD))
@@ -48,7 +53,7 @@ def _widened(i: HloInstruction) -> HloInstruction:
 
 
 class _Norm:
-    """One batch normalisation: its operands, and what all three expansions build with."""
+    """One batch normalization: its operands, and what all three expansions share."""
 
     def __init__(self, i: HloInstruction, cache: regions.Cache) -> None:
         self.i, self.b = i, Builder(i)
@@ -61,12 +66,12 @@ class _Norm:
         self.narrow = array(self.x.shape.element_type, (size,))
 
     def no_narrower(self, v: HloInstruction) -> HloInstruction:
-        """A value per feature in the type of x where its own has fewer digits: the normalisation of f64 by f32 is one of f64."""
+        """Convert a value per feature to the type of x if its own type is narrower."""
         mine = self.x.shape.element_type
         return self.b.convert(v, mine) if v.shape.element_type.bits < mine.bits else v
 
     def wide(self, v: HloInstruction) -> HloInstruction:
-        """A value per feature, spread over x."""
+        """A value per feature, broadcast to the shape of x."""
         return self.b.broadcast(v, (self.feature,), self.x.array_shape)
 
     def total(self, v: HloInstruction) -> HloInstruction:
@@ -121,7 +126,8 @@ def _gradient(n: _Norm) -> HloInstruction:
     product = n.total(b.binary(O.MULTIPLY, dy, centred))
     doffset = n.total(dy)
     dscale = b.binary(O.MULTIPLY, product, inverse)
-    # dx = scale * inverse / count * (count * dy - sum(dy) - sum(dy * centred) * centred / (variance + epsilon))
+    # dx = scale * inverse / count * (count * dy - sum(dy) - sum(dy * centred) * centred / (variance
+    # + epsilon))
     pull = b.binary(O.DIVIDE, b.binary(O.MULTIPLY, n.wide(product), centred), n.wide(n.raised(variance)))
     count = b.full(n.count, x.array_shape)
     inner = b.binary(

@@ -1,7 +1,11 @@
-"""Expand bitcast-convert between types of different width into shifts (xla/hlo/transforms/expanders/bitcast_dtypes_expander.h).
+"""Expand bitcast-convert between types of different width into shifts.
 
-bitcast-convert(f32[4]) to u8[4,4]    =>    convert(u8, and(shift-right-logical(broadcast(u32), 8 * iota), 255))
-bitcast-convert(u8[4,4]) to f32[4]    =>    bitcast-convert(f32, or of each byte converted to u32 and shifted to its place)
+bitcast-convert(f32[4]) to u8[4,4]
+  =>  convert(u8, and(shift-right-logical(broadcast(u32), 8 * iota), 255))
+bitcast-convert(u8[4,4]) to f32[4]
+  =>  bitcast-convert(f32, or of each byte converted to u32 and shifted to its position)
+
+Source: xla/hlo/transforms/expanders/bitcast_dtypes_expander.h.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ _UNSIGNED = {
 
 @dataclass(frozen=True)
 class BitcastDtypesExpander(HloPass):
-    """Expands bitcast-converts whose two types differ in width; the least significant part comes first."""
+    """Expands bitcast-converts between types of different width, least significant part first."""
 
     name = "bitcast_dtypes_expander"
 
@@ -44,7 +48,7 @@ class BitcastDtypesExpander(HloPass):
 
 
 def _widths(i: HloInstruction) -> tuple[int, ...]:
-    """The widths in bits of operand and result; () where they are one."""
+    """The widths of operand and result in bits; () if they are equal."""
     source, target = i.operands[0].shape.element_type, i.shape.element_type
     return () if source.bits == target.bits or source.is_complex or target.is_complex else (source.bits, target.bits)
 

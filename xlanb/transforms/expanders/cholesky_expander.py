@@ -1,9 +1,13 @@
-"""Expand Cholesky factorizations into a loop over columns (xla/hlo/transforms/expanders/cholesky_expander.h; Golub and Van Loan, Matrix Computations, 4.2).
+"""Expand Cholesky factorizations into a loop over columns.
 
     cholesky(f32[n,n] a), lower=true
-      =>  for k in 0 .. n-1:  c = a[:, k] - l l[k, :]^H;   l[:, k] = c / sqrt(c[k]) from row k on, 0 above
+      =>  for k in 0 .. n-1:
+            c = a[:, k] - l l[k, :]^H;   l[:, k] = c / sqrt(c[k]) from row k on, 0 above
 
-XLA works on blocks of columns; this is its step for one block, over the whole matrix. A matrix that is not positive definite gives NaN throughout.
+XLA works on blocks of columns; this is its step for one block, over the whole matrix. A matrix that
+is not positive definite gives NaN throughout.
+Source: xla/hlo/transforms/expanders/cholesky_expander.h; Golub and Van Loan, Matrix Computations,
+4.2.
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ def _expanded(i: HloInstruction, cache: regions.Cache) -> HloInstruction:
 
 
 def _with_column(b: Builder, k: HloInstruction, a: HloInstruction, factor: HloInstruction) -> HloInstruction:
-    """The factor with its column k, which depends on those before it."""
+    """The factor with its column k computed from the columns before it."""
     s = a.array_shape
     rank, n, outer = s.rank, s.dimensions[-1], s.dimensions[:-2]
     zero = b.scalar(0, PrimitiveType.S32)

@@ -1,8 +1,10 @@
-"""Replace total-order comparisons of floats by comparisons of integers (xla/service/comparison_expander.h).
+"""Replace total-order comparisons of floats by comparisons of integers.
 
     compare(a, b), direction=LT, type=TOTALORDER    =>    compare(key(a), key(b)), direction=LT
 
-key(x) reads the bits of x as a signed integer and turns round all but the sign of the negative ones, which orders them -NaN < -inf < .. < -0 < 0 < .. < inf < NaN. Of two types the narrower is converted first.
+key(x) reads the bits of x as a signed integer and inverts all but the sign bit of negative numbers.
+This orders them -NaN < -inf < .. < -0 < 0 < .. < inf < NaN. The operand with the narrower type is
+converted first. Source: xla/service/comparison_expander.h.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _BITS = {16: PrimitiveType.S16, 32: PrimitiveType.S32, 64: PrimitiveType.S64}
 
 @dataclass(frozen=True)
 class ComparisonExpander(HloPass):
-    """Expands comparisons in total order."""
+    """Expands total-order comparisons of floats."""
 
     name = "comparison-expander"
     triggers = frozenset((O.COMPARE,))
@@ -35,7 +37,7 @@ class ComparisonExpander(HloPass):
 
 
 def _compared(i: HloInstruction) -> PrimitiveType:
-    """The type in which a comparison compares: the wider of its operands'."""
+    """The type of a comparison: the wider of its operands' types."""
     return common_type({o.array_shape.element_type for o in i.operands})
 
 
@@ -46,7 +48,8 @@ def _has_key(t: PrimitiveType) -> bool:
 def _expand(i: HloInstruction) -> None:
     b, t = Builder(i), _compared(i)
     integers = i.operands[0].array_shape.with_type(_BITS[t.bits])
-    # As in XLA scalars are broadcast too, and the sign bit is there though signed keys need it not: algsimp and dce take that away.
+    # As in XLA, scalars are broadcast and the sign bit is kept, though signed keys don't need it;
+    # algsimp and dce remove both.
     top = 1 << (integers.element_type.bits - 1)
     zero, low_bits, _ = (
         b.add(O.BROADCAST, (b.scalar(value, integers.element_type),), integers, dimensions=())

@@ -1,11 +1,17 @@
-"""Expand symmetric eigendecompositions into Jacobi's method (xla/hlo/transforms/expanders/eigh_expander.h; Brent and Luk, The
-solution of singular-value and symmetric eigenvalue problems on multiprocessor arrays, 1985; Golub and Van Loan, Matrix Computations, 8.4).
+"""Expand symmetric eigendecompositions into Jacobi's method.
 
-    custom-call(f32[n,n] a), custom_call_target="Eigh", backend_config="1,1,100,1e-6"        whether the lower half is read, whether to sort, rounds, tolerance
-      =>  while(off-diagonal norm > tolerance * norm):  n - 1 times:  rotate the pairs (k, k + n/2) so that a[k, k + n/2] = 0;  exchange the partners
+    custom-call(f32[n,n] a), custom_call_target="Eigh", backend_config="1,1,100,1e-6"
+      =>  while(off-diagonal norm > tolerance * norm):
+            n - 1 times:  rotate the pairs (k, k + n/2) so that a[k, k + n/2] = 0;
+                          exchange the partners
 
-The matrix lies in four quarters; the pairs are the diagonals of the upper right one. After n - 1 exchanges every index has met every other and is back in its place. An odd matrix gets
-a row and column of zeros. Matrices of complex numbers stay.
+The backend config says whether to read the lower triangle, whether to sort, the maximum number of
+sweeps and the tolerance. The matrix is stored as four quarters; the pairs are the diagonal of the
+upper right one. After n - 1 exchanges every index has met every other and is back in its place. A
+matrix of odd size is padded by a row and column of zeros. Complex matrices are not expanded.
+Source: xla/hlo/transforms/expanders/eigh_expander.h; Brent and Luk, The solution of singular-value
+and symmetric eigenvalue problems on multiprocessor arrays, 1985; Golub and Van Loan, Matrix
+Computations, 8.4.
 """
 
 from __future__ import annotations
@@ -31,7 +37,8 @@ from xlanb.transforms.verdict import REAL
 
 _INDEX = PrimitiveType.S32
 _FLOATS = frozenset((PrimitiveType.F32, PrimitiveType.F64))
-_TINY = 0.1  # of the rounding error of the diagonal: what is smaller off it is no longer rotated away
+# times the rounding error of the diagonal: smaller off-diagonal values are not rotated away
+_TINY = 0.1
 Quarters = list[HloInstruction]
 
 
@@ -39,7 +46,7 @@ Quarters = list[HloInstruction]
 class EighExpander(HloPass):
     """Expands the custom call Eigh over f32 and f64.
 
-    Raises PassError where its options or operand are not as described above.
+    Raises PassError if its options or operand are not as described above.
     """
 
     name = "eigh_expander"
@@ -107,7 +114,7 @@ class _Expansion:
         )
 
     def _symmetric(self) -> HloInstruction:
-        """The half that is read, on both sides."""
+        """The triangle that is read, mirrored to both sides."""
         b, a = self.b, self.i.operands[0]
         rank = a.array_shape.rank
         mirrored = b.transpose(a, [*range(rank - 2), rank - 1, rank - 2])
@@ -122,7 +129,7 @@ class _Expansion:
         return self.b.add(O.PAD, (a, self.b.scalar(0, self.kind)), shape, padding=edges)
 
     def _sweeps(self, start: Quarters) -> Quarters:
-        """Sweeps until the rest off the diagonal is small, or there were too many."""
+        """Sweep until the off-diagonal norm is small or the maximum number of sweeps is reached."""
         b, module = self.b, self.i.parent.module
         state = tuple_of((array(_INDEX), *(s.shape for s in start)))
         condition, body = (module.add_computation(f"eigh_sweeps_{end}") for end in ("condition", "body"))
@@ -141,7 +148,7 @@ class _Expansion:
         return [b.element(loop, 1 + n) for n in range(len(start))]
 
     def _is_rough(self, b: Builder, quarters: Quarters) -> HloInstruction:
-        """Whether off the diagonal of some matrix there is more than the tolerance allows."""
+        """Whether the off-diagonal norm of some matrix exceeds the tolerance."""
         zero = b.full(0, quarters[0].array_shape)
         is_diagonal = _is_diagonal(b, zero.array_shape)
         off = [b.select(is_diagonal, zero, q) if k in (0, 3) else q for k, q in enumerate(quarters)]
@@ -169,7 +176,7 @@ class _Expansion:
         return self._sum(b, b.select(_is_diagonal(b, x.array_shape), x, b.full(0, x.array_shape)), 1)
 
     def _rotation(self, b: Builder, state: Quarters) -> Quarters:
-        """All pairs rotated at once, then partners exchanged."""
+        """Rotate all pairs at once, then exchange partners."""
         tl, tr, bl, br, *vectors = state
         cosine, sine, first, second = _schur(b, *(self._diagonal(b, q) for q in (tl, tr, br)))
         shape, rank = tl.array_shape, tl.array_shape.rank
@@ -196,7 +203,7 @@ class _Expansion:
         return [tl, tr, bl, br, vtl, vtr, vbl, vbr]
 
     def _sorted(self, values: HloInstruction, vectors: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
-        """In ascending order, the columns of the vectors with them."""
+        """Eigenvalues in ascending order, and the columns of the vectors in the same order."""
         b, shape = self.b, vectors.array_shape
         rank = shape.rank
         keys = b.broadcast(values, (*range(rank - 2), rank - 1), shape)
@@ -220,7 +227,10 @@ def _is_diagonal(b: Builder, shape: ArrayShape) -> HloInstruction:
 
 
 def _schur(b: Builder, w_tl: HloInstruction, w_tr: HloInstruction, w_br: HloInstruction) -> Quarters:
-    """Cosine and sine of the rotations that make each [[w_tl, w_tr], [w_tr, w_br]] diagonal, and what is on the diagonals then."""
+    """Cosine and sine of the rotations that diagonalize each [[w_tl, w_tr], [w_tr, w_br]].
+
+    Also returns the resulting diagonals.
+    """
     shape = w_tl.array_shape
     one, zero, two = (b.full(v, shape) for v in (1, 0, 2))
     tau = b.binary(O.DIVIDE, b.binary(O.SUBTRACT, w_br, w_tl), b.binary(O.MULTIPLY, two, w_tr))
@@ -242,14 +252,14 @@ def _schur(b: Builder, w_tl: HloInstruction, w_tr: HloInstruction, w_br: HloInst
 
 
 def _turned(b: Builder, angle: Quarters, x: HloInstruction, y: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
-    """(c x - s y, s x + c y)."""
+    """The rotation (c x - s y, s x + c y)."""
     c, s = angle
     product: Callable[[HloInstruction, HloInstruction], HloInstruction] = lambda p, q: b.binary(O.MULTIPLY, p, q)  # noqa: E731
     return b.binary(O.SUBTRACT, product(c, x), product(s, y)), b.binary(O.ADD, product(s, x), product(c, y))
 
 
 def _exchanged(b: Builder, x: HloInstruction, y: HloInstruction, d: int) -> tuple[HloInstruction, HloInstruction]:
-    """Partners moved on by one, all but the first: (x0 y0 x1 .. x-2), (y1 .. y-1 x-1)."""
+    """Shift all partners but the first by one: (x0 y0 x1 .. x-2), (y1 .. y-1 x-1)."""
     n = x.array_shape.dimensions[d]
     if n == 1:
         return x, y

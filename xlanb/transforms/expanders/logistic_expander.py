@@ -1,6 +1,8 @@
-"""Expand the logistic function into exponential and division (xla/hlo/transforms/expanders/logistic_expander.h).
+"""Expand the logistic function into exponential and division.
 
 logistic(x)    =>    1 / (1 + exp(-x))
+
+Source: xla/hlo/transforms/expanders/logistic_expander.h.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Remove optimization barriers after cse (xla/hlo/transforms/expanders/optimization_barrier_expander.h, the pass cse_barrier_expander).
+"""Remove optimization barriers after cse (the pass cse_barrier_expander).
 
 opt-barrier(x)    =>    x
+
+Source: xla/hlo/transforms/expanders/optimization_barrier_expander.h.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from xlanb.transforms.base import HloPass
 
 @dataclass(frozen=True)
 class OptimizationBarrierExpander(HloPass):
-    """Replaces every barrier by its operand; what it ordered stays in order."""
+    """Replaces every barrier by its operand, and keeps its control dependencies."""
 
     name = "cse_barrier_expander"
     triggers = frozenset((O.OPT_BARRIER,))

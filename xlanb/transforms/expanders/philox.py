@@ -1,6 +1,8 @@
-"""Philox 4x32-10 in HLO (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011; PhiloxRandomBits in xla/hlo/builder/lib/prng.h).
+"""Philox 4x32-10 in HLO (PhiloxRandomBits in xla/hlo/builder/lib/prng.h).
 
-A counter of 128 bits, one more for every four words, goes through ten rounds of two multiplications, keyed by 64 bits.
+A counter of 128 bits, incremented for every four words, goes through ten rounds of two
+multiplications, keyed by 64 bits.
+Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Words = list[HloInstruction]
 
 @dataclass(frozen=True)
 class PhiloxCounter:
-    """The counter, two scalars u64."""
+    """The counter, as two u64 scalars."""
 
     low: HloInstruction
     high: HloInstruction
@@ -37,7 +39,10 @@ class PhiloxCounter:
 def philox_bits(
     b: Builder, key: HloInstruction, counter: PhiloxCounter, shape: ArrayShape
 ) -> tuple[HloInstruction, PhiloxCounter]:
-    """Bits u32 or u64 (by the width of the element type) in the dimensions of `shape`, and the counter after them; `key` is a scalar u64."""
+    """Random u32 or u64 in the dimensions of `shape`, and the counter after them.
+
+    The width is that of the shape's element type. `key` is a u64 scalar.
+    """
     wide = shape.element_type.bits == 64
     count = shape.element_count
     steps = -(-count // (2 if wide else 4))
@@ -51,7 +56,7 @@ def philox_bits(
 
 
 def _counters(b: Builder, counter: PhiloxCounter, steps: int) -> Words:
-    """Four words of each counter."""
+    """The four words of each counter."""
     line = array(P.U64, (steps,))
     start = b.broadcast(counter.low, (), line)
     low = b.binary(O.ADD, start, b.add(O.IOTA, (), line, iota_dimension=0))

@@ -1,11 +1,17 @@
-"""Expand QR factorizations into Householder reflections, column by column (xla/hlo/transforms/expanders/qr_expander.h; Golub and Van Loan, Matrix Computations, 5.1 and 5.2).
+"""Expand QR factorizations into Householder reflections, column by column.
 
     custom-call(f32[m,n] a), custom_call_target="Qr"
-      =>  for k in 0 .. min(m,n)-1:  v, tau, beta = reflection of a[k:, k];   a -= tau v (v^T a) right of column k;   a[:, k] = above, beta, v below
-    custom-call(f32[m,n] a, f32[k] taus), custom_call_target="ProductOfElementaryHouseholderReflectors"
+      =>  for k in 0 .. min(m,n)-1:
+            v, tau, beta = reflection of a[k:, k];   a -= tau v (v^T a) right of column k;
+            a[:, k] = above, beta, v below
+    custom-call(f32[m,n] a, f32[k] taus),
+        custom_call_target="ProductOfElementaryHouseholderReflectors"
       =>  q = identity;  for k backwards:  q -= tau v (v^T q)
 
-The result is packed as LAPACK's geqrf packs it. XLA puts blocks of 128 columns together; this is its step within one block, over the whole matrix. Matrices of complex numbers stay.
+The result is packed as LAPACK's geqrf packs it. XLA works on blocks of 128 columns; this is its
+step for one block, over the whole matrix. Complex matrices are not expanded.
+Source: xla/hlo/transforms/expanders/qr_expander.h; Golub and Van Loan, Matrix Computations, 5.1,
+5.2.
 """
 
 from __future__ import annotations
@@ -31,9 +37,9 @@ _FLOATS = frozenset((PrimitiveType.F32, PrimitiveType.F64))
 
 @dataclass(frozen=True)
 class QrExpander(HloPass):
-    """Expands the custom calls Qr and ProductOfElementaryHouseholderReflectors over f32 and f64.
+    """Expands Qr and ProductOfElementaryHouseholderReflectors over f32 and f64.
 
-    Raises PassError where their operands or results are no such matrices.
+    Raises PassError if their operands or results are not such matrices.
     """
 
     name = "qr_expander"
@@ -94,7 +100,10 @@ _EXPANSIONS = {"Qr": _factorized, "ProductOfElementaryHouseholderReflectors": _p
 def _reflect(
     b: Builder, k: HloInstruction, a: HloInstruction, taus: HloInstruction, cache: regions.Cache
 ) -> list[HloInstruction]:
-    """The matrix after the reflection that clears column k below the diagonal, and the scales with that of it."""
+    """Apply the reflection that clears column k below the diagonal.
+
+    Returns the matrix and the scales, including that of the reflection.
+    """
     x = _column(b, a, k)
     index = _line_index(b, a)
     below = _below(b, x, index, k)
@@ -119,7 +128,10 @@ def _reflection(
     k: HloInstruction,
     cache: regions.Cache,
 ) -> tuple[HloInstruction, HloInstruction, HloInstruction]:
-    """v (1 at k, 0 above), tau and beta with (1 - tau v v^T) x = beta e_k; tau is 0 where nothing is below."""
+    """v (1 at k, 0 above), tau and beta with (1 - tau v v^T) x = beta e_k.
+
+    tau is 0 if everything below is 0.
+    """
     kind = alpha.array_shape.element_type
     plus = regions.binary_region(b.computation.module, cache, O.ADD, kind)
     rank = below.array_shape.rank
@@ -138,7 +150,7 @@ def _reflection(
 
 
 def _hypotenuse(b: Builder, x: HloInstruction, y: HloInstruction) -> HloInstruction:
-    """sqrt(x^2 + y^2) without overflow between."""
+    """sqrt(x^2 + y^2) without intermediate overflow."""
     x, y = b.unary(O.ABS, x), b.unary(O.ABS, y)
     largest = b.binary(O.MAXIMUM, x, y)
     parts = [b.binary(O.DIVIDE, v, largest) for v in (x, y)]
@@ -196,5 +208,5 @@ def _below(b: Builder, x: HloInstruction, index: HloInstruction, k: HloInstructi
 
 
 def _spread(b: Builder, x: HloInstruction, shape: ArrayShape) -> HloInstruction:
-    """One number for each matrix of a batch, over all of it."""
+    """One number per matrix of a batch, broadcast over the matrix."""
     return b.broadcast(x, tuple(range(x.array_shape.rank)), shape)

@@ -1,13 +1,18 @@
-"""Expand random bit generators into arithmetic (xla/hlo/transforms/expanders/rng_bit_generator_expander.h; Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011).
+"""Expand random bit generators into arithmetic.
 
     rng-bit-generator(u64[2] s), algorithm=rng_three_fry, u32[n]
-      =>  x0, x1 = low and high words of s[1] + iota(n / 2);  20 rounds of add, rotate, exclusive or, keyed by s[0]
+      =>  x0, x1 = low and high words of s[1] + iota(n / 2);
+          20 rounds of add, rotate, exclusive or, keyed by s[0]
           tuple(s with s[1] + n / 2, words x0 and x1 interleaved)
 
     rng-bit-generator(u64[2] s), algorithm=rng_philox (rng_default too), u32[n]
-      =>  words of Philox over the counter s[1] + 2^64 s[0] + iota(n / 4), keyed by s[0];  of u64[3] the counter is s[1] + 2^64 s[2]
+      =>  words of Philox over the counter s[1] + 2^64 s[0] + iota(n / 4), keyed by s[0];
+          for u64[3] the counter is s[1] + 2^64 s[2]
 
-Each is a call; up to eight calls of one algorithm and shape share a computation. Done for results of 32 and 64 bits an element; others stay for the backend.
+Each becomes a call; up to eight calls of one algorithm and shape share a computation. Only results
+with 32 or 64 bits per element are expanded; others stay for the backend.
+Source: xla/hlo/transforms/expanders/rng_bit_generator_expander.h; Salmon et al., Parallel random
+numbers: as easy as 1, 2, 3, SC 2011.
 """
 
 from __future__ import annotations
@@ -31,7 +36,10 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _WIDTHS = (32, 64)
 _MOST_CALLS = 8
-"""The number of calls that share a computation: inlining may grow a module by this factor at any size (see expansion)."""
+"""The number of calls that share a computation.
+
+Inlining may grow a module by this factor at any size (see expansion).
+"""
 _STATES = {"rng_three_fry": ((2,),), "rng_philox": ((2,), (3,)), "rng_default": ((2,), (3,))}
 P = PrimitiveType
 Pair = tuple[HloInstruction, HloInstruction]
@@ -39,7 +47,10 @@ Pair = tuple[HloInstruction, HloInstruction]
 
 @dataclass(frozen=True)
 class RngBitGeneratorExpander(HloPass):
-    """Expands rng-bit-generator of ThreeFry (a state u64[2]) and Philox (u64[2] or u64[3]), which is the default."""
+    """Expands rng-bit-generator of ThreeFry (state u64[2]) and Philox (u64[2] or u64[3]).
+
+    Philox is the default algorithm.
+    """
 
     name = "rng-bit-generator-expander"
 
@@ -87,14 +98,20 @@ def _threefry_bits(
 def _philox_bits(
     b: Builder, state: list[HloInstruction], shape: ArrayShape
 ) -> tuple[HloInstruction, list[HloInstruction]]:
-    """A state of two words has no room for the upper half of the counter: the key stands there."""
+    """Random bits and the new state.
+
+    A state of two words has no room for the upper half of the counter; the key is used for it.
+    """
     key, low, *rest = state
     bits, after = philox.philox_bits(b, key, philox.PhiloxCounter(low, rest[0] if rest else key), shape)
     return bits, [key, after.low, *([after.high] if rest else [])]
 
 
 def _narrow(b: Builder, key: HloInstruction, counter: HloInstruction, shape: ArrayShape) -> tuple[HloInstruction, int]:
-    """u32 of a shape, and how many counters they took: both words of each are used, side by side along one dimension."""
+    """Random u32 of a shape, and the number of counters used.
+
+    Both words of each counter are used, interleaved along one dimension.
+    """
     dims = shape.dimensions
     if not dims:
         words = _threefry(b, _words(b, b.reshape(counter, (1,))), _words(b, key))
@@ -109,7 +126,7 @@ def _narrow(b: Builder, key: HloInstruction, counter: HloInstruction, shape: Arr
 
 
 def _wide(b: Builder, key: HloInstruction, counter: HloInstruction, shape: ArrayShape) -> tuple[HloInstruction, int]:
-    """u64 of a shape, one counter each."""
+    """Random u64 of a shape, one counter each."""
     dims = shape.dimensions
     words = _threefry(b, _words(b, _counters(b, counter, dims)), _words(b, key))
     low, high = (b.convert(w, P.U64) for w in words)
@@ -117,7 +134,7 @@ def _wide(b: Builder, key: HloInstruction, counter: HloInstruction, shape: Array
 
 
 def _split_dimension(dims: tuple[int, ...]) -> int:
-    """The first even dimension, else the first of the largest."""
+    """The first even dimension, or else the first of the largest."""
     even = [d for d, n in enumerate(dims) if n % 2 == 0]
     return even[0] if even else dims.index(max(dims))
 

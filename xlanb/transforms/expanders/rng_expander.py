@@ -1,10 +1,12 @@
-"""Expand random numbers of a distribution into Philox (xla/hlo/transforms/expanders/rng_expander.h).
+"""Expand random numbers of a distribution into Philox.
 
     rng(f32[] a, f32[] b), distribution=rng_uniform, f32[n]
-      =>  call(key, rng-get-and-update-state(), delta=n, a, b), to_apply={(b - a) * (bits >> 9) * 2^-23 + a}
+      =>  call(key, rng-get-and-update-state(), delta=n, a, b),
+          to_apply={(b - a) * (bits >> 9) * 2^-23 + a}
 
-Integers are a plus the bits modulo b - a, normal numbers come from pairs of uniform ones (Box and Muller). Each rng has a key of its own, drawn from a generator with a fixed seed:
-XLA's keys depend on what else its process compiled before.
+Integers are `a` plus the bits modulo b - a. Normal numbers come from pairs of uniform ones (Box and
+Muller). Each rng has its own key, drawn from a generator with a fixed seed; XLA's keys depend on
+what else its process compiled before. Source: xla/hlo/transforms/expanders/rng_expander.h.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def _expand(i: HloInstruction, keys: random.Random, made: Made) -> None:
 
 
 def _computation(i: HloInstruction, shape: ArrayShape, made: Made) -> HloComputation:
-    """What draws one shape of one distribution, made once."""
+    """The computation that draws one shape of one distribution, created once."""
     signature = (i.get("distribution"), shape)
     if signature not in made:
         c = made[signature] = i.parent.module.add_computation("rng")
@@ -112,7 +114,7 @@ class _Draw:
         return b.binary(O.ADD, scaled, b.broadcast(low, (), shape))
 
     def _integers(self, low: HloInstruction, high: HloInstruction, shape: ArrayShape) -> HloInstruction:
-        """low + bits mod (high - low), added in two halves: the whole may not fit a signed number."""
+        """low + bits mod (high - low), added in two halves, since the whole may overflow."""
         b, kind = self.b, shape.element_type
         unsigned = _UNSIGNED[kind.bits]
         bits = self._bits(shape)

@@ -1,7 +1,8 @@
 """Expand scans into loops (xla/hlo/transforms/expanders/scan_expander.h).
 
     scan(f32[n] x, f32[] c), dimensions={0}, num_carries=1, to_apply=f
-      =>  while(tuple(0, c, x, zeros)), body={y, c' = f(x[k], c);  tuple(k + 1, c', x, dynamic-update-slice(out, y, k))}
+      =>  while(tuple(0, c, x, zeros)), body={y, c' = f(x[k], c);
+            tuple(k + 1, c', x, dynamic-update-slice(out, y, k))}
 
 A reverse scan goes from the last slice to the first.
 """
@@ -26,7 +27,7 @@ _COUNTER = PrimitiveType.S64
 
 @dataclass(frozen=True)
 class ScanExpander(HloPass):
-    """Expands every scan. What it carries comes before what it reads and what it writes."""
+    """Expands every scan. The loop's tuple holds carries, then inputs, then outputs."""
 
     name = "scan_expander"
 
@@ -39,7 +40,7 @@ class ScanExpander(HloPass):
 
 @dataclass(frozen=True)
 class _Scan:
-    """The parts of a scan: arrays that it reads, values that it carries, arrays that it writes."""
+    """The parts of a scan: input arrays, carried values, output arrays."""
 
     instruction: HloInstruction
     inputs: tuple[HloInstruction, ...]

@@ -1,10 +1,12 @@
-"""Expand select-and-scatter into a reduce-window of positions and a scatter (xla/service/select_and_scatter_expander.h).
+"""Expand select-and-scatter into a reduce-window of positions and a scatter.
 
     select-and-scatter(x, source, init), window=W, select=ge, scatter=add
-      =>  picked = reduce-window(x, iota 0, iota 1, ..., init, -1, -1, ...), window=W      (the selected element, then its position along each dimension)
+      =>  picked = reduce-window(x, iota 0, iota 1, ..., init, -1, -1, ...), window=W
           scatter(broadcast(init), concatenate(positions), source), to_apply=add
 
-Position -1 marks what is not there, padding or the start of a window: it gives way to every element.
+`picked` is the selected element, then its position along each dimension. Position -1 marks padding
+and the initial value; every element is preferred to it.
+Source: xla/service/select_and_scatter_expander.h.
 """
 
 from __future__ import annotations
@@ -69,7 +71,11 @@ def _expanded(i: HloInstruction) -> HloInstruction:
 
 
 def _picking(module: HloModule, select: HloComputation, rank: int) -> HloComputation:
-    """The left side where it is somewhere and `select` prefers it, or where the right side is nowhere; else the right side."""
+    """The reducer that picks one of two elements with their positions.
+
+    It picks the left one if it has a position and `select` prefers it, or if the right one has no
+    position; else the right one.
+    """
     c = module.add_computation(f"{select.name}.reduce_window")
     value = select.parameters[0].shape.element_type
     sides = [_side(c, side, number, value, rank) for number, side in ((0, "lhs"), (rank + 1, "rhs"))]

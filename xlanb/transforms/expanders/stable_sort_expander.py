@@ -1,9 +1,10 @@
-"""Replace stable sorts by unstable ones (xla/service/stable_sort_expander.h) that compare positions of equal elements.
+"""Replace stable sorts by unstable ones that compare the positions of equal elements.
 
     sort(x), is_stable=true, to_apply=less(a, b)
-    =>    get-tuple-element(sort(x, iota), to_apply={select(less(a, b) == less(b, a), i < j, less(a, b))}), index=0
+    =>    get-tuple-element(sort(x, iota),
+            to_apply={select(less(a, b) == less(b, a), i < j, less(a, b))}), index=0
 
-An operand that is such an iota already serves for it.
+An operand that is already such an iota is reused. Source: xla/service/stable_sort_expander.h.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PRED = array(PrimitiveType.PRED, ())
 
 @dataclass(frozen=True)
 class StableSortExpander(HloPass):
-    """Lets the comparators of stable sorts compare positions where the keys are equal."""
+    """Makes the comparators of stable sorts compare positions if the keys are equal."""
 
     name = "stable-sort-expander"
     triggers = frozenset((O.SORT,))
@@ -52,7 +53,7 @@ def _expand(sort: HloInstruction) -> None:
 
 
 def _position_operand(sort: HloInstruction) -> int | None:
-    """The number of the operand that holds the positions along the sorted dimension; None where there is none."""
+    """The index of the operand that is an iota along the sorted dimension, or None."""
     return next(
         (
             n
@@ -66,7 +67,7 @@ def _position_operand(sort: HloInstruction) -> int | None:
 
 
 def _with_positions(sort: HloInstruction) -> HloInstruction:
-    """A sort of the same operands and of their positions, which takes the place of `sort`."""
+    """A sort of the same operands and their positions, to replace `sort`."""
     c, module, count = sort.parent, sort.parent.module, len(sort.operands)
     positions = c.add(O.IOTA, (), sort.operands[0].array_shape.with_type(_S32), iota_dimension=sort.dimensions[0])
     comparator = module.clone_computation(sort.to_apply, f"{sort.to_apply.name}.clone")
@@ -81,7 +82,7 @@ def _with_positions(sort: HloInstruction) -> HloInstruction:
 
 
 def _break_ties(comparator: HloComputation, place: int) -> None:
-    """Where the comparator says the same of (a, b) and of (b, a), let the positions decide."""
+    """Make positions decide if the comparator returns the same for (a, b) and (b, a)."""
     root, parameters = comparator.root, comparator.parameters
     swapped: dict[HloInstruction, HloInstruction] = {p: parameters[n ^ 1] for n, p in enumerate(parameters)}
     for i in comparator.post_order():

@@ -1,8 +1,10 @@
-"""Expand top-k into a sort (xla/hlo/transforms/expanders/... topk_rewriter.h, the pass topk-decomposer).
+"""Expand top-k into a sort (the pass topk-decomposer).
 
-topk(x), k=5, largest=true    =>    tuple(slice(sort(x)), slice(positions that were sorted along)), descending, stable
+topk(x), k=5, largest=true
+  =>  tuple(slice(sort(x)), slice(sorted positions)), descending, stable
 
-A target without a kernel for it has the library call decomposed too, into which topk-rewriter makes sorts whose first elements are read.
+On a target without a kernel for it, the library calls that topk-rewriter creates are expanded too.
+Source: xla/hlo/transforms/expanders/... topk_rewriter.h.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class TopkDecomposer(HloPass):
-    """Expands every topk, with `decomposes_calls` the custom calls "TopK" too."""
+    """Expands every topk; with `decomposes_calls` the custom calls "TopK" too."""
 
     name = "topk-decomposer"
     decomposes_calls: bool = False
@@ -37,7 +39,7 @@ class TopkDecomposer(HloPass):
 
 
 def _is_call(i: HloInstruction) -> bool:
-    """Whether it is the library call, with a comparator of its own."""
+    """Whether it is the library call with its own comparator."""
     return (
         i.opcode is O.CUSTOM_CALL
         and i.attributes.get("custom_call_target") == "TopK"

@@ -1,8 +1,13 @@
-"""Replace sorts whose first elements are used by a top-k call (xla/service/topk_rewriter.h, the pass topk-rewriter).
+"""Replace sorts of which only the first elements are used by a top-k call (topk-rewriter).
 
-s = sort(x, iota), dimensions={1}, to_apply=greater        t = custom-call(x), custom_call_target="TopK"
-slice(get-tuple-element(s), index=0), [0:64], [0:k]   =>   get-tuple-element(t), index=0
-slice(get-tuple-element(s), index=1), [0:64], [0:k]        get-tuple-element(t), index=1
+s = sort(x, iota), dimensions={1}, to_apply=greater
+slice(get-tuple-element(s), index=0), [0:64], [0:k]
+slice(get-tuple-element(s), index=1), [0:64], [0:k]
+  =>  t = custom-call(x), custom_call_target="TopK"
+      get-tuple-element(t), index=0
+      get-tuple-element(t), index=1
+
+Source: xla/service/topk_rewriter.h.
 """
 
 from __future__ import annotations
@@ -24,7 +29,10 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class TopkRewriter(HloPass):
-    """Rewrites sorts of f32, largest first, whose every user reads the first k of the sorted dimension. The sort is left for dce."""
+    """Rewrites descending sorts of f32 if every user reads the first k of the sorted dimension.
+
+    The sort is left for dce.
+    """
 
     name = "topk-rewriter"
 
@@ -38,7 +46,10 @@ class TopkRewriter(HloPass):
 
 
 def first_elements(sort: HloInstruction) -> int | None:
-    """How many elements of the sorted dimension are read, where a sort is a topk; None where it is not."""
+    """The k of a sort that is a top-k: how many elements of the sorted dimension are read.
+
+    None if the sort is not a top-k.
+    """
     x, d = sort.operands[0], sort.dimensions[0]
     if (
         x.shape.element_type is not PrimitiveType.F32
@@ -62,7 +73,7 @@ def first_elements(sort: HloInstruction) -> int | None:
 
 
 def _slices(sort: HloInstruction) -> list[HloInstruction] | None:
-    """The slices that use a sort, or its elements; None where anything else does."""
+    """The slices that use a sort or elements of its result; None if there is any other user."""
     users: list[HloInstruction] = []
     for u in sort.users:
         if len(sort.operands) == 1:
@@ -75,14 +86,17 @@ def _slices(sort: HloInstruction) -> list[HloInstruction] | None:
 
 
 def _is_position(i: HloInstruction, d: int) -> bool:
-    """Whether every element is its index along dimension d."""
+    """Whether every element is its own index along dimension d."""
     if i.opcode is O.BROADCAST and i.dimensions == (d,):
         i, d = i.operands[0], 0
     return i.opcode is O.IOTA and i.get("iota_dimension") == d and i.shape.element_type is PrimitiveType.S32
 
 
 def is_greater_than(c: HloComputation) -> bool:
-    """Whether a comparison is that of its first parameter being greater than the second: of the floats, or of their keys in total order."""
+    """Whether a comparator returns parameter 0 > parameter 1.
+
+    Compared as floats, or by their total-order keys.
+    """
     root = c.root
     if root.opcode is not O.COMPARE or root.get("direction") != "GT":
         return False
@@ -91,7 +105,10 @@ def is_greater_than(c: HloComputation) -> bool:
 
 
 def _behind_key(i: HloInstruction) -> int | None:
-    """The number of the parameter that `i` is, or is the total-order key of (comparison_expander.py)."""
+    """The number of the parameter that `i` is, or is the total-order key of.
+
+    The keys are those of comparison_expander.py.
+    """
     if i.opcode is O.PARAMETER:
         return i.parameter_number
     if i.opcode is not O.SELECT:

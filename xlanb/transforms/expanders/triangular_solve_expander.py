@@ -1,9 +1,12 @@
-"""Expand triangular solves into a loop over rows (xla/service/triangular_solve_expander.h; Golub and Van Loan, Matrix Computations, 3.1).
+"""Expand triangular solves into a loop over rows.
 
     triangular-solve(f32[n,n] a, f32[n,m] y), left_side=true, lower=true
-      =>  for k in 0 .. n-1:  x[k, :] = (y[k, :] - a[k, :] x) / a[k, k]        rows of x not yet known are 0
+      =>  for k in 0 .. n-1:  x[k, :] = (y[k, :] - a[k, :] x) / a[k, k]
 
-Upper triangles go from the last row to the first; x a = y is a^T x^T = y^T. XLA inverts blocks of the diagonal first; this is its step within one block.
+Rows of x that are not known yet are 0. Upper triangles go from the last row to the first. x a = y
+is solved as a^T x^T = y^T. XLA inverts blocks of the diagonal first; this is its step for one
+block.
+Source: xla/service/triangular_solve_expander.h; Golub and Van Loan, Matrix Computations, 3.1.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ def _expanded(i: HloInstruction) -> HloInstruction:
 
 
 def _triangle(b: Builder, i: HloInstruction, a: HloInstruction, is_lower: bool) -> HloInstruction:
-    """The triangle that is read, zeros in the other, and ones on the diagonal where it is said to be of ones."""
+    """The triangle that is read, with zeros in the other; ones on a unit diagonal."""
     s = a.array_shape
     kind = s.with_type(PrimitiveType.S32)
     rows, columns = (b.add(O.IOTA, (), kind, iota_dimension=s.rank - k) for k in (2, 1))
@@ -67,7 +70,7 @@ def _triangle(b: Builder, i: HloInstruction, a: HloInstruction, is_lower: bool) 
 
 
 def _with_row(b: Builder, k: HloInstruction, a: HloInstruction, y: HloInstruction, x: HloInstruction) -> HloInstruction:
-    """x with its row k, which depends on the rows that are known."""
+    """x with its row k computed from the rows that are known."""
     s = y.array_shape
     rank, m, n, outer = s.rank, s.dimensions[-1], a.array_shape.dimensions[-1], s.dimensions[:-2]
     zero = b.scalar(0, PrimitiveType.S32)

@@ -1,9 +1,11 @@
-"""Find the producers that can be fused into all of their users (xla/service/instruction_fusion.h: ComputeGloballyUnfusible, CanFuseOnAllPaths).
+"""Find the producers that can be fused into all of their users.
 
-p = f32[8] add(x, y)          p may be fused into c, and c and p into u, but nothing into d: as p is stored for d in any
-c = f32[8] tanh(p)            case, fusing it into c and u would only make them read x and y in its place.
-u = f32[8] multiply(c, p)
+p = f32[8] add(x, y)          p can be fused into c, and c and p into u, but not into d. Since p is
+c = f32[8] tanh(p)            stored for d in any case, fusing it into c and u would only make them
+u = f32[8] multiply(c, p)     read x and y instead of p.
 d = f32[8] sort(p)
+
+Source: xla/service/instruction_fusion.h: ComputeGloballyUnfusible, CanFuseOnAllPaths.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from xlanb.hlo.instruction import HloInstruction
 
 
 class AllPaths:
-    """Answers for producers of a computation that nothing has been fused in yet, the last one first.
+    """Decides for the producers of a computation without fusions so far, last one first.
 
-    Paths are walked only where an edge between a producer and its last user is refused: in a chain whose values are used again much later
-    walks would be quadratic.
+    Paths are walked only if an edge between a producer and its last user is refused. Walks would be
+    quadratic in a chain whose values are used again much later.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class AllPaths:
         """The lowest position of a user that rejects a checked instruction."""
 
     def forbidden(self, producers: Sequence[HloInstruction]) -> set[HloInstruction]:
-        """Those producers, given in post order, that cannot be fused into all of their users on all paths."""
+        """Those of `producers`, in post order, that cannot be fused into all their users."""
         for p in reversed(producers):
             if not (self._is_fusible(p) and self._vanishes(p)):
                 self._forbidden.add(p)
@@ -58,13 +60,16 @@ class AllPaths:
         return self._first_refusal > last or all(self._is_fused_on_all_paths(producer, u) for u in producer.users)
 
     def _ask_users(self, i: HloInstruction) -> None:
-        """Note the first user that refuses an instruction; what depends on nothing is on no path."""
+        """Note the first user that refuses an instruction.
+
+        Instructions without operands and control predecessors are on no path.
+        """
         if i.operands or i.control_predecessors:
             refusing = (self._place[u] for u in i.users if i in self._refused_by(u))
             self._first_refusal = min(self._first_refusal, min(refusing, default=self._first_refusal))
 
     def _refused_by(self, consumer: HloInstruction) -> set[HloInstruction]:
-        """The operands that may not be fused into a consumer."""
+        """The operands that must not be fused into a consumer."""
         found = self._refused.get(consumer)
         if found is None:
             accepts = self._is_fusible(consumer)
@@ -88,12 +93,16 @@ class AllPaths:
                 self._walked[producer, c] = self._walked[producer, consumer] = False
                 return False
             todo += on_path
-            # What is still to do may fail: only a failure is final here, success is marked so as not to walk twice.
+            # Instructions in `todo` may still fail, so only a failure is final. True marks this
+            # path as walked.
             self._walked[producer, c] = True
         return True
 
     def _leads(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Whether `b` depends on `a`; the map of what does, quadratic in bits, is built where places in post order do not tell."""
+        """Whether `b` depends on `a`.
+
+        The reachability map, quadratic in bits, is built only if the post order does not answer.
+        """
         if a is b:
             return True
         if self._place[a] > self._place[b] or not (b.operands or b.control_predecessors):

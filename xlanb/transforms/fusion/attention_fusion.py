@@ -1,10 +1,13 @@
 """Fuse attention, softmax(f(q k^T)) v, into one kernel that does not store all scores.
 
-s = dot(q, k), p = softmax(f(s, mask)), r = dot(p, v)    =>    r = fusion(q, k, v, mask), kind=kCustom, calls={s, p, ROOT r}, "__xlanb_attention"
+s = dot(q, k), p = softmax(f(s, mask)), r = dot(p, v)
+  =>  r = fusion(q, k, v, mask), kind=kCustom, calls={s, p, ROOT r}, "__xlanb_attention"
 
-XLA:CPU has no such pass: it writes the scores, the probabilities and the result one after the other. The fused computation is the plain HLO, and means the same. The kernel goes over tiles of queries
-and keys with a running maximum and sum of each row (M. Milakov, N. Gimelshein 2018; T. Dao et al. 2022, FlashAttention), so that scores stay in a core's cache and tiles that are masked
-out as a whole are left out. Into the fusion go the masks and what only moves q, k, v and the result: the kernel reads and writes with any strides.
+XLA:CPU has no such pass: it stores scores, probabilities and result one after the other. The fused
+computation is the same plain HLO. The kernel goes over tiles of queries and keys with a running
+maximum and sum per row (M. Milakov, N. Gimelshein 2018; T. Dao et al. 2022, FlashAttention). Scores
+stay in a core's cache, and tiles that are fully masked out are skipped. The fusion includes the
+masks and the shape changes of q, k, v and the result: the kernel reads and writes with any strides.
 """
 
 from __future__ import annotations
@@ -25,21 +28,24 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 from xlanb.transforms.reason import reason
 
 KIND = "__xlanb_attention"
-"""The kind of the fusion, in its backend config."""
+"""The fusion's kind in its backend config."""
 _CONFIG = f'{{"fusion_config":{{"kind":"{KIND}"}}}}'
 _LEAST_KEYS = 48
 """With fewer keys, packing them costs as much as storing the scores."""
 _LEAST_QUERIES, _LEAST_NARROW_QUERIES = 48, 8
-"""With fewer queries, packing the keys costs more than it saves; fewer for 16-bit floats, which the unfused products pack too."""
+"""With fewer queries, packing the keys costs more than it saves.
+
+The limit is lower for 16-bit floats, which the unfused products pack too.
+"""
 _LEAST_SCORES = 1 << 15
 """With fewer scores over all heads, there is too little to save."""
 _DEEPEST = 16
-"""The number of instructions above an iota that are searched."""
+"""The depth to which operands are searched for iotas."""
 
 
 @dataclass(frozen=True)
 class AttentionFusion(HloPass):
-    """Makes a fusion of each softmax between two products, where nothing else needs the scores and it pays."""
+    """Fuses each softmax between two dots whose scores have no other user, if it pays."""
 
     name = "attention-fusion"
     triggers = frozenset((O.DOT,))
@@ -56,7 +62,7 @@ class AttentionFusion(HloPass):
 
 
 def _other_use(a: Attention) -> str:
-    """Who else reads the scores, or what is made of them before the result."""
+    """The other users of the scores, or of intermediate values before the result."""
     inside = set(between(a))
     for i in inside - {a.root}:
         if i.is_root:
@@ -86,7 +92,8 @@ CONDITIONS: Sequence[Condition[Attention]] = (
         _other_use,
         lambda a: f"{len(between(a))} instructions from {a.scores.name} to {a.root.name}",
         lambda _: (
-            "a backward pass that reads the probabilities keeps them in memory; compute the forward pass alone, or apply `jax.checkpoint`"
+            "a backward pass that reads the probabilities keeps them in memory; "
+            "compute the forward pass alone, or apply `jax.checkpoint`"
         ),
     ),
     objecting("there are no control dependencies", _ordered),
@@ -130,7 +137,7 @@ def _fuse(c: HloComputation, a: Attention) -> None:
 
 
 def _beside(a: Attention, inside: Mapping[HloInstruction, None]) -> set[HloInstruction]:
-    """What is as large as the scores and only used, element by element, for the logits: masks and biases on their way."""
+    """Elementwise operands of the logits that are as large as the scores: masks and biases."""
     found: set[HloInstruction] = set()
     rest = [o for i in inside if i not in (a.scores, a.product) for o in i.operands if o not in inside]
     while rest:
@@ -148,7 +155,7 @@ def _belongs(
     moved: set[HloInstruction],
     beside: set[HloInstruction],
 ) -> bool:
-    """Whether an operand is computed inside of the fusion."""
+    """Whether an operand is computed inside the fusion."""
     if i.control_predecessors or i.control_successors or not i.shape.is_array:
         return False
     if i.opcode is O.CONSTANT:
@@ -159,7 +166,7 @@ def _belongs(
 
 
 def _is_of_indices(i: HloInstruction, depth: int = 0) -> bool:
-    """Whether its elements are computed from their own indices and constants alone: causal masks, distances."""
+    """Whether elements depend only on their own indices and constants: causal masks, distances."""
     if i.opcode is O.IOTA or (i.opcode is O.CONSTANT and i.array_shape.rank == 0):
         return True
     looked_through = i.opcode in (O.BROADCAST, O.BITCAST, O.RESHAPE) or is_elementwise(i)

@@ -1,9 +1,12 @@
-"""Fuse elementwise instructions and data movement into one loop (xla/service/cpu/cpu_instruction_fusion.h).
+"""Fuse elementwise instructions and data movement into one loop.
 
-    m = f32[8] multiply(a, b)                                 fusion(c, a, b), kind=kLoop, calls={
-    ROOT r = f32[8] add(m, c)                          =>       m = multiply(p1, p2), ROOT r = add(m, p0) }
+    m = f32[8] multiply(a, b)
+    ROOT r = f32[8] add(m, c)
+      =>  fusion(c, a, b), kind=kLoop, calls={
+            m = multiply(p1, p2), ROOT r = add(m, p0) }
 
-The conditions stand in CONDITIONS in the order in which they are looked at; all must hold.
+CONDITIONS lists the conditions in the order in which they are checked; all must hold.
+Source: xla/service/cpu/cpu_instruction_fusion.h.
 """
 
 from __future__ import annotations
@@ -54,10 +57,13 @@ _LOOP_FUSIBLE = frozenset(
 _CHEAP = frozenset(
     BY_TEXT[text]
     for text in (
-        "add and bitcast bitcast-convert broadcast ceil clamp count-leading-zeros compare complex concatenate constant copy copy-done copy-start dynamic-reshape "
-        "dynamic-slice dynamic-update-slice floor get-tuple-element imag infeed iota is-finite maximum minimum multiply mulhi negate not opt-barrier or outfeed pad "
-        "partition-id popcnt real reduce-precision replica-id reshape reverse round-nearest-afz round-nearest-even select shift-left shift-right-arithmetic "
-        "shift-right-logical shuffle slice stochastic-convert subtract transpose tuple xor"
+        "add and bitcast bitcast-convert broadcast ceil clamp count-leading-zeros compare complex "
+        "concatenate constant copy copy-done copy-start dynamic-reshape dynamic-slice "
+        "dynamic-update-slice floor get-tuple-element imag infeed iota is-finite maximum minimum "
+        "multiply mulhi negate not opt-barrier or outfeed pad partition-id popcnt real "
+        "reduce-precision replica-id reshape reverse round-nearest-afz round-nearest-even select "
+        "shift-left shift-right-arithmetic shift-right-logical shuffle slice stochastic-convert "
+        "subtract transpose tuple xor"
     ).split()
 )
 _CHEAP_FOR_REALS = frozenset((O.ABS, O.SIGN, O.COSINE, O.SINE, O.TAN))
@@ -70,19 +76,28 @@ _COPIED_ROW = 128
 _COPIED_ROW_BYTES = 64
 _COPIED_BYTES = 2048
 _NARROW = 4
-"""Pieces of a row with fewer elements on average do not vectorize: they are computed separately and copied."""
+"""Pieces of a row with fewer elements on average do not vectorize.
+
+They are computed separately and copied.
+"""
 
 
 @dataclass(frozen=True)
 class CpuInstructionFusion(HloPass):
     """Fuses producers into consumers; CONDITIONS say which.
 
-    `materialize_shifted_exponents`: compute the x of exp(x - max(x)) once only, as newer XLA does; jax 0.10's XLA duplicates it.
-    `max_copies`: how many instructions one fusion may compute that a reduction reads too; None, as in XLA, any number: then n steps x = x - sum(x) become
-    n fusions of up to n steps each. Of arrays that no core's cache holds it is four times as many: to compute is cheaper than to read them.
-    `rows_by_bytes`: see `copies_rows`.
-    `separate_loops`: keep apart what one loop nest cannot both vectorize (see fusion_loops); XLA fuses it.
-    `forced`: pairs of names, producer and consumer, that are fused although it does not pay, as long as it can be done.
+    Attributes:
+        materialize_shifted_exponents: compute the x of exp(x - max(x)) only once, as newer XLA
+            does; jax 0.10's XLA duplicates it.
+        max_copies: the maximum number of instructions in one fusion that a reduction also reads.
+            None: any number, as in XLA; then n steps x = x - sum(x) become n fusions of up to n
+            steps each. The limit is four times as large for arrays that exceed a core's cache,
+            since computing them is cheaper than reading them.
+        rows_by_bytes: see `copies_rows`.
+        separate_loops: don't fuse what one loop nest cannot vectorize together (see fusion_loops);
+            XLA does fuse it.
+        forced: pairs of names, producer and consumer, that are fused if possible even if it does
+            not pay.
     """
 
     name = "fusion"
@@ -121,7 +136,10 @@ class _CpuPolicy(FusionPolicy):
         return self.materialize_shifted_exponents and feeds_shifted_exponential(i)
 
     def skipped(self, module: HloModule) -> set[HloComputation]:
-        """Bodies of custom fusions and custom calls, and what instructions apply to elements: the loops around them are emitted with the body inlined."""
+        """Computations without fusion, since the loops that contain them inline their bodies.
+
+        These are bodies of custom fusions and custom calls, and computations applied per element.
+        """
         skipped: set[HloComputation] = set()
         for i in module.instructions():
             if i.opcode in (O.SCATTER, O.CUSTOM_CALL) or i.opcode in _APPLIES_INSIDE_LOOPS:
@@ -134,7 +152,7 @@ _APPLIES_INSIDE_LOOPS = frozenset(
 )
 
 
-# -- facts about instructions ----------------------------------------------------------------------------------------
+# -- facts about instructions ----------------------------------------------------------------------
 
 
 def is_expensive(i: HloInstruction) -> bool:
@@ -144,10 +162,10 @@ def is_expensive(i: HloInstruction) -> bool:
     if i.opcode in _CHEAP_FOR_REALS:
         return i.operands[0].shape.element_type.is_complex
     if i.opcode is O.CONVERT:
-        # to bf16 takes several tests for NaN, back from it is a shift
+        # A convert to bf16 takes several tests for NaN; one from bf16 is a shift.
         return i.shape.element_type is PrimitiveType.BF16 and i.operands[0].shape.element_type is PrimitiveType.F32
     if i.opcode in (O.DIVIDE, O.REMAINDER):
-        # integer division by a constant becomes a multiplication and a shift
+        # An integer division by a constant becomes a multiplication and a shift.
         return not (i.shape.element_type.is_integral and _is_scalar_constant(i.operands[1]))
     return True
 
@@ -163,7 +181,7 @@ def can_be_loop_fused(i: HloInstruction) -> bool:
 
 
 def can_be_output_fused(producer: HloInstruction, consumer: HloInstruction) -> bool:
-    """Whether a matrix-vector product can take in the addition that is its only use."""
+    """Whether the producer is a matrix-vector product whose only user is the add `consumer`."""
     if consumer.opcode is not O.ADD or producer.opcode is not O.DOT or producer.shape.element_type.is_complex:
         return False
     if producer.array_shape.rank > 1 or producer.ints("lhs_batch_dims"):
@@ -172,7 +190,10 @@ def can_be_output_fused(producer: HloInstruction, consumer: HloInstruction) -> b
 
 
 def feeds_shifted_exponential(i: HloInstruction) -> bool:
-    """Whether it is the x of exp(x - max(x)): computed twice with different rounding, the difference could exceed 0 and exp overflow."""
+    """Whether it is the x of exp(x - max(x)).
+
+    If x is computed twice with different rounding, the difference could exceed 0 and exp overflow.
+    """
     if i.opcode is O.FUSION or not is_elementwise(i):
         return False
     for r in i.users:
@@ -190,10 +211,10 @@ def _is_shift_before_exponential(subtract: HloInstruction, x: HloInstruction, re
 
 
 def copies_rows(i: HloInstruction, *, by_bytes: bool) -> bool:
-    """Whether XLA:CPU joins the rows of a concatenation as blocks.
+    """Whether XLA:CPU copies the rows of a concatenation as blocks.
 
-    It does so from rows of 128 elements on, as in JAX 0.10.2; `by_bytes` as in 0.12, from rows
-    of 64 bytes on where the result has 2 kB.
+    It does so for rows of at least 128 elements, as in JAX 0.10.2. With `by_bytes`, as in 0.12, for
+    rows of at least 64 bytes if the result has at least 2 kB.
     """
     if i.opcode is not O.CONCATENATE or i.array_shape.rank <= 1:
         return False
@@ -219,11 +240,11 @@ def _has_narrow_pieces(i: HloInstruction) -> bool:
     return i.array_shape.dimensions[i.dimensions[0]] < _NARROW * len(i.operands) or len(i.operands) > _MAX_CONCATENATED
 
 
-# -- the conditions: whether each holds, and its value in words --------------------------------------------------------
+# -- the conditions: whether each holds, and its value in words ------------------------------------
 
 
 def _awaited(e: FusionEdge) -> list[str]:
-    if e.producer.opcode is not O.ADD:  # only an addition takes in a product
+    if e.producer.opcode is not O.ADD:  # only an add can absorb a product
         return []
     return [o.name for o in e.producer.operands if o.opcode is O.DOT and can_be_output_fused(o, e.producer)]
 
@@ -272,12 +293,15 @@ def _code_stays_small(e: FusionEdge) -> bool:
 
 
 def _is_emitted_too_often(e: FusionEdge) -> bool:
-    """Whether what the fusion has by now is reason enough: it emits no operand less often when it grows."""
+    """Whether the consumer, as a fusion, already emits the producer too often.
+
+    Growing the fusion further never reduces that.
+    """
     return e.consumer.opcode is O.FUSION and e.run.evaluation(e.consumer).emitted_too_often(e.producer)
 
 
 def _feeds_small_product(e: FusionEdge) -> bool:
-    """Whether the consumer is a matrix-vector product whose vector is small enough to be read again and again."""
+    """Whether the consumer is a matrix-vector product whose vector is small enough to reread."""
     c = e.consumer
     if c.opcode is not O.DOT or c.array_shape.rank > 1 or e.index > 1:
         return False
@@ -299,7 +323,7 @@ def _taker(e: FusionEdge) -> str:
 
 
 def _few_copies(limit: int) -> Condition[FusionEdge]:
-    """At most so many instructions of one fusion are computed or stored for a reduction too."""
+    """Limit the instructions in a fusion that are copies of ones a reduction also reads."""
 
     def allowed(e: FusionEdge) -> int:
         return limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit

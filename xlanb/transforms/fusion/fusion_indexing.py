@@ -1,7 +1,9 @@
-"""How often an emitter emits each instruction of a fusion (xla/service/fusion_node_indexing_evaluation.h).
+"""How often an emitter emits each instruction of a fusion.
 
-An emitter computes an element by walking from the root to the parameters. It reuses a value where two users want it at the same index; where an
-instruction derives another index (a slice, a reshape), what it reads is emitted once more. Too much of that makes code explode.
+An emitter computes an element by walking from the root to the parameters. It reuses a value if two
+users need it at the same index. If an instruction derives another index (a slice, a reshape), its
+operands are emitted once more, which can make code explode.
+Source: xla/service/fusion_node_indexing_evaluation.h.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _OPENS_BLOCK = frozenset((O.CONCATENATE, O.DOT, O.DYNAMIC_UPDATE_SLICE, O.PAD, O
 
 
 class FusionNodeIndexingEvaluation:
-    """Counts for one fusion, kept up to date while it grows."""
+    """Emission counts of one fusion, kept up to date while it grows."""
 
     __slots__ = ("_count", "_fusion", "_users")
 
@@ -36,23 +38,26 @@ class FusionNodeIndexingEvaluation:
         return sum([self._count[u] for u in self._users.get(producer, ())])
 
     def code_duplication_too_high(self, producer: HloInstruction) -> bool:
-        """Whether fusing an operand would emit too much."""
+        """Whether fusing an operand would emit too much code."""
         if producer.opcode is O.BROADCAST:
             return False
         return self.emitted_too_often(producer) or (producer.opcode in _OPENS_BLOCK and _has_several_uses(producer))
 
     def emitted_too_often(self, producer: HloInstruction) -> bool:
-        """Whether an operand, if it were fused, would be emitted too often; once so, it stays so while the fusion grows."""
+        """Whether an operand would be emitted too often if it were fused.
+
+        Once true, it stays true while the fusion grows.
+        """
         if producer.opcode is O.BROADCAST:
             return False
         return self.emitted(producer) > (1 if producer.opcode in _OPENS_BLOCK else ALLOWED_CODE_DUPLICATION)
 
     def remove_operand(self, producer: HloInstruction) -> set[HloInstruction]:
-        """Forget an operand that is about to be fused; the users of its indices, for `update`."""
+        """Forget an operand before it is fused; return the users of its indices for `update`."""
         return self._users.pop(producer, set())
 
     def update(self, fused: HloInstruction, users: set[HloInstruction]) -> None:
-        """Take in the instruction that was fused."""
+        """Add the instruction that was fused."""
         self._users[fused] = users
         self._count_uses(fused)
         self._index_operands(fused)
@@ -71,7 +76,7 @@ class FusionNodeIndexingEvaluation:
 
 
 def opens_block(i: HloInstruction) -> bool:
-    """Whether its code opens a basic block: with several users it is never fused into a fusion."""
+    """Whether its code opens a basic block; with several users it is never fused into a fusion."""
     return i.opcode in _OPENS_BLOCK
 
 
@@ -82,7 +87,7 @@ def _same_index_space(a: Shape, b: Shape) -> bool:
 
 
 def _has_several_uses(i: HloInstruction) -> bool:
-    """Whether it has more than one user, those within a fusion counted one by one; it looks no further than it has to."""
+    """Whether it has several users, counting those inside a fusion separately."""
     total = 0
     for u in i.users:
         if u.opcode is O.FUSION:

@@ -1,11 +1,11 @@
-"""Conditions that keep apart what one loop nest cannot both vectorize: fusion in the default pipeline.
+"""Conditions that keep apart what one loop nest cannot vectorize together.
 
-Two large reductions over different dimensions have different fastest loops. Arithmetic whose
-result is repeated along a narrow fastest dimension is computed row by row, on one number each:
+Two large reductions over different dimensions have different innermost loops. Arithmetic whose
+result is repeated along a narrow minor dimension is computed row by row, one scalar each:
 
     w = f32[500,500] add(multiply(x, x), y)       ROOT r = f32[500,500,2] multiply(z, broadcast(w))
 
-Both take a multiple of the time of two kernels.
+Either takes a multiple of the time of two kernels. The default pipeline's fusion uses them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.fusion.instruction_fusion import FusionEdge
 
 _LARGE = 1024
-"""The least number of elements for which a loop gets a kernel of its own."""
+"""The fewest elements for which a loop gets its own kernel."""
 _NARROW_BYTES = 64
 """Rows shorter than the widest vector."""
 _SHORT_CHAIN = 2
-"""Up to this many operations per row take no longer than storing and loading their result."""
+"""Up to this many operations per row cost no more than storing and loading their result."""
 
 
-# -- reductions ------------------------------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------------------
 
 
 def _unlike_reduction(e: FusionEdge) -> HloInstruction | None:
-    """A reduction in the consumer that goes through its operand in another order than the producer.
+    """A reduction in the consumer that reads its operand in another order than the producer.
 
-    A reduction that depends on the producer is no such reduction: it contains the producer's loop.
+    Reductions that depend on the producer are excluded: they contain the producer's loop.
     """
     p, fusion = e.producer, e.consumer
     if p.opcode is not O.REDUCE or fusion.opcode is not O.FUSION or not _is_large(p.operands[0]):
@@ -50,7 +50,7 @@ def _is_large(i: HloInstruction) -> bool:
 
 
 def _unlike(a: HloInstruction, b: HloInstruction) -> bool:
-    """Whether only one reduces its fastest dimension, or they reduce different dimensions of one shape."""
+    """Whether only one reduces its most minor dimension, or they reduce one shape differently."""
     first, second = a.operands[0].array_shape, b.operands[0].array_shape
     if first.dimensions == second.dimensions and set(a.dimensions) != set(b.dimensions):
         return True
@@ -58,7 +58,7 @@ def _unlike(a: HloInstruction, b: HloInstruction) -> bool:
 
 
 def _dependent(i: HloInstruction) -> set[HloInstruction]:
-    """The instructions that depend on one."""
+    """The instructions that depend on `i`."""
     found: set[HloInstruction] = set()
     todo = [i]
     while todo:
@@ -68,11 +68,14 @@ def _dependent(i: HloInstruction) -> set[HloInstruction]:
     return found
 
 
-# -- broadcasts ------------------------------------------------------------------------------------------------------
+# -- broadcasts ------------------------------------------------------------------------------------
 
 
 def _narrow_broadcast(e: FusionEdge) -> HloInstruction | None:
-    """The broadcast that repeats the producer along a narrow fastest dimension, where computing it for each row is slow."""
+    """The broadcast that repeats the producer along a narrow minor dimension, or None.
+
+    Computing the producer for each such row is slow.
+    """
     p, c = e.producer, e.consumer
     if not is_elementwise(p) or not p.shape.is_array or not _is_large(p) or not _computes_much(p):
         return None
@@ -81,7 +84,7 @@ def _narrow_broadcast(e: FusionEdge) -> HloInstruction | None:
 
 
 def _is_narrow(broadcast: HloInstruction) -> bool:
-    """Whether its fastest dimensions are new ones, and together shorter than a vector."""
+    """Whether its minor dimensions are new ones, and together shorter than a vector."""
     shape, new = broadcast.array_shape, 1
     for d in shape.minor_to_major:
         if d in broadcast.dimensions:
@@ -91,7 +94,7 @@ def _is_narrow(broadcast: HloInstruction) -> bool:
 
 
 def _computes_much(i: HloInstruction) -> bool:
-    """Whether more than a few elementwise operations give it, up to operands of other shapes."""
+    """Whether it takes more than a few elementwise operations on operands of its shape."""
     seen, todo = {i}, [i]
     while todo and len(seen) <= _SHORT_CHAIN:
         for o in todo.pop().operands:

@@ -1,6 +1,7 @@
 """Wrap single instructions into fusions, for the fusion emitter (fusion_wrapper.h).
 
-ROOT a = f32[8] add(x, y)    =>    ROOT wrapped_add = f32[8] fusion(x, y), kind=kLoop, calls={ROOT a = add(p0, p1)}
+ROOT a = f32[8] add(x, y)
+  =>  ROOT wrapped_add = f32[8] fusion(x, y), kind=kLoop, calls={ROOT a = add(p0, p1)}
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ _NOT_WORTH_IT = frozenset((O.CONSTANT, O.MAP, O.BITCAST_CONVERT))
 
 @dataclass(frozen=True)
 class Wrapping:
-    """What another target than the CPU wraps, by name: `wraps` says whether an instruction, `kind_of` as which kind of fusion."""
+    """What a target other than the CPU wraps.
+
+    `wraps` says whether to wrap an instruction, `kind_of` as which kind of fusion.
+    """
 
     name: str
     wraps: Callable[[HloInstruction], bool]
@@ -51,10 +55,11 @@ class Wrapping:
 
 @dataclass(frozen=True)
 class FusionWrapper(HloPass):
-    """Makes a fusion of every instruction that the fusion emitter can emit and that is not in one.
+    """Wraps every instruction that the fusion emitter supports and that is not in a fusion.
 
-    XLA:CPU of JAX 0.10.2 leaves concatenations to a kernel of their own; with `rows_by_bytes`, as in 0.12, those alone whose rows are
-    copied as in CpuInstructionFusion. Another target has its own `wrapping`.
+    XLA:CPU of JAX 0.10.2 leaves concatenations to a kernel of their own. With `rows_by_bytes`, as
+    in 0.12, only those whose rows CpuInstructionFusion would copy. `wrapping` replaces these rules
+    for another target.
     """
 
     name = "fusion-wrapper"
@@ -81,14 +86,14 @@ class FusionWrapper(HloPass):
 
 
 def is_wrappable(i: HloInstruction) -> bool:
-    """Whether the loop emitter takes it."""
+    """Whether the loop emitter supports it."""
     if i.opcode is O.FUSION or i.opcode in _NOT_WORTH_IT or i.control_predecessors or i.control_successors:
         return False
     return (i.opcode in _MOVES_DATA or is_elementwise(i)) and not _leaves_bytes(i)
 
 
 def _leaves_bytes(i: HloInstruction) -> bool:
-    """Whether a copy or a transpose gives the very bytes of its operand: algsimp makes it a bitcast, or nothing."""
+    """Whether a copy or transpose moves no bytes; algsimp removes it or makes it a bitcast."""
     if i.opcode is O.COPY:
         return i.shape == i.operands[0].shape
     if i.opcode is not O.TRANSPOSE:

@@ -1,5 +1,7 @@
-"""Updates in place: which operand an instruction may overwrite, and when fusing something into it would read what is overwritten already
-(HloDataflowAnalysis::GetInPlaceInputOutputPairs, InstructionFusion::ShouldFuseInPlaceOp).
+"""In-place updates: which operands may be overwritten, and which fusions they forbid.
+
+A producer must not be fused into an update if it would read what is already overwritten.
+Source: HloDataflowAnalysis::GetInPlaceInputOutputPairs, InstructionFusion::ShouldFuseInPlaceOp.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ _IN_PLACE = frozenset((O.DYNAMIC_UPDATE_SLICE, O.SCATTER, O.FUSION))
 
 
 def in_place_operands(i: HloInstruction) -> list[int]:
-    """The numbers of the operands whose buffer the result may take: the updated one of a dynamic-update-slice or scatter, also as the root of a fusion."""
+    """Indices of the operands whose buffer the result may reuse.
+
+    These are the updated operands of a dynamic-update-slice or scatter, also as the root of a
+    fusion.
+    """
     if i.opcode is O.DYNAMIC_UPDATE_SLICE:
         return [0]
     if i.opcode is O.SCATTER:
@@ -26,7 +32,7 @@ def in_place_operands(i: HloInstruction) -> list[int]:
 
 
 def conflict(producer: HloInstruction, consumer: HloInstruction) -> str | None:
-    """Why `producer` must not be fused into a `consumer` that updates an operand in place; None where it may."""
+    """Why `producer` must not be fused into an in-place update `consumer`; None if it may be."""
     for n in in_place_operands(consumer) if consumer.opcode in _IN_PLACE else ():
         buffer = consumer.operands[n]
         if any(o is buffer for k, o in enumerate(consumer.operands) if k != n):
@@ -39,7 +45,10 @@ def conflict(producer: HloInstruction, consumer: HloInstruction) -> str | None:
 
 
 def _reads_elsewhere(producer: HloInstruction, consumer: HloInstruction) -> str | None:
-    """A producer that reads the updated buffer is safe only where it reads just the box that is overwritten."""
+    """Why a producer that reads the updated buffer must not be fused; None if it may be.
+
+    It is safe only if it reads exactly the slice that is overwritten.
+    """
     update = _only(consumer, O.DYNAMIC_UPDATE_SLICE)
     if update is None or producer.shape.without_layout() != update.operands[1].shape.without_layout():
         return f"{producer.name} reads the buffer that {consumer.name} updates in place"

@@ -1,7 +1,8 @@
-"""The machinery of fusion (xla/service/instruction_fusion.h): which edges are looked at, in which order, and how one is fused.
+"""The fusion algorithm: which edges are checked, in which order, and how one is fused.
 
-What may be fused is a list of named conditions over an Edge, given by the pass of a backend. The pass stops at the first that fails; whoever observes is told each
-condition that was looked at with its value.
+A backend's pass gives a list of named conditions over a FusionEdge. The pass stops at the first
+condition that fails. Observers get each condition that was checked, with its value.
+Source: xla/service/instruction_fusion.h.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ _FILE = "xlanb/transforms/fusion/instruction_fusion.py"
 _REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
 _DUPLICATES, _DUPLICATES_EACH = 2_000, 6
-"""Limit of producers duplicated for other users in one run: a constant, plus a number per instruction. Chains in which every value is used twice (a
-stencil after a stencil) would make each fusion as long as the chain."""
+"""Limit on duplicated producers in one run: a constant, plus a number per instruction.
+
+Without it, chains in which every value is used twice (a stencil after a stencil) would make each
+fusion as long as the chain.
+"""
 _FREE_TO_DUPLICATE = frozenset((O.CONSTANT, O.BROADCAST, O.BITCAST, O.IOTA))
-"""Producers that this limit does not count: a duplicate costs less than to store the value."""
+"""Producers that the limit on duplication ignores: recomputing them costs less than storing."""
 
 
 @dataclass(slots=True)
 class FusionEdge:
-    """A producer, a consumer that uses it as operand `index`, and what the run knows of the computation around them."""
+    """A producer, a consumer that uses it as operand `index`, and the run that checks them."""
 
     producer: HloInstruction
     consumer: HloInstruction
@@ -54,11 +58,11 @@ class FusionPolicy(ABC):
 
     @abstractmethod
     def conditions(self, edge: FusionEdge) -> Sequence[Condition[FusionEdge]]:
-        """The conditions that an edge must meet, cheapest and most telling first."""
+        """The conditions that an edge must meet, cheapest and most informative first."""
 
     @abstractmethod
     def kind(self, edge: FusionEdge) -> str:
-        """The fusion kind that fusing an edge gives."""
+        """The kind of the fusion that results from fusing an edge."""
 
     @abstractmethod
     def is_expensive(self, i: HloInstruction) -> bool:
@@ -66,7 +70,7 @@ class FusionPolicy(ABC):
 
     @abstractmethod
     def must_materialize(self, i: HloInstruction) -> bool:
-        """Whether it must be computed once only, whatever that costs."""
+        """Whether it must be computed only once, whatever that costs."""
 
     @abstractmethod
     def skipped(self, module: HloModule) -> set[HloComputation]:
@@ -74,9 +78,10 @@ class FusionPolicy(ABC):
 
 
 class FusionRun:
-    """One run over one computation: its queue in reverse post order, its caches.
+    """One run over one computation: its queue in reverse post order, and its caches.
 
-    `forced` holds pairs of names, producer and consumer, that are fused whatever the conditions say that are not required.
+    `forced` holds pairs of names, producer and consumer, that are fused if all required conditions
+    hold; the other conditions are ignored.
     """
 
     def __init__(
@@ -108,10 +113,10 @@ class FusionRun:
         self.unfusible = self._globally_unfusible(order)
         self._duplicates_left = _DUPLICATES + _DUPLICATES_EACH * len(order)
 
-    # -- deciding -----------------------------------------------------------------------------------------------
+    # -- deciding ----------------------------------------------------------------------------------
 
     def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
-        """Whether every condition of the backend holds; the answer is told to observers."""
+        """Whether every condition of the backend holds; the answer is reported to observers."""
         edge = FusionEdge(consumer.operands[index], consumer, index, self)
         if self.forced and self._is_forced(edge.producer, consumer):
             return self._required_hold(edge)
@@ -121,7 +126,8 @@ class FusionRun:
             return False
         if edge.producer in self._shut_out_while_shared.get(consumer, ()) and edge.producer.user_count > 1:
             return False
-        # The one user of a producer is asked about before anything is fused, and again when its turn comes: nothing of the two has changed until then.
+        # The single user of a producer is checked before any fusion and again at its turn; the edge
+        # has not changed in between.
         lone = edge.producer.user_count == 1 and consumer.opcode is not O.FUSION
         found = self._answers.get((consumer, index)) if lone else None
         if found is None:
@@ -134,7 +140,7 @@ class FusionRun:
         return (producer.name, consumer.name) in self.forced
 
     def _required_hold(self, edge: FusionEdge) -> bool:
-        """Whether the conditions hold without which an edge cannot be fused; told to observers."""
+        """Whether all required conditions hold; reported to observers."""
         required = [c for c in self.policy.conditions(edge) if c.is_required]
         failed = first_failing(required, edge)
         if self._observed and not self._silent:
@@ -143,7 +149,7 @@ class FusionRun:
         return failed is None
 
     def _all_hold(self, edge: FusionEdge) -> bool:
-        """Whether the conditions hold, those that ask of the producer only asked once of each."""
+        """Whether the conditions hold; those on the producer alone are checked once."""
         lasting, passing = self._split(self.policy.conditions(edge))
         allowed = lasting.get(edge.producer)
         if allowed is None:
@@ -151,7 +157,8 @@ class FusionRun:
             allowed = lasting[edge.producer] = first_failing(conditions, edge) is None
         if not allowed:
             return False
-        # A fusion is asked about each of its operands whenever it has grown: what failed before mostly fails again.
+        # A fusion is checked against each operand whenever it grows; what failed before usually
+        # fails again.
         pair = (edge.producer, edge.consumer)
         before = self._failed.get(pair)
         if before is not None and not before.holds(edge):
@@ -169,14 +176,14 @@ class FusionRun:
     def _split(
         self, conditions: Sequence[Condition[FusionEdge]]
     ) -> tuple[dict[HloInstruction, bool], tuple[Condition[FusionEdge], ...]]:
-        """What the lasting ones of some conditions answered by producer, and the others."""
+        """The cached answers of lasting conditions by producer, and the other conditions."""
         found = self._lasting.get(id(conditions))
         if found is None:
             found = self._lasting[id(conditions)] = ({}, tuple(c for c in conditions if not c.lasting))
         return found
 
     def _explained(self, edge: FusionEdge) -> bool:
-        """Whether the conditions hold, each told with its value up to the first that fails."""
+        """Whether the conditions hold; reports each with its value up to the first that fails."""
         pair = (edge.producer, edge.consumer)
         before = self._told.get(pair, _UNTOLD)
         if before is not None and before is not _UNTOLD and _still_fails(before, edge):
@@ -184,7 +191,7 @@ class FusionRun:
         conditions = self.policy.conditions(edge)
         n = first_failing(conditions, edge)
         failed = None if n is None else conditions[n]
-        # A consumer is asked again each time it grows: the same answer is told once.
+        # A consumer is checked again each time it grows; report an unchanged answer only once.
         if before is not failed:
             self._told[pair] = failed
             if self._asked and self._is_asked(edge):
@@ -196,11 +203,14 @@ class FusionRun:
     def _predicates(
         self, conditions: Sequence[Condition[FusionEdge]], failed: int | None, edge: FusionEdge
     ) -> tuple[Predicate, ...]:
-        """The conditions with their values, up to the one that failed: most edges of a program say the same, once."""
+        """The conditions with their values, up to the one that failed.
+
+        Equal lists are shared, since most edges of a program have the same values.
+        """
         holding = conditions if failed is None else conditions[:failed]
         values = tuple([c.value(edge) for c in holding])
         known = self._said.get(id(conditions))
-        if known is None:  # with the list, so that no other one has its id
+        if known is None:  # keeps the list alive, so that its id stays unique
             known = self._said[id(conditions)] = conditions, {}
         found = known[1].get(values)
         if found is None:
@@ -208,18 +218,18 @@ class FusionRun:
             known[1][values] = found
         if failed is None:
             return found
-        last = conditions[failed]  # what would help is told of this edge: it seldom is the same twice
+        last = conditions[failed]  # the remedy is specific to this edge, so it is not shared
         return (*found, Predicate(last.name, False, last.value(edge), last.remedy(edge)))
 
     def _is_asked(self, edge: FusionEdge) -> bool:
-        """Whether somebody asks about the producer, and the consumer or what is in it by now."""
+        """Whether an observer asked about this producer, and about the consumer or its contents."""
         inside = self._inside.get(edge.consumer, frozenset((edge.consumer.name,)))
         return edge.producer.name in self._asked and not inside.isdisjoint(self._asked)
 
     def _to_the_end(
         self, edge: FusionEdge, conditions: Sequence[Condition[FusionEdge]], failed: int | None
     ) -> tuple[Predicate, ...]:
-        """Every condition, those of the run first."""
+        """All conditions with their values, those of the run first."""
         inside = sorted(self._inside.get(edge.consumer, frozenset()) & self._asked)
         grown = [Predicate(f"{name} is already in {edge.consumer.name}", True) for name in inside]
         return (*grown, *asked(_OF_THE_RUN, edge), *predicates_of(conditions, failed, edge, to_the_end=True))
@@ -232,7 +242,7 @@ class FusionRun:
         emit(Decision(cause, "fuse", (edge.producer.name, edge.consumer.name), taken, predicates))
 
     def is_fusible(self, i: HloInstruction) -> bool:
-        """`is_fusible`, asked once of an instruction: fusion changes no side effect."""
+        """`is_fusible`, cached per instruction: fusion changes no side effect."""
         found = self._fusible.get(i)
         if found is None:
             found = is_fusible(i)
@@ -241,18 +251,21 @@ class FusionRun:
         return found
 
     def reused(self, i: HloInstruction) -> set[HloInstruction]:
-        """Operands of which `i` uses elements more than once; kept up to date while a fusion grows."""
+        """Operands whose elements `i` uses more than once; kept up to date as a fusion grows."""
         found = self._reused.get(i)
         if found is None:
             found = self._reused[i] = reused_operands(i)
         return found
 
     def copies(self, fusion: HloInstruction) -> int:
-        """How many instructions were copied into a fusion that a reduction reads too, so that somebody else computes or stores them in any case."""
+        """How many instructions in a fusion are copies of ones that a reduction also reads.
+
+        These are computed or stored elsewhere in any case.
+        """
         return self._copies[fusion]
 
     def reductions(self, fusion: HloInstruction) -> int:
-        """How many reductions a fusion has by now."""
+        """The number of reductions in a fusion so far."""
         found = self._reductions.get(fusion)
         if found is None:
             found = self._reductions[fusion] = sum(i.opcode is O.REDUCE for i in fusion.fused_computation)
@@ -267,14 +280,17 @@ class FusionRun:
 
     @property
     def may_duplicate(self) -> bool:
-        """Whether producers that stay for other users may still be copied."""
+        """Whether producers with other users may still be copied."""
         return self._duplicates_left > 0
 
-    # -- what may not be duplicated --------------------------------------------------------------------------------
+    # -- what may not be duplicated ----------------------------------------------------------------
 
     def _globally_unfusible(self, order: list[HloInstruction]) -> set[HloInstruction]:
-        """Producers whose fusion would read more memory than it saves, unless they can be fused into all consumers on all paths."""
-        self._silent = True  # these are questions on the way to a decision, not decisions
+        """Producers whose fusion would read more memory than it saves.
+
+        Excluded are those that can be fused into all consumers on all paths.
+        """
+        self._silent = True  # these checks prepare a decision; don't report them
         unfusible = {i for i in order if self.policy.must_materialize(i)}
         suspects = [
             i for i in order if not effectively_at_most_unary(i) and _operand_elements(i) > elements_of(i.shape)
@@ -284,10 +300,10 @@ class FusionRun:
         self._silent = False
         return unfusible
 
-    # -- fusing -------------------------------------------------------------------------------------------------
+    # -- fusing ------------------------------------------------------------------------------------
 
     def fuse_all(self) -> None:
-        """Fuse every edge that may be, consumers last to first, each consumer's latest operand first."""
+        """Fuse every permitted edge: consumers last to first, latest operand first."""
         while self._queue:
             consumer = self._queue.pop()
             if consumer is None:
@@ -351,7 +367,10 @@ class FusionRun:
             self.computation.remove(producer)
 
     def _tell(self, edge: FusionEdge, refused: int) -> None:
-        """Say which condition of the run an edge fails; of a pair that somebody asks about, what else it fails."""
+        """Report the condition of the run that an edge fails.
+
+        If an observer asked about the pair, report all other conditions too.
+        """
         if not (self._asked and self._is_asked(edge)):
             self._emit(edge, False, (_OF_THE_RUN[refused].predicate(edge, holds=False),))
             return
@@ -360,7 +379,7 @@ class FusionRun:
 
 
 def _still_fails(condition: Condition[FusionEdge], edge: FusionEdge) -> bool:
-    """Whether a condition fails for an edge without being asked again, having failed before."""
+    """Whether a condition that failed for an edge is known to fail without checking it again."""
     return (
         condition.lasting
         or condition.final(edge)
@@ -378,7 +397,7 @@ def _vanishes_in_words(edge: FusionEdge) -> str:
 
 
 def one_user(edge: FusionEdge) -> str:
-    """How a producer with several users comes to be fused: it is not copied where it has one."""
+    """How a producer with several users could be fused: with one user it needs no copy."""
     others = [f"`{u.name}`" for u in edge.producer.users if u is not edge.consumer]
     if not others:
         return ""
@@ -400,7 +419,10 @@ _OF_THE_RUN: tuple[Condition[FusionEdge], ...] = (
 
 
 def run_fusion(module: HloModule, policy: FusionPolicy, forced: frozenset[tuple[str, str]] = frozenset()) -> None:
-    """Fuse in every computation of a module that is not itself a body of a fusion; `forced` as FusionRun takes it."""
+    """Run fusion over every computation of a module that is not a fusion's body.
+
+    `forced` as in FusionRun.
+    """
     skipped = policy.skipped(module)
     for c in nonfusion_computations(module):
         if c not in skipped and len(c) > 1:
@@ -429,7 +451,10 @@ def is_effective_scalar(shape: Shape) -> bool:
 
 
 def effectively_at_most_unary(i: HloInstruction) -> bool:
-    """Whether at most one operand is as large as the result; broadcasts, iotas and scalar constants cost nothing to read."""
+    """Whether at most one operand has as many dimensions larger than 1 as the result.
+
+    Broadcasts, iotas and scalar constants are ignored: they cost nothing to read.
+    """
     rank = max((true_rank(s) for _, s in i.shape.leaves() if s.is_array), default=0)
     large = 0
     for o in i.operands:
@@ -440,12 +465,12 @@ def effectively_at_most_unary(i: HloInstruction) -> bool:
 
 
 def is_always_duplicable(i: HloInstruction) -> bool:
-    """Whether duplicating it into consumers makes them read less: widening conversions and broadcasts."""
+    """Whether duplicating it into consumers reduces their reads: broadcasts, widening converts."""
     return i.opcode is O.BROADCAST or (i.opcode is O.CONVERT and i.operands[0].shape.byte_size < i.shape.byte_size)
 
 
 def is_reduced_too(producer: HloInstruction) -> bool:
-    """Whether a reduction is among several users of it."""
+    """Whether it has several users and one of them is a reduction."""
     return producer.user_count > 1 and any(u.opcode in _REDUCTIONS for u in producer.users)
 
 

@@ -1,12 +1,17 @@
-"""Fuse computations along the same rows, such as softmax and normalizations: a row stays in cache from the first reduction to the result.
+"""Fuse computations along the same rows, such as softmax and normalizations.
 
-    m = f32[64] reduce(x), dimensions={1}, to_apply=max                 ROOT f = f32[64,512] fusion(x), kind=kLoop, calls={
-    e = f32[64,512] exponential(x - broadcast(m))                         m = reduce(p0), e = exponential(p0 - broadcast(m)),
-    s = f32[64] reduce(e), dimensions={1}, to_apply=sum           =>      s = reduce(e), ROOT r = divide(e, broadcast(s)) }
+    m = f32[64] reduce(x), dimensions={1}, to_apply=max
+    e = f32[64,512] exponential(x - broadcast(m))
+    s = f32[64] reduce(e), dimensions={1}, to_apply=sum
     ROOT r = f32[64,512] divide(e, broadcast(s))
+      =>  ROOT f = f32[64,512] fusion(x), kind=kLoop, calls={
+            m = reduce(p0), e = exponential(p0 - broadcast(m)),
+            s = reduce(e), ROOT r = divide(e, broadcast(s)) }
 
-XLA:CPU has no such pass: it makes a loop over all of the array of each of them. A group has one result. In it are instructions on the whole array, elementwise or
-broadcasts, instructions on one value for each row, and reductions of the array's fastest dimensions to such values; and each is used in the group only.
+A row stays in cache from the first reduction to the result. XLA:CPU has no such pass: it emits a
+loop over the whole array for each of them. A group has one result. It consists of elementwise
+instructions and broadcasts over the whole array, instructions on one value per row, and reductions
+of the array's minor dimensions to such values. All users of each are in the group.
 """
 
 from __future__ import annotations
@@ -29,12 +34,12 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 _SHORTEST, _LONGEST = 8, 32_768
 """Elements of a row: a shorter one does not vectorize, a longer one does not stay in cache."""
 _MOST = 40
-"""Instructions of a group: each reduction recomputes its operand."""
+"""The most instructions in a group: each reduction recomputes its operand."""
 
 
 @dataclass(frozen=True)
 class RowFusion(HloPass):
-    """Fuses reductions of rows with what is computed from them for the elements of the same rows."""
+    """Fuses row reductions with the elementwise instructions of the same rows that use them."""
 
     name = "row-fusion"
 
@@ -47,13 +52,13 @@ class RowFusion(HloPass):
 
 @dataclass(frozen=True)
 class _Rows:
-    """The array whose rows a group goes along, and the dimensions that number them."""
+    """The array whose rows a group computes, and the dimensions that number the rows."""
 
     full: ArrayShape
     kept: tuple[int, ...]
 
     def is_row_value(self, s: ArrayShape) -> bool:
-        """Whether it is one value for each row, in the order of the rows."""
+        """Whether it has one value per row, in the order of the rows."""
         return s.dimensions == tuple(self.full.dimensions[d] for d in self.kept) and _is_row_major(s)
 
 
@@ -83,7 +88,10 @@ def _fuse_rows(c: HloComputation) -> None:
 
 
 def _above_reductions(order: list[HloInstruction]) -> set[HloInstruction]:
-    """The instructions that may be in a group and have a reduction of rows in what they are computed from by others that may: of no other one is a group the result."""
+    """Instructions that may be the root of a group: simple, and dependent on a row reduction.
+
+    All instructions between the reduction and the root must be simple too.
+    """
     above: set[HloInstruction] = set()
     for i in order:
         if (i.opcode is O.REDUCE or not above.isdisjoint(i.operands)) and _is_simple(i):
@@ -92,7 +100,7 @@ def _above_reductions(order: list[HloInstruction]) -> set[HloInstruction]:
 
 
 def _rows_of(root: HloInstruction) -> Iterator[_Rows]:
-    """The rows that a group with this result might go along: those of the nearest reduction."""
+    """The candidate rows of a group with this root: those of the nearest reduction."""
     if not _is_simple(root):
         return
     seen, queue = {root}, [root]
@@ -125,7 +133,7 @@ def _is_row_reduction(i: HloInstruction) -> bool:
 
 
 def _belongs(i: HloInstruction, rows: _Rows) -> bool:
-    """Whether it works along the rows."""
+    """Whether it computes elements or values of these rows."""
     if not _is_simple(i):
         return False
     s = i.array_shape
@@ -137,7 +145,10 @@ def _belongs(i: HloInstruction, rows: _Rows) -> bool:
 
 
 def _group(root: HloInstruction, rows: _Rows, place: Mapping[HloInstruction, int]) -> list[HloInstruction]:
-    """The result and all that is only used for it along the rows, users before what they use; `place` is where an instruction stands in an order of operands first."""
+    """The root and all instructions on the rows that only it uses, users before operands.
+
+    `place` gives each instruction's position in a post order.
+    """
     if not _belongs(root, rows):
         return []
     group: list[HloInstruction] = []
@@ -156,7 +167,7 @@ def _group(root: HloInstruction, rows: _Rows, place: Mapping[HloInstruction, int
 
 
 def _pays(group: list[HloInstruction], rows: _Rows) -> bool:
-    """Whether a reduction in it is used for elements of the same rows again."""
+    """Whether a reduction of the group is used again for elements of the same rows."""
     inside = set(group)
     spread = [i for i in group if i.opcode is O.BROADCAST and i.operands[0] in inside]
     return any(

@@ -1,11 +1,15 @@
-"""Fuse loops over the same elements that read the same arrays into one loop with several results.
+"""Fuse loops over equal shapes that read the same arrays into one multi-output loop.
 
-    a = f32[64] fusion(x, y), kind=kLoop              f = (f32[64], f32[64]) fusion(x, y), kind=kLoop, calls={ ... ROOT tuple(a, b) }
-    b = f32[64] fusion(x, z), kind=kLoop      =>      a = get-tuple-element(f), index=0
-                                                      b = get-tuple-element(f), index=1
+    a = f32[64] fusion(x, y), kind=kLoop
+    b = f32[64] fusion(x, z), kind=kLoop
+      =>  f = (f32[64], f32[64]) fusion(x, y), kind=kLoop, calls={ ... ROOT tuple(a, b) }
+          a = get-tuple-element(f), index=0
+          b = get-tuple-element(f), index=1
 
-Fusion computes anew for each result what they have in common: two halves of a round of a random number generator, the moments and the step of an optimizer. Here that is
-computed once, and each array is read once. XLA has passes of this kind for GPUs (xla/service/gpu/transforms/multi_output_fusion.h); XLA:CPU runs none.
+Fusion recomputes for each result what they have in common: two halves of a round of a random number
+generator, the moments and the step of an optimizer. Here that is computed once, and each array is
+read once. XLA has passes of this kind for GPUs (xla/service/gpu/transforms/multi_output_fusion.h);
+XLA:CPU runs none.
 """
 
 from __future__ import annotations
@@ -25,15 +29,18 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import add_parameter
 
 _MOST = 160
-"""Instructions of a loop: with more values than registers, one loop is no faster than two."""
+"""The most instructions in a loop.
+
+With more values than registers, one loop is no faster than two.
+"""
 _RESULTS = 6
 _SMALL = 64
-"""Elements of values cheap enough to be computed outside of the loop: keys, rates, counters."""
+"""The most elements of a value cheap enough to compute outside the loop: keys, rates, counters."""
 
 
 @dataclass(frozen=True)
 class SiblingFusion(HloPass):
-    """Makes one fusion of loop fusions over equal shapes that share an array of that size, where none needs the other."""
+    """Merges independent loop fusions of equal shape that read a common array of that size."""
 
     name = "sibling-fusion"
 
@@ -46,15 +53,17 @@ class SiblingFusion(HloPass):
 
 
 def _groups(c: HloComputation) -> Iterator[list[HloInstruction]]:
-    """Fusions to be made one, at least two of them, in the order of the computation."""
+    """Groups of at least two fusions to merge, in the order of the computation."""
     loops = [i for i in c.post_order() if _is_plain_loop(i)]
     if len(loops) < 2:
         return
     reach: HloReachabilityMap | None = None
     order = {i: n for n, i in enumerate(c.post_order())}
-    # A merge orders what was free: merged groups count as one, so that no two of them come to wait for each other.
+    # A merge adds orderings. Merged groups count as one, so that no two of them wait for each
+    # other.
     groups: list[list[HloInstruction]] = []
-    alike: dict[Hashable, list[list[HloInstruction]]] = defaultdict(list)  # by what the loops go over
+    # by dimensions and layout
+    alike: dict[Hashable, list[list[HloInstruction]]] = defaultdict(list)
     for i in loops:
         over = (i.array_shape.dimensions, i.array_shape.minor_to_major)
         for group in alike[over]:
@@ -70,7 +79,10 @@ def _groups(c: HloComputation) -> Iterator[list[HloInstruction]]:
 
 
 def _is_plain_loop(i: HloInstruction) -> bool:
-    """Whether a fusion is a loop whose elements are each made of the same elements of its operands, and of little besides."""
+    """Whether each element of a fusion depends on the same element of its operands.
+
+    It may also depend on small values.
+    """
     if i.opcode is not O.FUSION or i.get("kind") != "kLoop" or not i.shape.is_array:
         return False
     if i.control_predecessors or i.control_successors or i.get("output_to_operand_aliasing"):
@@ -93,7 +105,7 @@ def _is_plain_loop(i: HloInstruction) -> bool:
 
 
 def _fits(group: Sequence[HloInstruction], i: HloInstruction) -> bool:
-    """Whether two loops over the same elements read an array of that size both, and are no more than one loop should be."""
+    """Whether `i` shares an operand of its own size with the group, and the loop stays small."""
     mine = i.array_shape.dimensions
     if not any(
         o.shape.is_array and o.array_shape.dimensions == mine and any(o in f.operands for f in group)
@@ -109,12 +121,12 @@ def _stays_acyclic(
     i: HloInstruction,
     reach: HloReachabilityMap,
 ) -> bool:
-    """Whether neither the group nor what waits for it comes before `i` or after it, the other groups each taken as one."""
+    """Whether adding `i` to a group creates no cycle, with each other group merged into one."""
     others = [g for g in groups if g is not group and len(g) > 1]
 
     def after(start: Sequence[HloInstruction]) -> list[HloInstruction]:
         found = list(start)
-        for at in found:  # which grows
+        for at in found:  # `found` grows
             for g in others:
                 if g[0] not in found and any(reach.is_reachable(at, m) for m in g):
                     found += g
@@ -126,7 +138,7 @@ def _stays_acyclic(
 
 
 def _merge(group: Sequence[HloInstruction]) -> None:
-    """One fusion takes the place of several; what they compute alike is there once."""
+    """Replace a group of fusions by one; equal instructions are computed once."""
     c = group[0].parent
     fused = c.module.add_computation("fused_computation", execution_thread=c.execution_thread)
     operands = tuple(dict.fromkeys(o for f in group for o in f.operands))
@@ -148,7 +160,7 @@ def _copied(
     inside: dict[HloInstruction, HloInstruction],
     known: dict[Hashable, HloInstruction],
 ) -> HloInstruction:
-    """The result of a fusion, computed in another computation with what is there already."""
+    """Copy a fusion's body into another computation, sharing equal instructions; its root."""
     made: dict[HloInstruction, HloInstruction] = {}
     for i in fusion.fused_computation.post_order():
         if i.opcode is O.PARAMETER:
@@ -158,6 +170,6 @@ def _copied(
         key: Hashable = (i.opcode, operands, i.shape, tuple(sorted(i.attributes.items(), key=lambda a: a[0])))
         try:
             made[i] = known.get(key) or known.setdefault(key, fused.clone_instruction(i, operands))
-        except TypeError:  # an attribute without a hash
+        except TypeError:  # an unhashable attribute
             made[i] = fused.clone_instruction(i, operands)
     return made[fusion.fused_computation.root]

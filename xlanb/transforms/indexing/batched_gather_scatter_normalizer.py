@@ -1,7 +1,9 @@
-"""Replace batching dimensions of gathers and scatters by indices (xla/service/batched_gather_scatter_normalizer.h).
+"""Replace batching dimensions of gathers and scatters by indices.
 
 gather(x, i), operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}
   =>  gather(x, concatenate(iota, i)), collapsed_slice_dims={0}, start_index_map={0,1}
+
+Source: xla/service/batched_gather_scatter_normalizer.h.
 """
 
 from __future__ import annotations
@@ -48,7 +50,16 @@ class BatchedGatherScatterNormalizer(HloPass):
 
 
 def _normalize(i: HloInstruction, position: int, batching: str, of_indices: str, collapsed: str, mapped: str) -> None:
-    """`position` is the place of the indices among the operands, the rest are names of attributes."""
+    """Replace the batching dimensions of a gather or scatter.
+
+    Args:
+        i: the gather or scatter.
+        position: the index of the operand that holds the indices.
+        batching: the attribute of the operand's batching dimensions.
+        of_indices: the attribute of the indices' batching dimensions.
+        collapsed: the attribute of collapsed or inserted dimensions.
+        mapped: the attribute that maps index components to dimensions.
+    """
     b = Builder(i)
     vector_dim: int = i.get("index_vector_dim")
     indices = _wide_enough(b, i.operands[position], i.ints(of_indices))
@@ -72,7 +83,7 @@ def _normalize(i: HloInstruction, position: int, batching: str, of_indices: str,
 
 
 def _wide_enough(b: Builder, indices: HloInstruction, dims: tuple[int, ...]) -> HloInstruction:
-    """Indices in a type that can count the batch."""
+    """Indices in a type that can hold the batch sizes."""
     t = indices.shape.element_type
     largest = max(indices.array_shape.dimensions[d] for d in dims) - 1
     return indices if largest < 1 << (t.bits - t.is_signed) else b.convert(indices, PrimitiveType.S64)

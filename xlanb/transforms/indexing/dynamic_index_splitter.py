@@ -1,7 +1,11 @@
-"""Split index vectors of dynamic slices into one index per dimension (xla/hlo/transforms/expanders/dynamic_index_splitter.h).
+"""Split index vectors of dynamic slices into one scalar index per dimension.
 
-dynamic-slice(f32[8,8] x, s32[2] i)    =>    dynamic-slice(x, reshape(s32[], slice(i), [0:1]), reshape(s32[], slice(i), [1:2]))
-dynamic-slice(f32[] x, s32[0] i)       =>    x
+dynamic-slice(f32[8,8] x, s32[2] i)
+  =>  dynamic-slice(x, reshape(s32[], slice(i), [0:1]), reshape(s32[], slice(i), [1:2]))
+dynamic-slice(f32[] x, s32[0] i)
+  =>  x
+
+Source: xla/hlo/transforms/expanders/dynamic_index_splitter.h.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Replace gathers of one slice by dynamic slices (xla/service/gather_expander.h, as XLA:CPU runs it: kEliminateSimpleGathers).
+"""Replace gathers of one slice by dynamic slices (kEliminateSimpleGathers, as in XLA:CPU).
 
-gather(f32[10,4] x, s32[1] i), offset_dims={0}, collapsed_slice_dims={0}, slice_sizes={1,4}    =>    reshape(f32[4], dynamic-slice(x, i, 0), {1,4})
+gather(f32[10,4] x, s32[1] i), offset_dims={0}, collapsed_slice_dims={0}, slice_sizes={1,4}
+  =>  reshape(f32[4], dynamic-slice(x, i, 0), {1,4})
+
+Source: xla/service/gather_expander.h.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class GatherExpander(HloPass):
-    """Expands gathers whose indices say one place only; both clamp a slice that would leave the operand."""
+    """Expands gathers with one index vector; both forms clamp an out-of-bounds slice."""
 
     name = "gather_expander"
 
@@ -38,12 +41,12 @@ def _is_simple(i: HloInstruction) -> bool:
 
 
 def index_count(indices: HloInstruction, vector_dim: int) -> int:
-    """How many places an array of index vectors names."""
+    """The number of index vectors in an array."""
     return math.prod(n for d, n in enumerate(indices.array_shape.dimensions) if d != vector_dim)
 
 
 def start_scalars(b: Builder, indices: HloInstruction, mapped: Sequence[int], rank: int) -> list[HloInstruction]:
-    """A start for every dimension of the operand from the one index vector there is; 0 along dimensions that it does not speak of."""
+    """A scalar start per operand dimension, from the only index vector; 0 if it has none."""
     vector = b.reshape(indices, (len(mapped),))
     zero = b.scalar(0, indices.shape.element_type)
     places = {d: n for n, d in enumerate(mapped)}
@@ -58,5 +61,5 @@ def _expanded(gather: HloInstruction) -> HloInstruction:
         return b.broadcast(x, (), gather.array_shape)
     starts = start_scalars(b, indices, gather.ints("start_index_map"), x.array_shape.rank)
     taken = b.add(O.DYNAMIC_SLICE, (x, *starts), dynamic_slice_sizes=gather.ints("slice_sizes"))
-    # Dimensions of size 1 come and go; those of the slice keep their order.
+    # The reshape inserts or removes dimensions of size 1; the others keep their order.
     return b.add(O.RESHAPE, (taken,), gather.shape)

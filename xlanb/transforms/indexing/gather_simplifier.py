@@ -1,8 +1,12 @@
-"""Bring gathers into canonical form (xla/hlo/transforms/simplifiers/gather_simplifier.h): indices [n, k], result [n, slice...], no dimension dropped.
+"""Bring gathers into canonical form: indices [n, k], result [n, slice...], none collapsed.
 
-gather(f32[10,4] x, s32[3,5] i), offset_dims={2}, collapsed_slice_dims={0}, index_vector_dim=2, slice_sizes={1,4}
-  =>  g = f32[15,1,4] gather(x, reshape(s32[15,1], i)), offset_dims={1,2}, collapsed_slice_dims={}, index_vector_dim=1, slice_sizes={1,4}
+gather(f32[10,4] x, s32[3,5] i), offset_dims={2}, collapsed_slice_dims={0}, index_vector_dim=2,
+    slice_sizes={1,4}
+  =>  g = f32[15,1,4] gather(x, reshape(s32[15,1], i)), offset_dims={1,2},
+          collapsed_slice_dims={}, index_vector_dim=1, slice_sizes={1,4}
       reshape(f32[3,5,4], reshape(f32[15,4], g))
+
+Source: xla/hlo/transforms/simplifiers/gather_simplifier.h.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class GatherSimplifier(HloPass):
-    """Rewrites every gather that is not in canonical form, but those with batching dimensions (batched_gather_scatter_normalizer.py)."""
+    """Rewrites every gather that is not in canonical form.
+
+    Those with batching dimensions are left to batched_gather_scatter_normalizer.py.
+    """
 
     name = "gather_simplifier"
 
@@ -51,7 +58,7 @@ def is_simplified(gather: HloInstruction) -> bool:
 
 
 def index_rows(b: Builder, indices: HloInstruction, vector_dim: int) -> HloInstruction:
-    """Start indices as [number of slices, length of an index]."""
+    """Start indices as [number of slices, size of an index vector]."""
     dims = list(indices.array_shape.dimensions)
     if vector_dim == len(dims):
         dims.append(1)
@@ -87,7 +94,7 @@ def _simplified(gather: HloInstruction) -> HloInstruction:
 
 
 def _in_place(b: Builder, result: HloInstruction, offset: tuple[int, ...], outer: int) -> HloInstruction:
-    """The dimensions of the slices, which come last, where the gather wants them."""
+    """Transpose the slice dimensions, which come last, to where the gather has them."""
     slices, batches = iter(range(outer, outer + len(offset))), iter(range(outer))
     order = [next(slices) if d in offset else next(batches) for d in range(outer + len(offset))]
     return result if order == sorted(order) else b.transpose(result, order)

@@ -1,8 +1,11 @@
-"""Replace scatters of one update by dynamic updates (xla/service/scatter_expander.h, as XLA:CPU runs it: kEliminateSimpleScatters).
+"""Replace scatters of one update by dynamic updates (kEliminateSimpleScatters, as in XLA:CPU).
 
 scatter(f32[10,4] x, s32[1] i, f32[4] u), to_apply=add
   =>  old = dynamic-slice(x, i, 0), {1,4}
-      dynamic-update-slice(x, select(0 <= i and i <= 9, map(old, reshape(f32[1,4], u)), to_apply=add, old), i, 0)
+      new = map(old, reshape(f32[1,4], u)), to_apply=add
+      dynamic-update-slice(x, select(0 <= i and i <= 9, new, old), i, 0)
+
+Source: xla/service/scatter_expander.h.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ from xlanb.transforms.indexing.gather_expander import index_count, start_scalars
 
 @dataclass(frozen=True)
 class ScatterExpander(HloPass):
-    """Expands scatters into one array at one place. An update that would leave the operand is left out whole, as scatter does."""
+    """Expands scatters of one update into one array.
+
+    An update that is out of bounds is skipped as a whole, as in scatter.
+    """
 
     name = "scatter_expander"
 
@@ -43,7 +49,7 @@ def _is_simple(i: HloInstruction) -> bool:
 def _expanded(scatter: HloInstruction) -> HloInstruction:
     b, (x, indices, update) = Builder(scatter), scatter.operands
     mapped, rank = scatter.ints("scatter_dims_to_operand_dims"), x.array_shape.rank
-    # A narrow type may not hold the bounds it is compared with.
+    # A narrow type may not represent the bounds.
     if indices.shape.element_type.bits < 32:
         indices = b.convert(indices, PrimitiveType.S32)
     sizes = _window_sizes(scatter)
@@ -58,14 +64,14 @@ def _expanded(scatter: HloInstruction) -> HloInstruction:
 
 
 def _in_window_order(b: Builder, scatter: HloInstruction, update: HloInstruction) -> HloInstruction:
-    """The update with the dimensions of its window in the order of the operand's."""
+    """The update with its window dimensions in the order of the operand's dimensions."""
     window = scatter.ints("update_window_dims")
     order = (*(d for d in range(update.array_shape.rank) if d not in window), *window)
     return update if list(window) == sorted(window) else b.transpose(update, order)
 
 
 def _window_sizes(scatter: HloInstruction) -> tuple[int, ...]:
-    """The size of the update along every dimension of the operand."""
+    """The update's size along every dimension of the operand."""
     inserted, update = scatter.ints("inserted_window_dims"), scatter.operands[2].array_shape
     given = iter(scatter.ints("update_window_dims"))
     return tuple(

@@ -1,8 +1,12 @@
-"""Bring scatters into canonical form (xla/service/scatter_simplifier.h): indices [n, k], updates [n, window...] with a window as large in rank as the operand.
+"""Bring scatters into canonical form: indices [n, k], updates [n, window...], none inserted.
 
 scatter(f32[10,4] x, s32[3,5,1] i, f32[3,5,4] u), inserted_window_dims={0}, ...
-  =>  scatter(x, reshape(s32[15,1], i), reshape(f32[15,1,4], u)), update_window_dims={1,2}, inserted_window_dims={}, index_vector_dim=1
-scatter(x, i, f32[15,4,1] u), update_window_dims={2,1}, ...  =>  scatter(x, i, transpose(u), dimensions={0,2,1}), update_window_dims={1,2}, ...
+  =>  scatter(x, reshape(s32[15,1], i), reshape(f32[15,1,4], u)), update_window_dims={1,2},
+      inserted_window_dims={}, index_vector_dim=1
+scatter(x, i, f32[15,4,1] u), update_window_dims={2,1}, ...
+  =>  scatter(x, i, transpose(u), dimensions={0,2,1}), update_window_dims={1,2}, ...
+
+Windows have the rank of the operand. Source: xla/service/scatter_simplifier.h.
 """
 
 from __future__ import annotations
@@ -43,13 +47,13 @@ def _parts(scatter: HloInstruction) -> tuple[tuple[HloInstruction, ...], HloInst
 
 
 def is_simplified(scatter: HloInstruction) -> bool:
-    """Whether it is in canonical form; the indices may be of any dimensions of the operand."""
+    """Whether it is in canonical form; indices may be for any dimensions of the operand."""
     rank = _parts(scatter)[0][0].array_shape.rank
     return _has_whole_windows(scatter) and scatter.ints("update_window_dims") == tuple(range(1, rank + 1))
 
 
 def _has_whole_windows(scatter: HloInstruction) -> bool:
-    """Whether it is in canonical form but for the order of the window's dimensions."""
+    """Whether it is in canonical form except for the order of the window dimensions."""
     operands, indices, updates = _parts(scatter)
     if indices.array_shape.rank != 2 or scatter.get("index_vector_dim") != 1 or scatter.ints("inserted_window_dims"):
         return False
@@ -58,7 +62,7 @@ def _has_whole_windows(scatter: HloInstruction) -> bool:
 
 
 def _with_sorted_windows(scatter: HloInstruction) -> HloInstruction:
-    """The scatter of updates transposed so that the dimensions of their windows are in the operand's order."""
+    """The scatter with updates transposed so that window dimensions are in the operand's order."""
     b = Builder(scatter)
     operands, indices, updates = _parts(scatter)
     order = (0, *scatter.ints("update_window_dims"))
@@ -89,7 +93,7 @@ def _simplified(scatter: HloInstruction) -> HloInstruction:
 
 
 def _index_rows(b: Builder, indices: HloInstruction, vector_dim: int) -> HloInstruction:
-    """Indices as [number of updates, length of an index]."""
+    """Indices as [number of updates, size of an index vector]."""
     s = indices.array_shape
     if vector_dim == s.rank:
         return b.reshape(indices, (s.element_count, 1))
@@ -103,7 +107,8 @@ def _windows(b: Builder, update: HloInstruction, scatter: HloInstruction, rank: 
     """Updates as [number of updates, one window dimension for each operand dimension]."""
     window, inserted = scatter.ints("update_window_dims"), scatter.ints("inserted_window_dims")
     outer = [d for d in range(update.array_shape.rank) if d not in window]
-    kept = [d for d in range(rank) if d not in inserted]  # operand dimensions that the window has, in its order
+    # operand dimensions in the window, in the window's order
+    kept = [d for d in range(rank) if d not in inserted]
     wanted = [*outer, *window]
     if wanted != list(range(len(wanted))):
         update = b.transpose(update, wanted)

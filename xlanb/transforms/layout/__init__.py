@@ -1,1 +1,1 @@
-"""Passes that choose layouts, and change shapes and layouts."""
+"""Passes that choose layouts, or change shapes and layouts."""

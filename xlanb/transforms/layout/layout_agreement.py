@@ -1,9 +1,12 @@
-"""One layout for what hands a value on and what takes it, where nothing in between moves the elements.
+"""Make producers and consumers of a value agree on its layout.
 
-    t = (f32[2,3]{1,0}) tuple(f32[2,3]{0,1} x)    =>    t = (f32[2,3]{1,0}) tuple(f32[2,3]{1,0} copy(x))
+    t = (f32[2,3]{1,0}) tuple(f32[2,3]{0,1} x)
+      =>  t = (f32[2,3]{1,0}) tuple(f32[2,3]{1,0} copy(x))
 
-The shape of each instruction says how its value lies; tuples, loops, branches, calls, fusions and the entry hand values on as they are. `agree` puts a copy where such a value is taken
-in another layout: the elements stay what they are. With bitcasts in place of copies the module computes what code without either would compute: bytes read in the wrong order.
+An instruction's shape gives the layout of its value. Tuples, loops, branches, calls, fusions and
+the entry pass values on unchanged. `agree` inserts a copy where such a value is used in another
+layout, which keeps the elements. With bitcasts instead of copies the module computes what code
+without either would: bytes read in the wrong order.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from xlanb.transforms.reason import reason
 
 @reason("a value is used in a different layout than it is produced in")
 def relayout(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> HloInstruction:
-    """A value under the layouts of `shape`: itself, a copy (or another opcode that gives a layout), or a tuple of such."""
+    """A value in the layouts of `shape`: itself, a copy (or `opcode`), or a tuple of those."""
     if i.shape == shape:
         return i
     c = i.parent
@@ -36,12 +39,15 @@ def relayout(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> HloInstruct
 
 
 def parts(shape: Shape) -> tuple[Shape, ...]:
-    """The elements of a tuple; none of anything else."""
+    """The element shapes of a tuple; () for any other shape."""
     return shape.shapes if isinstance(shape, TupleShape) else ()
 
 
 def take_as(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> None:
-    """Let the value of `i`, which it does not make itself, lie as `shape` says; its users go on with the layouts that it had."""
+    """Give `i`, whose value is produced elsewhere, the layouts of `shape`.
+
+    Its users get a copy in the old layouts.
+    """
     old, users, was_root = i.shape, i.users, i.is_root
     if old == shape:
         return
@@ -54,11 +60,11 @@ def take_as(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> None:
 
 
 def agree(module: HloModule, opcode: O = O.COPY) -> None:
-    """Put a copy (or bitcast) where a value is handed on in another layout than it has; in place."""
+    """Insert a copy (or bitcast) wherever a value is passed on in another layout; in place."""
     if not any(_differ(i) for i in module.instructions()):
         _agree_outside(module, opcode)
         return
-    FlattenCallGraph().apply(module)  # a computation with several callers could have to please them all
+    FlattenCallGraph().apply(module)  # callers of one computation could require different layouts
     for c in module.post_order():
         for i in c.post_order():
             if _differ(i):
@@ -94,11 +100,11 @@ def _with_layouts(shape: Shape, like: Shape) -> Shape:
 
 
 def _as(i: HloInstruction, like: Shape, opcode: O) -> HloInstruction:
-    """The value of `i` in the layouts of a compatible shape; itself where it has them."""
+    """The value of `i` in the layouts of a compatible shape; `i` itself if it has them."""
     return i if same_layouts(i.shape, like) else relayout(i, _with_layouts(i.shape, like), opcode)
 
 
-# -- by opcode --------------------------------------------------------------------------------------------------
+# -- by opcode -------------------------------------------------------------------------------------
 
 
 def _operand(i: HloInstruction, number: int, like: Shape, opcode: O) -> None:

@@ -1,12 +1,22 @@
-"""Assign layouts (xla/service/layout_assignment.h, cpu_layout_assignment.h): row-major, except where the entry's layouts or free bitcasts suggest another one.
+"""Assign layouts: row-major, except where entry layouts or free bitcasts suggest another.
 
-    t = f32[3,2] transpose(f32[2,3]{1,0} x), dimensions={1,0}    =>    t = f32[3,2]{0,1} transpose(x), dimensions={1,0};  each user but a tuple reads copy(t)
-    custom-call(exponential(x)), operand_layout_constraints={f32[2,3]{0,1}}    =>    exponential, and all elementwise before it, in {0,1}
+    t = f32[3,2] transpose(f32[2,3]{1,0} x), dimensions={1,0}
+      =>  t = f32[3,2]{0,1} transpose(x), dimensions={1,0};  each user but a tuple reads copy(t)
+    custom-call(exponential(x)), operand_layout_constraints={f32[2,3]{0,1}}
+      =>  exponential, and all elementwise instructions before it, in {0,1}
 
-Parameters and results of the entry and custom calls have the layouts that they are given; all-gather and reduce-scatter join arrays along the most major dimension. What a custom call demands of its operands goes up through everything that keeps elements in their
-places, to what may have any layout (constants, broadcasts, reductions) or has one of its own, where a copy stands between. All else reads its operands row major, as XLA:CPU's code wants
-them; a transpose or reshape gets the layout that leaves every byte where it is. Tuples hold their elements in whatever layouts these have; loops carry row major. A module that has bitcasts already
-has its layouts (XLA refuses it): only missing ones are set, and copies where a value is handed on in another one (layout_agreement).
+- Entry parameters, entry results and custom calls have their given layouts. all-gather and
+  reduce-scatter join arrays along the most major dimension.
+- A layout that a custom call requires of its operands propagates up through instructions that keep
+  elements in place. It stops at instructions that may have any layout (constants, broadcasts,
+  reductions), or that have their own, where a copy is inserted.
+- All other instructions read row-major operands, as XLA:CPU's code requires. A transpose or reshape
+  gets the layout that moves no bytes.
+- Tuples hold elements in any layout; loops carry row-major values.
+- A module that already has bitcasts has its layouts (XLA refuses it): only missing layouts are set,
+  and copies inserted where a value is passed on in another one (layout_agreement).
+
+Source: xla/service/layout_assignment.h, cpu_layout_assignment.h.
 """
 
 from __future__ import annotations
@@ -26,11 +36,12 @@ from xlanb.transforms.layout.layout_agreement import agree, parts, relayout, tak
 from xlanb.transforms.layout.layout_constraints import LayoutWishes, assign_layouts
 from xlanb.transforms.reason import reason
 
-# Their results have layouts that somebody else fixed.
+# The layouts of their results are given.
 _FIXED = frozenset((O.CUSTOM_CALL, O.INFEED, O.RECV, O.RECV_DONE))
-# They hold or pass on what they are given, as it is.
+# They hold or pass on their operands unchanged.
 _FORWARDING = frozenset((O.TUPLE, O.GET_TUPLE_ELEMENT, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN))
-# They have one layout for the result and for every operand of the same rank (LayoutAssignment::InstructionCanChangeLayout is false).
+# Result and operands of the same rank have one layout (LayoutAssignment::InstructionCanChangeLayout
+# is false).
 _KEEPING = frozenset(
     (
         O.COPY,
@@ -47,16 +58,16 @@ _KEEPING = frozenset(
         O.SORT,
     )
 )
-# They may have any layout, whatever their operands have.
+# They may have any layout, whatever the operands' layouts.
 _FREE = frozenset((O.BROADCAST, O.CONSTANT, O.IOTA, O.REDUCE, O.RESHAPE))
-# By opcode the attribute that names the dimension along which a collective joins or splits arrays.
+# By opcode, the attribute that names the dimension along which a collective joins or splits arrays.
 _JOINED_ALONG = {O.ALL_GATHER: "dimensions", O.REDUCE_SCATTER: "dimensions"}
 _ALIGNED_BYTES = 64  # smaller arrays are not aligned for the matrix library, so a plain loop multiplies them
 
 
 @dataclass(frozen=True)
 class LayoutAssignment(HloPass):
-    """Gives every array a layout: row major as XLA:CPU, or with `wishes` as another target wants it."""
+    """Gives every array a layout: row-major as in XLA:CPU, or by the `wishes` of another target."""
 
     name = "layout-assignment"
     assigns_layouts = True
@@ -81,14 +92,14 @@ class LayoutAssignment(HloPass):
 
 
 def row_major(shape: Shape) -> Shape:
-    """The same shape, every array in it row major (memory spaces and tiles forgotten)."""
+    """The same shape with all arrays row-major, without memory spaces and tiles."""
     if isinstance(shape, TupleShape):
         return tuple_of(row_major(s) for s in shape.shapes)
     return shape.with_layout(Layout.default(shape.rank)) if isinstance(shape, ArrayShape) and shape.is_array else shape
 
 
 def _entry_shapes(module: HloModule) -> tuple[tuple[Shape, ...], Shape]:
-    """What the entry's parameters and result look like from outside."""
+    """The shapes of the entry's parameters and result as callers see them."""
     if module.entry_layout is not None:
         parameters, result = module.entry_layout
         return tuple(p.with_default_layout() for p in parameters), result.with_default_layout()
@@ -109,7 +120,7 @@ def _set_shape(i: HloInstruction, shape: Shape) -> None:
 
 @reason("a custom call overwrites its operand")
 def _separate_aliased(call: HloInstruction) -> None:
-    """An operand that the call writes over gets a copy of its own, whose layout nobody else minds."""
+    """Copy each operand that the call overwrites, so that its layout affects no other user."""
     for n, _ in in_place_pairs(call):
         o = call.operands[n]
         if o.shape.is_array:
@@ -122,7 +133,7 @@ def _fix_result(c: HloComputation, wanted: Shape) -> None:
 
 
 class _Assignment:
-    """The layouts of one computation: what is demanded of results and of operands, then the shapes and copies that follow."""
+    """The layouts of one computation: required layouts, then the shapes and copies that follow."""
 
     def __init__(self, computation: HloComputation, outside: tuple[Shape, ...] | None) -> None:
         self.computation = computation
@@ -148,14 +159,20 @@ class _Assignment:
                 self._demand(call, n, s.layout or Layout.default(s.rank))
 
     def _join_outermost(self, collective: HloInstruction) -> None:
-        """The shards of all devices lie one behind the other: the dimension along which they are joined is the most major one."""
+        """Make the dimension along which a collective joins shards the most major one.
+
+        The shards of all devices are then contiguous, one after another.
+        """
         rank, d = collective.array_shape.rank, int(collective.attributes[_JOINED_ALONG[collective.opcode]][0])
         layout = Layout((*(k for k in reversed(range(rank)) if k != d), d))
         self.results[collective] = layout
         self._demand(collective, 0, layout)
 
     def _demand(self, user: HloInstruction, number: int, layout: Layout) -> None:
-        """Ask for an operand in a layout; what produces it asks its own operands in turn. Who asks first has it."""
+        """Require a layout of an operand, and of its producer's operands in turn.
+
+        The first requirement of a value wins.
+        """
         todo = [(user, number, layout)]
         while todo:
             user, number, layout = todo.pop()
@@ -168,10 +185,11 @@ class _Assignment:
             todo.extend(reversed(asked))
 
     def _read(self, i: HloInstruction) -> None:
-        """Make an instruction read each operand in the required layout, through a copy if needed."""
+        """Make an instruction read each operand in its required layout, with a copy if needed."""
         for n, o in enumerate(i.operands):
             if i.opcode is O.CONDITIONAL and n and o.users == (i,) and i.operands.count(o) == 1:
-                take_as(i.called_computations[n - 1].parameters[0], o.shape)  # other branches do not pay for it
+                # other branches need no copy then
+                take_as(i.called_computations[n - 1].parameters[0], o.shape)
                 continue
             wanted = self._operand_shape(i, n)
             if o.shape != wanted:
@@ -214,7 +232,7 @@ class _Assignment:
 
 
 def _may_have(i: HloInstruction, layout: Layout) -> bool:
-    """Whether the result of `i` can be had in a layout."""
+    """Whether `i` can produce its result in a layout."""
     if not i.shape.is_array or len(layout.minor_to_major) != i.array_shape.rank:
         return False
     if i.opcode is O.DOT:
@@ -229,7 +247,7 @@ def _keeps(i: HloInstruction) -> bool:
 
 
 def _operand_layout(i: HloInstruction, operand: HloInstruction, layout: Layout) -> Layout | None:
-    """The layout in which `i` reads an operand when its result is in `layout`; None for row major."""
+    """The layout in which `i` reads an operand if its result is in `layout`; None: row-major."""
     if not operand.shape.is_array:
         return None
     if i.opcode is O.RESHAPE:
@@ -238,6 +256,6 @@ def _operand_layout(i: HloInstruction, operand: HloInstruction, layout: Layout) 
 
 
 def _same_bytes(transpose: HloInstruction) -> Layout:
-    """The layout of the result in which no byte moves."""
+    """The layout of the result for which no bytes move."""
     places = {d: n for n, d in enumerate(transpose.dimensions)}
     return Layout(tuple(places[d] for d in transpose.operands[0].array_shape.minor_to_major))

@@ -1,12 +1,15 @@
-"""Layouts by constraints that spread (xla/service/layout_assignment.h), for targets whose library calls want layouts of their own.
+"""Assign layouts by propagating constraints, for targets whose library calls need layouts.
 
-    dot(x, transpose(y)) that wants its operands row major
-    =>    transpose in {1,0}; y, and the elementwise instructions that make it, in {0,1}, where nothing else constrains them
+    dot(x, transpose(y)) that requires row-major operands
+    =>    transpose in {1,0}; y, and the elementwise instructions before it, in {0,1} unless
+          constrained otherwise
 
-Constraints are on results ("buffers") and on operands. First come those that somebody fixed: the entry's parameters and
-result, loops, custom calls; then those of the target; each goes on to operands, users and siblings, depth first, as far
-as instructions keep the layout. What is left is row major, and spreads too. Where an operand is wanted in another layout
-than it has, a copy is made.
+Constraints are on results ("buffers") and on operands. First come fixed ones: the entry's
+parameters and result, loops, custom calls. Then come those of the target. Each propagates to
+operands, users and siblings, depth first, through instructions that keep the layout. Whatever is
+left becomes row-major, which propagates too. A copy is inserted where an operand is required in
+another layout than it has.
+Source: xla/service/layout_assignment.h.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ Order: TypeAlias = tuple[int, ...]
 """A layout: the dimensions from minor to major."""
 Leaf: TypeAlias = tuple[int, ...]
 Buffer: TypeAlias = tuple[HloInstruction, Leaf]
-"""A definition of an array: an instruction and the index in its result."""
+"""A definition of an array: an instruction and the index of the array in its result."""
 Orders: TypeAlias = Mapping[Leaf, Order]
 
 _ROUNDS = 2
@@ -38,7 +41,7 @@ _MOST_CHANGES = 2
 """How often an optional constraint may change, so that propagation terminates."""
 
 _FORWARDING = frozenset((O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN))
-# They have one layout for the result and for every operand of the same rank (InstructionCanChangeLayout is false).
+# Result and operands of the same rank have one layout (InstructionCanChangeLayout is false).
 _KEEPING = frozenset(
     (
         *(O.BITCAST_CONVERT, O.CONCATENATE, O.ALL_GATHER, O.ALL_TO_ALL, O.COLLECTIVE_PERMUTE, O.DYNAMIC_SLICE),
@@ -51,21 +54,27 @@ _KEEPING = frozenset(
 
 
 class LayoutWishes(Protocol):
-    """What a target wants of layouts."""
+    """What a target requires of layouts."""
 
     def constrain(self, layouts: LayoutConstraints) -> None:
-        """Set the operands and results of a computation that the target's code takes in certain layouts only."""
+        """Constrain operands and results that the target needs in certain layouts."""
 
     def keeps_layout(self, i: HloInstruction) -> bool:
-        """Whether `i` has one layout for its result and its operands, beyond those that always do."""
+        """Whether the target needs one layout for the result and operands of `i`.
+
+        In addition to instructions that always do.
+        """
 
     def reduces_rows(self, i: HloInstruction) -> bool:
-        """Whether the operand of a reduce shall have the dimensions that go away as its most minor ones."""
+        """Whether a reduce prefers the reduced dimensions to be the most minor of its operand."""
 
 
 @dataclass(eq=False)
 class _Constraint:
-    """On a buffer (`number` is None) or on an operand; `depth_first` constraints spread before those that wait."""
+    """A constraint on a buffer (`number` is None) or on an operand.
+
+    `depth_first` constraints propagate before the queued ones.
+    """
 
     of: HloInstruction
     orders: dict[Leaf, Order]
@@ -79,14 +88,14 @@ class _Constraint:
 
 @dataclass
 class _Outside:
-    """How a computation's parameters and result lie, as far as it is known."""
+    """The known layouts of a computation's parameters and result."""
 
     parameters: list[Orders] = field(default_factory=list)
     result: Orders | None = None
 
 
 class LayoutConstraints:
-    """The constraints within one computation, in one round."""
+    """The constraints in one computation, in one round."""
 
     def __init__(
         self,
@@ -110,10 +119,10 @@ class LayoutConstraints:
         self._operands: dict[tuple[HloInstruction, int], _Constraint] = {}
         self._added: list[_Constraint | None] = []
 
-    # -- what targets use ---------------------------------------------------------------------------------------------
+    # -- what targets use --------------------------------------------------------------------------
 
     def operand_order(self, i: HloInstruction, number: int) -> Order | None:
-        """The layout in which `i` wants an operand that is an array, as far as it is known."""
+        """The required layout of an array operand of `i`, or None if not known yet."""
         found = self._operands.get((i, number))
         return found.orders.get(()) if found is not None else None
 
@@ -127,7 +136,7 @@ class LayoutConstraints:
         depth_first: bool = True,
         priority: int | None = None,
     ) -> None:
-        """Want an operand in a layout, or its arrays in several."""
+        """Require an operand in a layout, or its arrays in several."""
         wanted: dict[Leaf, Order] = {(): orders} if isinstance(orders, tuple) else dict(orders)
         priority = self._priority if priority is None else priority
         shape = i.operands[number].shape
@@ -146,17 +155,17 @@ class LayoutConstraints:
         self._push(known)
 
     def set_result(self, i: HloInstruction, order: Order, leaf: Leaf = ()) -> None:
-        """Give the result of `i`, or the array at `leaf` of it, a layout."""
+        """Give the result of `i`, or its array at `leaf`, a layout."""
         self._set_buffer(self._sources[i][leaf], order)
         if not leaf and i.shape.is_array and self._keeps(i) and i.opcode is not O.WHILE:
             for n, o in enumerate(i.operands):
                 if o.shape.is_array and o.array_shape.rank == len(order):
                     self.set_operand(i, n, order)
 
-    # -- spreading ----------------------------------------------------------------------------------------------------
+    # -- spreading ---------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Give everything a layout."""
+        """Give every array a layout."""
         self._constrain_fixed()
         self._wishes.constrain(self)
         self._spread()
@@ -167,7 +176,7 @@ class LayoutConstraints:
                     self._spread()
 
     def orders_of(self, i: HloInstruction) -> dict[Leaf, Order]:
-        """How the arrays of a result lie."""
+        """The layouts of the arrays in a result."""
         return {leaf: self._buffers[b].orders[()] for leaf, b in self._sources[i].items()}
 
     def operand_orders(self, i: HloInstruction, number: int) -> dict[Leaf, Order] | None:
@@ -189,7 +198,7 @@ class LayoutConstraints:
         return (is_elementwise(i) and i.opcode is not O.COPY) or i.opcode in _KEEPING or self._wishes.keeps_layout(i)
 
     def _forwards(self, i: HloInstruction, number: int) -> bool:
-        """Whether an array of the operand is part of the result as it is."""
+        """Whether an array of the operand is passed on unchanged in the result."""
         return not set(self._sources[i].values()).isdisjoint(self._sources[i.operands[number]].values())
 
     def _set_buffer(
@@ -255,10 +264,10 @@ class LayoutConstraints:
         for i in self._order:
             self._constrain_by_callees(i)
         if outside is not None and outside.result is not None and c.root in self._sources:
-            self._added.append(None)  # the result's
+            self._added.append(None)  # stands for the result's constraint
 
     def _constrain_by_callees(self, i: HloInstruction) -> None:
-        """What a loop, branch or call takes and gives is as the computation it calls has it."""
+        """Give a loop, branch or call the layouts of the computation that it calls."""
         if i.opcode is O.CALL and i.to_apply in self._outside:
             called = self._outside[i.to_apply]
             self._set_results(i, called.result)
@@ -287,7 +296,7 @@ class LayoutConstraints:
             self._set_buffer((i, leaf), order)
 
     def _spread(self) -> None:
-        work: list[_Constraint | None] = []  # the next one is the last
+        work: list[_Constraint | None] = []  # a stack: the last entry is next
         while True:
             added, self._added = self._added, []
             for one in added:
@@ -352,7 +361,7 @@ class LayoutConstraints:
         if not _is_at_most_rank_1(i.shape):
             self._to_operands(i, constraint.leaf, order, constraint.priority)
         for alias in self._arrays.get((i, constraint.leaf), ()):
-            for user in reversed(alias.users):  # what is added last is spread first
+            for user in reversed(alias.users):  # the constraint added last propagates first
                 for n, o in enumerate(user.operands):
                     if o is alias and user in self._sources and not self._forwards(user, n):
                         self.set_operand(user, n, order, mandatory=False, priority=constraint.priority)
@@ -374,7 +383,10 @@ class LayoutConstraints:
                 self.set_operand(i, n, wanted, mandatory=False, depth_first=_goes_deep(i))
 
     def _operand_order(self, order: Order, i: HloInstruction, operand: HloInstruction) -> Order | None:
-        """The layout of an operand with which an instruction whose result lies so moves nothing, or reduces rows."""
+        """The operand's layout with which `i` moves no bytes, or reduces rows; None: no preference.
+
+        `order` is the layout of the result.
+        """
         if i.opcode is O.RESHAPE:
             return _reshaped_order(i.array_shape, order, operand.array_shape)
         if i.opcode is O.TRANSPOSE:
@@ -385,7 +397,7 @@ class LayoutConstraints:
         return None
 
     def _round_the_loop(self, i: HloInstruction, leaf: Leaf, order: Order) -> None:
-        """What a loop's body gives lies as it is taken next time."""
+        """Require the same layout of a loop body's result as of its parameter."""
         c = self.computation
         callers = c.module.callers(c)
         if c.root.opcode is not O.TUPLE or len(callers) != 1 or callers[0].opcode is not O.WHILE:
@@ -397,13 +409,14 @@ class LayoutConstraints:
 
 
 def assign_layouts(module: HloModule, wishes: LayoutWishes, parameters: tuple[Shape, ...], result: Shape) -> None:
-    """Give everything in a module a layout, and copies where layouts differ.
+    """Give every array in a module a layout, and insert copies where layouts differ.
 
     Args:
-        module: without fusions and bitcasts; each computation of a branch, loop or call is called once.
-        wishes: what the target wants.
-        parameters: the entry's parameters as they lie outside.
-        result: its result as it is wanted outside.
+        module: without fusions and bitcasts; each computation of a branch, loop or call has one
+            caller.
+        wishes: what the target requires.
+        parameters: the entry's parameters in the layouts that callers use.
+        result: its result in the layout that callers expect.
     """
     computations = list(nonfusion_computations(module))
     outside = {module.entry_computation: _Outside([orders_in(p) for p in parameters], orders_in(result))}
@@ -419,7 +432,7 @@ def assign_layouts(module: HloModule, wishes: LayoutWishes, parameters: tuple[Sh
         _assign(c, found[c], outside[c].result or {})
     entry = module.entry_computation
     for p, shape in zip(entry.parameters, parameters, strict=True):
-        take_as(p, shape)  # tiles and memory spaces among it
+        take_as(p, shape)  # including tiles and memory spaces
     if entry.root.shape != result:
         entry.set_root(relayout(entry.root, result))
 
@@ -433,7 +446,8 @@ def _assign(c: HloComputation, constraints: LayoutConstraints, result: Orders) -
             if wanted is None or _in_orders(o.shape, wanted) == o.shape:
                 continue
             if i.opcode is O.CONDITIONAL and n and _is_only_use(i, n):
-                take_as(i.called_computations[n - 1].parameters[0], o.shape)  # other branches do not pay for it
+                # other branches need no copy then
+                take_as(i.called_computations[n - 1].parameters[0], o.shape)
             else:
                 c.replace_operand(i, n, relayout(o, _in_orders(o.shape, wanted)))
     wanted_shape = _in_orders(c.root.shape, result)
@@ -442,7 +456,7 @@ def _assign(c: HloComputation, constraints: LayoutConstraints, result: Orders) -
 
 
 def _is_only_use(conditional: HloInstruction, number: int) -> bool:
-    """Whether an operand goes to one branch alone, and that branch is none of anything else."""
+    """Whether an operand is used by one branch only, and that branch has no other caller."""
     operand, branch = conditional.operands[number], conditional.called_computations[number - 1]
     once = operand.users == (conditional,) and conditional.operands.count(operand) == 1
     return once and conditional.called_computations.count(branch) == 1 == len(branch.module.callers(branch))
@@ -457,18 +471,18 @@ def _set_shape(i: HloInstruction, shape: Shape) -> None:
     i.parent.update(i, shape=shape, attributes=attributes)
 
 
-# -- shapes and orders ----------------------------------------------------------------------------------------------
+# -- shapes and orders -----------------------------------------------------------------------------
 
 
 def arrays_of(shape: Shape) -> dict[Leaf, ArrayShape]:
-    """The arrays in a shape, each with its place; tokens are left out."""
+    """The arrays in a shape by their index; tokens are left out."""
     if isinstance(shape, TupleShape):
         return {(n, *leaf): a for n, s in enumerate(shape.shapes) for leaf, a in arrays_of(s).items()}
     return {(): shape.as_array()} if shape.is_array else {}
 
 
 def orders_in(shape: Shape) -> dict[Leaf, Order]:
-    """How the arrays in a shape lie; row major where it does not say."""
+    """The layouts of the arrays in a shape; row-major if it has none."""
     return {leaf: a.minor_to_major for leaf, a in arrays_of(shape).items()}
 
 
@@ -478,7 +492,7 @@ def default_order(rank: int) -> Order:
 
 
 def _in_orders(shape: Shape, orders: Orders, leaf: Leaf = ()) -> Shape:
-    """A shape whose arrays lie so; a layout that has the order already stays, whatever else it says."""
+    """A shape with these layouts; an existing layout of the same order is kept with its tiles."""
     if isinstance(shape, TupleShape):
         return tuple_of(_in_orders(s, orders, (*leaf, n)) for n, s in enumerate(shape.shapes))
     order = orders.get(leaf)
@@ -488,7 +502,7 @@ def _in_orders(shape: Shape, orders: Orders, leaf: Leaf = ()) -> Shape:
 
 
 def _given_order(i: HloInstruction, leaf: Leaf) -> Order:
-    """The layout of what nothing constrains: that of a constant's numbers, else row major."""
+    """The layout of an unconstrained array: that of a constant's literal, else row-major."""
     shape = arrays_of(i.shape)[leaf]
     return i.literal.shape.as_array().minor_to_major if i.opcode is O.CONSTANT else default_order(shape.rank)
 
@@ -502,7 +516,10 @@ def _is_constrained_call(i: HloInstruction) -> bool:
 
 
 def _is_minor_matter(i: HloInstruction, number: int) -> bool:
-    """Whether what an operand wants counts for less: what is written into a large array; what comes of a slice."""
+    """Whether a requirement on an operand has low priority.
+
+    True for what is written into a large array, and for a reshaped dynamic slice.
+    """
     if i.opcode is O.DYNAMIC_UPDATE_SLICE:
         return number > 0
     return i.opcode is O.RESHAPE and i.operands[0].opcode is O.DYNAMIC_SLICE
@@ -515,7 +532,11 @@ def _has_larger_sibling(concatenate: HloInstruction, operand: HloInstruction) ->
 
 
 def _goes_deep(i: HloInstruction) -> bool:
-    """Whether the layout of a result says much: transposes, and reshapes that only put in or take out ones."""
+    """Whether the layout of a result should propagate depth first.
+
+    True for transposes, gathers, scatters, and reshapes that only insert or remove size-1
+    dimensions.
+    """
     if i.opcode is O.RESHAPE:
         source = i.operands[0].array_shape
         return source.rank == 1 or _without_ones(source.dimensions) == _without_ones(i.array_shape.dimensions)
@@ -527,7 +548,10 @@ def _without_ones(dimensions: Iterable[int]) -> list[int]:
 
 
 def _result_order(order: Order, user: HloInstruction, operand: HloInstruction) -> Order | None:
-    """The layout of the result with which a reshape or transpose of an operand that lies so moves nothing."""
+    """The result layout with which a reshape or transpose of the operand moves no bytes.
+
+    `order` is the layout of the operand.
+    """
     if user.opcode is O.RESHAPE:
         return _reshaped_order(operand.array_shape, order, user.array_shape)
     if user.opcode is O.TRANSPOSE:

@@ -1,11 +1,15 @@
 """Make all layouts row-major by permuting dimensions (xla/service/layout_normalization.h).
 
-    a = f32[2,3]{0,1} add(x, y)    =>    a = f32[2,3]{0,1} bitcast(f32[3,2]{1,0} add(bitcast(x), bitcast(y)))
-    c = f32[2,3]{0,1} copy(x)      =>    c = f32[2,3]{0,1} bitcast(f32[3,2]{1,0} transpose(x), dimensions={1,0})
+    a = f32[2,3]{0,1} add(x, y)
+      =>  a = f32[2,3]{0,1} bitcast(f32[3,2]{1,0} add(bitcast(x), bitcast(y)))
+    c = f32[2,3]{0,1} copy(x)
+      =>  c = f32[2,3]{0,1} bitcast(f32[3,2]{1,0} transpose(x), dimensions={1,0})
 
-The bytes stay where they are. XLA:GPU runs it before it makes kernels; XLA:CPU does not, nor does our default pipeline: their loops take layouts as they are. What moves elements
-without regard to layouts computes the same over permuted dimensions: its attributes are permuted. Anything else (dots, reductions, parameters, elements of tuples) keeps its layout, and is read through
-two bitcasts, to row major and back. The bitcasts are left to algsimp, and dimensions of a scatter out of order to scatter_simplifier.
+No bytes move. XLA:GPU runs it before it emits kernels; neither XLA:CPU nor our default pipeline
+does, since their loops support any layout. Instructions that are defined without regard to layouts
+compute the same over permuted dimensions, with permuted attributes. All others (dots, reductions,
+parameters, tuple elements) keep their layout and are read through two bitcasts, to row-major and
+back. algsimp removes bitcasts later, and scatter_simplifier sorts a scatter's dimensions.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ _T = TypeVar("_T")
 class CustomCallNormalization:
     """The custom calls whose layouts a target normalizes, by the target's name.
 
-    `normalize` gives what takes the place of a custom call, None where it leaves it as it is.
+    `normalize` returns the replacement of a custom call, or None to keep it.
     """
 
     name: str
@@ -45,13 +49,13 @@ class CustomCallNormalization:
 
 @dataclass(frozen=True)
 class LayoutNormalization(HloPass):
-    """Computes row major what can be computed so, with bitcasts around it.
+    """Rewrites instructions to row-major form where possible, with bitcasts around them.
 
     `custom_calls` normalizes the layouts of custom calls that a target knows.
     """
 
     name = "layout_normalization"
-    keeps = REAL  # windows are folded in another order
+    keeps = REAL  # windows are reduced in another order
     ulps = 16.0
     custom_calls: CustomCallNormalization | None = None
 
@@ -61,7 +65,7 @@ class LayoutNormalization(HloPass):
 
 
 class _Normalization:
-    """One computation's walk."""
+    """The walk over one computation."""
 
     def __init__(self, custom_calls: CustomCallNormalization | None) -> None:
         self._custom_calls = custom_calls
@@ -104,7 +108,7 @@ def _put_in_place(old: HloInstruction, new: HloInstruction) -> None:
 
 @reason("it keeps its layout, its users may use a row-major bitcast")
 def _read_through_bitcasts(i: HloInstruction) -> HloInstruction:
-    """Let the users of `i` read bitcast(bitcast(i)); the inner one, which is row major."""
+    """Make the users of `i` read bitcast(bitcast(i)); return the inner, row-major one."""
     users = i.users
     normalized = _bitcast(i, row_major(i.array_shape))
     i.parent.replace_uses(i, _bitcast(normalized, i.array_shape), users=users)
@@ -120,11 +124,11 @@ def _normalize_constant(i: HloInstruction) -> HloInstruction:
     return made
 
 
-# -- shapes and permutations ------------------------------------------------------------------------------------------
+# -- shapes and permutations -----------------------------------------------------------------------
 
 
 def is_odd(shape: object) -> bool:
-    """Whether it is an array whose dimensions are not stored from major to minor."""
+    """Whether it is an array that is not row-major."""
     if not isinstance(shape, ArrayShape) or not shape.is_array or shape.is_dynamic:
         return False
     return shape.layout is not None and not shape.layout.tiles and not _is_row_major(shape)
@@ -135,14 +139,17 @@ def _is_row_major(shape: ArrayShape) -> bool:
 
 
 def row_major(shape: ArrayShape) -> ArrayShape:
-    """The row-major shape whose bytes mean the same: its dimensions from the slowest to the fastest."""
+    """The row-major shape with the same bytes: dimensions from major to minor."""
     layout = shape.layout or Layout.default(shape.rank)
     plain = replace(layout, minor_to_major=Layout.default(shape.rank).minor_to_major)
     return ArrayShape(shape.element_type, tuple(shape.dimensions[d] for d in permutation(shape)), plain)
 
 
 def permutation(shape: ArrayShape) -> tuple[int, ...]:
-    """The dimensions of an array from major to minor: dimension n of the row-major shape is dimension permutation[n] of this one."""
+    """The dimensions of an array from major to minor.
+
+    Dimension n of the row-major shape is dimension permutation[n] of this one.
+    """
     return tuple(reversed(shape.minor_to_major))
 
 
@@ -157,22 +164,25 @@ def _permuted(values: Sequence[_T], order: Iterable[int]) -> tuple[_T, ...]:
 
 
 def is_bitcast_transpose(i: HloInstruction) -> bool:
-    """Whether the layout of a transpose undoes its permutation."""
+    """Whether the layout of a transpose undoes its permutation, so that no bytes move."""
     order = tuple(i.dimensions[d] for d in i.array_shape.minor_to_major)
     return order == i.operands[0].array_shape.minor_to_major
 
 
-# -- what is normalized -----------------------------------------------------------------------------------------------
+# -- what is normalized ----------------------------------------------------------------------------
 
 
 def _is_normalizable(i: HloInstruction) -> bool:
-    """Whether an odd layout is at its result or its operands; what is ordered by control dependencies stays."""
+    """Whether its result or an operand is not row-major, and it can be replaced.
+
+    Instructions with side effects, control dependencies or dynamic dimensions cannot.
+    """
     if i.has_side_effect or i.control_predecessors or i.control_successors or not i.shape.is_array:
         return False
     return not i.array_shape.is_dynamic and (is_odd(i.shape) or any(is_odd(o.shape) for o in i.operands))
 
 
-# They have one layout for the result and the operands of its rank.
+# Result and operands of the result's rank have one layout.
 _PRESERVING: Final = frozenset(
     (
         O.BITCAST_CONVERT,
@@ -188,7 +198,7 @@ _PRESERVING: Final = frozenset(
 
 
 def _keeps_order(i: HloInstruction) -> bool:
-    """Whether an instruction that must have one layout has one; others may have any."""
+    """Whether result and operands have one layout, if the instruction requires that."""
     if any(not o.shape.is_array or (o.array_shape.layout and o.array_shape.layout.tiles) for o in i.operands):
         return False
     if i.opcode is O.SCATTER:
@@ -205,7 +215,10 @@ def _same_order(a: HloInstruction, b: HloInstruction) -> bool:
 
 
 def _has_one_scatter_dimension(i: HloInstruction) -> bool:
-    """Whether at most one dimension of the updates is none of the window's, and none is a batch: their order is not written down."""
+    """Whether the updates have at most one scatter dimension, and no batching dimension.
+
+    The order of several is not recorded in the attributes.
+    """
     scattered = i.operands[2].array_shape.rank - len(i.ints("update_window_dims"))
     return scattered <= 1 and not i.ints("input_batching_dims")
 
@@ -215,7 +228,7 @@ def _bitcast(x: HloInstruction, shape: ArrayShape) -> HloInstruction:
 
 
 def _normalized(x: HloInstruction) -> HloInstruction:
-    """A value row major: what a bitcast reads, a bitcast of it, or itself."""
+    """A value in row-major form: the operand of a bitcast, a bitcast of it, or itself."""
     if not is_odd(x.shape):
         return x
     wanted = row_major(x.array_shape)
@@ -224,7 +237,7 @@ def _normalized(x: HloInstruction) -> HloInstruction:
     return _bitcast(x, wanted)
 
 
-# -- formulas: the instruction over row-major operands ----------------------------------------------------------------
+# -- formulas: the instruction over row-major operands ---------------------------------------------
 
 _Formula = Callable[[HloInstruction], HloInstruction]
 
@@ -232,7 +245,7 @@ _Formula = Callable[[HloInstruction], HloInstruction]
 def _made(
     i: HloInstruction, operands: Iterable[HloInstruction], opcode: O | None = None, **attributes: Any
 ) -> HloInstruction:
-    """The instruction with a row-major shape, other operands, and some of its attributes changed."""
+    """The instruction with a row-major shape, new operands, and some changed attributes."""
     kept = i.attributes if opcode is None else {}
     shape = row_major(i.array_shape)
     return i.parent.add(opcode or i.opcode, operands, shape, like=i, **{**kept, **attributes})
@@ -281,7 +294,7 @@ def _copy(i: HloInstruction) -> HloInstruction:
 
 
 def _transposed(i: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-    """The transpose of the row-major operand that has the bytes of transpose(operand) in the layout of `i`."""
+    """The row-major form of transpose(operand), with the same bytes as `i`."""
     operand = i.operands[0]
     places = inverse(permutation(operand.array_shape))
     order = tuple(places[dimensions[d]] for d in permutation(i.array_shape))
@@ -317,7 +330,7 @@ def _scatter(i: HloInstruction) -> HloInstruction:
     order = permutation(target.array_shape)
     places, update_places = inverse(order), inverse(permutation(updates.array_shape))
     index_vector = i.attributes["index_vector_dim"]
-    if index_vector < indices.array_shape.rank:  # else each index is one scalar
+    if index_vector < indices.array_shape.rank:  # otherwise each index is a scalar
         index_vector = inverse(permutation(indices.array_shape))[index_vector]
     inserted = set(i.ints("inserted_window_dims"))
     window = iter(i.ints("update_window_dims"))
@@ -352,7 +365,7 @@ _FORMULAS: Final[dict[O, _Formula]] = {
 
 
 def normalized_shape(shape: Shape) -> Shape:
-    """A shape with every array in it row major, the bytes as they are."""
+    """A shape with every array in row-major form, with the same bytes."""
     if isinstance(shape, TupleShape):
         return tuple_of(normalized_shape(s) for s in shape.shapes)
     return row_major(shape.as_array()) if shape.is_array else shape

@@ -21,7 +21,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class ReshapeDecomposer(HloPass):
-    """Turns every reshape into bitcasts and copies; layouts must be set."""
+    """Replaces every reshape by bitcasts and copies; layouts must be set."""
 
     name = "reshape-decomposer"
     triggers = frozenset((HloOpcode.RESHAPE,))

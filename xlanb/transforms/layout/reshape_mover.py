@@ -1,9 +1,12 @@
-"""Move reshapes and transposes from the operands of elementwise instructions to their results (xla/hlo/transforms/simplifiers/reshape_mover.h).
+"""Move reshapes and transposes from operands of elementwise instructions to their results.
 
-    add(reshape(a), reshape(b))            =>    reshape(add(a, b))
-    add(transpose(a), broadcast(c))        =>    transpose(add(transpose'(transpose(a)), transpose'(broadcast(c))))
+    add(reshape(a), reshape(b))
+      =>  reshape(add(a, b))
+    add(transpose(a), broadcast(c))
+      =>  transpose(add(transpose'(transpose(a)), transpose'(broadcast(c))))
 
-One reshape is left of several, and it may meet another one further down that undoes it.
+One of several reshapes is left, and a later one may undo it.
+Source: xla/hlo/transforms/simplifiers/reshape_mover.h.
 """
 
 from __future__ import annotations
@@ -27,9 +30,10 @@ _REARRANGES = frozenset((O.RESHAPE, O.TRANSPOSE))
 
 @dataclass(frozen=True)
 class ReshapeMover(HloPass):
-    """Moves a rearrangement below the instructions that use it, where all of its users let it pass.
+    """Moves a reshape or transpose below its users, if all of them allow it.
 
-    `cheap_broadcasts`: not only broadcast scalars come before a reshape for nothing, but lists too, and whatever is broadcast along dimensions that the reshape leaves alone.
+    `cheap_broadcasts`: treat as free to move not only broadcast scalars, but also broadcast vectors
+    and broadcasts along dimensions that the reshape keeps.
     """
 
     name = "reshape-mover"
@@ -42,7 +46,10 @@ class ReshapeMover(HloPass):
 
 
 def _candidates(computation: HloComputation, cheap: bool) -> list[HloInstruction]:
-    """Elementwise instructions all of whose operands are rearranged alike, closed under: every user of such an operand is one too."""
+    """Elementwise instructions whose operands are all rearranged alike.
+
+    Every user of such an operand must be a candidate too.
+    """
     found = {i: None for i in computation.post_order() if _is_candidate(i, cheap)}
     removed = True
     while found and removed:
@@ -57,7 +64,7 @@ def _candidates(computation: HloComputation, cheap: bool) -> list[HloInstruction
 
 
 def _is_candidate(i: HloInstruction, cheap: bool) -> bool:
-    if not any(o.opcode in _REARRANGES for o in i.operands):  # of most there is no more to ask
+    if not any(o.opcode in _REARRANGES for o in i.operands):  # rejects most instructions
         return False
     if not is_elementwise(i) or i.opcode is O.CONSTANT or i.opcode is O.FUSION or i.has_side_effect:
         return False
@@ -90,7 +97,11 @@ def _is_equivalent(a: HloInstruction, b: HloInstruction) -> bool:
 
 
 def _is_trivial(o: HloInstruction, rearrange: HloInstruction | None, cheap: bool) -> bool:
-    """Whether rearranging it costs nothing: constants, broadcast scalars, random numbers of one use; with `cheap` more broadcasts."""
+    """Whether rearranging it costs nothing.
+
+    True for constants, broadcast scalars and random numbers with one use; with `cheap` also for
+    broadcasts that stay broadcasts.
+    """
     if rearrange is not None and o.opcode in _REARRANGES and _is_equivalent(o, rearrange):
         return False
     if o.opcode is O.BROADCAST:
@@ -101,7 +112,10 @@ def _is_trivial(o: HloInstruction, rearrange: HloInstruction | None, cheap: bool
 
 
 def _stays_broadcast(o: HloInstruction, reshape: HloInstruction) -> bool:
-    """Whether a broadcast before the reshape is one of the same array: a list, or of dimensions that the reshape leaves alone."""
+    """Whether undoing the reshape of a broadcast gives a broadcast of the same array.
+
+    True for vectors, and for broadcasts along dimensions that the reshape keeps.
+    """
     if sum(n != 1 for n in o.operands[0].array_shape.dimensions) <= 1:
         return True
     pairs = unmodified_pairs(reshape.array_shape.dimensions, reshape.operands[0].array_shape.dimensions)
@@ -132,7 +146,7 @@ def _undone(b: Builder, o: HloInstruction, rearrange: HloInstruction) -> HloInst
 
 
 def _permuted(shape: ArrayShape, permutation: tuple[int, ...]) -> ArrayShape:
-    """The shape of a transpose that leaves the bytes where they are, as shape inference gives it."""
+    """The inferred shape of a transpose that moves no bytes."""
     places = {d: n for n, d in enumerate(permutation)}
     dims = tuple(shape.dimensions[d] for d in permutation)
     layout = None if shape.layout is None else Layout(tuple(places[d] for d in shape.minor_to_major))

@@ -1,4 +1,7 @@
-"""A while loop that counts, as expanders write it (WhileUtil::MakeCountedLoop in xla/service/while_util.h)."""
+"""Create a counting while loop, for expanders (WhileUtil::MakeCountedLoop).
+
+Source: xla/service/while_util.h.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,12 @@ Body = Callable[[Builder, HloInstruction, list[HloInstruction]], list[HloInstruc
 
 
 def counted_loop(b: Builder, count: int, start: Sequence[HloInstruction], body: Body) -> list[HloInstruction]:
-    """The values after `count` rounds of `body(builder, round number, values)`, which gives as many values of the same shapes.
+    """The values after `count` iterations of `body(builder, iteration, values)`.
 
-    while(tuple(0, start...)), condition={round < count}, body={tuple(round + 1, body(round, values)...)}
+    The body returns as many values of the same shapes.
+
+    while(tuple(0, start...)), condition={round < count},
+        body={tuple(round + 1, body(round, values)...)}
     """
     module = b.computation.module
     counter = array(PrimitiveType.S32)
@@ -37,6 +43,6 @@ def counted_loop(b: Builder, count: int, start: Sequence[HloInstruction], body: 
 
 
 def _elements(c: HloComputation, shape: TupleShape) -> list[HloInstruction]:
-    """The parameter of a computation, and every element of it."""
+    """The parameter of a computation, and every element of its tuple."""
     p = c.add(O.PARAMETER, (), shape, name="state", parameter_number=0)
     return [p, *(c.add(O.GET_TUPLE_ELEMENT, (p,), s, index=n) for n, s in enumerate(shape.shapes))]

@@ -1,10 +1,10 @@
-"""Schedule reads of a loop-carried value before its update (xla/service/loop_schedule_linearizer.h), which avoids copies.
+"""Schedule reads of a loop-carried value before its update, which avoids copies.
 
     body: a = add(x, 1);  s = sine(x);  ROOT tuple(a, s), x = get-tuple-element(p), index=0
     =>    a = add(x, 1), control-predecessors={s}
 
-An element of the loop's tuple has one buffer. Where all that reads the old value runs before the new one is written,
-copy-insertion leaves the buffer as it is.
+An element of the loop's tuple has one buffer. If all reads of the old value run before the new one
+is written, copy-insertion needs no copy. Source: xla/service/loop_schedule_linearizer.h.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ASYNC = ("-start", "-done", "-update")
 
 @dataclass(frozen=True)
 class LoopScheduleLinearizer(HloPass):
-    """Adds control dependencies within the bodies of loops from reads of an element to what defines its next value."""
+    """Adds control dependencies in loop bodies from reads of an element to its next definition."""
 
     name = "loop-schedule-linearizer"
     triggers = frozenset((O.WHILE,))
@@ -33,7 +33,7 @@ class LoopScheduleLinearizer(HloPass):
     def apply(self, module: HloModule) -> None:
         graph = CallGraph(module)
         if any(len(graph.callers[c]) > 1 for c in module.computations if graph.is_control(c)):
-            return  # values are known where each computation is called once
+            return  # dataflow needs computations with one caller each
         values = HloDataflowAnalysis(module)
         for c in nonfusion_computations(module):
             for i in c.post_order():
@@ -42,8 +42,9 @@ class LoopScheduleLinearizer(HloPass):
 
 
 def _runs_beside(body: HloComputation) -> bool:
-    """Whether it contains asynchronous instructions: more order would prevent them from overlapping
-    the rest.
+    """Whether it contains asynchronous instructions.
+
+    Additional control dependencies would prevent them from overlapping the rest.
     """
     return any(i.opcode.text.endswith(_ASYNC) or i.opcode in (O.SEND, O.RECV) for i in body)
 
@@ -65,7 +66,7 @@ def _readers(value: HloValue) -> list[HloInstruction]:
 
 
 def _depends(later: HloInstruction, earlier: HloInstruction) -> bool:
-    """Whether `later` waits for `earlier`, through operands and control dependencies."""
+    """Whether `later` depends on `earlier` by data or control."""
     seen, stack = {later}, [later]
     while stack:
         i = stack.pop()

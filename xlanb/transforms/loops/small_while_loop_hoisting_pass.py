@@ -1,9 +1,13 @@
-"""Move small while loops into calls of one kernel (xla/service/cpu/small_while_loop_hoisting_pass.h, the pass small-while-loop-hoisting).
+"""Move small while loops into calls of one kernel (small-while-loop-hoisting).
 
-    w = while(t), condition=c, body=b    =>    w = call(t), to_apply={ROOT while(p), condition=c, body=b}, frontend_attributes={xla_cpu_small_call="true"}
+    w = while(t), condition=c, body=b
+      =>  w = call(t), to_apply={ROOT while(p), condition=c, body=b},
+          frontend_attributes={xla_cpu_small_call="true"}
 
-XLA:CPU compiles such a call into one function, so that a loop that touches less than `small_buffer_access_size` bytes a round does not pay for starting every
-instruction by itself. A loop that needs the runtime (collectives, custom calls, libraries) stays.
+XLA:CPU compiles such a call into one function, so that a loop that accesses fewer than
+`small_buffer_access_size` bytes per iteration does not pay for launching every instruction. A loop
+that needs the runtime (collectives, custom calls, libraries) stays.
+Source: xla/service/cpu/small_while_loop_hoisting_pass.h.
 """
 
 from __future__ import annotations
@@ -23,7 +27,10 @@ _SMALL = ("xla_cpu_small_call", "true")
 
 @dataclass(frozen=True)
 class SmallWhileLoopHoistingPass(HloPass):
-    """Puts each small while loop into a computation of its own; `small_buffer_access_size` is in bytes."""
+    """Moves each small while loop into its own computation.
+
+    `small_buffer_access_size` is the limit in bytes.
+    """
 
     name = "small-while-loop-hoisting"
     small_buffer_access_size: int = 1024
@@ -58,7 +65,7 @@ def _needs_runtime(i: HloInstruction, known: dict[HloComputation, bool]) -> bool
 
 
 def _bytes_of_a_round(loop: HloInstruction) -> float:
-    """Bytes that a round touches; loops within it count for one round each, as they may run any number of times."""
+    """Bytes that an iteration accesses; nested loops count as one iteration each."""
     return sum(_bytes(i) for c in loop.called_computations for i in c)
 
 

@@ -1,4 +1,7 @@
-"""What a while loop carries, by element: which are needed, and copies of its computations over other tuples (for simplify-while-loops)."""
+"""The elements that a while loop carries, for simplify-while-loops.
+
+Which elements are needed, and copies of its computations over other tuples.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,25 @@ from xlanb.transforms.inlining import copy_body
 
 
 def element(value: HloInstruction, index: int) -> HloInstruction:
-    """A new access to one element of a tuple."""
+    """Add a get-tuple-element of a tuple."""
     return value.parent.add(O.GET_TUPLE_ELEMENT, (value,), index=index)
 
 
 def reads_elements_only(loop: HloInstruction) -> bool:
-    """Whether body and condition read their parameter element by element, and nowhere whole."""
+    """Whether body and condition read their parameter only through get-tuple-element."""
     parameters = [c.parameters[0] for c in (loop.attributes["body"], loop.attributes["condition"])]
     return all(not p.is_root and all(u.opcode is O.GET_TUPLE_ELEMENT for u in p.users) for p in parameters)
 
 
-# -- what is needed -------------------------------------------------------------------------------------------------
+# -- what is needed --------------------------------------------------------------------------------
 
 
 def removable_elements(loop: HloInstruction) -> set[int]:
-    """Elements that the loop need not carry: alone (unused after it, and changing no other), or as a group of which every one is unused after it or handed on.
+    """Elements that the loop need not carry.
 
-    What the condition or a side effect depends on stays, in either case.
+    An element alone is removable if it is unused after the loop and affects no other element; a
+    group is if each is unused after the loop or passed through unchanged. Elements on which the
+    condition or a side effect depends stay in either case.
     """
     body, condition = loop.attributes["body"], loop.attributes["condition"]
     root: HloInstruction = body.root
@@ -62,7 +67,7 @@ def _handed_on(body: HloComputation, n: int) -> bool:
 
 
 def _inputs(c: HloComputation) -> dict[HloInstruction, frozenset[int]]:
-    """The elements of the parameter that each instruction depends on within one round."""
+    """The elements of the parameter that each instruction depends on within one iteration."""
     parameter, found = c.parameters[0], dict[HloInstruction, frozenset[int]]()
     for i in c.post_order():
         if i.opcode is O.GET_TUPLE_ELEMENT and i.operands[0] is parameter:
@@ -75,7 +80,7 @@ def _inputs(c: HloComputation) -> dict[HloInstruction, frozenset[int]]:
 
 
 def _groups(body: HloComputation, condition: HloComputation) -> Iterator[set[int]]:
-    """Elements that are connected, whatever the direction, through what is computed of them."""
+    """Connected components of elements, by dependencies in either direction."""
     root = body.root
     parent: dict[HloInstruction, HloInstruction] = {}
 
@@ -104,11 +109,15 @@ def _groups(body: HloComputation, condition: HloComputation) -> Iterator[set[int
     yield from groups.values()
 
 
-# -- other tuples -----------------------------------------------------------------------------------------------------
+# -- other tuples ----------------------------------------------------------------------------------
 
 
 def with_elements(source: HloComputation, shape: Shape, places: Mapping[int, int], *, is_body: bool) -> HloComputation:
-    """A copy of a body or condition over a tuple of fewer elements: `places` gives where each that is left now stands. What needs the others is left out."""
+    """A copy of a body or condition over a tuple of fewer elements.
+
+    `places` maps each remaining element to its new index. Instructions that depend on the removed
+    elements are left out.
+    """
     new = source.module.add_computation(source.name)
     old = source.parameters[0]
     p = new.add(O.PARAMETER, (), shape, name=old.name, parameter_number=0)
@@ -149,7 +158,14 @@ def rewritten(
     to_old: Callable[[HloInstruction], HloInstruction],
     to_new: Callable[[HloInstruction, HloInstruction], HloInstruction],
 ) -> HloComputation:
-    """A copy of a body or condition over another tuple: `to_old` gives the old parameter out of the new one, `to_new` the new root out of the old one and the new parameter."""
+    """A copy of a body or condition over another tuple.
+
+    Args:
+        source: the body or condition.
+        shape: the new parameter's shape.
+        to_old: returns the old parameter's value, given the new parameter.
+        to_new: returns the new root, given the old root and the new parameter.
+    """
     new = source.module.add_computation(source.name)
     p = new.add(O.PARAMETER, (), shape, name=source.parameters[0].name, parameter_number=0)
     root = copy_body(source, new, (to_old(p),), p)
@@ -158,7 +174,7 @@ def rewritten(
 
 
 def flattened(value: HloInstruction) -> HloInstruction:
-    """A tuple of the leaves of a tuple of tuples."""
+    """A flat tuple of the leaves of a nested tuple."""
     leaves: list[HloInstruction] = []
     stack = [value]
     while stack:
@@ -171,7 +187,7 @@ def flattened(value: HloInstruction) -> HloInstruction:
 
 
 def nested(flat: HloInstruction, shape: TupleShape) -> HloInstruction:
-    """The tuple of tuples of a shape out of the tuple of its leaves."""
+    """The nested tuple of a shape, from the flat tuple of its leaves."""
     leaves = iter(range(len(flat.shape.shapes))) if isinstance(flat.shape, TupleShape) else iter(())
 
     def build(s: Shape) -> HloInstruction:

@@ -1,7 +1,10 @@
 """Sink loop-carried constants into the loop's body (xla/service/while_loop_constant_sinking.h).
 
-while(tuple(i, 2)), body={t = parameter(0); c = get-tuple-element(t), index=1; ROOT tuple(multiply(..., c), c)}
-  =>  the same with multiply(..., constant(2)) in the body, and in the condition too; the element is still carried, for simplify-while-loops to drop
+while(tuple(i, 2)),
+  body={t = parameter(0); c = get-tuple-element(t), index=1; ROOT tuple(multiply(..., c), c)}
+  =>  the same with multiply(..., constant(2)) in the body, and in the condition too
+
+The element is still carried; simplify-while-loops drops it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,11 @@ from xlanb.transforms.reason import reason
 
 @dataclass(frozen=True)
 class WhileLoopConstantSinking(HloPass):
-    """Sinks constants (and with `sink_broadcast_of_constants` broadcast ones) into loops whose computations are theirs alone; outer loops first."""
+    """Sinks constants into while loops, outer loops first.
+
+    With `sink_broadcast_of_constants` broadcast constants too. A loop's computations must have no
+    other caller.
+    """
 
     name = "while-loop-constant-sinking"
     triggers = frozenset((O.WHILE,))

@@ -1,9 +1,10 @@
-"""Move loop-invariant instructions out of loops (xla/service/while_loop_invariant_code_motion.h).
+"""Move loop-invariant instructions out of loops.
 
     while(tuple(i, x)), body={...; e = exponential(get-tuple-element(t), index=1); ...}
       =>  while(tuple(i, x, exponential(x))), body={...; e = get-tuple-element(t), index=2; ...}
 
-Broadcasts, reshapes, slices and the like are cheap to do again: they move only along with something that is not.
+Broadcasts, reshapes, slices and the like are cheap to recompute: they move only along with an
+instruction that is not. Source: xla/service/while_loop_invariant_code_motion.h.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _DISABLED = "_xla_disable_loop_instr_hoisting"
 
 @dataclass(frozen=True)
 class WhileLoopInvariantCodeMotion(HloPass):
-    """Hoists out of loops whose computations are theirs alone, and that may run more than once."""
+    """Hoists invariant code out of loops that may run more than once.
+
+    A loop's computations must have no other caller.
+    """
 
     name = "while-loop-invariant-code-motion"
     triggers = frozenset((O.WHILE,))
@@ -41,7 +45,7 @@ class WhileLoopInvariantCodeMotion(HloPass):
         graph = CallGraph(module)
         own = [i for i in loops if all(len(graph.callers[d]) == 1 for d in i.called_computations)]
         changed = False
-        # Inner loops come first: what leaves one may leave the next one too.
+        # Inner loops first: code hoisted out of one may be hoisted out of the outer one too.
         for i in own:
             changed |= _hoist(i)
         if changed:
@@ -74,13 +78,13 @@ def _hoist(loop: HloInstruction) -> bool:
     outside: dict[HloInstruction, HloInstruction] = {}
     carried = widen(loop, [_outside(i, loop, body.parameters[0], outside) for i in moved])
     for i, value in zip(moved, carried, strict=True):
-        # The root keeps an access of its own, as in XLA.
+        # The root keeps its own get-tuple-element, as in XLA.
         body.replace(i, body.clone_instruction(value))
     return True
 
 
 def _may_move(i: HloInstruction) -> bool:
-    # Random numbers from hidden state are new ones in every round.
+    # Random numbers with hidden state differ in every iteration.
     return not (
         i.has_side_effect
         or i.opcode in (O.AFTER_ALL, O.PARAMETER, O.RNG)
@@ -92,7 +96,7 @@ def _may_move(i: HloInstruction) -> bool:
 def _outside(
     i: HloInstruction, loop: HloInstruction, parameter: HloInstruction, done: dict[HloInstruction, HloInstruction]
 ) -> HloInstruction:
-    """A copy of an instruction of the body before the loop, with all that it needs."""
+    """Copy an instruction of the body, and its operands, to before the loop."""
     stack = [i]
     while stack:
         x = stack[-1]

@@ -1,15 +1,16 @@
-"""Remove or inline loops that run at most once; remove unused loop-carried values (xla/service/while_loop_simplifier.h, the pass simplify-while-loops).
+"""Remove or inline loops that run at most once; remove unused loop-carried values.
 
-while(tuple(x, x)) that hands both on                    =>  while(tuple(x))
+while(tuple(x, x)) that passes both on unchanged         =>  while(tuple(x))
 while(tuple((a, b), c))                                  =>  while(tuple(a, b, c))
-while(tuple(i, x, unused)), unused never read            =>  while(tuple(i, x))
-while(tuple(i, c)) whose body gives the constant c again =>  while(tuple(i)) over c
-while(tuple(i, c)) that hands the constant scalar c on   =>  its body reads c itself
-while(t) that runs no time                               =>  t
-while(t) that runs once                                  =>  body(t)
-while(tuple(i, j)), i counts from 0 by 1 and j by C      =>  i alone counts: j is start + i * C
+while(tuple(i, x, unused))                               =>  while(tuple(i, x))
+while(tuple(i, c)) whose body returns the constant c     =>  while(tuple(i)) over c
+while(tuple(i, c)) that passes the constant scalar c on  =>  its body uses c itself
+while(t) with trip count 0                               =>  t
+while(t) with trip count 1                               =>  body(t)
+while(tuple(i, j)), i counts from 0 by 1 and j by C      =>  only i counts: j is start + i * C
 
-The first of them that fits is applied, one at a time, as XLA does; the pipeline comes back for the rest.
+The first that applies is applied, one at a time, as in XLA; the pipeline repeats the pass for the
+rest. Source: xla/service/while_loop_simplifier.h, the pass simplify-while-loops.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ _SKIP_ONCE = ("skip-simplify-while-loops_trip-count-one", "true")
 
 @dataclass(frozen=True)
 class WhileLoopSimplifier(HloPass):
-    """Removes, inlines, narrows and counts more simply while loops whose computations are theirs alone."""
+    """Removes, inlines and narrows while loops, and simplifies their counters.
+
+    A loop's computations must have no other caller.
+    """
 
     name = "simplify-while-loops"
     triggers = frozenset((O.WHILE,))
@@ -82,7 +86,7 @@ def _simplify(loop: HloInstruction) -> bool:
 
 
 def _exchanges(loop: HloInstruction) -> bool:
-    """Whether a send or a receive relies on the loop as it is."""
+    """Whether the loop contains a send or receive."""
     exchanging = (O.SEND, O.SEND_DONE, O.RECV, O.RECV_DONE)
     pending = list(loop.called_computations)
     seen = set(pending)
@@ -115,12 +119,15 @@ def _hands_on(loop: HloInstruction, index: int) -> bool:
     return given.opcode is O.GET_TUPLE_ELEMENT and given.operands[0] is parameter and given.tuple_index == index
 
 
-# -- elements that are not needed ---------------------------------------------------------------------------------
+# -- elements that are not needed ------------------------------------------------------------------
 
 
 @reason("loop-carried elements that are always equal are carried once")
 def _merge_repeated(loop: HloInstruction) -> bool:
-    """Carry one of several elements that begin alike and stay alike: handed on, or updated at the same place with the same value."""
+    """Carry only one of several elements that start equal and stay equal.
+
+    They are passed on unchanged, or updated at the same position with the same value.
+    """
     if not _is_of_tuples(loop) or not reads_elements_only(loop):
         return False
     start = loop.operands[0].operands
@@ -143,7 +150,7 @@ def _reads(i: HloInstruction, parameter: HloInstruction, index: int) -> bool:
 
 
 def _repeats(keyed: Iterable[tuple[object, int]]) -> dict[int, int]:
-    """Later elements of a key by index, with the first one's."""
+    """Map the indices of later elements with a key to the index of the first."""
     first: dict[object, int] = {}
     return {n: first[key] for key, n in keyed if first.setdefault(key, n) != n}
 
@@ -165,7 +172,7 @@ def _without_repeats(loop: HloInstruction, survivor: Mapping[int, int], *, resul
 
 @reason("an unused element is not carried")
 def _drop_dead(loop: HloInstruction) -> bool:
-    """Take out elements that neither the condition, nor a side effect, nor a user of the loop needs."""
+    """Remove elements that the condition, side effects and users of the loop do not need."""
     if (
         not isinstance(loop.shape, TupleShape)
         or _body(loop).root.opcode is not O.TUPLE
@@ -182,7 +189,10 @@ def _drop_dead(loop: HloInstruction) -> bool:
 
 
 def _narrowed(loop: HloInstruction, live: list[int], survivor: Mapping[int, int]) -> HloInstruction:
-    """The loop over some of its elements; for the others its users get what it began with, or the survivor's result."""
+    """The loop over the `live` elements only.
+
+    Users of another element get its initial value, or the result of its survivor.
+    """
     parent, start, old = loop.parent, loop.operands[0], _tuple(loop)
     shape = tuple_of([old.shapes[n] for n in live])
     places = {n: k for k, n in enumerate(live)}
@@ -220,18 +230,18 @@ def _like(
 def _take_place(loop: HloInstruction, result: HloInstruction) -> None:
     parent, operands = loop.parent, loop.operands
     parent.replace_uses(loop, result)
-    # Its side effects live on in the new loop.
+    # The new loop has its side effects.
     parent.remove(loop)
     for o in operands:
         parent.remove_dead(o)
 
 
-# -- constants ----------------------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------
 
 
 @reason("a constant element is not carried")
 def _drop_constants(loop: HloInstruction) -> bool:
-    """Where an element begins as a constant and the body gives that very constant again, carry it no longer."""
+    """Stop carrying elements that start as a constant and stay the same constant."""
     if not _is_of_tuples(loop):
         return False
     start = loop.operands[0].operands
@@ -273,7 +283,15 @@ def _rebuilt(
     to_new: Callable[[HloInstruction, HloInstruction], HloInstruction],
     start: HloInstruction,
 ) -> HloInstruction:
-    """The loop over another tuple: `to_old` gives the old one out of it, `to_new` the new one out of the body's old root and its new parameter."""
+    """The loop over another tuple.
+
+    Args:
+        loop: the old loop.
+        shape: the new tuple's shape.
+        to_old: returns the old tuple, given the new one.
+        to_new: returns the new tuple, given the body's old root and its new parameter.
+        start: the initial value.
+    """
     condition = rewritten(_condition(loop), shape, to_old, lambda root, _: root)
     body = rewritten(_body(loop), shape, to_old, to_new)
     new = _like(loop, start, body, condition)
@@ -283,7 +301,7 @@ def _rebuilt(
 
 @reason("an element that stays constant is replaced by the constant in the loop")
 def _propagate_constants(loop: HloInstruction) -> bool:
-    """Read a scalar constant that the loop only hands on where it is, in body and condition."""
+    """Use a scalar constant that the loop passes on unchanged directly in body and condition."""
     if not _is_of_tuples(loop):
         return False
     start = loop.operands[0].operands
@@ -299,12 +317,12 @@ def _propagate_constants(loop: HloInstruction) -> bool:
     return changed
 
 
-# -- nested tuples --------------------------------------------------------------------------------------------------
+# -- nested tuples ---------------------------------------------------------------------------------
 
 
 @reason("a nested tuple is flattened")
 def _flatten(loop: HloInstruction) -> bool:
-    """Carry the leaves of a tuple of tuples."""
+    """Carry the leaves of a nested tuple."""
     if not _is_of_tuples(loop):
         return False
     old = _tuple(loop)
@@ -315,7 +333,7 @@ def _flatten(loop: HloInstruction) -> bool:
     return True
 
 
-# -- loops that run never or once -----------------------------------------------------------------------------------
+# -- loops that run never or once ------------------------------------------------------------------
 
 
 @reason("a loop with trip count 0 or 1 is removed")
@@ -334,12 +352,12 @@ def _remove_loop(loop: HloInstruction) -> bool:
     return True
 
 
-# -- counters -----------------------------------------------------------------------------------------------------
+# -- counters --------------------------------------------------------------------------------------
 
 
 @reason("equal induction variables are merged")
 def _merge_counters(loop: HloInstruction) -> bool:
-    """Let one trip counter of each type stand for every element that only grows by a constant."""
+    """Replace elements that only grow by a constant by one trip counter per type."""
     merged = False
     for element_type in _COUNTERS:
         new = _merge_counters_of(loop, element_type)
@@ -390,7 +408,7 @@ def _merge_counters_of(loop: HloInstruction, element_type: PrimitiveType) -> Hlo
 
 
 def _step(loop: HloInstruction, n: int, given: HloInstruction, element_type: PrimitiveType) -> HloInstruction | None:
-    """The scalar constant by which an element grows each round; None where it does anything else."""
+    """The scalar constant added to an element in each iteration; None if it changes otherwise."""
     if given.opcode is not O.ADD or given.array_shape.element_type is not element_type:
         return None
     parameter = _body(loop).parameters[0]

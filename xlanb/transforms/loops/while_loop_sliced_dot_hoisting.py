@@ -1,11 +1,12 @@
 """Hoist dots with slices of an array out of the loop that iterates over the slices.
 
     while(tuple(i, x, w)), body={...; d = dot(dynamic-slice(x, i, 0), w); ...}
-      =>  while(tuple(i, x, w, dot(x, w))), body={...; d = dynamic-slice(get-tuple-element(t), i, 0); ...}
+      =>  while(tuple(i, x, w, dot(x, w))),
+          body={...; d = dynamic-slice(get-tuple-element(t), i, 0); ...}
 
-What the cell of a recurrent network does with its input: one product of a matrix in place of a small one in each round, which
-reads all weights again. XLA has no such pass. The index may be any, as that of a scan from the end: the slice of the result is
-clamped as that of the array was.
+This is what the cell of a recurrent network does with its input: one matrix product instead of a
+small one per iteration, which reads all weights again. XLA has no such pass. The index may be any,
+such as that of a reverse scan: the slice of the result is clamped like the slice of the array.
 """
 
 from __future__ import annotations
@@ -31,17 +32,21 @@ from xlanb.transforms.simplifiers.hlo_dce import HloDce
 from xlanb.transforms.verdict import REAL
 
 _MOST_ROWS = 4
-"""With more rows per iteration, storing the results of all iterations costs as much as is saved on reading weights."""
+"""With more rows per iteration, storing all results costs as much as reading weights saves."""
 _LEAST_PRODUCTS = 1 << 14
-"""The least number of multiplications per iteration that pays for an array of all results."""
+"""The fewest multiplications per iteration for which an array of all results pays."""
 _MOST_BYTES = 1 << 28
-"""The largest array for the results of all iterations."""
+"""The largest array for the results of all iterations, in bytes."""
 _ARRAY = ("lhs", "rhs")
 
 
 @dataclass(frozen=True, eq=False)
 class _Sliced:
-    """A product of a body: `slice` is one of `array`, an element of the loop's tuple, along its first dimension; operand `side` of `dot` is it, perhaps reshaped."""
+    """A dot in a body, one operand of which is a slice of a loop-carried array.
+
+    `slice` is taken from `array`, an element of the loop's tuple, along its first dimension. It is
+    operand `side` of `dot`, possibly reshaped.
+    """
 
     loop: HloInstruction
     dot: HloInstruction
@@ -53,19 +58,19 @@ class _Sliced:
 
     @property
     def steps(self) -> int:
-        """Slices of the array."""
+        """The number of slices in the array."""
         return self.array.array_shape.dimensions[0]
 
     @property
     def rows(self) -> int:
-        """Rows of the product that the slice has."""
+        """The rows of one slice in the product."""
         shape, name = self.dot.operands[self.side].array_shape, _ARRAY[self.side]
         gone = (*self.dot.ints(f"{name}_batch_dims"), *self.dot.ints(f"{name}_contracting_dims"))
         return prod(size for d, size in enumerate(shape.dimensions) if d not in gone)
 
     @property
     def products(self) -> int:
-        """Multiplications of a round."""
+        """The multiplications per iteration."""
         depth = self.dot.ints(f"{_ARRAY[self.side]}_contracting_dims")
         sizes = self.dot.operands[self.side].array_shape.dimensions
         return self.dot.array_shape.element_count * prod(sizes[d] for d in depth)
@@ -93,12 +98,12 @@ CONDITIONS: Sequence[Condition[_Sliced]] = (
         lambda s: f"{s.steps} x {s.dot.array_shape.byte_size} bytes; at most {_MOST_BYTES}",
     ),
 )
-"""Conditions for hoisting a product out of the loop."""
+"""Conditions for hoisting a dot out of the loop."""
 
 
 @dataclass(frozen=True)
 class WhileLoopSlicedDotHoisting(HloPass):
-    """Computes products with the slices of an array before the loop that goes through it."""
+    """Computes dots with the slices of an array before the loop that iterates over them."""
 
     name = "while-loop-sliced-dot-hoisting"
     triggers = frozenset((O.WHILE,))
@@ -122,7 +127,7 @@ class WhileLoopSlicedDotHoisting(HloPass):
 
 
 def _products(loop: HloInstruction) -> list[_Sliced]:
-    """The products of a body with slices of what it goes through."""
+    """The dots of a body with slices of loop-carried arrays."""
     body: HloComputation = loop.attributes["body"]
     if not isinstance(loop.shape, TupleShape):
         return []
@@ -190,14 +195,14 @@ def _hoist(loop: HloInstruction, found: Sequence[_Sliced]) -> None:
 
 
 def _place(s: _Sliced) -> int:
-    """The dimension of the whole product that numbers the slices."""
+    """The dimension of the hoisted dot that numbers the slices."""
     batch = len(s.dot.ints("lhs_batch_dims"))
     lhs = s.dot.operands[0].array_shape.rank - batch - len(s.dot.ints("lhs_contracting_dims"))
     return batch if s.side == 0 else batch + lhs
 
 
 def _whole(parent: HloComputation, s: _Sliced, x: HloInstruction, weights: HloInstruction) -> HloInstruction:
-    """The product with the whole array, by way of one of matrices where the product of a slice is one."""
+    """The dot with the whole array; as a plain matrix product if the dot of a slice is one."""
     given = s.dot.operands[s.side].array_shape.dimensions
     whole = (s.steps, *given) if s.is_reshaped else (s.steps, *given[1:])
     sizes, place, t = list(s.dot.array_shape.dimensions), _place(s), s.dot.array_shape.element_type

@@ -1,6 +1,9 @@
-"""Annotate while loops with their trip count, if known (xla/hlo/transforms/while_loop_trip_count_annotator.h).
+"""Annotate while loops with their trip count, if known.
 
-while(t), condition=c, body=b    =>    while(t), condition=c, body=b, backend_config={"known_trip_count":{"n":"10"},...}
+while(t), condition=c, body=b
+  =>  while(t), condition=c, body=b, backend_config={"known_trip_count":{"n":"10"},...}
+
+Source: xla/hlo/transforms/while_loop_trip_count_annotator.h.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from xlanb.transforms.base import HloPass
 
 @dataclass(frozen=True)
 class WhileLoopTripCountAnnotator(HloPass):
-    """Annotates; changes nothing else."""
+    """Annotates while loops with their trip count; changes nothing else."""
 
     name = "while-loop-trip-count-annotator"
     triggers = frozenset((HloOpcode.WHILE,))

@@ -1,4 +1,7 @@
-"""What passes over while loops share (xla/service/while_util.h): which elements of the tuple never change, and loops that carry more."""
+"""Helpers for passes over while loops: invariant elements, and loops that carry more.
+
+Source: xla/service/while_util.h.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from xlanb.shape.shape import tuple_of
 
 
 def invariant_elements(body: HloComputation) -> list[HloInstruction]:
-    """The accesses of a loop body to elements that it passes on as they came."""
+    """The get-tuple-elements in a loop body that read elements it passes on unchanged."""
     if body.root.opcode is not O.TUPLE:
         return []
     p = body.parameters[0]
@@ -26,7 +29,9 @@ def invariant_elements(body: HloComputation) -> list[HloInstruction]:
 
 
 def widen(loop: HloInstruction, extra: Sequence[HloInstruction]) -> list[HloInstruction]:
-    """Let a loop carry more values, unchanged; where they are in its body. Body and condition must be this loop's alone, and the body's root a tuple.
+    """Make a loop carry more values, unchanged; return them as they are in its body.
+
+    Body and condition must have no other caller, and the body's root must be a tuple.
 
     while(tuple(a, b))    =>    while(tuple(a, b, extra...))
     """
@@ -85,6 +90,6 @@ def _replace(loop: HloInstruction, wide: HloInstruction) -> None:
     if loop.users or loop.is_root:
         elements = [parent.add(O.GET_TUPLE_ELEMENT, (wide,), s, index=n) for n, s in enumerate(old.shapes)]
         parent.replace_uses(loop, parent.add(O.TUPLE, elements, old, like=loop))
-    # A loop with a side effect lives on in its wide form: the old one must go all the same.
+    # The wide loop has the side effects of the old one, which can be removed.
     parent.remove(loop)
     parent.remove_dead(start)

@@ -1,6 +1,9 @@
-"""Compute instructions in another element type (xla/service/change_op_data_type.h): on CPU, dots and convolutions of f16 in f32.
+"""Compute instructions in another element type: on CPU, dots and convolutions of f16 in f32.
 
-f16[4,4] dot(f16[4,8] a, f16[8,4] b)    =>    convert(f16, f32[4,4] dot(convert(f32, a), convert(f32, b)))
+f16[4,4] dot(f16[4,8] a, f16[8,4] b)
+  =>  convert(f16, f32[4,4] dot(convert(f32, a), convert(f32, b)))
+
+Source: xla/service/change_op_data_type.h.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class ChangeOpDataType(HloPass):
-    """Computes `opcodes` whose operands and result are all of type `source` in type `target`."""
+    """Computes `opcodes` in type `target` if their operands and result are all of type `source`."""
 
     name = "change-op-data-type"
     source: PrimitiveType = PrimitiveType.F16

@@ -1,9 +1,12 @@
-"""Compute narrow types in wider ones (xla/hlo/transforms/simplifiers/float_normalization.h): one pass for each type without arithmetic on XLA:CPU.
+"""Compute narrow types in wider ones: one pass per type without arithmetic on XLA:CPU.
 
-    ROOT c = bf16[8] add(a, b)    =>    ROOT convert(bf16, f32[8] add(convert(f32, a), convert(f32, b)))
+    ROOT c = bf16[8] add(a, b)
+      =>  ROOT convert(bf16, f32[8] add(convert(f32, a), convert(f32, b)))
 
-What only passes values on (tuples, calls, loops, converts, parameters, constants) keeps the narrow type; computations that a rewritten instruction calls get wide
-parameters and a wide result, and round in between as before.
+Instructions that only pass values on (tuples, calls, loops, converts, parameters, constants) keep
+the narrow type. Computations that a rewritten instruction calls get wide parameters and a wide
+result, and round in between as before.
+Source: xla/hlo/transforms/simplifiers/float_normalization.h.
 """
 
 from __future__ import annotations
@@ -30,14 +33,17 @@ _KEEP_COMPUTATIONS = frozenset({O.ALL_REDUCE, O.REDUCE_SCATTER})
 
 @dataclass(frozen=True)
 class FloatSupport:
-    """Which instructions a target computes in a narrow type as they are: none (xla/service/float_support.h)."""
+    """Which instructions a target computes directly in a narrow type; by default none.
+
+    Source: xla/service/float_support.h.
+    """
 
     def narrow(self, i: HloInstruction, low: PrimitiveType) -> bool:
-        """Whether `i` may take and give `low`."""
+        """Whether `i` may have operands and results of type `low`."""
         return False
 
     def mixed(self, i: HloInstruction) -> bool:
-        """Whether `i` may take narrow and wide types together."""
+        """Whether `i` may mix narrow and wide types."""
         return False
 
 
@@ -45,7 +51,7 @@ NO_SUPPORT: Final = FloatSupport()
 
 
 def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType, support: FloatSupport = NO_SUPPORT) -> None:
-    """Compute in `high` whatever a module computes in `low`, but for what a target supports."""
+    """Compute in `high` what a module computes in `low`, except what a target supports."""
     skipped = {d for i in module.instructions() if i.opcode in _KEEP_COMPUTATIONS for d in i.called_computations}
     version = module.version
     for c in module.post_order():
@@ -62,7 +68,10 @@ def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType, suppor
 
 
 def widened(i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> HloInstruction:
-    """An instruction in place of `i` that computes in `high` what it did in `low`, between converts; other types stay as they are."""
+    """Replace `i` by an instruction that computes in `high` instead of `low`, between converts.
+
+    Other types are unchanged.
+    """
     return _Widening(i, low, high).run()
 
 
@@ -80,7 +89,7 @@ def _has(shape: Shape, kind: PrimitiveType) -> bool:
 
 
 class _Widening:
-    """One instruction, the two types, and what it takes to exchange them."""
+    """The widening of one instruction: the instruction, the two types, and the converts."""
 
     def __init__(self, i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> None:
         self.i, self.low, self.high = i, low, high
@@ -104,7 +113,7 @@ class _Widening:
         return wide
 
     def _skip_widening(self, narrow: HloInstruction, wide: HloInstruction) -> None:
-        """Let what widens a narrow value again read the wide one: it was never rounded in between but by name."""
+        """Make converts of `narrow` back to the wide type use `wide`, which skips the rounding."""
         for u in narrow.users:
             if u.opcode is O.CONVERT and u.shape == wide.shape:
                 narrow.parent.replace(u, wide)
@@ -117,11 +126,11 @@ class _Widening:
         return shape.as_array().with_type(self.high)
 
     def _raised(self, c: HloComputation, x: HloInstruction) -> HloInstruction:
-        """x in the wide type."""
+        """x converted to the wide type."""
         return self._converted(c, x, self._raised_shape(x.shape))
 
     def _lowered(self, c: HloComputation, x: HloInstruction, shape: Shape) -> HloInstruction:
-        """x in the types of `shape`."""
+        """x converted to the types of `shape`."""
         return self._converted(c, x, shape)
 
     def _converted(self, c: HloComputation, x: HloInstruction, shape: Shape) -> HloInstruction:
@@ -135,7 +144,7 @@ class _Widening:
         return c.add(O.CONVERT, (x,), shape, like=x)
 
     def _raised_computation(self, source: HloComputation) -> HloComputation:
-        """A clone that takes and gives the wide type."""
+        """A clone with parameters and result of the wide type."""
         clone = source.module.clone_computation(source, f"{source.name}.clone")
         if _has(clone.root.shape, self.low):
             clone.set_root(self._raised(clone, clone.root))

@@ -1,6 +1,8 @@
-"""Upcast the operands of dots and convolutions to the type of the result (xla/service/operand_upcaster.h).
+"""Upcast the operands of dots and convolutions to the type of the result.
 
 s32[4,4] dot(s8[4,8] a, s8[8,4] b)    =>    dot(convert(s32, a), convert(s32, b))
+
+Source: xla/service/operand_upcaster.h.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ PRODUCTS = frozenset({O.DOT, O.CONVOLUTION})
 
 
 def computed_in(i: HloInstruction) -> PrimitiveType:
-    """The type that a dot or convolution multiplies and adds in, before its result is converted."""
+    """The type in which a dot or convolution computes, before its result is converted."""
     left, right = (o.shape.element_type for o in i.operands[:2])
     return product_type(left, right, i.shape.element_type)
 
 
 @dataclass(frozen=True)
 class OperandUpcaster(HloPass):
-    """Converts operands to the type of the result where that is wider."""
+    """Converts operands to the result's type if that is wider."""
 
     name = "operand_upcaster"
 

@@ -1,8 +1,9 @@
-"""Round to fewer bits after (or before) instructions, to study a narrower type (xla/service/reduce_precision_insertion.h of 2017-2022).
+"""Round to fewer bits after (or before) instructions, to study a narrower type.
 
     f32[8] add(a, b)    =>    f32[8] reduce-precision(add(a, b)), exponent_bits=5, mantissa_bits=10
 
-It changes results on purpose: no pipeline has it, it is inserted by hand.
+It changes results on purpose: no pipeline contains it, users insert it.
+Source: xla/service/reduce_precision_insertion.h of 2017-2022.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _UNTOUCHED = frozenset(
 
 @dataclass(frozen=True)
 class ReducePrecisionInsertion(HloPass):
-    """Rounds the f32 results (OP_OUTPUTS) or operands (OP_INPUTS) of `opcodes` (all arithmetic where empty) to so many bits."""
+    """Rounds f32 results (OP_OUTPUTS) or operands (OP_INPUTS) of instructions to fewer bits.
+
+    `opcodes` lists the opcodes to round; empty: all arithmetic.
+    """
 
     name = "reduce-precision-insertion"
     keeps = OTHER_NUMBERS

@@ -1,6 +1,8 @@
-"""Compute dots and convolutions in the operands' type if the result's is narrower (xla/service/result_caster.h).
+"""Compute dots and convolutions in the operands' type if the result's type is narrower.
 
 s32[4,4] dot(f32[4,8] a, f32[8,4] b)    =>    convert(s32, f32[4,4] dot(a, b))
+
+Source: xla/service/result_caster.h.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Expand stochastic rounding into comparisons (xla/hlo/transforms/expanders/stochastic_convert_decomposer.h).
+"""Expand stochastic rounding into comparisons.
 
 stochastic-convert(f32 x, u32 r) to s8
-  =>  n = floor(|x|);  n + 1 where r < convert((|x| - n) * 2^32), else n;  with the sign of x;  the type's bounds where x is at or past them
+  =>  n = floor(|x|);  n + 1 where r < convert((|x| - n) * 2^32), else n;  with the sign of x;
+      the type's bounds where x is at or past them
+
+Source: xla/hlo/transforms/expanders/stochastic_convert_decomposer.h.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class StochasticConvertDecomposer(HloPass):
-    """Decomposes every stochastic-convert, which must be to a signed integer."""
+    """Expands every stochastic-convert; its result type must be a signed integer."""
 
     name = "stochastic_convert_decomposer"
     triggers = frozenset((O.STOCHASTIC_CONVERT,))
@@ -34,7 +37,8 @@ class StochasticConvertDecomposer(HloPass):
                 if i.opcode is O.STOCHASTIC_CONVERT:
                     if not i.shape.element_type.is_signed:
                         raise PassError(
-                            f"{self.name}: {i.name} converts to {i.shape.element_type}, expected a signed integer type: {i}"
+                            f"{self.name}: {i.name} converts to {i.shape.element_type}, "
+                            f"expected a signed integer type: {i}"
                         )
                     c.replace(i, _decomposed(i))
 
@@ -50,7 +54,7 @@ def _decomposed(i: HloInstruction) -> HloInstruction:
     is_negative = b.compare(b.unary(O.SIGN, x), "LT", b.full(0, x.array_shape))
     result = b.select(is_negative, b.unary(O.NEGATE, magnitude), magnitude)
     for bound, direction in ((-(1 << (kind.bits - 1)), "LE"), ((1 << (kind.bits - 1)) - 1, "GE")):
-        with np.errstate(over="ignore"):  # infinite in a narrow type
+        with np.errstate(over="ignore"):  # infinity in a narrow type
             limit = b.full(bound, x.array_shape)
         is_past = b.compare(x, direction, limit)
         result = b.select(is_past, b.full(bound, result.array_shape), result)
@@ -58,7 +62,10 @@ def _decomposed(i: HloInstruction) -> HloInstruction:
 
 
 def _split(b: Builder, x: HloInstruction, bits: int) -> tuple[HloInstruction, HloInstruction]:
-    """|x| as a whole number and a fraction; the fraction in f32 where 2^bits overflows its type (XLA does so for f16 alone)."""
+    """|x| split into an integer and a fraction.
+
+    The fraction is in f32 if 2^bits overflows x's type (XLA does so for f16 only).
+    """
     magnitude = b.unary(O.ABS, x)
     whole = b.unary(O.FLOOR, magnitude)
     fraction = b.binary(O.SUBTRACT, magnitude, whole)

@@ -1,6 +1,8 @@
-"""Set the element size in bits in layouts of types below one byte (xla/.../sub_byte_normalization.h, SET_ELEMENT_SIZE: the pass sub-byte-size-setter).
+"""Set the element size in layouts of types narrower than a byte (sub-byte-size-setter).
 
 s4[8]{0} add(a, b)    =>    s4[8]{0:E(4)} add(a, b)
+
+Source: xla/.../sub_byte_normalization.h, SET_ELEMENT_SIZE.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class SubByteNormalization(HloPass):
 
 
 def with_element_size(shape: Shape) -> Shape:
-    """The shape with E(bits) in the layout of each array of a type narrower than a byte, and none in others."""
+    """The shape with E(bits) in layouts of types narrower than a byte, and without it in others."""
     if isinstance(shape, TupleShape):
         return tuple_of(with_element_size(s) for s in shape.shapes)
     if not isinstance(shape, ArrayShape) or shape.layout is None:

@@ -1,10 +1,13 @@
-"""Replace associative scans by reduce-windows (AssociativeScanRewriter in xla/hlo/transforms/simplifiers/reduce_window_rewriter.h).
+"""Replace associative scans by reduce-windows.
 
-    scan(f32[8] x, 0), dimensions={0}, num_carries=1, is_associative=true, to_apply={c = add(a, b);  tuple(c, c)}
+    scan(f32[8] x, 0), dimensions={0}, num_carries=1, is_associative=true,
+        to_apply={c = add(a, b);  tuple(c, c)}
       =>  tuple(reduce-window(x, 0), window={size=8 pad=7_0}, to_apply=add, 0)
 
-Done for one array and an elementwise step, forwards, when nobody reads the last carry; beyond `base_length` elements, where the scan is cut into a tree, only where folding the initial value in
-again changes nothing.
+Done for forward scans of one array with an elementwise step whose last carry is unused. A scan of
+more than `base_length` elements becomes a tree, so it is rewritten only if applying the initial
+value twice has no effect.
+Source: AssociativeScanRewriter in xla/hlo/transforms/simplifiers/reduce_window_rewriter.h.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ class AssociativeScanRewriter(HloPass):
 
 
 def _is_simple(i: HloInstruction) -> bool:
-    """One input and one carry, element by element, forwards, the last carry unread."""
+    """Whether it is a forward, elementwise scan of one input and one carry that is unused."""
     if not i.get("is_associative") or i.get("is_reverse") or i.get("num_carries") != 1 or len(i.operands) != 2:
         return False
     root = i.to_apply.root
@@ -72,7 +75,7 @@ def _is_simple(i: HloInstruction) -> bool:
 
 
 def _start(i: HloInstruction) -> HloInstruction | None:
-    """The scalar that the carry begins with."""
+    """The scalar initial value of the carry, or None."""
     start = i.operands[1]
     while start.opcode in (O.BROADCAST, O.RESHAPE, O.COPY) and start.array_shape.rank:
         start = start.operands[0]
@@ -80,7 +83,7 @@ def _start(i: HloInstruction) -> HloInstruction | None:
 
 
 def _folds_again(i: HloInstruction, start: HloInstruction) -> bool:
-    """Whether the initial value may be folded in more than once: both levels of the tree begin with it."""
+    """Whether applying the initial value twice has no effect: both levels of the tree use it."""
     step = i.to_apply.root.operands[0]
     if step.opcode in (O.MINIMUM, O.MAXIMUM):
         return True
@@ -89,7 +92,7 @@ def _folds_again(i: HloInstruction, start: HloInstruction) -> bool:
 
 
 def _reducer(i: HloInstruction) -> HloComputation:
-    """The scan's computation over scalars, with the carry first, giving the carry only."""
+    """The scan's computation over scalars, with the carry first and as the only result."""
     f, module = i.to_apply, i.parent.module
     element, carry = f.parameters
     made = module.add_computation(f"{f.name}_rw_wrapper")
@@ -106,7 +109,7 @@ def _reducer(i: HloInstruction) -> HloComputation:
 
 
 def _is_over_scalars(f: HloComputation) -> bool:
-    """Whether a computation does the same to each element, so that it can be said of scalars."""
+    """Whether a computation is elementwise, so that it can be rewritten over scalars."""
     return all(
         x is f.root
         or x.opcode is O.PARAMETER

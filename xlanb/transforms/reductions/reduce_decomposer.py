@@ -1,6 +1,9 @@
-"""Make reductions keep the order of memory, and add a copy if another layout is needed (xla/hlo/transforms/expanders/reduce_decomposer.h).
+"""Give reductions the layout that follows from their operand, with a copy to any other layout.
 
-f32[4,8]{0,1} reduce(f32[4,8,3]{2,1,0} x, 0), dimensions={2}    =>    f32[4,8]{0,1} copy(f32[4,8]{1,0} reduce(x, 0), dimensions={2})
+f32[4,8]{0,1} reduce(f32[4,8,3]{2,1,0} x, 0), dimensions={2}
+  =>  f32[4,8]{0,1} copy(f32[4,8]{1,0} reduce(x, 0), dimensions={2})
+
+Source: xla/hlo/transforms/expanders/reduce_decomposer.h.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class ReduceDecomposer(HloPass):
-    """Gives every reduce inputs of one layout, and the result the layout that follows from them."""
+    """Gives every reduce inputs of one layout, and the result the layout that follows from it."""
 
     name = "reduce-decomposer"
 
@@ -32,7 +35,7 @@ class ReduceDecomposer(HloPass):
 
 
 def _equalize(i: HloInstruction) -> None:
-    """Copy inputs that lie otherwise than the first one."""
+    """Copy inputs whose layout differs from the first one's."""
     b, n = Builder(i), len(i.operands) // 2
     wanted = i.operands[0].array_shape.minor_to_major
     inputs = [
@@ -56,7 +59,7 @@ def _decompose(i: HloInstruction) -> None:
         return
     users = i.users
     if len(users) == 1 and users[0].opcode is O.CONVERT and not i.is_root:
-        # A conversion stays beside its reduction; the copy comes after both.
+        # A convert stays next to its reduction; the copy follows both.
         convert = users[0]
         kind = convert.shape.element_type
         narrow = c.clone_instruction(convert, (natural,), expected[0].as_array().with_type(kind))
@@ -66,7 +69,7 @@ def _decompose(i: HloInstruction) -> None:
 
 
 def _kept_order(i: HloInstruction) -> list[int]:
-    """Minor to major, of the dimensions that are left, as they lie in the input."""
+    """The remaining dimensions, minor to major, in the order of the input's layout."""
     x: ArrayShape = i.operands[0].array_shape
     kept = [d for d in range(x.rank) if d not in i.dimensions]
     return [kept.index(d) for d in x.minor_to_major if d in kept]

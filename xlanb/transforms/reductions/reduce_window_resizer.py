@@ -1,8 +1,10 @@
-"""Add a second dimension to windows over one dimension (xla/hlo/transforms/simplifiers/reduce_window_resizer.h).
+"""Add a second dimension to windows over one dimension.
 
-    reduce-window(f32[10] x), window={size=5 pad=2_2}    =>    reshape(f32[10], reduce-window(reshape(f32[10,1], x)), window={size=5x1 pad=2_2x0_0})
+    reduce-window(f32[10] x), window={size=5 pad=2_2}
+      =>  reshape(f32[10], reduce-window(reshape(f32[10,1], x)), window={size=5x1 pad=2_2x0_0})
 
-It comes after the rewriter of long scans, for what that one leaves, folds of several arrays among it.
+It runs after the rewriter of long scans, and handles what that leaves, including windows over
+several arrays. Source: xla/hlo/transforms/simplifiers/reduce_window_resizer.h.
 """
 
 from __future__ import annotations

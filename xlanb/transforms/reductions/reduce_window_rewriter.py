@@ -1,11 +1,14 @@
-"""Split long cumulative sums and products into two steps (xla/hlo/transforms/simplifiers/reduce_window_rewriter.h).
+"""Split long cumulative sums and products into two steps.
 
     reduce-window(f32[128] x), window={size=128 pad=127_0}
-      =>  inner  = reduce-window(reshape(f32[8,16], x)), window={size=1x16 pad=0_0x15_0}          running values within each run of 16
-          before = slice(reduce-window(last column of inner), window={size=8 pad=8_0})             what all the runs before amount to
+      =>  inner  = reduce-window(reshape(f32[8,16], x)), window={size=1x16 pad=0_0x15_0}
+          before = slice(reduce-window(last column of inner), window={size=8 pad=8_0})
           reshape(f32[128], map(inner, broadcast(before)))
 
-A window of n over n elements costs n * n steps; this way it costs n * (16 + n / 256). A window over one dimension gets a second one of size 1.
+`inner` holds the running values within each run of 16, `before` the totals of all previous runs. A
+window of n over n elements costs n * n steps; this costs n * (16 + n / 256). A window over one
+dimension gets a second one of size 1.
+Source: xla/hlo/transforms/simplifiers/reduce_window_rewriter.h.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from xlanb.transforms.verdict import REAL
 
 @dataclass(frozen=True)
 class ReduceWindowRewriter(HloPass):
-    """Cuts scans written as windows into runs of `base_length`."""
+    """Splits scans written as reduce-windows into runs of `base_length`."""
 
     name = "reduce-window-rewriter"
     keeps = REAL
@@ -37,7 +40,7 @@ class ReduceWindowRewriter(HloPass):
             return
         for c in module.post_order():
             for i in c.post_order():
-                # Of several operands that are folded together none can be finished without the others: they are left whole.
+                # Operands that are reduced together depend on each other; leave them unchanged.
                 if i.opcode is not O.REDUCE_WINDOW or len(i.operands) != 2 or i.operands[0].array_shape.is_dynamic:
                     continue
                 made = rewrite_scan(i, self.base_length)
@@ -48,14 +51,20 @@ class ReduceWindowRewriter(HloPass):
 
 
 def rewrite_scan(i: HloInstruction, base_length: int) -> HloInstruction | None:
-    """A reduce-window that is a scan over more than `base_length` elements, in two steps: what takes its place; None for any other."""
+    """The two-step replacement of a reduce-window that is a long scan.
+
+    None unless it is a scan over more than `base_length` elements.
+    """
     scan = _scan_of(i)
     return _Rewrite(i, scan, base_length).result() if scan is not None and scan.length > base_length else None
 
 
 @dataclass(frozen=True)
 class _Scan:
-    """A running fold along a dimension, forwards or backwards; an exclusive one gives what came before, and one element more."""
+    """A running reduction along a dimension, forwards or backwards.
+
+    An exclusive one returns what comes before each element, and one element more.
+    """
 
     dimension: int
     length: int
@@ -64,7 +73,7 @@ class _Scan:
 
 
 def _scan_of(i: HloInstruction) -> _Scan | None:
-    """What scan a reduce-window is; None for any other."""
+    """The scan that a reduce-window computes, or None."""
     wide = [d for d, w in enumerate(i.window.dimensions) if w != WindowDimension(1)]
     if len(wide) != 1:
         return None
@@ -85,7 +94,7 @@ def _scan_of(i: HloInstruction) -> _Scan | None:
 
 
 class _Rewrite:
-    """One scan, its dimension moved to the end and cut into columns of `base` elements."""
+    """One scan, its dimension moved to the end and split into columns of `base` elements."""
 
     def __init__(self, i: HloInstruction, scan: _Scan, base: int) -> None:
         self.i, self.scan, self.base, self.b = i, scan, base, Builder(i)
@@ -110,11 +119,14 @@ class _Rewrite:
         return self._shifted(out) if scan.is_exclusive else out
 
     def _run_totals(self, x: HloInstruction) -> HloInstruction:
-        """x in columns, each with its own running values and those of all columns before it (after it, backwards)."""
+        """Running values of x within each column, and the totals of all columns before it.
+
+        For a backward scan, of all columns after it.
+        """
         b, rank, base, forward = self.b, self.rank, self.base, self.scan.is_forward
         columns = x.array_shape.dimensions[-1] // base
         tiled = _resized(x.array_shape, -1, columns)
-        # The new dimension is the most major one in memory, as XLA lays it out.
+        # The new dimension is the most major one in memory, as in XLA.
         tiled = ArrayShape(tiled.element_type, (*tiled.dimensions, base)).with_layout((*tiled.minor_to_major, rank))
         inner = self._window(b.add(O.RESHAPE, (x,), tiled), base, base - 1, tiled)
         starts, limits = [0] * (rank + 1), list(tiled.dimensions)
@@ -150,14 +162,14 @@ class _Rewrite:
 
 
 def _resized(shape: ArrayShape, dimension: int, size: int) -> ArrayShape:
-    """The shape with another size of one dimension, in the same layout."""
+    """The shape with another size of one dimension and the same layout."""
     dims = list(shape.dimensions)
     dims[dimension] = size
     return ArrayShape(shape.element_type, tuple(dims)).with_layout(shape.minor_to_major)
 
 
 def _permuted(b: Builder, x: HloInstruction, order: list[int]) -> HloInstruction:
-    """A transpose that moves nothing in memory; `order` is its own inverse."""
+    """A transpose that moves no bytes; `order` is its own inverse."""
     if order == sorted(order):
         return x
     s = x.array_shape

@@ -1,4 +1,7 @@
-"""What passes over reduce-window share (xla/hlo/transforms/simplifiers/reduce_window_util.h)."""
+"""Helpers for passes over reduce-window.
+
+Source: xla/hlo/transforms/simplifiers/reduce_window_util.h.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from xlanb.transforms.builder import Builder
 
 
 def with_second_dimension(i: HloInstruction) -> HloInstruction:
-    """A reduce-window over one dimension, done over two, the second of size 1; what takes its place, of its own shape.
+    """The replacement of a one-dimensional reduce-window by a two-dimensional one, same shape.
 
-    reduce-window(f32[10] x), window={size=5}    =>    reshape(f32[6], reduce-window(reshape(f32[10,1], x)), window={size=5x1})
+    reduce-window(f32[10] x), window={size=5}
+      =>  reshape(f32[6], reduce-window(reshape(f32[10,1], x)), window={size=5x1})
     """
     b, count = Builder(i), len(i.operands) // 2
     wide = [b.add(O.RESHAPE, (x,), _widened(x.array_shape)) for x in i.operands[:count]]
@@ -28,5 +32,5 @@ def with_second_dimension(i: HloInstruction) -> HloInstruction:
 
 
 def _widened(s: ArrayShape) -> ArrayShape:
-    """With a last dimension of size 1, the most major one in memory, as XLA lays it out."""
+    """The shape with a last dimension of size 1, the most major one in memory as in XLA."""
     return ArrayShape(s.element_type, (*s.dimensions, 1)).with_layout((*s.minor_to_major, s.rank))

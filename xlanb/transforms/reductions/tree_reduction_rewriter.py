@@ -1,8 +1,10 @@
-"""Split reductions into two steps, for accuracy (xla/hlo/transforms/simplifiers/tree_reduction_rewriter.h).
+"""Split reductions into two steps, for accuracy.
 
-    reduce(f32[100] x), dimensions={0}    =>    reduce(reduce-window(x), window={size=32 stride=32 pad=14_14}), dimensions={0}
+    reduce(f32[100] x), dimensions={0}
+      =>  reduce(reduce-window(x), window={size=32 stride=32 pad=14_14}), dimensions={0}
 
-Reductions that go to the kernel library are left alone, as XLA:CPU leaves them.
+Reductions that go to the kernel library are left unchanged, as in XLA:CPU.
+Source: xla/hlo/transforms/simplifiers/tree_reduction_rewriter.h.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from xlanb.transforms.verdict import REAL
 
 @dataclass(frozen=True)
 class TreeReductionRewriter(HloPass):
-    """Folds windows of `reduce_window_size` elements first."""
+    """Reduces windows of `reduce_window_size` elements first."""
 
     name = "tree_reduction_rewriter"
     keeps = REAL
@@ -38,7 +40,8 @@ class TreeReductionRewriter(HloPass):
                     self._rewrite(i)
 
     def _is_worth_it(self, i: HloInstruction) -> bool:
-        # The first step starts from the initial value in every window: only a fold without order may be cut so, and its start must be neutral or idempotent.
+        # Every window starts from the initial value. So the reduction must be associative and
+        # commutative, and its initial value neutral or the operation idempotent.
         if (
             len(i.operands) != 2
             or reducer(i.to_apply) is None
@@ -61,13 +64,13 @@ class TreeReductionRewriter(HloPass):
 
 
 def _same_padding(n: int, size: int) -> WindowDimension:
-    """A window of `size` with stride `size`, padded evenly so that whole windows cover n elements."""
+    """A window with stride `size`, padded evenly so that whole windows cover n elements."""
     missing = -(-n // size) * size - n
     return WindowDimension(size, size, missing // 2, missing - missing // 2)
 
 
 def starts_neutral(i: HloInstruction) -> bool:
-    """Whether folding the initial value in again changes nothing."""
+    """Whether applying the initial value twice has no effect."""
     kind, start = reducer(i.to_apply), i.operands[1]
     if kind in (O.MAXIMUM, O.MINIMUM, O.AND, O.OR):
         return True

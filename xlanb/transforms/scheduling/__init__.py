@@ -1,1 +1,1 @@
-"""Passes that order instructions and cut them into tasks."""
+"""Passes that order instructions and split them into tasks."""

@@ -1,6 +1,8 @@
-"""Replace custom calls that order two instructions by control dependencies (xla/service/control_dep_rewriter.h).
+"""Replace custom calls that order two instructions by control dependencies.
 
 custom-call(a, b), custom_call_target="control_dep"    =>    b, control-predecessors={a}
+
+Source: xla/service/control_dep_rewriter.h.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from xlanb.transforms.inlining import take_out
 
 @dataclass(frozen=True)
 class ControlDepRewriter(HloPass):
-    """Lets the second operand of each such call come after the first, and takes the call out.
+    """Makes the second operand of each such call run after the first, and removes the call.
 
-    Raises PassError where the call has another number of operands or a user, or where the first needs the second.
+    Raises PassError if the call's operand count is wrong, if it has a user, or if the first operand
+    depends on the second.
     """
 
     name = "control-dep-rewriter"
@@ -37,7 +40,7 @@ class ControlDepRewriter(HloPass):
                 if _needs(before, after):
                     raise PassError(f"{before.name} cannot be ordered before {after.name}, on which it depends: {i}")
                 c.add_control_dependency(before, after)
-                take_out(i)  # and what only the call used
+                take_out(i)  # and operands that only the call used
 
 
 def _needs(i: HloInstruction, other: HloInstruction) -> bool:

@@ -1,8 +1,11 @@
-"""Choose the number of parallel tasks of each instruction (xla/service/cpu/parallel_task_assignment.h, the pass cpu-parallel-task-assigner).
+"""Choose the number of parallel tasks of each instruction (cpu-parallel-task-assigner).
 
-    f = f32[256,512] fusion(x), kind=kLoop    =>    the same with backend_config={"outer_dimension_partitions":["2"]}
+    f = f32[256,512] fusion(x), kind=kLoop
+      =>  the same with backend_config={"outer_dimension_partitions":["2"]}
 
-An instruction that moves bytes is cut where it writes more than 256 KiB a task, one that computes where it costs more than 100,000 units a task; the outermost dimensions are cut.
+A memory-bound instruction is split if it writes more than 256 KiB per task, a compute-bound one if
+it costs more than 100,000 units per task. The outermost dimensions are split.
+Source: xla/service/cpu/parallel_task_assignment.h.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ _LOOPS = frozenset(
 
 @dataclass(frozen=True)
 class ParallelTaskAssigner(HloPass):
-    """Annotates what is worth cutting for `max_parallelism` threads."""
+    """Annotates instructions that pay to split over `max_parallelism` threads."""
 
     name = "cpu-parallel-task-assigner"
     max_parallelism: int = 2
@@ -68,10 +71,11 @@ def _is_loop(i: HloInstruction) -> bool:
 
 
 def task_count(i: HloInstruction, max_parallelism: int) -> int:
-    """How many tasks pay, at most `max_parallelism`."""
+    """The number of tasks that pays, at most `max_parallelism`."""
     c = cost(i)
     if c.flops <= c.bytes_accessed:
-        # Memory is shared: more threads than the square root of the cores bring nothing.
+        # Threads share memory bandwidth: more than the square root of the number of cores don't
+        # help.
         limit, paid = min(max_parallelism, math.ceil(math.sqrt(max_parallelism))), i.shape.byte_size // _BYTES_PER_TASK
     else:
         limit, paid = max_parallelism, int(c.flops + 2 * c.transcendentals + 10 * c.bytes_accessed) // _UNITS_PER_TASK
@@ -79,7 +83,10 @@ def task_count(i: HloInstruction, max_parallelism: int) -> int:
 
 
 def partitions(i: HloInstruction, tasks: int) -> tuple[int, ...]:
-    """Into how many parts each of the outermost dimensions is cut, their product being at most `tasks`; empty for one task."""
+    """The number of parts of each outermost dimension; () for one task.
+
+    Their product is at most `tasks`.
+    """
     shape = next((s for _, s in i.shape.leaves() if isinstance(s, ArrayShape) and s.is_array), None)
     if shape is None or tasks < 2:
         return ()

@@ -3,8 +3,8 @@
     @register_hlo_module_transformation
     def double(module): ...           # an HloModule, rewritten in place
 
-Each runs where the pipeline has this pass for its stage: "pre_scheduler" (after the last of XLA's own rewrites) or "post_scheduler". What it changes is recorded like any
-pass's, the rule being its name.
+Each runs where the pipeline has this pass for its stage: "pre_scheduler" (after XLA's last rewrite)
+or "post_scheduler". Its edits are recorded like those of any pass; the rule is its name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REGISTERED: dict[str, dict[str, Transformation]] = {stage: {} for stage in STAG
 
 @dataclass(frozen=True)
 class ApplyXlaTransforms(HloPass):
-    """Runs the transformations of one stage in the order in which they were registered."""
+    """Runs the transformations of one stage in the order of their registration."""
 
     name = "apply-xla-transforms"
     stage: str = "pre_scheduler"
@@ -39,7 +39,9 @@ class ApplyXlaTransforms(HloPass):
 
 
 def register_hlo_module_transformation(transformation: _T, stage: str = "pre_scheduler") -> _T:
-    """Run `transformation` in every pipeline from now on; under the name of one that is there already it takes its place.
+    """Run `transformation` in every pipeline from now on.
+
+    It replaces an earlier one of the same name.
 
     Raises:
         PassError: there is no such stage.
@@ -49,7 +51,7 @@ def register_hlo_module_transformation(transformation: _T, stage: str = "pre_sch
 
 
 def clear_hlo_module_transformation(transformation: Transformation, stage: str = "pre_scheduler") -> bool:
-    """Take a transformation out again; whether it was there.
+    """Unregister a transformation; return whether it was registered.
 
     Raises:
         PassError: there is no such stage.

@@ -1,6 +1,7 @@
 """Sort the dimensions of broadcasts (xla/hlo/transforms/simplifiers/broadcast_canonicalizer.h).
 
-f32[8,2,4] broadcast(f32[4,8] x), dimensions={2,0}    =>    transpose(f32[4,2,8] broadcast(x), dimensions={0,2}), dimensions={2,1,0}
+f32[8,2,4] broadcast(f32[4,8] x), dimensions={2,0}
+  =>  transpose(f32[4,2,8] broadcast(x), dimensions={0,2}), dimensions={2,1,0}
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class BroadcastCanonicalizer(HloPass):
-    """Sorts the dimensions of broadcasts, and transposes what comes of it."""
+    """Sorts the dimensions of broadcasts, and transposes the result."""
 
     name = "broadcast_canonicalizer"
 

@@ -1,8 +1,11 @@
-"""Share equal shapes and equal large constants (xla/hlo/transforms/literal_canonicalizer.h, shape_canonicalizer.h).
+"""Share equal shapes and equal large constants.
 
-    a = f32[1024] constant(...);  b = f32[1024] constant(the same)    =>    a and b hold one array of bytes
+    a = f32[1024] constant(...);  b = f32[1024] constant(the same)
+      =>  a and b share one array
 
-The text of the module does not change, nor does any snapshot: only what it takes of memory, and how fast equal things are found equal.
+Neither the module's text nor any snapshot changes, only the memory used and the speed of
+comparisons.
+Source: xla/hlo/transforms/literal_canonicalizer.h, shape_canonicalizer.h.
 """
 
 from __future__ import annotations
@@ -17,20 +20,20 @@ from xlanb.transforms.base import HloPass
 
 @dataclass(frozen=True)
 class ShapeCanonicalizer(HloPass):
-    """Lets all instructions of one shape hold the same Shape."""
+    """Makes all instructions of equal shape share one Shape."""
 
     name = "shape-canonicalizer"
 
     def apply(self, module: HloModule) -> None:
         pool: dict[Shape, Shape] = {}
         for i in module.instructions():
-            # An equal value in the place of an equal one is no edit, so no mutator is asked.
+            # Replacing a value by an equal one is no edit, so no mutator is called.
             i.shape = pool.setdefault(i.shape, i.shape)
 
 
 @dataclass(frozen=True)
 class LiteralCanonicalizer(HloPass):
-    """Lets all constants of at least `min_size_bytes` that are equal to the bit hold the same Literal."""
+    """Makes bitwise equal constants of at least `min_size_bytes` share one Literal."""
 
     name = "literal-canonicalizer"
     min_size_bytes: int = 1024

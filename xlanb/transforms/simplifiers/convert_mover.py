@@ -1,9 +1,10 @@
-"""Move conversions to where they process the fewest bytes (xla/hlo/transforms/simplifiers/convert_mover.h).
+"""Move converts to where they process the fewest bytes.
 
     transpose(convert(f32, bf16 x))    =>    convert(f32, transpose(x))
     convert(bf16, pad(f32 x, 0))       =>    pad(convert(bf16, x), 0)
 
-What only moves elements does it in the narrower type: conversions to wider types go down, those to narrower ones go up.
+Instructions that only move elements use the narrower type: widening converts move down, narrowing
+ones up. Source: xla/hlo/transforms/simplifiers/convert_mover.h.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _MOVING = frozenset((O.CONCATENATE, O.PAD, O.RESHAPE, O.SLICE, O.TRANSPOSE))
 
 @dataclass(frozen=True)
 class ConvertMover(HloPass):
-    """Moves conversions past instructions that only move elements. It heeds no layouts: run it before they are assigned."""
+    """Moves converts past instructions that only move elements.
+
+    It ignores layouts: run it before layout assignment.
+    """
 
     name = "convert-mover"
     triggers = frozenset((O.CONVERT,))
@@ -41,7 +45,7 @@ class ConvertMover(HloPass):
 
 
 def _narrow_type(i: HloInstruction) -> PrimitiveType | None:
-    """The type in which `i` can move its elements, where all its operands are widened from it; None elsewhere."""
+    """The type from which all operands of `i` are widened and in which it can run; else None."""
     if i.opcode not in _MOVING:
         return None
     converts = [o for o in i.operands if o.opcode is O.CONVERT and len(o.users) == 1]
@@ -62,7 +66,7 @@ def _is_packed(kind: PrimitiveType) -> bool:
 
 
 def _is_held_by(constant: HloInstruction, kind: PrimitiveType) -> bool:
-    """Whether a type has the numbers of a constant, to the bit."""
+    """Whether a type represents the values of a constant exactly."""
     if constant.literal.is_elided:
         return False
     array = constant.literal.array
@@ -92,7 +96,7 @@ def _narrow_earlier(c: HloComputation) -> None:
 
 @reason("fewer bytes are moved")
 def _narrow_before(i: HloInstruction, moved: HloInstruction, narrow: PrimitiveType) -> list[HloInstruction]:
-    """The operands of what takes the place of `i`: conversions, which may go on."""
+    """The operands of the replacement of `i`: converts, which may move on."""
     operands = [_converted(o, narrow) for o in moved.operands]
     i.parent.replace(i, i.parent.clone_instruction(moved, operands, moved.array_shape.with_type(narrow)))
     return operands

@@ -1,9 +1,11 @@
-"""Fold instructions with constant operands (xla/hlo/transforms/simplifiers/hlo_constant_folding.h).
+"""Fold instructions with constant operands.
 
     c = s32[] constant(7);  f = f32[] convert(c)    =>    f = f32[] constant(7)
 
-The evaluator computes the value, so a fold is right by definition. What has many elements (XLA's limit), or would take many operations, stays: that is
-estimated before anything is computed.
+The evaluator computes the value, so a fold is correct by definition. Instructions with many
+elements (XLA's limit) or many operations are not folded; the cost is estimated before anything is
+computed.
+Source: xla/hlo/transforms/simplifiers/hlo_constant_folding.h.
 """
 
 from __future__ import annotations
@@ -25,28 +27,30 @@ from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
-# They have no operands, grow what they are given, hide their value on purpose, or are not functions of their operands.
+# They have no operands, enlarge their operands, hide a value on purpose, or are not functions of
+# their operands.
 _NEVER = frozenset(
     BY_TEXT[text]
     for text in (
-        "constant parameter tuple get-tuple-element broadcast iota after-all add-dependency opt-barrier fft rng rng-bit-generator rng-get-and-update-state "
-        "custom-call fusion bitcast copy-start copy-done domain partition-id replica-id infeed outfeed"
+        "constant parameter tuple get-tuple-element broadcast iota after-all add-dependency "
+        "opt-barrier fft rng rng-bit-generator rng-get-and-update-state custom-call fusion bitcast "
+        "copy-start copy-done domain partition-id replica-id infeed outfeed"
     ).split()
 )
 _WINDOWED = frozenset((O.REDUCE_WINDOW, O.SELECT_AND_SCATTER))
 _MAX_STEPS = 200_000  # evaluated instructions of called computations
-_MAX_ELEMENTS = 1 << 16  # of a result that is larger than its operands together
+_MAX_ELEMENTS = 1 << 16  # in a result that is larger than all operands together
 _MAX_BYTES = 64 << 20
-_XLA_ELEMENTS = 45_000_000  # of the operands together, or of the result (hlo_constant_folding.cc)
-_OPERATIONS = 1 << 26  # of one fold: within a second
-_ALL_OPERATIONS = 1 << 28  # of one run of the pass, after which only cheap folds go on
+_XLA_ELEMENTS = 45_000_000  # in all operands together, or in the result (hlo_constant_folding.cc)
+_OPERATIONS = 1 << 26  # per fold: takes less than a second
+_ALL_OPERATIONS = 1 << 28  # per run of the pass; after it only cheap folds are done
 _CHEAP = 1 << 14
-_BY_LIBRARY = 16  # multiplications and additions that a product of matrices does in the time of one operation
+_BY_LIBRARY = 16  # multiply-adds of a matrix product in the time of one other operation
 
 
 @dataclass(frozen=True)
 class HloConstantFolding(HloPass):
-    """Evaluates what is constant."""
+    """Evaluates instructions whose operands are constant."""
 
     name = "constant_folding"
 
@@ -69,20 +73,24 @@ class HloConstantFolding(HloPass):
                 i, [value_of(o) for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES
             )
         except EvaluationError as error:
-            # Too long, too large, or without a value here: the instruction stays, and whoever looks is told why.
+            # Evaluation takes too long, the value is too large or unknown: don't fold, and report
+            # why.
             _tell(i, "the evaluator can compute its value", str(error).splitlines()[0])
             return
         i.parent.replace(i, i.parent.constant(Literal(i.array_shape, value), like=i))
 
 
 def _tell(i: HloInstruction, condition: str, found: str) -> None:
-    """Tell whoever looks why an instruction stays."""
+    """Report to observers why an instruction is not folded."""
     if is_observed():
         emit(Decision(current_cause(), "fold", (i.name,), False, (Predicate(condition, False, found),)))
 
 
 def operations(i: HloInstruction) -> float:
-    """About how many elements the evaluator handles for an instruction: those that its computations are applied to, instruction by instruction, and its arithmetic."""
+    """Estimate the number of elements and operations that the evaluator handles for `i`.
+
+    Includes the called computations, once per element and instruction, and the arithmetic.
+    """
     elements = i.array_shape.element_count + sum(o.array_shape.element_count for o in i.operands)
     places = math.prod(d.size for d in i.window.dimensions) if i.opcode in _WINDOWED else 1
     applied = sum(len(c) for c in i.called_computations)
@@ -124,7 +132,8 @@ def _is_constant(i: HloInstruction) -> bool:
 
 
 def value_of(i: HloInstruction) -> object:
-    """The value of a constant or of a broadcast one."""
+    """The value of a constant, or of a broadcast constant."""
     if i.opcode is O.BROADCAST:
-        return broadcasted(i, i.operands[0].literal.array)  # a view: the constant's bytes, however large the shape
+        # a view of the constant, however large the shape
+        return broadcasted(i, i.operands[0].literal.array)
     return i.literal.array

@@ -2,7 +2,8 @@
 
     a = add(x, y);  b = add(x, y);  multiply(a, b)    =>    a = add(x, y);  multiply(a, a)
 
-Two instructions are one where opcode, operands, attributes, shape and (where both have one) sharding agree; called computations count by what they do, not by name. Equal constants become one too.
+Instructions are equal if opcode, operands, attributes, shape and (if both have one) sharding are.
+Called computations are compared by content, not by name. Equal constants are merged too.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ _UNIQUE = frozenset(
 
 @dataclass(frozen=True)
 class HloCse(HloPass):
-    """Merges instructions that compute the same.
+    """Merges instructions that compute the same value.
 
-    `is_layout_sensitive`: shapes must agree in layout too, as after layout-assignment they must; None: where the module has fusions or bitcasts.
-    `only_scalars`: merge nothing but scalars. `only_fusion_computations`: within bodies of fusions only.
+    Attributes:
+        is_layout_sensitive: shapes must have equal layouts too, as needed after layout-assignment.
+            None: true if the module has fusions or bitcasts.
+        only_scalars: merge only scalars.
+        only_fusion_computations: merge only in bodies of fusions.
     """
 
     name = "cse"
@@ -54,7 +58,7 @@ class HloCse(HloPass):
             version = c.version
             self._merge_constants(c, keys)
             self._merge(c, keys)
-            # What calls others counts by what these do.
+            # Callers are compared by the content of the computations they call.
             if c.version == version and not c.calls:
                 c.settle(reader)
 
@@ -69,7 +73,7 @@ class HloCse(HloPass):
             return
         first: dict[Key, HloInstruction] = {}
         for i in constants:
-            # Every device can hold a constant whole: as in XLA its sharding keeps none apart.
+            # As in XLA, shardings don't keep constants apart: every device can hold one whole.
             kept = first.setdefault(_unsharded(keys.of(i)), i)
             if kept is not i:
                 _merge_into(kept, i)
@@ -80,7 +84,7 @@ class HloCse(HloPass):
         conditions = (_SCALAR, *_MERGEABLE) if self.only_scalars else _MERGEABLE
         asked = asked_names()
         order = computation.post_order()
-        if not asked and not _has_pair(order):  # as most reducers: nothing to compare
+        if not asked and not _has_pair(order):  # true for most reducers: nothing to compare
             return
         for i in order:
             if i not in computation:
@@ -95,7 +99,7 @@ class HloCse(HloPass):
                 continue
             alike.append(i)
             if is_observed():
-                # Two that agree in the first parts of their keys, opcode and operands, differ in a later one.
+                # Opcode and operands, the first parts of the keys, agree; a later part differs.
                 other, other_key = like.setdefault(key[:_ALIKE], (i, key))
                 if other is not i:
                     _tell_apart(_Pair(other, other_key, i, key))
@@ -109,7 +113,7 @@ class HloCse(HloPass):
         keys: _Keys,
         names: frozenset[str],
     ) -> None:
-        """Tell of pairs that somebody asks about and that were not merged which conditions they fail, to the end."""
+        """Report all conditions that keep apart the pairs that an observer asked about."""
         found = [i for i in computation.post_order() if i.name in names and i.opcode is not HloOpcode.CONSTANT]
         for a, b in combinations(found, 2):
             alone = [
@@ -127,7 +131,7 @@ class HloCse(HloPass):
 
 
 def _has_pair(instructions: Iterable[HloInstruction]) -> bool:
-    """Whether two of them could be merged as far as opcode and the number of operands tell."""
+    """Whether two of them have the same opcode and operand count, so that they may be equal."""
     seen = set()
     for i in instructions:
         if i.operands or i.opcode in _NUMBERS:
@@ -146,7 +150,7 @@ def _merge_into(kept: HloInstruction, copy: HloInstruction) -> None:
 
 
 def _tell_apart(pair: _Pair) -> None:
-    """Say of two instructions that agree in opcode and operands what keeps them apart."""
+    """Report why two instructions with equal opcode and operands are not merged."""
     later = _SAME[_ALIKE:]
     failed = first_failing(later, pair)
     if failed is not None:
@@ -212,12 +216,12 @@ def _unsharded(key: Key) -> Key:
 
 
 def _shardings_agree(a: str, b: str) -> bool:
-    """Whether one place can hold both: a value without a sharding takes the other's."""
+    """Whether shardings are compatible: a value without one takes the other's."""
     return not a or not b or a == b
 
 
 _SHARDING = 4
-"""The part of a key that is the sharding."""
+"""The index of the sharding in a key."""
 
 _SAME: tuple[Condition[_Pair], ...] = (
     _same("same opcode", 0, lambda p: f"{p.first.opcode.text} and {p.second.opcode.text}", lambda _: ""),
@@ -232,19 +236,22 @@ _SAME: tuple[Condition[_Pair], ...] = (
     ),
     _same("same backend config", 5, lambda _: "", lambda p: _give(p, "backend config")),
 )
-"""The parts of a key in their order: what `_Keys.of` gives."""
+"""The parts of a key in order, as `_Keys.of` returns them."""
 _ALIKE = 2
 """Two instructions are nearly equal if this many parts are equal: opcode and operands."""
 
 
 def computation_keys() -> Callable[[HloComputation], Hashable]:
-    """A function that gives a key of a computation: equal for two that do the same, in the same layouts."""
+    """A function that returns a key of a computation.
+
+    Keys are equal if two computations do the same, in the same layouts.
+    """
     return _Keys(is_layout_sensitive=True).computation
 
 
 @dataclass
 class _Keys:
-    """What two instructions must share to be one."""
+    """What two instructions must share to be merged."""
 
     is_layout_sensitive: bool
     _computations: dict[HloComputation, int] = field(default_factory=dict)
@@ -252,7 +259,7 @@ class _Keys:
     """A number for each content of a computation, so that it is hashed only once."""
 
     def of(self, i: HloInstruction) -> Key:
-        """The parts that _SAME compares: opcode, operands, shape, attributes, sharding, backend config."""
+        """The parts in _SAME: opcode, operands, shape, attributes, sharding, backend config."""
         operands: tuple[Hashable, ...] = tuple(
             [o.uid if o.opcode is not HloOpcode.IOTA else self._iota(o) for o in i.operands]
         )
@@ -261,7 +268,8 @@ class _Keys:
         return (i.opcode, operands, self.shape(i), self.attributes(i), i.sharding, i.backend_config)
 
     def _iota(self, i: HloInstruction) -> Hashable:
-        # As in XLA two equal iotas stay two, for each is cheap to fuse; what is made of them counts as made of one.
+        # As in XLA equal iotas are not merged, since each is cheap to fuse; but as operands they
+        # are equal.
         return (i.get("iota_dimension"), self.shape(i))
 
     def shape(self, i: HloInstruction) -> Hashable:
@@ -269,7 +277,7 @@ class _Keys:
 
     def attributes(self, i: HloInstruction) -> Any:
         if i.opcode is HloOpcode.CONSTANT:
-            # Of a literal in another layout only the values count.
+            # Literals that differ only in layout are equal.
             literal = i.literal
             return (
                 (literal,)
@@ -289,7 +297,10 @@ class _Keys:
         return value
 
     def computation(self, c: HloComputation) -> int:
-        """A number that computations of the same content share: instructions count by their place in post order."""
+        """A number that computations of equal content share.
+
+        Instructions are identified by their position in post order.
+        """
         found = self._computations.get(c)
         if found is None:
             if c.calls:

@@ -4,8 +4,9 @@
     b = f32[] add(a, a)             =>     ROOT c = f32[] negate(a)
     ROOT c = f32[] negate(a)
 
-Instructions without users go, unless they are parameters, have a side effect or order others; so do computations that nothing calls, parameters of fusions
-that their computation does not use, and outputs of fusions that nobody takes.
+Instructions without users are removed, unless they are parameters, have a side effect or have
+control successors. Computations without callers, and unused parameters and outputs of fusions, are
+removed too.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _DEAD, _OPERANDS = "dead instructions", "unused operands"
 
 @dataclass(frozen=True)
 class HloDce(HloPass):
-    """Removes what has no effect on the result."""
+    """Removes instructions that do not affect the result."""
 
     name = "dce"
 
     def apply(self, module: HloModule) -> None:
-        # Callers first: a call that dies takes its computation with it, and what is called less often is looked at less.
+        # Callers first: a dead call takes its computation with it.
         for c in reversed(module.post_order()):
             remove_dead_instructions(c)
         module.remove_unused_computations()
@@ -45,7 +46,7 @@ class HloDce(HloPass):
 
 
 def remove_dead_instructions(computation: HloComputation) -> None:
-    """Remove every dead instruction of a computation, and what dies with it."""
+    """Remove every dead instruction of a computation, and operands that become dead."""
     if computation.is_settled(_DEAD):
         return
     calls = False
@@ -54,7 +55,8 @@ def remove_dead_instructions(computation: HloComputation) -> None:
             continue
         if is_removable(i):
             computation.remove_dead(i)
-        elif i.opcode.may_call and not i.is_root:  # it dies when what it calls has no side effect any more
+        # it is dead once its callee has no side effect left
+        elif i.opcode.may_call and not i.is_root:
             calls = True
     if not calls:
         computation.settle(_DEAD)

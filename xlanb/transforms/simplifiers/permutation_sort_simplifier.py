@@ -1,9 +1,13 @@
-"""Replace sorts by a permutation by scatters (xla/hlo/transforms/expanders/permutation_sort_expander.h, the pass permutation_sort_simplifier of JAX 0.12).
+"""Replace sorts by a permutation by scatters (permutation_sort_simplifier of JAX 0.12).
 
-    p = get-tuple-element(sort(keys, iota)), index=1        p = get-tuple-element(sort(keys, iota)), index=1
-    s = sort(p, values), by p                         =>    s = tuple(iota, scatter(zeros, p, values)), values overwrite zeros
+    p = get-tuple-element(sort(keys, iota)), index=1
+    s = sort(p, values), by p
+      =>  p = get-tuple-element(sort(keys, iota)), index=1
+          s = tuple(iota, scatter(zeros, p, values)), values overwrite zeros
 
-A sort that carries positions along gives a permutation. Sorted, it is the positions again, and each value goes to the place that the permutation names.
+A sort with an iota operand returns a permutation. Sorting it gives the iota again, and moves each
+value to the position that the permutation names.
+Source: xla/hlo/transforms/expanders/permutation_sort_expander.h.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ from xlanb.transforms.builder import Builder
 
 @dataclass(frozen=True)
 class PermutationSortSimplifier(HloPass):
-    """Makes scatters of sorts of two operands whose keys are the positions that another sort along the same dimension carried."""
+    """Replaces sorts whose keys are the permutation of another sort by scatters.
+
+    Both sorts must be along the same dimension, and the replaced one must have two operands.
+    """
 
     name = "permutation_sort_simplifier"
     triggers = frozenset((O.SORT,))
@@ -52,7 +59,7 @@ def _sorts_a_permutation(i: HloInstruction) -> bool:
 
 
 def _holds_all_indices(shape: ArrayShape) -> bool:
-    """Whether no iota of this shape wraps around, along the sorted dimension or any other."""
+    """Whether an iota of this shape never wraps around, along the sorted or any other dimension."""
     t = shape.element_type
     return max(shape.dimensions) <= 1 << (t.bits - t.is_signed)
 

@@ -1,9 +1,10 @@
-"""Merge chains of conversions (xla/hlo/transforms/simplifiers/simplify_fp_conversions.h), without the intermediate types.
+"""Merge chains of converts, without the intermediate types.
 
     convert(f32, convert(bf16, x)), x f32    =>    x
 
-The numbers get more exact: they are not rounded on the way. XLA calls that excess precision, and allows it where
-`xla_allow_excess_precision` is set.
+The values are more precise, since intermediate rounding is omitted. XLA calls that excess
+precision, and allows it if `xla_allow_excess_precision` is set.
+Source: xla/hlo/transforms/simplifiers/simplify_fp_conversions.h.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from xlanb.transforms.verdict import Loss, Verdict
 
 @dataclass(frozen=True)
 class SimplifyFpConversions(HloPass):
-    """Converts to a float at once what was converted in two or more steps, all of them to floats."""
+    """Replaces a chain of converts to float types by one convert."""
 
     name = "simplify-fp-conversions"
     triggers = frozenset((O.CONVERT,))

@@ -1,6 +1,9 @@
-"""Remove unused operands of sorts (xla/hlo/transforms/simplifiers/sort_simplifier.h, the pass simplify-sorts).
+"""Remove unused operands of sorts (the pass simplify-sorts).
 
-s = (f32[8], s32[8]) sort(keys, values), by keys;  get-tuple-element(s), index=0    =>    f32[8] sort(keys), by keys
+s = (f32[8], s32[8]) sort(keys, values), by keys;  get-tuple-element(s), index=0
+  =>  f32[8] sort(keys), by keys
+
+Source: xla/hlo/transforms/simplifiers/sort_simplifier.h.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from xlanb.transforms.inlining import copy_body
 
 @dataclass(frozen=True)
 class SortSimplifier(HloPass):
-    """Drops operands of sorts that neither the comparison looks at nor anybody reads."""
+    """Removes operands of sorts that neither the comparator nor any user reads."""
 
     name = "simplify-sorts"
     triggers = frozenset((O.SORT,))
@@ -52,14 +55,14 @@ def _drop_unused(sort: HloInstruction) -> None:
 
 
 def _narrowed(comparison: HloComputation, kept: list[int]) -> HloComputation:
-    """The comparison with the parameters of the kept operands only."""
+    """The comparator with only the parameters of the kept operands."""
     new = comparison.module.add_computation(comparison.name)
     arguments: list[HloInstruction] = []
     for p in comparison.parameters:
         operand, side = divmod(p.parameter_number, 2)
         number = 2 * kept.index(operand) + side if operand in kept else None
         if number is None:
-            arguments.append(p)  # not used by anything that is copied
+            arguments.append(p)  # no copied instruction uses it
         else:
             arguments.append(new.add(O.PARAMETER, (), p.shape, name=p.name, parameter_number=number))
     new.set_root(copy_body(comparison, new, arguments, comparison.root))

@@ -1,7 +1,9 @@
-"""Remove redundant tuples and get-tuple-elements (xla/hlo/transforms/simplifiers/tuple_simplifier.h).
+"""Remove redundant tuples and get-tuple-elements.
 
 t = tuple(a, b);  get-tuple-element(t), index=1                       =>  b
-tuple(get-tuple-element(t), index=0, get-tuple-element(t), index=1)   =>  t      (where t has just these two)
+tuple(get-tuple-element(t), index=0, get-tuple-element(t), index=1)   =>  t, if it has only these
+
+Source: xla/hlo/transforms/simplifiers/tuple_simplifier.h.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from xlanb.transforms.reason import reason
 
 @dataclass(frozen=True)
 class TupleSimplifier(HloPass):
-    """Looks through tuples; with `exclude_entry_computation` not in the entry."""
+    """Removes redundant tuples; with `exclude_entry_computation` not in the entry."""
 
     name = "tuple-simplifier"
     triggers = frozenset((HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
@@ -38,7 +40,7 @@ class TupleSimplifier(HloPass):
 
 
 def remove_access(access: HloInstruction) -> bool:
-    """Replace an access to an element of a tuple instruction by the element; whether it was one."""
+    """Replace a get-tuple-element of a tuple by the element; return whether it was one."""
     source = access.operands[0]
     if source.opcode is not HloOpcode.TUPLE or access.control_predecessors or access.control_successors:
         return False

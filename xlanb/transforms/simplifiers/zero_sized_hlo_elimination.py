@@ -1,6 +1,8 @@
-"""Replace arrays without elements by constants (xla/hlo/transforms/simplifiers/zero_sized_hlo_elimination.h).
+"""Replace arrays without elements by constants.
 
 a = f32[0,4] add(x, y)    =>    a = f32[0,4] constant({})
+
+Source: xla/hlo/transforms/simplifiers/zero_sized_hlo_elimination.h.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from xlanb.transforms.base import HloPass
 
 @dataclass(frozen=True)
 class ZeroSizedHloElimination(HloPass):
-    """Replaces every instruction whose value has no element."""
+    """Replaces every instruction whose value has no elements."""
 
     name = "zero_sized_hlo_elimination"
 
